@@ -1,8 +1,9 @@
-"""How far the samples that profd exports lie from those of bare py-spy on the same process at the same time.
+"""How far the samples that profd exports lie from those of bare py-spy on the same process at the
+same time.
 
-Run on a quiet machine: ``python benchmarks/agreement.py [--runs 5] [--seconds 20] [PROGRAM ...]``, about 9 minutes;
-writes its section of ``docs/measurements.md``. profd and two py-spys record side by side: what lies between the two
-py-spys is the noise that no recorder can go below.
+Run on a quiet machine: ``python benchmarks/agreement.py [--runs 5] [--seconds 20] [PROGRAM ...]``,
+about 9 minutes; writes its section of ``docs/measurements.md``. profd and two py-spys record side
+by side: what lies between the two py-spys is the noise that no recorder can go below.
 """
 
 from __future__ import annotations
@@ -39,14 +40,19 @@ SETTLING_S = 12.0
 
 
 class Distances(NamedTuple):
-    """Total variation of self time by function: profd to each py-spy (mean), and the py-spys to one another."""
+    """Total variation of self time by function: profd to each py-spy (mean), and the py-spys to one
+    another.
+    """
 
     profd: float
     py_spy: float
 
 
 def self_time(collapsed: list[str]) -> Counter[str]:
-    """Return samples by the function at the leaf, from collapsed lines; lines of one function are one."""
+    """Return samples by the function at the leaf, from collapsed lines.
+
+    Lines of one function are one.
+    """
     counted: Counter[str] = Counter()
     for line in collapsed:
         stack, _, samples = line.rpartition(" ")
@@ -56,15 +62,31 @@ def self_time(collapsed: list[str]) -> Counter[str]:
 
 
 def total_variation(one: Counter[str], other: Counter[str]) -> float:
-    """Return half the sum of the differences of shares: 0 for the same distribution, 1 for disjoint ones."""
+    """Return half the sum of the differences of shares: 0 for the same distribution, 1 for disjoint
+    ones.
+    """
     totals = sum(one.values()), sum(other.values())
     return sum(abs(one[key] / totals[0] - other[key] / totals[1]) for key in one | other) / 2
 
 
 def start_py_spy(pid: int, seconds: int, output: Path) -> subprocess.Popen[bytes]:
     """Start the recording that profd is compared with."""
-    words = ["record", "--nonblocking", "--idle", "-f", "raw", "-d", str(seconds), "-o", str(output), "-p", str(pid)]
-    return subprocess.Popen([find_py_spy(), *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    words = [
+        "record",
+        "--nonblocking",
+        "--idle",
+        "-f",
+        "raw",
+        "-d",
+        str(seconds),
+        "-o",
+        str(output),
+        "-p",
+        str(pid),
+    ]
+    return subprocess.Popen(
+        [find_py_spy(), *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
 
 
 def distances(run_file: Path, raw: tuple[Path, Path]) -> Distances:
@@ -89,7 +111,9 @@ def measure(pid: int, seconds: int) -> Distances:
 
 def measure_program(words: tuple[str, ...], runs: int, seconds: int) -> list[Distances]:
     """Start a program and compare a few times while it runs."""
-    program = subprocess.Popen([sys.executable, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT)
+    program = subprocess.Popen(
+        [sys.executable, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT
+    )
     try:
         time.sleep(SETTLING_S)  # imports and first steps are over: runs are to be alike
         return [measure(program.pid, seconds) for _ in range(runs)]
@@ -99,7 +123,9 @@ def measure_program(words: tuple[str, ...], runs: int, seconds: int) -> list[Dis
 
 
 def row(name: str, found: list[Distances]) -> str:
-    """Return a row of the table: median and largest of each, and how many are above the limit, with a 95 % bound."""
+    """Return a row of the table: median and largest of each, and how many are above the limit, with
+    a 95 % bound.
+    """
     cells = []
     for values in zip(*found, strict=True):
         above = sum(value > LIMIT for value in values)
@@ -117,7 +143,9 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=20)
     parser.add_argument("--dry-run", action="store_true", help="print only")
-    parser.add_argument("programs", nargs="*", default=list(PROGRAMS), help=f"of {', '.join(PROGRAMS)}")
+    parser.add_argument(
+        "programs", nargs="*", default=list(PROGRAMS), help=f"of {', '.join(PROGRAMS)}"
+    )
     options = parser.parse_args()
     lines = [
         f"| program | profd to py-spy | above {LIMIT} | py-spy to py-spy | above {LIMIT} |",
@@ -129,8 +157,10 @@ def main() -> None:
     if not options.dry_run:
         write_section(
             "Agreement with bare py-spy",
-            f"`benchmarks/agreement.py`: {plural(options.runs, 'run')} of {options.seconds} s on each program, profd "
-            "and two `py-spy record --nonblocking --idle -f raw` at once; total variation of self time by function, "
+            f"`benchmarks/agreement.py`: {plural(options.runs, 'run')} of {options.seconds} s on "
+            "each program, profd "
+            "and two `py-spy record --nonblocking --idle -f raw` at once; total variation of "
+            "self time by function, "
             "median and largest.",
             lines,
         )

@@ -1,12 +1,13 @@
-"""Compare what profd takes in two checkouts: CPU time of each part, and the bytes that it writes, in pairs.
+"""Compare what profd takes in two checkouts: CPU time of each part, and the bytes that it writes,
+in pairs.
 
     git worktree add /tmp/before COMMIT
     python benchmarks/beforeafter.py /tmp/before            # about 25 minutes on a quiet machine
     python benchmarks/beforeafter.py /tmp/before --pairs 4 --minutes 10
 
-Each part runs in a process of its own, with the code of one checkout and the packages of this one. Orders alternate; a
-null pair, of this checkout with itself, is taken in each round. Sessions of all three record one torch loop at the same
-time.
+Each part runs in a process of its own, with the code of one checkout and the packages of this one.
+Orders alternate; a null pair, of this checkout with itself, is taken in each round. Sessions of all
+three record one torch loop at the same time.
 """
 
 from __future__ import annotations
@@ -34,11 +35,16 @@ from profd.daemon.clock import SECOND_NS
 
 HERE = Path(__file__).parents[1]
 METHOD = (
-    "`benchmarks/beforeafter.py`, {pairs} rounds of each part on a run of {minutes} minutes with {ranks} ranks "
-    "(`benchmarks/longrun.py`, about 60 samples a second of each rank): user and system time of the process and its "
-    "children, interpreter and imports included. Ratio of this checkout to the other, with its 95 % interval, beside "
-    "the ratio of this checkout to itself. Bytes are those of the files that are written. A session's own CPU: three "
-    "sessions at once attach to one torch loop for {seconds:g} s; of each the CPU time of its threads, without py-spy, "
+    "`benchmarks/beforeafter.py`, {pairs} rounds of each part on a run of {minutes} minutes with "
+    "{ranks} ranks "
+    "(`benchmarks/longrun.py`, about 60 samples a second of each rank): user and system time of "
+    "the process and its "
+    "children, interpreter and imports included. Ratio of this checkout to the other, with its "
+    "95 % interval, beside "
+    "the ratio of this checkout to itself. Bytes are those of the files that are written. A "
+    "session's own CPU: three "
+    "sessions at once attach to one torch loop for {seconds:g} s; of each the CPU time of its "
+    "threads, without py-spy, "
     "from the tenth second on. The recorded training is one of `tests/recordings`."
 )
 WRITE = "benchmarks/longrun.py"
@@ -97,7 +103,11 @@ class Checkout:
         self._root = root
         self._folder = folder
         folder.mkdir()
-        self._environment = {**os.environ, "PYTHONPATH": str(root / "src"), "PROFD_HOME": str(folder / "home")}
+        self._environment = {
+            **os.environ,
+            "PYTHONPATH": str(root / "src"),
+            "PROFD_HOME": str(folder / "home"),
+        }
         # Else each start would compile all modules anew.
         self._environment.pop("PYTHONDONTWRITEBYTECODE", None)
         for package in ("cli", "daemon", "tui"):
@@ -106,10 +116,20 @@ class Checkout:
 
     def take(self, part: str, minutes: float, ranks: int) -> float:
         """Run a part, and return the seconds of CPU that it took."""
-        run, replayed, report = (self._folder / name for name in ("run.profd", "replayed.profd", "report.html"))
+        run, replayed, report = (
+            self._folder / name for name in ("run.profd", "replayed.profd", "report.html")
+        )
         words: Mapping[str, list[str]] = {
             REPLAYED: ["-c", REPLAY, str(self._root / "tests"), str(replayed)],
-            TARGET: [str(self._root / WRITE), "--hours", str(minutes / 60), "--ranks", str(ranks), "-o", str(run)],
+            TARGET: [
+                str(self._root / WRITE),
+                "--hours",
+                str(minutes / 60),
+                "--ranks",
+                str(ranks),
+                "-o",
+                str(run),
+            ],
             "summary": ["-m", "profd", "summary", str(run)],
             "report": ["-m", "profd", "report", str(run), "-o", str(report)],
             **{name: ["-c", snippet, str(run)] for name, snippet in SNIPPETS.items()},
@@ -118,7 +138,10 @@ class Checkout:
         if written is not None:
             written.unlink(missing_ok=True)
         with subprocess.Popen(
-            [sys.executable, *words[part]], env=self._environment, stdout=subprocess.DEVNULL, cwd=self._folder
+            [sys.executable, *words[part]],
+            env=self._environment,
+            stdout=subprocess.DEVNULL,
+            cwd=self._folder,
         ) as process:
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
@@ -132,7 +155,17 @@ class Checkout:
         """Begin to record a process."""
         run = self._folder / "session.profd"
         run.unlink(missing_ok=True)
-        words = ["-m", "profd", "attach", str(pid), "--headless", "-o", str(run), "--duration", f"{seconds:g}"]
+        words = [
+            "-m",
+            "profd",
+            "attach",
+            str(pid),
+            "--headless",
+            "-o",
+            str(run),
+            "--duration",
+            f"{seconds:g}",
+        ]
         return subprocess.Popen(
             [sys.executable, *words], env=self._environment, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL, cwd=self._folder,
@@ -140,10 +173,15 @@ class Checkout:
 
     def session_s(self) -> float:
         """Return the CPU seconds of the threads of the session that records, without its children."""
-        with contextlib.closing(sqlite3.connect(f"file:{self._folder / 'session.profd'}?mode=ro", uri=True)) as file:
+        with contextlib.closing(
+            sqlite3.connect(f"file:{self._folder / 'session.profd'}?mode=ro", uri=True)
+        ) as file:
             (recorder,) = file.execute("SELECT value FROM meta WHERE name = 'recorder'").fetchone()
         pid = json.loads(recorder)[0]
-        spent = (processes.read(f"/proc/{pid}/task/{thread}/schedstat") for thread in processes.thread_ids(pid))
+        spent = (
+            processes.read(f"/proc/{pid}/task/{thread}/schedstat")
+            for thread in processes.thread_ids(pid)
+        )
         return sum(int(one.split()[0]) for one in spent if one) / SECOND_NS
 
     def weigh_session(self) -> None:
@@ -152,7 +190,9 @@ class Checkout:
 
 
 def sessions(checkouts: list[Checkout], seconds: float) -> dict[Checkout, float]:
-    """Record one loop with all checkouts at once, and return the CPU seconds of each session after its start."""
+    """Record one loop with all checkouts at once, and return the CPU seconds of each session after
+    its start.
+    """
     with steps.bare(1) as loop:
         loop.begin(steps.ENDLESS)
         attached = [one.attach(loop.pid, seconds) for one in checkouts]
@@ -191,20 +231,32 @@ def main() -> None:
                 else:
                     took = {one: one.take(part, options.minutes, options.ranks) for one in order}
                 times[part].append((took[this], took[again], took[other]))
-                print(f"{number + 1:2}  {part:32} {took[other]:7.3f} s → {took[this]:7.3f} s", flush=True)
+                print(
+                    f"{number + 1:2}  {part:32} {took[other]:7.3f} s → {took[this]:7.3f} s",
+                    flush=True,
+                )
         lines = ["| part | before | after | ratio | this to itself |", "|---|---|---|---|---|"]
         for part, rows in times.items():
-            treated, null = [(one, old) for one, _, old in rows], [(one, again) for one, again, _ in rows]
+            treated, null = (
+                [(one, old) for one, _, old in rows],
+                [(one, again) for one, again, _ in rows],
+            )
             found = effect(treated)
             lines.append(
-                f"| {part} | {found.median_other:.3f} s | {found.median_one:.3f} s | {found.as_ratio()}, "
+                f"| {part} | {found.median_other:.3f} s | {found.median_one:.3f} s | "
+                f"{found.as_ratio()}, "
                 f"p = {distinguish(treated, null).p:.2g} | {effect(null).as_ratio()} |"
             )
         for part, size in this.bytes.items():
             before = other.bytes[part]
-            lines.append(f"| {part} | {before / 1e6:.2f} MB | {size / 1e6:.2f} MB | {size / before:.3f} | |")
+            lines.append(
+                f"| {part} | {before / 1e6:.2f} MB | {size / 1e6:.2f} MB | {size / before:.3f} | |"
+            )
     commit = subprocess.run(
-        ["git", "-C", str(options.other), "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
+        ["git", "-C", str(options.other), "rev-parse", "--short", "HEAD"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     sizes = {"minutes": f"{options.minutes:g}", "ranks": options.ranks, "seconds": options.seconds}
     method = METHOD.format(pairs=options.pairs, **sizes)

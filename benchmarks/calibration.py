@@ -1,9 +1,10 @@
 """How often the interval of a share holds the truth: simulated programs, through profd's own sums.
 
-Run: ``python benchmarks/calibration.py [--cases 200] [--dry-run]``, two minutes; writes its section of
-``docs/measurements.md``. A program is a path through stacks in time; py-spy is simulated as it samples, at Poisson
-moments, and as its chrometrace tells of it: changes with their times, and how many samples there were in all. The truth
-is the share of the time that was sampled, whatever the program does later.
+Run: ``python benchmarks/calibration.py [--cases 200] [--dry-run]``, two minutes; writes its section
+of ``docs/measurements.md``. A program is a path through stacks in time; py-spy is simulated as it
+samples, at Poisson moments, and as its chrometrace tells of it: changes with their times, and how
+many samples there were in all. The truth is the share of the time that was sampled, whatever the
+program does later.
 """
 
 from __future__ import annotations
@@ -30,9 +31,12 @@ LENGTHS_S = (2, 10, 60)
 ASKED = 0
 """The stack whose share is asked for."""
 METHOD = (
-    "`benchmarks/calibration.py`: {cases} simulated recordings of each kind and length at 100 Hz. Held: how many "
-    "of the 95 % intervals hold the true share; with {cases} cases, 95 % give or take {chance:.1f} points is chance. "
-    "±: the mean margin of the intervals, in points. Error: the mean distance from the truth, in points."
+    "`benchmarks/calibration.py`: {cases} simulated recordings of each kind and length at 100 "
+    "Hz. Held: how many "
+    "of the 95 % intervals hold the true share; with {cases} cases, 95 % give or take "
+    "{chance:.1f} points is chance. "
+    "±: the mean margin of the intervals, in points. Error: the mean distance from the truth, in "
+    "points."
 )
 
 
@@ -58,7 +62,9 @@ class Path(NamedTuple):
 
 
 class Blur(NamedTuple):
-    """A loop whose step is far shorter than the distance of samples: each sees a stack by its share."""
+    """A loop whose step is far shorter than the distance of samples: each sees a stack by its
+    share.
+    """
 
     weights: Sequence[float]
 
@@ -75,7 +81,9 @@ Program = Callable[[float], "Path | Blur"]
 
 
 class Kind(NamedTuple):
-    """A kind of case: its program by seconds, how many threads run it, and whether they keep step with each other."""
+    """A kind of case: its program by seconds, how many threads run it, and whether they keep step
+    with each other.
+    """
 
     name: str
     program: Program
@@ -85,10 +93,16 @@ class Kind(NamedTuple):
 
 
 def cycle(*parts: tuple[int, float], wander: float = 0.0) -> Program:
-    """Return a program that goes through (stack, seconds) again and again, each by chance up to ``wander`` longer."""
+    """Return a program that goes through (stack, seconds) again and again, each by chance up to
+    ``wander`` longer.
+    """
 
     def program(seconds: float) -> Path:
-        edges, stacks, at_s = [0.0], [parts[0][0]], -random.uniform(0, sum(length for _, length in parts))
+        edges, stacks, at_s = (
+            [0.0],
+            [parts[0][0]],
+            -random.uniform(0, sum(length for _, length in parts)),
+        )
         while at_s < seconds:
             for stack, length_s in parts:
                 if at_s > 0:
@@ -107,12 +121,20 @@ KINDS = (
     Kind("step far below 10 ms, a share of 2 %", lambda _: Blur([2, 59, 39])),
     Kind("step of 10 ms, 70 %", cycle((0, 0.007), (1, 0.002), (2, 0.001), wander=0.2)),
     Kind("step of 41 ms, 50 %", cycle((0, 0.0205), (1, 0.0123), (2, 0.0082), wander=0.1)),
-    Kind("step of 50 ms: a wait of 60 %, then 1 ms each", cycle((0, 0.03), *((1 + n, 0.001) for n in range(20)))),
+    Kind(
+        "step of 50 ms: a wait of 60 %, then 1 ms each",
+        cycle((0, 0.03), *((1 + n, 0.001) for n in range(20))),
+    ),
     Kind("phases of 100, 60 and 40 ms", cycle((0, 0.1), (1, 0.06), (2, 0.04))),
     Kind("phases of about 1 and 0.7 s", cycle((0, 1.0), (1, 0.7), wander=0.5)),
     Kind("phases of about 10 and 7 s", cycle((0, 10.0), (1, 7.0), wander=0.5)),
     Kind("4 threads in step, 41 ms", cycle((0, 0.0246), (1, 0.0164)), threads=4),
-    Kind("4 threads each on its own, 41 ms", cycle((0, 0.0246), (1, 0.0164), wander=0.3), threads=4, in_step=False),
+    Kind(
+        "4 threads each on its own, 41 ms",
+        cycle((0, 0.0246), (1, 0.0164), wander=0.3),
+        threads=4,
+        in_step=False,
+    ),
     Kind("100 Hz, then 25 Hz, 41 ms", cycle((0, 0.0205), (1, 0.0205), wander=0.1), slows_down=True),
 )
 
@@ -155,7 +177,9 @@ def intervals(path: Path | Blur, times: Sequence[float], thread: int) -> Iterato
     starts = [i for i in range(len(seen)) if i == 0 or seen[i] != seen[i - 1]]
     starts_ns = [round(times[i] * SECOND_NS) for i in starts] + [round(times[-1] * SECOND_NS)]
     lengths = [end - start for start, end in itertools.pairwise(starts_ns)]
-    for i, start_ns, length_ns, samples in zip(starts, starts_ns, lengths, apportion(len(seen), lengths), strict=False):
+    for i, start_ns, length_ns, samples in zip(
+        starts, starts_ns, lengths, apportion(len(seen), lengths), strict=False
+    ):
         yield IntervalRow(start_ns, length_ns, thread, seen[i], samples)
 
 
@@ -172,7 +196,9 @@ def estimate(rows: Sequence[IntervalRow]) -> tuple[float, float]:
 
 
 def table_row(kind: Kind, cases: int) -> str:
-    """Return the row of a kind: for each length how many intervals hold, how wide they are, and the mean error."""
+    """Return the row of a kind: for each length how many intervals hold, how wide they are, and the
+    mean error.
+    """
     cells = [kind.name]
     for seconds in LENGTHS_S:
         found = [simulate(kind, seconds) for _ in range(cases)]
@@ -200,7 +226,11 @@ def main() -> None:
         print(lines[-1], flush=True)
     if not options.dry_run:
         chance = 196 * math.sqrt(0.95 * 0.05 / options.cases)
-        write_section("Intervals of shares, simulated", METHOD.format(cases=options.cases, chance=chance), lines)
+        write_section(
+            "Intervals of shares, simulated",
+            METHOD.format(cases=options.cases, chance=chance),
+            lines,
+        )
 
 
 if __name__ == "__main__":

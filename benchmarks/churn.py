@@ -1,7 +1,9 @@
-"""What is recorded, and what that costs, while four processes a second start and exit under a training process.
+"""What is recorded, and what that costs, while four processes a second start and exit under a
+training process.
 
-Run on a quiet machine: ``python benchmarks/churn.py [--seconds 30] [--quick]``; about a minute and a half. Writes its
-section of ``docs/measurements.md``, unless quick; ends with 1 where less than 99 % is covered.
+Run on a quiet machine: ``python benchmarks/churn.py [--seconds 30] [--quick]``; about a minute and
+a half. Writes its section of ``docs/measurements.md``, unless quick; ends with 1 where less than 99
+% is covered.
 """
 
 from __future__ import annotations
@@ -29,9 +31,12 @@ LEAST_SHARE = 0.99
 PER_SECOND = 4
 METHOD = (
     "`benchmarks/churn.py`: `profd attach --headless` at default settings for {seconds} s on "
-    "`benchmarks/loads/churning.py`, with {per_second} children a second and without. Main covered: the share of the "
-    "main process's time that lies in recordings with samples, to be at least 99 %. Long-lived sampled: of the "
-    "processes that were there for {long:.0f} s and more, those with samples of their own; they are recorded in "
+    "`benchmarks/loads/churning.py`, with {per_second} children a second and without. Main "
+    "covered: the share of the "
+    "main process's time that lies in recordings with samples, to be at least 99 %. Long-lived "
+    "sampled: of the "
+    "processes that were there for {long:.0f} s and more, those with samples of their own; they "
+    "are recorded in "
     "turns. CPU is in percent of one core, rate the mean of the main process's recordings."
 )
 
@@ -59,7 +64,8 @@ class Seen(NamedTuple):
     def cells(self) -> str:
         """Return the cells of the table."""
         return (
-            f"{self.processes} | {self.main_share:.2%} | {self.sampled} of {self.long_lived} | {self.errors} | "
+            f"{self.processes} | {self.main_share:.2%} | {self.sampled} of {self.long_lived} | "
+            f"{self.errors} | "
             f"{self.start_cores:.1%} | {self.steady_cores:.1%} | {self.rate_hz:.0f} Hz"
         )
 
@@ -75,7 +81,11 @@ def measure(per_second: int, seconds: int) -> Seen:
             marks.append(mark(profd, started_s))
         profd.end()
         with RunReader(profd.run_file) as reader:
-            return see(reader, cores_between(marks, 0.0, START_S + 0.5), cores_between(marks, START_S, seconds + 1))
+            return see(
+                reader,
+                cores_between(marks, 0.0, START_S + 0.5),
+                cores_between(marks, START_S, seconds + 1),
+            )
 
 
 def see(reader: RunReader, start_cores: float, steady_cores: float) -> Seen:
@@ -104,7 +114,9 @@ def main() -> None:
     """Measure with and without churn, write the section, and fail where too little is covered."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=int, default=30)
-    parser.add_argument("--quick", action="store_true", help="try it in half a minute; writes nothing down")
+    parser.add_argument(
+        "--quick", action="store_true", help="try it in half a minute; writes nothing down"
+    )
     options = parser.parse_args()
     seconds = 14 if options.quick else options.seconds
     head = [

@@ -1,8 +1,10 @@
-"""Whether profd names the improvements of the classic case one after the other, each as the one before was applied.
+"""Whether profd names the improvements of the classic case one after the other, each as the one
+before was applied.
 
-The case is ResNet-18 on images of CIFAR-10's shape (``target/cifar_resnet18.py``). Run on a quiet machine: ``python
-benchmarks/classic.py [--images 9600] [--gpu]``, about 5 minutes on two cores; writes its section of
-``docs/measurements.md``. With ``--gpu`` it begins on the CPU beside an idle GPU.
+The case is ResNet-18 on images of CIFAR-10's shape (``target/cifar_resnet18.py``). Run on a quiet
+machine: ``python benchmarks/classic.py [--images 9600] [--gpu]``, about 5 minutes on two cores;
+writes its section of ``docs/measurements.md``. With ``--gpu`` it begins on the CPU beside an idle
+GPU.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ class Stage(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What came first in a stage, its bound, the workers that it advises, and the images that were trained a second."""
+    """What came first in a stage, its bound, the workers that it advises, and the images that were
+    trained a second.
+    """
 
     rule: str
     bound: float | None
@@ -52,14 +56,21 @@ ON_CPU = (
 )
 ON_GPU = (
     Stage("as it is", "gpu-unused"),
-    *(stage._replace(device="cuda") for stage in (ON_CPU[0]._replace(name="on the GPU"), *ON_CPU[1:])),
+    *(
+        stage._replace(device="cuda")
+        for stage in (ON_CPU[0]._replace(name="on the GPU"), *ON_CPU[1:])
+    ),
 )
 
 
 def words_of(stage: Stage, workers: int, images: int) -> list[str]:
     """Return the arguments of the script in a stage, which trains on so many images in each."""
     steps = max(images // stage.batch, 20)
-    arguments = {"steps": steps, "batch-size": stage.batch, "workers": workers if stage.has_workers else 0}
+    arguments = {
+        "steps": steps,
+        "batch-size": stage.batch,
+        "workers": workers if stage.has_workers else 0,
+    }
     return [f"--{name}={value}" for name, value in arguments.items()] + [f"--device={stage.device}"]
 
 
@@ -70,7 +81,9 @@ def result_of(summary: dict[str, object], batch: int) -> Result:
     assert isinstance(steps, dict)
     first = outcome(findings, float(steps["per_s"]))
     advised = _WORKERS.search(str(findings[0]["remedy"])) if findings else None
-    return Result(first.first, first.bound, int(advised[1]) if advised else None, first.per_s * batch)
+    return Result(
+        first.first, first.bound, int(advised[1]) if advised else None, first.per_s * batch
+    )
 
 
 def run(stage: Stage, workers: int, images: int) -> Result:
@@ -84,7 +97,11 @@ def run(stage: Stage, workers: int, images: int) -> Result:
             env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True,
         )  # fmt: skip
         done = subprocess.run(
-            [*profd, "summary", "latest", "--json"], env=environment, stdout=subprocess.PIPE, text=True, check=True
+            [*profd, "summary", "latest", "--json"],
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
         )
     return result_of(json.loads(done.stdout), stage.batch)
 
@@ -97,7 +114,10 @@ def rows(stages: Sequence[Stage], results: Sequence[Result]) -> list[str]:
         bound = "" if result.bound is None else f"{result.bound:.2f}"
         is_last = number + 1 == len(results)
         gain = "" if is_last else f"{results[number + 1].images_per_s / result.images_per_s:.2f}"
-        lines.append(f"| {stage.name} | {result.images_per_s:.0f} | {result.rule} | {right} | {bound} | {gain} |")
+        lines.append(
+            f"| {stage.name} | {result.images_per_s:.0f} | {result.rule} | {right} | {bound} | "
+            f"{gain} |"
+        )
     return lines
 
 
@@ -122,8 +142,10 @@ def main() -> None:
         place = "on a GPU" if options.gpu else "on the CPU"
         write_section(
             f"Diagnosis: the classic case {place}",
-            f"`benchmarks/classic.py`: ResNet-18 on images of CIFAR-10's shape, {options.images} of them in each "
-            "stage, each with what was found first in the one before. Bound and gain as times the images a second.",
+            f"`benchmarks/classic.py`: ResNet-18 on images of CIFAR-10's shape, {options.images} "
+            "of them in each "
+            "stage, each with what was found first in the one before. Bound and gain as times "
+            "the images a second.",
             lines,
         )
 

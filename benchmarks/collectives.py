@@ -1,11 +1,13 @@
-"""Measures whether a stopped job has its rank, process, operation and line named, and a healthy job no alarm.
+"""Measures whether a stopped job has its rank, process, operation and line named, and a healthy job
+no alarm.
 
     python benchmarks/collectives.py [--part PART] [--jobs N] [--quick]
 
-Parts: ``gloo`` (real jobs of 2 to 4 ranks, by their stacks alone, 12 minutes), ``simulated`` (2 to 64 ranks on a clock
-of their own, whose RAS service is the stand-in of ``tests/support/ras.py``, asked by profd's client over TCP),
-``healthy`` (real, 8 minutes), ``client`` (cost, and broken answers), ``servers`` (real), ``stragglers`` (recorded).
-Each writes a section of ``docs/measurements.md``, and ends with 1 where something was not so.
+Parts: ``gloo`` (real jobs of 2 to 4 ranks, by their stacks alone, 12 minutes), ``simulated`` (2 to
+64 ranks on a clock of their own, whose RAS service is the stand-in of ``tests/support/ras.py``,
+asked by profd's client over TCP), ``healthy`` (real, 8 minutes), ``client`` (cost, and broken
+answers), ``servers`` (real), ``stragglers`` (recorded). Each writes a section of
+``docs/measurements.md``, and ends with 1 where something was not so.
 """
 
 from __future__ import annotations
@@ -50,13 +52,20 @@ HEALTHY_GLOO = ("compile", "evaluation", "uneven", "slow-start", "checkpointing"
 
 
 def serve(metrics: bool, idle_s: float) -> tuple[list[str], float | None, str]:
-    """Run the server idle, then wedge its engine; return alarms while idle, and how long the hang took to be found."""
-    process = subprocess.Popen(load.command("serving"), stdout=subprocess.PIPE, text=True, start_new_session=True)
+    """Run the server idle, then wedge its engine.
+
+    Return alarms while idle, and how long the hang took to be found.
+    """
+    process = subprocess.Popen(
+        load.command("serving"), stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
     try:
         assert process.stdout is not None
         port = int(process.stdout.readline())
         load.wait_ready(process)
-        session = begin_session(process.pid, hang_after_s=30.0, server_metrics=port if metrics else None)
+        session = begin_session(
+            process.pid, hang_after_s=30.0, server_metrics=port if metrics else None
+        )
         get(port, "/generate")
         time.sleep(idle_s)
         with RunReader(session.run_file) as reader:
@@ -91,15 +100,20 @@ def part_servers(jobs: int, *, quick: bool) -> tuple[list[str], bool]:
     waits_s = [after_s for _, after_s, _ in found[1:]]
     print(found, flush=True)
     lines = [
-        f"An asyncio server with its own engine, idle for {idle_s:g} s: {len(found)} runs, alarms: {len(alarms)}. "
-        f"With one request at which the engine waits for ever, `--server-metrics` given: told after "
+        f"An asyncio server with its own engine, idle for {idle_s:g} s: {len(found)} runs, "
+        f"alarms: {len(alarms)}. "
+        "With one request at which the engine waits for ever, `--server-metrics` given: told "
+        "after "
         f"{', '.join('never' if after_s is None else f'{after_s:.0f} s' for after_s in waits_s)}."
     ]
     return lines, not alarms and all(after_s is not None and after_s <= 60 for after_s in waits_s)
 
 
 def part_stragglers(_: int, *, quick: bool) -> tuple[list[str], bool]:
-    """Have ranks of recorded jobs be slow in backward, on GPUs or not, by the readings alone; and none."""
+    """Have ranks of recorded jobs be slow in backward, on GPUs or not, by the readings alone.
+
+    And none.
+    """
     chance, named, wrong, blamed = random.Random(4), 0, 0, 0
     runs = 4 if quick else 20
     with tempfile.TemporaryDirectory() as folder:
@@ -107,25 +121,36 @@ def part_stragglers(_: int, *, quick: bool) -> tuple[list[str], bool]:
             size, has_gpu, is_healthy = chance.choice((2, 3, 4, 8)), number % 2 == 0, number >= runs
             slow = None if is_healthy else chance.randrange(size)
             surplus = chance.uniform(0.15, 0.4)
-            ranks = [straggling(chance, surplus if rank == slow else 0.0, has_gpu=has_gpu) for rank in range(size)]
+            ranks = [
+                straggling(chance, surplus if rank == slow else 0.0, has_gpu=has_gpu)
+                for rank in range(size)
+            ]
             devices = [jobruns.gpu_seen(rank) for rank in range(size)] if has_gpu else []
             found = diagnose(
-                jobruns.write_job(Path(folder) / f"{number}.profd", *ranks, seconds=60, more=devices), straggler
+                jobruns.write_job(
+                    Path(folder) / f"{number}.profd", *ranks, seconds=60, more=devices
+                ),
+                straggler,
             )
             rank = found.evidence.selection.rank if found else None
             named += slow is not None and rank == slow
             wrong += slow is not None and rank is not None and rank != slow
             blamed += is_healthy and rank is not None
     lines = [
-        f"Recorded jobs of 2 to 8 ranks (readings made up: CPU time, or the GPUs' multiprocessors at work), one rank "
-        f"slow in backward by 15 to 40 % of a step: named in {named} of {runs}, another in {wrong}. Healthy: {runs}, "
+        "Recorded jobs of 2 to 8 ranks (readings made up: CPU time, or the GPUs' "
+        "multiprocessors at work), one rank "
+        f"slow in backward by 15 to 40 % of a step: named in {named} of {runs}, another in "
+        f"{wrong}. Healthy: {runs}, "
         f"with a rank named: {blamed}."
     ]
     return lines, named == runs and not wrong and not blamed
 
 
 def straggling(chance: random.Random, surplus: float, *, has_gpu: bool) -> jobruns.Rank:
-    """Return a rank that works longer in backward by a share of a step; its readings vary as real ones do."""
+    """Return a rank that works longer in backward by a share of a step.
+
+    Its readings vary as real ones do.
+    """
     forward = 100 + chance.randrange(-8, 9)
     base = 0.42 if has_gpu else 0.35
     values = [min(max(base + surplus + chance.gauss(0, 0.05), 0.0), 1.0) for _ in range(60)]
@@ -137,7 +162,9 @@ def straggling(chance: random.Random, surplus: float, *, has_gpu: bool) -> jobru
 
 def part_gloo(jobs: int, *, quick: bool) -> tuple[list[str], bool]:
     """Plant stops in real jobs."""
-    cases = [(kind, size) for kind in GLOO_KINDS for size in (GLOO_SIZES[:1] if quick else GLOO_SIZES)]
+    cases = [
+        (kind, size) for kind in GLOO_KINDS for size in (GLOO_SIZES[:1] if quick else GLOO_SIZES)
+    ]
     with ThreadPoolExecutor(jobs) as pool:
         stops = list(map(show, pool.map(stop_gloo, cases)))
     return table(stops), all(one.is_right for one in stops)
@@ -151,14 +178,18 @@ def part_healthy(jobs: int, *, quick: bool) -> tuple[list[str], bool]:
         for (_, kind), found in zip(cases, pool.map(go_on_gloo, cases), strict=True):
             print(f"{kind}: {'; '.join(found) or 'no alarm'}", flush=True)
             alarms += len(found)
-    return [f"Healthy gloo jobs of 2 to 4 ranks, slow for {LONG_S:g} s: {len(cases)}, alarms: {alarms}."], alarms == 0
+    return [
+        f"Healthy gloo jobs of 2 to 4 ranks, slow for {LONG_S:g} s: {len(cases)}, alarms: {alarms}."
+    ], alarms == 0
 
 
 def part_simulated(_: int, *, quick: bool) -> tuple[list[str], bool]:
     """Plant stops in simulated jobs, and run healthy ones."""
     sizes = SIZES[:2] if quick else SIZES
     cases = [(kind, size, seed) for seed, kind in enumerate(KINDS) for size in sizes]
-    stops = [show(asyncio.run(stop_simulated(kind, size, seed + size))) for kind, size, seed in cases]
+    stops = [
+        show(asyncio.run(stop_simulated(kind, size, seed + size))) for kind, size, seed in cases
+    ]
     alarms = asked = runs = 0
     for seed in range(16 if quick else 192):
         kind, size = list(HEALTHY)[seed % len(HEALTHY)], SIZES[seed // len(HEALTHY) % len(SIZES)]
@@ -181,29 +212,42 @@ def part_client(_: int, *, quick: bool) -> tuple[list[str], bool]:
     wire_taken, wire_refused, wire_s = fuzz_wire(200 if quick else 5_000)
     share = cost_s / 10.0
     lines = [
-        f"One question on a job of 64 ranks: {1e3 * cost_s:.2f} ms of CPU time. Every 10 s, as `--nccl-ras poll` asks: "
+        f"One question on a job of 64 ranks: {1e3 * cost_s:.2f} ms of CPU time. Every 10 s, as "
+        "`--nccl-ras poll` asks: "
         f"{100 * share:.3f} % of a core; otherwise it is asked in a hang alone.",
         "",
-        f"Broken answers parsed: {taken + refused}, no traceback; {taken} were taken as a status, the longest took "
-        f"{1e3 * longest_s:.1f} ms. Over TCP: {wire_taken + wire_refused}, the longest {1e3 * wire_s:.1f} ms.",
+        f"Broken answers parsed: {taken + refused}, no traceback; {taken} were taken as a "
+        "status, the longest took "
+        f"{1e3 * longest_s:.1f} ms. Over TCP: {wire_taken + wire_refused}, the longest "
+        f"{1e3 * wire_s:.1f} ms.",
     ]
     return lines, share <= 0.001
 
 
 def table(stops: Sequence[Stop]) -> list[str]:
     """Return the rows on planted stops."""
-    lines = ["| planted | jobs | told right in time | after s, median | slowest |", "|---|---:|---:|---:|---:|"]
+    lines = [
+        "| planted | jobs | told right in time | after s, median | slowest |",
+        "|---|---:|---:|---:|---:|",
+    ]
     for kind in dict.fromkeys(one.kind for one in stops):
         mine = [one for one in stops if one.kind == kind]
         after_s = [one.after_s for one in mine if one.after_s is not None] or [float("nan")]
         right = sum(one.is_right for one in mine)
-        lines.append(f"| {kind} | {len(mine)} | {right} | {statistics.median(after_s):.1f} | {max(after_s):.1f} |")
+        lines.append(
+            f"| {kind} | {len(mine)} | {right} | {statistics.median(after_s):.1f} | "
+            f"{max(after_s):.1f} |"
+        )
     return lines
 
 
 def show(one: Stop) -> Stop:
     """Print what was reported of a stop."""
-    print(f"{one.kind} {one.size}: {one.after_s or float('nan'):.1f} s {one.wrong or 'right'}: {one.text}", flush=True)
+    print(
+        f"{one.kind} {one.size}: {one.after_s or float('nan'):.1f} s {one.wrong or 'right'}: "
+        f"{one.text}",
+        flush=True,
+    )
     return one
 
 
@@ -237,7 +281,9 @@ def main() -> int:
             print("\n".join(lines), flush=True)
             is_right = is_right and held
             if not options.quick:
-                write_section(f"Collectives: {name}", f"`benchmarks/collectives.py --part {name}`.", lines)
+                write_section(
+                    f"Collectives: {name}", f"`benchmarks/collectives.py --part {name}`.", lines
+                )
     return 0 if is_right else 1
 
 

@@ -1,12 +1,13 @@
-"""How quick the dashboard is, as a person sees it: in a terminal, from key to screen and from data to screen.
+"""How quick the dashboard is, as a person sees it: in a terminal, from key to screen and from data
+to screen.
 
     python benchmarks/longrun.py --hours 24 --ranks 4 --workers 8 -o long.profd
     python benchmarks/dashboard.py long.profd          # to the first picture, and each move
     python benchmarks/dashboard.py --live --seconds 60  # data to screen, keys, cost
     python benchmarks/dashboard.py --attach 60         # from the command to hot functions, and to a change of them
 
-What is timed ends when the terminal has drawn it: the dashboard's output goes through a terminal emulator that looks
-for the text that has to be there. Run it on a quiet machine.
+What is timed ends when the terminal has drawn it: the dashboard's output goes through a terminal
+emulator that looks for the text that has to be there. Run it on a quiet machine.
 """
 
 from __future__ import annotations
@@ -114,7 +115,9 @@ def opened(*command: str) -> Iterator[Terminal]:
 def measure_finished(run_file: Path) -> None:
     """Measure how soon a finished run is to be seen, and what each move in time takes."""
     with opened("view", str(run_file)) as terminal:
-        drawn_s = terminal.until(lambda: "rank 0" in terminal.line("rank 0") and bool(terminal.line("train_epoch")))
+        drawn_s = terminal.until(
+            lambda: "rank 0" in terminal.line("rank 0") and bool(terminal.line("train_epoch"))
+        )
         report("to the first picture", [drawn_s - terminal.began_s])
         report("a move while the run is read", list(_moves(terminal, [LEFT] * 10)))
         terminal.until(lambda: "reading the run" not in terminal.screen.display[0])
@@ -131,7 +134,9 @@ def measure_finished(run_file: Path) -> None:
 
 
 def _moves(terminal: Terminal, keys: Sequence[bytes]) -> Iterator[float]:
-    """Yield for each of some keys how long it took until the line above the tables had another time."""
+    """Yield for each of some keys how long it took until the line above the tables had another
+    time.
+    """
     for key in keys:
         before, begun_s = terminal.line("1 Hot"), time.perf_counter()
         terminal.press(key)
@@ -167,7 +172,11 @@ class Load:
         for rank in range(self._ranks):
             if is_first:
                 own = longrun.identity(rank)
-                found.append(records.ProcessSeen(own, None, ("python",), "main", rank, None, "3.11.7", start_ns))
+                found.append(
+                    records.ProcessSeen(
+                        own, None, ("python",), "main", rank, None, "3.11.7", start_ns
+                    )
+                )
             taken = longrun.recording(rank, start_ns, self._chance, duration_ns=now_ns - start_ns)
             main = taken.threads[0]
             found.append(taken)
@@ -183,7 +192,9 @@ class Load:
 
 
 def measure_live(seconds: int) -> None:
-    """Measure how soon what is written is to be seen, how soon keys are answered, and what the dashboard costs."""
+    """Measure how soon what is written is to be seen, how soon keys are answered, and what the
+    dashboard costs.
+    """
     with tempfile.TemporaryDirectory() as folder:
         load = Load(Path(folder) / "live.profd")
         load.write()
@@ -195,7 +206,9 @@ def measure_live(seconds: int) -> None:
             for _ in range(seconds):
                 terminal.rest(1.0)
                 written_s = load.write()
-                delays.append(terminal.until(lambda: _shown_samples(terminal) >= load.samples) - written_s)
+                delays.append(
+                    terminal.until(lambda: _shown_samples(terminal) >= load.samples) - written_s
+                )
             after, took_s = process.cpu_times(), time.perf_counter() - begun_s
             report("data to screen", delays)
             cost = (after.user + after.system - before.user - before.system) / took_s
@@ -205,7 +218,10 @@ def measure_live(seconds: int) -> None:
 
 
 def measure_attach(times: int) -> bool:
-    """Measure how soon an attach shows hot functions, and how soon others once they change; False where one is late."""
+    """Measure how soon an attach shows hot functions, and how soon others once they change.
+
+    False where one is late.
+    """
     first, changed = [], []
     with tempfile.TemporaryDirectory(prefix="profd-") as folder:
         os.environ["PROFD_HOME"] = folder
@@ -216,10 +232,14 @@ def measure_attach(times: int) -> bool:
                 assert target.stdin is not None
                 target.stdin.write("\n")
                 target.stdin.flush()
-                changed.append(terminal.until(functools.partial(terminal.line, "after_the_line")) - seen_s)
+                changed.append(
+                    terminal.until(functools.partial(terminal.line, "after_the_line")) - seen_s
+                )
     report("attach to hot functions", first)
     report("a change to the screen", changed)
-    late = sum(one > FIRST_SIGHT_S or other > CHANGE_S for one, other in zip(first, changed, strict=True))
+    late = sum(
+        one > FIRST_SIGHT_S or other > CHANGE_S for one, other in zip(first, changed, strict=True)
+    )
     print(
         f"later than {FIRST_SIGHT_S:g} s or {CHANGE_S:g} s: {late} of {times} attaches; so at most "
         f"{most(late, times):.1%} of all are, with a certainty of 95 %"
@@ -248,8 +268,14 @@ def _shows_keys(terminal: Terminal, asked: bool) -> bool:
 def report(what: str, times_s: Sequence[float]) -> None:
     """Print the median, the 95th percentile and the longest of some times."""
     ordered = sorted(times_s)
-    middle, most = ordered[len(ordered) // 2], ordered[min(int(0.95 * len(ordered)), len(ordered) - 1)]
-    print(f"{what}: {1000 * middle:,.0f} ms, 95 % within {1000 * most:,.0f} ms, at most {1000 * ordered[-1]:,.0f} ms")
+    middle, most = (
+        ordered[len(ordered) // 2],
+        ordered[min(int(0.95 * len(ordered)), len(ordered) - 1)],
+    )
+    print(
+        f"{what}: {1000 * middle:,.0f} ms, 95 % within {1000 * most:,.0f} ms, at most "
+        f"{1000 * ordered[-1]:,.0f} ms"
+    )
 
 
 def main() -> None:

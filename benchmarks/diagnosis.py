@@ -1,10 +1,12 @@
-"""Whether profd finds what is wrong with training programs of other people's kind: those of ``benchmarks/corpus``.
+"""Whether profd finds what is wrong with training programs of other people's kind: those of
+``benchmarks/corpus``.
 
-Run on a quiet machine: ``python benchmarks/diagnosis.py [--part held_back] [--seconds 45] [--print-only]
-[--keep FOLDER] [--section TITLE] [PROGRAM ...]``, about a minute a program; writes its section of
-``docs/measurements.md``. Each program runs with its cause and at the same time without it. An attach to the first has
-to name a line that the program marks; the second is a healthy program, and gives the gain of the remedy. What is kept
-is not recorded anew: rules that have changed are tried on it.
+Run on a quiet machine: ``python benchmarks/diagnosis.py [--part held_back] [--seconds 45]
+[--print-only] [--keep FOLDER] [--section TITLE] [PROGRAM ...]``, about a minute a program; writes
+its section of ``docs/measurements.md``. Each program runs with its cause and at the same time
+without it. An attach to the first has to name a line that the program marks; the second is a
+healthy program, and gives the gain of the remedy. What is kept is not recorded anew: rules that
+have changed are tried on it.
 """
 
 from __future__ import annotations
@@ -45,10 +47,12 @@ MOST_WORDS = 30
 
 
 class Run(NamedTuple):
-    """A program that was attached to: its findings as shown, steps a second, and the planted share by its clock.
+    """A program that was attached to: its findings as shown, steps a second, and the planted share
+    by its clock.
 
-    ``planted`` is None where the clock times no part of a step. ``other`` is the share of the time that has neither
-    a phase nor a name in the summary: a kind of calls, or a function of the script's own.
+    ``planted`` is None where the clock times no part of a step. ``other`` is the share of the time
+    that has neither a phase nor a name in the summary: a kind of calls, or a function of the
+    script's own.
     """
 
     findings: Sequence[dict[str, Any]]
@@ -58,7 +62,10 @@ class Run(NamedTuple):
 
 
 class Program(NamedTuple):
-    """A program of the corpus with its run, and that of its mended twin; a healthy one has a single run."""
+    """A program of the corpus with its run, and that of its mended twin.
+
+    A healthy one has a single run.
+    """
 
     path: Path
     run: Run
@@ -86,7 +93,10 @@ class Program(NamedTuple):
 
     @property
     def share_error(self) -> float | None:
-        """How far the stated share is from that of the program's clock; None where one of them is not there."""
+        """How far the stated share is from that of the program's clock.
+
+        None where one of them is not there.
+        """
         measures = self.right["evidence"]["measures"] if self.right else []
         shares = [one["value"] for one in measures if one["unit"] == "share"]
         return abs(shares[0] - self.run.planted) if shares and self.run.planted else None
@@ -99,11 +109,15 @@ class Program(NamedTuple):
 
 def marked_lines(path: Path) -> frozenset[int]:
     """Return the numbers of the lines that a program marks as its cause."""
-    return frozenset(number for number, line in enumerate(path.read_text().splitlines(), start=1) if MARK in line)
+    return frozenset(
+        number for number, line in enumerate(path.read_text().splitlines(), start=1) if MARK in line
+    )
 
 
 class Kept(NamedTuple):
-    """Where a recording of a program is kept: its run file, its diary, and when the attach began and ended, in ns."""
+    """Where a recording of a program is kept: its run file, its diary, and when the attach began
+    and ended, in ns.
+    """
 
     folder: Path
 
@@ -121,7 +135,9 @@ class Kept(NamedTuple):
 
 
 @contextlib.contextmanager
-def running(python: str, path: Path, diary: Path, *, is_mended: bool) -> Iterator[subprocess.Popen[str]]:
+def running(
+    python: str, path: Path, diary: Path, *, is_mended: bool
+) -> Iterator[subprocess.Popen[str]]:
     """Run a program until the end of the block."""
     words = [python, str(path), str(diary), *(["--mended"] if is_mended else [])]
     with subprocess.Popen(
@@ -148,13 +164,17 @@ def _until_it_trains(program: subprocess.Popen[str], path: Path, diary: Path) ->
 
 
 def record(python: str, path: Path, kept: Sequence[Kept], seconds: float) -> None:
-    """Attach to a program, and to its mended twin at the same time: whatever else the machine does slows both alike."""
+    """Attach to a program, and to its mended twin at the same time: whatever else the machine does
+    slows both alike.
+    """
     with contextlib.ExitStack() as stack:
         programs = []
         for number, one in enumerate(kept):
             one.folder.mkdir(parents=True, exist_ok=True)
             one.diary.unlink(missing_ok=True)
-            programs.append(stack.enter_context(running(python, path, one.diary, is_mended=number == 1)))
+            programs.append(
+                stack.enter_context(running(python, path, one.diary, is_mended=number == 1))
+            )
         for program, one in zip(programs, kept, strict=True):
             _until_it_trains(program, path, one.diary)
         time.sleep(WARM_S)
@@ -162,9 +182,19 @@ def record(python: str, path: Path, kept: Sequence[Kept], seconds: float) -> Non
         attaches = []
         for program, one in zip(programs, kept, strict=True):
             one.run_file.unlink(missing_ok=True)
-            asked = ["attach", str(program.pid), "--headless", "--duration", str(seconds), "-o", str(one.run_file)]
+            asked = [
+                "attach",
+                str(program.pid),
+                "--headless",
+                "--duration",
+                str(seconds),
+                "-o",
+                str(one.run_file),
+            ]
             words = [sys.executable, "-m", "profd", *asked]
-            attaches.append(subprocess.Popen(words, env=_environment(one), stdout=subprocess.DEVNULL))
+            attaches.append(
+                subprocess.Popen(words, env=_environment(one), stdout=subprocess.DEVNULL)
+            )
         ends = [attach.wait() for attach in attaches]
         if any(ends):
             sys.exit(f"profd attach failed for {path.name}")
@@ -177,15 +207,22 @@ def _environment(kept: Kept) -> dict[str, str]:
 
 
 def judge(kept: Kept) -> Run:
-    """Return what the summary says of a kept recording, by the rules in force, and what the program's diary does."""
+    """Return what the summary says of a kept recording, by the rules in force, and what the
+    program's diary does.
+    """
     asked = [sys.executable, "-m", "profd", "summary", str(kept.run_file), "--json"]
-    done = subprocess.run(asked, env=_environment(kept), stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(
+        asked, env=_environment(kept), stdout=subprocess.PIPE, text=True, check=True
+    )
     said = json.loads(done.stdout)
     text = kept.diary.read_text()
     rows = [tuple(map(int, line.split())) for line in text[: text.rfind("\n") + 1].splitlines()]
     times = [row[0] for row in rows]
     began_ns, ended_ns = map(int, kept.times.read_text().split())
-    first, last = rows[bisect_left(times, began_ns)], rows[min(bisect_left(times, ended_ns), len(rows) - 1)]
+    first, last = (
+        rows[bisect_left(times, began_ns)],
+        rows[min(bisect_left(times, ended_ns), len(rows) - 1)],
+    )
     took_ns = last[0] - first[0]
     planted_ns = last[2] - first[2]
     return Run(
@@ -205,12 +242,19 @@ def first_sentence(finding: dict[str, Any]) -> bool:
 
 def table(programs: Sequence[Program]) -> list[str]:
     """Return a line for each program, and what holds of all of them."""
-    columns = "first finding | cause is | share, by its clock | stated, off by | gain, measured | bound | other"
+    columns = (
+        "first finding | cause is | share, by its clock | stated, off by | gain, measured | "
+        "bound | other"
+    )
     lines = [f"| program | {columns} | mended twin |", "|---|---|---|---:|---:|---:|---:|---:|---|"]
     for one in programs:
         first = one.run.findings[0] if one.run.findings else None
         bound = one.right["gain_bound"] if one.right else None
-        place = f"{first['rule']}, line {(first['evidence']['line'] or {}).get('line', '-')}" if first else "none"
+        place = (
+            f"{first['rule']}, line {(first['evidence']['line'] or {}).get('line', '-')}"
+            if first
+            else "none"
+        )
         cells = [
             place,
             _named(one),
@@ -242,19 +286,37 @@ def _holds(programs: Sequence[Program]) -> list[str]:
     healthy = [one.mended or one.run for one in programs]
     errors = [one.share_error for one in planted if one.share_error is not None]
     bounds = [
-        (one.gain, one.right["gain_bound"]) for one in planted if one.gain and one.right and one.right["gain_bound"]
+        (one.gain, one.right["gain_bound"])
+        for one in planted
+        if one.gain and one.right and one.right["gain_bound"]
     ]
     firsts = [one.run.findings[0] for one in planted if one.run.findings]
     others = [one.run.other for one in programs]
     counted = (
         ("first finding is the planted cause", sum(one.rank == 1 for one in planted), len(planted)),
         ("among the first two", sum(one.rank in (1, 2) for one in planted), len(planted)),
-        ("first, and a warning", sum(one.rank == 1 and bool(_warnings(one.run)) for one in planted), len(planted)),
+        (
+            "first, and a warning",
+            sum(one.rank == 1 and bool(_warnings(one.run)) for one in planted),
+            len(planted),
+        ),
         ("healthy without a warning", sum(not _warnings(run) for run in healthy), len(healthy)),
-        (f"share within {NEAR * 100:.0f} points", sum(error <= NEAR for error in errors), len(errors)),
+        (
+            f"share within {NEAR * 100:.0f} points",
+            sum(error <= NEAR for error in errors),
+            len(errors),
+        ),
         ("gain within the bound", sum(gain <= bound for gain, bound in bounds), len(bounds)),
-        ("bound within twice the gain", sum(bound <= 2 * gain for gain, bound in bounds), len(bounds)),
-        (f"first sentence with its line, ≤ {MOST_WORDS} words", sum(map(first_sentence, firsts)), len(firsts)),
+        (
+            "bound within twice the gain",
+            sum(bound <= 2 * gain for gain, bound in bounds),
+            len(bounds),
+        ),
+        (
+            f"first sentence with its line, ≤ {MOST_WORDS} words",
+            sum(map(first_sentence, firsts)),
+            len(firsts),
+        ),
     )
     return [
         "| | programs | not so, of all at most |",
@@ -264,7 +326,8 @@ def _holds(programs: Sequence[Program]) -> list[str]:
             for what, right, all_ in counted
             if all_
         ),
-        f"| *other*, median and most | {percent(statistics.median(others))}, {percent(max(others))} | |",
+        f"| *other*, median and most | {percent(statistics.median(others))}, "
+        f"{percent(max(others))} | |",
     ]
 
 
@@ -273,12 +336,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--part", choices=PARTS, help="only the programs of one part")
     parser.add_argument("--seconds", type=float, default=45.0)
-    parser.add_argument("--keep", type=Path, help="a folder of recordings, which are made where they are not there")
+    parser.add_argument(
+        "--keep", type=Path, help="a folder of recordings, which are made where they are not there"
+    )
     parser.add_argument("--print-only", action="store_true")
-    parser.add_argument("--section", help="write one of the programs that are named, with this in its title")
+    parser.add_argument(
+        "--section", help="write one of the programs that are named, with this in its title"
+    )
     parser.add_argument("programs", nargs="*")
     options = parser.parse_args()
-    paths = [path for part in PARTS if options.part in (None, part) for path in sorted((CORPUS / part).glob("*.py"))]
+    paths = [
+        path
+        for part in PARTS
+        if options.part in (None, part)
+        for path in sorted((CORPUS / part).glob("*.py"))
+    ]
     unknown = set(options.programs) - {path.stem for path in paths}
     if unknown:
         sys.exit(f"there are no programs {', '.join(sorted(unknown))}")
@@ -296,19 +368,26 @@ def main() -> None:
             runs = [judge(one) for one in kept]
             programs.append(Program(path, runs[0], None if is_healthy else runs[1]))
             first = programs[-1].run.findings[:1]
-            print(f"{programs[-1].name}: {first[0]['title'] if first else 'no finding'}", flush=True)
+            print(
+                f"{programs[-1].name}: {first[0]['title'] if first else 'no finding'}", flush=True
+            )
     lines = table(programs)
     print("\n".join(lines))
     if not options.print_only and (options.section or not options.programs):
         part = options.section or (f"{options.part.replace('_', ' ')} part" if options.part else "")
         part = f" ({part})" if part else ""
         method = (
-            f"`benchmarks/diagnosis.py`: `profd attach` for {options.seconds:g} s to each program of "
+            f"`benchmarks/diagnosis.py`: `profd attach` for {options.seconds:g} s to each "
+            "program of "
             f"`benchmarks/corpus`{part} and to its twin without the planted cause, "
-            "which runs at the same time. Cause: the first finding, remarks included and behind all warnings, "
-            "that names a line which the program marks. Share: the part of the time that the cause takes, by the "
-            "program's own clock. Gain: steps a second of the twin over those of the program. Not so, of all at most: "
-            "the exact bound of the binomial distribution, at 95 %. Other: the time with neither a phase nor a "
+            "which runs at the same time. Cause: the first finding, remarks included and behind "
+            "all warnings, "
+            "that names a line which the program marks. Share: the part of the time that the "
+            "cause takes, by the "
+            "program's own clock. Gain: steps a second of the twin over those of the program. "
+            "Not so, of all at most: "
+            "the exact bound of the binomial distribution, at 95 %. Other: the time with neither "
+            "a phase nor a "
             "name in the summary."
         )
         write_section(f"Diagnosis of programs of other people's kind{part}", method, lines)

@@ -1,6 +1,8 @@
-"""The environment of the programs that need frameworks: made once, in a cache folder, beside the one that runs this.
+"""The environment of the programs that need frameworks: made once, in a cache folder, beside the
+one that runs this.
 
-It sees the packages of the running environment through a .pth file, so that torch is not installed twice.
+It sees the packages of the running environment through a .pth file, so that torch is not installed
+twice.
 """
 
 from __future__ import annotations
@@ -40,19 +42,33 @@ class Environment(NamedTuple):
 
     def versions(self) -> str:
         """Return the packages with their versions, in words."""
-        prints = "; ".join(f"print('{name}', metadata.version('{name}'), end=', ')" for name in PACKAGES)
+        prints = "; ".join(
+            f"print('{name}', metadata.version('{name}'), end=', ')" for name in PACKAGES
+        )
         words = [self.python, "-c", f"from importlib import metadata; {prints}"]
-        return subprocess.run(words, check=True, capture_output=True, text=True).stdout.removesuffix(", ")
+        return subprocess.run(
+            words, check=True, capture_output=True, text=True
+        ).stdout.removesuffix(", ")
 
 
 def make_environment(
-    cache: Path, name: str = "frameworks", packages: tuple[str, ...] = PACKAGES, built: tuple[str, ...] = ()
+    cache: Path,
+    name: str = "frameworks",
+    packages: tuple[str, ...] = PACKAGES,
+    built: tuple[str, ...] = (),
 ) -> Environment:
-    """Return the environment in ``cache``, made and filled where it is not there yet; pip takes half a minute."""
+    """Return the environment in ``cache``, made and filled where it is not there yet.
+
+    Pip takes half a minute.
+    """
     made = Environment(cache / f"{name}-{sys.version_info.major}.{sys.version_info.minor}")
     stamp = made.folder / "packages"
     if not stamp.exists() or stamp.read_text() != " ".join(packages + built):
-        print(f"installing {', '.join(packages + built)} into {made.folder}", file=sys.stderr, flush=True)
+        print(
+            f"installing {', '.join(packages + built)} into {made.folder}",
+            file=sys.stderr,
+            flush=True,
+        )
         venv.create(made.folder, with_pip=True, clear=True)
         _see_packages_of_this(made)
         words = [made.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]

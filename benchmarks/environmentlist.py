@@ -1,4 +1,6 @@
-"""The environments in which the first command is tried: how the known program starts there, and what attaches."""
+"""The environments in which the first command is tried: how the known program starts there, and
+what attaches.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ IN_CHROOT = "/opt/profd/bin/profd"
 
 
 class Started(NamedTuple):
-    """A program that was started: the process that this waits for, and the pid that the program itself names."""
+    """A program that was started: the process that this waits for, and the pid that the program
+    itself names.
+    """
 
     pid: int
     own_pid: int
@@ -46,16 +50,25 @@ Attach = Callable[[Scratch, Started], Sequence[str]]
 
 
 def attach(*before: str, profd: str = PROFD, own: bool = False) -> Attach:
-    """Return the first command: ``profd attach PID``, with words before it; ``own``: the pid that the program names."""
-    return lambda scratch, started: (*before, profd, "attach", str(started.own_pid if own else started.pid))
+    """Return the first command: ``profd attach PID``, with words before it.
+
+    ``own``: the pid that the program names.
+    """
+    return lambda scratch, started: (
+        *before,
+        profd,
+        "attach",
+        str(started.own_pid if own else started.pid),
+    )
 
 
 class Environment(NamedTuple):
-    """An environment: what it is, how the program starts, the first command, and where that refuses its code and words.
+    """An environment: what it is, how the program starts, the first command, and where that refuses
+    its code and words.
 
-    ``tells`` is a pattern that profd's words must have; ``ready`` is how many lines of readiness there are; ``root`` is
-    where profd sees the machine's own root, ``container`` the name of the container that the program runs in;
-    ``variables`` are profd's and the program's.
+    ``tells`` is a pattern that profd's words must have; ``ready`` is how many lines of readiness
+    there are; ``root`` is where profd sees the machine's own root, ``container`` the name of the
+    container that the program runs in; ``variables`` are profd's and the program's.
     """
 
     name: str
@@ -79,17 +92,28 @@ def pyenv(version: str) -> Words:
 
 
 def tool(*words: str, python: bool = True) -> Words:
-    """Return a command of the environment with launchers: of its Python, or of another program beside it."""
+    """Return a command of the environment with launchers: of its Python, or of another program
+    beside it.
+    """
 
     def command(scratch: Scratch, folder: Path) -> Sequence[str]:
         made = scratch.tools()
-        return (made.python, *words) if python else (str(Path(made.python).with_name(words[0])), *words[1:])
+        return (
+            (made.python, *words)
+            if python
+            else (str(Path(made.python).with_name(words[0])), *words[1:])
+        )
 
     return command
 
 
 def chroot(suite: str, python: str) -> Words:
-    return lambda scratch, folder: ("chroot", str(scratch.debian(suite)), python, "/known/spinning.py")
+    return lambda scratch, folder: (
+        "chroot",
+        str(scratch.debian(suite)),
+        python,
+        "/known/spinning.py",
+    )
 
 
 def free_threaded(scratch: Scratch, folder: Path) -> Sequence[str]:
@@ -113,12 +137,17 @@ def compiled(scratch: Scratch, folder: Path) -> Sequence[str]:
 
 def of_uv(scratch: Scratch, folder: Path) -> Sequence[str]:
     uv = str(Path(scratch.tools().python).with_name("uv"))
-    subprocess.run([uv, "venv", "--quiet", "--python", scratch.python("3.12"), str(folder / "venv")], check=True)
+    subprocess.run(
+        [uv, "venv", "--quiet", "--python", scratch.python("3.12"), str(folder / "venv")],
+        check=True,
+    )
     return (uv, "run", "--no-project", "--python", str(folder / "venv"), PROGRAM)
 
 
 def installed(by: str) -> Attach:
-    """Return the first command of a profd that ``uv tool`` or pipx installs from its wheel, into an empty folder."""
+    """Return the first command of a profd that ``uv tool`` or pipx installs from its wheel, into an
+    empty folder.
+    """
 
     def first(scratch: Scratch, started: Started) -> Sequence[str]:
         folder = scratch.folder / f"by-{by}"
@@ -127,7 +156,9 @@ def installed(by: str) -> Attach:
         given = {name: str(folder / name) for name in names}
         program = Path(scratch.tools().python).with_name(by)
         words = [program, *(["tool"] if by == "uv" else []), "install", scratch.wheel()]
-        subprocess.run(words, check=True, capture_output=True, text=True, env={**os.environ, **given})
+        subprocess.run(
+            words, check=True, capture_output=True, text=True, env={**os.environ, **given}
+        )
         return (str(folder / names[1] / "profd"), "attach", str(started.pid))
 
     return first
@@ -143,8 +174,12 @@ def container(name: str, *options: str) -> Words:
 def without_reading(scratch: Scratch, folder: Path) -> Sequence[str]:
     """Return a container whose profile of seccomp forbids what reads another process."""
     rule = {"names": ["process_vm_readv", "ptrace"], "action": "SCMP_ACT_ERRNO", "errnoRet": 1}
-    (folder / "seccomp.json").write_text(json.dumps({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [rule]}))
-    return container("filtered", "--security-opt", f"seccomp=/host{folder}/seccomp.json")(scratch, folder)
+    (folder / "seccomp.json").write_text(
+        json.dumps({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [rule]})
+    )
+    return container("filtered", "--security-opt", f"seccomp=/host{folder}/seccomp.json")(
+        scratch, folder
+    )
 
 
 def pid_of_container(scratch: Scratch, name: str) -> int:
@@ -157,7 +192,10 @@ def from_host(name: str) -> Attach:
 
 
 def within(name: str, *options: str, weaker: bool = False) -> Attach:
-    """Return the first command inside a container; ``weaker``: with one capability less than the program has."""
+    """Return the first command inside a container.
+
+    ``weaker``: with one capability less than the program has.
+    """
     before = ("setpriv", "--bounding-set=-chown", "--inh-caps=-chown", "--") if weaker else ()
     return lambda scratch, started: scratch.podman(
         "exec", *options, name, *before, IN_CHROOT, "attach", str(started.own_pid)
@@ -166,16 +204,22 @@ def within(name: str, *options: str, weaker: bool = False) -> Attach:
 
 def step_of_slurm(scratch: Scratch, folder: Path) -> Sequence[str]:
     scratch.slurm()
-    return scratch.inside("srun", "--quiet", "-n1", "--job-name", folder.name, "python3", "/known/spinning.py")
+    return scratch.inside(
+        "srun", "--quiet", "-n1", "--job-name", folder.name, "python3", "/known/spinning.py"
+    )
 
 
 def overlapping(scratch: Scratch, started: Started) -> Sequence[str]:
     job = processes.environment(started.own_pid, frozenset({"SLURM_JOB_ID"}))["SLURM_JOB_ID"]
-    return scratch.inside("srun", "--quiet", f"--jobid={job}", "--overlap", IN_CHROOT, "attach", str(started.own_pid))
+    return scratch.inside(
+        "srun", "--quiet", f"--jobid={job}", "--overlap", IN_CHROOT, "attach", str(started.own_pid)
+    )
 
 
 def raylet(scratch: Scratch, started: Started) -> Sequence[str]:
-    found = subprocess.run(["pgrep", "-n", "-x", "raylet"], capture_output=True, text=True).stdout.split()
+    found = subprocess.run(
+        ["pgrep", "-n", "-x", "raylet"], capture_output=True, text=True
+    ).stdout.split()
     if not found:
         raise Missing("no raylet runs")
     return (PROFD, "attach", found[0])
@@ -192,7 +236,14 @@ def limited(scratch: Scratch, folder: Path) -> Sequence[str]:
         raise Missing("control groups of version 1 are not mounted")
     group.mkdir(exist_ok=True)
     (group / "cpu.cfs_quota_us").write_text("60000")
-    return ("sh", "-c", f'echo $$ >{group}/cgroup.procs && exec "$@"', "sh", sys.executable, PROGRAM)
+    return (
+        "sh",
+        "-c",
+        f'echo $$ >{group}/cgroup.procs && exec "$@"',
+        "sh",
+        sys.executable,
+        PROGRAM,
+    )
 
 
 READ_ONLY = mounted("mount -o remount,bind,ro / 2>/dev/null || mount -o remount,ro /")
@@ -208,11 +259,16 @@ ENVIRONMENTS = [
     ),
     Environment("CPython 3.14, Debian sid, in a chroot", chroot("sid", "python3.14")),
     Environment("CPython 3.15, Debian sid, in a chroot", chroot("sid", "python3.15")),
-    Environment("CPython 3.13t, free-threaded, built here", free_threaded, code=67, tells="free-threaded"),
+    Environment(
+        "CPython 3.13t, free-threaded, built here", free_threaded, code=67, tells="free-threaded"
+    ),
     Environment("CPython 3.11 of Debian, stripped", plain("/usr/bin/python3", PROGRAM)),
     Environment("CPython 3.13 of Debian, in a chroot", chroot("trixie", "python3")),
     Environment("PyPy 3.11 of Debian", chroot("trixie", "pypy3"), code=67, tells="CPython"),
-    Environment("python -m", lambda scratch, folder: ("env", f"PYTHONPATH={KNOWN}", sys.executable, "-m", "spinning")),
+    Environment(
+        "python -m",
+        lambda scratch, folder: ("env", f"PYTHONPATH={KNOWN}", sys.executable, "-m", "spinning"),
+    ),
     Environment("python -c", plain(sys.executable, "-c", CODE)),
     Environment("a zipapp", archive),
     Environment("a .pyc without its source", compiled),
@@ -270,7 +326,11 @@ ENVIRONMENTS = [
         ready=2,
         variables={**DISTRIBUTED, "DS_ACCELERATOR": "cpu"},
     ),
-    Environment("Lightning's Trainer", tool(str(HOSTS / "lightning_fit.py"), str(KNOWN)), variables=DISTRIBUTED),
+    Environment(
+        "Lightning's Trainer",
+        tool(str(HOSTS / "lightning_fit.py"), str(KNOWN)),
+        variables=DISTRIBUTED,
+    ),
     Environment(
         "Ray Train, two workers with gloo",
         tool(str(HOSTS / "ray_train.py"), str(KNOWN)),
@@ -291,17 +351,34 @@ ENVIRONMENTS = [
         plain(sys.executable, str(HOSTS / "processes.py"), str(KNOWN), "spawn"),
     ),
     Environment("setproctitle", tool(str(HOSTS / "retitled.py"), str(KNOWN))),
-    Environment("threads past `threading`", plain(sys.executable, str(KNOWN / "outside.py"), str(KNOWN))),
+    Environment(
+        "threads past `threading`", plain(sys.executable, str(KNOWN / "outside.py"), str(KNOWN))
+    ),
     Environment(
         "threads past `threading`, CPython 3.14",
-        lambda scratch, folder: ("chroot", str(scratch.debian("sid")), "python3.14", "/known/outside.py", "/known"),
+        lambda scratch, folder: (
+            "chroot",
+            str(scratch.debian("sid")),
+            "python3.14",
+            "/known/outside.py",
+            "/known",
+        ),
     ),
     Environment("a step of Slurm, from its node", step_of_slurm, attach(own=True)),
     Environment("a step of Slurm, by srun --overlap", step_of_slurm, overlapping, root="/host"),
     Environment(
-        "a podman container, from within", container("within"), within("within"), root="/out", container="within"
+        "a podman container, from within",
+        container("within"),
+        within("within"),
+        root="/out",
+        container="within",
     ),
-    Environment("a podman container, from the host", container("outside"), from_host("outside"), container="outside"),
+    Environment(
+        "a podman container, from the host",
+        container("outside"),
+        from_host("outside"),
+        container="outside",
+    ),
     Environment(
         "a podman container, as another user of it",
         container("other"),
@@ -335,7 +412,8 @@ ENVIRONMENTS = [
         container="given",
     ),
     Environment(
-        "a PID namespace, from outside", plain("unshare", "--pid", "--fork", "--mount-proc", sys.executable, PROGRAM)
+        "a PID namespace, from outside",
+        plain("unshare", "--pid", "--fork", "--mount-proc", sys.executable, PROGRAM),
     ),
     Environment(
         "seccomp forbids reading",
@@ -361,7 +439,11 @@ ENVIRONMENTS = [
         container="unconfined",
     ),
     Environment(
-        "root's process, as another user", plain(sys.executable, PROGRAM), attach(*BY_USER), code=68, tells="sudo"
+        "root's process, as another user",
+        plain(sys.executable, PROGRAM),
+        attach(*BY_USER),
+        code=68,
+        tells="sudo",
     ),
     Environment("another user's process, as root", plain(*BY_USER, "/usr/bin/python3", PROGRAM)),
     Environment("a limit of 0.6 cores", limited),
@@ -372,7 +454,9 @@ ENVIRONMENTS = [
         code=73,
         tells="PROFD_HOME|-o FILE",
     ),
-    Environment("no home and no runtime folder", plain(*NO_HOME, sys.executable, PROGRAM), attach(*NO_HOME)),
+    Environment(
+        "no home and no runtime folder", plain(*NO_HOME, sys.executable, PROGRAM), attach(*NO_HOME)
+    ),
     Environment(
         "no /dev/shm",
         lambda scratch, folder: NO_SHM((sys.executable, PROGRAM)),
@@ -390,16 +474,22 @@ ENVIRONMENTS = [
         variables={"NO_COLOR": "1"},
     ),
     Environment(
-        "a shell", plain("sh", "-c", "echo ready $$; while :; do sleep 1; done"), code=66, tells="not Python|is sh"
+        "a shell",
+        plain("sh", "-c", "echo ready $$; while :; do sleep 1; done"),
+        code=66,
+        tells="not Python|is sh",
     ),
 ]
 
 UNTRIED = {
-    "Yama's ptrace_scope above 0": "this machine's kernel has no Yama; its remedies are tested with a made-up system",
+    "Yama's ptrace_scope above 0": "this machine's kernel has no Yama; its remedies are tested "
+    "with a made-up system",
     "SELinux, AppArmor": "this machine's kernel has neither; the same",
-    "a pod of Kubernetes": "no kubelet can be had here; what its files say is tested with made-up ones",
+    "a pod of Kubernetes": "no kubelet can be had here; what its files say is tested with "
+    "made-up ones",
     "Docker": "it needs iptables and control groups that this machine lacks; podman stands for it",
-    "musl, Alpine's own Python": "Alpine's packages cannot be reached; CPython's configure refuses Debian's musl-gcc",
+    "musl, Alpine's own Python": "Alpine's packages cannot be reached; CPython's configure "
+    "refuses Debian's musl-gcc",
     "a static CPython": "it was to be the one with musl",
     "conda": "its channels cannot be reached",
     "aarch64": "there is no such machine here",
@@ -417,8 +507,13 @@ def own_pid(line: str) -> int | None:
     return None if found is None else int(found[1] or 0)
 
 
-def wait_for_ready(process: subprocess.Popen[str], lines: int, within_s: float) -> tuple[int, list[str]]:
-    """Wait until a program has said so many times that it is ready; return the pid it named and what else it said."""
+def wait_for_ready(
+    process: subprocess.Popen[str], lines: int, within_s: float
+) -> tuple[int, list[str]]:
+    """Wait until a program has said so many times that it is ready.
+
+    Return the pid it named and what else it said.
+    """
     assert process.stdout is not None
     said, deadline, pid = [], time.monotonic() + within_s, 0
     os.set_blocking(process.stdout.fileno(), True)
@@ -431,5 +526,7 @@ def wait_for_ready(process: subprocess.Popen[str], lines: int, within_s: float) 
         if found is not None:
             pid, lines = found or pid, lines - 1
     if lines:
-        raise Missing("the program did not start: " + " | ".join(line.strip() for line in said[-4:])[-300:])
+        raise Missing(
+            "the program did not start: " + " | ".join(line.strip() for line in said[-4:])[-300:]
+        )
     return pid, said

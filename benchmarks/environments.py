@@ -1,10 +1,12 @@
-"""Tries the first command in each environment: true shares of a known program, or one line with what makes it work.
+"""Tries the first command in each environment: true shares of a known program, or one line with
+what makes it work.
 
     python benchmarks/environments.py [--cache FOLDER] [--jobs N] [WORD ...]
 
-Some 50 environments of ``environmentlist``, about 40 s each and, the first time, half an hour to make them; takes root.
-With words, only those are tried that have one of them in their names; what came of the others before is kept in the
-cache. Writes docs/environments.md; ends with 1 where an environment failed.
+Some 50 environments of ``environmentlist``, about 40 s each and, the first time, half an hour to
+make them; takes root. With words, only those are tried that have one of them in their names; what
+came of the others before is kept in the cache. Writes docs/environments.md; ends with 1 where an
+environment failed.
 """
 
 from __future__ import annotations
@@ -32,7 +34,15 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).parent / "known"))
 
-from environmentlist import PROFD, UNTRIED, Environment, Started, environments, pid_of_container, wait_for_ready
+from environmentlist import (
+    PROFD,
+    UNTRIED,
+    Environment,
+    Started,
+    environments,
+    pid_of_container,
+    wait_for_ready,
+)
 from measurements import circumstances
 from scratch import Missing, Scratch
 from spinning import SHARES
@@ -48,7 +58,9 @@ _HINT = re.compile(r"recording pid|^profd: (?!looking|attaching)", re.MULTILINE)
 
 
 class Row(msgspec.Struct):
-    """What came of one environment; ``points`` is the largest error of a share, ``failures`` what was wrong.
+    """What came of one environment.
+
+    ``points`` is the largest error of a share, ``failures`` what was wrong.
 
     ``load`` is the machine's mean of the last minute, 0 where it was not noted.
     """
@@ -68,7 +80,9 @@ class Row(msgspec.Struct):
 def try_out(environment: Environment, scratch: Scratch) -> Row:
     """Start the program, attach to it, and judge what came of it."""
     row = Row(environment.name)
-    with tempfile.TemporaryDirectory(prefix="profd-", dir=scratch.folder, ignore_cleanup_errors=True) as name:
+    with tempfile.TemporaryDirectory(
+        prefix="profd-", dir=scratch.folder, ignore_cleanup_errors=True
+    ) as name:
         folder = Path(name)
         folder.chmod(0o777)
         try:
@@ -82,7 +96,9 @@ def try_out(environment: Environment, scratch: Scratch) -> Row:
                 else:
                     in_pipes(environment, first, folder, row)
                 judge(environment, row)
-                waited_until_s = time.monotonic() + 5  # it may take less than a tick of the clock meanwhile
+                waited_until_s = (
+                    time.monotonic() + 5
+                )  # it may take less than a tick of the clock meanwhile
                 while cpu_s(watched) <= before_s and time.monotonic() < waited_until_s:
                     time.sleep(0.1)
                 if cpu_s(watched) <= before_s and environment.name != "a shell":
@@ -108,11 +124,16 @@ def running(environment: Environment, scratch: Scratch, folder: Path) -> Iterato
     )  # fmt: skip
     try:
         own_pid, _ = wait_for_ready(process, environment.ready, _READY_WITHIN_S)
-        threading.Thread(target=lambda: process.stdout and process.stdout.read(), daemon=True).start()
+        threading.Thread(
+            target=lambda: process.stdout and process.stdout.read(), daemon=True
+        ).start()
         yield Started(process.pid, own_pid)
     finally:
         if environment.container:
-            subprocess.run(scratch.podman("rm", "--force", "--time", "0", environment.container), capture_output=True)
+            subprocess.run(
+                scratch.podman("rm", "--force", "--time", "0", environment.container),
+                capture_output=True,
+            )
         if "Slurm" in environment.name:
             subprocess.run(scratch.inside("scancel", "--name", folder.name), capture_output=True)
         for pid in tree(process.pid):
@@ -183,7 +204,9 @@ def judge(environment: Environment, row: Row) -> None:
 def judge_shares(run: Path, row: Row) -> None:
     """Compare the shares of a run with the program's."""
     exported = subprocess.run(
-        [PROFD, "export", str(run), "--format", "collapsed", "--processes"], capture_output=True, text=True
+        [PROFD, "export", str(run), "--format", "collapsed", "--processes"],
+        capture_output=True,
+        text=True,
     )
     counts = dict.fromkeys(SHARES, 0)
     for line in exported.stdout.splitlines():
@@ -193,9 +216,13 @@ def judge_shares(run: Path, row: Row) -> None:
                 counts[function] += int(count)
     row.samples = sum(counts.values())
     if not row.samples:
-        row.failures.append(f"no sample of the program: {exported.stderr.strip() or row.said[-200:]}")
+        row.failures.append(
+            f"no sample of the program: {exported.stderr.strip() or row.said[-200:]}"
+        )
         return
-    row.points = max(abs(counts[name] / row.samples - share) * 100 for name, share in SHARES.items())
+    row.points = max(
+        abs(counts[name] / row.samples - share) * 100 for name, share in SHARES.items()
+    )
     if row.points > MOST_POINTS:
         row.failures.append(f"a share is {row.points:.1f} points off")
 
@@ -234,13 +261,17 @@ def written(rows: Sequence[Row]) -> str:
     lines = [
         "# Environments",
         "",
-        "`benchmarks/environments.py` writes this page. A program that spends 50, 30 and 20 % of its time in three",
-        f"functions runs in each environment. The first command is `profd attach PID`, for {LENGTH_S} s. It is sound",
-        f"where each share is within {MOST_POINTS:.0f} points, or where it refuses with its own exit code and a line",
+        "`benchmarks/environments.py` writes this page. A program that spends 50, 30 and 20 % of "
+        "its time in three",
+        "functions runs in each environment. The first command is `profd attach PID`, for "
+        f"{LENGTH_S} s. It is sound",
+        f"where each share is within {MOST_POINTS:.0f} points, or where it refuses with its own "
+        "exit code and a line",
         f"that says what to do; where it answers within {MOST_ANSWER_S:.0f} s, is never silent for",
         f"{MOST_SILENCE_S:.0f} s until then, writes no traceback, and the program goes on.",
         "",
-        f"**{len(sound)} of {len(tried)} environments are sound**; the slowest answer took {slowest:.1f} s.",
+        f"**{len(sound)} of {len(tried)} environments are sound**; the slowest answer took "
+        f"{slowest:.1f} s.",
         "",
         "| environment | first command | error of shares | answer |",
         "|---|---|---|---|",
@@ -269,8 +300,12 @@ def _cell(text: str) -> str:
 
 def _anonymous(said: str) -> str:
     """Return the words of profd alone, without the pids and folders of one run."""
-    said = "\n".join(line for line in said.splitlines() if _HINT.match(line)).removeprefix("profd: ")
-    return re.sub(r"/\S*/profd-\w+", "FOLDER", re.sub(r"\b(pid|attach|exec) (\d+)", r"\1 PID", said))
+    said = "\n".join(line for line in said.splitlines() if _HINT.match(line)).removeprefix(
+        "profd: "
+    )
+    return re.sub(
+        r"/\S*/profd-\w+", "FOLDER", re.sub(r"\b(pid|attach|exec) (\d+)", r"\1 PID", said)
+    )
 
 
 def main() -> int:
@@ -280,7 +315,11 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("words", nargs="*")
     options = parser.parse_args()
-    chosen = [one for one in environments() if not options.words or any(word in one.name for word in options.words)]
+    chosen = [
+        one
+        for one in environments()
+        if not options.words or any(word in one.name for word in options.words)
+    ]
     scratch = Scratch(options.cache.resolve())
 
     def row_of(environment: Environment) -> Row:
@@ -299,7 +338,9 @@ def main() -> int:
     known = [by_name[one.name] for one in environments() if one.name in by_name]
     kept_in.write_bytes(msgspec.json.format(msgspec.json.encode(known)))
     later = "not since the cache was made"
-    FILE.write_text(written([by_name.get(one.name) or Row(one.name, missing=later) for one in environments()]))
+    FILE.write_text(
+        written([by_name.get(one.name) or Row(one.name, missing=later) for one in environments()])
+    )
     return 1 if any(row.failures for row in rows) else 0
 
 

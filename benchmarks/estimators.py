@@ -1,10 +1,11 @@
 """Which estimate of a share is best, from what a chrometrace recording of py-spy shows: simulated.
 
-A recording shows when each stack was first seen and how many samples were taken in all; samples that repeat the stack
-before them are unseen. Simulates programs with known shares, samples them at Poisson intervals, and prints bias and
-standard deviation of five estimates of one share in points of a percent, and how far each estimate of the whole
-distribution lies from the truth and from the counts of a second recorder beside it (total variation, mean and largest).
-Run: ``python benchmarks/estimators.py``, about a minute.
+A recording shows when each stack was first seen and how many samples were taken in all; samples
+that repeat the stack before them are unseen. Simulates programs with known shares, samples them at
+Poisson intervals, and prints bias and standard deviation of five estimates of one share in points
+of a percent, and how far each estimate of the whole distribution lies from the truth and from the
+counts of a second recorder beside it (total variation, mean and largest). Run: ``python
+benchmarks/estimators.py``, about a minute.
 
 count    the share of samples, which only a format without times would give
 time     intervals weighted by their length
@@ -39,7 +40,9 @@ def slow(at_s: float) -> int:
 
 
 def layered(at_s: float) -> int:
-    """Step far shorter than the distance of samples, as of a small torch loop: three heavy stacks, 120 rare ones."""
+    """Step far shorter than the distance of samples, as of a small torch loop: three heavy stacks,
+    120 rare ones.
+    """
     return random.choices(range(123), weights=[30, 30, 22] + [18 / 120] * 120)[0]
 
 
@@ -80,32 +83,68 @@ def by_spread(runs: Runs, seen: Sequence[int]) -> Shares:
 
 def by_surplus(runs: Runs, seen: Sequence[int]) -> Shares:
     """Give what is unseen to stacks whose time is longer than what was seen of them."""
-    rate, shown = len(seen) / sum(length for _, length in runs), sums([(stack, 1.0) for stack, _ in runs])
-    return mixed(runs, len(seen), {s: max(rate * time - shown[s], 0.0) for s, time in sums(runs).items()})
+    rate, shown = (
+        len(seen) / sum(length for _, length in runs),
+        sums([(stack, 1.0) for stack, _ in runs]),
+    )
+    return mixed(
+        runs, len(seen), {s: max(rate * time - shown[s], 0.0) for s, time in sums(runs).items()}
+    )
 
 
-MEAN_LENGTHS = (0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.4, 1.6, 1.9, 2.4, 3.2, 4.5, 7.0, 12.0, 25.0, 60.0, 200.0)
+MEAN_LENGTHS = (
+    0.9,
+    0.95,
+    1.0,
+    1.05,
+    1.1,
+    1.2,
+    1.4,
+    1.6,
+    1.9,
+    2.4,
+    3.2,
+    4.5,
+    7.0,
+    12.0,
+    25.0,
+    60.0,
+    200.0,
+)
 """What the mean interval of a stack may be, in distances of samples; below 1 only by chance."""
 
 
 def by_shrunk(runs: Runs, seen: Sequence[int]) -> Shares:
     """Give what is unseen to stacks by how likely each is to repeat."""
-    rate, shown = len(seen) / sum(length for _, length in runs), sums([(stack, 1.0) for stack, _ in runs])
+    rate, shown = (
+        len(seen) / sum(length for _, length in runs),
+        sums([(stack, 1.0) for stack, _ in runs]),
+    )
     times = {stack: rate * time for stack, time in sums(runs).items()}
     likely = {stack: likelihoods(shown[stack], times[stack]) for stack in shown}
     prior = [1.0] * len(MEAN_LENGTHS)
     for _ in range(25):
         posteriors = {
-            stack: normalized(dict(enumerate(map(math.prod, zip(prior, likely[stack], strict=True)))))
+            stack: normalized(
+                dict(enumerate(map(math.prod, zip(prior, likely[stack], strict=True))))
+            )
             for stack in shown
         }
-        prior = [sum(posterior[i] for posterior in posteriors.values()) + 1e-3 for i in range(len(MEAN_LENGTHS))]
-    lengths = {s: sum(p * MEAN_LENGTHS[i] for i, p in posterior.items()) for s, posterior in posteriors.items()}
+        prior = [
+            sum(posterior[i] for posterior in posteriors.values()) + 1e-3
+            for i in range(len(MEAN_LENGTHS))
+        ]
+    lengths = {
+        s: sum(p * MEAN_LENGTHS[i] for i, p in posterior.items())
+        for s, posterior in posteriors.items()
+    }
     return normalized({stack: shown[stack] * lengths[stack] for stack in shown})
 
 
 def likelihoods(intervals: float, time: float) -> list[float]:
-    """Return how likely it is by each mean length that so many intervals take that time, up to a factor."""
+    """Return how likely it is by each mean length that so many intervals take that time, up to a
+    factor.
+    """
     logs = [-intervals * math.log(mean) - time / mean for mean in MEAN_LENGTHS]
     return [math.exp(log - max(logs)) for log in logs]
 
@@ -114,7 +153,9 @@ def mixed(runs: Runs, total: int, weights: Shares) -> Shares:
     """One sample for each interval, the rest by weight."""
     whole = sum(weights.values()) or 1.0
     shown = sums([(stack, 1.0) for stack, _ in runs])
-    return normalized({s: count + (total - len(runs)) * weights[s] / whole for s, count in shown.items()})
+    return normalized(
+        {s: count + (total - len(runs)) * weights[s] / whole for s, count in shown.items()}
+    )
 
 
 def sums(pairs: Runs) -> Shares:
@@ -133,7 +174,9 @@ def normalized(weights: Shares) -> Shares:
 
 def distance(one: Shares, other: Shares) -> float:
     """Return the total variation of two distributions, 0 to 1."""
-    return sum(abs(one.get(key, 0.0) - other.get(key, 0.0)) for key in one.keys() | other.keys()) / 2
+    return (
+        sum(abs(one.get(key, 0.0) - other.get(key, 0.0)) for key in one.keys() | other.keys()) / 2
+    )
 
 
 def main() -> None:
@@ -151,7 +194,9 @@ def main() -> None:
             share = f"{statistics.mean(errors):+6.2f} ± {statistics.stdev(errors):.2f}"
             above = f"above {LIMIT} in {sum(one > LIMIT for one in apart)}"
             name = estimate.__name__.removeprefix("by_")
-            print(f"  {name:8s} {share}   to a second recorder {statistics.mean(apart):.3f}, {above}")
+            print(
+                f"  {name:8s} {share}   to a second recorder {statistics.mean(apart):.3f}, {above}"
+            )
 
 
 if __name__ == "__main__":

@@ -1,15 +1,17 @@
-"""Makes each system call of profd's writing fail, one after the other, and says whether what must hold after it does.
+"""Makes each system call of profd's writing fail, one after the other, and says whether what must
+hold after it does.
 
     python benchmarks/faults.py [--every N] [--json] [SUBJECT ...]
 
-Subjects are the writer of run files, the run file that is moved at its end, the supervisor's register, reports,
-exports and the reader. Of each the calls on its files are counted by kind (open, read, write, sync, truncate, rename,
-link, lock, map), and the allocations that SQLite makes for it. Then it is done again with the first of them failing,
-the second, up to the last, with every error that fits: a full disk, one that does not answer, a write that is cut
-short, a signal, a lock that another holds, no memory. Of a run that is written each fault lasts for one call, for a
-while, and for good. Of the allocations, which are thousands, every tenth fails. ``--every N`` takes every N-th fault
-alone. What must hold stands in docs/reliability.md. Needs a C compiler. Writes its section of ``docs/measurements.md``
-where everything was tried; ends with 1 where something did not hold.
+Subjects are the writer of run files, the run file that is moved at its end, the supervisor's
+register, reports, exports and the reader. Of each the calls on its files are counted by kind (open,
+read, write, sync, truncate, rename, link, lock, map), and the allocations that SQLite makes for it.
+Then it is done again with the first of them failing, the second, up to the last, with every error
+that fits: a full disk, one that does not answer, a write that is cut short, a signal, a lock that
+another holds, no memory. Of a run that is written each fault lasts for one call, for a while, and
+for good. Of the allocations, which are thousands, every tenth fails. ``--every N`` takes every N-th
+fault alone. What must hold stands in docs/reliability.md. Needs a C compiler. Writes its section of
+``docs/measurements.md`` where everything was tried; ends with 1 where something did not hold.
 """
 
 from __future__ import annotations
@@ -59,7 +61,13 @@ class Shim:
 
     def __init__(self, path: str) -> None:
         self._library = ctypes.CDLL(path)
-        self._library.faults_arm.argtypes = [ctypes.c_char_p, ctypes.c_int, ctypes.c_long, ctypes.c_long, ctypes.c_int]
+        self._library.faults_arm.argtypes = [
+            ctypes.c_char_p,
+            ctypes.c_int,
+            ctypes.c_long,
+            ctypes.c_long,
+            ctypes.c_int,
+        ]
         self._library.faults_seen.restype = self._library.faults_hits.restype = ctypes.c_long
         self._library.faults_sqlite_lies.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
         self._library.faults_sqlite_lies(*_place_of_sqlite())
@@ -89,12 +97,16 @@ def _place_of_sqlite() -> tuple[int, int]:
     """Return from where to where SQLite's code lies in this process."""
     import sqlite3  # noqa: F401  loads it
 
-    found = re.findall(r"^(\w+)-(\w+) r-xp .*(?:libsqlite3|_sqlite3).*$", Path("/proc/self/maps").read_text(), re.M)
+    found = re.findall(
+        r"^(\w+)-(\w+) r-xp .*(?:libsqlite3|_sqlite3).*$", Path("/proc/self/maps").read_text(), re.M
+    )
     return min(int(begin, 16) for begin, _ in found), max(int(end, 16) for _, end in found)
 
 
 class Outcome(NamedTuple):
-    """How the cases of a subject ended: in words, with the faults after which something did not hold."""
+    """How the cases of a subject ended: in words, with the faults after which something did not
+    hold.
+    """
 
     endings: Counter[str]
     failures: list[tuple[Fault, str]]
@@ -122,9 +134,13 @@ def faults_of(shim: Shim, subject: Subject, every: int) -> Iterator[Fault]:
         do(shim, subject, fault)
         for number in range(1, shim.seen + 1, EVERY.get(kind, 1)):
             for error in ERRORS[kind]:
-                for lasts in subject.lasting if error != errno.EINTR else (ONCE,):  # a signal comes and is over
+                for lasts in (
+                    subject.lasting if error != errno.EINTR else (ONCE,)
+                ):  # a signal comes and is over
                     at += 1
-                    if at % every == 0 and not (kind == "lock" and lasts == FOREVER):  # SQLite itself waits for 10 s
+                    if at % every == 0 and not (
+                        kind == "lock" and lasts == FOREVER
+                    ):  # SQLite itself waits for 10 s
                         yield Fault(kind, error, number, lasts)
 
 
@@ -153,7 +169,9 @@ def main() -> int:
     """Try the subjects named, or all; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("names", nargs="*", metavar="SUBJECT")
-    parser.add_argument("--every", type=int, default=1, metavar="N", help="take every N-th fault alone")
+    parser.add_argument(
+        "--every", type=int, default=1, metavar="N", help="take every N-th fault alone"
+    )
     parser.add_argument("--json", action="store_true", help="say what came of it as JSON")
     options = parser.parse_args()
     library = os.environ.get(LIBRARY_VARIABLE)
@@ -173,7 +191,9 @@ def main() -> int:
         }
         rows.append(f"| {name} | {count:,} | {words} | {len(failures)} |")
         if not options.json:
-            print(f"{name:12} {count:>6,} faults: {words}; {len(failures)} did not hold", flush=True)
+            print(
+                f"{name:12} {count:>6,} faults: {words}; {len(failures)} did not hold", flush=True
+            )
             for fault, why in failures[:20]:
                 print(f"  {fault}: {why}", flush=True)
     clean_up()
@@ -185,9 +205,12 @@ def main() -> int:
 
 
 _METHOD = (
-    "`benchmarks/faults.py`: every system call on its files, and every tenth allocation of SQLite's, fails once for "
-    "each error that fits; of the writer also for a while and for good. `whole`: done as without a fault; `said`: an "
-    "error says why, and the next try is whole; `refused`: no run was begun, and nothing is left of it; `cut off, and "
+    "`benchmarks/faults.py`: every system call on its files, and every tenth allocation of "
+    "SQLite's, fails once for "
+    "each error that fits; of the writer also for a while and for good. `whole`: done as without "
+    "a fault; `said`: an "
+    "error says why, and the next try is whole; `refused`: no run was begun, and nothing is left "
+    "of it; `cut off, and "
     "said`: of a fault for good, where all that was committed is there."
 )
 

@@ -83,10 +83,11 @@ class Broken(Exception):
 
 
 class Subject(NamedTuple):
-    """Something that is tried: ``act`` does it in a folder of its own and calls ``arm`` where faults may begin.
+    """Something that is tried: ``act`` does it in a folder of its own and calls ``arm`` where
+    faults may begin.
 
-    ``act`` gets what lifts the fault. It raises Broken, or whatever breaks out, where something does not hold; it
-    returns how the case ended.
+    ``act`` gets what lifts the fault. It raises Broken, or whatever breaks out, where something
+    does not hold; it returns how the case ended.
     """
 
     act: Callable[[Path, Fault, Callable[[], object], Callable[[], object]], str]
@@ -110,10 +111,14 @@ def subjects() -> dict[str, Subject]:
 
 
 def _records() -> list[Record]:
-    """Return the records of a run of some minutes: every table that matters gets rows, and sums are completed."""
+    """Return the records of a run of some minutes: every table that matters gets rows, and sums are
+    completed.
+    """
     found: list[Record] = [
         main_process(),
-        ProcessSeen(worker(1), MAIN, ("python", "train.py"), "worker", None, 1, "3.11.7", STARTED_NS),
+        ProcessSeen(
+            worker(1), MAIN, ("python", "train.py"), "worker", None, 1, "3.11.7", STARTED_NS
+        ),
         EventHappened(STARTED_NS, "started", "python train.py", MAIN),
     ]
     for number in range(8):
@@ -121,21 +126,33 @@ def _records() -> list[Record]:
         found.append(recording(MAIN, at_ns, [(MAIN_TID, "MainThread", True, STEP)]))
         values = (Point("cpu_cores", 0.5 + number, MAIN), Point("cpu_cores", 0.7, MAIN, MAIN_TID))
         found.append(
-            PointsTaken(at_ns + SECOND_NS, (*values, Point("gpu_utilization_share", 0.1 * number, device="0")))
+            PointsTaken(
+                at_ns + SECOND_NS,
+                (*values, Point("gpu_utilization_share", 0.1 * number, device="0")),
+            )
         )
         found.append(OutputWritten(at_ns + SECOND_NS, b"step\n" * 50))
     end_ns = STARTED_NS + 140 * SECOND_NS
-    return [*found, ProcessEnded(worker(1), end_ns, 0), ProcessEnded(MAIN, end_ns, 0), RunEnded(end_ns, "stopped")]
+    return [
+        *found,
+        ProcessEnded(worker(1), end_ns, 0),
+        ProcessEnded(MAIN, end_ns, 0),
+        RunEnded(end_ns, "stopped"),
+    ]
 
 
 class WriterSubject:
-    """A run is written: what was committed stays, and when a fault is over the file is as if it had not been."""
+    """A run is written: what was committed stays, and when a fault is over the file is as if it had
+    not been.
+    """
 
     def __init__(self) -> None:
         self._records = _records()
         self._states: list[dict[str, list[object]]] = []
 
-    def act(self, folder: Path, fault: Fault, arm: Callable[[], object], lift: Callable[[], object]) -> str:
+    def act(
+        self, folder: Path, fault: Fault, arm: Callable[[], object], lift: Callable[[], object]
+    ) -> str:
         """Write the run, and compare the file with that of a run without faults."""
         if not self._states:
             self._states = self._take_states()
@@ -146,7 +163,9 @@ class WriterSubject:
                 writer = RunWriter(path, synthetic.run_started(), describe)
             except OutputUnwritable:
                 lift()
-                if any(folder.iterdir()) and fault.kind != "link":  # which keeps what was made from being removed, too
+                if (
+                    any(folder.iterdir()) and fault.kind != "link"
+                ):  # which keeps what was made from being removed, too
                     raise Broken(f"left behind: {list(folder.iterdir())}") from None
                 return "refused"
             confirmed = self._feed(writer, fault.lasts)
@@ -241,8 +260,14 @@ def _state_of(path: Path) -> dict[str, list[object]]:
     with contextlib.closing(connection):
         if connection.execute("PRAGMA integrity_check").fetchone() != ("ok",):
             raise Broken("the file is damaged")
-        tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
-        return {table: sorted(connection.execute(f"SELECT * FROM {table}"), key=repr) for table in tables}
+        tables = [
+            row[0]
+            for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
+        ]
+        return {
+            table: sorted(connection.execute(f"SELECT * FROM {table}"), key=repr)
+            for table in tables
+        }
 
 
 def _differences(one: dict[str, list[object]], other: dict[str, list[object]]) -> str:
@@ -252,8 +277,12 @@ def _differences(one: dict[str, list[object]], other: dict[str, list[object]]) -
 # What is written once
 
 
-def _settle(folder: Path, fault: Fault, arm: Callable[[], object], lift: Callable[[], object]) -> str:
-    """Move a run to a network at its end: after a fault it is still found, and the next try moves it."""
+def _settle(
+    folder: Path, fault: Fault, arm: Callable[[], object], lift: Callable[[], object]
+) -> str:
+    """Move a run to a network at its end: after a fault it is still found, and the next try moves
+    it.
+    """
     wanted = folder / "run.profd"
     with (
         tempfile.TemporaryDirectory(dir=disks()[1]) as local,
@@ -288,15 +317,21 @@ def _settle(folder: Path, fault: Fault, arm: Callable[[], object], lift: Callabl
 
 
 def disks() -> tuple[str, str]:
-    """Return a folder in memory, where a case takes no time, and one on another disk, so that moving is copying."""
+    """Return a folder in memory, where a case takes no time, and one on another disk, so that
+    moving is copying.
+    """
     return "/dev/shm", tempfile.gettempdir()
 
 
-def _register(folder: Path, fault: Fault, arm: Callable[[], object], lift: Callable[[], object]) -> str:
+def _register(
+    folder: Path, fault: Fault, arm: Callable[[], object], lift: Callable[[], object]
+) -> str:
     """Replace an entry of the supervisor's, whole or not at all."""
     register = RunRegistry(folder / "daemon" / "host")
     before = Entry("20261120-120000-cifar-3fa9", MAIN, 1, "all", boot_id())
-    after = Entry("20261120-120000-cifar-3fa9", MAIN, 1, "all", boot_id(), STARTED_NS + 5, "stopped")
+    after = Entry(
+        "20261120-120000-cifar-3fa9", MAIN, 1, "all", boot_id(), STARTED_NS + 5, "stopped"
+    )
     register.put(before)
     arm()
     try:
@@ -314,7 +349,9 @@ def _register(folder: Path, fault: Fault, arm: Callable[[], object], lift: Calla
     return ending
 
 
-def _written(path: Path, write: Callable[[], object], arm: Callable[[], object], lift: Callable[[], object]) -> str:
+def _written(
+    path: Path, write: Callable[[], object], arm: Callable[[], object], lift: Callable[[], object]
+) -> str:
     """Write a file over another one: whole, or said and the one before is still there."""
     write()
     expected = path.read_bytes()
@@ -346,18 +383,28 @@ def _run() -> Path:
     return _RUNS["run"]
 
 
-def _report(folder: Path, fault: Fault, arm: Callable[[], object], lift: Callable[[], object]) -> str:
+def _report(
+    folder: Path, fault: Fault, arm: Callable[[], object], lift: Callable[[], object]
+) -> str:
     with RunReader(_run()) as reader:
-        return _written(folder / "report.html", lambda: write_report(reader, folder / "report.html"), arm, lift)
+        return _written(
+            folder / "report.html", lambda: write_report(reader, folder / "report.html"), arm, lift
+        )
 
 
-def _export(folder: Path, fault: Fault, arm: Callable[[], object], lift: Callable[[], object]) -> str:
+def _export(
+    folder: Path, fault: Fault, arm: Callable[[], object], lift: Callable[[], object]
+) -> str:
     path = folder / "run.pb.gz"
     with RunReader(_run()) as reader:
-        return _written(path, lambda: write_whole(path, FORMATS["pprof"].made(reader, Selection())), arm, lift)
+        return _written(
+            path, lambda: write_whole(path, FORMATS["pprof"].made(reader, Selection())), arm, lift
+        )
 
 
-def _export_tables(folder: Path, fault: Fault, arm: Callable[[], object], lift: Callable[[], object]) -> str:
+def _export_tables(
+    folder: Path, fault: Fault, arm: Callable[[], object], lift: Callable[[], object]
+) -> str:
     """Of a folder of tables each is as it was or as it is to be."""
     place = folder / "tables"
 
@@ -375,7 +422,10 @@ def _export_tables(folder: Path, fault: Fault, arm: Callable[[], object], lift: 
         ending = "whole"
     except ProfdError:
         lift()
-        if any(path.read_bytes() not in (b"before", expected.get(path.name)) for path in place.iterdir()):
+        if any(
+            path.read_bytes() not in (b"before", expected.get(path.name))
+            for path in place.iterdir()
+        ):
             raise Broken("a table is neither the one before nor the new one") from None
         write()
         ending = "said"

@@ -1,9 +1,10 @@
 """How long `profd fleet` takes over 10^6, 10^7 and 10^8 rows of samples, and in how much memory.
 
-``python benchmarks/fleet.py [--run FILE] [--sizes 1e6 1e7 1e8]``, about 10 minutes and 5 GB of disk; writes its section
-of ``docs/measurements.md``. Data sets are made by ``fleetgen`` from a run of ResNet-18, which is recorded first where
-none is given. Each is asked by DuckDB in fresh processes, and by Dask with a scheduler and two worker processes;
-what was planted has to be named first, and the answers have to be identical. Ends with 1 where a bound is broken.
+``python benchmarks/fleet.py [--run FILE] [--sizes 1e6 1e7 1e8]``, about 10 minutes and 5 GB of
+disk; writes its section of ``docs/measurements.md``. Data sets are made by ``fleetgen`` from a run
+of ResNet-18, which is recorded first where none is given. Each is asked by DuckDB in fresh
+processes, and by Dask with a scheduler and two worker processes; what was planted has to be named
+first, and the answers have to be identical. Ends with 1 where a bound is broken.
 """
 
 from __future__ import annotations
@@ -63,7 +64,9 @@ def record(folder: Path) -> Path:
     run = folder / "template.profd"
     words = ["run", "--headless", "--quiet", "-o", str(run), "--"]
     script = [sys.executable, str(TARGET), "--workers", "1", "--device", "cpu", "--epochs", "1000"]
-    with subprocess.Popen([sys.executable, "-m", "profd", *words, *script], stdout=subprocess.DEVNULL) as recorder:
+    with subprocess.Popen(
+        [sys.executable, "-m", "profd", *words, *script], stdout=subprocess.DEVNULL
+    ) as recorder:
         try:
             recorder.wait(RECORDED_S)
         except subprocess.TimeoutExpired:
@@ -75,7 +78,9 @@ def ask(url: str, *words: str) -> Asked:
     """Call the command in a fresh process."""
     with tempfile.TemporaryFile() as out:
         begun_s = time.monotonic()
-        process = subprocess.Popen([sys.executable, "-m", "profd", "fleet", url, "--json", *words], stdout=out)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "profd", "fleet", url, "--json", *words], stdout=out
+        )
         _, status, usage = os.wait4(process.pid, 0)
         took_s = time.monotonic() - begun_s
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -140,16 +145,23 @@ def growth(measured: Sequence[Measured]) -> str:
 def table(measured: Sequence[Measured]) -> list[str]:
     """Return the rows of the section."""
     lines = [
-        "| rows | on disk | made in | DuckDB, median | peak RSS | Dask, 2 workers | identical | planted named first |",
+        "| rows | on disk | made in | DuckDB, median | peak RSS | Dask, 2 workers | identical | "
+        "planted named first |",
         "|---:|---:|---:|---:|---:|---:|---|---|",
     ]
     for one in measured:
         lines.append(
-            f"| {one.rows:,} | {one.disk_bytes / 1e6:,.0f} MB | {one.made_s:.0f} s | {one.took_s:.1f} s | "
-            f"{one.rss_bytes / 1e6:,.0f} MB | {one.dask_s:.1f} s | {_yes(one.is_identical)} | {_yes(one.is_right)} |"
+            f"| {one.rows:,} | {one.disk_bytes / 1e6:,.0f} MB | {one.made_s:.0f} s | "
+            f"{one.took_s:.1f} s | "
+            f"{one.rss_bytes / 1e6:,.0f} MB | {one.dask_s:.1f} s | {_yes(one.is_identical)} | "
+            f"{_yes(one.is_right)} |"
         )
     if len(measured) > 1:
-        lines += ["", f"Time grows with the rows to the power of {growth(measured)}, from each size to the next."]
+        lines += [
+            "",
+            f"Time grows with the rows to the power of {growth(measured)}, from each size "
+            "to the next.",
+        ]
     return lines
 
 
@@ -162,7 +174,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--run", type=Path, help="a recorded run to make data sets from")
     parser.add_argument("--sizes", type=float, nargs="+", default=[1e6, 1e7, 1e8])
-    parser.add_argument("--folder", type=Path, help="where data sets are made, 5 GB [default: the temporary folder]")
+    parser.add_argument(
+        "--folder", type=Path, help="where data sets are made, 5 GB [default: the temporary folder]"
+    )
     parser.add_argument("--quick", action="store_true", help="10^5 rows, written nowhere")
     options = parser.parse_args()
     measured = []
@@ -177,10 +191,14 @@ def main() -> int:
     if not options.quick:
         write_section(
             "Many runs together",
-            f"`benchmarks/fleet.py`: `profd fleet --json` in a fresh process over data sets of {len(template.stacks)} "
-            f"stacks and {template.rows_a_minute:.0f} rows a minute and rank, drawn from a recorded run; {ROUNDS} "
-            "times each, the files in the page cache. A row is a thread in one stack over a minute. Bounds for "
-            f"10⁸ rows: {MOST_S:.0f} s and {MOST_BYTES / 1e9:.0f} GB. Dask: a scheduler and two worker processes "
+            "`benchmarks/fleet.py`: `profd fleet --json` in a fresh process over data sets of "
+            f"{len(template.stacks)} "
+            f"stacks and {template.rows_a_minute:.0f} rows a minute and rank, drawn from a "
+            f"recorded run; {ROUNDS} "
+            "times each, the files in the page cache. A row is a thread in one stack over a "
+            "minute. Bounds for "
+            f"10⁸ rows: {MOST_S:.0f} s and {MOST_BYTES / 1e9:.0f} GB. Dask: a scheduler and two "
+            "worker processes "
             "on the same cores, `--json` compared byte by byte.",
             lines,
         )

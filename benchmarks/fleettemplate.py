@@ -14,7 +14,9 @@ Numbers = numpy.ndarray[Any, Any]
 
 
 class Template(NamedTuple):
-    """A recorded run by the minute: rows ``starts[i]`` to ``starts[i + 1]`` are those of minute ``i``."""
+    """A recorded run by the minute: rows ``starts[i]`` to ``starts[i + 1]`` are those of minute
+    ``i``.
+    """
 
     stacks: list[tuple[Any, ...]]
     phases: Numbers
@@ -35,8 +37,12 @@ def take_template(path: Path) -> Template:
     """Read the whole minutes of the first training process of a run, or what it has of one minute."""
     with RunReader(path) as reader, reader.one_moment():
         source = Source(reader)
-        minutes = sorted(_of_whole_minutes(reader, list(take_minutes(reader))), key=lambda one: one.minute_ns)
-        ids = {stack: number for number, stack in enumerate(sorted({one.stack for one in minutes}), 1)}
+        minutes = sorted(
+            _of_whole_minutes(reader, list(take_minutes(reader))), key=lambda one: one.minute_ns
+        )
+        ids = {
+            stack: number for number, stack in enumerate(sorted({one.stack for one in minutes}), 1)
+        }
         threads = sorted({_thread(reader, one.thread) for one in minutes})
         numbers = {name: number for number, name in enumerate(threads)}
         stacks = [_stack(source, stack, number) for stack, number in ids.items()]
@@ -72,4 +78,12 @@ def _stack(source: Source, stack: int, number: int) -> tuple[Any, ...]:
     own = next((frame for frame in reversed(frames) if not frame.is_library), None)
     place = (None, None, None) if own is None else (own.function, own.file, own.line)
     path = ";".join(frame.label for frame in frames)
-    return (number, source.phases.of_stack(stack), leaf.function, leaf.file, leaf.line, *place, path)
+    return (
+        number,
+        source.phases.of_stack(stack),
+        leaf.function,
+        leaf.file,
+        leaf.line,
+        *place,
+        path,
+    )

@@ -1,17 +1,18 @@
-"""Gives everything that reads what others wrote hostile bytes: nothing but a clear error may come of it, and soon.
+"""Gives everything that reads what others wrote hostile bytes: nothing but a clear error may come
+of it, and soon.
 
     python benchmarks/fuzz.py [--cases N] [--jobs N] [--seed N] [SUBJECT ...]
 
-Subjects are run files (their bytes, the values in their tables, their schemas), what processes choose (their maps,
-command lines and variables), recordings and dumps of py-spy,
-Kineto's traces and datagrams, and control messages; of those that are JSON the bytes, and the values. Each run file
+Subjects are run files (their bytes, the values in their tables, their schemas), what processes
+choose (their maps, command lines and variables), recordings and dumps of py-spy, Kineto's traces
+and datagrams, and control messages; of those that are JSON the bytes, and the values. Each run file
 goes through every one of its readers: one case of it is as many readings.
 
-Says on stderr, as a JSON line for every thousand cases, how far it is; prints for each subject how its readings ended,
-and the slowest; last, the most memory of any of its processes. Subjects get the cases that they are owed where
-``--cases`` does not say otherwise, and a section of ``docs/measurements.md`` is written once all of its subjects did.
-Ends with 1 where a reading broke out of the errors that are meant for it, took longer than five seconds, or memory
-passed 400 MB.
+Says on stderr, as a JSON line for every thousand cases, how far it is; prints for each subject how
+its readings ended, and the slowest; last, the most memory of any of its processes. Subjects get the
+cases that they are owed where ``--cases`` does not say otherwise, and a section of
+``docs/measurements.md`` is written once all of its subjects did. Ends with 1 where a reading broke
+out of the errors that are meant for it, took longer than five seconds, or memory passed 400 MB.
 """
 
 from __future__ import annotations
@@ -55,7 +56,10 @@ class Finding(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How the readings of one subject ended: names of errors, ``read`` where it was read; the slowest in seconds."""
+    """How the readings of one subject ended: names of errors, ``read`` where it was read.
+
+    The slowest in seconds.
+    """
 
     endings: Counter[str]
     slowest_s: float
@@ -96,7 +100,9 @@ def fuzz(name: str, subject: Subject, cases: Iterable[int], seed: int) -> Outcom
             slowest_s = max(slowest_s, took_s)
             if took_s > SLOWEST_S:
                 findings.append(Finding(name, case, f"took {took_s:.1f} s"))
-    return Outcome(endings, slowest_s, findings, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10)
+    return Outcome(
+        endings, slowest_s, findings, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+    )
 
 
 def _break_off(number: int, frame: FrameType | None) -> None:
@@ -114,9 +120,16 @@ def fuzz_in_parts(pool: ProcessPoolExecutor, name: str, cases: int, seed: int) -
     """Give a subject so many cases, all processes of a pool at once, and say how far it is."""
     parts = [range(first, min(first + PART, cases)) for first in range(0, cases, PART)]
     whole = Outcome(Counter(), 0.0, [])
-    for part, outcome in zip(parts, pool.map(fuzz_part, [name] * len(parts), parts, [seed] * len(parts)), strict=True):
+    for part, outcome in zip(
+        parts, pool.map(fuzz_part, [name] * len(parts), parts, [seed] * len(parts)), strict=True
+    ):
         whole = whole.with_more(outcome)
-        done = {"cases": part.stop, "of": cases, "readings": whole.endings.total(), "findings": len(whole.findings)}
+        done = {
+            "cases": part.stop,
+            "of": cases,
+            "readings": whole.endings.total(),
+            "findings": len(whole.findings),
+        }
         print(json.dumps({"subject": name, **done}), file=sys.stderr, flush=True)
     return whole
 
@@ -129,7 +142,10 @@ def in_words(endings: Counter[str]) -> str:
 def report(name: str, cases: int, outcome: Outcome) -> Iterator[str]:
     """Yield what is said of a subject."""
     readings, endings = outcome.endings.total(), in_words(outcome.endings)
-    yield f"{name:16} {cases:>8,} cases, {readings:,} readings: {endings}; slowest {outcome.slowest_s:.2f} s"
+    yield (
+        f"{name:16} {cases:>8,} cases, {readings:,} readings: {endings}; slowest "
+        f"{outcome.slowest_s:.2f} s"
+    )
     seen: set[str] = set()
     for finding in outcome.findings:
         last = finding.words.strip().splitlines()[-1]
@@ -142,8 +158,12 @@ def main() -> int:
     """Fuzz the subjects named, or all; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("names", nargs="*", metavar="SUBJECT")
-    parser.add_argument("--cases", type=int, help="cases of each subject [100000, of run files fewer]")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at once [one a core]")
+    parser.add_argument(
+        "--cases", type=int, help="cases of each subject [100000, of run files fewer]"
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="processes at once [one a core]"
+    )
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -157,7 +177,9 @@ def main() -> int:
     print(memory(found.values()))
     if not options.cases:
         write_sections(known, found)
-    return 0 if all(not one.findings and one.peak_bytes <= MOST_BYTES for one in found.values()) else 1
+    return (
+        0 if all(not one.findings and one.peak_bytes <= MOST_BYTES for one in found.values()) else 1
+    )
 
 
 def memory(outcomes: Iterable[Outcome]) -> str:
@@ -169,14 +191,17 @@ def write_sections(known: Iterable[str], found: Mapping[str, Outcome]) -> None:
     """Write each section whose subjects were all given their cases."""
     others = [name for name in known if name not in RUN_FILES]
     sections = (
-        ("Hostile run files", list(RUN_FILES), "Each file goes through all that read one: `summary`, `ls`, `report`, "
+        ("Hostile run files", list(RUN_FILES), "Each file goes through all that read one: "
+                                               "`summary`, `ls`, `report`, "
          "`diff`, all exports, the fleet's, the exporter and the dashboard."),
         ("Hostile bytes", others, "All else that profd reads."),
     )  # fmt: skip
     for title, names, words in sections:
         if all(name in found for name in names):
-            write_section(title, f"`benchmarks/fuzz.py`: what profd reads, changed by chance. {words} `read` is what "
-                          "could be read after all; the others are errors that say what is wrong. None may end in "
+            write_section(title, "`benchmarks/fuzz.py`: what profd reads, changed by chance. "
+                                 f"{words} `read` is what "
+                          "could be read after all; the others are errors that say what is "
+                          "wrong. None may end in "
                           "another way, or after 5 s, or above 400 MB.",
                           [*table(names, found), "", memory(found[name] for name in names)])  # fmt: skip
 
@@ -188,7 +213,10 @@ def table(names: Iterable[str], found: Mapping[str, Outcome]) -> Iterator[str]:
     for name in names:
         endings, slowest_s = found[name].endings, found[name].slowest_s
         cases = RUN_FILES.get(name, OTHERS)
-        yield f"| {name} | {cases:,} | {endings.total():,} | {in_words(endings)} | {slowest_s:.2f} s |"
+        yield (
+            f"| {name} | {cases:,} | {endings.total():,} | {in_words(endings)} | "
+            f"{slowest_s:.2f} s |"
+        )
 
 
 if __name__ == "__main__":

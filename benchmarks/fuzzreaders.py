@@ -1,4 +1,6 @@
-"""All that reads a run file: each as its command does, down to the text or the file that comes of it."""
+"""All that reads a run file: each as its command does, down to the text or the file that comes of
+it.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +39,16 @@ from profd.tui.feed import Feed, FeedFailed, SnapshotTaken
 Reader = Callable[[Path], object]
 ALL = Selection()
 
-# The dashboard looks for findings in a process of its own, where the file has none: here they are one.
+# The dashboard looks for findings in a process of its own, where the file has none: here they are
+# one.
 setattr(feed, "Analysis", AnalysisInProcess)  # noqa: B010  it is imported there, not exported
 
 
 def readers(folder: Path, sound: Path) -> dict[str, Reader]:
-    """Return all readers by what they are for; what they write goes into a folder, and ``sound`` is another run."""
+    """Return all readers by what they are for.
+
+    What they write goes into a folder, and ``sound`` is another run.
+    """
 
     def diff(path: Path) -> None:
         with RunReader(sound) as base, RunReader(path) as new, base.one_moment(), new.one_moment():

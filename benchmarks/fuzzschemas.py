@@ -1,4 +1,6 @@
-"""Changes the schema of a run file: into what an older profd wrote, into what asks for endless work, into nonsense."""
+"""Changes the schema of a run file: into what an older profd wrote, into what asks for endless
+work, into nonsense.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from mutations import mutate
 from support.hostilefiles import link_many_times
 
-_ENDLESS = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT {columns} FROM n"
+_ENDLESS = (
+    "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT {columns} FROM n"
+)
 _LARGE = "zeroblob(900000000)"
 _EXPRESSIONS = (
     _LARGE,
@@ -40,9 +44,13 @@ def change_schema(path: Path, chance: random.Random) -> None:
 
 
 def _tables(path: Path) -> list[str]:
-    """Return the tables that are still ones: reading a computed one would take the writer of the file as long."""
+    """Return the tables that are still ones: reading a computed one would take the writer of the
+    file as long.
+    """
     with contextlib.closing(sqlite3.connect(path)) as connection:
-        found = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND sql LIKE 'CREATE TABLE %'")
+        found = connection.execute(
+            "SELECT name FROM sqlite_schema WHERE type = 'table' AND sql LIKE 'CREATE TABLE %'"
+        )
         return [name for (name,) in found.fetchall() if not _is_computed(connection, name)]
 
 
@@ -70,41 +78,59 @@ def _lose_table(connection: sqlite3.Connection, table: str, chance: random.Rando
 
 
 def _lose_column(connection: sqlite3.Connection, table: str, chance: random.Random) -> None:
-    connection.execute(f"ALTER TABLE {table} DROP COLUMN {chance.choice(_columns(connection, table))}")
+    connection.execute(
+        f"ALTER TABLE {table} DROP COLUMN {chance.choice(_columns(connection, table))}"
+    )
 
 
 def _rename(connection: sqlite3.Connection, table: str, chance: random.Random) -> None:
-    connection.execute(f"ALTER TABLE {table} RENAME COLUMN {chance.choice(_columns(connection, table))} TO other")
+    connection.execute(
+        f"ALTER TABLE {table} RENAME COLUMN {chance.choice(_columns(connection, table))} TO other"
+    )
 
 
 def _lose_index(connection: sqlite3.Connection, table: str, chance: random.Random) -> None:
-    connection.execute(f"DROP INDEX {chance.choice(('recording_by_time', 'series_by_name', 'operator_by_window'))}")
+    connection.execute(
+        f"DROP INDEX {chance.choice(('recording_by_time', 'series_by_name', 'operator_by_window'))}"
+    )
 
 
 def _view(connection: sqlite3.Connection, table: str, chance: random.Random) -> None:
     columns = _columns(connection, table)
-    values = ", ".join(f"{chance.choice(('i', '1', chance.choice(_EXPRESSIONS)))} AS {name}" for name in columns)
+    values = ", ".join(
+        f"{chance.choice(('i', '1', chance.choice(_EXPRESSIONS)))} AS {name}" for name in columns
+    )
     connection.execute(f"DROP TABLE {table}")
-    connection.execute(f"CREATE VIEW {chance.choice((table, 'other'))} AS {_ENDLESS.format(columns=values)}")
+    connection.execute(
+        f"CREATE VIEW {chance.choice((table, 'other'))} AS {_ENDLESS.format(columns=values)}"
+    )
 
 
 def _view_of_many(connection: sqlite3.Connection, table: str, chance: random.Random) -> None:
     columns = ", ".join(f"a.{name} AS {name}" for name in _columns(connection, table))
     connection.execute(f"ALTER TABLE {table} RENAME TO source")
-    connection.execute(f"CREATE VIEW {table} AS SELECT {columns} FROM source a, source b, source c, source d, source e")
+    connection.execute(
+        f"CREATE VIEW {table} AS SELECT {columns} FROM source a, source b, source c, source d, "
+        "source e"
+    )
 
 
 def _computed(connection: sqlite3.Connection, table: str, chance: random.Random) -> None:
     column, kind = chance.choice(_columns(connection, table)), chance.choice(("VIRTUAL", "STORED"))
     with contextlib.suppress(sqlite3.Error):
         connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
-    connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} AS ({chance.choice(_EXPRESSIONS)}) {kind}")
+    connection.execute(
+        f"ALTER TABLE {table} ADD COLUMN {column} AS ({chance.choice(_EXPRESSIONS)}) {kind}"
+    )
 
 
 def _computed_anew(connection: sqlite3.Connection, table: str, chance: random.Random) -> None:
     columns = _columns(connection, table)
     computed = chance.choice(columns)
-    texts = [f"{name} AS ({chance.choice(_EXPRESSIONS)})" if name == computed else name for name in columns]
+    texts = [
+        f"{name} AS ({chance.choice(_EXPRESSIONS)})" if name == computed else name
+        for name in columns
+    ]
     stored = [name for name in columns if name != computed]
     rows = connection.execute(f"SELECT {', '.join(stored)} FROM {table} LIMIT 20").fetchall()
     connection.execute(f"DROP TABLE {table}")
@@ -114,16 +140,22 @@ def _computed_anew(connection: sqlite3.Connection, table: str, chance: random.Ra
 
 
 def _default(connection: sqlite3.Connection, table: str, chance: random.Random) -> None:
-    connection.execute(f"ALTER TABLE {table} ADD COLUMN other DEFAULT '{'x' * chance.choice((1, 100_000))}'")
+    connection.execute(
+        f"ALTER TABLE {table} ADD COLUMN other DEFAULT '{'x' * chance.choice((1, 100_000))}'"
+    )
 
 
 def _trigger(connection: sqlite3.Connection, table: str, chance: random.Random) -> None:
-    connection.execute(f"CREATE TRIGGER other AFTER INSERT ON {table} BEGIN DELETE FROM {table}; END")
+    connection.execute(
+        f"CREATE TRIGGER other AFTER INSERT ON {table} BEGIN DELETE FROM {table}; END"
+    )
 
 
 def _index(connection: sqlite3.Connection, table: str, chance: random.Random) -> None:
     column = chance.choice(_columns(connection, table))
-    of = chance.choice((f"length(hex({column}))", column, f"{column} COLLATE NOCASE", f"{column} DESC"))
+    of = chance.choice(
+        (f"length(hex({column}))", column, f"{column} COLLATE NOCASE", f"{column} DESC")
+    )
     where = chance.choice(("", f" WHERE {column} > 5"))
     name = chance.choice(("other", "recording_by_time"))
     connection.execute(f"DROP INDEX IF EXISTS {name}")
@@ -132,20 +164,29 @@ def _index(connection: sqlite3.Connection, table: str, chance: random.Random) ->
 
 def _virtual(connection: sqlite3.Connection, table: str, chance: random.Random) -> None:
     connection.execute(f"DROP TABLE {table}")
-    connection.execute(f"CREATE VIRTUAL TABLE {chance.choice((table, 'other'))} USING {chance.choice(_MODULES)}")
+    connection.execute(
+        f"CREATE VIRTUAL TABLE {chance.choice((table, 'other'))} USING {chance.choice(_MODULES)}"
+    )
 
 
 def _statistics(connection: sqlite3.Connection, table: str, chance: random.Random) -> None:
     connection.execute("ANALYZE")
-    connection.execute("UPDATE sqlite_stat1 SET stat = ?", (chance.choice(("1", "1 1", "9999999999 1", "x", "")),))
+    connection.execute(
+        "UPDATE sqlite_stat1 SET stat = ?", (chance.choice(("1", "1 1", "9999999999 1", "x", "")),)
+    )
 
 
 def _other_text(connection: sqlite3.Connection, table: str, chance: random.Random) -> None:
-    (text,) = connection.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (table,)).fetchone()
+    (text,) = connection.execute(
+        "SELECT sql FROM sqlite_schema WHERE name = ?", (table,)
+    ).fetchone()
     changed = chance.choice(
         (
             mutate(text.encode(), chance).decode(errors="replace"),
-            text.replace("INTEGER", chance.choice(("TEXT", "BLOB", "INTEGER COLLATE NOCASE", "REAL CHECK (0)"))),
+            text.replace(
+                "INTEGER",
+                chance.choice(("TEXT", "BLOB", "INTEGER COLLATE NOCASE", "REAL CHECK (0)")),
+            ),
             text.replace(") WITHOUT ROWID", ")"),
             f"{text} STRICT",
             text.replace(table, chance.choice(("event", "sqlite_other", "'a b'"))),
@@ -165,7 +206,9 @@ def _other_place(connection: sqlite3.Connection, table: str, chance: random.Rand
 
 def _other_entry(connection: sqlite3.Connection, table: str, chance: random.Random) -> None:
     column = chance.choice(("type", "name", "tbl_name", "sql"))
-    value = chance.choice((None, "", "table", "view", "index", "trigger", "meta", table.upper(), b"\xff", 1 << 62))
+    value = chance.choice(
+        (None, "", "table", "view", "index", "trigger", "meta", table.upper(), b"\xff", 1 << 62)
+    )
     connection.execute(f"UPDATE sqlite_schema SET {column} = ? WHERE name = ?", (value, table))
 
 

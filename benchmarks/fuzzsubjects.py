@@ -1,4 +1,6 @@
-"""Everything of profd that reads what others wrote, with sound examples of it and the errors that are meant for it."""
+"""Everything of profd that reads what others wrote, with sound examples of it and the errors that
+are meant for it.
+"""
 
 from __future__ import annotations
 
@@ -59,15 +61,18 @@ def train(self, loader, n, args):
 while True:
     iter_num += 1
 """
-SAID = b"iter 120: loss 2.3\nEpoch: [2][120/938]\tTime 0.1\r\n 12%|#  | 120/938 [00:12<01:20,  9.80it/s]\r step 1,300\n"
+SAID = (
+    b"iter 120: loss 2.3\nEpoch: [2][120/938]\tTime 0.1\r\n 12%|#  | 120/938 [00:12<01:20,  "
+    b"9.80it/s]\r step 1,300\n"
+)
 Reading = Callable[[], object]
 
 
 class Subject(NamedTuple):
     """Something that reads.
 
-    ``seeds`` are what it is meant to read, ``readings`` yields what is to be done with a case, each to be called before
-    the next is asked for; ``errors`` are meant for it, ``change`` makes a case.
+    ``seeds`` are what it is meant to read, ``readings`` yields what is to be done with a case, each
+    to be called before the next is asked for; ``errors`` are meant for it, ``change`` makes a case.
     """
 
     seeds: list[bytes]
@@ -85,7 +90,9 @@ def subjects(folder: Path) -> dict[str, Subject]:
         return Subject([run], lambda data, chance: _readings(folder, data, reads), (ProfdError,),
                        lambda data, chance: change(folder, data, chance))  # fmt: skip
 
-    def once(read: Callable[[bytes], object]) -> Callable[[bytes, random.Random], Iterable[Reading]]:
+    def once(
+        read: Callable[[bytes], object],
+    ) -> Callable[[bytes, random.Random], Iterable[Reading]]:
         return lambda data, chance: (lambda: read(data),)
 
     def assembled(data: bytes) -> None:
@@ -109,7 +116,9 @@ def subjects(folder: Path) -> dict[str, Subject]:
         "run-values": run_files(_changed_run),
         "run-schemas": run_files(_other_schema),
         "recordings": Subject([_recording()], once(assembled), (TraceDamaged,)),
-        "recording-values": Subject([_recording()], once(assembled), (TraceDamaged,), mutate_values),
+        "recording-values": Subject(
+            [_recording()], once(assembled), (TraceDamaged,), mutate_values
+        ),
         "dumps": Subject([_dump()], once(decode_dump), (ValueError,)),
         "dump-values": Subject([_dump()], once(decode_dump), (ValueError,), mutate_values),
         "processes": Subject(PROC_FILES, once(_look_at_process), ()),
@@ -156,7 +165,9 @@ class _Script(UserFiles):
 
 
 class _Stored:
-    """A run file that takes whatever was read: what a reader lets through has to be of the kind that can be stored."""
+    """A run file that takes whatever was read: what a reader lets through has to be of the kind
+    that can be stored.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._tables = Tables(database.create(folder / "stored.profd"), synthetic.describe)
@@ -177,7 +188,9 @@ def _assemble(data: bytes) -> tuple[Record, ...]:
 def _window(data: bytes) -> Record:
     """Make a record of a trace, as a session does."""
     found = msgspec.structs.asdict(reduce(BytesIO(data), begins_with_step=True))
-    return WindowTaken(Identity(1, 1), synthetic.STARTED_NS, "kineto", synthetic.STARTED_NS, **found)
+    return WindowTaken(
+        Identity(1, 1), synthetic.STARTED_NS, "kineto", synthetic.STARTED_NS, **found
+    )
 
 
 def _run_file(folder: Path) -> bytes:
@@ -188,7 +201,9 @@ def _run_file(folder: Path) -> bytes:
     window = WindowTaken(synthetic.MAIN, now_ns, "kineto", now_ns - 9, start_ns=now_ns - 9, end_ns=now_ns,
                          operators=operators)  # fmt: skip
     # A live one, of this process: metrics are those of live runs alone.
-    synthetic.write_run(path, seconds=3, workers=1, live=True, also=[OutputWritten(now_ns, b"step 1\n"), window])
+    synthetic.write_run(
+        path, seconds=3, workers=1, live=True, also=[OutputWritten(now_ns, b"step 1\n"), window]
+    )
     return path.read_bytes()
 
 
@@ -217,7 +232,10 @@ def _changed_run(folder: Path, run: bytes, chance: random.Random) -> bytes:
     connection = sqlite3.connect(path)
     try:
         connection.execute("PRAGMA writable_schema = ON")
-        tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        tables = [
+            row[0]
+            for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
+        ]
         for _ in range(chance.randint(1, 3)):
             _spoil(connection, chance.choice(tables), chance)
         connection.commit()
@@ -227,7 +245,10 @@ def _changed_run(folder: Path, run: bytes, chance: random.Random) -> bytes:
 
 
 def _spoil(connection: sqlite3.Connection, table: str, chance: random.Random) -> None:
-    """Give one column of a table, in one row or in all, a value that nobody expects there; or lose a row."""
+    """Give one column of a table, in one row or in all, a value that nobody expects there.
+
+    Or lose a row.
+    """
     columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
     where = chance.choice(("1", "random() % 3 = 0"))
     try:
@@ -250,7 +271,15 @@ def _recording() -> bytes:
                 at_us = round_ * 2000 + (1000 if phase == "E" else 0)
                 arguments = {"filename": file, "line": line}
                 events.append(
-                    {"ph": phase, "tid": 7, "pid": 1, "ts": at_us, "name": name, "cat": "py-spy", "args": arguments}
+                    {
+                        "ph": phase,
+                        "tid": 7,
+                        "pid": 1,
+                        "ts": at_us,
+                        "name": name,
+                        "cat": "py-spy",
+                        "args": arguments,
+                    }
                 )
     return msgspec.json.encode(events)
 
@@ -265,13 +294,23 @@ def _dump() -> bytes:
 
 
 def _trace() -> bytes:
-    script = TraceScript().op("aten::add", 1, 20, args={"External id": 1}).op("aten::mul", 3, 9).memory(4, 512)
-    return msgspec.json.encode({"traceEvents": script.events, "baseTimeNanoseconds": 1_700_000_000_000_000_000})
+    script = (
+        TraceScript()
+        .op("aten::add", 1, 20, args={"External id": 1})
+        .op("aten::mul", 3, 9)
+        .memory(4, 512)
+    )
+    return msgspec.json.encode(
+        {"traceEvents": script.events, "baseTimeNanoseconds": 1_700_000_000_000_000_000}
+    )
 
 
 def _datagrams() -> list[bytes]:
     context = kineto.encode("ctxt", (1).to_bytes(4, "little") * 4)
-    return [context, kineto.encode("req", (2).to_bytes(4, "little") + (1).to_bytes(4, "little") * 5)]
+    return [
+        context,
+        kineto.encode("req", (2).to_bytes(4, "little") + (1).to_bytes(4, "little") * 5),
+    ]
 
 
 def _requests() -> list[bytes]:

@@ -1,9 +1,11 @@
-"""Whether profd finds the cause that is planted in each script of ``target/gallery``, and none in its healthy twin.
+"""Whether profd finds the cause that is planted in each script of ``target/gallery``, and none in
+its healthy twin.
 
-Run on a quiet machine: ``python benchmarks/gallery.py [--runs 5] [--seconds 60] [--keep FOLDER] [SCRIPT ...]``, about 3
-minutes a script and run; writes its section of ``docs/measurements.md``. Each run is one of the script and one of its
-twin, so that the gain of the fix can be held against the bound that was stated before. What is kept is not recorded
-anew: the whole can be made in parts, and rules that have changed are tried on it.
+Run on a quiet machine: ``python benchmarks/gallery.py [--runs 5] [--seconds 60] [--keep FOLDER]
+[SCRIPT ...]``, about 3 minutes a script and run; writes its section of ``docs/measurements.md``.
+Each run is one of the script and one of its twin, so that the gain of the fix can be held against
+the bound that was stated before. What is kept is not recorded anew: the whole can be made in parts,
+and rules that have changed are tried on it.
 """
 
 from __future__ import annotations
@@ -54,7 +56,9 @@ _PACE = re.compile(r"steps at ([\d.]+)/s")
 
 
 class Outcome(NamedTuple):
-    """One run: the rule that came first, above info or not at all, its bound and share, and the steps a second."""
+    """One run: the rule that came first, above info or not at all, its bound and share, and the
+    steps a second.
+    """
 
     first: str
     bound: float | None
@@ -75,9 +79,12 @@ class Pair(NamedTuple):
 
     @property
     def rest(self) -> float | None:
-        """How long a step takes after the fix, as a part of what it took before without the cause; None: unknown.
+        """How long a step takes after the fix, as a part of what it took before without the cause.
 
-        Below 1 the fix speeds up what it does not touch, or the machine was faster that minute: no share tells.
+        None: unknown.
+
+        Below 1 the fix speeds up what it does not touch, or the machine was faster that minute: no
+        share tells.
         """
         share, bound = self.planted.share, self.planted.bound
         if share is None or bound is None or bound * (1 - share) < 1:  # the share of something else
@@ -93,14 +100,24 @@ def run(script: str, seconds: float, kept: Path, *, fixed: bool) -> Outcome:
     if not printed.exists():
         kept.mkdir(parents=True, exist_ok=True)
         run_file.unlink(missing_ok=True)
-        words = [sys.executable, str(GALLERY / f"{script}.py"), "--seconds", str(seconds), *(["--fixed"] * fixed)]
+        words = [
+            sys.executable,
+            str(GALLERY / f"{script}.py"),
+            "--seconds",
+            str(seconds),
+            *(["--fixed"] * fixed),
+        ]
         ran = subprocess.run(
             [*profd, "run", "--headless", "--quiet", "-o", str(run_file), "--", *words],
             env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True,
         )  # fmt: skip
         printed.write_text(ran.stdout)
     done = subprocess.run(
-        [*profd, "summary", str(run_file), "--json"], env=environment, stdout=subprocess.PIPE, text=True, check=True
+        [*profd, "summary", str(run_file), "--json"],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
     )
     pace = _PACE.search(printed.read_text())
     assert pace is not None, printed
@@ -116,7 +133,10 @@ def outcome(findings: Sequence[dict[str, object]], per_s: float) -> Outcome:
     assert isinstance(evidence, dict)
     shares = [one["value"] for one in evidence["measures"][:1] if one["unit"] == "share"]
     return Outcome(
-        str(above[0]["rule"]), bound if isinstance(bound, float) else None, per_s, shares[0] if shares else None
+        str(above[0]["rule"]),
+        bound if isinstance(bound, float) else None,
+        per_s,
+        shares[0] if shares else None,
     )
 
 
@@ -132,15 +152,32 @@ def row(script: str, pairs: Sequence[Pair]) -> str:
     held = [f"{within} of {len(bounds)}", f"{near} of {len(bounds)}"] if bounds else ["", ""]
     rests = [pair.rest for pair in pairs if pair.rest is not None]
     held.append(f"{statistics.median(rests):.2f}" if rests and bounds else "")
-    cells = [f"{right} of {len(pairs)}", f"{quiet} of {len(pairs)}", f"{gain:.2f}", stated_bound, *held]
+    cells = [
+        f"{right} of {len(pairs)}",
+        f"{quiet} of {len(pairs)}",
+        f"{gain:.2f}",
+        stated_bound,
+        *held,
+    ]
     return f"| `{script}` | {PLANTED[script]} | {' | '.join(cells)} |"
 
 
 def confusion(found: dict[str, Sequence[Pair]]) -> list[str]:
-    """Return the matrix: a row for each planted cause, and one for all twins, a column for what came first."""
-    counted = {PLANTED[script]: Counter(pair.planted.first for pair in pairs) for script, pairs in found.items()}
-    counted["(healthy twins)"] = Counter(pair.fixed.first for pairs in found.values() for pair in pairs)
-    columns = [rule for rule in (*PLANTED.values(), NOTHING) if any(counts[rule] for counts in counted.values())]
+    """Return the matrix: a row for each planted cause, and one for all twins, a column for what
+    came first.
+    """
+    counted = {
+        PLANTED[script]: Counter(pair.planted.first for pair in pairs)
+        for script, pairs in found.items()
+    }
+    counted["(healthy twins)"] = Counter(
+        pair.fixed.first for pairs in found.values() for pair in pairs
+    )
+    columns = [
+        rule
+        for rule in (*PLANTED.values(), NOTHING)
+        if any(counts[rule] for counts in counted.values())
+    ]
     columns += sorted({rule for counts in counted.values() for rule in counts} - set(columns))
     lines = [f"| planted | {' | '.join(columns)} |", f"|---|{'---:|' * len(columns)}"]
     for planted, counts in counted.items():
@@ -155,11 +192,19 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--dry-run", action="store_true", help="print only")
     parser.add_argument("--title", default="Diagnosis", help="the section to write")
-    parser.add_argument("--keep", type=Path, help="a folder of recordings, which are made where they are not there")
-    parser.add_argument("scripts", nargs="*", default=list(PLANTED), help=f"of {', '.join(PLANTED)}")
+    parser.add_argument(
+        "--keep", type=Path, help="a folder of recordings, which are made where they are not there"
+    )
+    parser.add_argument(
+        "scripts", nargs="*", default=list(PLANTED), help=f"of {', '.join(PLANTED)}"
+    )
     options = parser.parse_args()
     found: dict[str, Sequence[Pair]] = {}
-    columns = "found first | twin healthy | gain of the fix | bound | gain within bound | bound within twice the gain"
+    columns = (
+        "found first | twin healthy | gain of the fix | bound | gain within bound | bound "
+        "within "
+        "twice the gain"
+    )
     columns += " | rest of a step"
     lines = [f"| script | planted | {columns} |", "|---|---|---:|---:|---:|---:|---:|---:|---:|"]
     with tempfile.TemporaryDirectory() as name:
@@ -181,10 +226,14 @@ def main() -> None:
         scripts = "each script" if options.scripts == list(PLANTED) else "these scripts"
         write_section(
             options.title,
-            f"`benchmarks/gallery.py`: {plural(options.runs, 'run')} of {options.seconds:.0f} s of {scripts} of "
-            "`target/gallery` and of its twin without the bottleneck. Found first: the planted cause is the first "
-            "finding. Twin healthy: no finding above info. Gain and bound are medians, as times the steps a second. "
-            "Rest of a step: what a step took in the twin, over what it took in the script without the cause's share.",
+            f"`benchmarks/gallery.py`: {plural(options.runs, 'run')} of {options.seconds:.0f} s "
+            f"of {scripts} of "
+            "`target/gallery` and of its twin without the bottleneck. Found first: the planted "
+            "cause is the first "
+            "finding. Twin healthy: no finding above info. Gain and bound are medians, as times "
+            "the steps a second. "
+            "Rest of a step: what a step took in the twin, over what it took in the script "
+            "without the cause's share.",
             [*lines, "", "What was found first, by what was planted:", "", *matrix],
         )
 

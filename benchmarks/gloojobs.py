@@ -62,10 +62,19 @@ def gloo_job(kind: str, size: int, planted: int, seconds: float) -> Iterator[Job
         words = " ".join(load.command("desync", kind, planted, seconds, name))
         ranks = [f"RANK={rank} {words} <&3 2>{name}/{rank}.err &" for rank in range(size)]
         script = f"exec 3<>{name}/stdin; {' '.join(ranks)} wait"
-        own = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+        own = {
+            "WORLD_SIZE": str(size),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+            "OMP_NUM_THREADS": "1",
+        }
         environment = {**os.environ, **own}
         process = subprocess.Popen(
-            ["sh", "-c", script], stdout=subprocess.PIPE, text=True, start_new_session=True, env=environment
+            ["sh", "-c", script],
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env=environment,
         )
         try:
             yield Job(process, Path(name))
@@ -83,7 +92,9 @@ def stop_gloo(case: tuple[str, int]) -> Stop:
         load.wait_ready(job.process)
         session = begin_session(job.process.pid, hang_after_s=30.0)
         assert job.process.stdout is not None
-        stopped_ns = next(int(line.split()[1]) for line in job.process.stdout if line.startswith("stops "))
+        stopped_ns = next(
+            int(line.split()[1]) for line in job.process.stdout if line.startswith("stops ")
+        )
         pids = {rank.rank: rank.pid for rank in read_ranks(session) if rank.rank is not None}
         found = wait_for_hang(session, 70)
         session.end()
@@ -91,13 +102,23 @@ def stop_gloo(case: tuple[str, int]) -> Stop:
         if found is None:
             return Stop(kind, size, None, "no hang was found", "")
         at_ns, text, report = found
-    return Stop(kind, size, (at_ns - stopped_ns) / SECOND_NS, judge(kind, size, planted, report, text, pids), text)
+    return Stop(
+        kind,
+        size,
+        (at_ns - stopped_ns) / SECOND_NS,
+        judge(kind, size, planted, report, text, pids),
+        text,
+    )
 
 
 def read_ranks(session: RunningSession) -> list[jobsim.Named]:
     """Return the ranks that a run has."""
     with RunReader(session.run_file) as reader:
-        return [jobsim.Named(row.rank, row.pid) for row in reader.processes.values() if row.role == "main"]
+        return [
+            jobsim.Named(row.rank, row.pid)
+            for row in reader.processes.values()
+            if row.role == "main"
+        ]
 
 
 def wait_for_hang(session: RunningSession, within_s: float) -> tuple[int, str, HangReport] | None:
@@ -111,7 +132,10 @@ def wait_for_hang(session: RunningSession, within_s: float) -> tuple[int, str, H
     return None
 
 
-OPERATION = {"mismatch": ("all_reduce", "broadcast", "all_gather"), "skipped": ("barrier", "all_reduce")}
+OPERATION = {
+    "mismatch": ("all_reduce", "broadcast", "all_gather"),
+    "skipped": ("barrier", "all_reduce"),
+}
 PLACE = {
     "checkpoint": "save",
     "debugger": "desync.py",
@@ -122,10 +146,13 @@ PLACE = {
 }
 
 
-def judge(kind: str, size: int, planted: int, report: HangReport, text: str, pids: dict[int, int]) -> str:
+def judge(
+    kind: str, size: int, planted: int, report: HangReport, text: str, pids: dict[int, int]
+) -> str:
     """Return what is wrong with a report of a real job; empty where all is right.
 
-    Where two ranks wait in different collectives nobody can say which of them is wrong: then both are named.
+    Where two ranks wait in different collectives nobody can say which of them is wrong: then both
+    are named.
     """
     named = {one.rank for one in report.behind}
     may_be = {0, 1} if size == 2 and kind in ("mismatch", "skipped") else {planted}
@@ -151,7 +178,14 @@ def go_on_gloo(case: tuple[int, str]) -> list[str]:
         session = begin_session(job.process.pid, hang_after_s=30.0)
         code = job.process.wait(400)
         session.wait_closed(60)
-        if code != 0 or any(path.stat().st_size for path in job.folder.glob("*.err") if b"Error" in path.read_bytes()):
-            sys.exit(f"{kind}: the job failed: {[path.read_text()[-300:] for path in job.folder.glob('*.err')]}")
+        if code != 0 or any(
+            path.stat().st_size
+            for path in job.folder.glob("*.err")
+            if b"Error" in path.read_bytes()
+        ):
+            sys.exit(
+                f"{kind}: the job failed: "
+                f"{[path.read_text()[-300:] for path in job.folder.glob('*.err')]}"
+            )
         with RunReader(session.run_file) as reader:
             return [hang.text for hang in reader.hangs()]

@@ -1,4 +1,6 @@
-"""Parts B and C of a day with a GPU: windows beside torch's own tables, and findings beside what was planted."""
+"""Parts B and C of a day with a GPU: windows beside torch's own tables, and findings beside what
+was planted.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ SUMMARY_S = 15
 
 def tables(pace: Pace) -> Iterator[Values | Assumed]:
     """Compare profd's reduction of a trace with torch's own table of the same steps."""
-    for name in pace.each(("gpu-bound", "transformer", "launch-bound", "planes+", "foreach+", "graph")):
+    for name in pace.each(
+        ("gpu-bound", "transformer", "launch-bound", "planes+", "foreach+", "graph")
+    ):
         with tempfile.TemporaryDirectory() as folder:
             ran = program(name, "--seconds", "2", "--profile", folder, limit_s=90)
             trace, table = Path(folder, "trace.json"), Path(folder, "table.json")
@@ -42,9 +46,17 @@ def tables(pace: Pace) -> Iterator[Values | Assumed]:
             torchs: defaultdict[str, float] = defaultdict(float)
             for line in json.loads(table.read_text()):
                 torchs[line["name"]] += line["self_device_us"]
-            off = {one: [torchs[one], own[one]] for one in torchs if abs(torchs[one] - own[one]) > 1}
+            off = {
+                one: [torchs[one], own[one]] for one in torchs if abs(torchs[one] - own[one]) > 1
+            }
             gpus = [(one.busy_ns, one.idle_ns, one.host_ns) for one in reduction.gpus]
-            yield {"program": name, "rows": len(torchs), "off": off, "gpus": gpus, "bytes": trace.stat().st_size}
+            yield {
+                "program": name,
+                "rows": len(torchs),
+                "off": off,
+                "gpus": gpus,
+                "bytes": trace.stat().st_size,
+            }
             yield Assumed(f"{name}: CUDA columns are torch's to the microsecond", not off, len(off))
 
 
@@ -54,7 +66,15 @@ def windows(pace: Pace) -> Iterator[Values | Assumed]:
     for name, own in (("gpu-bound", half), ("launch-bound", pace)):
         with tempfile.TemporaryDirectory() as home:
             log = Path(home, "steps.jsonl")
-            words = [sys.executable, str(PROGRAMS), name, "--seconds", str(own.seconds(50, 12)), "--log", str(log)]
+            words = [
+                sys.executable,
+                str(PROGRAMS),
+                name,
+                "--seconds",
+                str(own.seconds(50, 12)),
+                "--log",
+                str(log),
+            ]
             run = subprocess.Popen(
                 [*PROFD, "run", "--headless", "--quiet", "--torch-window", "--", *words],
                 env={**os.environ, "PROFD_HOME": home}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -63,8 +83,15 @@ def windows(pace: Pace) -> Iterator[Values | Assumed]:
             time.sleep(own.seconds(6, 2))
             for asked in own.each((["--steps", "5"], ["--seconds", "0.5"])):
                 begun = time.monotonic()
-                text = said([*PROFD, "window", "latest", *asked, "--limit", "12"], 60, PROFD_HOME=home)
-                yield {"program": name, "words": asked, "took_s": time.monotonic() - begun, "told": text}
+                text = said(
+                    [*PROFD, "window", "latest", *asked, "--limit", "12"], 60, PROFD_HOME=home
+                )
+                yield {
+                    "program": name,
+                    "words": asked,
+                    "took_s": time.monotonic() - begun,
+                    "told": text,
+                }
                 time.sleep(own.seconds(5, 1))
             try:
                 output, _ = run.communicate(timeout=max(own.left_s - SUMMARY_S, 1))
@@ -74,8 +101,14 @@ def windows(pace: Pace) -> Iterator[Values | Assumed]:
             yield {"program": name, "said": commands.last_line(output)}
             found = commands.summary(home)
             commands.keep_run(home, f"window-{name}")
-            yield {"program": name, "windows": found.get("last_window"), "steps": found.get("steps")}
-            yield Assumed(f"{name}: a window was taken", bool(found.get("last_window")), found.get("losses"))
+            yield {
+                "program": name,
+                "windows": found.get("last_window"),
+                "steps": found.get("steps"),
+            }
+            yield Assumed(
+                f"{name}: a window was taken", bool(found.get("last_window")), found.get("losses")
+            )
 
 
 def in_process(_: Pace) -> Iterator[Values | Assumed]:
@@ -84,13 +117,25 @@ def in_process(_: Pace) -> Iterator[Values | Assumed]:
         words = ("launch-bound", "--steps", "100", "--seconds", "60")
         bare, own = program(*words), program(*words, "--window", str(Path(folder, "window")))
         trace = Path(folder, "window", "trace.json")
-        yield {"bare": bare, "with_window": own, "bytes": trace.stat().st_size if trace.exists() else None}
-        yield Assumed("profd's part in the process writes a window", trace.exists(), own.get("failed"))
+        yield {
+            "bare": bare,
+            "with_window": own,
+            "bytes": trace.stat().st_size if trace.exists() else None,
+        }
+        yield Assumed(
+            "profd's part in the process writes a window", trace.exists(), own.get("failed")
+        )
     same = bool(own.get("became")) and bare.get("became") == own.get("became")
-    yield Assumed("a window changes no bit of the model", same, [bare.get("became"), own.get("became")])
+    yield Assumed(
+        "a window changes no bit of the model", same, [bare.get("became"), own.get("became")]
+    )
     memory = own.get("memory", [[], []])
     lost = [before - after for before, after in zip(*memory, strict=True)]
-    yield Assumed("after a window each GPU has its memory back but for 64 MB", all(one < 1 << 26 for one in lost), lost)
+    yield Assumed(
+        "after a window each GPU has its memory back but for 64 MB",
+        all(one < 1 << 26 for one in lost),
+        lost,
+    )
 
 
 CLIENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -107,7 +152,16 @@ def clients(pace: Pace) -> Iterator[Values | Assumed]:
         own, asked = CLIENTS[name]
         with tempfile.TemporaryDirectory() as home:
             log = Path(home, "steps.jsonl")
-            training = [sys.executable, str(PROGRAMS), "tiny", "--seconds", "60", "--log", str(log), *own]
+            training = [
+                sys.executable,
+                str(PROGRAMS),
+                "tiny",
+                "--seconds",
+                "60",
+                "--log",
+                str(log),
+                *own,
+            ]
             run = subprocess.Popen(
                 [*PROFD, "run", "--headless", "--quiet", "--torch-window", "--", *training],
                 env={**os.environ, "PROFD_HOME": home}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -116,7 +170,9 @@ def clients(pace: Pace) -> Iterator[Values | Assumed]:
             time.sleep(2)
             begun = time.monotonic()
             text = said(
-                [*PROFD, "window", "latest", *asked, "--limit", "8"], min(pace.left_s - 10, 60), PROFD_HOME=home
+                [*PROFD, "window", "latest", *asked, "--limit", "8"],
+                min(pace.left_s - 10, 60),
+                PROFD_HOME=home,
             )
             yield {"beside": name, "took_s": time.monotonic() - begun, "told": text[-3000:]}
             run.terminate()
@@ -127,9 +183,14 @@ def clients(pace: Pace) -> Iterator[Values | Assumed]:
                 "window": commands.summary(home).get("last_window"),
             }
             if "--own-profile" in own:
-                yield Assumed(f"{name} gets no window, and profd says why", "a trace of its own" in text, text[-300:])
+                yield Assumed(
+                    f"{name} gets no window, and profd says why",
+                    "a trace of its own" in text,
+                    text[-300:],
+                )
             elif own and "launches" in text:
-                yield Assumed(f"{name}: a window without kernels says that another profiler holds CUPTI",
+                yield Assumed(f"{name}: a window without kernels says that another profiler "
+                              "holds CUPTI",
                               "another profiler" in text or "cuda" in text.lower(), text[-600:])  # fmt: skip
 
 
@@ -138,7 +199,11 @@ def every(pace: Pace) -> Iterator[Values | Assumed]:
     seconds = pace.seconds(35, 15)
     with tempfile.TemporaryDirectory() as home:
         run = [*PROFD, "run", "--headless", "--quiet", "--torch-window=every=10s,steps=3", "--"]
-        ran = said([*run, sys.executable, str(PROGRAMS), "item", "--seconds", str(seconds)], 90, PROFD_HOME=home)
+        ran = said(
+            [*run, sys.executable, str(PROGRAMS), "item", "--seconds", str(seconds)],
+            90,
+            PROFD_HOME=home,
+        )
         path = next(Path(home).rglob("*.profd"), None)
         rows = []
         if path is not None:
@@ -146,7 +211,11 @@ def every(pace: Pace) -> Iterator[Values | Assumed]:
             rows = sqlite3.connect(path).execute(sql).fetchall()
         yield {"said": commands.last_line(ran), "windows": rows, "seconds": seconds}
         taken = [row for row in rows if not row[3]]
-        yield Assumed("windows each 10 s come so often, but for one", len(taken) >= int(seconds / 10) - 1, len(taken))
+        yield Assumed(
+            "windows each 10 s come so often, but for one",
+            len(taken) >= int(seconds / 10) - 1,
+            len(taken),
+        )
 
 
 # The rules by program: profd has to name one of them. A healthy twin has no finding above info.
@@ -182,10 +251,19 @@ def findings(pace: Pace) -> Iterator[Values | Assumed]:
             yield Assumed(f"{name} is healthy", not grave, grave)
         else:
             rules = {one["rule"] for one in found}
-            yield Assumed(f"{name} has one of {PLANTED[name]}", bool(rules & {*PLANTED[name]}), sorted(rules))
+            yield Assumed(
+                f"{name} has one of {PLANTED[name]}", bool(rules & {*PLANTED[name]}), sorted(rules)
+            )
 
 
 def classic(pace: Pace) -> Iterator[Values | Assumed]:
     """Name the improvements of ResNet-18 one after the other."""
-    words = [sys.executable, str(CLASSIC), "--gpu", "--dry-run", "--images", str(int(pace.seconds(9600, 640)))]
+    words = [
+        sys.executable,
+        str(CLASSIC),
+        "--gpu",
+        "--dry-run",
+        "--images",
+        str(int(pace.seconds(9600, 640))),
+    ]
     yield {"table": said(words, pace.left_s - 2)}

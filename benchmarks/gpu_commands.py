@@ -1,4 +1,6 @@
-"""What the steps of a day with a GPU are made of: commands whose failure harms nothing, trainings, readings, time."""
+"""What the steps of a day with a GPU are made of: commands whose failure harms nothing, trainings,
+readings, time.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,10 @@ class Assumed(NamedTuple):
 
 
 class Pace:
-    """How long a step may take, and how much shorter than planned it is to be; the step ends by itself in time."""
+    """How long a step may take, and how much shorter than planned it is to be.
+
+    The step ends by itself in time.
+    """
 
     def __init__(self, scale: float, limit_s: float) -> None:
         """Begin now; ``scale`` is of all lengths of time."""
@@ -55,7 +60,10 @@ class Pace:
         return max(planned * self.scale, least)
 
     def each(self, items: Iterable[T]) -> Iterator[T]:
-        """Yield items while there is time for one that takes as long as the longest so far; the rest is left out."""
+        """Yield items while there is time for one that takes as long as the longest so far.
+
+        The rest is left out.
+        """
         longest_s = 0.0
         for item in items:
             if self.left_s < 1.1 * longest_s:
@@ -67,7 +75,9 @@ class Pace:
 
 
 def said(words: list[str], limit_s: float, *, user: int | None = None, **environment: str) -> str:
-    """Return what a command says, and how it ended where it failed; no command may take the step down.
+    """Return what a command says, and how it ended where it failed.
+
+    No command may take the step down.
 
     What takes too long gets SIGTERM with all that it started: ``profd run`` passes it on.
     """
@@ -116,7 +126,17 @@ class Profiled(NamedTuple):
 def profiled(*words: str, options: tuple[str, ...] = (), limit_s: float = 120) -> Profiled:
     """Run a training under profd, and return its last line and the summary."""
     with tempfile.TemporaryDirectory() as home:
-        run = [*PROFD, "run", "--headless", "--quiet", *options, "--", sys.executable, str(PROGRAMS), *words]
+        run = [
+            *PROFD,
+            "run",
+            "--headless",
+            "--quiet",
+            *options,
+            "--",
+            sys.executable,
+            str(PROGRAMS),
+            *words,
+        ]
         output = said(run, limit_s, PROFD_HOME=home)
         found = Profiled(last_line(output), summary(home))
         keep_run(home, "-".join(words))
@@ -142,7 +162,11 @@ def summary(home: str) -> Values:
 
 def until_it_steps(log: Path, loop: subprocess.Popen[Any], pace: Pace) -> None:
     """Wait until a training has written down a few steps, or has ended."""
-    while pace.left_s > 0 and loop.poll() is None and not (log.exists() and log.read_text().count("\n") > 5):
+    while (
+        pace.left_s > 0
+        and loop.poll() is None
+        and not (log.exists() and log.read_text().count("\n") > 5)
+    ):
         time.sleep(0.2)
 
 
@@ -173,13 +197,24 @@ class Collected:
 
     def summary(self) -> Values:
         """Return events, and by series how many readings there are, how far apart, and their mean."""
-        names = {point.name for taken in self.records if isinstance(taken, PointsTaken) for point in taken.points}
-        found: Values = {"events": [one.text for one in self.records if isinstance(one, EventHappened)]}
+        names = {
+            point.name
+            for taken in self.records
+            if isinstance(taken, PointsTaken)
+            for point in taken.points
+        }
+        found: Values = {
+            "events": [one.text for one in self.records if isinstance(one, EventHappened)]
+        }
         for name in sorted(names):
             for device, points in self.series(name).items():
                 apart = [after.at_ns - before.at_ns for before, after in itertools.pairwise(points)]
                 period_s = statistics.median(apart) / SECOND_NS if apart else None
-                found[f"{name} {device}"] = [len(points), period_s, statistics.fmean(one.value for one in points)]
+                found[f"{name} {device}"] = [
+                    len(points),
+                    period_s,
+                    statistics.fmean(one.value for one in points),
+                ]
         return found
 
 

@@ -1,9 +1,11 @@
-"""What reading GPUs costs: 8 GPUs with 16 processes at the default rate, read and written to a run file.
+"""What reading GPUs costs: 8 GPUs with 16 processes at the default rate, read and written to a run
+file.
 
-Run on a quiet machine: ``python benchmarks/gpu_cost.py [--seconds 60] [--runs 5]``; writes its section of
-``docs/measurements.md``. NVML is the tests' library, which counts the time that it takes itself; a minute has one
-estimate of the driver's clock. ``--keep FILE`` adds the runs to a file of earlier ones, and reports all. On a machine
-with GPUs ``--real`` takes the driver's: all GPUs that there are, with whoever computes on them.
+Run on a quiet machine: ``python benchmarks/gpu_cost.py [--seconds 60] [--runs 5]``; writes its
+section of ``docs/measurements.md``. NVML is the tests' library, which counts the time that it takes
+itself; a minute has one estimate of the driver's clock. ``--keep FILE`` adds the runs to a file of
+earlier ones, and reports all. On a machine with GPUs ``--real`` takes the driver's: all GPUs that
+there are, with whoever computes on them.
 """
 
 from __future__ import annotations
@@ -38,7 +40,10 @@ _METRICS = (1, 2, 3, 5, 10, 20, 21, 60, 61)
 
 
 class Cost(NamedTuple):
-    """The cores that reading took, and writing, the library's own time among the former; and the values a second."""
+    """The cores that reading took, and writing, the library's own time among the former.
+
+    And the values a second.
+    """
 
     reading: float
     writing: float
@@ -71,20 +76,31 @@ def measure_apart(seconds: int, *, real: bool) -> Cost:
     with tempfile.TemporaryDirectory() as folder:
         environment = {} if real else scenario(Path(folder))
         words = [sys.executable, __file__, "--one", "--seconds", str(seconds)]
-        ended = subprocess.run(words, env={**os.environ, **environment}, capture_output=True, text=True, check=True)
+        ended = subprocess.run(
+            words, env={**os.environ, **environment}, capture_output=True, text=True, check=True
+        )
     return Cost(*map(float, ended.stdout.split()))
 
 
 def scenario(folder: Path) -> dict[str, str]:
-    """Build the library and write its scenario; returns the variables by which a process gets them."""
+    """Build the library and write its scenario.
+
+    Returns the variables by which a process gets them.
+    """
     sys.path.insert(0, str(TESTS))
     from support.gpusim import SimulatedDriver, build
 
     driver = SimulatedDriver(build(folder), folder, time.time_ns())
     for number in range(GPUS):
         device = f"gpu{number}"
-        driver.add_gpu(device, memory_used_bytes=40 << 30, memory_total_bytes=80 << 30, power_watts=600)
-        for name, value in (("power_limit_watts", 700), ("temperature_celsius", 60), ("throttle_reasons_mask", 4)):
+        driver.add_gpu(
+            device, memory_used_bytes=40 << 30, memory_total_bytes=80 << 30, power_watts=600
+        )
+        for name, value in (
+            ("power_limit_watts", 700),
+            ("temperature_celsius", 60),
+            ("throttle_reasons_mask", 4),
+        ):
             driver.add(name, value, device)
         for name in ("sm_clock_hz", "memory_clock_hz"):
             driver.add(name, 1.98e9, device)
@@ -103,7 +119,11 @@ def measure(seconds: int) -> Cost:
     """Read every GPU for ``seconds`` and return what that took of this process."""
     with tempfile.TemporaryDirectory() as folder:
         clock = Clock()
-        writer = RunWriter(Path(folder) / "run.profd", started(clock), lambda frame: FrameDescription("", False, None))
+        writer = RunWriter(
+            Path(folder) / "run.profd",
+            started(clock),
+            lambda frame: FrameDescription("", False, None),
+        )
         points = 0
 
         def put(record: Record) -> None:
@@ -117,9 +137,21 @@ def measure(seconds: int) -> Cost:
         collector.start()
         nothing = threading.Event()
         nothing.wait(SETTLING_S)
-        before = thread_s("profd-gpu"), thread_s("profd-writer"), library_s(), points, time.monotonic()
+        before = (
+            thread_s("profd-gpu"),
+            thread_s("profd-writer"),
+            library_s(),
+            points,
+            time.monotonic(),
+        )
         nothing.wait(seconds)
-        after = thread_s("profd-gpu"), thread_s("profd-writer"), library_s(), points, time.monotonic()
+        after = (
+            thread_s("profd-gpu"),
+            thread_s("profd-writer"),
+            library_s(),
+            points,
+            time.monotonic(),
+        )
         collector.close()
         writer.close()
     *spent, wall_s = (one - other for one, other in zip(after, before, strict=True))
@@ -127,9 +159,15 @@ def measure(seconds: int) -> Cost:
 
 
 def thread_s(name: str) -> float:
-    """Return the CPU time of the threads whose names begin so: those that ask the driver, or the writer's."""
+    """Return the CPU time of the threads whose names begin so: those that ask the driver, or the
+    writer's.
+    """
     meant = (thread.ident for thread in threading.enumerate() if thread.name.startswith(name))
-    return sum(time.clock_gettime(time.pthread_getcpuclockid(ident)) for ident in meant if ident is not None)
+    return sum(
+        time.clock_gettime(time.pthread_getcpuclockid(ident))
+        for ident in meant
+        if ident is not None
+    )
 
 
 def library_s() -> float:
@@ -166,21 +204,34 @@ def report(costs: list[Cost], seconds: int, *, real: bool) -> None:
         [cost.reading + cost.writing for cost in costs],
         [cost.reading + cost.writing - cost.library for cost in costs],
     )
-    shares = " | ".join(f"{statistics.median(one):.2%} [{min(one):.2%}, {max(one):.2%}]" for one in columns)
+    shares = " | ".join(
+        f"{statistics.median(one):.2%} [{min(one):.2%}, {max(one):.2%}]" for one in columns
+    )
     points_per_s = statistics.median(cost.points_per_s for cost in costs)
-    what = "the GPUs of this machine" if real else f"{GPUS} GPUs, {PROCESSES} processes, from a scenario"
+    what = (
+        "the GPUs of this machine"
+        if real
+        else f"{GPUS} GPUs, {PROCESSES} processes, from a scenario"
+    )
     lines = [
-        "| | reading, share of one core | writing | both | both without the library | values a second |",
+        "| | reading, share of one core | writing | both | both without the library | values a "
+        "second |",
         "|---|---|---|---|---|---|",
         f"| {what} | {shares} | {points_per_s:.0f} |",
     ]
     print("\n".join(lines))
     write_section(
         "What reading GPUs costs" + (" on a real driver" if real else ""),
-        f"`benchmarks/gpu_cost.py{' --real' if real else ''}`: {len(costs)} runs of {seconds} s at the default rate, "
-        "read through pynvml, GPM every two seconds, and written to a run file; medians of the threads' CPU time "
+        f"`benchmarks/gpu_cost.py{' --real' if real else ''}`: {len(costs)} runs of {seconds} s "
+        "at the default rate, "
+        "read through pynvml, GPM every two seconds, and written to a run file; medians of the "
+        "threads' CPU time "
         "[least, most]. "
-        + ("" if real else "The library in the driver's place counts by the monotonic clock how long it runs."),
+        + (
+            ""
+            if real
+            else "The library in the driver's place counts by the monotonic clock how long it runs."
+        ),
         lines,
     )
 

@@ -1,7 +1,7 @@
 """How true profd's words on idle GPUs are, by simulated loops whose idle time is known.
 
-Run: ``python benchmarks/gpu_idle.py [--runs 2000] [--dry-run]``, three minutes; writes its section of
-``docs/measurements.md``.
+Run: ``python benchmarks/gpu_idle.py [--runs 2000] [--dry-run]``, three minutes; writes its section
+of ``docs/measurements.md``.
 """
 
 from __future__ import annotations
@@ -24,18 +24,25 @@ from profd.daemon.store.stepfunction import step_function
 
 SECONDS = 60
 METHOD = (
-    "`benchmarks/gpu_idle.py`: {runs} simulated loops of {seconds} s, read by the driver's samples 20 ms to 1 s apart "
-    "in whole percents, rounded down, with a clock that is up to 5 ms off, and gaps of 2 ms to 3 s. "
+    "`benchmarks/gpu_idle.py`: {runs} simulated loops of {seconds} s, read by the driver's "
+    "samples 20 ms to 1 s apart "
+    "in whole percents, rounded down, with a clock that is up to 5 ms off, and gaps of "
+    "2 ms to 3 s. "
     "The GPU is busy 10 to 90 % of the time. Loops wait for data and synchronize, "
-    "start operations slowly, run ahead of the GPU, or do all of it; lengths vary by up to 50 %; main threads are "
-    "sampled at 100 Hz. Headline: by how many points the idle share is off. Bounds: of how many phases the share "
-    "of the idle time lies in them, and how wide they are. Estimates: of how many phases one is given, and how "
+    "start operations slowly, run ahead of the GPU, or do all of it; lengths vary by up to 50 %; "
+    "main threads are "
+    "sampled at 100 Hz. Headline: by how many points the idle share is off. Bounds: of how many "
+    "phases the share "
+    "of the idle time lies in them, and how wide they are. Estimates: of how many phases one is "
+    "given, and how "
     "far it is off."
 )
 
 
 class Errors(NamedTuple):
-    """How far the headline of a run was off, and of its phases: within bounds, width, and error of the estimate."""
+    """How far the headline of a run was off, and of its phases: within bounds, width, and error of
+    the estimate.
+    """
 
     headline: float
     phases: list[tuple[bool, float, float | None]]
@@ -56,7 +63,9 @@ def measure(seed: int) -> Errors:
     for phase, share in time.shares().items():
         truth = true[phase] / idle_ns
         error = None if share.estimate is None else abs(share.estimate - truth)
-        phases.append((share.low - 1e-6 <= truth <= share.high + 1e-6, share.high - share.low, error))
+        phases.append(
+            (share.low - 1e-6 <= truth <= share.high + 1e-6, share.high - share.low, error)
+        )
     return Errors(headline, phases)
 
 
@@ -86,15 +95,20 @@ def main() -> None:
     parser.add_argument("--dry-run", action="store_true", help="write nothing down")
     options = parser.parse_args()
     lines = [
-        "| read by | headline within 1 point | its largest error | phases within their bounds | median width | "
+        "| read by | headline within 1 point | its largest error | phases within their bounds | "
+        "median width | "
         "estimates | within 3 points | median error |",
         "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     with ProcessPoolExecutor() as pool:
-        lines.append(row("driver's samples", list(pool.map(measure, range(options.runs), chunksize=10))))
+        lines.append(
+            row("driver's samples", list(pool.map(measure, range(options.runs), chunksize=10)))
+        )
     print(lines[-1], flush=True)
     if not options.dry_run:
-        write_section("Idle GPUs, simulated", METHOD.format(runs=f"{options.runs:,}", seconds=SECONDS), lines)
+        write_section(
+            "Idle GPUs, simulated", METHOD.format(runs=f"{options.runs:,}", seconds=SECONDS), lines
+        )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
-"""Trainings with one planted cause each, and without it, for a day with a GPU: ``gpu_session.py`` runs them.
+"""Trainings with one planted cause each, and without it, for a day with a GPU: ``gpu_session.py``
+runs them.
 
-``python gpu_programs.py NAME [--seconds 25] [--steps N] [--gap MS] [--busy MS] [--profile FOLDER] [--log FILE]``:
-trains on the GPU where there is one, and ends with a line of JSON: the step times, and what the model became.
-``--own-profile``, ``--cupti`` and ``--window FOLDER`` have another profiler beside it, or profd's part in the process.
+``python gpu_programs.py NAME [--seconds 25] [--steps N] [--gap MS] [--busy MS] [--profile FOLDER]
+[--log FILE]``: trains on the GPU where there is one, and ends with a line of JSON: the step times,
+and what the model became. ``--own-profile``, ``--cupti`` and ``--window FOLDER`` have another
+profiler beside it, or profd's part in the process.
 """
 
 from __future__ import annotations
@@ -87,7 +89,9 @@ def training(
     hidden_s: float = 0.0,
     **optimizer: Any,  # noqa: ANN401
 ) -> Step:
-    """Return a step: ``item`` asks for the loss each time, ``hidden_s`` is Python's own work meanwhile."""
+    """Return a step: ``item`` asks for the loss each time, ``hidden_s`` is Python's own work
+    meanwhile.
+    """
     model.to(DEVICE)
     MODELS.append(model)
     adam = torch.optim.AdamW(model.parameters(), **optimizer)
@@ -110,18 +114,31 @@ def training(
     return step
 
 
-def loaded(workers: int, batch: int, cost: int, *, pinned: bool = True) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+def loaded(
+    workers: int, batch: int, cost: int, *, pinned: bool = True
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Yield the batches of a DataLoader."""
     loader = torch.utils.data.DataLoader(
-        Noise(cost), batch, num_workers=workers, pin_memory=pinned and HAS_CUDA, persistent_workers=workers > 0
+        Noise(cost),
+        batch,
+        num_workers=workers,
+        pin_memory=pinned and HAS_CUDA,
+        persistent_workers=workers > 0,
     )
     while True:
         yield from loader
 
 
-def resident(batch: int, *shape: int, pinned: bool | None = None) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Yield one batch again and again: from the GPU, or where ``pinned`` is given from the host's memory."""
-    images, labels = torch.rand(sized(batch), *map(sized, shape)), torch.randint(10, (sized(batch),))
+def resident(
+    batch: int, *shape: int, pinned: bool | None = None
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Yield one batch again and again: from the GPU, or where ``pinned`` is given from the host's
+    memory.
+    """
+    images, labels = (
+        torch.rand(sized(batch), *map(sized, shape)),
+        torch.randint(10, (sized(batch),)),
+    )
     if pinned is None:
         images, labels = images.to(DEVICE), labels.to(DEVICE)
     elif pinned and HAS_CUDA:
@@ -137,14 +154,18 @@ def half_python() -> Step:
         bare()
     begun = time.perf_counter()
     bare()
-    return training(perceptron(2048, 12), resident(4096, 2048), hidden_s=0.3 * (time.perf_counter() - begun))
+    return training(
+        perceptron(2048, 12), resident(4096, 2048), hidden_s=0.3 * (time.perf_counter() - begun)
+    )
 
 
 def filled() -> Step:
     """Return a step on a GPU of whose memory 2 % are left."""
     if HAS_CUDA:
         free, whole = torch.cuda.mem_get_info()
-        filled.kept = torch.empty(max(free - whole // 50 - (2 << 30), 0), dtype=torch.uint8, device=DEVICE)  # type: ignore[attr-defined]
+        filled.kept = torch.empty(
+            max(free - whole // 50 - (2 << 30), 0), dtype=torch.uint8, device=DEVICE
+        )  # type: ignore[attr-defined]
     return training(perceptron(1024, 8), resident(1024, 1024))
 
 
@@ -181,7 +202,9 @@ PROGRAMS: dict[str, Callable[[], Step]] = {
 
 
 def gaps(busy_ms: float, gap_ms: float) -> Step:
-    """Return a step that keeps the GPU busy for a time, waits for it, and leaves it idle for another."""
+    """Return a step that keeps the GPU busy for a time, waits for it, and leaves it idle for
+    another.
+    """
     per_ms = _cycles_per_ms()
 
     def work() -> None:
@@ -225,7 +248,9 @@ def subscribe() -> int:
 
     paths = [path for folder in nvidia.__path__ for path in Path(folder).rglob("libcupti.so.*")]
     library = ctypes.CDLL(str(paths[0]))
-    subscribe.kept = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint, ctypes.c_void_p)(  # type: ignore[attr-defined]
+    subscribe.kept = ctypes.CFUNCTYPE(
+        None, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint, ctypes.c_void_p
+    )(  # type: ignore[attr-defined]
         lambda *_: None
     )
     handle = ctypes.c_void_p()
@@ -233,11 +258,15 @@ def subscribe() -> int:
 
 
 def window_of_profd(folder: Path) -> threading.Thread:
-    """Begin a window of five steps by profd's code that runs in a training, without what brings it there."""
+    """Begin a window of five steps by profd's code that runs in a training, without what brings it
+    there.
+    """
     from profd.daemon.windows import intarget
 
     folder.mkdir(exist_ok=True)
-    order = intarget.Order(str(folder), 5, None, shapes=True, memory=False, stacks=False, patience_s=30.0)
+    order = intarget.Order(
+        str(folder), 5, None, shapes=True, memory=False, stacks=False, patience_s=30.0
+    )
     thread = threading.Thread(target=intarget.take, args=(order,))
     thread.start()
     return thread
@@ -280,10 +309,16 @@ def main() -> None:
     parser.add_argument("--gap", type=float, default=100)
     parser.add_argument("--busy", type=float, default=100)
     parser.add_argument("--profile", type=Path)
-    parser.add_argument("--log", type=Path, help="write when each step ended, by the monotonic clock, and its length")
+    parser.add_argument(
+        "--log",
+        type=Path,
+        help="write when each step ended, by the monotonic clock, and its length",
+    )
     parser.add_argument("--own-profile", action="store_true", help="profile all steps")
     parser.add_argument("--cupti", action="store_true", help="be another client of CUPTI")
-    parser.add_argument("--window", type=Path, help="take a window by profd's part in the process after a third")
+    parser.add_argument(
+        "--window", type=Path, help="take a window by profd's part in the process after a third"
+    )
     options = parser.parse_args()
     torch.manual_seed(0)
     subscribed = subscribe() if options.cupti else None

@@ -16,7 +16,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gpu_commands import PROFD, PROGRAMS, Assumed, Collected, Pace, Values, cuda, profiled, said, until_it_steps
+from gpu_commands import (
+    PROFD,
+    PROGRAMS,
+    Assumed,
+    Collected,
+    Pace,
+    Values,
+    cuda,
+    profiled,
+    said,
+    until_it_steps,
+)
 from gpu_cost import SETTLING_S
 
 from profd.daemon.analyze.idletime import IdleTime
@@ -44,7 +55,8 @@ def facts(_: Pace) -> Iterator[Values | Assumed]:
 
 
 def recorder(pace: Pace) -> Iterator[Values | Assumed]:
-    """Record raw answers of NVML: without a context, beside an idle one, beside work, by an old pynvml, as nobody.
+    """Record raw answers of NVML: without a context, beside an idle one, beside work, by an old
+    pynvml, as nobody.
 
     An old pynvml lies in the folder of the results, since the machine may have no network.
     """
@@ -53,9 +65,19 @@ def recorder(pace: Pace) -> Iterator[Values | Assumed]:
 
     def record(name: str, seconds: float = 20, **environment: str) -> Values:
         path = folder / f"nvml-raw-{name}.jsonl.gz"
-        words = [sys.executable, str(RECORDER), str(path), "--seconds", str(pace.seconds(seconds, 2))]
+        words = [
+            sys.executable,
+            str(RECORDER),
+            str(path),
+            "--seconds",
+            str(pace.seconds(seconds, 2)),
+        ]
         text = said(words, 60, **environment)
-        return {"recorded": name, "bytes": path.stat().st_size if path.exists() else None, "told": text}
+        return {
+            "recorded": name,
+            "bytes": path.stat().st_size if path.exists() else None,
+            "told": text,
+        }
 
     yield record("without-a-context")
     with beside("context"):
@@ -72,7 +94,11 @@ def recorder(pace: Pace) -> Iterator[Values | Assumed]:
     if os.geteuid() == 0:  # GPM may be for administrators
         path = Path(tempfile.mkdtemp(), "nvml-raw-as-nobody.jsonl.gz")
         path.parent.chmod(0o777)
-        yield {"as nobody": said([sys.executable, str(RECORDER), str(path), "--seconds", "2"], 60, user=65534)}
+        yield {
+            "as nobody": said(
+                [sys.executable, str(RECORDER), str(path), "--seconds", "2"], 60, user=65534
+            )
+        }
 
 
 @contextlib.contextmanager
@@ -99,29 +125,50 @@ def idle_reading(pace: Pace) -> Iterator[Values | Assumed]:
         cores = (time.process_time() - spent_s) / (time.monotonic() - begun_s)
     found = collected.summary()
     yield {**found, "cores": cores}
-    yield Assumed("the collector takes at most 0.5 % of a core (docs/gpu.md)", cores <= 0.005, cores)
+    yield Assumed(
+        "the collector takes at most 0.5 % of a core (docs/gpu.md)", cores <= 0.005, cores
+    )
     read = collected.series(UTILIZATION)
-    yield Assumed("an idle GPU has readings of utilization", bool(read), {name: len(one) for name, one in read.items()})
+    yield Assumed(
+        "an idle GPU has readings of utilization",
+        bool(read),
+        {name: len(one) for name, one in read.items()},
+    )
 
 
 def truth(pace: Pace) -> Iterator[Values | Assumed]:
-    """Hold readings against kernels of known lengths: the idle share, and what of it lies in each phase."""
+    """Hold readings against kernels of known lengths: the idle share, and what of it lies in each
+    phase.
+    """
     torch = cuda()
     if torch is None:
         yield {"skipped": "no CUDA"}
         return
     per_ms = sleep_rate(torch)
-    for gap_ms, duty in pace.each(itertools.product((100, 5, 400, 20, 200, 50, 1000), (0.3, 0.5, 0.8))):
+    for gap_ms, duty in pace.each(
+        itertools.product((100, 5, 400, 20, 200, 50, 1000), (0.3, 0.5, 0.8))
+    ):
         loop_s = gap_ms / (1 - duty) / 1000
-        yield from known_gaps(torch, per_ms, gap_ms, duty, pace.seconds(max(3.5, 5 * loop_s), 2 * loop_s))
+        yield from known_gaps(
+            torch, per_ms, gap_ms, duty, pace.seconds(max(3.5, 5 * loop_s), 2 * loop_s)
+        )
 
 
 EDGE_S = 0.5
 """So long kernels run before and after what is measured: a reading at its edge is of both."""
 
 
-def known_gaps(torch: Any, per_ms: float, gap_ms: float, duty: float, seconds: float) -> Iterator[Values | Assumed]:  # noqa: ANN401
-    """Run kernels with gaps; what ran when is known by the host's clock around a synchronization."""
+def known_gaps(
+    torch: Any,  # noqa: ANN401
+    per_ms: float,
+    gap_ms: float,
+    duty: float,
+    seconds: float,
+) -> Iterator[Values | Assumed]:
+    """Run kernels with gaps.
+
+    What ran when is known by the host's clock around a synchronization.
+    """
     busy_ms = gap_ms * duty / (1 - duty)
     rows: list[IntervalRow] = []
     edge_ns = int(EDGE_S * SECOND_NS)
@@ -135,7 +182,11 @@ def known_gaps(torch: Any, per_ms: float, gap_ms: float, duty: float, seconds: f
             torch.cuda.synchronize()
             ended_ns = collected.clock.now_ns()
             for phase, from_ns, to_ns in ((1, before_ns, started_ns), (2, started_ns, ended_ns)):
-                rows.append(IntervalRow(from_ns, to_ns - from_ns, 1, phase, max((to_ns - from_ns) // 1_000_000, 1)))
+                rows.append(
+                    IntervalRow(
+                        from_ns, to_ns - from_ns, 1, phase, max((to_ns - from_ns) // 1_000_000, 1)
+                    )
+                )
             before_ns = ended_ns
         time.sleep(1.2)
     ends_ns = [row.end_ns for row in rows if row.stack == 2]
@@ -149,7 +200,9 @@ def known_gaps(torch: Any, per_ms: float, gap_ms: float, duty: float, seconds: f
         mean, known_ns = function.mean(from_ns, to_ns)
         spread = IdleTime[int]()
         spread.add(function, inner, lambda phase: phase)
-        shares = {phase: (one.low, one.high, one.estimate) for phase, one in spread.shares().items()}
+        shares = {
+            phase: (one.low, one.high, one.estimate) for phase, one in spread.shares().items()
+        }
         yield {"case": case, "device": device, "idle": idle, "told": 1 - mean, "known": known_ns / (to_ns - from_ns),
                "period_s": (function.period_ns or 0) / SECOND_NS, "waiting": shares.get(1)}  # fmt: skip
         if known_ns:
@@ -166,7 +219,10 @@ def shapes_of_work(pace: Pace) -> Iterator[Values | Assumed]:
     if torch is None:
         yield {"skipped": "no CUDA"}
         return
-    small, host = torch.ones(64, device="cuda"), torch.empty(1 << 28, dtype=torch.uint8).pin_memory()
+    small, host = (
+        torch.ones(64, device="cuda"),
+        torch.empty(1 << 28, dtype=torch.uint8).pin_memory(),
+    )
     large, other = torch.empty(1 << 28, dtype=torch.uint8, device="cuda"), torch.cuda.Stream()
 
     def two_streams() -> None:
@@ -194,7 +250,9 @@ def shapes_of_work(pace: Pace) -> Iterator[Values | Assumed]:
         for device, points in received.items() if name == "copies" else ():
             median = statistics.median(point.value for point in points)
             yield Assumed(
-                f"copies to {device} have the measured rate within 15 %", abs(median / rate - 1) < 0.15, [rate, median]
+                f"copies to {device} have the measured rate within 15 %",
+                abs(median / rate - 1) < 0.15,
+                [rate, median],
             )
 
 
@@ -203,7 +261,9 @@ COUNTERS = ((197, "sent"), (198, "received"))
 
 
 def copies(pace: Pace) -> Iterator[Values | Assumed]:
-    """Copy 1 GB and 20 GB to the GPU: what NVML's counters, its measurement of 20 ms, and the collector make of it."""
+    """Copy 1 GB and 20 GB to the GPU: what NVML's counters, its measurement of 20 ms, and the
+    collector make of it.
+    """
     torch = cuda()
     import pynvml
     from torch import empty, uint8
@@ -212,7 +272,10 @@ def copies(pace: Pace) -> Iterator[Values | Assumed]:
         pynvml.nvmlInit()
         handle = pynvml.nvmlDeviceGetHandleByIndex(0)
         for gigabytes in pace.each((1, 20)):
-            host, block = empty(1 << 28, dtype=uint8), empty(1 << 28, dtype=uint8, device="cuda" if torch else "cpu")
+            host, block = (
+                empty(1 << 28, dtype=uint8),
+                empty(1 << 28, dtype=uint8, device="cuda" if torch else "cpu"),
+            )
             host = host.pin_memory() if torch else host
             with Collected() as collected:
                 time.sleep(2.5)
@@ -220,13 +283,19 @@ def copies(pace: Pace) -> Iterator[Values | Assumed]:
                 for number in range(4 * gigabytes):
                     block.copy_(host, non_blocking=True)
                     if number == 2:
-                        measured = [ask_pynvml(pynvml.nvmlDeviceGetPcieThroughput, handle, way) for way in (0, 1)]
+                        measured = [
+                            ask_pynvml(pynvml.nvmlDeviceGetPcieThroughput, handle, way)
+                            for way in (0, 1)
+                        ]
                 if torch:
                     torch.cuda.synchronize()
                 took, after = time.monotonic() - begun, counters(pynvml, handle)
                 time.sleep(2.5)
             copied = gigabytes << 30
-            counted = {name: (after[name] - before[name]) % (1 << 32) for name in before.keys() & after.keys()}
+            counted = {
+                name: (after[name] - before[name]) % (1 << 32)
+                for name in before.keys() & after.keys()
+            }
             read = {name: [one.value for one in points]
                     for way in ("sent", "received")
                     for name, points in collected.series(f"gpu_pcie_{way}_bytes_per_s").items()}  # fmt: skip
@@ -234,13 +303,17 @@ def copies(pace: Pace) -> Iterator[Values | Assumed]:
                    "measured_kb_per_s": measured, "told": read}  # fmt: skip
             if torch and "received" in counted:
                 off = (counted["received"] - copied) % (1 << 32) / copied
-                yield Assumed(f"the counter has at most 12 % more than the {gigabytes} GB, modulo 2^32",
+                yield Assumed(f"the counter has at most 12 % more than the {gigabytes} GB, "
+                              "modulo 2^32",
                               off < 0.12, off)  # fmt: skip
 
 
 def counters(pynvml: Any, handle: Any) -> dict[str, int]:  # noqa: ANN401
     """Return the bytes that NVML has counted over PCIe."""
-    fields = ask_pynvml(pynvml.nvmlDeviceGetFieldValues, handle, [number for number, _ in COUNTERS]) or []
+    fields = (
+        ask_pynvml(pynvml.nvmlDeviceGetFieldValues, handle, [number for number, _ in COUNTERS])
+        or []
+    )
     named = zip((name for _, name in COUNTERS), fields, strict=False)
     return {name: int(field.value.uiVal) for name, field in named if field.nvmlReturn == 0}
 
@@ -259,9 +332,17 @@ def memory(_: Pace) -> Iterator[Values | Assumed]:
     kept = torch.empty(2 << 30, dtype=torch.uint8, device="cuda") if torch else None
     with Collected() as collected:
         time.sleep(4)
-    query = ["nvidia-smi", "--query-gpu=memory.used,memory.reserved,memory.total", "--format=csv,noheader,nounits"]
+    query = [
+        "nvidia-smi",
+        "--query-gpu=memory.used,memory.reserved,memory.total",
+        "--format=csv,noheader,nounits",
+    ]
     apps = ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader"]
-    found = {name: value for name, value in collected.summary().items() if "memory" in name or name == "events"}
+    found = {
+        name: value
+        for name, value in collected.summary().items()
+        if "memory" in name or name == "events"
+    }
     yield {"smi": said(query, 60), "apps": said(apps, 60), "pid": os.getpid(), "told": found}
     if torch is not None and kept is not None:
         free, whole = torch.cuda.mem_get_info()
@@ -272,12 +353,22 @@ def memory(_: Pace) -> Iterator[Values | Assumed]:
 
 
 def cost(pace: Pace) -> Iterator[Values | Assumed]:
-    """Say what profd costs a launch-bound and a GPU-bound loop, which it attaches to again and again."""
+    """Say what profd costs a launch-bound and a GPU-bound loop, which it attaches to again and
+    again.
+    """
     half = Pace(pace.scale, pace.left_s / 2)
     for name, own in (("launch-bound", half), ("gpu-bound", pace)):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "steps.jsonl")
-            words = [sys.executable, str(PROGRAMS), name, "--seconds", str(own.left_s), "--log", str(path)]
+            words = [
+                sys.executable,
+                str(PROGRAMS),
+                name,
+                "--seconds",
+                str(own.left_s),
+                "--log",
+                str(path),
+            ]
             loop = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             until_it_steps(path, loop, own)
             ratios = []
@@ -293,8 +384,12 @@ def cost(pace: Pace) -> Iterator[Values | Assumed]:
             yield Assumed(f"profd costs a {name} loop at most 2 %", ratio < 1.02, ratios)
 
 
-def alternation(pid: int, path: Path, folder: str, seconds: float) -> tuple[list[float], list[float]]:
-    """Return the lengths of steps for some seconds without profd, then for as many with it attached."""
+def alternation(
+    pid: int, path: Path, folder: str, seconds: float
+) -> tuple[list[float], list[float]]:
+    """Return the lengths of steps for some seconds without profd, then for as many with it
+    attached.
+    """
     edges_s = [time.monotonic()]
     time.sleep(seconds)
     edges_s.append(time.monotonic())
@@ -305,7 +400,11 @@ def alternation(pid: int, path: Path, folder: str, seconds: float) -> tuple[list
     )  # fmt: skip
     attached.wait()
     edges_s.append(time.monotonic())
-    rows = [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    rows = [
+        json.loads(line)
+        for line in path.read_text().splitlines(keepends=True)
+        if line.endswith("\n")
+    ]
     bare, with_it = (
         [took for at, took in rows if from_s <= at - took and at <= to_s]
         for from_s, to_s in itertools.pairwise(edges_s)
@@ -316,12 +415,15 @@ def alternation(pid: int, path: Path, folder: str, seconds: float) -> tuple[list
 def gap_runs(pace: Pace) -> Iterator[Values | Assumed]:
     """Profile loops with gaps of 1 s, 0.3 s and 40 ms, and keep the idle time that profd states."""
     for gap in pace.each((1000, 300, 40)):
-        ran = profiled("gaps", "--gap", str(gap), "--busy", str(gap), "--seconds", str(pace.seconds(15, 5)))
+        ran = profiled(
+            "gaps", "--gap", str(gap), "--busy", str(gap), "--seconds", str(pace.seconds(15, 5))
+        )
         idle = ran.summary.get("gpu_idle")
         yield {"gap_ms": gap, "said": ran.said, "gpu_idle": idle, "gpus": ran.summary.get("gpus"),
                "phases": ran.summary.get("phases"), "failed": ran.summary.get("failed")}  # fmt: skip
         if idle is not None and ran.said.get("cuda"):
-            yield Assumed(f"a loop with {gap} ms of {2 * gap} ms idle is idle for about half of the time by profd",
+            yield Assumed(f"a loop with {gap} ms of {2 * gap} ms idle is idle for about half of "
+                          "the time by profd",
                           abs(idle["share"] - 0.5) < 0.07, idle["share"])  # fmt: skip
 
 

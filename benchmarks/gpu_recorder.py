@@ -1,17 +1,21 @@
 """Records what an NVIDIA driver answers, call by call and as it answers, for tests that replay it.
 
-``python benchmarks/gpu_recorder.py nvml-raw.jsonl.gz --seconds 20`` on a machine with a GPU. It needs pynvml alone, and
-profd nowhere. Each line of the file is one call into the C library, in JSON:
+``python benchmarks/gpu_recorder.py nvml-raw.jsonl.gz --seconds 20`` on a machine with a GPU. It
+needs pynvml alone, and profd nowhere. Each line of the file is one call into the C library, in
+JSON:
 
 - ``call``: the function; ``code``: what it returned, an ``nvmlReturn_t``
-- ``realtime_ns``, ``boottime_ns``, ``monotonic_ns``: when it was called, by three clocks; ``took_ns``: its latency
-- ``args``: the arguments in order. A number is one that was passed, ``null`` a null pointer, ``{"pointer": n}`` a
-  handle, and ``{"bytes": "…"}`` what the driver left in the memory that it was given, in hex
+- ``realtime_ns``, ``boottime_ns``, ``monotonic_ns``: when it was called, by three clocks;
+  ``took_ns``: its latency
+- ``args``: the arguments in order. A number is one that was passed, ``null`` a null pointer,
+  ``{"pointer": n}`` a handle, and ``{"bytes": "…"}`` what the driver left in the memory that it was
+  given, in hex
 
-Every 20 ms: both buffers of samples from 0 on, utilization rates, counters, lists of processes in both versions,
-samples of processes, memory, power and energy. Every 120 ms: GPM, which wants more than 100. Every second: clocks,
-temperature, throttle reasons, link. With ``--activity`` instead every 10 ms: GPM and the buffer of utilization from the
-last stamp on, which shows when the driver makes them anew.
+Every 20 ms: both buffers of samples from 0 on, utilization rates, counters, lists of processes in
+both versions, samples of processes, memory, power and energy. Every 120 ms: GPM, which wants more
+than 100. Every second: clocks, temperature, throttle reasons, link. With ``--activity`` instead
+every 10 ms: GPM and the buffer of utilization from the last stamp on, which shows when the driver
+makes them anew.
 """
 
 from __future__ import annotations
@@ -32,7 +36,12 @@ EACH_S = 0.02
 GPM_S = 0.12
 METRICS = (1, 2, 3, 5, 10, 20, 21, 60, 61)
 _FIELDS = [(197, 0), (198, 0), (138, 0xFFFFFFFF), (139, 0xFFFFFFFF)]
-_ONCE = ("nvmlDeviceGetUUID", "nvmlDeviceGetName", "nvmlDeviceGetMinorNumber", "nvmlDeviceGetMigMode")
+_ONCE = (
+    "nvmlDeviceGetUUID",
+    "nvmlDeviceGetName",
+    "nvmlDeviceGetMinorNumber",
+    "nvmlDeviceGetMigMode",
+)
 _ONCE_METRICS = ("nvmlDeviceGetMaxPcieLinkGeneration", "nvmlGpmQueryDeviceSupport")
 _LISTS = [
     f"nvmlDeviceGet{kind}RunningProcesses_{version}"
@@ -70,7 +79,12 @@ def stamps() -> tuple[int, int, int]:
 class RecordingLibrary:
     """Stands in the place of pynvml's library: passes each call on and writes it down."""
 
-    def __init__(self, library: Any, file: TextIO, take_stamps: Callable[[], tuple[int, int, int]] = stamps) -> None:  # noqa: ANN401  ctypes.CDLL
+    def __init__(
+        self,
+        library: Any,  # noqa: ANN401  ctypes.CDLL
+        file: TextIO,
+        take_stamps: Callable[[], tuple[int, int, int]] = stamps,
+    ) -> None:
         self._library = library
         self._file = file
         self._take_stamps = take_stamps
@@ -141,7 +155,11 @@ def record(seconds: float, pause: Callable[[float], object] = time.sleep) -> Non
     """Ask every device for ``seconds``; ``pynvml.nvmlLib`` writes down what is asked."""
     pynvml.nvmlInit()
     ask("nvmlSystemGetDriverVersion")
-    devices = [device for index in range(ask("nvmlDeviceGetCount") or 0) if (device := by_index(index)) is not None]
+    devices = [
+        device
+        for index in range(ask("nvmlDeviceGetCount") or 0)
+        if (device := by_index(index)) is not None
+    ]
     metrics = [found for device in devices for found in metrics_of(device)]
     for round_number in range(round(seconds / EACH_S)):
         for device in devices:
@@ -186,7 +204,9 @@ def metrics_of(device: Any) -> Iterator[Metrics]:  # noqa: ANN401
 
 def main() -> None:
     """Record to a file."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("path", type=Path)
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--activity", action="store_true")

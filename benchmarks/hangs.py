@@ -1,11 +1,13 @@
-"""Whether hangs are reported in time and by their cause, and whether slow parts of a training are taken for hangs.
+"""Whether hangs are reported in time and by their cause, and whether slow parts of a training are
+taken for hangs.
 
     python benchmarks/hangs.py [--rounds N] [--runs N] [--jobs N] [--quick]
 
-Planted: a training stops after 20 s in a queue, a lock, a collective, at a dead worker or in a read, and has to be
-reported within 30 s of that, by the right cause. Healthy: a training with a scan, a compilation, an evaluation, a
-checkpoint and waits that take 40 s each, and no alarm is right. Takes about 15 minutes, writes its section of
-``docs/measurements.md``, and ends with 1 where one of that was not so.
+Planted: a training stops after 20 s in a queue, a lock, a collective, at a dead worker or in a
+read, and has to be reported within 30 s of that, by the right cause. Healthy: a training with a
+scan, a compilation, an evaluation, a checkpoint and waits that take 40 s each, and no alarm is
+right. Takes about 15 minutes, writes its section of ``docs/measurements.md``, and ends with 1 where
+one of that was not so.
 """
 
 from __future__ import annotations
@@ -61,7 +63,11 @@ class Stop(NamedTuple):
     @property
     def is_right(self) -> bool:
         """Whether it was reported in time, by its cause."""
-        return self.after_s is not None and self.after_s <= WITHIN_S and self.cause == CAUSES[self.kind]
+        return (
+            self.after_s is not None
+            and self.after_s <= WITHIN_S
+            and self.cause == CAUSES[self.kind]
+        )
 
 
 def hangs(session: RunningSession) -> list[HangRow]:
@@ -81,7 +87,9 @@ def stop_once(kind: str) -> Stop:
             load.wait_ready(process)
             session = begin_session(process.pid, hang_after_s=HANG_AFTER_S)
             assert process.stdout is not None
-            stopped_ns = next(int(line.split()[1]) for line in process.stdout if line.startswith("stops "))
+            stopped_ns = next(
+                int(line.split()[1]) for line in process.stdout if line.startswith("stops ")
+            )
             found = wait_for_hang(session)
             session.end()
             session.wait_closed(60)
@@ -137,20 +145,29 @@ def main() -> int:
         for seed, found in enumerate(pool.map(go_slowly, range(runs))):
             print(f"healthy {seed + 1}: {'; '.join(found) or 'no alarm'}", flush=True)
             alarms.append(len(found))
-    lines = ["| planted | stops | told in time by its cause | after s, median | slowest |", "|---|---:|---:|---:|---:|"]
+    lines = [
+        "| planted | stops | told in time by its cause | after s, median | slowest |",
+        "|---|---:|---:|---:|---:|",
+    ]
     for kind, cause in CAUSES.items():
         mine = [one for one in stops if one.kind == kind]
         after_s = [one.after_s for one in mine if one.after_s is not None] or [float("nan")]
         right = sum(one.is_right for one in mine)
-        lines.append(f"| {cause} | {len(mine)} | {right} | {statistics.median(after_s):.1f} | {max(after_s):.1f} |")
+        lines.append(
+            f"| {cause} | {len(mine)} | {right} | {statistics.median(after_s):.1f} | "
+            f"{max(after_s):.1f} |"
+        )
     lines += ["", f"Healthy trainings: {runs}, alarms: {sum(alarms)}."]
     print("\n".join(lines))
     if not options.quick:
         write_section(
             "Hangs",
-            f"`benchmarks/hangs.py`: trainings that stop after {TRAIN_S:g} s, to be told {WITHIN_S:g} s later at most; "
-            f"and trainings with a scan, a compilation, an evaluation, a checkpoint, a child's work and a download, of "
-            f"{PAUSE_S:g} s each give or take a fifth. {options.jobs} at once; `--hang-after` is the default.",
+            f"`benchmarks/hangs.py`: trainings that stop after {TRAIN_S:g} s, to be told "
+            f"{WITHIN_S:g} s later at most; "
+            "and trainings with a scan, a compilation, an evaluation, a checkpoint, a child's "
+            "work and a download, of "
+            f"{PAUSE_S:g} s each give or take a fifth. {options.jobs} at once; `--hang-after` is "
+            "the default.",
             lines,
         )
     return 0 if all(one.is_right for one in stops) and not any(alarms) else 1

@@ -1,7 +1,9 @@
-"""Holistic Trace Analysis on an exported window and on a trace of torch's own: each call has to come to the same.
+"""Holistic Trace Analysis on an exported window and on a trace of torch's own: each call has to
+come to the same.
 
-HTA lives in an interpreter of its own, ``--python``: it wants older packages than profd. Most of its calls are about
-kernels, and fail on any trace that has none; where there is no GPU, the way in which they fail is what is compared.
+HTA lives in an interpreter of its own, ``--python``: it wants older packages than profd. Most of
+its calls are about kernels, and fail on any trace that has none; where there is no GPU, the way in
+which they fail is what is compared.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ class Reading(msgspec.Struct, frozen=True):
 
 def read(python: str, folder: Path) -> Reading:
     """Have HTA read a folder of traces."""
-    said = subprocess.run([python, str(CALLS), str(folder)], capture_output=True, check=True, timeout=_PATIENCE_S)
+    said = subprocess.run(
+        [python, str(CALLS), str(folder)], capture_output=True, check=True, timeout=_PATIENCE_S
+    )
     return msgspec.json.decode(said.stdout.splitlines()[-1], type=Reading)
 
 
@@ -94,18 +98,27 @@ def report(ours: Reading, faults: list[str]) -> None:
     """Write the section of the measurements."""
     write_section(
         "Holistic Trace Analysis",
-        "`benchmarks/holistic.py`: every call of HTA on `profd export --format tensorboard` of a window, compared with"
-        f" the same on a trace that torch's profiler wrote itself. Ranks {ours.ranks}, iterations {ours.iterations};"
-        f" {len(ours.calls) - len(faults)} of {len(ours.calls)} calls came to the same. Errors are HTA's own on a trace"
+        "`benchmarks/holistic.py`: every call of HTA on `profd export --format tensorboard` of a "
+        "window, compared with"
+        f" the same on a trace that torch's profiler wrote itself. Ranks {ours.ranks}, "
+        f"iterations {ours.iterations};"
+        f" {len(ours.calls) - len(faults)} of {len(ours.calls)} calls came to the same. Errors "
+        "are HTA's own on a trace"
         " without kernels.",
-        ["| call | comes to |", "|---|---|", *(f"| `{name}` | {said} |" for name, said in ours.calls.items())],
+        [
+            "| call | comes to |",
+            "|---|---|",
+            *(f"| `{name}` | {said} |" for name, said in ours.calls.items()),
+        ],
     )
 
 
 def main() -> int:
     """Compare; returns 1 where HTA makes less of an exported window."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--python", required=True, help="an interpreter that has HolisticTraceAnalysis")
+    parser.add_argument(
+        "--python", required=True, help="an interpreter that has HolisticTraceAnalysis"
+    )
     parser.add_argument("--dry", action="store_true", help="write no measurements")
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
@@ -113,13 +126,19 @@ def main() -> int:
         folders = Path(name) / "ours", Path(name) / "own"
         export_window(folders[0])
         subprocess.run(
-            [sys.executable, str(OWN), str(folders[1])], check=True, capture_output=True, timeout=_PATIENCE_S
+            [sys.executable, str(OWN), str(folders[1])],
+            check=True,
+            capture_output=True,
+            timeout=_PATIENCE_S,
         )
         ours, own = (read(options.python, folder) for folder in folders)
     faults = faults_of(ours, own)
     for call, said in ours.calls.items():
         print(f"{call}: {said}")
-    print(f"ranks {ours.ranks}, iterations {ours.iterations} (torch's own: {own.iterations}), events {ours.operators}")
+    print(
+        f"ranks {ours.ranks}, iterations {ours.iterations} (torch's own: {own.iterations}), "
+        f"events {ours.operators}"
+    )
     print("\n".join(faults) or "the same as on a trace of torch's own")
     if not options.dry:
         report(ours, faults)

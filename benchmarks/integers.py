@@ -1,10 +1,11 @@
 """Whether integers are read right out of code that never holds still, and what a reading costs.
 
-Run on a quiet machine: ``python benchmarks/integers.py [--readings 1000000] [--dry]``, about five minutes; writes its
-section of ``docs/measurements.md`` and ends with 1 where a value was wrong or the program was disturbed. Each Python of
-``tests/support/interpreters.py`` that is here runs a program whose variables are multiples of 7, in loops of a few
-microseconds among other integers; frames, generators and objects come and go, and the dictionary of the module grows.
-What a range has left never rises, and is never more than it began with. The program ends by itself, and has to have
+Run on a quiet machine: ``python benchmarks/integers.py [--readings 1000000] [--dry]``, about five
+minutes; writes its section of ``docs/measurements.md`` and ends with 1 where a value was wrong or
+the program was disturbed. Each Python of ``tests/support/interpreters.py`` that is here runs a
+program whose variables are multiples of 7, in loops of a few microseconds among other integers;
+frames, generators and objects come and go, and the dictionary of the module grows. What a range has
+left never rises, and is never more than it began with. The program ends by itself, and has to have
 computed what it computes alone.
 """
 
@@ -129,7 +130,8 @@ class Found(NamedTuple):
 
 
 def measure(executable: str, rounds: int, readings: int) -> tuple[dict[str, Found], bool]:
-    """Read each variable so often, in a program that does so many rounds of other things between two changes.
+    """Read each variable so often, in a program that does so many rounds of other things between
+    two changes.
 
     Returns what was found, and whether the program computed what it does alone.
     """
@@ -140,7 +142,8 @@ def measure(executable: str, rounds: int, readings: int) -> tuple[dict[str, Foun
             program.stdout.readline()
             interpreter = open_interpreter(program.pid)
             found = {
-                name: read(interpreter, variable, readings, goes_of(name)) for name, variable in variables(interpreter)
+                name: read(interpreter, variable, readings, goes_of(name))
+                for name, variable in variables(interpreter)
             }
             said, _ = program.communicate("\n")
         finally:
@@ -193,7 +196,9 @@ def variables(interpreter: Interpreter) -> Iterator[tuple[str, Variable]]:
     yield VARIABLES[8], RangeLeft(object_of("steps").address)
 
 
-def read(interpreter: Interpreter, variable: Variable, readings: int, goes: Literal["up", "down", ""]) -> Found:
+def read(
+    interpreter: Interpreter, variable: Variable, readings: int, goes: Literal["up", "down", ""]
+) -> Found:
     """Read a variable so often."""
     reader = IntegerReader(interpreter, interpreter.main_thread())
     values = moved = absent = wrong = 0
@@ -231,7 +236,9 @@ def pythons() -> dict[str, str]:
 def main() -> int:
     """Measure all; returns 1 where a value was wrong, or a program was disturbed."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--readings", type=int, default=1_000_000, help="of all variables and versions together")
+    parser.add_argument(
+        "--readings", type=int, default=1_000_000, help="of all variables and versions together"
+    )
     parser.add_argument("--dry", action="store_true", help="write no measurements")
     options = parser.parse_args()
     here, rows = pythons(), []
@@ -244,18 +251,21 @@ def main() -> int:
             total, wrong = total + one.read, wrong + one.wrong
             cost_us = one.cpu_s / each * 1e6
             rows.append(
-                f"| {version} | {rounds} | {name} | {one.read:,} of {each:,} | {one.wrong} | {cost_us:.0f} µs |"
+                f"| {version} | {rounds} | {name} | {one.read:,} of {each:,} | {one.wrong} | "
+                f"{cost_us:.0f} µs |"
             )
             print(rows[-1], flush=True)
     said = (
-        f"{wrong} of {total:,} values were wrong (95 %: fewer than {proportions.most(wrong, total):.1e} of all);"
+        f"{wrong} of {total:,} values were wrong (95 %: fewer than "
+        f"{proportions.most(wrong, total):.1e} of all);"
         f" {disturbed} of {len(here) * len(ROUNDS)} programs computed something else than alone."
     )
     print(said)
     if not options.dry:
         write_section(
             "Integers read out of restless code",
-            "`benchmarks/integers.py`: variables that are multiples of 7 and go up, in loops of a few microseconds; "
+            "`benchmarks/integers.py`: variables that are multiples of 7 and go up, in loops of "
+            "a few microseconds; "
             "CPU time of a reading, which is of five looks at least.",
             [
                 said,

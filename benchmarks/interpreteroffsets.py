@@ -1,9 +1,10 @@
-"""Prints the offsets of a CPython, from its headers, beside those of ``daemon/interpreter/offsets.py``.
+"""Prints the offsets of a CPython, from its headers, beside those of
+``daemon/interpreter/offsets.py``.
 
     python benchmarks/interpreteroffsets.py [-I FOLDER]... VERSION
 
-VERSION is ``3.12``; the folders have ``Python.h`` and ``internal/`` of it, those of this Python unless given. Needs a C
-compiler. Exits with 1 where a number differs.
+VERSION is ``3.12``; the folders have ``Python.h`` and ``internal/`` of it, those of this Python
+unless given. Needs a C compiler. Exits with 1 where a number differs.
 """
 
 from __future__ import annotations
@@ -27,11 +28,16 @@ def headers() -> str:
 
 
 def printed(folders: Sequence[str]) -> dict[str, int]:
-    """Return the offsets that headers have; raises CalledProcessError where they cannot be compiled."""
+    """Return the offsets that headers have.
+
+    Raises CalledProcessError where they cannot be compiled.
+    """
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "offsets"
         include = [f"-I{one}" for given in folders for one in (given, f"{given}/internal")]
-        subprocess.run(["cc", *include, str(SOURCE), "-o", str(program)], check=True, capture_output=True)
+        subprocess.run(
+            ["cc", *include, str(SOURCE), "-o", str(program)], check=True, capture_output=True
+        )
         said = subprocess.run([program], check=True, capture_output=True, text=True).stdout
     return {name: int(value) for name, value in map(str.split, said.splitlines())}
 
@@ -47,7 +53,9 @@ def main() -> int:
     """Print a table; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("-I", dest="folders", action="append", metavar="FOLDER")
-    parser.add_argument("version", nargs="?", default=f"{sys.version_info.major}.{sys.version_info.minor}")
+    parser.add_argument(
+        "version", nargs="?", default=f"{sys.version_info.major}.{sys.version_info.minor}"
+    )
     asked = parser.parse_args()
     major, minor = map(int, asked.version.split("."))
     differ = 0
@@ -55,7 +63,8 @@ def main() -> int:
         ours = known((major, minor), name)
         differ += ours is not None and ours != value
         print(
-            f"{name:18} {value:>6} {'' if ours is None else ours:>6}{'  DIFFERS' if ours not in (None, value) else ''}"
+            f"{name:18} {value:>6} "
+            f"{'' if ours is None else ours:>6}{'  DIFFERS' if ours not in (None, value) else ''}"
         )
     return min(differ, 1)
 

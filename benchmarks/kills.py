@@ -1,11 +1,13 @@
-"""Kills profd at random moments while it records, and looks at what becomes of the target and of the run file.
+"""Kills profd at random moments while it records, and looks at what becomes of the target and of
+the run file.
 
     python benchmarks/kills.py [--runs N] [--seed N]
 
-The target is a chain of digests, checked link by link at the end. After each kill the target has to run on, never in
-state T; the run file has to open and to be summed up; and what is lost may be no more than the recording in flight.
-Takes about fifteen seconds a kill, and says as a JSON line on stderr what came of each. Writes its section of
-``docs/measurements.md`` unless there were fewer kills than a hundred; ends with 1 where any of that was not so.
+The target is a chain of digests, checked link by link at the end. After each kill the target has to
+run on, never in state T; the run file has to open and to be summed up; and what is lost may be no
+more than the recording in flight. Takes about fifteen seconds a kill, and says as a JSON line on
+stderr what came of each. Writes its section of ``docs/measurements.md`` unless there were fewer
+kills than a hundred; ends with 1 where any of that was not so.
 """
 
 from __future__ import annotations
@@ -48,8 +50,8 @@ _WATCHED_S = 0.5
 class Kill(NamedTuple):
     """What one kill did.
 
-    ``lost_s`` is the time from the end of the last recording in the file to the kill, from the start of the recording
-    where there is none. ``failure`` says why the file could not be read.
+    ``lost_s`` is the time from the end of the last recording in the file to the kill, from the
+    start of the recording where there is none. ``failure`` says why the file could not be read.
     """
 
     after_s: float
@@ -60,7 +62,12 @@ class Kill(NamedTuple):
 
     def is_sound(self) -> bool:
         """Say whether the target ran on and the file holds all but the recording in flight."""
-        return self.ran_on and self.states.isdisjoint("Tt") and not self.failure and self.lost_s <= IN_FLIGHT_S
+        return (
+            self.ran_on
+            and self.states.isdisjoint("Tt")
+            and not self.failure
+            and self.lost_s <= IN_FLIGHT_S
+        )
 
 
 def kill_once(pid: int, diary: Path, after_s: float) -> Kill:
@@ -81,7 +88,13 @@ def kill_once(pid: int, diary: Path, after_s: float) -> Kill:
     except ProfdError as error:
         failure = str(error)
     session.run_file.unlink(missing_ok=True)
-    return Kill(after_s, states, diary.stat().st_size > before, (killed_ns - recorded_ns) / SECOND_NS, failure)
+    return Kill(
+        after_s,
+        states,
+        diary.stat().st_size > before,
+        (killed_ns - recorded_ns) / SECOND_NS,
+        failure,
+    )
 
 
 def wrong_links(diary: Path) -> tuple[int, int]:
@@ -145,16 +158,20 @@ def main() -> int:
     lost_s = max((kill.lost_s for kill in kills), default=0.0)
     median_s = statistics.median([kill.lost_s for kill in kills] or [0.0])
     lines = [
-        f"{sound} of {len(kills)} kills were sound: the target ran on, was not seen stopped, and the run was readable.",
-        f"Lost were {median_s:.1f} s of recording in the median, {lost_s:.1f} s at most, from the start of py-spy on;",
+        f"{sound} of {len(kills)} kills were sound: the target ran on, was not seen stopped, and "
+        "the run was readable.",
+        f"Lost were {median_s:.1f} s of recording in the median, {lost_s:.1f} s at most, from "
+        "the start of py-spy on;",
         f"{wrong} of the target's {links:,} links are wrong.",
-        f"So at most {most(len(kills) - sound, len(kills)):.1%} of such kills are not sound, with a certainty of 95 %.",
+        f"So at most {most(len(kills) - sound, len(kills)):.1%} of such kills are not sound, "
+        "with a certainty of 95 %.",
     ]
     print("\n".join(lines))
     if len(kills) >= COUNTS_FROM:
         write_section(
             "Kills",
-            f"`benchmarks/kills.py`: `kill -9` of the session at random moments of its first {LONGEST_S:g} s, beside "
+            "`benchmarks/kills.py`: `kill -9` of the session at random moments of its first "
+            f"{LONGEST_S:g} s, beside "
             "one target that is never started anew.",
             lines,
         )

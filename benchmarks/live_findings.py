@@ -1,4 +1,5 @@
-"""How soon a finding is in the dashboard, in metrics and in the service's log when its cause begins, and how soon gone.
+"""How soon a finding is in the dashboard, in metrics and in the service's log when its cause
+begins, and how soon gone.
 
 ``python benchmarks/live_findings.py [--runs 5]``, about two minutes a run; writes its section of
 ``docs/measurements.md``. A training under profd begins to stall, and stops stalling, on command.
@@ -46,10 +47,22 @@ LONGEST_S = 300.0
 
 
 class Training:
-    """A training under profd that begins to stall, and stops stalling, with each line that it reads."""
+    """A training under profd that begins to stall, and stops stalling, with each line that it
+    reads.
+    """
 
     def __init__(self) -> None:
-        words = [sys.executable, "-m", "profd", "run", "--headless", "--quiet", "--", sys.executable, str(PROGRAM)]
+        words = [
+            sys.executable,
+            "-m",
+            "profd",
+            "run",
+            "--headless",
+            "--quiet",
+            "--",
+            sys.executable,
+            str(PROGRAM),
+        ]
         self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def expect(self, word: bytes) -> None:
@@ -76,7 +89,10 @@ class Posted:
         self._thread.start()
 
     def until(self, *, is_found: bool) -> float:
-        """Wait until the finding is shown as a warning, or is not shown at all; return when that was."""
+        """Wait until the finding is shown as a warning, or is not shown at all.
+
+        Return when that was.
+        """
         deadline_s = time.monotonic() + LONGEST_S
         while True:
             message = self._posted.get(timeout=max(deadline_s - time.monotonic(), 0.01))
@@ -116,7 +132,9 @@ def is_in_metrics(watch: RunWatch) -> bool:
 
 
 def measure() -> tuple[float, float, float, float]:
-    """Return the seconds from the cause to the finding in each place, and from its end to the end of the finding."""
+    """Return the seconds from the cause to the finding in each place, and from its end to the end
+    of the finding.
+    """
     training = Training()
     try:
         training.expect(b"training")
@@ -165,9 +183,15 @@ def main() -> None:
         row(name, list(values), bound_s)
         for (name, bound_s), values in zip(BOUNDS_S.items(), zip(*found, strict=True), strict=True)
     ]
-    lines = ["| a finding is | mean, 95 % interval | largest | bound |", "|---|---:|---:|---:|", *rows]
+    lines = [
+        "| a finding is | mean, 95 % interval | largest | bound |",
+        "|---|---:|---:|---:|",
+        *rows,
+    ]
     print("\n".join(lines))
-    write_section("Findings of live runs", f"`benchmarks/live_findings.py`: {runs} runs of a training.", lines)
+    write_section(
+        "Findings of live runs", f"`benchmarks/live_findings.py`: {runs} runs of a training.", lines
+    )
 
 
 if __name__ == "__main__":

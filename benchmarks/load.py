@@ -24,7 +24,9 @@ def command(name: str, *words: object) -> list[str]:
 def running(name: str, *words: object) -> Iterator[subprocess.Popen[str]]:
     """Run a load, from when it is ready on; it and its children are killed at the end."""
     pipe = subprocess.PIPE
-    process = subprocess.Popen(command(name, *words), stdin=pipe, stdout=pipe, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        command(name, *words), stdin=pipe, stdout=pipe, text=True, start_new_session=True
+    )
     try:
         wait_ready(process)
         yield process
@@ -47,7 +49,10 @@ def busy(count: int) -> Iterator[None]:
 
 
 def wait_ready(process: subprocess.Popen[str]) -> None:
-    """Wait for the line by which a load says that it is ready; ends the benchmark where it never comes."""
+    """Wait for the line by which a load says that it is ready.
+
+    Ends the benchmark where it never comes.
+    """
     assert process.stdout is not None
     for line in process.stdout:
         if line.strip() == "ready":

@@ -1,10 +1,12 @@
-"""Write the run file of a long training without waiting for it: ranks with GPUs, through the writer of real sessions.
+"""Write the run file of a long training without waiting for it: ranks with GPUs, through the writer
+of real sessions.
 
     python benchmarks/longrun.py --hours 24 --ranks 4 -o long.profd
 
-Density is that of a real run of ResNet-18 under the default budget: about 60 samples a second of each rank, of which
-each two or three stand in one stack for as many samples, and readings of GPU, CPU and memory as the collectors take
-them. Stacks come from a fixed set, durations by chance, the same for the same ``--seed``.
+Density is that of a real run of ResNet-18 under the default budget: about 60 samples a second of
+each rank, of which each two or three stand in one stack for as many samples, and readings of GPU,
+CPU and memory as the collectors take them. Stacks come from a fixed set, durations by chance, the
+same for the same ``--seed``.
 """
 
 from __future__ import annotations
@@ -38,11 +40,22 @@ def _step(line: int, *callees: Frame) -> Stack:
 
 
 def _layers() -> list[Stack]:
-    """Return the stacks of a forward pass: a block calls its convolutions and norms, each at a line of its own."""
+    """Return the stacks of a forward pass: a block calls its convolutions and norms, each at a line
+    of its own.
+    """
     found = []
     for block in range(8):
-        outer = (_MODULE, Frame("Net.forward", _NET, 40 + block), _MODULE, Frame("Block.forward", _NET, 20 + block % 4))
-        for name, line in (("Conv2d.forward", 548), ("BatchNorm2d.forward", 193), ("ReLU.forward", 143)):
+        outer = (
+            _MODULE,
+            Frame("Net.forward", _NET, 40 + block),
+            _MODULE,
+            Frame("Block.forward", _NET, 20 + block % 4),
+        )
+        for name, line in (
+            ("Conv2d.forward", 548),
+            ("BatchNorm2d.forward", 193),
+            ("ReLU.forward", 143),
+        ):
             file = f"/lib/torch/nn/modules/{name.split('.', maxsplit=1)[0].lower()}.py"
             found += [_step(61, *outer, _MODULE, Frame(name, file, line + at)) for at in range(3)]
     return found
@@ -58,7 +71,10 @@ _OPTIMIZER = [_step(64, Frame("_single_tensor_adam", _ADAM, 400 + line)) for lin
 _LOSS = _step(65)
 _PIN = (Frame("_pin_memory_loop", "/lib/torch/utils/data/_utils/pin_memory.py", 30),)
 _LOADS = [
-    (Frame("_worker_loop", "/lib/torch/utils/data/_utils/worker.py", 309), Frame("augment", "/srv/data.py", 10 + line))
+    (
+        Frame("_worker_loop", "/lib/torch/utils/data/_utils/worker.py", 309),
+        Frame("augment", "/srv/data.py", 10 + line),
+    )
     for line in range(12)
 ]
 STACKS = (_WAIT, _BACKWARD, _LOSS, _PIN, *_FORWARD, *_OPTIMIZER, *_LOADS)
@@ -71,10 +87,14 @@ def describe(frame: Frame) -> FrameDescription:
     """Return what a session would read of a frame's file."""
     is_library = frame.file.startswith("/lib/")
     source = _SOURCES.get(frame.line) if frame.file == _TRAIN else None
-    return FrameDescription(frame.file.removeprefix("/lib/").removeprefix("/srv/"), is_library, source)
+    return FrameDescription(
+        frame.file.removeprefix("/lib/").removeprefix("/srv/"), is_library, source
+    )
 
 
-def write_long_run(path: Path, *, seconds: int, ranks: int, workers: int = 0, seed: int = 1) -> Path:
+def write_long_run(
+    path: Path, *, seconds: int, ranks: int, workers: int = 0, seed: int = 1
+) -> Path:
     """Write a run of so many seconds with ``workers`` of each rank, and return its path."""
     writer = RunWriter(path, run_started(), describe)
     full = threading.Event()
@@ -101,13 +121,19 @@ def identity(rank: int) -> Identity:
     return Identity(5000 + rank, 1000)
 
 
-def _records(seconds: int, ranks: int, workers: int, chance: random.Random) -> Iterator[records.Record]:
+def _records(
+    seconds: int, ranks: int, workers: int, chance: random.Random
+) -> Iterator[records.Record]:
     for rank in range(ranks):
-        yield records.ProcessSeen(identity(rank), None, _COMMAND, "main", rank, None, "3.11.7", STARTED_NS)
+        yield records.ProcessSeen(
+            identity(rank), None, _COMMAND, "main", rank, None, "3.11.7", STARTED_NS
+        )
         yield records.EventHappened(STARTED_NS, "started", f"rank {rank}", identity(rank))
         for number in range(workers):
             own = _worker(rank, number)
-            yield records.ProcessSeen(own, identity(rank), _COMMAND, "worker", rank, number + 1, "3.11.7", STARTED_NS)
+            yield records.ProcessSeen(
+                own, identity(rank), _COMMAND, "worker", rank, number + 1, "3.11.7", STARTED_NS
+            )
     steps = 0.0
     for second in range(0, seconds, RECORDING_S):
         for rank in range(ranks):
@@ -163,15 +189,25 @@ def _turn(identity: Identity, start_ns: int, chance: random.Random) -> records.R
 
 
 def _worker_points(identity: Identity, chance: random.Random) -> list[records.Point]:
-    values = {"cpu_cores": chance.random(), "rss_bytes": 5e8 + chance.uniform(0, 1e7), "threads": 3.0}
+    values = {
+        "cpu_cores": chance.random(),
+        "rss_bytes": 5e8 + chance.uniform(0, 1e7),
+        "threads": 3.0,
+    }
     return [records.Point(name, value, identity) for name, value in values.items()]
 
 
 def _intervals(start_ns: int, end_ns: int, chance: random.Random) -> Iterator[Interval]:
-    """Yield the intervals of steps of about a quarter of a second: wait, forward, backward, optimizer, loss."""
+    """Yield the intervals of steps of about a quarter of a second: wait, forward, backward,
+    optimizer, loss.
+    """
     at_ns = start_ns
     while at_ns < end_ns:
-        stacks = [(_WAIT, chance.randint(2, 6)), *((chance.choice(_FORWARD), 1) for _ in range(4)), (_BACKWARD, 4)]
+        stacks = [
+            (_WAIT, chance.randint(2, 6)),
+            *((chance.choice(_FORWARD), 1) for _ in range(4)),
+            (_BACKWARD, 4),
+        ]
         stacks += [(chance.choice(_OPTIMIZER), 1) for _ in range(2)]
         for stack, samples in [*stacks, (_LOSS, 1)]:
             length_ns = min(samples * SAMPLE_NS, end_ns - at_ns)
@@ -180,14 +216,22 @@ def _intervals(start_ns: int, end_ns: int, chance: random.Random) -> Iterator[In
             at_ns += length_ns
 
 
-def _readings(second: int, ranks: int, workers: int, steps: float, chance: random.Random) -> Iterator[records.Record]:
+def _readings(
+    second: int, ranks: int, workers: int, steps: float, chance: random.Random
+) -> Iterator[records.Record]:
     """Yield what the collectors read in a second."""
     at_ns = STARTED_NS + (second + 1) * SECOND_NS
     for part in range(GPU_READINGS_PER_S):
         part_ns = at_ns - SECOND_NS + (part + 1) * SECOND_NS // GPU_READINGS_PER_S
-        busy = [records.Point("gpu_utilization_share", _busy(chance), device=f"gpu{rank}") for rank in range(ranks)]
+        busy = [
+            records.Point("gpu_utilization_share", _busy(chance), device=f"gpu{rank}")
+            for rank in range(ranks)
+        ]
         yield records.PointsTaken(part_ns, tuple(busy))
-    found = [records.Point("host_cpu_share", chance.random()), records.Point("profd_cpu_cores", 0.1)]
+    found = [
+        records.Point("host_cpu_share", chance.random()),
+        records.Point("profd_cpu_cores", 0.1),
+    ]
     for rank in range(ranks):
         own, device = identity(rank), f"gpu{rank}"
         found += [
@@ -195,13 +239,18 @@ def _readings(second: int, ranks: int, workers: int, steps: float, chance: rando
             records.Point("cpu_cores", chance.uniform(0.3, 1.0), own, own.pid),
             records.Point("rss_bytes", 4e9 + 2e3 * second + chance.uniform(0, 5e7), own),
             records.Point("gpu_memory_used_bytes", 12e9 + chance.uniform(0, 1e9), device=device),
-            records.Point("gpu_process_memory_bytes", 11e9 + chance.uniform(0, 1e9), own, device=device),
+            records.Point(
+                "gpu_process_memory_bytes", 11e9 + chance.uniform(0, 1e9), own, device=device
+            ),
             records.Point("gpu_power_watts", chance.uniform(150, 400), device=device),
         ]
         for number in range(workers):
             found += _worker_points(_worker(rank, number), chance)
         if not second % 5:
-            found += [records.Point("step_count", steps, own), records.Point("step_count_error", 0.1, own)]
+            found += [
+                records.Point("step_count", steps, own),
+                records.Point("step_count_error", 0.1, own),
+            ]
     yield records.PointsTaken(at_ns, tuple(found))
 
 
@@ -221,7 +270,11 @@ def main() -> None:
     options = parser.parse_args()
     seconds = round(options.hours * 3600)
     path = write_long_run(
-        options.output, seconds=seconds, ranks=options.ranks, workers=options.workers, seed=options.seed
+        options.output,
+        seconds=seconds,
+        ranks=options.ranks,
+        workers=options.workers,
+        seed=options.seed,
     )
     print(f"{path}: {path.stat().st_size / 1e6:,.0f} MB")
 

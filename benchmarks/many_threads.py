@@ -1,8 +1,10 @@
-"""A torch process of more than 160 threads under profd: how much slower, whether it ever hangs or is left stopped.
+"""A torch process of more than 160 threads under profd: how much slower, whether it ever hangs or
+is left stopped.
 
-Run on a quiet machine: ``python benchmarks/many_threads.py [--rounds 20] [--steps 1000] [--quick]``; about 10 minutes.
-Writes its section of ``docs/measurements.md``, unless quick. A round is three fresh processes: one under profd, one
-bare, and another bare one as null control; their order changes from round to round.
+Run on a quiet machine: ``python benchmarks/many_threads.py [--rounds 20] [--steps 1000]
+[--quick]``; about 10 minutes. Writes its section of ``docs/measurements.md``, unless quick. A round
+is three fresh processes: one under profd, one bare, and another bare one as null control; their
+order changes from round to round.
 """
 
 from __future__ import annotations
@@ -32,11 +34,16 @@ HANG_S = 60.0
 NAMES = {"profd": "under profd", "bare": "bare", "null": "null control"}
 KINDS = tuple(NAMES)
 METHOD = (
-    "`benchmarks/many_threads.py`: {rounds} rounds of a fixed amount of work in a torch process of {threads} OS "
-    "threads, in fresh processes under `profd run --headless`, bare, and bare once more as null control, in changing "
-    "order. Wall is by the clock, CPU the CPU time of all threads. In brackets 95 % intervals of the mean ratio, "
-    "which is to be at most 1.05. Each run is checked: it ends within {hang:.0f} s, with exit code 0, and is never "
-    "seen stopped (state T or t) while its main thread is looked at about every 5 ms and all of its threads every 50 "
+    "`benchmarks/many_threads.py`: {rounds} rounds of a fixed amount of work in a torch process "
+    "of {threads} OS "
+    "threads, in fresh processes under `profd run --headless`, bare, and bare once more as null "
+    "control, in changing "
+    "order. Wall is by the clock, CPU the CPU time of all threads. In brackets 95 % intervals of "
+    "the mean ratio, "
+    "which is to be at most 1.05. Each run is checked: it ends within {hang:.0f} s, with exit "
+    "code 0, and is never "
+    "seen stopped (state T or t) while its main thread is looked at about every 5 ms and all of "
+    "its threads every 50 "
     "ms."
 )
 
@@ -44,7 +51,8 @@ METHOD = (
 class Ended(NamedTuple):
     """A run: what the work took, exit code (None where it hung), threads, and looks at its state.
 
-    ``took`` is None where the work was not done; ``stopped`` counts the looks that found a thread in T or t.
+    ``took`` is None where the work was not done; ``stopped`` counts the looks that found a thread
+    in T or t.
     """
 
     took: Took | None
@@ -55,7 +63,9 @@ class Ended(NamedTuple):
 
 
 class StateWatch(threading.Thread):
-    """Looks at the states of a process's threads every few milliseconds, and counts how often one was stopped."""
+    """Looks at the states of a process's threads every few milliseconds, and counts how often one
+    was stopped.
+    """
 
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)
@@ -67,8 +77,12 @@ class StateWatch(threading.Thread):
         """Look until the process is gone or nobody needs to know any more."""
         while not self._over.wait(LOOK_S):
             # All threads less often: with hundreds of them a look would keep a core busy.
-            tasks = processes.thread_ids(self._pid) if self.looks % LOOKS_TO_TASKS == 0 else [self._pid]
-            states = [stat.state for task in tasks if (stat := processes.read_stat(self._pid, task))]
+            tasks = (
+                processes.thread_ids(self._pid) if self.looks % LOOKS_TO_TASKS == 0 else [self._pid]
+            )
+            states = [
+                stat.state for task in tasks if (stat := processes.read_stat(self._pid, task))
+            ]
             self.stopped += any(state in "Tt" for state in states)
             self.looks += 1
 
@@ -90,7 +104,9 @@ def run(steps: int, *, is_profiled: bool) -> Ended:
         said = _said_in_time(process)
         watch.close()
     if said is None or process.returncode:
-        return Ended(None, None if said is None else process.returncode, 0, watch.looks, watch.stopped)
+        return Ended(
+            None, None if said is None else process.returncode, 0, watch.looks, watch.stopped
+        )
     threads, wall_s, cpu_s = said.splitlines()[-1].split()
     return Ended(Took(float(wall_s), float(cpu_s)), 0, int(threads), watch.looks, watch.stopped)
 
@@ -134,7 +150,9 @@ def failures(rounds: Sequence[dict[str, Ended]], kind: str) -> tuple[int, int, i
 
 
 def summary(rounds: Sequence[dict[str, Ended]]) -> list[str]:
-    """Return the tables: what was checked in all rounds, and what was compared over those in which all runs ended."""
+    """Return the tables: what was checked in all rounds, and what was compared over those in which
+    all runs ended.
+    """
     lines = ["| | hung | failed | seen stopped |", "|---|---:|---:|---:|"]
     for kind, name in NAMES.items():
         lines.append(f"| {name} | {' | '.join(map(str, failures(rounds, kind)))} |")
@@ -154,7 +172,9 @@ def compared(rounds: Sequence[dict[str, Ended]]) -> list[str]:
 
 
 def pairs_of(rounds: Sequence[dict[str, Ended]], kind: str, field: int) -> Pairs:
-    """Return one field of ``Took`` of a kind with that of the bare run, of the rounds in which all work was done."""
+    """Return one field of ``Took`` of a kind with that of the bare run, of the rounds in which all
+    work was done.
+    """
     found = []
     for taken in rounds:
         times = {each: run.took[field] for each, run in taken.items() if run.took}
@@ -168,7 +188,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--steps", type=int, default=1000)
-    parser.add_argument("--quick", action="store_true", help="try it in less than a minute; writes nothing down")
+    parser.add_argument(
+        "--quick", action="store_true", help="try it in less than a minute; writes nothing down"
+    )
     options = parser.parse_args()
     count, steps = (2, 100) if options.quick else (options.rounds, options.steps)
     rounds = []
@@ -181,7 +203,11 @@ def main() -> None:
     lines = summary(rounds)
     print("\n".join(lines))
     if not options.quick:
-        write_section("A process of many threads", METHOD.format(rounds=count, threads=threads, hang=HANG_S), lines)
+        write_section(
+            "A process of many threads",
+            METHOD.format(rounds=count, threads=threads, hang=HANG_S),
+            lines,
+        )
     sys.exit(any(any(failures(rounds, kind)) for kind in KINDS))
 
 

@@ -1,7 +1,9 @@
-"""Keeps ``docs/measurements.md``: a section a benchmark, written by the benchmark, with machine and versions.
+"""Keeps ``docs/measurements.md``: a section a benchmark, written by the benchmark, with machine and
+versions.
 
-Beside it a file a machine, ``benchmarks/results/MACHINE.json``, has the numbers of all tables each time that they were
-measured, by section, row and column. What differs from the time before by a tenth is said.
+Beside it a file a machine, ``benchmarks/results/MACHINE.json``, has the numbers of all tables each
+time that they were measured, by section, row and column. What differs from the time before by a
+tenth is said.
 """
 
 from __future__ import annotations
@@ -18,11 +20,18 @@ FILE = Path(__file__).parents[1] / "docs" / "measurements.md"
 RESULTS = Path(__file__).with_name("results")
 _KEPT = 20  # times that each section was measured
 _CHANGE = 0.1
-_TITLE = "# Measurements\n\nEach section is written by the benchmark that it names; run it again to renew it.\n"
+_TITLE = (
+    "# Measurements\n\nEach section is written by the benchmark that it names; run it "
+    "again to "
+    "renew it.\n"
+)
 
 
 def write_section(title: str, method: str, lines: list[str]) -> None:
-    """Replace the section of this title, or add it; ``method`` is one paragraph, ``lines`` are Markdown."""
+    """Replace the section of this title, or add it.
+
+    ``method`` is one paragraph, ``lines`` are Markdown.
+    """
     text = FILE.read_text() if FILE.exists() else _TITLE
     body = "\n".join([f"## {title}", "", method, "", *lines, "", f"_{circumstances()}_", ""])
     pattern = re.compile(rf"^## {re.escape(title)}\n.*?(?=^## |\Z)", re.DOTALL | re.MULTILINE)
@@ -35,7 +44,11 @@ def numbers(lines: list[str]) -> dict[str, float]:
     """Return the first number of each cell of Markdown tables, by row and column."""
     found, head = {}, [""]
     for line, below in zip(lines, [*lines[1:], ""], strict=True):
-        cells = [cell.strip(" *") for cell in line.strip("|").split("|")] if line.startswith("|") else []
+        cells = (
+            [cell.strip(" *") for cell in line.strip("|").split("|")]
+            if line.startswith("|")
+            else []
+        )
         if set(below) <= set("|-: ") and below.startswith("|"):
             head = cells
         elif not set(line) <= set("|-: "):
@@ -46,8 +59,13 @@ def numbers(lines: list[str]) -> dict[str, float]:
 
 
 def _keep(title: str, values: dict[str, float]) -> None:
-    """Add the numbers to the file of this machine, and say which differ from those of the time before."""
-    file = RESULTS / f"{re.sub(r'[^a-z0-9]+', '-', f'{_cpu()} {os.cpu_count()}'.lower()).strip('-')}.json"
+    """Add the numbers to the file of this machine, and say which differ from those of the time
+    before.
+    """
+    file = (
+        RESULTS
+        / f"{re.sub(r'[^a-z0-9]+', '-', f'{_cpu()} {os.cpu_count()}'.lower()).strip('-')}.json"
+    )
     kept = json.loads(file.read_text()) if file.exists() else {}
     before = kept.get(title, [{}])[-1].get("values", {})
     for name, value in values.items():

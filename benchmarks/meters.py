@@ -1,6 +1,7 @@
 """What processes have taken up to now, as the kernel counts it: CPU, memory, descriptors.
 
-Reads /proc from outside and asks profd nothing, so what profd says of its own cost can be held against it.
+Reads /proc from outside and asks profd nothing, so what profd says of its own cost can be held
+against it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from profd.daemon import processes
 
 
 class Mark(NamedTuple):
-    """A reading of a meter that only grows: ``cpu_s`` CPU seconds up to ``at_s`` seconds after the start."""
+    """A reading of a meter that only grows: ``cpu_s`` CPU seconds up to ``at_s`` seconds after the
+    start.
+    """
 
     at_s: float
     cpu_s: float
@@ -25,8 +28,8 @@ class Mark(NamedTuple):
 class Memory(NamedTuple):
     """Memory of one or more processes.
 
-    ``rss_bytes`` counts a page in each process that has it, ``pss_bytes`` shares it out between those that have it, and
-    ``uss_bytes`` counts only what one process alone has.
+    ``rss_bytes`` counts a page in each process that has it, ``pss_bytes`` shares it out between
+    those that have it, and ``uss_bytes`` counts only what one process alone has.
     """
 
     rss_bytes: int
@@ -60,7 +63,8 @@ def _reaped_cpu_s(pid: int) -> float:
 
 
 def cores_between(marks: Sequence[Mark], from_s: float, to_s: float) -> float:
-    """Return the cores taken between the first mark at or after ``from_s`` and the last at or before ``to_s``.
+    """Return the cores taken between the first mark at or after ``from_s`` and the last at or
+    before ``to_s``.
 
     Raises ValueError where there are no two such marks.
     """
@@ -71,9 +75,12 @@ def cores_between(marks: Sequence[Mark], from_s: float, to_s: float) -> float:
 
 
 def memory_of(pids: Iterable[int]) -> Memory:
-    """Return the memory of processes together; one that is gone, or not ours to look into, counts nothing.
+    """Return the memory of processes together.
 
-    Neither does a child that has not begun its program yet: between vfork and exec it has its parent's memory.
+    One that is gone, or not ours to look into, counts nothing.
+
+    Neither does a child that has not begun its program yet: between vfork and exec it has its
+    parent's memory.
     """
     counted: list[int] = []
     for pid in pids:
@@ -94,7 +101,9 @@ _libc = ctypes.CDLL(None)
 
 def parse_rollup(text: str) -> Memory:
     """Return what ``/proc/PID/smaps_rollup`` says."""
-    found = {name: int(kib) * 1024 for name, kib in re.findall(r"^(\w+): +(\d+) kB$", text, re.MULTILINE)}
+    found = {
+        name: int(kib) * 1024 for name, kib in re.findall(r"^(\w+): +(\d+) kB$", text, re.MULTILINE)
+    }
     private = found.get("Private_Clean", 0) + found.get("Private_Dirty", 0)
     return Memory(found.get("Rss", 0), found.get("Pss", 0), private)
 
@@ -107,7 +116,11 @@ def _rollup(pid: int) -> str:
 
 
 def _sum(memories: Sequence[Memory]) -> Memory:
-    return Memory(*(sum(values) for values in zip(*memories, strict=True))) if memories else Memory(0, 0, 0)
+    return (
+        Memory(*(sum(values) for values in zip(*memories, strict=True)))
+        if memories
+        else Memory(0, 0, 0)
+    )
 
 
 def descriptors(pid: int) -> int:

@@ -1,8 +1,8 @@
 """What serving metrics takes while a real Prometheus scrapes a training whose workers come and go.
 
-Run on a quiet machine: ``python benchmarks/metrics.py [--minutes 60] [--every 5] [--quick]``; needs the program
-`prometheus`. Writes its section of ``docs/measurements.md``, unless quick; ends with 1 where a scrape was missed, the
-series changed, or more than 0.2 % of a core was taken.
+Run on a quiet machine: ``python benchmarks/metrics.py [--minutes 60] [--every 5] [--quick]``; needs
+the program `prometheus`. Writes its section of ``docs/measurements.md``, unless quick; ends with 1
+where a scrape was missed, the series changed, or more than 0.2 % of a core was taken.
 """
 
 from __future__ import annotations
@@ -36,10 +36,14 @@ WARM_S = 150.0
 """By then the exporter has looked for findings, which may add their series."""
 QUICK_MINUTES = 4.0
 METHOD = (
-    "`benchmarks/metrics.py`: a Prometheus {version} scrapes `profd attach --headless --metrics` every {every} s for "
-    "{minutes:g} minutes, on `benchmarks/loads/churning.py` with {per_second} children a second. CPU is what the "
-    "kernel says of the process that serves, with all that it does: its start, scrapes, findings. Scrapes and series "
-    "are what Prometheus says; series are counted from {warm:.0f} s on, the CPU time of a scrape too."
+    "`benchmarks/metrics.py`: a Prometheus {version} scrapes `profd attach --headless --metrics` "
+    "every {every} s for "
+    "{minutes:g} minutes, on `benchmarks/loads/churning.py` with {per_second} children a second. "
+    "CPU is what the "
+    "kernel says of the process that serves, with all that it does: its start, scrapes, "
+    "findings. Scrapes and series "
+    "are what Prometheus says; series are counted from {warm:.0f} s on, the CPU time of "
+    "a scrape too."
 )
 
 
@@ -65,8 +69,10 @@ class Served(NamedTuple):
         return [
             "| scrapes | missed | slowest | series | processes | CPU | by the scrape | RSS |",
             "|---:" * 8 + "|",
-            f"| {self.scrapes} | {self.missed} | {self.slowest_s * 1e3:.0f} ms | {self.series[0]} to {self.series[1]} "
-            f"| {self.processes} | {self.cores:.3%} | {self.scrape_ms:.1f} ms | {self.memory.rss_bytes / 1e6:.0f} MB |",
+            f"| {self.scrapes} | {self.missed} | {self.slowest_s * 1e3:.0f} ms | "
+            f"{self.series[0]} to {self.series[1]} "
+            f"| {self.processes} | {self.cores:.3%} | {self.scrape_ms:.1f} ms | "
+            f"{self.memory.rss_bytes / 1e6:.0f} MB |",
         ]
 
 
@@ -81,7 +87,11 @@ class Prometheus:
         words = urllib.parse.urlencode({"query": query})
         with urllib.request.urlopen(f"{self._url}/api/v1/query?{words}", timeout=30) as answer:
             found = json.load(answer)["data"]["result"]
-        return float(found[0]["value"][1]) if found else sys.exit(f"Prometheus has nothing for {query}")
+        return (
+            float(found[0]["value"][1])
+            if found
+            else sys.exit(f"Prometheus has nothing for {query}")
+        )
 
     def wait_ready(self) -> None:
         """Wait until it answers; ends the benchmark where it does not."""
@@ -125,14 +135,21 @@ def measure(minutes: float, every_s: int) -> Served:
         exporter = exporter_of(profd.process.pid)
         with prometheus(Path(folder), port, every_s) as server:
             time.sleep(WARM_S)
-            warm_s, warm_cpu_s, warm_scrapes = time.monotonic(), own_cpu_s(exporter), server.value(_scrapes())
+            warm_s, warm_cpu_s, warm_scrapes = (
+                time.monotonic(),
+                own_cpu_s(exporter),
+                server.value(_scrapes()),
+            )
             time.sleep(max(started_s + minutes * 60 - time.monotonic(), 4 * every_s))
             cpu_s, now_s, scrapes = own_cpu_s(exporter), time.monotonic(), server.value(_scrapes())
             counted = f"scrape_samples_scraped[{int(now_s - warm_s)}s]"
             seen = Served(
                 scrapes=int(scrapes),
                 missed=int(scrapes - server.value("sum_over_time(up[1d])")),
-                series=(int(server.value(f"min_over_time({counted})")), int(server.value(f"max_over_time({counted})"))),
+                series=(
+                    int(server.value(f"min_over_time({counted})")),
+                    int(server.value(f"max_over_time({counted})")),
+                ),
                 slowest_s=server.value("max_over_time(scrape_duration_seconds[1d])"),
                 processes=0,
                 cores=cpu_s / (now_s - started_s),
@@ -149,7 +166,10 @@ def _scrapes() -> str:
 
 
 def exporter_of(pid: int) -> int:
-    """Return the process that serves the metrics of a profd; ends the benchmark where there is none."""
+    """Return the process that serves the metrics of a profd.
+
+    Ends the benchmark where there is none.
+    """
     deadline_s = time.monotonic() + 30
     while time.monotonic() < deadline_s:
         for child in processes.children(pid):
@@ -178,7 +198,9 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--every", type=int, default=5, metavar="S")
     parser.add_argument(
-        "--quick", action="store_true", help=f"try it in {QUICK_MINUTES:g} minutes; writes nothing down"
+        "--quick",
+        action="store_true",
+        help=f"try it in {QUICK_MINUTES:g} minutes; writes nothing down",
     )
     options = parser.parse_args()
     if shutil.which("prometheus") is None:
@@ -187,7 +209,12 @@ def main() -> None:
     seen = measure(minutes, options.every)
     print("\n".join(seen.lines()))
     if not options.quick:
-        values = {"version": version(), "every": options.every, "minutes": minutes, "per_second": PER_SECOND}
+        values = {
+            "version": version(),
+            "every": options.every,
+            "minutes": minutes,
+            "per_second": PER_SECOND,
+        }
         write_section("Metrics", METHOD.format(**values, warm=WARM_S), seen.lines())
     sys.exit(not seen.holds)
 

@@ -1,4 +1,6 @@
-"""Changes sound bytes into hostile ones: bytes at random, or the values of a JSON text, so that it still is one."""
+"""Changes sound bytes into hostile ones: bytes at random, or the values of a JSON text, so that it
+still is one.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +29,26 @@ HOSTILE_VALUES = (
     "[]",
     "{}",
 )
-_TOKENS = (b"null", b"-1", b"1e999", b"9" * 30, b'"', b"[", b"{", b"]" * 50, b"[" * 2000, b"\xff", b"\0", b"\\ud800")
+_TOKENS = (
+    b"null",
+    b"-1",
+    b"1e999",
+    b"9" * 30,
+    b'"',
+    b"[",
+    b"{",
+    b"]" * 50,
+    b"[" * 2000,
+    b"\xff",
+    b"\0",
+    b"\\ud800",
+)
 
 
 def mutate(data: bytes, chance: random.Random) -> bytes:
-    """Return bytes changed at one to eight places: flipped, cut, doubled, moved, or replaced by hostile ones."""
+    """Return bytes changed at one to eight places: flipped, cut, doubled, moved, or replaced by
+    hostile ones.
+    """
     changed = bytearray(data)
     for _ in range(chance.randint(1, 8)):
         place = chance.randrange(len(changed) + 1)
@@ -47,7 +64,11 @@ def mutate(data: bytes, chance: random.Random) -> bytes:
             del changed[place : place + length]
         else:
             changed[place:place] = changed[place : place + length]
-    return bytes(changed) if chance.randrange(20) else bytes(changed[: chance.randrange(len(changed) + 1)])
+    return (
+        bytes(changed)
+        if chance.randrange(20)
+        else bytes(changed[: chance.randrange(len(changed) + 1)])
+    )
 
 
 def mutate_values(data: bytes, chance: random.Random) -> bytes:
@@ -89,7 +110,13 @@ def _places(tree: object) -> Iterator[_Place]:
     waiting: list[Any] = [tree]
     while waiting:
         holder = waiting.pop()
-        keys = range(len(holder)) if isinstance(holder, list) else list(holder) if isinstance(holder, dict) else ()
+        keys = (
+            range(len(holder))
+            if isinstance(holder, list)
+            else list(holder)
+            if isinstance(holder, dict)
+            else ()
+        )
         for key in keys:
             yield _Place(holder, key)
             waiting.append(holder[key])

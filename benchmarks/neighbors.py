@@ -1,8 +1,9 @@
 """Measures root's daemon and `profd ls` beside a user whose processes are dear to look at.
 
-Run as root: ``python benchmarks/neighbors.py [--seconds 120] [--quick]``. One user runs 90 processes: each has a
-command line of a gigabyte, each third one maps of 200 MB besides, and two have 10,000 threads. They take 3 GB. A second
-user begins a training every ten seconds. Prints what has to hold, and ends with 1 unless it does.
+Run as root: ``python benchmarks/neighbors.py [--seconds 120] [--quick]``. One user runs 90
+processes: each has a command line of a gigabyte, each third one maps of 200 MB besides, and two
+have 10,000 threads. They take 3 GB. A second user begins a training every ten seconds. Prints what
+has to hold, and ends with 1 unless it does.
 """
 
 from __future__ import annotations
@@ -52,7 +53,11 @@ def attackers(folder: Path, *, quick: bool) -> Iterator[None]:
             threads = THREADS if number in ((1,) if quick else (1, 2)) else 0
             words = [SYSTEM_PYTHON, program, str(COMMAND_BYTES), str(maps_bytes), str(threads)]
             pipe = subprocess.PIPE
-            started.append(subprocess.Popen(words, stdout=pipe, text=True, user=ATTACKER, group=ATTACKER, cwd="/"))
+            started.append(
+                subprocess.Popen(
+                    words, stdout=pipe, text=True, user=ATTACKER, group=ATTACKER, cwd="/"
+                )
+            )
             load.wait_ready(started[-1])
         yield
     finally:
@@ -71,9 +76,14 @@ class Daemon:
         self._told = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._told.bind(str(home / "notify"))
         (home / "daemon.toml").write_text(CONFIGURATION)
-        told = {"NOTIFY_SOCKET": str(home / "notify"), "WATCHDOG_USEC": str(int(2 * WATCHDOG_S * 1e6))}
+        told = {
+            "NOTIFY_SOCKET": str(home / "notify"),
+            "WATCHDOG_USEC": str(int(2 * WATCHDOG_S * 1e6)),
+        }
         words = [sys.executable, "-m", "profd", "daemon"]
-        self.process = subprocess.Popen(words, env={**os.environ, **told}, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            words, env={**os.environ, **told}, stderr=subprocess.PIPE, text=True
+        )
         threading.Thread(target=self._hear, daemon=True).start()
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -91,7 +101,9 @@ class Daemon:
         for line in self.process.stderr:
             print("   ", line.strip()[:200], flush=True)
             if '"event":"recording"' in line.replace(" ", ""):
-                self.recorded.add(int(line.partition('"pid":')[2].strip().partition(",")[0].rstrip("}")))
+                self.recorded.add(
+                    int(line.partition('"pid":')[2].strip().partition(",")[0].rstrip("}"))
+                )
 
 
 def measure(folder: Path, seconds: float) -> bool:
@@ -110,11 +122,17 @@ def measure(folder: Path, seconds: float) -> bool:
             trainings.append(subprocess.Popen(words, user=USER, group=USER, cwd="/"))
             began_s = time.monotonic()
             before_s = sum(os.times()[2:4])
-            subprocess.run([sys.executable, "-m", "profd", "ls"], stdout=subprocess.DEVNULL, check=True)
+            subprocess.run(
+                [sys.executable, "-m", "profd", "ls"], stdout=subprocess.DEVNULL, check=True
+            )
             lists.append(time.monotonic() - began_s)
             lists_cpu_s.append(sum(os.times()[2:4]) - before_s)
             time.sleep(max(10 - lists[-1], 0))
-        ended_s, most_mb, cpu = time.monotonic(), daemon.most_mb(), processes.read_stat(daemon.process.pid)
+        ended_s, most_mb, cpu = (
+            time.monotonic(),
+            daemon.most_mb(),
+            processes.read_stat(daemon.process.pid),
+        )
     finally:
         daemon.process.send_signal(signal.SIGTERM)
         daemon.process.wait(60)
@@ -123,7 +141,9 @@ def measure(folder: Path, seconds: float) -> bool:
             training.wait()
     signs = [*daemon.signs, ended_s]
     longest_s = max(after - before for before, after in itertools.pairwise(signs))
-    due = [training.pid for training in trainings[: len(trainings) - 2]]  # the last ones are too young
+    due = [
+        training.pid for training in trainings[: len(trainings) - 2]
+    ]  # the last ones are too young
     missed = [pid for pid in due if pid not in daemon.recorded]
     held = {
         f"longest time without a sign of life: {longest_s:.1f} s": longest_s <= WATCHDOG_S + 2,
@@ -133,8 +153,15 @@ def measure(folder: Path, seconds: float) -> bool:
     }
     for what, holds in held.items():
         print(("holds   " if holds else "BROKEN  ") + what)
-    print(f"CPU of a list: at most {max(lists_cpu_s):.1f} s; on a machine that does nothing else it takes as long")
-    print(f"CPU of the daemon: {cpu.cpu_ticks / processes.CLOCK_TICKS / seconds:.1%} of a core" if cpu else "")
+    print(
+        f"CPU of a list: at most {max(lists_cpu_s):.1f} s; on a machine that does nothing else "
+        "it takes as long"
+    )
+    print(
+        f"CPU of the daemon: {cpu.cpu_ticks / processes.CLOCK_TICKS / seconds:.1%} of a core"
+        if cpu
+        else ""
+    )
     return all(held.values())
 
 

@@ -1,9 +1,10 @@
-"""How near the clocks of three real nodes are brought by what they do together, and whether the slow rank is named.
+"""How near the clocks of three real nodes are brought by what they do together, and whether the
+slow rank is named.
 
-Run as root on a quiet machine, with torch: ``python benchmarks/nodes.py [--runs 10] [--dry]``, about five minutes;
-writes its section of ``docs/measurements.md`` and ends with 1 where a clock is farther off than promised, or the rank
-is not named, in any run. The nodes are network namespaces, each recorded by a profd of its own; their clocks are set
-apart by seconds afterwards.
+Run as root on a quiet machine, with torch: ``python benchmarks/nodes.py [--runs 10] [--dry]``,
+about five minutes; writes its section of ``docs/measurements.md`` and ends with 1 where a clock is
+farther off than promised, or the rank is not named, in any run. The nodes are network namespaces,
+each recorded by a profd of its own; their clocks are set apart by seconds afterwards.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ LIMIT_MS = 20.0
 
 
 class Outcome(NamedTuple):
-    """What one job came to: how far each clock is off at most, and whether the slow rank alone is called late."""
+    """What one job came to: how far each clock is off at most, and whether the slow rank alone is
+    called late.
+    """
 
     off_ms: float
     is_named: bool
@@ -43,7 +46,10 @@ class Outcome(NamedTuple):
 
 
 def start(lab: Lab, node: int, folder: Path) -> subprocess.Popen[bytes]:
-    """Start profd with a rank below it on a node; gloo gets the interface, as the host's name has no address."""
+    """Start profd with a rank below it on a node.
+
+    Gloo gets the interface, as the host's name has no address.
+    """
     environment = {
         **os.environ,
         "PROFD_HOME": str(folder / f"home{node}"),
@@ -56,12 +62,26 @@ def start(lab: Lab, node: int, folder: Path) -> subprocess.Popen[bytes]:
         "MASTER_ADDR": lab.address(0),
         "MASTER_PORT": "29511",
     }
-    # The nodes share one machine with all that records them: with the default budget there would be few samples.
-    run = [*PROFD, "run", "--headless", "--quiet", "--budget", "80", "-o", str(folder / f"node{node}.profd"), "--"]
+    # The nodes share one machine with all that records them: with the default budget there would be
+    # few samples.
+    run = [
+        *PROFD,
+        "run",
+        "--headless",
+        "--quiet",
+        "--budget",
+        "80",
+        "-o",
+        str(folder / f"node{node}.profd"),
+        "--",
+    ]
     slow = ["--slow", "compute", "--slower", "3", "--slow-rank", str(SLOW_RANK)]
     words = [*run, sys.executable, str(TRAINING), "--seconds", "20", *slow]
     return subprocess.Popen(
-        lab.command(node, words), env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        lab.command(node, words),
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
     )
 
 
@@ -77,7 +97,10 @@ def measure() -> Outcome:
             shift_clock(folder / f"node{node}.profd", AHEAD_NS[node])
         asked = subprocess.run([*PROFD, "summary", name, "--json"], check=True, capture_output=True)
         summary = json.loads(asked.stdout)
-    off_ns = [abs(node["offset_ns"] - ahead_ns) for node, ahead_ns in zip(summary["nodes"], AHEAD_NS, strict=True)]
+    off_ns = [
+        abs(node["offset_ns"] - ahead_ns)
+        for node, ahead_ns in zip(summary["nodes"], AHEAD_NS, strict=True)
+    ]
     late = [row["rank"] for row in summary["ranks"] if row["is_late"]]
     return Outcome(max(off_ns) / 1e6, late == [SLOW_RANK])
 
@@ -90,7 +113,8 @@ def main() -> int:
     options = parser.parse_args()
     outcomes = [measure() for _ in range(options.runs)]
     good = sum(outcome.is_good for outcome in outcomes)
-    # Where all runs are good, this share is too with 95 %: exact for the binomial, as 0.05 = share ** runs.
+    # Where all runs are good, this share is too with 95 %: exact for the binomial, as 0.05 = share
+    # ** runs.
     at_least = f"{100 * 0.05 ** (1 / len(outcomes)):.0f} %" if good == len(outcomes) else "-"
     farthest_ms = max(outcome.off_ms for outcome in outcomes)
     named = sum(outcome.is_named for outcome in outcomes)
@@ -99,9 +123,15 @@ def main() -> int:
     if not options.dry:
         write_section(
             "Clocks of nodes",
-            f"`benchmarks/nodes.py`: {NODES} nodes with clocks up to 3.6 s apart, aligned by collectives. A run is"
-            f" good where no clock is off by {LIMIT_MS:.0f} ms and the slow rank alone is called late.",
-            ["| runs | farthest | rank named | good | true share, 95 % |", "|---|---|---|---|---|", row],
+            f"`benchmarks/nodes.py`: {NODES} nodes with clocks up to 3.6 s apart, aligned by "
+            "collectives. A run is"
+            f" good where no clock is off by {LIMIT_MS:.0f} ms and the slow rank alone is "
+            "called late.",
+            [
+                "| runs | farthest | rank named | good | true share, 95 % |",
+                "|---|---|---|---|---|",
+                row,
+            ],
         )
     return 0 if good == len(outcomes) else 1
 

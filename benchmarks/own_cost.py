@@ -1,8 +1,10 @@
-"""What profd itself takes, beside bare py-spy on the same process at the same rate: headless, and while it is watched.
+"""What profd itself takes, beside bare py-spy on the same process at the same rate: headless, and
+while it is watched.
 
-Run on a quiet machine: ``python benchmarks/own_cost.py [--runs 3] [--seconds 80] [--quick] [--pid PID]``; about 8
-minutes. Writes its section of ``docs/measurements.md``, unless quick or of another program (``--pid``), which has to
-run for that long. In each run profd and py-spy record one process at the same time, so that they see the same load.
+Run on a quiet machine: ``python benchmarks/own_cost.py [--runs 3] [--seconds 80] [--quick] [--pid
+PID]``; about 8 minutes. Writes its section of ``docs/measurements.md``, unless quick or of another
+program (``--pid``), which has to run for that long. In each run profd and py-spy record one process
+at the same time, so that they see the same load.
 """
 
 from __future__ import annotations
@@ -29,23 +31,34 @@ from profd.daemon.stacks.dump import take_dump
 from profd.daemon.store.reader import RunReader
 
 START_S, STARTED_S = 10.0, 20.0
-"""When the recording has started, and when the findings' process has too, which does so after twelve seconds."""
+"""When the recording has started, and when the findings' process has too, which does so after
+twelve seconds.
+"""
 LIMITS = {"headless": 1.25, "watched": 1.4}
 """What the ratio to bare py-spy is to be at most, once started."""
 METHOD = (
-    "`benchmarks/own_cost.py`: {runs} runs of {seconds} s on one torch loop at 100 Hz, profd and one long `py-spy "
-    "record --nonblocking --idle --threads` side by side, both begun at the same time; means over the runs, ratios "
-    "with their 95 % intervals. profd's modules are compiled beforehand, as an installer does. Watched: the "
-    "benchmark's own process watches over the control socket and reads the run file each second, which is not "
-    "counted. CPU is what the kernel says of profd's command, its session and every py-spy that it starts. The first "
-    "10 s begin with the start of the processes. Once started is what comes after 20 s: by then the findings' process "
-    "has started, too. The whole ends with the last process, for profd with the summing up of the run. RSS counts a "
+    "`benchmarks/own_cost.py`: {runs} runs of {seconds} s on one torch loop at 100 Hz, profd and "
+    "one long `py-spy "
+    "record --nonblocking --idle --threads` side by side, both begun at the same time; means "
+    "over the runs, ratios "
+    "with their 95 % intervals. profd's modules are compiled beforehand, as an installer does. "
+    "Watched: the "
+    "benchmark's own process watches over the control socket and reads the run file each second, "
+    "which is not "
+    "counted. CPU is what the kernel says of profd's command, its session and every py-spy that "
+    "it starts. The first "
+    "10 s begin with the start of the processes. Once started is what comes after 20 s: by then "
+    "the findings' process "
+    "has started, too. The whole ends with the last process, for profd with the summing up of "
+    "the run. RSS counts a "
     "page in each process that has it, PSS shares it out."
 )
 
 
 class Cost(NamedTuple):
-    """What one recorder took: cores in the first 10 s, in the next and after these, CPU seconds in all, most memory."""
+    """What one recorder took: cores in the first 10 s, in the next and after these, CPU seconds in
+    all, most memory.
+    """
 
     start_cores: float
     next_cores: float
@@ -55,7 +68,9 @@ class Cost(NamedTuple):
 
 
 class Run(NamedTuple):
-    """One run: both recorders, and of profd once started what its parts take, by name, and what it says of all."""
+    """One run: both recorders, and of profd once started what its parts take, by name, and what it
+    says of all.
+    """
 
     profd: Cost
     py_spy: Cost
@@ -64,7 +79,9 @@ class Run(NamedTuple):
 
 
 class Parts:
-    """The CPU seconds of profd by part: the threads of its session by name, and its other processes."""
+    """The CPU seconds of profd by part: the threads of its session by name, and its other
+    processes.
+    """
 
     def __init__(self, profd: Profd) -> None:
         self._profd = profd
@@ -85,9 +102,16 @@ class Parts:
         for pid in processes.children(session):
             words = processes.command_line(pid)
             if words[:1] != ("py-spy",):
-                name = "findings' process" if any("analyst" in word for word in words) else "reader of files"
+                name = (
+                    "findings' process"
+                    if any("analyst" in word for word in words)
+                    else "reader of files"
+                )
                 self._others[pid] = name, own_cpu_s(pid)
-        for name, cpu_s in self._others.values():  # of one that has ended what was seen: it is among the reaped
+        for (
+            name,
+            cpu_s,
+        ) in self._others.values():  # of one that has ended what was seen: it is among the reaped
             found["py-spy"] -= cpu_s
             found[name] += cpu_s
         found["command"] = own_cpu_s(self._profd.process.pid)
@@ -105,7 +129,14 @@ def parts_lines(runs: Sequence[Run]) -> list[str]:
     for run in runs:
         sums.update(run.parts)
     rows = [f"| {name} | {total / len(runs):.2%} |" for name, total in sums.most_common()]
-    return ["", "Headless, once started, by part:", "", "| part | CPU of one core |", "|---|---:|", *rows]
+    return [
+        "",
+        "Headless, once started, by part:",
+        "",
+        "| part | CPU of one core |",
+        "|---|---:|",
+        *rows,
+    ]
 
 
 class Record:
@@ -197,7 +228,8 @@ def rows(name: str, runs: Sequence[Run]) -> list[str]:
     stated = statistics.mean(run.stated_cores for run in runs)
     memory = max(run.profd.memory for run in runs), max(run.py_spy.memory for run in runs)
     return [
-        f"| **{name}, once started** (ratio to be at most {LIMITS[name]}) | {_cells(steady, '.2%')} |",
+        f"| **{name}, once started** (ratio to be at most {LIMITS[name]}) | "
+        f"{_cells(steady, '.2%')} |",
         f"| {name}, first 10 s | {_cells(first, '.2%')} |",
         f"| {name}, 10 to 20 s | {_cells(following, '.2%')} |",
         f"| {name}, whole, CPU seconds | {_cells(whole, '.2f')} |",
@@ -221,8 +253,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=80)
-    parser.add_argument("--quick", action="store_true", help="try it in a minute; writes nothing down")
-    parser.add_argument("--pid", type=int, help="of a program to record instead of the loop; writes nothing down")
+    parser.add_argument(
+        "--quick", action="store_true", help="try it in a minute; writes nothing down"
+    )
+    parser.add_argument(
+        "--pid", type=int, help="of a program to record instead of the loop; writes nothing down"
+    )
     options = parser.parse_args()
     runs, seconds = (1, 24) if options.quick else (options.runs, options.seconds)
     compile_modules()

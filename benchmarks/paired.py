@@ -1,4 +1,5 @@
-"""Statistics of paired measurements: the mean ratio of pairs, how sure it is, and whether it is more than chance.
+"""Statistics of paired measurements: the mean ratio of pairs, how sure it is, and whether it is
+more than chance.
 
 Every pair counts: none is left out, however far off it lies.
 """
@@ -42,7 +43,8 @@ class Effect(NamedTuple):
 class Distinction(NamedTuple):
     """Whether an effect is more than chance.
 
-    ``percent`` is its distance to the null control, ``p`` how often chance alone gives one as large.
+    ``percent`` is its distance to the null control, ``p`` how often chance alone gives one as
+    large.
     """
 
     percent: float
@@ -50,11 +52,14 @@ class Distinction(NamedTuple):
 
     def __str__(self) -> str:
         verdict = "distinguishable" if self.p < _SIGNIFICANT else "not distinguishable"
-        return f"{verdict} from the null control (difference {self.percent:+.2f} %, p = {self.p:.2g})"
+        return (
+            f"{verdict} from the null control (difference {self.percent:+.2f} %, p = {self.p:.2g})"
+        )
 
 
 def effect(pairs: Pairs) -> Effect:
-    """Return by how many percent the first of a pair exceeds the second, from the logarithms of the ratios.
+    """Return by how many percent the first of a pair exceeds the second, from the logarithms of the
+    ratios.
 
     Needs two pairs or more.
     """
@@ -67,15 +72,19 @@ def effect(pairs: Pairs) -> Effect:
 
 
 def distinguish(pairs: Pairs, nulls: Pairs) -> Distinction:
-    """Return whether pairs differ by more than chance from the null pairs that were taken in the same rounds.
+    """Return whether pairs differ by more than chance from the null pairs that were taken in the
+    same rounds.
 
-    A permutation test: if the treatment did nothing, it would be arbitrary which of a round's two ratios is called the
-    treated one. So they are exchanged in every possible choice of rounds, or in 100,000 random ones, and p is the share
-    of choices whose mean difference is at least as large as the one measured, in either direction.
+    A permutation test: if the treatment did nothing, it would be arbitrary which of a round's two
+    ratios is called the treated one. So they are exchanged in every possible choice of rounds, or
+    in 100,000 random ones, and p is the share of choices whose mean difference is at least as large
+    as the one measured, in either direction.
     """
     logs = zip(_logs(pairs), _logs(nulls), strict=True)
     differences = [treated - control for treated, control in logs]
-    measured = abs(sum(differences)) * (1 - 1e-9)  # what is the same sum in another order counts as the same
+    measured = abs(sum(differences)) * (
+        1 - 1e-9
+    )  # what is the same sum in another order counts as the same
     beyond = choices = 0
     for signs in _signs(len(differences)):
         beyond += abs(sum(map(operator.mul, signs, differences))) >= measured
@@ -88,7 +97,9 @@ def _logs(pairs: Pairs) -> list[float]:
 
 
 def _signs(count: int) -> Iterator[Sequence[int]]:
-    """Yield choices of signs: all, or, where those are too many, random ones after that which leaves all as it was."""
+    """Yield choices of signs: all, or, where those are too many, random ones after that which
+    leaves all as it was.
+    """
     if 2**count <= _MOST_CHOICES:
         yield from itertools.product((1, -1), repeat=count)
         return

@@ -1,4 +1,7 @@
-"""A clock that a program wears to time its own phases: which of them is on, and when that changes. Knows no program."""
+"""A clock that a program wears to time its own phases: which of them is on, and when that changes.
+
+Knows no program.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,8 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-# Of the phases that are on at one time the first counts: an import is one, whatever it runs. The last two are what is
-# left before and in training.
+# Of the phases that are on at one time the first counts: an import is one, whatever it runs. The
+# last two are what is left before and in training.
 ORDER = (
     "startup, import",
     "data wait",
@@ -32,8 +35,17 @@ _FIRST_OF_TRAINING = {"data wait", "data load in process", "forward", "evaluatio
 class PhaseClock:
     """Knows which phases are on, and notes each change of the one that counts."""
 
-    def __init__(self, started_ns: int, now_ns: Callable[[], int] = time.time_ns, *, own: Collection[str] = ()) -> None:
-        """Begin in startup; ``own`` are names of the program's own beside the phases; the first one ends startup."""
+    def __init__(
+        self,
+        started_ns: int,
+        now_ns: Callable[[], int] = time.time_ns,
+        *,
+        own: Collection[str] = (),
+    ) -> None:
+        """Begin in startup; ``own`` are names of the program's own beside the phases.
+
+        The first one ends startup.
+        """
         self._own = frozenset(own) - set(ORDER)
         self._order = (*sorted(self._own), *ORDER)
         self._startup, self._other = len(self._order) - 2, len(self._order) - 1
@@ -70,8 +82,12 @@ class PhaseClock:
             self._on = kept
             self._note()
 
-    def wrap(self, owner: object, name: str, within: str | Callable[..., AbstractContextManager[None]]) -> None:
-        """Put a function of ``owner`` into a phase, or into what ``within`` makes of the function's arguments."""
+    def wrap(
+        self, owner: object, name: str, within: str | Callable[..., AbstractContextManager[None]]
+    ) -> None:
+        """Put a function of ``owner`` into a phase, or into what ``within`` makes of the function's
+        arguments.
+        """
         inner = getattr(owner, name)
 
         @functools.wraps(inner)

@@ -1,7 +1,7 @@
 """What counts as which phase, by the functions of torch and of the frameworks that a program calls.
 
-Laid down by the meaning of the phases in ``docs/phases.md``, with no stack looked at: a second opinion, by other means
-than the table of rules that it is to judge.
+Laid down by the meaning of the phases in ``docs/phases.md``, with no stack looked at: a second
+opinion, by other means than the table of rules that it is to judge.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ def install(clock: PhaseClock, program: str) -> None:
         _wrap_compiler(clock)
     else:
         _wrap_modules(clock)
-        # What a compiler imports counts for it. The interpreter looks this function up by its name at each import.
+        # What a compiler imports counts for it. The interpreter looks this function up by its name
+        # at each import.
         clock.wrap(importlib._bootstrap, "_find_and_load", "startup, import")  # type: ignore[attr-defined]
     if "lightning" in program:
         _wrap_lightning(clock)
@@ -88,7 +89,9 @@ def _wrap_modules(clock: PhaseClock) -> None:
 
 
 def _wrap_compiler(clock: PhaseClock) -> None:
-    """Time compiled modules, which are traced and so left alone inside, and the compiler by its own callbacks."""
+    """Time compiled modules, which are traced and so left alone inside, and the compiler by its own
+    callbacks.
+    """
     from torch._dynamo import OptimizedModule
     from torch._dynamo.callback import callback_handler
 
@@ -155,7 +158,12 @@ def _wrap_accelerate(clock: PhaseClock) -> None:
 
 def _wrap_lightning(clock: PhaseClock) -> None:
     from lightning import pytorch
-    from lightning.pytorch.callbacks import LearningRateMonitor, ModelCheckpoint, RichProgressBar, TQDMProgressBar
+    from lightning.pytorch.callbacks import (
+        LearningRateMonitor,
+        ModelCheckpoint,
+        RichProgressBar,
+        TQDMProgressBar,
+    )
     from lightning.pytorch.loops import evaluation_loop
     from lightning.pytorch.loops.optimization.automatic import Closure
     from lightning.pytorch.strategies import Strategy
@@ -184,7 +192,10 @@ def _wrap_lightning(clock: PhaseClock) -> None:
 
 
 def _wrap_metrics(clock: PhaseClock) -> None:
-    """Time what is computed to be reported; a metric wraps its own methods when it is made, and so are these."""
+    """Time what is computed to be reported.
+
+    A metric wraps its own methods when it is made, and so are these.
+    """
     from torchmetrics import Metric
 
     clock.wrap(Metric, "forward", "logging")

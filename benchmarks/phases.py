@@ -1,8 +1,9 @@
 """How well profd tells the phases of training loops, beside what the programs time themselves.
 
-Run on a quiet machine: ``python benchmarks/phases.py [--cache FOLDER] [--keep FOLDER] [PROGRAM ...]``, about twenty
-minutes; writes its section of ``docs/measurements.md``. The programs lie in ``benchmarks/frameworks``. Each runs twice
-under ``profd run``: unchanged, and timing its own phases by ``phasetruth.py``.
+Run on a quiet machine: ``python benchmarks/phases.py [--cache FOLDER] [--keep FOLDER] [PROGRAM
+...]``, about twenty minutes; writes its section of ``docs/measurements.md``. The programs lie in
+``benchmarks/frameworks``. Each runs twice under ``profd run``: unchanged, and timing its own phases
+by ``phasetruth.py``.
 """
 
 from __future__ import annotations
@@ -60,15 +61,24 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
 }
 """Each takes half a minute and more."""
 METHOD = (
-    "`benchmarks/phases.py`: each program of `benchmarks/frameworks` runs unchanged under `profd run` at 100 Hz, which "
-    "tells the shares of the phases and the steps; and once more with its own phases timed, by functions of torch and "
-    "the frameworks that are wrapped for it (`phasehooks.py`), under profd again. Distance is the total variation, in "
-    "points, between profd and the program's own times: of the same run, and of the two runs. Three thousand samples "
-    "leave one or two by chance. Shares are in percent of the time after startup, of the unchanged run / by the "
-    "program's own times; phases below 0.3 % everywhere have no column. A program is told right where *other* is below "
-    "10 % and the distance in the same run is below 5 points. Steps are those that `profd summary --json` tells of the "
-    "unchanged run. Their rate is that of the run that is timed, beside its own: of its backward passes, from the "
-    "first reading of its counter to the last; where its steps were counted by their cycles, of all its steps. One "
+    "`benchmarks/phases.py`: each program of `benchmarks/frameworks` runs unchanged under `profd "
+    "run` at 100 Hz, which "
+    "tells the shares of the phases and the steps; and once more with its own phases timed, by "
+    "functions of torch and "
+    "the frameworks that are wrapped for it (`phasehooks.py`), under profd again. Distance is "
+    "the total variation, in "
+    "points, between profd and the program's own times: of the same run, and of the two runs. "
+    "Three thousand samples "
+    "leave one or two by chance. Shares are in percent of the time after startup, of the "
+    "unchanged run / by the "
+    "program's own times; phases below 0.3 % everywhere have no column. A program is told right "
+    "where *other* is below "
+    "10 % and the distance in the same run is below 5 points. Steps are those that `profd "
+    "summary --json` tells of the "
+    "unchanged run. Their rate is that of the run that is timed, beside its own: of its backward "
+    "passes, from the "
+    "first reading of its counter to the last; where its steps were counted by their cycles, of "
+    "all its steps. One "
     "torch thread; {versions}."
 )
 
@@ -85,7 +95,9 @@ class Shares:
         """Return the shares of the seconds spent in each phase."""
         after = {name: seconds for name, seconds in spent_s.items() if name != STARTUP}
         whole_s = sum(after.values())
-        return cls({name: seconds / whole_s for name, seconds in after.items()}, spent_s.get(STARTUP, 0.0))
+        return cls(
+            {name: seconds / whole_s for name, seconds in after.items()}, spent_s.get(STARTUP, 0.0)
+        )
 
     def __getitem__(self, phase: str) -> float:
         return self.of_phase.get(phase, 0.0)
@@ -104,10 +116,11 @@ class Readout(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """A program: profd's shares of the unchanged run and of the timed one, the program's own of the latter; and steps.
+    """A program: profd's shares of the unchanged run and of the timed one, the program's own of the
+    latter; and steps.
 
-    ``steps`` are those of the unchanged run, which made ``true_steps``; ``timed`` those of the timed run, which made
-    ``true_per_s`` a second while they were counted.
+    ``steps`` are those of the unchanged run, which made ``true_steps``; ``timed`` those of the
+    timed run, which made ``true_per_s`` a second while they were counted.
     """
 
     shares: Shares
@@ -121,7 +134,9 @@ class Judged(NamedTuple):
     @property
     def is_right(self) -> bool:
         """Whether little is called other, and what is called anything else is that."""
-        return self.shares[OTHER] < MOST_OTHER and self.of_timed.distance(self.true) < LARGEST_DISTANCE
+        return (
+            self.shares[OTHER] < MOST_OTHER and self.of_timed.distance(self.true) < LARGEST_DISTANCE
+        )
 
 
 def judge(environment: Environment, words: Sequence[str], kept: Path) -> Judged:
@@ -130,9 +145,20 @@ def judge(environment: Environment, words: Sequence[str], kept: Path) -> Judged:
     unchanged, timed, diary = (kept / name for name in ("unchanged.profd", "timed.profd", "diary"))
     kept.mkdir(parents=True)
     output = run(unchanged, [environment.python, *program])
-    run(timed, [environment.python, str(HERE / "phasetruth.py"), str(diary), str(time.time_ns()), *program])
+    run(
+        timed,
+        [
+            environment.python,
+            str(HERE / "phasetruth.py"),
+            str(diary),
+            str(time.time_ns()),
+            *program,
+        ],
+    )
     true = read_diary(diary)
-    unchanged_run, timed_run = (read_run(one, frozenset(true.of_phase)) for one in (unchanged, timed))
+    unchanged_run, timed_run = (
+        read_run(one, frozenset(true.of_phase)) for one in (unchanged, timed)
+    )
     true_per_s = paced(read_passes(diary), timed_run.counted_ns)
     return Judged(
         unchanged_run.shares,
@@ -146,11 +172,26 @@ def judge(environment: Environment, words: Sequence[str], kept: Path) -> Judged:
 
 
 def run(run_file: Path, words: Sequence[str]) -> str:
-    """Record a program, with one torch thread and a compiler that has cached nothing; return its output."""
-    profd = [sys.executable, "-m", "profd", "run", "--headless", "--quiet", "-o", str(run_file), "--"]
+    """Record a program, with one torch thread and a compiler that has cached nothing.
+
+    Return its output.
+    """
+    profd = [
+        sys.executable,
+        "-m",
+        "profd",
+        "run",
+        "--headless",
+        "--quiet",
+        "-o",
+        str(run_file),
+        "--",
+    ]
     with tempfile.TemporaryDirectory() as folder:
         given = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_CACHE_DIR": folder, "PROFD_HOME": folder}
-        done = subprocess.run([*profd, *words], env={**os.environ, **given}, capture_output=True, text=True)
+        done = subprocess.run(
+            [*profd, *words], env={**os.environ, **given}, capture_output=True, text=True
+        )
     if done.returncode:
         sys.exit(f"{' '.join(words)} failed:\n{done.stderr[-2000:]}")
     return done.stdout
@@ -162,19 +203,30 @@ def steps_made(output: str) -> int:
 
 
 def read_run(run_file: Path, names: frozenset[str]) -> Readout:
-    """Return what profd tells of a run: phases, and what it names of *other* where the program has it by that name."""
+    """Return what profd tells of a run: phases, and what it names of *other* where the program has
+    it by that name.
+    """
     with RunReader(run_file) as reader:
         summary = summarize(reader)
-        counts = [point.at_ns for row in reader.list_series(STEP_COUNT) for point in reader.points(row.id)]
+        counts = [
+            point.at_ns for row in reader.list_series(STEP_COUNT) for point in reader.points(row.id)
+        ]
         counted_ns = (min(counts), max(counts)) if len(counts) > 1 else None
     named = {name: share for name, share in summary.rest.get(OTHER, {}).items() if name in names}
-    shares = {**summary.phases, OTHER: summary.phases.get(OTHER, 0.0) - sum(named.values()), **named}
+    shares = {
+        **summary.phases,
+        OTHER: summary.phases.get(OTHER, 0.0) - sum(named.values()),
+        **named,
+    }
     spent_s = {name: share * summary.duration_s for name, share in shares.items()}
     return Readout(Shares.of(spent_s), summary.steps, counted_ns)
 
 
 def read_diary(diary: Path) -> Shares:
-    """Return what a program tells of itself; a line of its diary says from when on it was in a phase."""
+    """Return what a program tells of itself.
+
+    A line of its diary says from when on it was in a phase.
+    """
     spent_s: defaultdict[str, float] = defaultdict(float)
     for (from_ns, phase), (to_ns, _) in itertools.pairwise(_changes(diary)):
         spent_s[phase] += (to_ns - from_ns) / SECOND_NS
@@ -182,7 +234,9 @@ def read_diary(diary: Path) -> Shares:
 
 
 def read_passes(diary: Path) -> list[int]:
-    """Return when the backward passes of a program began: one a step, which may be interrupted for a moment."""
+    """Return when the backward passes of a program began: one a step, which may be interrupted for
+    a moment.
+    """
     passes: list[int] = []
     is_new = True
     for at_ns, phase in _changes(diary):
@@ -198,7 +252,9 @@ def _changes(diary: Path) -> list[tuple[int, str]]:
 
 
 def paced(passes: Sequence[int], counted_ns: tuple[int, int] | None) -> float:
-    """Return the passes a second from one time to another, a part of one at each end; else from the first to the last.
+    """Return the passes a second from one time to another, a part of one at each end.
+
+    Else from the first to the last.
 
     nan where there are less than two.
     """
@@ -219,7 +275,10 @@ def _made_by(passes: Sequence[int], at_ns: int) -> float:
 def shares_table(judged: Mapping[str, Judged]) -> list[str]:
     """Return the shares, a row a program."""
     names = dict.fromkeys(
-        (*(phase.name for phase in PHASES), *(name for one in judged.values() for name in one.true.of_phase))
+        (
+            *(phase.name for phase in PHASES),
+            *(name for one in judged.values() for name in one.true.of_phase),
+        )
     )
     shown = [name for name in names if name != STARTUP and is_shown(name, judged)]
     head = ["program", *shown, "distance", "of two runs", "startup, s", ""]
@@ -239,7 +298,9 @@ def shares_table(judged: Mapping[str, Judged]) -> list[str]:
 
 def is_shown(phase: str, judged: Mapping[str, Judged]) -> bool:
     """Say whether a phase has a column: *other* always, else one that any program spends time in."""
-    return phase == OTHER or any(max(one.shares[phase], one.true[phase]) >= LEAST_SHOWN for one in judged.values())
+    return phase == OTHER or any(
+        max(one.shares[phase], one.true[phase]) >= LEAST_SHOWN for one in judged.values()
+    )
 
 
 def steps_table(judged: Mapping[str, Judged]) -> list[str]:
@@ -255,7 +316,15 @@ def steps_table(judged: Mapping[str, Judged]) -> list[str]:
         if timed.per_s is not None:
             pace = f"{timed.per_s:.2f} ± {timed.per_s_error or 0:.2f}"
             off = f"{100 * (timed.per_s / one.true_per_s - 1):+.1f} %"
-        cells = [name, one.true_steps, count, steps.source or "none", f"{one.true_per_s:.2f}", pace, off]
+        cells = [
+            name,
+            one.true_steps,
+            count,
+            steps.source or "none",
+            f"{one.true_per_s:.2f}",
+            pace,
+            off,
+        ]
         rows.append(f"| {' | '.join(map(str, cells))} |")
     return rows
 
@@ -263,19 +332,31 @@ def steps_table(judged: Mapping[str, Judged]) -> list[str]:
 def main() -> None:
     """Judge all programs, print the tables and write them down."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cache", type=Path, default=Path(platformdirs.user_cache_dir("profd")) / "benchmarks")
+    parser.add_argument(
+        "--cache", type=Path, default=Path(platformdirs.user_cache_dir("profd")) / "benchmarks"
+    )
     parser.add_argument("--keep", type=Path, help="a folder for the run files and diaries")
     parser.add_argument("--dry-run", action="store_true", help="print only")
     parser.add_argument("--title", default="Phases of training loops", help="the section to write")
-    parser.add_argument("programs", nargs="*", metavar="PROGRAM", default=list(PROGRAMS), help="; ".join(PROGRAMS))
+    parser.add_argument(
+        "programs", nargs="*", metavar="PROGRAM", default=list(PROGRAMS), help="; ".join(PROGRAMS)
+    )
     options = parser.parse_args()
     environment = make_environment(options.cache)
     judged: dict[str, Judged] = {}
     with tempfile.TemporaryDirectory() as folder:
         kept = options.keep or Path(folder)
         for name in options.programs:
-            judged[name] = judge(environment, PROGRAMS[name], kept / name.replace(", ", "-").replace(" ", "-"))
-            print(*shares_table({name: judged[name]}), *steps_table({name: judged[name]}), "", sep="\n", flush=True)
+            judged[name] = judge(
+                environment, PROGRAMS[name], kept / name.replace(", ", "-").replace(" ", "-")
+            )
+            print(
+                *shares_table({name: judged[name]}),
+                *steps_table({name: judged[name]}),
+                "",
+                sep="\n",
+                flush=True,
+            )
     lines = [*shares_table(judged), "", *steps_table(judged)]
     print("\n".join(lines))
     if not options.dry_run:

@@ -1,8 +1,9 @@
-"""Runs a training program that times its own phases: the truth that profd's shares are compared with.
+"""Runs a training program that times its own phases: the truth that profd's shares are compared
+with.
 
-Usage: ``phasetruth.py DIARY STARTED_NS PROGRAM [ARGUMENT ...]``; STARTED_NS is when this process was started. A line of
-the diary is ``at_ns phase``: from then on the program was in it. The program itself stays as it is: ``phasehooks``
-wraps functions that it calls. Knows nothing of profd.
+Usage: ``phasetruth.py DIARY STARTED_NS PROGRAM [ARGUMENT ...]``; STARTED_NS is when this process
+was started. A line of the diary is ``at_ns phase``: from then on the program was in it. The program
+itself stays as it is: ``phasehooks`` wraps functions that it calls. Knows nothing of profd.
 """
 
 from __future__ import annotations
@@ -20,14 +21,19 @@ OWN_FUNCTIONS = {
     "functional.py": {"draw": "data load in process", "loss_fn": "forward", "adam": "optimizer"},
     "numeric.py": {name: name for name in ("draw", "predict", "gradients", "descend")},
 }
-"""Functions of the programs themselves, and their phases; in NumPy alone they take the place of phases.
+"""Functions of the programs themselves, and their phases.
+
+In NumPy alone they take the place of phases.
 
 ``loss_fn`` is what torch.func differentiates: the forward pass, up to the loss in it.
 """
 
 
 def keep_diary(clock: PhaseClock, diary: Path) -> None:
-    """Write the diary when this process exits; a DataLoader's worker inherits the order, and writes nothing."""
+    """Write the diary when this process exits.
+
+    A DataLoader's worker inherits the order, and writes nothing.
+    """
     owner = os.getpid()
 
     def write() -> None:

@@ -16,7 +16,9 @@ from profd.daemon.collectives.status import BadAnswer, parse
 
 
 def client_cost(size: int = 64, asks: int = 100) -> float:
-    """Return the CPU seconds that one question takes, of this process alone, at a job of ``size`` ranks."""
+    """Return the CPU seconds that one question takes, of this process alone, at a job of ``size``
+    ranks.
+    """
     words = [sys.executable, str(Path(__file__).with_name("collectives.py")), "--serve", str(size)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
@@ -32,7 +34,9 @@ def client_cost(size: int = 64, asks: int = 100) -> float:
 
 
 def fuzz(answers: int, seed: int = 1) -> tuple[int, int, float]:
-    """Parse broken answers; return how many were taken, how many refused, and the longest seconds one took.
+    """Parse broken answers.
+
+    Return how many were taken, how many refused, and the longest seconds one took.
 
     Any other exception than BadAnswer ends the benchmark with its traceback.
     """
@@ -42,7 +46,11 @@ def fuzz(answers: int, seed: int = 1) -> tuple[int, int, float]:
         job.launch()
     job.launch("AllGather", but=[3])
     job.ranks[5].answers = False
-    whole = [answer_in_json([job, job_of(8)]), answer_in_text([job], "2.27.7"), answer_in_text([job], "2.24.3")]
+    whole = [
+        answer_in_json([job, job_of(8)]),
+        answer_in_text([job], "2.27.7"),
+        answer_in_text([job], "2.24.3"),
+    ]
     taken = refused = 0
     longest_s, before = 0.0, parse(whole[0])
     for _ in range(answers):
@@ -84,7 +92,16 @@ def mutate(chance: random.Random, data: bytes) -> bytes:
                 data = data[:at] + data[at // 2 : at] + data[at:]
             case _:
                 word = chance.choice(
-                    (b'"rank"', b'"pid"', b"Rank", b"ranks have", b"true", b"{", b"[", b"Communicators...")
+                    (
+                        b'"rank"',
+                        b'"pid"',
+                        b"Rank",
+                        b"ranks have",
+                        b"true",
+                        b"{",
+                        b"[",
+                        b"Communicators...",
+                    )
                 )
                 data = data.replace(word, chance.choice((b"", b'"x"', word * 2)), 3)
         data = data or b"\n"

@@ -27,7 +27,9 @@ _BEGIN_TIMEOUT_S = 30.0
 
 
 def compile_modules() -> None:
-    """Compile profd's modules as an installer does: else each of its processes may do so anew, at its start."""
+    """Compile profd's modules as an installer does: else each of its processes may do so anew, at
+    its start.
+    """
     for folder in filter(Path.is_dir, Path(profd.__path__[0]).iterdir()):
         compileall.compile_dir(folder, quiet=1)
 
@@ -45,7 +47,9 @@ class Recorder(Protocol):
 
 
 class Profd:
-    """profd's own processes: the command that was given, the session, and every py-spy that the session starts."""
+    """profd's own processes: the command that was given, the session, and every py-spy that the
+    session starts.
+    """
 
     def __init__(self, words: Sequence[str], run_file: Path) -> None:
         """Start ``profd`` with these words and wait until it records into ``run_file``."""
@@ -53,7 +57,10 @@ class Profd:
         # Not a pipe: nobody reads it while profd records.
         self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115  open for as long as profd may speak
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "profd", *words], stdout=subprocess.DEVNULL, stderr=self._said, text=True
+            [sys.executable, "-m", "profd", *words],
+            stdout=subprocess.DEVNULL,
+            stderr=self._said,
+            text=True,
         )
         self.session_pid, self.control_socket = self._wait_begun()
 
@@ -65,10 +72,15 @@ class Profd:
     @classmethod
     def launch(cls, command: Sequence[str], run_file: Path, *options: str) -> Profd:
         """Launch a command, whose stdout goes nowhere."""
-        return cls(["run", "--headless", "--quiet", "-o", str(run_file), *options, "--", *command], run_file)
+        return cls(
+            ["run", "--headless", "--quiet", "-o", str(run_file), *options, "--", *command],
+            run_file,
+        )
 
     def cpu_s(self) -> float:
-        """Return the CPU seconds taken since it was started, without those of a script that it launched."""
+        """Return the CPU seconds taken since it was started, without those of a script that it
+        launched.
+        """
         return own_cpu_s(self.process.pid) + cpu_with_children_s(self.session_pid)
 
     def memory(self) -> Memory:
@@ -81,11 +93,14 @@ class Profd:
 
     def end(self) -> float:
         """End an attached profd that has no duration; returns its CPU seconds as ``wait`` does."""
-        self.process.send_signal(signal.SIGTERM)  # SIGINT is ignored by what a shell starts in its background
+        self.process.send_signal(
+            signal.SIGTERM
+        )  # SIGINT is ignored by what a shell starts in its background
         return self.wait()
 
     def wait(self) -> float:
-        """Wait for the end of an attached profd and return its CPU seconds, closing the run and summing it up included.
+        """Wait for the end of an attached profd and return its CPU seconds, closing the run and
+        summing it up included.
 
         Ends the benchmark where profd failed.
         """
@@ -119,7 +134,17 @@ class BarePySpy:
         """Start recording a process for ``seconds``."""
         words = ["--nonblocking", "--idle", "--threads", "--rate", str(rate_hz), "--format", "raw"]
         self.process = subprocess.Popen(
-            [find_py_spy(), "record", *words, "--duration", str(seconds), "--output", str(output), "--pid", str(pid)],
+            [
+                find_py_spy(),
+                "record",
+                *words,
+                "--duration",
+                str(seconds),
+                "--output",
+                str(output),
+                "--pid",
+                str(pid),
+            ],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             text=True,
@@ -147,7 +172,8 @@ class BarePySpy:
 
 
 class Onlooker:
-    """Does what a dashboard asks of profd: watches over the control socket, and reads what is new on ``look``.
+    """Does what a dashboard asks of profd: watches over the control socket, and reads what is new
+    on ``look``.
 
     It is part of the benchmark's own process, so what it costs itself is counted nowhere.
     """
@@ -161,7 +187,10 @@ class Onlooker:
         self._seen = 0
 
     def look(self) -> None:
-        """Read the recordings since the last look with their intervals; a session that ended shows nothing new."""
+        """Read the recordings since the last look with their intervals.
+
+        A session that ended shows nothing new.
+        """
         with self._reader.one_moment():
             new = self._reader.recordings_after(self._seen, limit=100)
             if new:
@@ -181,7 +210,10 @@ def mark(recorder: Recorder, started_s: float) -> Mark:
 
 
 def _reap(process: subprocess.Popen[str]) -> tuple[float, int]:
-    """Wait for a process; returns its CPU seconds with those of all that it waited for, and its exit code."""
+    """Wait for a process.
+
+    Returns its CPU seconds with those of all that it waited for, and its exit code.
+    """
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     return usage.ru_utime + usage.ru_stime, process.returncode

@@ -1,10 +1,12 @@
-"""Measure the report: its size, how long it takes to write, and how fast it is in headless Chromium.
+"""Measure the report: its size, how long it takes to write, and how fast it is in headless
+Chromium.
 
     python benchmarks/report.py            # a run of 10 minutes, one of 24 hours with 4 ranks; about 15 minutes
     python benchmarks/report.py --quick    # the short one alone, and nothing is written to docs/measurements.md
 
-Bounds: 2 MB in 5 s for 10 minutes, 8 MB in 10 s for 24 hours with 4 ranks of 8 workers; first picture within 1 s, and
-from a movement of the brush to the new picture 150 ms. Beside it stands how long it takes to look for findings.
+Bounds: 2 MB in 5 s for 10 minutes, 8 MB in 10 s for 24 hours with 4 ranks of 8 workers; first
+picture within 1 s, and from a movement of the brush to the new picture 150 ms. Beside it stands how
+long it takes to look for findings.
 """
 
 from __future__ import annotations
@@ -30,12 +32,18 @@ from profd.daemon.findings.catalog import find
 from profd.daemon.store.reader import RunReader
 
 METHOD = (
-    "`benchmarks/report.py`: runs made by `benchmarks/longrun.py` through the writer of real sessions, about 60 "
-    "samples a second of each rank, as dense as those of ResNet-18, and all readings. Written by `profd report` in "
-    "a process of its own, interpreter and imports counted. Browser: headless Chromium, 1400 by 1000 pixels, a "
-    "fresh page each time; first picture from the beginning of navigation until flame graph and timeline are drawn; "
-    "brush from the movement of the pointer until both are drawn anew, over {moves} movements across the run. "
-    "Findings: all rules over ten minutes in the middle of the run, and over the whole run, each from opening the file."
+    "`benchmarks/report.py`: runs made by `benchmarks/longrun.py` through the writer of real "
+    "sessions, about 60 "
+    "samples a second of each rank, as dense as those of ResNet-18, and all readings. Written by "
+    "`profd report` in "
+    "a process of its own, interpreter and imports counted. Browser: headless Chromium, 1400 by "
+    "1000 pixels, a "
+    "fresh page each time; first picture from the beginning of navigation until flame graph and "
+    "timeline are drawn; "
+    "brush from the movement of the pointer until both are drawn anew, over {moves} movements "
+    "across the run. "
+    "Findings: all rules over ten minutes in the middle of the run, and over the whole run, each "
+    "from opening the file."
 )
 OPENINGS = 5
 MOVES = 40
@@ -83,7 +91,10 @@ class Case(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What was measured of a report: size, seconds to write, milliseconds in the browser; and seconds for findings."""
+    """What was measured of a report: size, seconds to write, milliseconds in the browser.
+
+    And seconds for findings.
+    """
 
     mb: float
     written_s: float
@@ -103,10 +114,19 @@ _FIRST_PICTURE_MS, _BRUSH_MS = 1000.0, 150.0
 
 def measure(case: Case, folder: Path, browser: Browser) -> Measured:
     """Make a run, report it, and look at the report."""
-    run = write_long_run(folder / "run.profd", seconds=round(case.hours * 3600), ranks=case.ranks, workers=case.workers)
+    run = write_long_run(
+        folder / "run.profd",
+        seconds=round(case.hours * 3600),
+        ranks=case.ranks,
+        workers=case.workers,
+    )
     report = folder / "report.html"
     started_s, used_s = time.monotonic(), _cpu_of_children_s()
-    subprocess.run([sys.executable, "-m", "profd", "report", str(run), "-o", str(report)], check=True, stdout=-3)
+    subprocess.run(
+        [sys.executable, "-m", "profd", "report", str(run), "-o", str(report)],
+        check=True,
+        stdout=-3,
+    )
     written_s, cpu_s = time.monotonic() - started_s, _cpu_of_children_s() - used_s
     pictures, brushes = [], []
     for _ in range(OPENINGS):
@@ -127,11 +147,16 @@ def _cpu_of_children_s() -> float:
 
 
 def _seconds_to_find(run: Path, of_s: int | None = None) -> float:
-    """Return how long it takes to look for findings in so many seconds from the middle of a run, or in all of it."""
+    """Return how long it takes to look for findings in so many seconds from the middle of a run, or
+    in all of it.
+    """
     started_s = time.monotonic()
     with RunReader(run) as reader:
         middle_ns = (reader.info.started_ns + reader.info.end_ns) // 2
-        find(reader, Selection() if of_s is None else Selection(middle_ns, middle_ns + of_s * SECOND_NS))
+        find(
+            reader,
+            Selection() if of_s is None else Selection(middle_ns, middle_ns + of_s * SECOND_NS),
+        )
     return time.monotonic() - started_s
 
 
@@ -144,7 +169,8 @@ def row(case: Case, found: Measured) -> str:
         case.title,
         f"{found.mb:.2f} MB (at most {case.most_mb:g})",
         f"{found.written_s:.1f} s (at most {case.most_s:g}), {found.cpu_s:.1f} s of CPU time",
-        f"{statistics.median(first):.0f} ms, slowest {max(first):.0f} (at most {_FIRST_PICTURE_MS:.0f})",
+        f"{statistics.median(first):.0f} ms, slowest {max(first):.0f} (at most "
+        f"{_FIRST_PICTURE_MS:.0f})",
         f"{statistics.median(brush):.0f} ms, 95 % within {late_ms:.0f}, slowest {brush[-1]:.0f} "
         f"(at most {_BRUSH_MS:.0f})",
         f"{found.ten_minutes_s:.1f} s, whole {found.whole_s:.1f} s",
@@ -166,15 +192,20 @@ def _holds(case: Case, found: Measured) -> bool:
 def main() -> None:
     """Measure, print, and write the section down."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="the short run alone, nothing written down")
+    parser.add_argument(
+        "--quick", action="store_true", help="the short run alone, nothing written down"
+    )
     quick = parser.parse_args().quick
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     lines = [
-        "| run | report | written in | first picture | brush to picture | findings of 10 min | bounds hold |",
+        "| run | report | written in | first picture | brush to picture | findings of 10 min | "
+        "bounds hold |",
         "|---|---|---|---|---|---|---|",
     ]
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        browser = playwright.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox", "--disable-gpu"]
+        )
         for case in CASES[:1] if quick else CASES:
             lines.append(row(case, measure(case, Path(folder), browser)))
             print(lines[-1], flush=True)

@@ -1,7 +1,7 @@
 """What profd takes as a run grows: with workers, with threads, with time, and how much it writes.
 
-Run on a quiet machine: ``python benchmarks/scaling.py [--seconds 55] [--minutes 4] [--quick]``; 15 minutes. Writes
-its section of ``docs/measurements.md``, unless quick.
+Run on a quiet machine: ``python benchmarks/scaling.py [--seconds 55] [--minutes 4] [--quick]``; 15
+minutes. Writes its section of ``docs/measurements.md``, unless quick.
 """
 
 from __future__ import annotations
@@ -29,24 +29,32 @@ START_S = 10.0
 SETTLED_S = 25.0
 """By then each of 16 workers has been sampled for the first time, one after the other."""
 HELD_S, THREADS_HELD_S = 60, 160
-"""How long is measured where the budget has to lower the rate first: threads make the start dear."""
+"""How long is measured where the budget has to lower the rate first: threads make the start dear.
+"""
 NO_BUDGET, BUDGET = 1000.0, 10.0
 CROWDS = ((0, 1), (2, 1), (8, 1), (16, 1), (0, 32), (0, 160))
 """(workers, threads of the main process)."""
 METHOD = (
-    "`benchmarks/scaling.py`: `profd attach --headless` on `benchmarks/loads/crowd.py` for {seconds} s each, in "
-    "percent of one core. The threads are those of the main process; a pool of workers has three more. It is recorded "
-    "with a budget out of reach, so that the main process is sampled at its full rate: in the first {start:.0f} s, and "
+    "`benchmarks/scaling.py`: `profd attach --headless` on `benchmarks/loads/crowd.py` for "
+    "{seconds} s each, in "
+    "percent of one core. The threads are those of the main process; a pool of workers has three "
+    "more. It is recorded "
+    "with a budget out of reach, so that the main process is sampled at its full rate: in the "
+    "first {start:.0f} s, and "
     "settled, after {settled:.0f} s, when each of 16 workers has been sampled once. And, "
-    "where that comes near the default budget, for {held} s under it, with threads for {threads} s, the cost then "
-    "being that of the last half; the dearest is the 60 s of all that cost most, the start among them. The rate is the "
-    "mean of the main process's recordings in that time. With time: `profd attach` on a torch loop of one process; "
+    "where that comes near the default budget, for {held} s under it, with threads for {threads} "
+    "s, the cost then "
+    "being that of the last half; the dearest is the 60 s of all that cost most, the start among "
+    "them. The rate is the "
+    "mean of the main process's recordings in that time. With time: `profd attach` on a torch "
+    "loop of one process; "
     "bytes are the pages of the database, its log included."
 )
 
 
 class Cost(NamedTuple):
-    """What a recording took: cores in the first 10 s and once settled, the main process's rate then, largest RSS.
+    """What a recording took: cores in the first 10 s and once settled, the main process's rate
+    then, largest RSS.
 
     ``dearest_cores`` is that of the minute that cost most, 0 where it took less than a minute.
     """
@@ -66,9 +74,14 @@ class Minute(NamedTuple):
     rss_bytes: int
 
 
-def measure_crowd(workers: int, threads: int, seconds: int, budget: float, settled_s: float) -> Cost:
+def measure_crowd(
+    workers: int, threads: int, seconds: int, budget: float, settled_s: float
+) -> Cost:
     """Record a crowd for ``seconds``."""
-    with load.running("crowd", workers, threads) as program, tempfile.TemporaryDirectory() as folder:
+    with (
+        load.running("crowd", workers, threads) as program,
+        tempfile.TemporaryDirectory() as folder,
+    ):
         started_s = time.monotonic()
         profd = Profd.attach(program.pid, Path(folder) / "run.profd", "--budget", str(budget))
         marks, rss_bytes = [Mark(0.0, 0.0)], 0
@@ -134,7 +147,8 @@ def bytes_per_hour(minutes: Sequence[Minute], minute_s: float) -> float:
 def crowd_lines(seconds: int, held_s: int, crowds: Sequence[tuple[int, int]]) -> list[str]:
     """Measure crowds and return their table, and what follows from it."""
     lines = [
-        "| workers, threads | first 10 s | settled | rate | under the default budget | rate then | dearest minute "
+        "| workers, threads | first 10 s | settled | rate | under the default budget | rate then "
+        "| dearest minute "
         "| RSS |",
         "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
@@ -162,7 +176,8 @@ def _verdicts(steady: dict[tuple[int, int], float]) -> list[str]:
     main, more = steady[8, 1], steady[16, 1] - steady[8, 1]
     return [
         "",
-        f"At the full rate a main process with 8 workers takes {main:.1f} % of a core (to be at most 8), "
+        f"At the full rate a main process with 8 workers takes {main:.1f} % of a core (to be at "
+        "most 8), "
         f"and 16 workers take {more:+.1f} points more than 8 (to be less than 2).",
     ]
 
@@ -172,11 +187,16 @@ def minute_lines(minutes: int, minute_s: float) -> list[str]:
     found = measure_minutes(minutes, minute_s)
     lines = ["| | CPU | run file | RSS |", "|---|---:|---:|---:|"]
     lines += [
-        f"| minute {number} | {minute.cores:.1%} | {minute.file_bytes / 1e6:.2f} MB | {minute.rss_bytes / 1e6:.0f} MB |"
+        f"| minute {number} | {minute.cores:.1%} | {minute.file_bytes / 1e6:.2f} MB | "
+        f"{minute.rss_bytes / 1e6:.0f} MB |"
         for number, minute in enumerate(found, start=1)
     ]
     per_hour = bytes_per_hour(found, minute_s) / 1e6
-    return [*lines, "", f"From the end of the first minute on the run file grows by {per_hour:.1f} MB an hour."]
+    return [
+        *lines,
+        "",
+        f"From the end of the first minute on the run file grows by {per_hour:.1f} MB an hour.",
+    ]
 
 
 def main() -> None:
@@ -184,17 +204,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=int, default=55, help="of each crowd")
     parser.add_argument("--minutes", type=int, default=4, help="of the long run")
-    parser.add_argument("--quick", action="store_true", help="try it in less than a minute; writes nothing down")
+    parser.add_argument(
+        "--quick", action="store_true", help="try it in less than a minute; writes nothing down"
+    )
     options = parser.parse_args()
     if options.quick:
         lines = [*crowd_lines(14, 14, CROWDS[1:2]), "", *minute_lines(3, 4.0)]
         print("\n".join(lines))
         return
-    lines = [*crowd_lines(options.seconds, HELD_S, CROWDS), "", *minute_lines(options.minutes, 60.0)]
+    lines = [
+        *crowd_lines(options.seconds, HELD_S, CROWDS),
+        "",
+        *minute_lines(options.minutes, 60.0),
+    ]
     print("\n".join(lines))
     write_section(
         "Cost as a run grows",
-        METHOD.format(seconds=options.seconds, held=HELD_S, threads=THREADS_HELD_S, start=START_S, settled=SETTLED_S),
+        METHOD.format(
+            seconds=options.seconds,
+            held=HELD_S,
+            threads=THREADS_HELD_S,
+            start=START_S,
+            settled=SETTLED_S,
+        ),
         lines,
     )
 

@@ -1,7 +1,8 @@
-"""The places that environments need: Debian chroots, a Python built here, launchers, a container, a node of Slurm.
+"""The places that environments need: Debian chroots, a Python built here, launchers, a container, a
+node of Slurm.
 
-All lies in one folder outside of the repository, is made once, and takes some 20 minutes and 3 GB the first time. What
-cannot be had here raises ``Missing``.
+All lies in one folder outside of the repository, is made once, and takes some 20 minutes and 3 GB
+the first time. What cannot be had here raises ``Missing``.
 """
 
 from __future__ import annotations
@@ -33,9 +34,19 @@ _TRIXIE = (
     "munge",
     "procps",
 )
-_SID = ("python3.14", "python3.15", "gcc", "libc6-dev", "make", "zlib1g-dev", "libffi-dev", "pkg-config")
+_SID = (
+    "python3.14",
+    "python3.15",
+    "gcc",
+    "libc6-dev",
+    "make",
+    "zlib1g-dev",
+    "libffi-dev",
+    "pkg-config",
+)
 _SOURCE = "Python-3.13.5"
-# Enters a chroot as a container runtime wants it: the root of a mount namespace, with control groups of version 2.
+# Enters a chroot as a container runtime wants it: the root of a mount namespace, with control
+# groups of version 2.
 _ENTER = """
 mount --make-rprivate / && mount --bind "$0" "$0"
 for name in proc sys dev; do mount --rbind /$name "$0/$name"; done
@@ -78,7 +89,10 @@ class Scratch:
     def close(self) -> None:
         """End what runs in the container's host, and the host itself."""
         if self._holder is not None:
-            self._run(*self.inside("sh", "-c", "kill $(cat /run/slurm*.pid /run/munge/munged.pid)"), check=False)
+            self._run(
+                *self.inside("sh", "-c", "kill $(cat /run/slurm*.pid /run/munge/munged.pid)"),
+                check=False,
+            )
             self._holder.kill()
             self._holder.wait()
 
@@ -90,7 +104,9 @@ class Scratch:
         return str(found[-1])
 
     def tools(self) -> Environment:
-        """Return the virtual environment with launchers and notebooks, beside the torch of the one that runs this."""
+        """Return the virtual environment with launchers and notebooks, beside the torch of the one
+        that runs this.
+        """
         with self._lock:
             return make_environment(self.folder, "launchers", LAUNCHERS, BUILT_HERE)
 
@@ -102,11 +118,23 @@ class Scratch:
     def _wheel(self) -> Path:
         into = self.folder / "wheel"
         shutil.rmtree(into, ignore_errors=True)
-        self._run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(into), str(ROOT))
+        self._run(
+            sys.executable,
+            "-m",
+            "pip",
+            "wheel",
+            "--quiet",
+            "--no-deps",
+            "--wheel-dir",
+            str(into),
+            str(ROOT),
+        )
         return next(into.glob("*.whl"))
 
     def debian(self, suite: str) -> Path:
-        """Return a chroot of a Debian: trixie with container tools, Slurm and profd in its own Python, or sid."""
+        """Return a chroot of a Debian: trixie with container tools, Slurm and profd in its own
+        Python, or sid.
+        """
         with self._lock:
             return self._debian(suite)
 
@@ -117,11 +145,21 @@ class Scratch:
             raise Missing("takes root and debootstrap")
         if not (root / "made").exists():
             script, mirror = "/usr/share/debootstrap/scripts/sid", "http://deb.debian.org/debian"
-            words = ["debootstrap", "--variant=minbase", "--include=ca-certificates", suite, str(root), mirror, script]
+            words = [
+                "debootstrap",
+                "--variant=minbase",
+                "--include=ca-certificates",
+                suite,
+                str(root),
+                mirror,
+                script,
+            ]
             self._run(*words)
             (root / "etc/apt/apt.conf.d/99valid").write_text(_VALID)
             packages = " ".join(_TRIXIE if suite == "trixie" else _SID)
-            install = f"apt-get update -qq && apt-get install -y -qq --no-install-recommends {packages}"
+            install = (
+                f"apt-get update -qq && apt-get install -y -qq --no-install-recommends {packages}"
+            )
             self._run("chroot", str(root), "sh", "-c", f"DEBIAN_FRONTEND=noninteractive; {install}")
             (root / "made").touch()
         if suite == "trixie":
@@ -135,12 +173,20 @@ class Scratch:
             if Path("/", file).exists():
                 shutil.copy(Path("/", file), root / file)
         shutil.copy(self._wheel, root / "tmp")
-        pip = f"/opt/profd/bin/pip install --quiet --force-reinstall --no-deps /tmp/{self._wheel.name}"
-        first = f"python3 -m venv /opt/profd && /opt/profd/bin/pip install --quiet /tmp/{self._wheel.name}"
+        pip = (
+            "/opt/profd/bin/pip install --quiet --force-reinstall --no-deps "
+            f"/tmp/{self._wheel.name}"
+        )
+        first = (
+            "python3 -m venv /opt/profd && /opt/profd/bin/pip install --quiet "
+            f"/tmp/{self._wheel.name}"
+        )
         self._run("chroot", str(root), "sh", "-c", f"test -d /opt/profd && {pip} || {{ {first}; }}")
 
     def free_threaded(self) -> tuple[Path, str]:
-        """Return the chroot with a free-threaded Python, built there of Debian's source, and the path of that in it."""
+        """Return the chroot with a free-threaded Python, built there of Debian's source, and the
+        path of that in it.
+        """
         root, python = self.debian("sid"), "/opt/free-threaded/bin/python3.13"
         with self._lock:
             if not (root / python[1:]).exists():
@@ -172,11 +218,15 @@ class Scratch:
         self._run("tar", "xf", str(next(state.glob("*.orig.tar.xz"))), "-C", str(root / "src"))
 
     def inside(self, *words: str) -> list[str]:
-        """Return a command as it runs on the container's host: trixie, in a mount namespace of its own."""
+        """Return a command as it runs on the container's host: trixie, in a mount namespace of its
+        own.
+        """
         root = self.debian("trixie")
         with self._lock:
             if self._holder is None:
-                self._holder = subprocess.Popen(["unshare", "--mount", "bash", "-c", _ENTER, str(root)])
+                self._holder = subprocess.Popen(
+                    ["unshare", "--mount", "bash", "-c", _ENTER, str(root)]
+                )
                 deadline = time.monotonic() + 20
                 while Path(f"/proc/{self._holder.pid}/comm").read_text() != "sleep\n":
                     if time.monotonic() > deadline or self._holder.poll() is not None:
@@ -190,12 +240,30 @@ class Scratch:
         return self.inside("podman", *store, "--cgroup-manager", "cgroupfs", *words)
 
     def container(self, name: str, *options: str) -> list[str]:
-        """Return the command that runs the known program in a container, with podman's default profile of seccomp."""
+        """Return the command that runs the known program in a container, with podman's default
+        profile of seccomp.
+        """
         self.debian("trixie")
-        run = ("run", "--rm", "--replace", "--name", name, "--network", "none", "--pids-limit", "0", *options)
-        # The container's root is the host's own chroot, seen through an overlay that is dropped with it.
+        run = (
+            "run",
+            "--rm",
+            "--replace",
+            "--name",
+            name,
+            "--network",
+            "none",
+            "--pids-limit",
+            "0",
+            *options,
+        )
+        # The container's root is the host's own chroot, seen through an overlay that is dropped
+        # with it.
         return self.podman(
-            *run, "--rootfs", "/host" + str(self.folder / "trixie") + ":O", "python3", "/known/spinning.py"
+            *run,
+            "--rootfs",
+            "/host" + str(self.folder / "trixie") + ":O",
+            "python3",
+            "/known/spinning.py",
         )
 
     def slurm(self) -> None:
@@ -211,9 +279,12 @@ class Scratch:
         (root / "etc/slurm/slurm.conf").write_text(_SLURM.format(host=host))
         (root / "etc/slurm/cgroup.conf").write_text("CgroupPlugin=disabled\n")
         script = (
-            f"grep -qw {host} /etc/hosts || echo 127.0.0.1 {host} >>/etc/hosts; mkdir -p /var/spool/slurm /run/munge; "
-            "test -s /etc/munge/munge.key || (dd if=/dev/urandom of=/etc/munge/munge.key bs=1024 count=1 2>/dev/null); "
-            "chown -R munge: /etc/munge /run/munge /var/lib/munge /var/log/munge; chmod 400 /etc/munge/munge.key; "
+            f"grep -qw {host} /etc/hosts || echo 127.0.0.1 {host} >>/etc/hosts; mkdir -p "
+            "/var/spool/slurm /run/munge; "
+            "test -s /etc/munge/munge.key || (dd if=/dev/urandom of=/etc/munge/munge.key bs=1024 "
+            "count=1 2>/dev/null); "
+            "chown -R munge: /etc/munge /run/munge /var/lib/munge /var/log/munge; chmod 400 "
+            "/etc/munge/munge.key; "
             "runuser -u munge -- munged; slurmctld; slurmd"
         )
         said = self._run(*self.inside("sh", "-c", script), check=False)
@@ -224,5 +295,9 @@ class Scratch:
             time.sleep(0.5)
         raise Missing(f"slurmd does not come up: {(said.stderr or idle.stdout).strip()[:200]}")
 
-    def _run(self, *words: str, check: bool = True, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(words, check=check, capture_output=True, text=True, cwd=cwd, stdin=subprocess.DEVNULL)
+    def _run(
+        self, *words: str, check: bool = True, cwd: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            words, check=check, capture_output=True, text=True, cwd=cwd, stdin=subprocess.DEVNULL
+        )

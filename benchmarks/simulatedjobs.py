@@ -24,11 +24,19 @@ def stop_now(job: JobSim, kind: str, planted: int, chance: random.Random) -> Non
     if kind == "mismatch":
         job.world.ranks[planted].launch(chance.choice(OPERATIONS[:4]))
     elif kind == "checkpoint":
-        mine.do(jobsim.SAVE, Wait("write", "writes /mnt/ckpt, uninterruptible (state D) in nfs_wait_bit_killable"), 0)
+        mine.do(
+            jobsim.SAVE,
+            Wait("write", "writes /mnt/ckpt, uninterruptible (state D) in nfs_wait_bit_killable"),
+            0,
+        )
     elif kind == "debugger":
         mine.do(jobsim.DEBUGGER, Wait("terminal", "reads the terminal /dev/pts/1"), 0)
     elif kind == "loader":
-        mine.do(jobsim.QUEUE, Wait("read", "reads a pipe; no process that we see holds its writing end"), 0.01)
+        mine.do(
+            jobsim.QUEUE,
+            Wait("read", "reads a pipe; no process that we see holds its writing end"),
+            0.01,
+        )
     elif kind == "killed":
         job.kill(planted)
     elif kind == "link":
@@ -36,7 +44,11 @@ def stop_now(job: JobSim, kind: str, planted: int, chance: random.Random) -> Non
     elif kind == "skipped":
         for rank in job.ranks:
             rank.do(jobsim.BARRIER)
-        mine.do((jobsim.ROOT, Frame("wait_for_file", jobsim.TRAIN, 58)), Wait("lock", "a lock of /srv/x.lock"), 0)
+        mine.do(
+            (jobsim.ROOT, Frame("wait_for_file", jobsim.TRAIN, 58)),
+            Wait("lock", "a lock of /srv/x.lock"),
+            0,
+        )
 
 
 async def stop_simulated(kind: str, size: int, seed: int) -> Stop:
@@ -59,7 +71,11 @@ async def stop_simulated(kind: str, size: int, seed: int) -> Stop:
         else:
             mine = next(one for one in behind if one.rank == planted)
             wrong = "" if mine.pid == 1000 + planted and mine.operation else f"{mine}"
-            wrong = wrong or ("" if "train.py:" in (found[0].text if kind == "killed" else mine.place) else "no line")
+            wrong = wrong or (
+                ""
+                if "train.py:" in (found[0].text if kind == "killed" else mine.place)
+                else "no line"
+            )
         return Stop(kind, size, (found[0].at_ns - stopped_ns) / SECOND_NS, wrong, found[0].text)
 
 
@@ -67,7 +83,10 @@ Healthy = Callable[[JobSim, random.Random], Callable[[int], object]]
 
 
 def _compile(job: JobSim, chance: random.Random) -> Callable[[int], object]:
-    """Compile on some ranks: the stack changes; the others wait in a collective that they have launched."""
+    """Compile on some ranks: the stack changes.
+
+    The others wait in a collective that they have launched.
+    """
     some = [rank for rank in job.ranks if chance.random() < 0.5] or job.ranks[:1]
     job.world.launch(but=[job.ranks.index(rank) for rank in some])
 
@@ -146,7 +165,9 @@ def _graph(job: JobSim, _: random.Random) -> Callable[[int], object]:
 
 
 def _restart(job: JobSim, _: random.Random) -> Callable[[int], object]:
-    """Restart as torchrun does: the processes are new, import, and make their communicator for a minute."""
+    """Restart as torchrun does: the processes are new, import, and make their communicator for a
+    minute.
+    """
     for rank in job.ranks:
         identity = rank.member.identity
         job.begin_anew(rank, type(identity)(identity.pid + 1000, 2))

@@ -1,7 +1,9 @@
-"""How true counts of steps are, by simulated loops that the reader of steps reads in a time of their own.
+"""How true counts of steps are, by simulated loops that the reader of steps reads in a time of
+their own.
 
 ``python benchmarks/simulatedsteps.py [--runs 10] [--dry-run]``; a minute. Writes its section of
-``docs/measurements.md``. The loops have no length that could be read: what an epoch has is seen from readings alone.
+``docs/measurements.md``. The loops have no length that could be read: what an epoch has is seen
+from readings alone.
 """
 
 from __future__ import annotations
@@ -41,17 +43,24 @@ FIRST_READING_S, LATE_S = 0.3, 0.0005
 SCRIPT = "def train(batches):\n    for batch in batches:\n        loss.backward()\n"
 ROUND, EPOCH = Local(1, 0), Local(2, 0)
 METHOD = (
-    "`benchmarks/simulatedsteps.py`: simulated loops of {seconds:.0f} s, read by profd's reader of steps in their own "
-    "time, {runs} for each length, mean step time, CPU time of a reading (0.3 and 0.8 ms), and with and without a "
-    "number of the epoch that can be read. Episodes: at least 9 steps, the rest of an exponential distribution. "
-    "Epochs: all of the same length, steps that vary by 10 to 50 %, times at half and double speed, stalls of 0.2 to "
-    "1.5 s, and up to 0.5 s between epochs. Off: by how much the count is off, of the steps between the first reading "
+    "`benchmarks/simulatedsteps.py`: simulated loops of {seconds:.0f} s, read by profd's reader "
+    "of steps in their own "
+    "time, {runs} for each length, mean step time, CPU time of a reading (0.3 and 0.8 ms), and "
+    "with and without a "
+    "number of the epoch that can be read. Episodes: at least 9 steps, the rest of an "
+    "exponential distribution. "
+    "Epochs: all of the same length, steps that vary by 10 to 50 %, times at half and double "
+    "speed, stalls of 0.2 to "
+    "1.5 s, and up to 0.5 s between epochs. Off: by how much the count is off, of the steps "
+    "between the first reading "
     "and the last. Held: how many counts are off by no more than the error that profd states."
 )
 
 
 class Moment(NamedTuple):
-    """When the variables of a loop get these numbers of the step and the epoch, and how many steps have begun."""
+    """When the variables of a loop get these numbers of the step and the epoch, and how many steps
+    have begun.
+    """
 
     begin_s: float
     number: int
@@ -70,11 +79,19 @@ def episodes(mean: int, step_s: float, chance: random.Random) -> Iterator[Moment
 
 
 def epochs(
-    length: int, step_s: float, chance: random.Random, *, spread: float, stalls: float, rest_s: float
+    length: int,
+    step_s: float,
+    chance: random.Random,
+    *,
+    spread: float,
+    stalls: float,
+    rest_s: float,
 ) -> Iterator[Moment]:
-    """Yield the steps of epochs of one length, forever: at changing speed, with stalls and with rests between.
+    """Yield the steps of epochs of one length, forever: at changing speed, with stalls and with
+    rests between.
 
-    In the second half of a rest, while workers begin, the epoch is the next one, and the step still the last.
+    In the second half of a rest, while workers begin, the epoch is the next one, and the step still
+    the last.
     """
     at_s, speed, begun = 0.0, 1.0, 0
     for epoch in itertools.count():
@@ -94,7 +111,9 @@ def epochs(
 class SimulatedProgram(Program):
     """A program that is at one of these moments by a clock."""
 
-    def __init__(self, moments: list[Moment], clock: StoppedClock, file: Path, *, has_epoch: bool) -> None:
+    def __init__(
+        self, moments: list[Moment], clock: StoppedClock, file: Path, *, has_epoch: bool
+    ) -> None:
         self._moments, self._clock, self._file = moments, clock, file
         self._begins_s, self._has_epoch = [one.begin_s for one in moments], has_epoch
 
@@ -103,7 +122,10 @@ class SimulatedProgram(Program):
         return self._moments[bisect_right(self._begins_s, at_ns / SECOND_NS) - 1]
 
     def stack(self) -> list[Frame]:
-        return [Frame("train", str(self._file), 3), Frame("Tensor.backward", "/x/torch/_tensor.py", 9)]
+        return [
+            Frame("train", str(self._file), 3),
+            Frame("Tensor.backward", "/x/torch/_tensor.py", 9),
+        ]
 
     def sources_of(self, _loop: StepLoop) -> list[Source]:
         return [Source("a variable", ROUND)]
@@ -122,7 +144,9 @@ class SimulatedProgram(Program):
 
 
 class Counted(NamedTuple):
-    """The steps of a run from the first reading to the last, the count of them, and the error that profd stated."""
+    """The steps of a run from the first reading to the last, the count of them, and the error that
+    profd stated.
+    """
 
     true: int
     counted: int
@@ -146,7 +170,9 @@ def simulate(kind: Kind, cost_s: float, has_epoch: bool, seed: int) -> Counted:
     clock, taken = StoppedClock(int(FIRST_READING_S * SECOND_NS)), list[Record]()
     cpu_ns = itertools.count(0, int(cost_s * SECOND_NS))
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as replaced:
-        replaced.enter_context(mock.patch.object(reader, "time", SimpleNamespace(thread_time_ns=cpu_ns.__next__)))
+        replaced.enter_context(
+            mock.patch.object(reader, "time", SimpleNamespace(thread_time_ns=cpu_ns.__next__))
+        )
         (file := Path(folder) / "train.py").write_text(SCRIPT)
         program = SimulatedProgram(moments, clock, file, has_epoch=has_epoch)
         steps = reader.StepReader(Identity(os.getpid(), 1), clock, taken.append, lambda *_: program)
@@ -156,13 +182,17 @@ def simulate(kind: Kind, cost_s: float, has_epoch: bool, seed: int) -> Counted:
         steps.end()
     counts = [one for one in taken if isinstance(one, PointsTaken)]
     (first, last), begun = (counts[0].points, counts[-1].points), program.at(counts[0].at_ns).begun
-    return Counted(moments[-1].begun - begun, int(last[0].value - first[0].value), int(last[1].value))
+    return Counted(
+        moments[-1].begun - begun, int(last[0].value - first[0].value), int(last[1].value)
+    )
 
 
 STEADY, RESTING, RESTLESS = (0.1, 0.0, 0.5), (0.5, 0.002, 0.3), (0.5, 0.01, 0.0)
 KINDS: dict[str, list[Kind]] = {
     **{
-        f"episodes of {mean} steps on average": [partial(episodes, mean, step_s) for step_s in (0.005, 0.017, 0.03)]
+        f"episodes of {mean} steps on average": [
+            partial(episodes, mean, step_s) for step_s in (0.005, 0.017, 0.03)
+        ]
         for mean in (16, 30, 60, 200)
     },
     **{
@@ -185,7 +215,10 @@ def row(name: str, found: list[Counted]) -> str:
     """Return a row of the table."""
     off, errors = [one.off for one in found], [one.error / one.true for one in found]
     held = sum(one.holds() for one in found)
-    cells = f"{statistics.mean(off):+.1%} ({min(off):+.1%} to {max(off):+.1%}) | {statistics.mean(errors):.1%}"
+    cells = (
+        f"{statistics.mean(off):+.1%} ({min(off):+.1%} to {max(off):+.1%}) | "
+        f"{statistics.mean(errors):.1%}"
+    )
     return f"| {name} | {cells} | {held} of {len(found)} |"
 
 
@@ -199,14 +232,18 @@ def main() -> None:
     everything: list[Counted] = []
     with ProcessPoolExecutor() as pool:
         for name, found in zip(
-            KINDS, pool.map(simulate_all, KINDS.values(), itertools.repeat(options.runs)), strict=True
+            KINDS,
+            pool.map(simulate_all, KINDS.values(), itertools.repeat(options.runs)),
+            strict=True,
         ):
             lines.append(row(name, found))
             everything += found
     lines.append(row("all", everything))
     print("\n".join(lines))
     if not options.dry_run:
-        write_section("Truth of steps, simulated", METHOD.format(seconds=SECONDS, runs=options.runs), lines)
+        write_section(
+            "Truth of steps, simulated", METHOD.format(seconds=SECONDS, runs=options.runs), lines
+        )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""How often estimates are wrong by chance: simulated programs whose truth is known, thousands of each kind.
+"""How often estimates are wrong by chance: simulated programs whose truth is known, thousands of
+each kind.
 
-``python benchmarks/simulations.py [--trials 1000] [NAME ...]``, ten minutes on a quiet machine; without names writes
-its section of ``docs/measurements.md``. The unit tests of the same modules have a few of these programs each. Trial
-number N is the same program every time.
+``python benchmarks/simulations.py [--trials 1000] [NAME ...]``, ten minutes on a quiet machine;
+without names writes its section of ``docs/measurements.md``. The unit tests of the same modules
+have a few of these programs each. Trial number N is the same program every time.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ def is_miscounted(seen: list[Seen], cycles: int) -> bool:
 
 def visits_missed(chance: random.Random) -> bool:
     """Count visits some of which no sample saw."""
-    outside_s, inside_s = chance.choice([(0.03, 0.1), (0.1, 0.05), (0.22, 0.02), (0.5, 0.015), (0.3, 0.2)])
+    outside_s, inside_s = chance.choice(
+        [(0.03, 0.1), (0.1, 0.05), (0.22, 0.02), (0.5, 0.015), (0.3, 0.2)]
+    )
     return is_miscounted(sampled(400, outside_s, inside_s, 0.2, seed_of(chance)), 400)
 
 
@@ -90,7 +93,10 @@ def no_steps(chance: random.Random) -> bool:
 def steady_memory(chance: random.Random, *, kind: str) -> bool:
     """Look for growth where there is none, after a minute and once more."""
     values = curve(STEADY[kind], str(seed_of(chance)), 180)
-    found = (trend(range(end), values[:end], least_growth=LEAST_GROWTH) for end in (60, chance.randint(60, 180)))
+    found = (
+        trend(range(end), values[:end], least_growth=LEAST_GROWTH)
+        for end in (60, chance.randint(60, 180))
+    )
     return any(one is not None and one.is_growing for one in found)
 
 
@@ -103,13 +109,20 @@ def slope(chance: random.Random) -> bool:
 
 def budget(chance: random.Random) -> bool:
     """Govern a run; say whether a minute passes a budget that can be kept by more than a fifth."""
-    share, run, seed = chance.choice([0.02, 0.03, 0.05, 0.1, 0.2]), RUNS[chance.choice([*RUNS])], seed_of(chance)
+    share, run, seed = (
+        chance.choice([0.02, 0.03, 0.05, 0.1, 0.2]),
+        RUNS[chance.choice([*RUNS])],
+        seed_of(chance),
+    )
     dearest = live(Governor(100, share), run(seed)).dearest_minute()
     return dearest > 1.2 * share and has_to_govern(share, run(seed))
 
 
 def deep_stacks(chance: random.Random) -> bool:
-    """Correct a trace by its failed reads; say whether the share of its deep stack is off by more than 2 points."""
+    """Correct a trace by its failed reads.
+
+    Say whether the share of its deep stack is off by more than 2 points.
+    """
     flat_us, deep_us = chance.choice([(9_400, 14_100), (14_100, 9_400), (3_000, 5_000)])
     reader = Reader({FLAT: flat_us, DEEP: deep_us}, {FLAT: 20, DEEP: 2_500}, seed_of(chance))
     corrected = with_visits(tuple(reader.changes), reader.failed_us, reader.samples, TornShares())
@@ -131,7 +144,10 @@ SIMULATIONS: dict[str, Trial] = {
     "visits that are held up are beyond their error": visits_held_up,
     "steps shorter than samples are apart are counted": short_steps,
     "a phase that comes by chance is counted as steps": no_steps,
-    **{f"steady memory is called growing: {kind}": partial(steady_memory, kind=kind) for kind in STEADY},
+    **{
+        f"steady memory is called growing: {kind}": partial(steady_memory, kind=kind)
+        for kind in STEADY
+    },
     "the interval of a slope of memory misses it": slope,
     "a minute costs more than 1.2 times the budget": budget,
     "a deep stack's corrected share is more than 2 points off": deep_stacks,
@@ -155,10 +171,17 @@ def main() -> None:
     with ProcessPoolExecutor() as pool:
         for name in options.names or SIMULATIONS:
             failures = sum(pool.map(partial(failed, name), range(options.trials), chunksize=10))
-            lines.append(f"| {name} | {failures} of {options.trials} | ≤ {most(failures, options.trials):.2%} |")
+            lines.append(
+                f"| {name} | {failures} of {options.trials} | ≤ "
+                f"{most(failures, options.trials):.2%} |"
+            )
             print(lines[-1], flush=True)
     if not options.names:
-        method = f"`benchmarks/simulations.py`: {options.trials} simulated programs a line; bounds hold at 95 %."
+        method = (
+            f"`benchmarks/simulations.py`: {options.trials} simulated programs a line; "
+            "bounds "
+            "hold at 95 %."
+        )
         write_section("Chance in estimates", method, lines)
 
 

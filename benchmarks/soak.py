@@ -1,8 +1,10 @@
-"""Whether profd stays as it is for hours, under a training that starts new workers every ten seconds.
+"""Whether profd stays as it is for hours, under a training that starts new workers every ten
+seconds.
 
-Watched are memory, descriptors, processes and disk. ``benchmarks/soak.py [--minutes 60] [--epoch 10] [--quick]``:
-``--epoch 1`` has ten times as many workers come and go. Says every minute on stderr, as a JSON line, what it reads.
-Writes its section of ``docs/measurements.md``, unless quick or with other epochs; ends with 1 where a bound breaks.
+Watched are memory, descriptors, processes and disk. ``benchmarks/soak.py [--minutes 60] [--epoch
+10] [--quick]``: ``--epoch 1`` has ten times as many workers come and go. Says every minute on
+stderr, as a JSON line, what it reads. Writes its section of ``docs/measurements.md``, unless quick
+or with other epochs; ends with 1 where a bound breaks.
 """
 
 from __future__ import annotations
@@ -35,10 +37,14 @@ MINUTE_S = 60.0
 CLOSING_S = 60.0
 MEGABYTE = 1e6
 METHOD = (
-    "`benchmarks/soak.py`: a torch loop with two DataLoader workers, new ones every 10 s, for {minutes:.0f} minutes "
-    "under `profd run --headless`; read every 5 s. Growth and slope are those after the first {settled:.0f} minutes: "
-    "the slope is that of a least-squares line, the growth the mean of the last quarter less that of the first; the "
-    "largest reading is of the whole time. USS is memory that a process shares with no other, RSS counts a page in "
+    "`benchmarks/soak.py`: a torch loop with two DataLoader workers, new ones every 10 s, for "
+    "{minutes:.0f} minutes "
+    "under `profd run --headless`; read every 5 s. Growth and slope are those after the first "
+    "{settled:.0f} minutes: "
+    "the slope is that of a least-squares line, the growth the mean of the last quarter less "
+    "that of the first; the "
+    "largest reading is of the whole time. USS is memory that a process shares with no other, "
+    "RSS counts a page in "
     "each process that has it, PSS shares it out."
 )
 
@@ -51,7 +57,8 @@ class Quantity(NamedTuple):
     bound: Bound
 
 
-# Readings go up and down with each recording: a slope below these bounds looks like none in fifty minutes.
+# Readings go up and down with each recording: a slope below these bounds looks like none in fifty
+# minutes.
 QUANTITIES = (
     Quantity("PSS of all of profd", "MB", Bound(highest=75.0, per_hour=2.0)),
     Quantity("USS of the session", "MB", Bound(per_hour=2.0)),
@@ -74,7 +81,9 @@ class Spending:
         self._readings = deque([(0.0, 0.0)])
 
     def over_a_minute(self, at_s: float, cpu_s: float) -> float:
-        """Return what was spent over the last minute, a fraction of a core: nothing was before the start at 0 s."""
+        """Return what was spent over the last minute, a fraction of a core: nothing was before the
+        start at 0 s.
+        """
         self._readings.append((at_s, cpu_s))
         while self._readings[1][0] <= at_s - MINUTE_S:
             self._readings.popleft()
@@ -101,8 +110,13 @@ def read_all(profd: Profd, spending: Spending, elapsed_s: float) -> Mapping[str,
     return {quantity.name: float(value) for quantity, value in zip(QUANTITIES, values, strict=True)}
 
 
-def soak(minutes: float, run_file: Path, epoch_s: float = EPOCH_S) -> tuple[dict[str, Readings], list[str]]:
-    """Train under profd and read until the time is over; returns the readings, and what went wrong."""
+def soak(
+    minutes: float, run_file: Path, epoch_s: float = EPOCH_S
+) -> tuple[dict[str, Readings], list[str]]:
+    """Train under profd and read until the time is over.
+
+    Returns the readings, and what went wrong.
+    """
     seconds = minutes * 60
     started_s = time.monotonic()
     profd = Profd.launch(load.command("epochs", seconds + READ_EVERY_S, 2, epoch_s), run_file)
@@ -128,7 +142,11 @@ def faults(profd: Profd) -> list[str]:
     with RunReader(profd.run_file) as reader:
         if reader.info.state != "ended":
             found.append(f"the run is {reader.info.state}")
-        found += [f"{event.kind}: {event.text}" for event in reader.events() if event.kind in ("error", "loss")]
+        found += [
+            f"{event.kind}: {event.text}"
+            for event in reader.events()
+            if event.kind in ("error", "loss")
+        ]
     return found
 
 
@@ -144,8 +162,14 @@ def judge(readings: Mapping[str, Readings], settled_s: float) -> tuple[list[str]
 
 
 def _row(quantity: Quantity, trend: Trend, *, is_broken: bool) -> str:
-    values = [f"{value:,.2f} {quantity.unit}".strip() for value in (trend.highest, trend.growth, trend.per_hour)]
-    return f"| {quantity.name} | {' | '.join(values)} | {_words(quantity.bound, is_broken=is_broken)} |"
+    values = [
+        f"{value:,.2f} {quantity.unit}".strip()
+        for value in (trend.highest, trend.growth, trend.per_hour)
+    ]
+    return (
+        f"| {quantity.name} | {' | '.join(values)} | "
+        f"{_words(quantity.bound, is_broken=is_broken)} |"
+    )
 
 
 def _words(bound: Bound, *, is_broken: bool) -> str:
@@ -159,8 +183,14 @@ def main() -> None:
     """Soak, write the section, and fail where a bound broke."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--minutes", type=float, default=60.0)
-    parser.add_argument("--epoch", type=float, default=EPOCH_S, help="seconds from new workers to new workers [10]")
-    parser.add_argument("--quick", action="store_true", help="try it in less than a minute; judges and writes nothing")
+    parser.add_argument(
+        "--epoch", type=float, default=EPOCH_S, help="seconds from new workers to new workers [10]"
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="try it in less than a minute; judges and writes nothing",
+    )
     options = parser.parse_args()
     minutes = 0.5 if options.quick else options.minutes
     # A short one may not have settled by then, but there must be something to look at.
@@ -177,7 +207,9 @@ def main() -> None:
     lines += ["", "All bounds held." if not broken else f"Broken: {'; '.join(broken)}."]
     print(lines[-1])
     if options.epoch == EPOCH_S:
-        write_section("Hours of recording", METHOD.format(minutes=minutes, settled=settled_s / 60), lines)
+        write_section(
+            "Hours of recording", METHOD.format(minutes=minutes, settled=settled_s / 60), lines
+        )
     sys.exit(bool(broken))
 
 

@@ -1,7 +1,9 @@
-"""How soon profd samples a process that it is attached to, and how soon its dashboard is to be seen; by part.
+"""How soon profd samples a process that it is attached to, and how soon its dashboard is to be
+seen; by part.
 
-Run on a quiet machine: ``python benchmarks/startup.py [--times 20] [--quick]``; about 3 minutes. Writes its section of
-``docs/measurements.md``, unless quick. Times are from the start of the command on.
+Run on a quiet machine: ``python benchmarks/startup.py [--times 20] [--quick]``; about 3 minutes.
+Writes its section of ``docs/measurements.md``, unless quick. Times are from the start of the
+command on.
 """
 
 from __future__ import annotations
@@ -26,12 +28,17 @@ from profd.daemon.store.reader import RunReader
 
 LIMITS_S = {"first sample": 0.6, "first picture": 1.2}
 METHOD = (
-    "`benchmarks/startup.py`: `profd attach` on a torch loop, {times} times, its dashboard drawn by a terminal "
-    "emulator, from the start of the command on; profd's modules are compiled beforehand, as an installer "
+    "`benchmarks/startup.py`: `profd attach` on a torch loop, {times} times, its dashboard drawn "
+    "by a terminal "
+    "emulator, from the start of the command on; profd's modules are compiled beforehand, as an "
+    "installer "
     "does. The session's process begins when the command has read its options; "
-    "the run begins once the session has imported what it needs and made the run file; the first sample is where the "
-    "first recording begins, by the run's own clock; the first picture is drawn when the terminal shows the tables, "
-    "the first function when a function of the loop stands in them. CPU is that of the command and its session by the "
+    "the run begins once the session has imported what it needs and made the run file; the first "
+    "sample is where the "
+    "first recording begins, by the run's own clock; the first picture is drawn when the "
+    "terminal shows the tables, "
+    "the first function when a function of the loop stands in them. CPU is that of the command "
+    "and its session by the "
     "time of the first function, py-spy included."
 )
 
@@ -73,7 +80,9 @@ def table(found: Sequence[Mapping[str, float]]) -> list[str]:
     for part in found[0]:
         values = [one[part] for one in found]
         limit = f"{LIMITS_S[part]:.1f} s" if part in LIMITS_S else ""
-        middle, least, most = (f"{value:.2f} s" for value in (statistics.median(values), min(values), max(values)))
+        middle, least, most = (
+            f"{value:.2f} s" for value in (statistics.median(values), min(values), max(values))
+        )
         lines.append(f"| {part} | {middle} | {least} | {most} | {limit} |")
     return lines
 

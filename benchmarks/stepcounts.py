@@ -1,11 +1,13 @@
-"""How true steps are: programs with loops of many forms, recorded by real sessions, against their own diaries.
+"""How true steps are: programs with loops of many forms, recorded by real sessions, against their
+own diaries.
 
-``python benchmarks/stepcounts.py [--pythons 3.8,3.13] [--programs while_loop,mnist_main] [--seconds 30] [--at-once 8]
-[--rounds 1] [--busy] [--frameworks] [--print-only]``, about 20 minutes; writes its section of ``docs/measurements.md``,
-another one for ``--busy``. The programs are those of ``loads/steploops``, ``loads/publicloops`` and
-``tests/programs/steploops``, under each Python of this machine that profd reads, with a stand-in for torch;
-``--frameworks`` adds programs of ``benchmarks/frameworks`` with the real libraries under this Python, best with
-``--at-once 1``. Ends with 1 where a run failed, a stated error did not hold, or a program without steps got a number.
+``python benchmarks/stepcounts.py [--pythons 3.8,3.13] [--programs while_loop,mnist_main] [--seconds
+30] [--at-once 8] [--rounds 1] [--busy] [--frameworks] [--print-only]``, about 20 minutes; writes
+its section of ``docs/measurements.md``, another one for ``--busy``. The programs are those of
+``loads/steploops``, ``loads/publicloops`` and ``tests/programs/steploops``, under each Python of
+this machine that profd reads, with a stand-in for torch; ``--frameworks`` adds programs of
+``benchmarks/frameworks`` with the real libraries under this Python, best with ``--at-once 1``. Ends
+with 1 where a run failed, a stated error did not hold, or a program without steps got a number.
 """
 
 from __future__ import annotations
@@ -71,7 +73,11 @@ class Result(NamedTuple):
     @property
     def is_near(self) -> bool:
         """Whether all counts were right to one step."""
-        return self.reported is not None and self.reported.difference is not None and self.reported.difference <= NEAR
+        return (
+            self.reported is not None
+            and self.reported.difference is not None
+            and self.reported.difference <= NEAR
+        )
 
     @property
     def is_paced(self) -> bool:
@@ -105,7 +111,13 @@ def jobs(options: argparse.Namespace) -> list[Job]:
         launcher = str(BENCHMARKS / "stepdiary.py")
         for name in frameworks:
             file, *arguments = FRAMEWORKS[name]
-            words = (executable, launcher, "DIARY", str(BENCHMARKS / "frameworks" / file), *arguments)
+            words = (
+                executable,
+                launcher,
+                "DIARY",
+                str(BENCHMARKS / "frameworks" / file),
+                *arguments,
+            )
             found.append(Job(name, "this", words))
     found *= options.rounds
     random.shuffle(found)
@@ -118,7 +130,9 @@ class Failed(Exception):
 
 @contextlib.contextmanager
 def training(job: Job, folder: Path, packages: Path) -> Iterator[int]:
-    """Run a program and give its PID after some random time of its training; its diary is complete at the end.
+    """Run a program and give its PID after some random time of its training.
+
+    Its diary is complete at the end.
 
     Raises Failed where it does not begin to train, or has ended by itself.
     """
@@ -130,7 +144,11 @@ def training(job: Job, folder: Path, packages: Path) -> Iterator[int]:
     with (
         said.open("w") as output,
         subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env={**_plain_environment(), **given}
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env={**_plain_environment(), **given},
         ) as program,
     ):
         try:
@@ -158,14 +176,20 @@ def measure(job: Job, folder: Path, packages: Path, seconds: float) -> Result:
     except Failed as failure:
         return Result(job, failed=str(failure))
     if done.returncode:
-        return Result(job, failed=f"profd attach ended with {done.returncode}: {done.stderr[-500:]}")
+        return Result(
+            job, failed=f"profd attach ended with {done.returncode}: {done.stderr[-500:]}"
+        )
     kept = Diary(folder / "diary")
     return Result(job, judge(run_file, kept), trains=not kept.is_empty)
 
 
 def _plain_environment() -> dict[str, str]:
     """Return the environment without what makes Python another one."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTHON", "VIRTUAL_ENV"))
+    }
 
 
 def _is_ready(program: subprocess.Popen[bytes], said: Path) -> bool:
@@ -192,7 +216,8 @@ def table(results: Sequence[Result]) -> list[str]:
     for result in sorted(results, key=lambda one: (not one.trains, one.job.program)):
         by_program[result.job.program].append(result)
     return [
-        "| program | source named | runs | told | within 1 | worst difference | own number | rate within 0.5 % | "
+        "| program | source named | runs | told | within 1 | worst difference | own number | "
+        "rate within 0.5 % | "
         "worst rate error | stated error held |",
         "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|",
         *(_row(name, found) for name, found in by_program.items()),
@@ -204,7 +229,10 @@ def table(results: Sequence[Result]) -> list[str]:
 def _row(name: str, found: Sequence[Result]) -> str:
     reported = [result.reported for result in found if result.reported is not None]
     if not any(result.trains for result in found):
-        return f"| {name} | {_sources(reported)} | {len(found)} | {len(reported)}, of none | | | | | | |"
+        return (
+            f"| {name} | {_sources(reported)} | {len(found)} | {len(reported)}, of none "
+            "| | | | | | |"
+        )
     differences = [one.difference for one in reported if one.difference is not None]
     numbers = [one.number_error for one in reported if one.number_error is not None]
     rates = [one.rate_error for one in reported]
@@ -224,19 +252,32 @@ def _row(name: str, found: Sequence[Result]) -> str:
 
 
 def _sources(reported: Sequence[Reported]) -> str:
-    """Return what was counted, the most frequent first; batches are named where a step has several."""
-    words = Counter(one.source if one.unit == "steps" else f"{one.source}, batches" for one in reported)
-    return "; ".join(f"{text} ({times})" if len(words) > 1 else text for text, times in words.most_common())
+    """Return what was counted, the most frequent first.
+
+    Batches are named where a step has several.
+    """
+    words = Counter(
+        one.source if one.unit == "steps" else f"{one.source}, batches" for one in reported
+    )
+    return "; ".join(
+        f"{text} ({times})" if len(words) > 1 else text for text, times in words.most_common()
+    )
 
 
 def _bounds(results: Sequence[Result]) -> list[str]:
-    """Return how often something was not so, and of how many of all at most, in one of twenty such measurements."""
+    """Return how often something was not so, and of how many of all at most, in one of twenty such
+    measurements.
+    """
     training = [result for result in results if result.trains]
     reported = [result for result in training if result.reported is not None]
     others = [result for result in results if not result.trains]
     counted = (
         ("steps not told", sum(result.reported is None for result in training), len(training)),
-        ("a count not within one step", sum(not result.is_near for result in reported), len(reported)),
+        (
+            "a count not within one step",
+            sum(not result.is_near for result in reported),
+            len(reported),
+        ),
         ("a rate not within 0.5 %", sum(not result.is_paced for result in reported), len(reported)),
         ("a stated error not held", sum(result.is_wrong for result in reported), len(reported)),
         ("steps told where there are none", sum(result.is_wrong for result in others), len(others)),
@@ -244,7 +285,11 @@ def _bounds(results: Sequence[Result]) -> list[str]:
     return [
         "| what went wrong | runs | of all, at most |",
         "|---|---:|---:|",
-        *(f"| {what} | {times} of {all_} | ≤ {most(times, all_):.1%} |" for what, times, all_ in counted if all_),
+        *(
+            f"| {what} | {times} of {all_} | ≤ {most(times, all_):.1%} |"
+            for what, times, all_ in counted
+            if all_
+        ),
     ]
 
 
@@ -256,9 +301,13 @@ def complaints(results: Sequence[Result]) -> list[str]:
         if result.failed:
             lines.append(f"{name}: {result.failed}")
         elif result.reported is not None and not result.trains:
-            lines.append(f"{name}: has no steps, but profd reports those of {result.reported.source}")
+            lines.append(
+                f"{name}: has no steps, but profd reports those of {result.reported.source}"
+            )
         elif result.reported is not None:
-            lines += [f"{name}: {result.reported.source}: {words}" for words in result.reported.broken]
+            lines += [
+                f"{name}: {result.reported.source}: {words}" for words in result.reported.broken
+            ]
     return lines
 
 
@@ -272,8 +321,12 @@ def main() -> None:
     parser.add_argument("--at-once", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--busy", action="store_true", help="beside two busy loops")
-    parser.add_argument("--frameworks", action="store_true", help="programs with the real libraries, too")
-    parser.add_argument("--cache", type=Path, default=platformdirs.user_cache_path("profd-benchmarks"))
+    parser.add_argument(
+        "--frameworks", action="store_true", help="programs with the real libraries, too"
+    )
+    parser.add_argument(
+        "--cache", type=Path, default=platformdirs.user_cache_path("profd-benchmarks")
+    )
     parser.add_argument("--print-only", action="store_true")
     options = parser.parse_args()
     wanted = jobs(options)
@@ -294,7 +347,11 @@ def main() -> None:
     wrong = complaints(results)
     print("\n".join([*lines, "", *wrong]))
     if not options.print_only:
-        write_section("Truth of steps on a busy machine" if options.busy else "Truth of steps", method(options), lines)
+        write_section(
+            "Truth of steps on a busy machine" if options.busy else "Truth of steps",
+            method(options),
+            lines,
+        )
     sys.exit(1 if wrong else 0)
 
 
@@ -302,12 +359,17 @@ def method(options: argparse.Namespace) -> str:
     """Return how it was measured, in words."""
     versions = ", ".join(version for version in options.pythons if find_python(version))
     return (
-        f"`benchmarks/stepcounts.py`: each program under Python {versions}, {options.rounds} times, `profd attach` for "
+        f"`benchmarks/stepcounts.py`: each program under Python {versions}, {options.rounds} "
+        "times, `profd attach` for "
         f"{options.seconds:g} s from a random time on, {options.at_once} at once"
-        f"{', beside two busy loops' if options.busy else ''}. A program keeps a diary of its steps. Worst difference: "
-        "of the counts since the first one, against whole steps of the diary. Own number: runs whose counts are within "
-        "one of what the script itself calls the step, where that is one running number. Stated error held: of the "
-        "counts, of the rate and of the steps of the whole run, all of them; a count may be one step off, since one is "
+        f"{', beside two busy loops' if options.busy else ''}. A program keeps a diary of its "
+        "steps. Worst difference: "
+        "of the counts since the first one, against whole steps of the diary. Own number: runs "
+        "whose counts are within "
+        "one of what the script itself calls the step, where that is one running number. Stated "
+        "error held: of the "
+        "counts, of the rate and of the steps of the whole run, all of them; a count may be one "
+        "step off, since one is "
         "always being made. At most: the exact bound of the binomial distribution, at 95 %."
     )
 

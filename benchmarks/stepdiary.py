@@ -1,7 +1,8 @@
-"""Runs a training program as it is, and keeps the diary that programs of ``tests/programs/steploops`` keep.
+"""Runs a training program as it is, and keeps the diary that programs of
+``tests/programs/steploops`` keep.
 
-Usage: ``stepdiary.py DIARY PROGRAM [ARGUMENT ...]``. A step is one of an optimizer, which torch tells by a hook of its
-own, so that nothing of the program is replaced. Knows nothing of profd.
+Usage: ``stepdiary.py DIARY PROGRAM [ARGUMENT ...]``. A step is one of an optimizer, which torch
+tells by a hook of its own, so that nothing of the program is replaced. Knows nothing of profd.
 """
 
 from __future__ import annotations

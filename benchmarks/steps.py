@@ -14,7 +14,9 @@ ENDLESS = 1_000_000_000
 
 
 class Took(NamedTuple):
-    """What a block of steps took of the loop's process: time by the clock, and CPU time of all its threads."""
+    """What a block of steps took of the loop's process: time by the clock, and CPU time of all its
+    threads.
+    """
 
     wall_s: float
     cpu_s: float

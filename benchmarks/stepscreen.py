@@ -1,11 +1,13 @@
 """How late the step on the dashboard is, beside the diaries that programs keep of their steps.
 
-``python benchmarks/stepscreen.py [--pythons 3.12] [--programs paused_loop,mnist_main] [--seconds 30] [--at-once 4]
-[--busy] [--print-only]``, ten minutes; writes its section of ``docs/measurements.md``. ``profd attach`` runs in a tmux
-of its own for each program. The benchmark captures its screen twice a second, and says how late the number on it is.
-That is the time since the program was last within one step of the number. It is less where the program has just become
-faster: then it is the time that the missing steps take at the pace of the last ten seconds. Where a script counts no
-steps itself, the captures show how many it made before the recording. Exits with 1 if a number was over 1.5 s late.
+``python benchmarks/stepscreen.py [--pythons 3.12] [--programs paused_loop,mnist_main] [--seconds
+30] [--at-once 4] [--busy] [--print-only]``, ten minutes; writes its section of
+``docs/measurements.md``. ``profd attach`` runs in a tmux of its own for each program. The benchmark
+captures its screen twice a second, and says how late the number on it is. That is the time since
+the program was last within one step of the number. It is less where the program has just become
+faster: then it is the time that the missing steps take at the pace of the last ten seconds. Where a
+script counts no steps itself, the captures show how many it made before the recording. Exits with 1
+if a number was over 1.5 s late.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ class Shown(NamedTuple):
 
 
 class Screens(NamedTuple):
-    """What was seen of a program: its numbers, how late each was, and when the first one came after `profd attach`."""
+    """What was seen of a program: its numbers, how late each was, and when the first one came after
+    `profd attach`.
+    """
 
     job: Job
     shown: Sequence[Shown] = ()
@@ -74,7 +78,15 @@ def _captures(pid: int, folder: Path, seconds: float) -> list[Shown]:
     """Return the steps that a dashboard showed of a process."""
     found = []
     with Terminal(folder, columns=140, lines=44) as terminal:
-        attach = [sys.executable, "-m", "profd", "attach", str(pid), "-o", str(folder / "run.profd")]
+        attach = [
+            sys.executable,
+            "-m",
+            "profd",
+            "attach",
+            str(pid),
+            "-o",
+            str(folder / "run.profd"),
+        ]
         terminal.start(attach, {"PROFD_HOME": str(folder / "home")})
         until = time.monotonic() + seconds
         while time.monotonic() < until:
@@ -101,12 +113,15 @@ def _lateness(shown: Sequence[Shown], made: Made, diary: Diary) -> list[float]:
 
 
 def _late_s(at_ns: int, step: int, ended_ns: Sequence[int]) -> float:
-    """Return how far a time is from those at which this step, or the one before or after it, was the newest.
+    """Return how far a time is from those at which this step, or the one before or after it, was
+    the newest.
 
     Or how long what it is off takes, where that is less: in a pause there is no such time near.
     """
     made, recent = (bisect_left(ended_ns, at_ns - back_ns) for back_ns in (0, PACE_NS))
-    off_s = (abs(step - made) - NEAR) * PACE_NS / 1e9 / (made - recent) if made > recent else math.inf
+    off_s = (
+        (abs(step - made) - NEAR) * PACE_NS / 1e9 / (made - recent) if made > recent else math.inf
+    )
     first, last = max(step - NEAR - 1, 0), min(step + NEAR, len(ended_ns) - 1)
     from_ns = ended_ns[min(first, len(ended_ns) - 1)] if step > NEAR else 0
     to_ns = ended_ns[last]
@@ -115,7 +130,10 @@ def _late_s(at_ns: int, step: int, ended_ns: Sequence[int]) -> float:
 
 def table(found: Sequence[Screens]) -> list[str]:
     """Return a line for each program, and what holds of all of them."""
-    lines = ["| program | Python | first number | numbers | latest | over 1.5 s |", "|---|---|---:|---:|---:|---:|"]
+    lines = [
+        "| program | Python | first number | numbers | latest | over 1.5 s |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
     for one in sorted(found, key=lambda one: (one.job.program, one.job.version)):
         over = sum(late > LATE_S for late in one.late_s)
         lines.append(
@@ -126,7 +144,8 @@ def table(found: Sequence[Screens]) -> list[str]:
     over = sum(one > LATE_S for one in late)
     lines += [
         "",
-        f"{over} of {len(late):,} numbers came more than {LATE_S} s late, {most(over, len(late)):.1%} at most (95 %).",
+        f"{over} of {len(late):,} numbers came more than {LATE_S} s late, "
+        f"{most(over, len(late)):.1%} at most (95 %).",
     ]
     return lines
 
@@ -160,9 +179,12 @@ def main() -> None:
     print("\n".join([*lines, "", *failed]))
     if not options.print_only:
         method = (
-            f"`benchmarks/stepscreen.py`: `profd attach` in tmux beside each program for {options.seconds:g} s, "
-            f"{options.at_once} at once{', beside two busy loops' if options.busy else ''}; the screen is captured "
-            "twice a second. A number is late by the time since the program was last within one step of it."
+            "`benchmarks/stepscreen.py`: `profd attach` in tmux beside each program for "
+            f"{options.seconds:g} s, "
+            f"{options.at_once} at once{', beside two busy loops' if options.busy else ''}; the "
+            "screen is captured "
+            "twice a second. A number is late by the time since the program was last within one "
+            "step of it."
         )
         write_section("Steps on the screen", method, lines)
     sys.exit(1 if any(late > LATE_S for one in found for late in one.late_s) else 0)

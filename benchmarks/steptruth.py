@@ -43,7 +43,9 @@ class Made:
 
 
 class Diary:
-    """The steps that a program made, its batches where several of them make a step, and its own numbers."""
+    """The steps that a program made, its batches where several of them make a step, and its own
+    numbers.
+    """
 
     def __init__(self, path: Path) -> None:
         text = path.read_text() if path.exists() else ""
@@ -65,7 +67,9 @@ class Diary:
         return not self.steps.ended_ns
 
     def number_error(self, point: PointRow) -> float | None:
-        """Return how far a count is from the script's own number at its time; None: it is no one running number.
+        """Return how far a count is from the script's own number at its time.
+
+        None: it is no one running number.
 
         While a step is made either number is right, that of the last one and that of this one.
         """
@@ -79,8 +83,9 @@ class Diary:
 class Reported(NamedTuple):
     """What profd reported of a run, and how far it is from the diary.
 
-    ``difference`` is that of its counts, the worst of them, against the first one; ``number_error`` that of the counts
-    as they are against the script's own number. Both are None where there was none. ``rate_error`` is a share.
+    ``difference`` is that of its counts, the worst of them, against the first one; ``number_error``
+    that of the counts as they are against the script's own number. Both are None where there was
+    none. ``rate_error`` is a share.
     """
 
     source: str
@@ -107,7 +112,11 @@ def judge(run_file: Path, diary: Diary) -> Reported | None:
     unit = min(units, key=lambda name: abs(_rate_error(units[name], steps, counts, run_ns)))
     made = units[unit]
     misses = _misses(made, counts)
-    numbers = [] if unit != "steps" else [one for point in counts if (one := diary.number_error(point)) is not None]
+    numbers = (
+        []
+        if unit != "steps"
+        else [one for point in counts if (one := diary.number_error(point)) is not None]
+    )
     return Reported(
         source,
         unit,
@@ -127,11 +136,14 @@ def points(reader: RunReader, name: str) -> list[PointRow]:
 def _misses(made: Made, counts: Sequence[PointRow]) -> list[float]:
     """Return by how many steps each count is too high, against the first one."""
     return [
-        (point.value - counts[0].value) - (made.whole(point.at_ns) - made.whole(counts[0].at_ns)) for point in counts
+        (point.value - counts[0].value) - (made.whole(point.at_ns) - made.whole(counts[0].at_ns))
+        for point in counts
     ]
 
 
-def _rate_error(made: Made, steps: Steps, counts: Sequence[PointRow], run_ns: tuple[int, int]) -> float:
+def _rate_error(
+    made: Made, steps: Steps, counts: Sequence[PointRow], run_ns: tuple[int, int]
+) -> float:
     """Return the share by which a rate is too high, against whole steps where they were counted."""
     from_ns, to_ns = _range(counts, run_ns)
     if steps.per_s is None:
@@ -141,7 +153,9 @@ def _rate_error(made: Made, steps: Steps, counts: Sequence[PointRow], run_ns: tu
     return (said - true) / true if true else (0.0 if said < NEAR else float("inf"))
 
 
-def _broken_counts(misses: Sequence[float], counts: Sequence[PointRow], errors: Sequence[PointRow]) -> list[str]:
+def _broken_counts(
+    misses: Sequence[float], counts: Sequence[PointRow], errors: Sequence[PointRow]
+) -> list[str]:
     """Return the worst count that is further off than the error beside it says, in words."""
     stated = {point.at_ns: point.value for point in errors}
     beyond = []
@@ -152,23 +166,34 @@ def _broken_counts(misses: Sequence[float], counts: Sequence[PointRow], errors: 
     return [max(beyond)[1]] if beyond else []
 
 
-def _broken_steps(made: Made, steps: Steps, counts: Sequence[PointRow], run_ns: tuple[int, int]) -> list[str]:
+def _broken_steps(
+    made: Made, steps: Steps, counts: Sequence[PointRow], run_ns: tuple[int, int]
+) -> list[str]:
     """Return which of the errors that a summary states do not hold, in words."""
     broken = []
     from_ns, to_ns = _range(counts, run_ns)
     all_made = _made(made, counts, from_ns, to_ns)
     true = all_made * SECOND_NS / (to_ns - from_ns)
-    allowed = None if steps.per_s_error is None else steps.per_s_error * (1 + 1e-9)  # one step off is just within it
+    allowed = (
+        None if steps.per_s_error is None else steps.per_s_error * (1 + 1e-9)
+    )  # one step off is just within it
     if steps.per_s is not None and allowed is not None and abs(steps.per_s - true) > allowed:
         broken.append(f"{steps.per_s:.3f} ± {steps.per_s_error:.3f} a second, in truth {true:.3f}")
     # A count of an attached run is that of the time between its counts.
-    if steps.count is not None and steps.count_error is not None and abs(steps.count - all_made) > steps.count_error:
+    if (
+        steps.count is not None
+        and steps.count_error is not None
+        and abs(steps.count - all_made) > steps.count_error
+    ):
         broken.append(f"{steps.count} ± {steps.count_error} counted, in truth {all_made:.1f}")
     return broken
 
 
 def _made(made: Made, counts: Sequence[PointRow], from_ns: int, to_ns: int) -> float:
-    """Return how many steps were made; whole ones where they were counted: in a pause no step is in part made."""
+    """Return how many steps were made.
+
+    Whole ones where they were counted: in a pause no step is in part made.
+    """
     one = made.whole if _is_counted(counts) else made.exact
     return one(to_ns) - one(from_ns)
 
@@ -200,7 +225,10 @@ def _risen(rows: Sequence[Sequence[str]], column: int) -> list[int]:
 
 
 def _running(rows: Sequence[Sequence[str]]) -> list[int] | None:
-    """Return the script's own number of each step; None where it is not one number that goes up by one each."""
+    """Return the script's own number of each step.
+
+    None where it is not one number that goes up by one each.
+    """
     numbers, last = [], 0
     for row in rows:
         if int(row[1]) > last:

@@ -1,10 +1,12 @@
-"""Stops, kills and hangs up what profd has around a script, in every order, and looks at what becomes of the script.
+"""Stops, kills and hangs up what profd has around a script, in every order, and looks at what
+becomes of the script.
 
     python benchmarks/survival.py [--jobs N] [WORD ...]
 
-Takes about a second a case and core; with words, only cases are tried that have all of them in their names. Says as a
-JSON line on stderr what came of each. Writes its section of ``docs/measurements.md`` unless cases were selected; ends
-with 1 where a script was touched, or anything was left behind.
+Takes about a second a case and core; with words, only cases are tried that have all of them in
+their names. Says as a JSON line on stderr what came of each. Writes its section of
+``docs/measurements.md`` unless cases were selected; ends with 1 where a script was touched, or
+anything was left behind.
 """
 
 from __future__ import annotations
@@ -63,16 +65,21 @@ def main() -> int:
     ways = Counter(case.way for case in cases)
     lines = [
         f"{len(cases) - failures} of {len(cases)} cases were sound "
-        f"({', '.join(f'{count} of `{way}`' for way, count in ways.items())}), in {time.monotonic() - begun_s:.0f} s:",
-        "the script made its steps after each fault, its output was complete in the file, on the terminal and in the",
-        "run, signals to the launcher reached it once, its exit code came through, and nothing of profd's was left.",
+        f"({', '.join(f'{count} of `{way}`' for way, count in ways.items())}), in "
+        f"{time.monotonic() - begun_s:.0f} s:",
+        "the script made its steps after each fault, its output was complete in the file, on the "
+        "terminal and in the",
+        "run, signals to the launcher reached it once, its exit code came through, and nothing "
+        "of profd's was left.",
     ]
     print("\n".join(lines))
     if not options.words:
         write_section(
             "Faults in every order",
-            "`benchmarks/survival.py`: SIGSTOP, SIGKILL, SIGTERM and SIGHUP of launcher, session and dashboard, and a "
-            "closed terminal: each alone, all ordered pairs, all orders of stops and kills of the three.",
+            "`benchmarks/survival.py`: SIGSTOP, SIGKILL, SIGTERM and SIGHUP of launcher, session "
+            "and dashboard, and a "
+            "closed terminal: each alone, all ordered pairs, all orders of stops and kills of "
+            "the three.",
             lines,
         )
     return 1 if failures else 0

@@ -1,9 +1,11 @@
-"""Cost of something that is switched on and off in one process: blocks of pseudo-random order and their differences.
+"""Cost of something that is switched on and off in one process: blocks of pseudo-random order and
+their differences.
 
-Each block has two switches that know nothing of each other: the real one, and a sham that does nothing. Four blocks in
-a row have both in all four positions, so on is compared with off within a second: the speed of a machine changes more
-slowly than that. The sham is a null control under the same noise. Fours next to each other are alike, so errors are
-those of Newey and West (Econometrica 55, 1987), with a Bartlett kernel.
+Each block has two switches that know nothing of each other: the real one, and a sham that does
+nothing. Four blocks in a row have both in all four positions, so on is compared with off within a
+second: the speed of a machine changes more slowly than that. The sham is a null control under the
+same noise. Fours next to each other are alike, so errors are those of Newey and West (Econometrica
+55, 1987), with a Bartlett kernel.
 """
 
 from __future__ import annotations
@@ -31,7 +33,10 @@ class Block(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """A block that was taken: the means of its whole steps, by the clock and in CPU time; None where it has none."""
+    """A block that was taken: the means of its whole steps, by the clock and in CPU time.
+
+    None where it has none.
+    """
 
     is_on: bool
     is_sham: bool
@@ -40,7 +45,9 @@ class Taken(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """A change in percent, with half the width of its 95 % interval and what would have been found in 4 of 5 cases."""
+    """A change in percent, with half the width of its 95 % interval and what would have been found
+    in 4 of 5 cases.
+    """
 
     percent: float
     half: float
@@ -59,31 +66,44 @@ class Estimate(NamedTuple):
 
 
 def plan(seconds: float, shortest_s: float, longest_s: float, seed: int) -> list[Block]:
-    """Return blocks of about ``seconds``; each four in a row have both switches in all four positions, shuffled."""
+    """Return blocks of about ``seconds``.
+
+    Each four in a row have both switches in all four positions, shuffled.
+    """
     chance, blocks, left_s = random.Random(seed), list[Block](), seconds
     while left_s > 0:
         positions = [(is_on, is_sham) for is_on in (False, True) for is_sham in (False, True)]
         chance.shuffle(positions)
-        blocks += [Block(chance.uniform(shortest_s, longest_s), *position) for position in positions]
+        blocks += [
+            Block(chance.uniform(shortest_s, longest_s), *position) for position in positions
+        ]
         left_s -= sum(block.length_s for block in blocks[-FOUR:])
     return blocks
 
 
-def take_blocks(spans: Sequence[tuple[float, float, bool, bool]], ends_s: Values, cpu_s: Values) -> list[Taken]:
-    """Return what the steps took that lie whole within each span (from, to, real, sham), of the loop's own clock.
+def take_blocks(
+    spans: Sequence[tuple[float, float, bool, bool]], ends_s: Values, cpu_s: Values
+) -> list[Taken]:
+    """Return what the steps took that lie whole within each span (from, to, real, sham), of the
+    loop's own clock.
 
     ``ends_s`` are the ends of the steps, ``cpu_s`` the CPU time of the process by then.
     """
     taken = []
     for from_s, to_s, is_on, is_sham in spans:
         first, last = np.searchsorted(ends_s, from_s), np.searchsorted(ends_s, to_s, "right") - 1
-        means = [float((all_s[last] - all_s[first]) / (last - first)) for all_s in (ends_s, cpu_s) if last > first]
+        means = [
+            float((all_s[last] - all_s[first]) / (last - first))
+            for all_s in (ends_s, cpu_s)
+            if last > first
+        ]
         taken.append(Taken(is_on, is_sham, *(means or (None, None))))
     return taken
 
 
 def estimate(blocks: Sequence[Taken], field: str) -> tuple[Estimate, Estimate]:
-    """Return by how many percent the real switch and the sham lengthen a step, over all the time: half of it is on.
+    """Return by how many percent the real switch and the sham lengthen a step, over all the time:
+    half of it is on.
 
     So that is half of the difference between on and off. A four that lacks a block is left out.
     """
@@ -94,7 +114,8 @@ def estimate(blocks: Sequence[Taken], field: str) -> tuple[Estimate, Estimate]:
         if len(took) == FOUR and None not in took:
             for found, name in ((real, "is_on"), (sham, "is_sham")):
                 difference = sum(
-                    value if getattr(block, name) else -value for block, value in zip(four, took, strict=True)
+                    value if getattr(block, name) else -value
+                    for block, value in zip(four, took, strict=True)
                 )
                 found.append(100 * difference / sum(took))
     return _mean(np.array(real)), _mean(np.array(sham))

@@ -1,9 +1,11 @@
-"""What counters of 16 processes and of their machine cost at default rates, read and written to a run file.
+"""What counters of 16 processes and of their machine cost at default rates, read and written to a
+run file.
 
-Run on a quiet machine: ``python benchmarks/telemetry.py [--seconds 20] [--runs 3] [--quick]``; 75 seconds, that is
-each run's and three more, and some for the processes to start; quick five seconds. Writes its section of
-``docs/measurements.md``, unless quick; ends with 1 where it is more than half a percent of a core. Readings a second
-apart find caches cold; quick ones follow each other on a clock that the benchmark moves, and cost less for that.
+Run on a quiet machine: ``python benchmarks/telemetry.py [--seconds 20] [--runs 3] [--quick]``; 75
+seconds, that is each run's and three more, and some for the processes to start; quick five seconds.
+Writes its section of ``docs/measurements.md``, unless quick; ends with 1 where it is more than half
+a percent of a core. Readings a second apart find caches cold; quick ones follow each other on a
+clock that the benchmark moves, and cost less for that.
 """
 
 from __future__ import annotations
@@ -24,7 +26,14 @@ from measurements import write_section
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.machine.collector import HostCollector
-from profd.daemon.store.records import FrameDescription, Identity, PointsTaken, ProcessSeen, Record, RunStarted
+from profd.daemon.store.records import (
+    FrameDescription,
+    Identity,
+    PointsTaken,
+    ProcessSeen,
+    Record,
+    RunStarted,
+)
 from profd.daemon.store.writer import RunWriter
 
 PROCESSES, THREADS = 16, 4
@@ -87,7 +96,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, default=20)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument(
-        "--quick", action="store_true", help="as many readings on a moved clock, once; writes nothing down"
+        "--quick",
+        action="store_true",
+        help="as many readings on a moved clock, once; writes nothing down",
     )
     options = parser.parse_args()
     loads = [start_load() for _ in range(PROCESSES)]
@@ -106,7 +117,9 @@ def main() -> int:
 
 def start_load() -> subprocess.Popen[str]:
     """Start a process that holds memory and waits, and return when it does."""
-    load = subprocess.Popen([sys.executable, "-c", LOAD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    load = subprocess.Popen(
+        [sys.executable, "-c", LOAD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     assert load.stdout is not None
     assert load.stdout.readline() == "ready\n"
     return load
@@ -123,12 +136,18 @@ async def measure(identities: list[Identity], seconds: int, *, quick: bool) -> C
     """Read for so many seconds, real or moved, and return what that took without its start."""
     moved = MovedClock()
     clock: Clock = moved if quick else Clock()
-    threads = {identity: frozenset(processes.thread_ids(identity.pid).values()) for identity in identities}
+    threads = {
+        identity: frozenset(processes.thread_ids(identity.pid).values()) for identity in identities
+    }
     with tempfile.TemporaryDirectory() as folder:
         started = run_of(identities[0], clock)
-        writer = RunWriter(Path(folder) / "a.profd", started, lambda frame: FrameDescription("", False, None))
+        writer = RunWriter(
+            Path(folder) / "a.profd", started, lambda frame: FrameDescription("", False, None)
+        )
         for identity in identities:
-            writer.put(ProcessSeen(identity, None, ("load",), "worker", None, None, None, clock.now_ns()))
+            writer.put(
+                ProcessSeen(identity, None, ("load",), "worker", None, None, None, clock.now_ns())
+            )
         sink = Sink(writer)
         collector = HostCollector(clock, sink)
         before_s, before_points = 0.0, 0
@@ -168,15 +187,18 @@ def report(costs: list[Cost], seconds: int, *, quick: bool) -> int:
     lines = [
         "| CPU, share of one core | least and most | values a second |",
         "|---|---|---|",
-        f"| {cores:.2%} | {min(cost.cores for cost in costs):.2%} to {max(cost.cores for cost in costs):.2%} "
+        f"| {cores:.2%} | {min(cost.cores for cost in costs):.2%} to "
+        f"{max(cost.cores for cost in costs):.2%} "
         f"| {costs[-1].points_per_s:.0f} |",
     ]
     print("\n".join(lines))
     if not quick:
         write_section(
             "Counters of processes and machine",
-            f"`benchmarks/telemetry.py`: {len(costs)} times {seconds} s of readings at default rates, {PROCESSES} "
-            f"processes of {THREADS} threads with 200 MB in 800 maps each, written to a run file; CPU of the process "
+            f"`benchmarks/telemetry.py`: {len(costs)} times {seconds} s of readings at default "
+            f"rates, {PROCESSES} "
+            f"processes of {THREADS} threads with 200 MB in 800 maps each, written to a run "
+            "file; CPU of the process "
             "that reads and writes, all its threads, without its start; medians.",
             lines,
         )

@@ -1,8 +1,10 @@
-"""What reducing a trace of 100 MB takes: seconds with its storing, and the memory of the process that reads it.
+"""What reducing a trace of 100 MB takes: seconds with its storing, and the memory of the process
+that reads it.
 
-Run on a quiet machine: ``python benchmarks/traces.py [--runs 5] [--dry]``, about a minute; writes its section of
-``docs/measurements.md`` and ends with 1 where a run took more than is promised. The trace is made up, as torch would
-write it: layers of an operator that calls another, with shapes and memory, step after step.
+Run on a quiet machine: ``python benchmarks/traces.py [--runs 5] [--dry]``, about a minute; writes
+its section of ``docs/measurements.md`` and ends with 1 where a run took more than is promised. The
+trace is made up, as torch would write it: layers of an operator that calls another, with shapes and
+memory, step after step.
 """
 
 from __future__ import annotations
@@ -32,7 +34,15 @@ def write_trace(path: Path) -> None:
         step = 0
         while file.tell() < TRACE_BYTES:
             file.write(b"".join(layer(step * LAYERS + number) for number in range(LAYERS)))
-            file.write(line("Optimizer.step#SGD.step", (step + 1) * LAYERS * 10.0 - 1, 1.0, 0, "user_annotation"))
+            file.write(
+                line(
+                    "Optimizer.step#SGD.step",
+                    (step + 1) * LAYERS * 10.0 - 1,
+                    1.0,
+                    0,
+                    "user_annotation",
+                )
+            )
             step += 1
         file.write(b'{"ph": "i", "name": "Record Window End", "pid": "", "tid": "", "ts": 0}]}')
 
@@ -43,9 +53,10 @@ def layer(number: int) -> bytes:
     return (
         line("aten::linear", at_us, 8.0, 2 * number + 1)
         + line("aten::addmm", at_us + 1, 6.0, 2 * number + 2)
-        + b'{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 7, "tid": 7, "ts": %.3f, '
-        b'"args": {"Total Allocated": 37632, "Bytes": 64, "Device Id": -1, "Device Type": 0, "Ev Idx": 5268}},\n'
-        % (at_us + 2)
+        + b'{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 7, '
+        b'"tid": 7, "ts": %.3f, '
+        b'"args": {"Total Allocated": 37632, "Bytes": 64, "Device Id": -1, "Device Type": 0, "Ev '
+        b'Idx": 5268}},\n' % (at_us + 2)
     )
 
 
@@ -59,7 +70,15 @@ def line(name: str, at_us: float, length_us: float, number: int, category: str =
         "Input Strides": [[1], [512, 1], [1, 512], [], []],
         "Input Dims": [[64], [8, 512], [512, 64 + number % 7], [], []],
     }
-    event = {"ph": "X", "cat": category, "name": name, "pid": 7, "tid": 7, "ts": at_us, "dur": length_us}
+    event = {
+        "ph": "X",
+        "cat": category,
+        "name": name,
+        "pid": 7,
+        "tid": 7,
+        "ts": at_us,
+        "dur": length_us,
+    }
     return msgspec.json.encode({**event, "args": details}) + b",\n"
 
 
@@ -86,7 +105,10 @@ def main() -> int:
         write_trace(trace)
         outcomes = [measure(trace) for _ in range(options.runs)]
     took_s, most_bytes = [seconds for seconds, _ in outcomes], max(size for _, size in outcomes)
-    row = f"| {options.runs} | {statistics.median(took_s):.1f} s | {max(took_s):.1f} s | {most_bytes / 1e6:.0f} MB |"
+    row = (
+        f"| {options.runs} | {statistics.median(took_s):.1f} s | {max(took_s):.1f} s | "
+        f"{most_bytes / 1e6:.0f} MB |"
+    )
     print(row)
     if not options.dry:
         write_section(

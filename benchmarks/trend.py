@@ -1,4 +1,6 @@
-"""Whether a quantity that was read now and then stays flat: its slope, its growth, and the bounds for both."""
+"""Whether a quantity that was read now and then stays flat: its slope, its growth, and the bounds
+for both.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,9 @@ Readings = Sequence[tuple[float, float]]
 class Trend(NamedTuple):
     """How a quantity went after it had settled.
 
-    ``per_hour`` is the slope of a least-squares line, ``growth`` the mean of the last quarter of the time less that of
-    the first quarter, ``highest`` the largest reading of all, the unsettled ones included.
+    ``per_hour`` is the slope of a least-squares line, ``growth`` the mean of the last quarter of
+    the time less that of the first quarter, ``highest`` the largest reading of all, the unsettled
+    ones included.
     """
 
     per_hour: float

@@ -1,4 +1,6 @@
-"""What is known of the programs in ``benchmarks/known``: their calls, and when they were in which phase."""
+"""What is known of the programs in ``benchmarks/known``: their calls, and when they were in which
+phase.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ Stack = tuple[str, ...]
 
 
 class Program(NamedTuple):
-    """A program: which function may call which (one that is not named may call any), and its phases in turn.
+    """A program: which function may call which (one that is not named may call any), and its phases
+    in turn.
 
     A phase is the name of a function; time in one without a name is left out.
     """
@@ -42,7 +45,10 @@ class Program(NamedTuple):
         """Say whether the program cannot stand in a stack."""
         if not stack or stack[0] not in ROOTS:
             return True
-        return any(callee not in self.calls.get(caller, {callee}) for caller, callee in itertools.pairwise(stack))
+        return any(
+            callee not in self.calls.get(caller, {callee})
+            for caller, callee in itertools.pairwise(stack)
+        )
 
 
 class Diary:
@@ -103,7 +109,10 @@ def running(python: str, program: Program, folder: Path) -> Iterator[Running | N
     """Run a program until the block ends; None where the interpreter cannot run it."""
     file = folder / "diary"
     process = subprocess.Popen(
-        [python, str(program.path), str(file)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        [python, str(program.path), str(file)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
     )
     try:
         assert process.stdout is not None

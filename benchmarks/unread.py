@@ -1,9 +1,10 @@
-"""Stops, freezes, suspends and replaces a program while profd records it, and compares what profd says of that.
+"""Stops, freezes, suspends and replaces a program while profd records it, and compares what profd
+says of that.
 
-``unread.py ROUNDS [SEED]`` prints a line for each thing that went wrong and a summary, and exits with 1 if anything
-did. In each round a program has two things done to it at random moments, and in some its main thread ends at last. No
-stack may have time meanwhile but for a few distances of samples, and the gap has to be there with its reason. To
-freeze takes root.
+``unread.py ROUNDS [SEED]`` prints a line for each thing that went wrong and a summary, and exits
+with 1 if anything did. In each round a program has two things done to it at random moments, and in
+some its main thread ends at last. No stack may have time meanwhile but for a few distances of
+samples, and the gap has to be there with its reason. To freeze takes root.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ def train():
 train()
 """
 MAY_BE_LATE_NS = 120_000_000
-"""A dozen distances of samples at 100 Hz: what py-spy sees late on a machine that others use, too."""
+"""A dozen distances of samples at 100 Hz: what py-spy sees late on a machine that others use, too.
+"""
 LEAVES = 0.3
 REASONS = {
     "stop": "stopped", "freeze": "frozen", "suspend": "suspended", "stop profd": "profd stopped", "exec": "exec",
@@ -57,7 +59,10 @@ class Done(NamedTuple):
 
 
 def freezer() -> tuple[Path, str, str, str] | None:
-    """Return the folder of a group that can be frozen, the file that does, and its words; None if there is none."""
+    """Return the folder of a group that can be frozen, the file that does, and its words.
+
+    None if there is none.
+    """
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         before, _, after = line.partition(" - ")
         mount, kind = Path(before.split()[4]), after.split()
@@ -115,10 +120,22 @@ def do(what: str, target: int, session: int, length_s: float, folder: Path) -> D
 
 
 def round_of(chance: random.Random, folder: Path, kinds: list[str]) -> list[str]:
-    """Record a program to which two things are done, and return what is wrong with what profd says of it."""
+    """Record a program to which two things are done, and return what is wrong with what profd says
+    of it.
+    """
     (folder / "program.py").write_text(PROGRAM)
     environment = {**os.environ, "PROFD_HOME": str(folder / "home")}
-    words = [PROFD, "run", "--headless", "--quiet", "-o", folder / "run.profd", "--", sys.executable, "program.py"]
+    words = [
+        PROFD,
+        "run",
+        "--headless",
+        "--quiet",
+        "-o",
+        folder / "run.profd",
+        "--",
+        sys.executable,
+        "program.py",
+    ]
     launcher, target = subprocess.Popen(list(map(str, words)), cwd=folder, env=environment), 0
     try:
         while not (folder / "diary").exists() or not (folder / "run.profd").exists():
@@ -162,7 +179,11 @@ def judged(run_file: Path, done: list[Done]) -> Iterator[str]:
         found = [one for one in intervals if one.start_ns < before_ns]
         spent_ns = sum(max(min(one.end_ns, to_ns) - max(one.start_ns, from_ns), 0) for one in found)
         if spent_ns > MAY_BE_LATE_NS:
-            yield f"{what} for {(to_ns - from_ns) / SECOND_NS:.2f} s: {spent_ns / SECOND_NS:.3f} s are a stack's"
+            yield (
+                f"{what} for {(to_ns - from_ns) / SECOND_NS:.2f} s: "
+                f"{spent_ns / SECOND_NS:.3f} s "
+                "are a stack's"
+            )
         if what == "leave":  # profd takes the process for ended then
             continue
         held = {gap.reason: 0 for gap in gaps}
@@ -179,7 +200,11 @@ def judged(run_file: Path, done: list[Done]) -> Iterator[str]:
 
 def main() -> int:
     rounds, seed = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1
-    kinds = [what for what in REASONS if what != "freeze" or (os.geteuid() == 0 and freezer() is not None)]
+    kinds = [
+        what
+        for what in REASONS
+        if what != "freeze" or (os.geteuid() == 0 and freezer() is not None)
+    ]
     wrong = 0
     for number in range(rounds):
         with tempfile.TemporaryDirectory() as folder:

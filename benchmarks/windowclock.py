@@ -1,8 +1,10 @@
-"""How far samples and operators of a torch window are apart on one clock: a planted range and its function.
+"""How far samples and operators of a torch window are apart on one clock: a planted range and its
+function.
 
-Run on a quiet machine, with torch: ``python benchmarks/windowclock.py [--runs 10] [--dry]``, about two minutes; writes
-its section of ``docs/measurements.md`` and ends with 1 where the offset may be larger than promised. A run's offset is
-the median over its ranges; the bound is that of Student's t over the runs.
+Run on a quiet machine, with torch: ``python benchmarks/windowclock.py [--runs 10] [--dry]``, about
+two minutes; writes its section of ``docs/measurements.md`` and ends with 1 where the offset may be
+larger than promised. A run's offset is the median over its ranges; the bound is that of Student's t
+over the runs.
 """
 
 from __future__ import annotations
@@ -36,8 +38,20 @@ Span = tuple[int, int]
 
 def record(path: Path) -> None:
     """Record the program with its windows, to the end."""
-    # With the default budget a young run is sampled less often after its imports: here it is about times.
-    words = [*PROFD, "run", "--headless", "--quiet", "--torch-window", "--budget", "80", "-o", str(path), "--"]
+    # With the default budget a young run is sampled less often after its imports: here it is about
+    # times.
+    words = [
+        *PROFD,
+        "run",
+        "--headless",
+        "--quiet",
+        "--torch-window",
+        "--budget",
+        "80",
+        "-o",
+        str(path),
+        "--",
+    ]
     pipe, environment = subprocess.PIPE, {**os.environ, "OMP_NUM_THREADS": "1"}
     command = [*words, sys.executable, str(PROGRAM)]
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment) as process:
@@ -56,7 +70,11 @@ def ranges(reader: RunReader) -> list[Span]:
         text = trace_text(reader, window)
         assert text is not None
         trace = decode(window, text)
-        spans = [(trace.start_ns(event), trace.end_ns(event)) for event in trace.events if event.name == "planted"]
+        spans = [
+            (trace.start_ns(event), trace.end_ns(event))
+            for event in trace.events
+            if event.name == "planted"
+        ]
         found += [span for span in spans if window.start_ns < span[0] and span[1] < window.end_ns]
     return found
 
@@ -86,7 +104,11 @@ def measure() -> float:
         with RunReader(path) as reader:
             sampled = stays(reader)
             offsets = [
-                min((start + end - first - last) / 2 for first, last in sampled if first < end and start < last)
+                min(
+                    (start + end - first - last) / 2
+                    for first, last in sampled
+                    if first < end and start < last
+                )
                 for start, end in ranges(reader)
             ]
     return -statistics.median(offsets) / 1e6
@@ -100,14 +122,21 @@ def main() -> int:
     options = parser.parse_args()
     offsets_ms = [measure() for _ in range(options.runs)]
     mean_ms = statistics.mean(offsets_ms)
-    margin_ms = student_95(options.runs - 1) * statistics.stdev(offsets_ms) / math.sqrt(options.runs)
-    row = f"| {options.runs} | {mean_ms:+.2f} ms | ± {margin_ms:.2f} ms | {max(offsets_ms, key=abs):+.2f} ms |"
+    margin_ms = (
+        student_95(options.runs - 1) * statistics.stdev(offsets_ms) / math.sqrt(options.runs)
+    )
+    row = (
+        f"| {options.runs} | {mean_ms:+.2f} ms | ± {margin_ms:.2f} ms | "
+        f"{max(offsets_ms, key=abs):+.2f} ms |"
+    )
     print(row)
     if not options.dry:
         write_section(
             "Samples and operators on one clock",
-            "`benchmarks/windowclock.py`: how late samples of a function are, by the range of torch that it opens;"
-            f" the median over the ranges of {WINDOWS} windows a run, with the 95 % bound of the mean over runs.",
+            "`benchmarks/windowclock.py`: how late samples of a function are, by the range of "
+            "torch that it opens;"
+            f" the median over the ranges of {WINDOWS} windows a run, with the 95 % bound of the "
+            "mean over runs.",
             ["| runs | mean | 95 % | farthest |", "|---|---|---|---|", row],
         )
     return 0 if abs(mean_ms) + margin_ms <= OFFSET_LIMIT_MS else 1

@@ -1,9 +1,11 @@
-"""What a window of a running process costs it: wrong bits (there must be none), and how long it stands still.
+"""What a window of a running process costs it: wrong bits (there must be none), and how long it
+stands still.
 
-Run on a quiet machine: ``python benchmarks/windows.py [--windows 100] [--python PATH ...]``, about two minutes for each
-interpreter, which needs torch; writes its section of ``docs/measurements.md``. ``tests/programs/bitexact.py`` compares
-its matrix products and convolutions every round, and a thread of it beats every two milliseconds: how long it stands
-still is the longest pause between two beats, with gdb's and the profiler's start in it.
+Run on a quiet machine: ``python benchmarks/windows.py [--windows 100] [--python PATH ...]``, about
+two minutes for each interpreter, which needs torch; writes its section of ``docs/measurements.md``.
+``tests/programs/bitexact.py`` compares its matrix products and convolutions every round, and a
+thread of it beats every two milliseconds: how long it stands still is the longest pause between two
+beats, with gdb's and the profiler's start in it.
 """
 
 from __future__ import annotations
@@ -45,7 +47,10 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Outcome(NamedTuple):
-    """What windows of one interpreter came to; times are the longest pause of each window, and of each time between."""
+    """What windows of one interpreter came to.
+
+    Times are the longest pause of each window, and of each time between.
+    """
 
     version: str
     source: str
@@ -61,15 +66,20 @@ class Outcome(NamedTuple):
         return not self.failed and not self.wrong and max(self.still_s) < STILL_LIMIT_S
 
     def worst(self) -> str:
-        """Return the longest pauses, each with the number of its window: the first one may have more to set up."""
+        """Return the longest pauses, each with the number of its window: the first one may have
+        more to set up.
+        """
         numbered = sorted(enumerate(self.still_s, 1), key=lambda pair: -pair[1])
-        return ", ".join(f"{still_s:.3f} s (window {number})" for number, still_s in numbered[:_WORST])
+        return ", ".join(
+            f"{still_s:.3f} s (window {number})" for number, still_s in numbered[:_WORST]
+        )
 
     def row(self) -> str:
         """Return the outcome as a row of a table."""
         still = sorted(self.still_s)
         return (
-            f"| {self.version} | {self.source} | {len(still)} | {self.failed} | {self.rounds:,} | {self.wrong} "
+            f"| {self.version} | {self.source} | {len(still)} | {self.failed} | {self.rounds:,} "
+            f"| {self.wrong} "
             f"| {statistics.median(still):.3f} s | {still[-1]:.3f} s "
             f"| {statistics.median(self.at_rest_s):.3f} s | {max(self.at_rest_s):.3f} s |"
         )
@@ -81,7 +91,11 @@ class Target:
     def __init__(self, python: str) -> None:
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(
-            [python, str(PROGRAM)], stdin=pipe, stdout=pipe, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
+            [python, str(PROGRAM)],
+            stdin=pipe,
+            stdout=pipe,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
         )
         assert self.process.stdout is not None
         assert self.process.stdout.readline() == "ready\n"
@@ -140,11 +154,15 @@ def report(outcomes: list[Outcome]) -> None:
     """Write the section of the measurements."""
     write_section(
         "Windows of running processes",
-        "`benchmarks/windows.py`: windows of five steps, started inside of a process that was not armed and that"
-        " compares its matrix products and convolutions bit for bit in every round. How long it stands still is the"
-        " longest pause of a thread that beats every 2 ms, per window; at rest is the same for one second without one.",
+        "`benchmarks/windows.py`: windows of five steps, started inside of a process that was "
+        "not armed and that"
+        " compares its matrix products and convolutions bit for bit in every round. How long it "
+        "stands still is the"
+        " longest pause of a thread that beats every 2 ms, per window; at rest is the same for "
+        "one second without one.",
         [
-            "| Python | by | windows | failed | rounds | wrong | still, median | longest | at rest, median | longest |",
+            "| Python | by | windows | failed | rounds | wrong | still, median | longest | at "
+            "rest, median | longest |",
             "|---|---|---|---|---|---|---|---|---|---|",
             *(outcome.row() for outcome in outcomes),
         ],
@@ -155,10 +173,15 @@ def main() -> int:
     """Measure each interpreter; returns 1 where one did not keep to what is promised."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--windows", type=int, default=100)
-    parser.add_argument("--python", action="append", help="an interpreter that has torch; by default this one")
+    parser.add_argument(
+        "--python", action="append", help="an interpreter that has torch; by default this one"
+    )
     parser.add_argument("--dry", action="store_true", help="write no measurements")
     options = parser.parse_args()
-    outcomes = [asyncio.run(measure(python, options.windows)) for python in options.python or [sys.executable]]
+    outcomes = [
+        asyncio.run(measure(python, options.windows))
+        for python in options.python or [sys.executable]
+    ]
     for outcome in outcomes:
         print(outcome.row())
         print("windows with the longest pauses:", outcome.worst())

@@ -1,4 +1,7 @@
-"""`profd attach` and `profd stop`: profile a process from outside; it runs on whatever becomes of profd."""
+"""`profd attach` and `profd stop`: profile a process from outside.
+
+It runs on whatever becomes of profd.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,9 @@ _CLOSING_S = 30.0
 _KEPT = "still recording: `profd view {0}` comes back, `profd stop {0}` ends it"
 
 
-def _complete(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+def _complete(
+    context: click.Context, parameter: click.Parameter, begun: str
+) -> list[CompletionItem]:
     from profd.daemon.tree.attachable import find_attachable
 
     found = ((str(one.pid), short_command(one.command)) for one in find_attachable())
@@ -31,15 +36,17 @@ def _complete(context: click.Context, parameter: click.Parameter, begun: str) ->
 
 
 @click.command()
-@click.argument("pid", type=click.IntRange(min=1), required=False, metavar="[PID]", shell_complete=_complete)
+@click.argument(
+    "pid", type=click.IntRange(min=1), required=False, metavar="[PID]", shell_complete=_complete
+)
 @recording_options
 @headless_option
 def command(pid: int | None, recording: RecordingOptions, headless: bool) -> int:
     """Profile the running process PID and its children, those that come later included.
 
-    Without PID it lists the processes that it can attach to, and asks for one. Opens the dashboard on a terminal: on
-    the run that records the process already, if there is one and no option asks for another. Nothing is put into the
-    process, and it runs on whatever becomes of profd.
+    Without PID it lists the processes that it can attach to, and asks for one. Opens the dashboard
+    on a terminal: on the run that records the process already, if there is one and no option asks
+    for another. Nothing is put into the process, and it runs on whatever becomes of profd.
     """
     from profd.cli.liverun import live_runs_of
 
@@ -49,20 +56,30 @@ def command(pid: int | None, recording: RecordingOptions, headless: bool) -> int
         if has_dashboard and recording == RecordingOptions():
             _join(live)
             return ExitCode.OK
-        say(f"pid {pid} is recorded already, as {live.stem}: this is a second recording, which costs as much again")
+        say(
+            f"pid {pid} is recorded already, as {live.stem}: this is a second recording, which "
+            "costs as much again"
+        )
     meanwhile = partial(import_module, "profd.tui.app") if has_dashboard else None
-    # Ahead: what the session imports takes longer than all that is to be known before it gets its options.
+    # Ahead: what the session imports takes longer than all that is to be known before it gets its
+    # options.
     with start_ahead() as starting, StopSignals() as signals:
-        # The signals from before the start on: a session that came up after a Ctrl-C would be left recording.
+        # The signals from before the start on: a session that came up after a Ctrl-C would be left
+        # recording.
         from profd.cli.liverun import attached
 
         options = attached(pid, recording)
-        exporter = open_exporter(recording.metrics_address, recording.otlp_endpoint, partial(click.echo, err=True))
+        exporter = open_exporter(
+            recording.metrics_address, recording.otlp_endpoint, partial(click.echo, err=True)
+        )
         if not has_dashboard:  # on a busy machine the rest takes seconds
             say(f"attaching to pid {pid}")
         session = start_session(options, starting=starting, meanwhile=meanwhile)
         if not has_dashboard:
-            say(f"recording pid {pid} as {options.run_id}; Ctrl-C ends the recording, and leaves the process alone")
+            say(
+                f"recording pid {pid} as {options.run_id}; Ctrl-C ends the recording, and leaves "
+                "the process alone"
+            )
         signals.call(session.end)
         if exporter is not None:
             exporter.follow(session.run_file)
@@ -99,11 +116,17 @@ def _say_outcome(run_file: Path) -> tuple[str | None, ExitCode]:
 
     with RunReader(run_file) as reader:
         click.echo(closing_lines(summarize(reader), run=paths.word_for(run_file)), err=True)
-        return reader.info.why_ended, ExitCode.OK if reader.recorded().whole else ExitCode.NO_SAMPLES
+        return (
+            reader.info.why_ended,
+            ExitCode.OK if reader.recorded().whole else ExitCode.NO_SAMPLES,
+        )
 
 
 def _join(run_file: Path) -> None:
-    """Show the dashboard of a run that another command or the supervisor records; leaving it does not end the run."""
+    """Show the dashboard of a run that another command or the supervisor records.
+
+    Leaving it does not end the run.
+    """
     from profd.daemon.store.reader import RunReader
     from profd.tui.app import run_dashboard
     from profd.tui.dialogs import Leaving
@@ -118,18 +141,25 @@ def _join(run_file: Path) -> None:
 
 
 def asked_for() -> int:
-    """Return the process that the user chooses of a list; raises UsageError where there is none, or nobody to ask."""
+    """Return the process that the user chooses of a list.
+
+    Raises UsageError where there is none, or nobody to ask.
+    """
     from profd.cli.ls import attachable_table
     from profd.daemon.tree.attachable import find_attachable
 
     found = find_attachable()
     if not found:
-        raise UsageError("no Python process of yours is running", "launch one with `profd run -- CMD`")
+        raise UsageError(
+            "no Python process of yours is running", "launch one with `profd run -- CMD`"
+        )
     click.echo(attachable_table(found), err=True)
     if not is_interactive():
         raise UsageError("which process is to be profiled", "name its PID: profd attach PID")
     pids = click.Choice([str(one.pid) for one in found])
-    return int(click.prompt("PID", type=pids, default=str(found[0].pid), show_choices=False, err=True))
+    return int(
+        click.prompt("PID", type=pids, default=str(found[0].pid), show_choices=False, err=True)
+    )
 
 
 @click.command()
@@ -145,11 +175,22 @@ def stop(run: str) -> None:
     with RunReader(find_live(run)) as reader:
         info = reader.info
     if info.state != "live":
-        past = "has ended already" if info.state == "ended" else "was cut off before: its recorder is gone"
+        past = (
+            "has ended already"
+            if info.state == "ended"
+            else "was cut off before: its recorder is gone"
+        )
         say(f"{info.id} {past}")
         return
-    with contextlib.suppress(ProcessLookupError), contextlib.closing(end_session(info.recorder)) as watch:
+    with (
+        contextlib.suppress(ProcessLookupError),
+        contextlib.closing(end_session(info.recorder)) as watch,
+    ):
         if not select.select([watch], [], [], _CLOSING_S)[0]:
-            what = f"the session of {info.id} was asked to end, and has not within {_CLOSING_S:.0f} s"
-            raise SessionFailed(what, f"what it recorded is safe; if it hangs: kill -9 {info.recorder.pid}")
+            what = (
+                f"the session of {info.id} was asked to end, and has not within {_CLOSING_S:.0f} s"
+            )
+            raise SessionFailed(
+                what, f"what it recorded is safe; if it hangs: kill -9 {info.recorder.pid}"
+            )
     say(f"{info.id} has ended and its file is closed; pid {info.pid} was left alone")

@@ -39,11 +39,15 @@ def print_json(value: Any, *, indent: int = 2) -> None:  # noqa: ANN401  whateve
     from profd.daemon.render.plaintext import visible_json
 
     text = msgspec.json.encode(value)
-    click.echo(visible_json((msgspec.json.format(text, indent=indent) if indent else text).decode()))
+    click.echo(
+        visible_json((msgspec.json.format(text, indent=indent) if indent else text).decode())
+    )
 
 
 def close_stdout(stdout: StandardStream, code: int) -> int:
-    """Write what is still buffered, and return the exit code: 73 in place of 0 if stdout did not take all of it.
+    """Write what is still buffered, and return the exit code.
+
+    The code is 73 in place of 0 if stdout did not take all of it.
 
     A reader that has left, such as ``head``, has what it wanted: that is silent, and the code is 1.
     """

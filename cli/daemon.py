@@ -1,4 +1,7 @@
-"""`profd daemon`: supervise this host; every training that the rules name is recorded and reported by itself."""
+"""`profd daemon`: supervise this host.
+
+Every training that the rules name is recorded and reported by itself.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +32,24 @@ from profd.daemon.service.supervisor import SingleInstanceLock, Supervisor
 
 
 @click.command()
-@click.option("--config", "file", type=click.Path(path_type=Path), metavar="FILE",
-              help="The configuration [default: daemon.toml in $PROFD_HOME or ~/.config/profd; "
-                   "docs/daemon.md].")  # fmt: skip
-@click.option("--check", is_flag=True, help="Print what was understood, and what it would record now; record nothing.")
+@click.option(
+    "--config",
+    "file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The configuration [default: daemon.toml in $PROFD_HOME or ~/.config/profd; "
+    "docs/daemon.md].",
+)
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Print what was understood, and what it would record now; record nothing.",
+)
 def command(file: Path | None, check: bool) -> None:
     """Find the trainings of this host by rules, record each at a low rate, and write their reports.
 
-    Runs until SIGTERM; what it records goes on then, unless at_exit says otherwise. SIGHUP reloads the configuration.
+    Runs until SIGTERM; what it records goes on then, unless at_exit says otherwise. SIGHUP reloads
+    the configuration.
     """
     configuration = _read(file)
     if configuration.folder:
@@ -58,8 +71,13 @@ def _read(file: Path | None) -> Configuration:
 async def _supervise(file: Path | None, configuration: Configuration) -> None:
     clock, log = Clock(), JsonLog(io.FileIO(2, "w", closefd=False))
     registry = RunRegistry(register_folder())
-    storage = RunStorage(paths.make_private(paths.runs_folder()), paths.runs_folder().with_name("reports"))
-    jobs, sessions = Jobs(ProcessTable(), configuration, log, clock), Sessions(configuration, registry)
+    storage = RunStorage(
+        paths.make_private(paths.runs_folder()), paths.runs_folder().with_name("reports")
+    )
+    jobs, sessions = (
+        Jobs(ProcessTable(), configuration, log, clock),
+        Sessions(configuration, registry),
+    )
     report = partial(write_report, storage)
     supervisor = Supervisor(configuration, jobs, sessions, report, registry, storage, log, clock)
 
@@ -85,7 +103,9 @@ def _checked(configuration: Configuration) -> str:
         rule = matching_rule(configuration, process)
         if rule is not None:
             words = short_command(mask_command(process.command))
-            rows.append((str(process.identity.pid), processes.user_name(process.uid), rule.name, words))
+            rows.append(
+                (str(process.identity.pid), processes.user_name(process.uid), rule.name, words)
+            )
     matches = "No process that runs now meets a rule."
     if rows:
         table = aligned(("pid", "user", "rule", "command"), rows, right=("pid",))

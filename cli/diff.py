@@ -17,15 +17,33 @@ from profd.daemon.render.difftext import diff_text
 @click.command()
 @click.argument("base", metavar="BASE")
 @click.argument("new", metavar="NEW")
-@click.option("--fail-on", "limits", multiple=True, metavar="LIMIT",
-              help="End with 76 where a change goes beyond LIMIT: 'step_time>+5%', 'phase:data wait>+10%', "
-                   "'function:NAME>+20%', 'memory:main>+10%', 'gpu:GPU 0, idle share>+10%', "
-                   "'operator:NAME>+5%'.")  # fmt: skip
-@click.option("--least", type=click.FloatRange(0, 100), default=100 * LEAST, show_default=True, metavar="PERCENT",
-              help="Call nothing a change that is smaller than PERCENT of a step.")  # fmt: skip
-@click.option("--alike", type=click.FloatRange(0, 100), default=100 * ALIKE, show_default=True, metavar="PERCENT",
-              help="Call it no change where all parts of a step take longer by up to PERCENT, as runs of one script "
-                   "do.")  # fmt: skip
+@click.option(
+    "--fail-on",
+    "limits",
+    multiple=True,
+    metavar="LIMIT",
+    help="End with 76 where a change goes beyond LIMIT: 'step_time>+5%', 'phase:data wait>+10%', "
+    "'function:NAME>+20%', 'memory:main>+10%', 'gpu:GPU 0, idle share>+10%', "
+    "'operator:NAME>+5%'.",
+)
+@click.option(
+    "--least",
+    type=click.FloatRange(0, 100),
+    default=100 * LEAST,
+    show_default=True,
+    metavar="PERCENT",
+    help="Call nothing a change that is smaller than PERCENT of a step.",
+)
+@click.option(
+    "--alike",
+    type=click.FloatRange(0, 100),
+    default=100 * ALIKE,
+    show_default=True,
+    metavar="PERCENT",
+    help="Call it no change where all parts of a step take longer by up to PERCENT, as runs of "
+    "one script "
+    "do.",
+)
 @output_option("Write an HTML report to FILE too, with a flame graph of the differences.")
 @selection_options
 @json_option
@@ -39,14 +57,22 @@ def command(
     words: SelectionWords,
     as_json: bool,
 ) -> int:
-    """Say what changed from the run BASE to the run NEW: step time, lines, functions, phases, GPUs, memory, operators.
+    """Say what changed from the run BASE to the run NEW.
 
-    The main threads of the training processes are compared, without the start-up; a step at a time where both runs tell
-    their steps, else by shares. A selection applies to both runs. The text goes to stdout; -o FILE writes a report.
-    Either may be a folder with the run files of all nodes of a job, or the URL of a file or folder.
+    This covers step time, lines, functions, phases, GPUs, memory and operators.
+
+    The main threads of the training processes are compared, without the start-up; a step at a time
+    where both runs tell their steps, else by shares. A selection applies to both runs. The text
+    goes to stdout; -o FILE writes a report. Either may be a folder with the run files of all nodes
+    of a job, or the URL of a file or folder.
     """
     wanted = [parse_limit(text) for text in limits]
-    with open_run(base, None) as first, open_run(new, None) as second, first.one_moment(), second.one_moment():
+    with (
+        open_run(base, None) as first,
+        open_run(new, None) as second,
+        first.one_moment(),
+        second.one_moment(),
+    ):
         selections = words.build(first), words.build(second)
         diff = take_diff(first, second, selections, least=least / 100, alike=alike / 100)
         if output is not None:

@@ -40,7 +40,8 @@ from profd.daemon.tree.attachable import PYTHON_VERSIONS, TORCH_LIBRARY, System,
 from profd.daemon.units import size
 
 _CLOSING_S = 15.0
-# As the launcher has its script do: Yama then lets this process and its descendants, py-spy among them, read it.
+# As the launcher has its script do: Yama then lets this process and its descendants, py-spy among
+# them, read it.
 _SAMPLE = """
 import ctypes, os, sys
 ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(os.getppid()), 0, 0, 0)
@@ -63,7 +64,10 @@ class Verdict(Enum):
 
 
 class Check(msgspec.Struct, frozen=True):
-    """A check; ``remedy`` is empty where nothing is amiss, ``exit_code`` its own where it failed."""
+    """A check.
+
+    ``remedy`` is empty where nothing is amiss, ``exit_code`` its own where it failed.
+    """
 
     name: str
     verdict: Verdict
@@ -95,7 +99,9 @@ def command(pid: int | None, as_json: bool) -> int:
         width = max(len(check.name) for check in checks)
         for check in checks:
             mark, color = _MARKS[check.verdict]
-            click.echo(f"{click.style(mark, fg=color)} {check.name.ljust(width)}  {visible(check.found)}")
+            click.echo(
+                f"{click.style(mark, fg=color)} {check.name.ljust(width)}  {visible(check.found)}"
+            )
             if check.remedy:
                 click.echo(f"  {' ' * width}  → {visible(check.remedy)}")
     # The process asked about comes last: its own code is the most telling one.
@@ -117,12 +123,16 @@ def examine(pid: int | None = None, system: System | None = None) -> list[Check]
         checked("control sockets", lambda: (PASSED, str(paths.runtime_folder()))),
         checked("GPUs", check_gpus, system),
         checked("gdb", check_gdb),
-        checked("torch windows", check_torch) if pid is None else checked("torch windows", check_torch_of, pid),
+        checked("torch windows", check_torch)
+        if pid is None
+        else checked("torch windows", check_torch_of, pid),
     ]
     return checks if pid is None else [*checks, checked(f"pid {pid}", check_process, pid, system)]
 
 
-def checked(name: str, check: Callable[Asked, Answer], *args: Asked.args, **options: Asked.kwargs) -> Check:
+def checked(
+    name: str, check: Callable[Asked, Answer], *args: Asked.args, **options: Asked.kwargs
+) -> Check:
     """Return what a check says; what it raises is how it failed."""
     try:
         return Check(name, *check(*args, **options))
@@ -142,7 +152,11 @@ def check_terminal() -> Answer:
         colors = "no colors (NO_COLOR)"
     found = f"{size.columns} by {size.lines}, {encoding}, {colors}"
     if not can_move_cursor():
-        return NOTE, f"TERM is {os.environ.get('TERM')}: it cannot move its cursor", "the dashboard needs one that can"
+        return (
+            NOTE,
+            f"TERM is {os.environ.get('TERM')}: it cannot move its cursor",
+            "the dashboard needs one that can",
+        )
     if "utf" not in encoding:
         return NOTE, found, "set a UTF-8 locale, as in LANG=C.UTF-8"
     if size < _LEAST_SIZE:
@@ -160,7 +174,11 @@ def check_kernel() -> Answer:
         remedy = "use a kernel with CONFIG_PROC_CHILDREN, as all distributions have"
         return FAILED, f"{found}, /proc does not name the children of a process", remedy
     if missing := [name for name in _OF_THE_MACHINE if not (processes.PROC / name).exists()]:
-        remedy = "what profd reads there of the machine is not shown; mount /proc without subset=pid for it"
+        remedy = (
+            "what profd reads there of the machine is not shown; mount /proc without "
+            "subset=pid "
+            "for it"
+        )
         return NOTE, f"{found}, /proc lacks {', '.join(missing)}", remedy
     return PASSED, f"{found}, /proc complete"
 
@@ -169,7 +187,12 @@ def check_python() -> Answer:
     """Check the Python and the SQLite that profd itself runs on; its targets may run on others."""
     found = f"{platform.python_version()}, SQLite {sqlite3.sqlite_version}"
     if sqlite3.sqlite_version_info < _LEAST_SQLITE:
-        return FAILED, found, "install profd into a Python with SQLite 3.22 or later, which readers of a live run need"
+        return (
+            FAILED,
+            found,
+            "install profd into a Python with SQLite 3.22 or later, which readers of a "
+            "live run need",
+        )
     return PASSED, f"{found}, runs profd"
 
 
@@ -178,7 +201,11 @@ def check_py_spy() -> Answer:
     try:
         version = version_of(path)
     except OSError as error:
-        return FAILED, f"{path} does not run ({error})", "install it again: pip install --force-reinstall py-spy"
+        return (
+            FAILED,
+            f"{path} does not run ({error})",
+            "install it again: pip install --force-reinstall py-spy",
+        )
     least, beyond = KNOWN_VERSIONS
     if not least <= tuple(map(int, re.findall(r"\d+", version))) < beyond:
         named = f"py-spy {version or 'without a version'} at {path}"
@@ -200,10 +227,16 @@ def check_session() -> Answer:
     with tempfile.TemporaryDirectory(prefix="profd-") as folder, _sample() as pid:
         stat = processes.read_stat(pid)
         recording = RecordingOptions(name="doctor", output=Path(folder) / "doctor.profd")
-        session = start_session(recording.session(("doctor",), "attached", pid, stat.start_ticks if stat else 0))
+        session = start_session(
+            recording.session(("doctor",), "attached", pid, stat.start_ticks if stat else 0)
+        )
         session.end()
         if not session.wait_closed(_CLOSING_S):
-            return FAILED, "a session started, and did not close its run", f"see {paths.runtime_folder()}"
+            return (
+                FAILED,
+                "a session started, and did not close its run",
+                f"see {paths.runtime_folder()}",
+            )
     return PASSED, "started, and closed its run"
 
 
@@ -225,7 +258,11 @@ def check_attaching(system: System) -> Answer:
     scope = system.ptrace_scope()
     if scope == 0:
         return PASSED, f"{where}your own processes can be attached to"
-    works = "`profd run` reads the script, but not the workers that it forks" if scope == 1 else "nothing can be read"
+    works = (
+        "`profd run` reads the script, but not the workers that it forks"
+        if scope == 1
+        else "nothing can be read"
+    )
     remedy = "sudo sysctl kernel.yama.ptrace_scope=0, or run profd as root"
     return NOTE, f"{where}kernel.yama.ptrace_scope is {scope}: {works}", remedy
 
@@ -244,7 +281,10 @@ def check_runs_folder() -> Answer:
     if free_bytes < _WANTED_FREE_BYTES:
         return NOTE, found, f"free some space, or {choose}"
     if paths.is_on_network(there.resolve()):
-        remedy = f"live runs are written to local disk and moved here at the end; to avoid that, {choose}"
+        remedy = (
+            "live runs are written to local disk and moved here at the end; to avoid that, "
+            f"{choose}"
+        )
         return NOTE, f"{found}, on a network file system", remedy
     return PASSED, found
 
@@ -256,23 +296,39 @@ def check_gpus(system: System) -> Answer:
     try:
         gpus = nvml.gpus() if nvml.open() else []
         if nvml.failure is not None:
-            unavailable = explain(nvml.failure, nvml.failure_text, in_container=system.in_container())
+            unavailable = explain(
+                nvml.failure, nvml.failure_text, in_container=system.in_container()
+            )
             return NOTE, unavailable.what, unavailable.remedy
         whole = [gpu for gpu in gpus if gpu.parent is None]
         if not whole:
-            return NOTE, "a driver, but no GPU that may be used", "see whether `nvidia-smi` lists any"
+            return (
+                NOTE,
+                "a driver, but no GPU that may be used",
+                "see whether `nvidia-smi` lists any",
+            )
         version = nvml.driver_version() or "of unknown version"
-        gpm = "with GPM metrics" if Questions(nvml, clock).ask(nvml.has_activity, whole[0]) else "without GPM metrics"
-        return PASSED, f"{len(whole)}: {', '.join(gpu.model for gpu in whole)}; driver {version}, {gpm}"
+        gpm = (
+            "with GPM metrics"
+            if Questions(nvml, clock).ask(nvml.has_activity, whole[0])
+            else "without GPM metrics"
+        )
+        return (
+            PASSED,
+            f"{len(whole)}: {', '.join(gpu.model for gpu in whole)}; driver {version}, {gpm}",
+        )
     finally:
         nvml.close()
 
 
 def check_gdb() -> Answer:
-    """Check for gdb, by which a torch.profiler window can be opened in a process that was not prepared for it."""
+    """Check for gdb, which can open a torch.profiler window in an unprepared process."""
     if path := shutil.which("gdb"):
         return PASSED, path
-    remedy = "windows into running processes need it on Python before 3.14: install gdb; all else works without it"
+    remedy = (
+        "windows into running processes need it on Python before 3.14: install gdb; all else "
+        "works without it"
+    )
     return NOTE, "not installed", remedy
 
 
@@ -291,7 +347,10 @@ def check_torch() -> Answer:
 
 
 def check_torch_of(pid: int) -> Answer:
-    """Check whether a process has torch, and was launched so that its Kineto takes windows on demand."""
+    """Check whether a process has torch, and a Kineto that takes windows on demand.
+
+    Kineto does that only if the process was launched for it.
+    """
     maps = processes.maps(pid)
     if not maps:
         return NOTE, f"pid {pid} does not show what it has loaded", "see the last line"
@@ -299,7 +358,11 @@ def check_torch_of(pid: int) -> Answer:
         return NOTE, f"pid {pid} has not loaded torch", "ask again once it has"
     if processes.environment(pid, frozenset({_KINETO})).get(_KINETO) == "1":
         return PASSED, f"pid {pid} was launched with {_KINETO}=1"
-    remedy = "launch it with `profd run --torch-window`, or let profd put code into it: `profd window --inject`"
+    remedy = (
+        "launch it with `profd run --torch-window`, or let profd put code into it: `profd "
+        "window "
+        "--inject`"
+    )
     return NOTE, f"pid {pid} was launched without {_KINETO}=1", remedy
 
 
@@ -308,4 +371,6 @@ def check_process(pid: int, system: System) -> Answer:
     unread = check_attachable(pid, system)
     if unread:
         return NOTE, unread
-    return PASSED, f"can be attached to: profd attach {pid}" + (f" (it runs in {place})" if place else "")
+    return PASSED, f"can be attached to: profd attach {pid}" + (
+        f" (it runs in {place})" if place else ""
+    )

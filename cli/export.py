@@ -24,25 +24,50 @@ _STDOUT = Path("-")
 @click.command()
 @run_argument
 @job_option
-@click.option("--format", "form", type=click.Choice(list(FORMATS)), required=True,
-              help="; ".join(f"{name}: {each.what}" for name, each in FORMATS.items()) + ".")  # fmt: skip
-@click.option("-o", "--output", type=click.Path(path_type=Path, readable=False, allow_dash=True), metavar="FILE",
-              help="Write to FILE, not to stdout (which `-` names, too); for csv, parquet, tensorboard the folder of "
-                   "files.")  # fmt: skip
-@click.option("--threads", is_flag=True, help="Of collapsed: take all threads, and put each stack under its thread.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(list(FORMATS)),
+    required=True,
+    help="; ".join(f"{name}: {each.what}" for name, each in FORMATS.items()) + ".",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, readable=False, allow_dash=True),
+    metavar="FILE",
+    help="Write to FILE, not to stdout (which `-` names, too); for csv, parquet, tensorboard the "
+    "folder of "
+    "files.",
+)
+@click.option(
+    "--threads",
+    is_flag=True,
+    help="Of collapsed: take all threads, and put each stack under its thread.",
+)
 @click.option("--processes", is_flag=True, help="Of collapsed: the same by process.")
 @selection_options
 def command(
-    run: str, job: str | None, form: str, output: Path | None, threads: bool, processes: bool, words: SelectionWords
+    run: str,
+    job: str | None,
+    form: str,
+    output: Path | None,
+    threads: bool,
+    processes: bool,
+    words: SelectionWords,
 ) -> int:
     """Write the samples of RUN for another tool, to stdout or to a file.
 
-    Without a selection, collapsed and svg take the main threads of the training processes, the others all threads.
-    `--format parquet --to URL` puts the whole run into the data set at URL, a folder or any fsspec URL, for
-    `profd fleet`. RUN may be a folder with the run files of all nodes of a job, or the URL of a file or folder.
+    Without a selection, collapsed and svg take the main threads of the training processes, the
+    others all threads. `--format parquet --to URL` puts the whole run into the data set at URL, a
+    folder or any fsspec URL, for `profd fleet`. RUN may be a folder with the run files of all nodes
+    of a job, or the URL of a file or folder.
     """
     if (threads or processes) and form != "collapsed":
-        raise UsageError("--threads and --processes are of the format collapsed", f"leave them out: {form} has both")
+        raise UsageError(
+            "--threads and --processes are of the format collapsed",
+            f"leave them out: {form} has both",
+        )
     to = FORMATS[form]
     with brought_here(run) as here:
         with open_run(here, job) as reader, reader.one_moment():
@@ -53,14 +78,20 @@ def command(
                 except UsageError:
                     url = words.to_time  # no time, so where the data set is to be
             if url is None:
-                selection = words.build(reader, main_threads=not (threads or processes or to.of_all_threads))
+                selection = words.build(
+                    reader, main_threads=not (threads or processes or to.of_all_threads)
+                )
                 if to.is_folder:
                     if output is None or output == _STDOUT:
-                        raise UsageError("the format is several files", "name a folder for them with -o FOLDER")
+                        raise UsageError(
+                            "the format is several files", "name a folder for them with -o FOLDER"
+                        )
                     for path in write_tables(to.made(reader, selection), output):
                         click.echo(visible(str(path)))
                 else:
-                    options = {"threads": threads, "processes": processes} if form == "collapsed" else {}
+                    options = (
+                        {"threads": threads, "processes": processes} if form == "collapsed" else {}
+                    )
                     _write(to.made(reader, selection, **options), output)
                 return say_if_empty(reader, selection if to.has_samples else None)
         if any(value not in (None, ()) for value in words._replace(to_time=None)):
@@ -75,7 +106,9 @@ def _put_into_data_set(run: str, job: str | None, url: str) -> None:
     from profd.daemon.fleet.export import export_run
 
     folder = folder_of(run, job)
-    files = [file.path for file in read_folder(folder).choose(job).files] if folder else [find_run(run)]
+    files = (
+        [file.path for file in read_folder(folder).choose(job).files] if folder else [find_run(run)]
+    )
     for path in files:
         with RunReader(path) as reader, reader.one_moment():
             manifest = export_run(reader, DataSet(url))
@@ -85,7 +118,8 @@ def _put_into_data_set(run: str, job: str | None, url: str) -> None:
 def say_if_empty(reader: RunReader, selection: Selection | None) -> ExitCode:
     """Say that an export has no samples, if it has none, and why; return the exit code.
 
-    ``selection`` is None if the format has none anyway. A run that has none has a code of its own, once it has ended.
+    ``selection`` is None if the format has none anyway. A run that has none has a code of its own,
+    once it has ended.
     """
     if selection is None:
         return ExitCode.OK
@@ -104,6 +138,8 @@ def _write(content: bytes, output: Path | None) -> None:
         paths.write_whole(output, content)
         return
     if content.startswith(b"\x1f\x8b") and sys.stdout.isatty():
-        raise UsageError("the format is not text", "write it to a file with -o FILE, or into a pipe")
+        raise UsageError(
+            "the format is not text", "write it to a file with -o FILE, or into a pipe"
+        )
     sys.stdout.buffer.write(content)
     sys.stdout.buffer.flush()

@@ -14,17 +14,42 @@ from profd.cli.options import json_option, output_option
 @click.command()
 @click.argument("url", metavar="URL")
 @click.option(
-    "--dask", "address", metavar="ADDRESS", help="Let the workers of this Dask scheduler read: tcp://HOST:PORT."
+    "--dask",
+    "address",
+    metavar="ADDRESS",
+    help="Let the workers of this Dask scheduler read: tcp://HOST:PORT.",
 )
-@click.option("--memory", "memory_gb", type=click.FloatRange(0.1), default=2.0, show_default=True, metavar="GB",
-              help="The most memory that DuckDB takes; what does not fit goes to temporary files.")  # fmt: skip
 @click.option(
-    "--days", type=click.IntRange(1), default=28, show_default=True, metavar="N", help="Take the last N days."
+    "--memory",
+    "memory_gb",
+    type=click.FloatRange(0.1),
+    default=2.0,
+    show_default=True,
+    metavar="GB",
+    help="The most memory that DuckDB takes; what does not fit goes to temporary files.",
 )
-@click.option("--until", type=click.DateTime(), metavar="TIME",
-              help="The end of the last day, in UTC [default: the end of the newest run].")  # fmt: skip
-@click.option("--least", type=click.FloatRange(0, 100), default=2.0, show_default=True, metavar="PERCENT",
-              help="Call nothing slower that is so by less than PERCENT.")  # fmt: skip
+@click.option(
+    "--days",
+    type=click.IntRange(1),
+    default=28,
+    show_default=True,
+    metavar="N",
+    help="Take the last N days.",
+)
+@click.option(
+    "--until",
+    type=click.DateTime(),
+    metavar="TIME",
+    help="The end of the last day, in UTC [default: the end of the newest run].",
+)
+@click.option(
+    "--least",
+    type=click.FloatRange(0, 100),
+    default=2.0,
+    show_default=True,
+    metavar="PERCENT",
+    help="Call nothing slower that is so by less than PERCENT.",
+)
 @output_option("Write an HTML page to FILE too.")
 @json_option
 def command(
@@ -37,7 +62,9 @@ def command(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """Say of all runs in the data set at URL: hours lost by cause, what costs most, slow nodes, what got slower.
+    """Report on all runs in the data set at URL.
+
+    The report says hours lost by cause, what costs most, slow nodes, and what got slower.
 
     URL is a folder or any fsspec URL that `profd export RUN --format parquet --to URL` wrote to.
     """
@@ -46,8 +73,12 @@ def command(
     from profd.daemon.fleet.fleet import Question, ask
     from profd.daemon.fleet.output import fleet_text
 
-    until_ns = None if until is None else int(until.replace(tzinfo=timezone.utc).timestamp()) * SECOND_NS
-    question = Question(until_ns=until_ns, days=days, least=least / 100, memory_bytes=int(memory_gb * 1e9))
+    until_ns = (
+        None if until is None else int(until.replace(tzinfo=timezone.utc).timestamp()) * SECOND_NS
+    )
+    question = Question(
+        until_ns=until_ns, days=days, least=least / 100, memory_bytes=int(memory_gb * 1e9)
+    )
     fleet = ask(DataSet(url), question, address)
     if output is not None:
         from profd.daemon.fleet.output import write_fleet_page

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 from profd.cli.console import say
 from profd.cli.options import RecordingOptions
 from profd.daemon import paths, processes
-from profd.daemon.errors import NoSuchProcess, OutputUnwritable, ProfdError, SessionFailed, UsageError
+from profd.daemon.errors import (
+    NoSuchProcess,
+    OutputUnwritable,
+    ProfdError,
+    SessionFailed,
+    UsageError,
+)
 from profd.daemon.session.session import SessionOptions, start_session
 from profd.daemon.tree.attachable import check_attachable
 
@@ -25,13 +31,18 @@ _LOOK_INTERVAL_S = 0.05
 
 def pid_of(word: str) -> int | None:
     """Return a word as a PID; None where it is none, or names a run."""
-    if not word.isdecimal() or any(path.stem == word or paths.run_name(path) == word for path in paths.list_runs()):
+    if not word.isdecimal() or any(
+        path.stem == word or paths.run_name(path) == word for path in paths.list_runs()
+    ):
         return None
     return int(word)
 
 
 def live_runs_of(pids: Iterable[int]) -> dict[int, Path]:
-    """Return the file of the newest live run of this user that records each process; none of those in no such run."""
+    """Return the file of the newest live run of this user that records each process.
+
+    None of those in no such run.
+    """
     found: dict[int, Path] = {}
     if live := _listening():
         from profd.daemon.store.reader import RunReader
@@ -45,7 +56,9 @@ def live_runs_of(pids: Iterable[int]) -> dict[int, Path]:
 
 
 def _listening() -> list[Path]:
-    """Return the files of the runs in which a session listens: the newest first, then those that `-o` put elsewhere.
+    """Return the files of the runs in which a session listens.
+
+    The newest come first, then those that `-o` put elsewhere.
 
     A file is opened only where one does: most runs have ended, and there may be hundreds.
     """
@@ -58,13 +71,19 @@ def _listening() -> list[Path]:
         from profd.daemon.session.control import ControlClient
 
         for socket in sockets.values():  # its session knows where its run is
-            with contextlib.suppress(SessionFailed), contextlib.closing(ControlClient(socket)) as client:
+            with (
+                contextlib.suppress(SessionFailed),
+                contextlib.closing(ControlClient(socket)) as client,
+            ):
                 found.append(Path(client.hello().run_file))
     return found
 
 
 def find_live(word: str) -> Path:
-    """Return the run file that a command for a live run means: of ``latest`` the newest live one."""
+    """Return the run file that a command for a live run means.
+
+    If the word is ``latest``, that is the newest live run.
+    """
     from profd.cli.runs import find_run
     from profd.daemon.store.reader import RunReader
 
@@ -77,10 +96,12 @@ def find_live(word: str) -> Path:
 
 @contextlib.contextmanager
 def run_of(pid: int, *, inject: bool) -> Iterator[Path]:
-    """Give the file of the live run that records a process; where there is none, record it for as long as this lasts.
+    """Give the file of the live run that records a process.
 
-    Raises UsageError where there is none, the process was not armed and nothing may be put into it, and ProfdError
-    where it cannot be recorded.
+    Where there is none, record it for as long as this lasts.
+
+    Raises UsageError where there is none, the process was not armed and nothing may be put into it,
+    and ProfdError where it cannot be recorded.
     """
     if (live := live_runs_of([pid]).get(pid)) is not None:
         yield live
@@ -90,7 +111,10 @@ def run_of(pid: int, *, inject: bool) -> Iterator[Path]:
     from profd.daemon.windows.ondemand import sockets_of
 
     if not inject and sockets_of(pid) is None:
-        remedy = "launch it with `profd run --torch-window -- CMD`, or add --inject to start the profiler inside of it"
+        remedy = (
+            "launch it with `profd run --torch-window -- CMD`, or add --inject to start the "
+            "profiler inside of it"
+        )
         raise UsageError(f"process {pid} is in no live run, and was not armed for windows", remedy)
     session = start_session(attached(pid))
     say(f"recording pid {pid} as {session.run_file.stem} meanwhile")
@@ -99,7 +123,9 @@ def run_of(pid: int, *, inject: bool) -> Iterator[Path]:
         with RunReader(session.run_file) as reader:
             while not _is_in(reader, pid):
                 if time.monotonic() > deadline or not session.is_running():
-                    raise SessionFailed(f"process {pid} is not being recorded", f"see `profd attach {pid}`")
+                    raise SessionFailed(
+                        f"process {pid} is not being recorded", f"see `profd attach {pid}`"
+                    )
                 time.sleep(_LOOK_INTERVAL_S)
                 reader.refresh()
         yield session.run_file
@@ -115,10 +141,15 @@ def _is_in(reader: RunReader, pid: int) -> bool:
 
 
 def attached(pid: int, recording: RecordingOptions = RecordingOptions()) -> SessionOptions:  # noqa: B008  immutable
-    """Return the options of a session that records a running process; raises ProfdError where it cannot."""
+    """Return the options of a session that records a running process.
+
+    Raises ProfdError where it cannot.
+    """
     if unread := check_attachable(pid):
         say(unread)
     stat = processes.read_stat(pid)
     if stat is None:
-        raise NoSuchProcess(f"pid {pid} ended while it was looked at", "`profd ls` lists what runs now")
+        raise NoSuchProcess(
+            f"pid {pid} ended while it was looked at", "`profd ls` lists what runs now"
+        )
     return recording.session(processes.command_line(pid), "attached", pid, stat.start_ticks)

@@ -1,4 +1,4 @@
-"""`profd ls` and `profd dump`: which runs and processes there are, and where a process tree stands now."""
+"""`profd ls` lists runs and processes; `profd dump` shows where a process tree is now."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ from profd.daemon.units import duration
 
 
 class ListedRun(msgspec.Struct, frozen=True):
-    """A run in the list; one that cannot be read has only its file and ``error``. ``started`` is ISO 8601."""
+    """A run in the list; one that cannot be read has only its file and ``error``.
+
+    ``started`` is ISO 8601.
+    """
 
     run: str
     file: str
@@ -47,20 +50,30 @@ class Listing(msgspec.Struct, frozen=True):
 @click.command()
 @json_option
 def command(as_json: bool) -> None:
-    """List your runs, the newest first, and your running Python processes that can be attached to."""
-    listing = Listing(runs=[list_run(path) for path in paths.list_runs()], processes=find_attachable())
+    """List your runs and your running Python processes that can be attached to.
+
+    The newest run comes first.
+    """
+    listing = Listing(
+        runs=[list_run(path) for path in paths.list_runs()], processes=find_attachable()
+    )
     if as_json:
         print_json(listing)
         return
     runs = "No runs yet. Make one: profd run -- python train.py, or profd demo"
     if listing.runs:
         heads = ("run", "state", "started", "length", "samples", "command")
-        runs = titled("Runs", aligned(heads, map(_run_cells, listing.runs), right=("length", "samples")))
+        runs = titled(
+            "Runs", aligned(heads, map(_run_cells, listing.runs), right=("length", "samples"))
+        )
     click.echo(f"{runs}\n\n{attachable_table(listing.processes)}")
 
 
 def attachable_table(found: Sequence[Attachable]) -> str:
-    """Return the table of processes that can be attached to, with the run of each that is recorded."""
+    """Return the table of processes that can be attached to.
+
+    If a process is recorded, its run is shown, too.
+    """
     if not found:
         return "No Python process of yours is running."
     rows, recorded = [], live_runs_of(one.pid for one in found)
@@ -81,15 +94,25 @@ def list_run(path: Path) -> ListedRun:
             samples = sum(recording.samples - recording.torn for recording in reader.recordings())
     except RunUnreadable as error:
         return ListedRun(run=path.stem, file=str(path), state="unreadable", error=error.what)
-    started = datetime.fromtimestamp(info.started_ns / SECOND_NS).astimezone().isoformat(timespec="seconds")
-    which, length_s = (info.id, str(path), info.state, info.name), (info.end_ns - info.started_ns) / SECOND_NS
+    started = (
+        datetime.fromtimestamp(info.started_ns / SECOND_NS)
+        .astimezone()
+        .isoformat(timespec="seconds")
+    )
+    which, length_s = (
+        (info.id, str(path), info.state, info.name),
+        (info.end_ns - info.started_ns) / SECOND_NS,
+    )
     return ListedRun(*which, info.pid, info.command, started, length_s, samples)
 
 
 def _run_cells(run: ListedRun) -> tuple[str, ...]:
     if run.error:
         return run.run, run.state, "", "", "", run.error
-    started, length = run.started[:16].replace("T", " "), "" if run.duration_s is None else duration(run.duration_s)
+    started, length = (
+        run.started[:16].replace("T", " "),
+        "" if run.duration_s is None else duration(run.duration_s),
+    )
     return run.run, run.state, started, length, f"{run.samples:,}", short_command(run.command)
 
 
@@ -97,10 +120,12 @@ def _run_cells(run: ListedRun) -> tuple[str, ...]:
 @click.argument("target", metavar="PID|RUN")
 @json_option
 def dump(target: str, as_json: bool) -> None:
-    """Print the Python stacks of PID, or of the target of a live RUN, and of all processes below it.
+    """Print the Python stacks of a process and of all processes below it.
 
-    Threads that stand in the same stack are printed together. Nothing is stopped while it is looked at.
-    For a RUN that hangs, the hang comes first.
+    The process is PID, or the target of a live RUN.
+
+    Threads that stand in the same stack are printed together. Nothing is stopped while it is looked
+    at. For a RUN that hangs, the hang comes first.
     """
     hangs = []
     if target.isdecimal():
@@ -110,7 +135,10 @@ def dump(target: str, as_json: bool) -> None:
             info = reader.info
             hangs = [visible(f"▲ {hang.text}") for hang in reader.hangs() if hang.ended_ns is None]
         if not processes.is_running(info.pid, info.start_ticks):
-            raise NoSuchProcess(f"the target of {info.id} has ended", f"where its time went: profd summary {info.id}")
+            raise NoSuchProcess(
+                f"the target of {info.id} has ended",
+                f"where its time went: profd summary {info.id}",
+            )
         pid = info.pid
     dumped = dump_tree(pid)
     if as_json:
@@ -125,6 +153,8 @@ def dump(target: str, as_json: bool) -> None:
         owners = click.style(visible(", ".join(stack.owners)), bold=True)
         # A frame as py-spy writes it, with its file's last two parts; the innermost is on top.
         files = ["/".join(PurePath(frame.filename).parts[-2:]) for frame in stack.frames]
-        frames = [f"{one.name} ({file}:{one.line})" for one, file in zip(stack.frames, files, strict=True)]
+        frames = [
+            f"{one.name} ({file}:{one.line})" for one, file in zip(stack.frames, files, strict=True)
+        ]
         stacks.append("\n".join([owners, *(f"    {visible(frame)}" for frame in frames)]))
     click.echo("\n\n".join([*hangs, "\n".join(lines), *stacks]))

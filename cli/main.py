@@ -1,4 +1,6 @@
-"""The entry of the command line: finds the named command, and turns an error into one line and an exit code.
+"""The entry of the command line.
+
+It finds the named command, and turns an error into one line and an exit code.
 
 Has the summary of each command, so that the list of commands imports none of them.
 """
@@ -40,8 +42,18 @@ COMMANDS = {
     "daemon": "Supervise this host: record and report its trainings.",
     "doctor": "Say what works here, and how to mend what does not.",
 }
-_SHARED = {"view": "show", "summary": "show", "report": "show", "demo": "run", "stop": "attach", "dump": "ls"}
-"""Commands that share a module with others, and have their own name there; each other is ``command`` in its own."""
+_SHARED = {
+    "view": "show",
+    "summary": "show",
+    "report": "show",
+    "demo": "run",
+    "stop": "attach",
+    "dump": "ls",
+}
+"""Commands that share a module with others, and have their own name there.
+
+Each other is ``command`` in its own.
+"""
 
 
 def load_command(name: str) -> click.Command:
@@ -74,7 +86,9 @@ def profd() -> None:
 
 
 def run_command_line(arguments: Sequence[str] | None = None) -> int:
-    """Run the named command and return the exit code; failures are printed on stderr, one line each.
+    """Run the named command and return the exit code.
+
+    Failures are printed on stderr, one line each.
 
     The code is -N if this process is to die of the signal N, as the script of `profd run` did.
     """
@@ -88,7 +102,8 @@ def run_command_line(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    except OSError as error:  # the machine's doing, and no fault of this code: its words are all that there is to say
+    # the machine's doing, and no fault of this code: its words are all that there is to say
+    except OSError as error:
         say(f"{error.filename or 'a call of the system'} failed: {error.strerror or error}")
         return ExitCode.FAILURE
     return code if isinstance(code, int) else ExitCode.OK

@@ -1,4 +1,6 @@
-"""Options that several commands share, each defined once: of recording, of selecting samples, and the RUN argument.
+"""Options that several commands share, each defined once.
+
+They are options of recording and of selecting samples, and the RUN argument.
 
 Imports nothing that a command's ``--help`` could do without.
 """
@@ -27,64 +29,170 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 run_argument = click.argument("run", metavar="RUN")
 """RUN, as ``run: str``: a word for ``paths.find_run``."""
-job_option = click.option("--job", metavar="NAME", help="Where RUN is a folder of several jobs: which of them.")
+job_option = click.option(
+    "--job", metavar="NAME", help="Where RUN is a folder of several jobs: which of them."
+)
 """``--job``, as ``job: str | None``."""
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 """``--json``, as ``as_json: bool``."""
-steps_option = click.option("--no-steps", "steps", flag_value=False, default=True, is_flag=True,
-                            help="Do not read the loop counter: count steps by the stacks alone.")  # fmt: skip
+steps_option = click.option(
+    "--no-steps",
+    "steps",
+    flag_value=False,
+    default=True,
+    is_flag=True,
+    help="Do not read the loop counter: count steps by the stacks alone.",
+)
 """``--no-steps``, as ``steps: bool``."""
 headless_option = click.option("--headless", is_flag=True, help="Do not open the dashboard.")
 """``--headless``, as ``headless: bool``."""
 
 
 def output_option(text: str) -> Callable[[Command], Command]:
-    """Return what gives a command ``-o FILE`` with this help; it arrives as ``output: Path | None``."""
-    return click.option("-o", "--output", type=click.Path(path_type=Path, readable=False), metavar="FILE", help=text)
+    """Return what gives a command ``-o FILE`` with this help.
+
+    It arrives as ``output: Path | None``.
+    """
+    return click.option(
+        "-o", "--output", type=click.Path(path_type=Path, readable=False), metavar="FILE", help=text
+    )
 
 
 _RECORDING = (
-    click.option("--rate", "rate_hz", type=click.IntRange(1, 1000), default=100, show_default=True, metavar="HZ",
-                 help="Samples a second of each main process."),
-    click.option("--budget", "budget_percent", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True,
-                 metavar="PERCENT", help="The most that profd may cost, in percent of one core."),
-    click.option("--duration", "duration_s", type=click.FloatRange(0, min_open=True), metavar="S",
-                 help="End the recording after S seconds; the target runs on."),
-    click.option("--name", metavar="NAME", help="The name of the run, part of its id [default: of the script]."),
+    click.option(
+        "--rate",
+        "rate_hz",
+        type=click.IntRange(1, 1000),
+        default=100,
+        show_default=True,
+        metavar="HZ",
+        help="Samples a second of each main process.",
+    ),
+    click.option(
+        "--budget",
+        "budget_percent",
+        type=click.FloatRange(0, min_open=True),
+        default=10.0,
+        show_default=True,
+        metavar="PERCENT",
+        help="The most that profd may cost, in percent of one core.",
+    ),
+    click.option(
+        "--duration",
+        "duration_s",
+        type=click.FloatRange(0, min_open=True),
+        metavar="S",
+        help="End the recording after S seconds; the target runs on.",
+    ),
+    click.option(
+        "--name",
+        metavar="NAME",
+        help="The name of the run, part of its id [default: of the script].",
+    ),
     output_option("Write the run to FILE rather than to the folder of runs."),
-    click.option("--no-subprocesses", "subprocesses", flag_value=False, default=True, is_flag=True,
-                 help="Profile the process alone, none of its children."),
-    click.option("--hang-after", "hang_after_s", type=click.FloatRange(0), default=30.0, show_default=True,
-                 metavar="S", help="Say what everyone waits for after S seconds without progress; 0: never."),
-    click.option("--on-hang", metavar="CMD", help="A shell command to run then; PROFD_HANG tells it what hangs."),
-    click.option("--nccl-ras", type=click.Choice(["off", "hang", "poll", "any"]), default="hang", show_default=True,
-                 help="When to ask NCCL for its counts: never, in a hang, or every 10 s; any: faulty versions, too."),
-    click.option("--server-metrics", type=click.IntRange(1, 65535), metavar="PORT",
-                 help="The target serves requests: read how many wait from its /metrics at this port of the loopback."),
-    click.option("--no-source", "source", flag_value=False, default=True, is_flag=True,
-                 help="Keep no lines of source code, only where they are."),
-    click.option("--all-gpus", is_flag=True, help="Read every GPU of the machine, not only those that the run uses."),
-    click.option("--metrics", "metrics_address", metavar="[HOST:]PORT",
-                 help="Serve metrics for Prometheus there; 0 is any free port, the loopback unless HOST is given."),
-    click.option("--otlp", "otlp_endpoint", metavar="URL",
-                 help="Send the same metrics to an OpenTelemetry receiver (OTLP over HTTP)."),
+    click.option(
+        "--no-subprocesses",
+        "subprocesses",
+        flag_value=False,
+        default=True,
+        is_flag=True,
+        help="Profile the process alone, none of its children.",
+    ),
+    click.option(
+        "--hang-after",
+        "hang_after_s",
+        type=click.FloatRange(0),
+        default=30.0,
+        show_default=True,
+        metavar="S",
+        help="Say what everyone waits for after S seconds without progress; 0: never.",
+    ),
+    click.option(
+        "--on-hang",
+        metavar="CMD",
+        help="A shell command to run then; PROFD_HANG tells it what hangs.",
+    ),
+    click.option(
+        "--nccl-ras",
+        type=click.Choice(["off", "hang", "poll", "any"]),
+        default="hang",
+        show_default=True,
+        help="When to ask NCCL for its counts: never, in a hang, or every 10 s; any: faulty "
+        "versions, too.",
+    ),
+    click.option(
+        "--server-metrics",
+        type=click.IntRange(1, 65535),
+        metavar="PORT",
+        help="The target serves requests: read how many wait from its /metrics at this port of "
+        "the loopback.",
+    ),
+    click.option(
+        "--no-source",
+        "source",
+        flag_value=False,
+        default=True,
+        is_flag=True,
+        help="Keep no lines of source code, only where they are.",
+    ),
+    click.option(
+        "--all-gpus",
+        is_flag=True,
+        help="Read every GPU of the machine, not only those that the run uses.",
+    ),
+    click.option(
+        "--metrics",
+        "metrics_address",
+        metavar="[HOST:]PORT",
+        help="Serve metrics for Prometheus there; 0 is any free port, the loopback unless HOST "
+        "is given.",
+    ),
+    click.option(
+        "--otlp",
+        "otlp_endpoint",
+        metavar="URL",
+        help="Send the same metrics to an OpenTelemetry receiver (OTLP over HTTP).",
+    ),
     steps_option,
-)  # fmt: skip
+)
 
 _SELECTION = (
-    click.option("--from", "from_time", metavar="TIME",
-                 help="Take samples from TIME on: seconds from the start of the run, or HH:MM:SS."),
+    click.option(
+        "--from",
+        "from_time",
+        metavar="TIME",
+        help="Take samples from TIME on: seconds from the start of the run, or HH:MM:SS.",
+    ),
     click.option("--to", "to_time", metavar="TIME", help="Take samples before TIME."),
     click.option("--rank", type=int, metavar="N", help="Take the samples of this rank."),
-    click.option("--process", "pid", type=int, metavar="PID", help="Take the samples of this process, all threads."),
+    click.option(
+        "--process",
+        "pid",
+        type=int,
+        metavar="PID",
+        help="Take the samples of this process, all threads.",
+    ),
     click.option("--thread", metavar="NAME", help="Take the samples of the threads of this name."),
-    click.option("--phase", metavar="NAME", help="Take the samples of this phase: forward, \"data wait\", …"),
-    click.option("--gpu-idle", is_flag=False, flag_value=5.0, type=click.FloatRange(0, 100), metavar="[=PERCENT]",
-                 help="Take the time for which the GPU was utilized below PERCENT [default: 5]."),
-    click.option("--when", multiple=True, type=click.Choice(["on-cpu", "cpu-saturated", "throttled", "memory-growing"]),
-                 help="Take the time for which the thread ran more than it waited, all cores were busy, CPU or GPU "
-                      "were held back by a limit, or memory grew."),
-)  # fmt: skip
+    click.option(
+        "--phase", metavar="NAME", help='Take the samples of this phase: forward, "data wait", …'
+    ),
+    click.option(
+        "--gpu-idle",
+        is_flag=False,
+        flag_value=5.0,
+        type=click.FloatRange(0, 100),
+        metavar="[=PERCENT]",
+        help="Take the time for which the GPU was utilized below PERCENT [default: 5].",
+    ),
+    click.option(
+        "--when",
+        multiple=True,
+        type=click.Choice(["on-cpu", "cpu-saturated", "throttled", "memory-growing"]),
+        help="Take the time for which the thread ran more than it waited, all cores were busy, "
+        "CPU or GPU "
+        "were held back by a limit, or memory grew.",
+    ),
+)
 
 
 class RecordingOptions(NamedTuple):
@@ -106,7 +214,9 @@ class RecordingOptions(NamedTuple):
     otlp_endpoint: str | None = None
     steps: bool = True
 
-    def session(self, command: tuple[str, ...], mode: str, pid: int = 0, start_ticks: int = 0) -> SessionOptions:
+    def session(
+        self, command: tuple[str, ...], mode: str, pid: int = 0, start_ticks: int = 0
+    ) -> SessionOptions:
         from profd.daemon import paths, processes
         from profd.daemon.naming import script_name
         from profd.daemon.session.session import SessionOptions
@@ -114,7 +224,11 @@ class RecordingOptions(NamedTuple):
         name = paths.clean_name(self.name or script_name(command))
         run_id = paths.new_run_id(name)
         given = {**self._asdict(), "name": name, "hang_after_s": self.hang_after_s or None}
-        known = {field: value for field, value in given.items() if field in SessionOptions.__struct_fields__}
+        known = {
+            field: value
+            for field, value in given.items()
+            if field in SessionOptions.__struct_fields__
+        }
         known |= {"run_file": paths.new_run_file(run_id, self.output), "start_ticks": start_ticks}
         known |= {"folder": processes.link(os.getpid(), "cwd") if mode == "launched" else ""}
         return SessionOptions(run_id=run_id, mode=mode, pid=pid, command=command, **known)
@@ -133,7 +247,10 @@ class SelectionWords(NamedTuple):
     when: tuple[str, ...] = ()
 
     def build(self, reader: RunReader, *, main_threads: bool = True) -> Selection:
-        """Return the selection of a run's samples; raises UsageError where the run has no such thing."""
+        """Return the selection of a run's samples.
+
+        Raises UsageError where the run has no such thing.
+        """
         from profd.daemon.analyze import conditions
         from profd.daemon.analyze.phases import PHASES
         from profd.daemon.analyze.selection import Condition, Selection, parse_time
@@ -141,9 +258,13 @@ class SelectionWords(NamedTuple):
         from_ns = None if self.from_time is None else parse_time(self.from_time, reader.info)
         to_ns = None if self.to_time is None else parse_time(self.to_time, reader.info)
         if from_ns is not None and to_ns is not None and from_ns >= to_ns:
-            raise UsageError(f"--from {self.from_time} is not before --to {self.to_time}", "exchange them")
+            raise UsageError(
+                f"--from {self.from_time} is not before --to {self.to_time}", "exchange them"
+            )
         self._check_within(reader.info, from_ns, to_ns)
-        _check_known("rank", self.rank, {process.rank for process in reader.processes.values()} - {None})
+        _check_known(
+            "rank", self.rank, {process.rank for process in reader.processes.values()} - {None}
+        )
         _check_known("process", self.pid, {process.pid for process in reader.processes.values()})
         _check_known("thread", self.thread, {thread.name for thread in reader.threads.values()})
         names = [phase.name for phase in PHASES]
@@ -153,7 +274,9 @@ class SelectionWords(NamedTuple):
         when = (*idle, *map(Condition, self.when))
         conditions.check(reader, when, from_ns, to_ns)
         # A PID that was used again during the run has several rows.
-        rows = frozenset(process.id for process in reader.processes.values() if process.pid == self.pid)
+        rows = frozenset(
+            process.id for process in reader.processes.values() if process.pid == self.pid
+        )
         of_main = main_threads and self.pid is None and self.thread is None
         whose = None if self.pid is None else rows, self.rank, self.thread, self.phase, of_main
         return Selection(from_ns, to_ns, *whose, when)
@@ -167,9 +290,13 @@ class SelectionWords(NamedTuple):
 
             began, zone = clock(info.started_ns, "%Y-%m-%d %H:%M:%S"), clock(info.started_ns, "%Z")
             length = duration((info.end_ns - info.started_ns) / SECOND_NS)
-            option = f"--from {self.from_time} is after" if is_late else f"--to {self.to_time} is before"
+            option = (
+                f"--from {self.from_time} is after" if is_late else f"--to {self.to_time} is before"
+            )
             what = f"{option} the run, which lasted {length} from {began} ({zone})"
-            raise UsageError(what, "give seconds from the start of the run, or HH:MM:SS of the time zone here")
+            raise UsageError(
+                what, "give seconds from the start of the run, or HH:MM:SS of the time zone here"
+            )
 
 
 def _check_known(what: str, value: int | str | None, known: set[Any]) -> None:
@@ -179,7 +306,9 @@ def _check_known(what: str, value: int | str | None, known: set[Any]) -> None:
 
 
 def _gathering(
-    name: str, kind: type[RecordingOptions | SelectionWords], options: tuple[Callable[..., Any], ...]
+    name: str,
+    kind: type[RecordingOptions | SelectionWords],
+    options: tuple[Callable[..., Any], ...],
 ) -> Callable[[Command], Command]:
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
@@ -187,12 +316,20 @@ def _gathering(
             values[name] = kind(*(values.pop(field) for field in kind._fields))  # type: ignore[arg-type]
             return command(**values)
 
-        return functools.reduce(lambda decorated, option: option(decorated), reversed(options), gathered)  # type: ignore[return-value]
+        return functools.reduce(
+            lambda decorated, option: option(decorated), reversed(options), gathered
+        )  # type: ignore[return-value]
 
     return decorate
 
 
 recording_options = _gathering("recording", RecordingOptions, _RECORDING)
-"""Gives a command the options of a recording; they arrive together as ``recording: RecordingOptions``."""
+"""Gives a command the options of a recording.
+
+They arrive together as ``recording: RecordingOptions``.
+"""
 selection_options = _gathering("words", SelectionWords, _SELECTION)
-"""Gives a command the options that select samples; they arrive together as ``words: SelectionWords``."""
+"""Gives a command the options that select samples.
+
+They arrive together as ``words: SelectionWords``.
+"""

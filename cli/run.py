@@ -1,4 +1,6 @@
-"""`profd run`: launch a command and profile it. The command's own stdin, stdout, stderr, signals and exit code stay.
+"""`profd run`: launch a command and profile it.
+
+The command's own stdin, stdout, stderr, signals and exit code stay.
 
 `profd demo` does so with a bundled training script.
 """
@@ -45,18 +47,26 @@ _NEEDED = ("torch", "torchvision", "tqdm")
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="CMD...")
 @recording_options
 @headless_option
-@click.option("--torch-window", "windows", is_flag=False, flag_value=_ON_DEMAND,
-              metavar="[=every=10m,finding,steps=5]",
-              help="Let torch take windows of operators when `profd window` asks for one, "
-                   "or by themselves.")  # fmt: skip
+@click.option(
+    "--torch-window",
+    "windows",
+    is_flag=False,
+    flag_value=_ON_DEMAND,
+    metavar="[=every=10m,finding,steps=5]",
+    help="Let torch take windows of operators when `profd window` asks for one, or by themselves.",
+)
 @click.option("--quiet", is_flag=True, help="Do not sum up the run at its end.")
 def command(
-    words: tuple[str, ...], recording: RecordingOptions, headless: bool, windows: str | None, quiet: bool
+    words: tuple[str, ...],
+    recording: RecordingOptions,
+    headless: bool,
+    windows: str | None,
+    quiet: bool,
 ) -> int:
     """Run the command CMD and profile it and its children.
 
-    Its stdin, stdout, stderr, signals and exit code are as they would be without profd. On a terminal the dashboard
-    opens, and the command's output is shown in it.
+    Its stdin, stdout, stderr, signals and exit code are as they would be without profd. On a
+    terminal the dashboard opens, and the command's output is shown in it.
     """
     with contextlib.ExitStack() as kept:
         variables: Mapping[str, str] = {}
@@ -67,7 +77,9 @@ def command(
 
                 schedule = None if windows == _ON_DEMAND else parse_schedule(windows)
                 arms = kept.enter_context(armed(os.environ))
-                options = msgspec.structs.replace(options, window_folder=arms.folder, window_schedule=schedule)
+                options = msgspec.structs.replace(
+                    options, window_folder=arms.folder, window_schedule=schedule
+                )
                 variables = arms.environment
         except (OutputUnwritable, OSError) as error:
             if recording.output is not None:  # so the user has said where to, and can say it again
@@ -76,7 +88,9 @@ def command(
             become_script(words)
         farewell = None if quiet else partial(sum_up, options.run_file)
         exporter = open_exporter(recording.metrics_address, recording.otlp_endpoint, narrate)
-        return run_profiled(options, variables, headless=headless, farewell=farewell, exporter=exporter)
+        return run_profiled(
+            options, variables, headless=headless, farewell=farewell, exporter=exporter
+        )
 
 
 def run_profiled(
@@ -87,10 +101,13 @@ def run_profiled(
     farewell: Callable[[], str] | None,
     exporter: Exporter | None = None,
 ) -> int:
-    """Run ``options.command``, profiled, and return its exit code; its PID in ``options`` is still unknown.
+    """Run ``options.command``, profiled, and return its exit code.
 
-    ``farewell`` returns the last lines on stderr; without it only failures are printed. The dashboard opens on a
-    terminal, unless headless. ``variables`` are set in the command's environment. ``exporter`` serves or sends metrics.
+    Its PID in ``options`` is still unknown.
+
+    ``farewell`` returns the last lines on stderr; without it only failures are printed. The
+    dashboard opens on a terminal, unless headless. ``variables`` are set in the command's
+    environment. ``exporter`` serves or sends metrics.
     """
     started: list[tuple[int, int]] = []
 
@@ -113,18 +130,25 @@ def say_what_goes_on(start_ticks: int, session: int) -> None:
 
     for one in left_running(start_ticks, session)[:_MOST_NAMED]:
         words = visible(short_command(one.command))
-        narrate(f"profd: pid {one.pid} ({words}) goes on, and is not recorded: profd attach {one.pid}")
+        narrate(
+            f"profd: pid {one.pid} ({words}) goes on, and is not recorded: profd attach {one.pid}"
+        )
 
 
 def start_recording(
     options: SessionOptions, exporter: Exporter | None, script: Script, channel: socket.socket
 ) -> tuple[Path, Callable[[float], bool]]:
-    """Start the session of a script that runs, as ``Plan.start_session`` does; its metrics end with it."""
+    """Start the session of a script that runs, as ``Plan.start_session`` does.
+
+    Its metrics end with it.
+    """
     options = msgspec.structs.replace(options, pid=script.pid, start_ticks=script.start_ticks)
     if exporter is None:
         session = start_session(options, channel=channel)
         return session.run_file, session.wait_closed
-    with contextlib.closing(exporter):  # the exporter's process listens from then on; without a session nobody does
+    with contextlib.closing(
+        exporter
+    ):  # the exporter's process listens from then on; without a session nobody does
         session = start_session(options, channel=channel)
         exporter.follow(session.run_file)
 
@@ -166,10 +190,13 @@ def dashboard_command(run_file: Path, keys_fd: int) -> list[str]:
 @steps_option
 @headless_option
 def demo(words: tuple[str, ...], steps: bool, headless: bool) -> int:
-    """Run the bundled training script NAME and profile it: cifar_resnet18, the default, or simple_net.
+    """Run the bundled training script NAME and profile it.
 
-    It takes about a minute. ARGS are given to the script behind those that make it so short: `profd demo -- --steps
-    5000` trains longer. On a terminal the dashboard opens. At the end comes a summary, and the path of the report.
+    NAME is cifar_resnet18, the default, or simple_net.
+
+    It takes about a minute. ARGS are given to the script behind those that make it so short: `profd
+    demo -- --steps 5000` trains longer. On a terminal the dashboard opens. At the end comes a
+    summary, and the path of the report.
     """
     name, arguments = split_words(words)
     missing = [module for module in _NEEDED if importlib.util.find_spec(module) is None]
@@ -184,11 +211,16 @@ def demo(words: tuple[str, ...], steps: bool, headless: bool) -> int:
 
 
 def split_words(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """Return the name of the target and its arguments; raises UsageError where there is no such target."""
+    """Return the name of the target and its arguments.
+
+    Raises UsageError where there is no such target.
+    """
     if not words or words[0].startswith("-"):
         return DEFAULT_TARGET, words
     if words[0] not in TARGET_ARGUMENTS:
-        raise UsageError(f"there is no demo {words[0]}", f"it is one of: {', '.join(TARGET_ARGUMENTS)}")
+        raise UsageError(
+            f"there is no demo {words[0]}", f"it is one of: {', '.join(TARGET_ARGUMENTS)}"
+        )
     return words[0], words[1:]
 
 

@@ -1,4 +1,7 @@
-"""Finds the runs that a command names: a file, an id, a PID, a folder with one file per node, or a URL of either."""
+"""Finds the runs that a command names.
+
+A name is a file, an id, a PID, a folder with one file per node, or a URL of a file or folder.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,10 @@ def find_run(word: str) -> Path:
 
 
 def folder_of(run: str, job: str | None) -> Path | None:
-    """Return the folder that RUN is, None where it is a run; raises UsageError where a job of a run is named."""
+    """Return the folder that RUN is, None where it is a run.
+
+    Raises UsageError where a job of a run is named.
+    """
     path = Path(run)
     is_path = os.sep in run or run in (os.curdir, os.pardir)
     is_folder = os.path.isdir(path)  # noqa: PTH112  Path raises for a folder that is not ours
@@ -72,7 +78,10 @@ def known_folder(folder: Path) -> Folder:
 
 
 _OWN_MEMORY_BYTES, _MEMORY_OF_A_BYTE = 192 << 20, 64
-"""What a command may take besides what it has already: for itself, and for each byte of its run files."""
+"""The memory that a command may take besides what it has already.
+
+The first number is for the command itself, the second for each byte of its run files.
+"""
 
 
 _BOUNDED: list[int] = []
@@ -80,8 +89,14 @@ _BOUNDED: list[int] = []
 
 @contextlib.contextmanager
 def bounded_memory(*files: Path) -> Iterator[None]:
-    """Bound the memory of this process by the size of run files meanwhile; raises RunUnreadable if it needs more."""
-    before, own = resource.getrlimit(resource.RLIMIT_DATA), _MEMORY_OF_A_BYTE * sum(map(honest_size, files))
+    """Bound the memory of this process by the size of run files meanwhile.
+
+    Raises RunUnreadable if it needs more.
+    """
+    before, own = (
+        resource.getrlimit(resource.RLIMIT_DATA),
+        _MEMORY_OF_A_BYTE * sum(map(honest_size, files)),
+    )
     if _BOUNDED:  # by this function: of two runs
         own += before[0]
     else:
@@ -93,8 +108,14 @@ def bounded_memory(*files: Path) -> Iterator[None]:
     try:
         yield
     except MemoryError:
-        what = f"{files[0]} takes more than {own >> 20} MiB of memory, which is more than its size accounts for"
-        raise RunUnreadable(what, "select a part of it: --from, --to, --rank; or raise `ulimit -d`") from None
+        what = (
+            f"{files[0]} takes more than {own >> 20} MiB of memory, which is more "
+            "than its size "
+            "accounts for"
+        )
+        raise RunUnreadable(
+            what, "select a part of it: --from, --to, --rank; or raise `ulimit -d`"
+        ) from None
     finally:
         _BOUNDED.pop()
         resource.setrlimit(resource.RLIMIT_DATA, before)
@@ -102,7 +123,10 @@ def bounded_memory(*files: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def open_run(run: str, job: str | None) -> Iterator[RunReader]:
-    """Give a reader of a run, or of a job in a folder; raises NoSuchRun, RunUnreadable, MissingTool, UsageError."""
+    """Give a reader of a run, or of a job in a folder.
+
+    Raises NoSuchRun, RunUnreadable, MissingTool, UsageError.
+    """
     with brought_here(run) as here:
         folder = folder_of(here, job)
         if folder is None:
@@ -110,7 +134,10 @@ def open_run(run: str, job: str | None) -> Iterator[RunReader]:
             with bounded_memory(path), RunReader(path) as reader:
                 if reader.info.state != "ended" and is_without_log(reader.path):
                     log = f"{reader.path.name}-wal"
-                    say(f"{reader.path} has no log beside it: if it was copied while live, its last part is in {log}")
+                    say(
+                        f"{reader.path} has no log beside it: if it was copied while live, its "
+                        f"last part is in {log}"
+                    )
                 yield reader
             return
         from profd.daemon.analyze.nodes import open_job

@@ -1,4 +1,6 @@
-"""`profd summary`, `profd report` and `profd view`: where the time of a run went, as text, JSON, HTML or dashboard.
+"""`profd summary`, `profd report` and `profd view`: where the time of a run went.
+
+They show it as text, JSON, HTML or dashboard.
 
 Each imports what it shows with by itself: the others do without.
 """
@@ -12,7 +14,13 @@ from pathlib import Path
 import click
 
 from profd.cli.console import print_json
-from profd.cli.options import SelectionWords, job_option, json_option, run_argument, selection_options
+from profd.cli.options import (
+    SelectionWords,
+    job_option,
+    json_option,
+    run_argument,
+    selection_options,
+)
 from profd.cli.runs import brought_here, find_run, folder_of, known_folder, open_run
 from profd.daemon import paths
 from profd.daemon.errors import ExitCode, UsageError
@@ -47,20 +55,30 @@ def summary(run: str, job: str | None, words: SelectionWords, as_json: bool) -> 
 @click.command(short_help="Write a self-contained HTML report of a run.")
 @run_argument
 @job_option
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE",
-              help="Write to FILE [default: <id>.html in the current folder].")  # fmt: skip
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write to FILE [default: <id>.html in the current folder].",
+)
 def report(run: str, job: str | None, output: Path | None) -> None:
     """Write a report of RUN as one HTML file, which opens anywhere and needs no network.
 
-    The path of the file is printed. A live run may be reported too: as far as it has come. RUN may be a folder with the
-    run files of all nodes of a job, or the URL of a file or folder.
+    The path of the file is printed. A live run may be reported too: as far as it has come. RUN may
+    be a folder with the run files of all nodes of a job, or the URL of a file or folder.
     """
     from profd.daemon.render.report import write_report
 
     with brought_here(run) as here:
         folder = folder_of(here, job)
-        # Named after the file, not by what stands in it: a file from elsewhere could say ../../anything.
-        name = find_run(here).stem if folder is None else paths.clean_name(job or folder.absolute().name)
+        # Named after the file, not by what stands in it: a file from elsewhere could say
+        # ../../anything.
+        name = (
+            find_run(here).stem
+            if folder is None
+            else paths.clean_name(job or folder.absolute().name)
+        )
         path = output or Path(f"{name}.html")
         with open_run(here, job) as reader:
             write_report(reader, path)
@@ -74,18 +92,23 @@ def report(run: str, job: str | None, output: Path | None) -> None:
 def view(run: str, job: str | None, keys_fd: int | None) -> None:
     """Open the dashboard on RUN, live or finished.
 
-    Leaving it changes nothing: a live run is recorded on until its script ends, or `profd stop` ends the recording. RUN
-    may be a folder with the run files of all nodes of a job: they are listed, and of several one is chosen. It may be
-    the URL of a file or folder, too.
+    Leaving it changes nothing: a live run is recorded on until its script ends, or `profd stop`
+    ends the recording. RUN may be a folder with the run files of all nodes of a job: they are
+    listed, and of several one is chosen. It may be the URL of a file or folder, too.
     """
     with brought_here(run) as here:
         folder = folder_of(here, job)
         run_file = find_run(here) if folder is None else _chosen(folder, job)
         RunReader(run_file).close()  # what is no run is that first, with a terminal and without
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise UsageError("the dashboard needs a terminal", f"`profd summary {run}` says the same as text")
+            raise UsageError(
+                "the dashboard needs a terminal", f"`profd summary {run}` says the same as text"
+            )
         if not can_move_cursor():
-            what = f"the dashboard needs a terminal that can move its cursor, and TERM is {os.environ.get('TERM')}"
+            what = (
+                "the dashboard needs a terminal that can move its cursor, and TERM is "
+                f"{os.environ.get('TERM')}"
+            )
             raise UsageError(what, f"`profd summary {run}` says the same as text")
         from profd.tui.app import run_dashboard
 
@@ -93,7 +116,10 @@ def view(run: str, job: str | None, keys_fd: int | None) -> None:
 
 
 def _chosen(folder: Path, job: str | None) -> Path:
-    """Return the run file of the node that is chosen from a list; raises UsageError where nobody can choose."""
+    """Return the run file of the node that is chosen from a list.
+
+    Raises UsageError where nobody can choose.
+    """
     files = known_folder(folder).choose(job).files
     if len(files) == 1:
         return files[0].path
@@ -101,6 +127,10 @@ def _chosen(folder: Path, job: str | None) -> Path:
     rows = [(str(node), one.host, ranks[node], str(one.path)) for node, one in enumerate(files)]
     click.echo(aligned(("node", "host", "ranks", "file"), rows, right=("node",)))
     if not sys.stdin.isatty():
-        raise UsageError(f"{folder} holds {len(files)} nodes of one job", "name one of the files above")
-    chosen: int = click.prompt("Which node", type=click.IntRange(0, len(files) - 1), default=0, err=True)
+        raise UsageError(
+            f"{folder} holds {len(files)} nodes of one job", "name one of the files above"
+        )
+    chosen: int = click.prompt(
+        "Which node", type=click.IntRange(0, len(files) - 1), default=0, err=True
+    )
     return files[chosen].path

@@ -1,4 +1,4 @@
-"""`profd window`: take a torch.profiler window of a live run, or show the last one that was taken."""
+"""`profd window`: take a torch.profiler window of a live run, or show the last one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,13 @@ from profd.daemon.analyze.torchtraces import of_last_request
 from profd.daemon.analyze.windows import about_window
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import SessionFailed, UsageError
-from profd.daemon.render.operators import about_lines, describe, operator_table, sort_rows, usual_order
+from profd.daemon.render.operators import (
+    about_lines,
+    describe,
+    operator_table,
+    sort_rows,
+    usual_order,
+)
 from profd.daemon.render.plaintext import visible
 from profd.daemon.session.control import ControlClient
 from profd.daemon.store.reader import RunReader
@@ -44,29 +50,73 @@ SORTABLE = {
 
 @click.command()
 @run_argument
-@click.option("--steps", type=click.IntRange(1, MAX_STEPS), default=DEFAULT_STEPS, show_default=True, metavar="N",
-              help="Take N steps of the optimizer.")  # fmt: skip
-@click.option("--seconds", type=click.FloatRange(0, MAX_SECONDS, min_open=True), metavar="S",
-              help="Take S seconds instead; much larger than steps.")  # fmt: skip
+@click.option(
+    "--steps",
+    type=click.IntRange(1, MAX_STEPS),
+    default=DEFAULT_STEPS,
+    show_default=True,
+    metavar="N",
+    help="Take N steps of the optimizer.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0, MAX_SECONDS, min_open=True),
+    metavar="S",
+    help="Take S seconds instead; much larger than steps.",
+)
 @click.option("--memory", is_flag=True, help="Record what each operator allocates.")
-@click.option("--stacks", is_flag=True, help="Record the calls of Python; makes a window large and slow.")
-@click.option("--no-shapes", "shapes", flag_value=False, default=True, is_flag=True,
-              help="Do not record the shapes of inputs.")  # fmt: skip
-@click.option("--inject", is_flag=True, help="Where the process was not armed, start the profiler inside of it: with "
-                                             "gdb, from Python 3.14 on without.")  # fmt: skip
+@click.option(
+    "--stacks", is_flag=True, help="Record the calls of Python; makes a window large and slow."
+)
+@click.option(
+    "--no-shapes",
+    "shapes",
+    flag_value=False,
+    default=True,
+    is_flag=True,
+    help="Do not record the shapes of inputs.",
+)
+@click.option(
+    "--inject",
+    is_flag=True,
+    help="Where the process was not armed, start the profiler inside of it: with "
+    "gdb, from Python 3.14 on without.",
+)
 @click.option("--show", is_flag=True, help="Show the last window that was taken, and take none.")
-@click.option("--by-shape", is_flag=True, help="Tell operators apart by the shapes of their inputs, in the table.")
-@click.option("--sort", type=click.Choice(list(SORTABLE)), metavar="COLUMN",
-              help=f"Sort by {', '.join(SORTABLE)}. [default: self_cuda, without a GPU self_cpu]")  # fmt: skip
-@click.option("--limit", type=click.IntRange(1), default=40, show_default=True, metavar="N",
-              help="Print N rows of the table.")  # fmt: skip
+@click.option(
+    "--by-shape",
+    is_flag=True,
+    help="Tell operators apart by the shapes of their inputs, in the table.",
+)
+@click.option(
+    "--sort",
+    type=click.Choice(list(SORTABLE)),
+    metavar="COLUMN",
+    help=f"Sort by {', '.join(SORTABLE)}. [default: self_cuda, without a GPU self_cpu]",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    default=40,
+    show_default=True,
+    metavar="N",
+    help="Print N rows of the table.",
+)
 @json_option
-def command(run: str, show: bool, by_shape: bool, sort: str | None, limit: int, as_json: bool, **asked: object) -> None:
+def command(
+    run: str,
+    show: bool,
+    by_shape: bool,
+    sort: str | None,
+    limit: int,
+    as_json: bool,
+    **asked: object,
+) -> None:
     """Take a torch.profiler window of the live run RUN, and print the operators in it.
 
-    The run must have been launched with `profd run --torch-window`, unless --inject is given. Of several ranks each is
-    asked; the table is of each, the JSON of the first. RUN may also be the PID of a process: it is recorded for as long
-    as the window takes, where no run does so already.
+    The run must have been launched with `profd run --torch-window`, unless --inject is given. Of
+    several ranks each is asked; the table is of each, the JSON of the first. RUN may also be the
+    PID of a process: it is recorded for as long as the window takes, where no run does so already.
     """
     request = msgspec.convert(asked, WindowRequest)
     with contextlib.ExitStack() as stack:
@@ -83,9 +133,15 @@ def command(run: str, show: bool, by_shape: bool, sort: str | None, limit: int, 
             return
         for window in windows:
             process, steps = reader.processes[window.process], len(reader.window_steps(window.id))
-            name = f"pid {process.pid}" if process.rank is None else f"rank {process.rank}, pid {process.pid}"
+            name = (
+                f"pid {process.pid}"
+                if process.rank is None
+                else f"rank {process.rank}, pid {process.pid}"
+            )
             length = step_time((window.end_ns - window.start_ns) / SECOND_NS)
-            click.echo(f"{name}: {length}, {plural(steps, 'whole step')}, by {visible(window.source)}")
+            click.echo(
+                f"{name}: {length}, {plural(steps, 'whole step')}, by {visible(window.source)}"
+            )
             for text in about_lines(about_window(reader, window)):
                 click.echo(visible(text))
             rows = reader.operators(window.id)
@@ -98,7 +154,10 @@ def last_windows(reader: RunReader) -> list[WindowRow]:
     """Return the windows of the last request that brought any; raises UsageError where none did."""
     taken = [window for window in reader.windows() if not window.error]
     if not taken:
-        raise UsageError("no window was taken of this run", f"take one: profd window {paths.word_for(reader.path)}")
+        raise UsageError(
+            "no window was taken of this run",
+            f"take one: profd window {paths.word_for(reader.path)}",
+        )
     return _by_rank(reader, of_last_request(taken))
 
 
@@ -106,24 +165,38 @@ def take(reader: RunReader, request: WindowRequest) -> list[WindowRow]:
     """Take windows of a live run and return them; raises SessionFailed where there is none."""
     if reader.info.state != "live":
         raise SessionFailed(f"{reader.info.id} is not live", "show the windows it took with --show")
-    with contextlib.closing(ControlClient(Path(reader.info.control_socket), reader.info.recorder.pid)) as client:
+    with contextlib.closing(
+        ControlClient(Path(reader.info.control_socket), reader.info.recorder.pid)
+    ) as client:
         client.watch()  # while someone looks, samples come into the file sooner
         begun = client.window(request)
         length = f"{request.seconds:g} s" if request.seconds else f"{request.steps} steps"
-        say(f"taking {length} of {begun.processes}{', the profiler is started inside of it' if begun.injected else ''}")
-        taken = [window for window in _wait_for(reader, begun.asked_ns, len(begun.pids)) if not window.error]
+        say(
+            f"taking {length} of "
+            f"{begun.processes}{', the profiler is started inside of it' if begun.injected else ''}"
+        )
+        taken = [
+            window
+            for window in _wait_for(reader, begun.asked_ns, len(begun.pids))
+            if not window.error
+        ]
         if not taken:
             raise SessionFailed("no window was taken", "see the lines above")
         # The samples of the windows' time come a little later; not always.
         deadline = time.monotonic() + _SAMPLES_TIMEOUT_S
-        while not all(_is_sampled(reader, window) for window in taken) and time.monotonic() < deadline:
+        while (
+            not all(_is_sampled(reader, window) for window in taken) and time.monotonic() < deadline
+        ):
             time.sleep(_LOOK_INTERVAL_S)
         reader.refresh()
     return _by_rank(reader, taken)
 
 
 def _wait_for(reader: RunReader, asked_ns: int, count: int) -> list[WindowRow]:
-    """Return the windows that were asked for at a time, once all are there; prints their events meanwhile."""
+    """Return the windows that were asked for at a time, once all are there.
+
+    Prints their events meanwhile.
+    """
     deadline = time.monotonic() + _WINDOW_TIMEOUT_S
     last_event = 0
     while True:
@@ -136,9 +209,13 @@ def _wait_for(reader: RunReader, asked_ns: int, count: int) -> list[WindowRow]:
         if len(windows) >= count:
             return windows
         if reader.info.state != "live":
-            raise SessionFailed("the run ended before its window was written", "nothing was lost but the window")
+            raise SessionFailed(
+                "the run ended before its window was written", "nothing was lost but the window"
+            )
         if time.monotonic() > deadline:
-            raise SessionFailed(f"no window has come within {_WINDOW_TIMEOUT_S:.0f} s", "see the events of the run")
+            raise SessionFailed(
+                f"no window has come within {_WINDOW_TIMEOUT_S:.0f} s", "see the events of the run"
+            )
         time.sleep(_LOOK_INTERVAL_S)
 
 
@@ -150,4 +227,6 @@ def _is_sampled(reader: RunReader, window: WindowRow) -> bool:
 def _by_rank(reader: RunReader, windows: list[WindowRow]) -> list[WindowRow]:
     """Return windows by rank, those of no rank last."""
     ranks = {window.id: reader.processes[window.process].rank for window in windows}
-    return sorted(windows, key=lambda window: (ranks[window.id] is None, ranks[window.id], window.id))
+    return sorted(
+        windows, key=lambda window: (ranks[window.id] is None, ranks[window.id], window.id)
+    )

@@ -1,3 +1,6 @@
-"""Everything of profd that needs no screen: recording a run, keeping it, and saying what it means."""
+"""Everything of profd that needs no screen.
+
+It records a run, keeps it, and says what it means.
+"""
 
 VERSION = "0.1.0"

@@ -1,11 +1,14 @@
-"""Acts as the user of a process, in a program of its own: reads and writes files as that user sees them.
+"""Acts as the user of a process, in a program of its own.
 
-Runs as ``python -I -S asuser.py ROOT UID GID GROUP,...``, with a socket as stdin for the requests of ``userfiles``;
-``ROOT`` is a descriptor of the root folder of the process. Where it has the rights of root it gives them up before the
-first request. It imports the standard library alone: that user may not be allowed to read where profd is installed.
+It reads and writes files as that user sees them.
 
-A path means what it means to the process: each link is followed below its root, and no device, pipe or socket is
-opened. It may hang in a file system that is gone; ``userfiles`` has a timeout.
+Runs as ``python -I -S asuser.py ROOT UID GID GROUP,...``, with a socket as stdin for the requests
+of ``userfiles``; ``ROOT`` is a descriptor of the root folder of the process. Where it has the
+rights of root it gives them up before the first request. It imports the standard library alone:
+that user may not be allowed to read where profd is installed.
+
+A path means what it means to the process: each link is followed below its root, and no device, pipe
+or socket is opened. It may hang in a file system that is gone; ``userfiles`` has a timeout.
 """
 
 from __future__ import annotations
@@ -22,8 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 READ, IS_FILE, OPEN, MAKE, WRITE, REMOVE = b"r", b"i", b"o", b"m", b"w", b"d"
-"""Requests: the bytes of a file, after when they changed last; whether there is one, a descriptor of it; a new folder
-in another, a new file with what follows the NUL after its path; a file, or a folder with its files, to be removed."""
+"""Requests: the bytes of a file, after when they changed last.
+
+Whether there is one, a descriptor of it; a new folder in another, a new file with what follows the
+NUL after its path; a file, or a folder with its files, to be removed.
+"""
 HEADER, CHANGED = struct.Struct("!I"), struct.Struct("!q")
 READY = b"R"
 """Sent once, before the first request."""
@@ -31,13 +37,18 @@ NOTHING = 0xFFFFFFFF
 """In place of a length where there is no such file."""
 MOST_BYTES = 4 << 20
 IDLE_S = 5.0
-"""It ends when it was not asked for so long: in most runs all files are read at the start, and it takes 6 MB."""
+"""The program ends after so many seconds without a request.
+
+In most runs all files are read at the start, and the program takes 6 MB.
+"""
 _MOST_LINKS, _LONGEST = 40, 4096
 _PATH = os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 def open_below(root: int, path: str, changes: list[int] | None = None) -> int:
-    """Return an ``O_PATH`` descriptor of a path below a folder, links followed as below ``/``; raises OSError.
+    """Return an ``O_PATH`` descriptor of a path below a folder, links followed as below ``/``.
+
+    Raises OSError.
 
     ``changes`` gets when each link on the way was made, and last when a name in the folder of the
     path changed.
@@ -76,7 +87,9 @@ def open_below(root: int, path: str, changes: list[int] | None = None) -> int:
 
 
 def read(root: int, path: str) -> bytes | None:
-    """Return the bytes of a plain file; None where there is none to be read, or it is larger than a source is.
+    """Return the bytes of a plain file.
+
+    None where there is none to be read, or it is larger than a source is.
 
     Before them stands, in ns since the epoch, since when the path has led to them.
     """
@@ -89,7 +102,9 @@ def read(root: int, path: str) -> bytes | None:
         # The file that was checked is read: the path may lead to another one by now.
         with open(f"/proc/self/fd/{found}", "rb") as file:  # noqa: PTH123  pathlib would be half of the start
             content = file.read(MOST_BYTES)
-        state = os.fstat(found)  # after the reading: what was written meanwhile is younger than the bytes
+        state = os.fstat(
+            found
+        )  # after the reading: what was written meanwhile is younger than the bytes
     finally:
         os.close(found)
     # Not the time of st_mtime, which can be set back, as `cp -p` does.
@@ -110,11 +125,18 @@ def is_file(root: int, path: str) -> bytes | None:
 
 
 def open_file(root: int, path: str) -> int | None:
-    """Return a descriptor of a plain file that is no link, for reading; None where it is something else."""
+    """Return a descriptor of a plain file that is no link, for reading.
+
+    None where it is something else.
+    """
     folder, _, name = path.rpartition("/")
     above = open_below(root, folder)
     try:
-        found = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+        found = os.open(
+            name,
+            os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC,
+            dir_fd=above,
+        )
     finally:
         os.close(above)
     if stat.S_ISREG(os.fstat(found).st_mode):
@@ -138,7 +160,12 @@ def write(root: int, path: str, content: bytes) -> bytes:
     folder, _, name = path.rpartition("/")
     above = open_below(root, folder)
     try:
-        made = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=above)
+        made = os.open(
+            name,
+            os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
+            0o600,
+            dir_fd=above,
+        )
         with os.fdopen(made, "wb") as file:
             file.write(content)
     finally:
@@ -152,7 +179,9 @@ def remove(root: int, path: str) -> bytes:
     try:
         os.unlink(name, dir_fd=outer)
     except IsADirectoryError:
-        inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=outer)
+        inner = os.open(
+            name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=outer
+        )
         try:
             for file in os.listdir(inner):
                 os.unlink(file, dir_fd=inner)
@@ -173,7 +202,10 @@ def become(uid: int, gid: int, groups: Sequence[int]) -> None:
 
 
 def serve(requests: socket.socket, root: int) -> None:
-    """Answer requests, one after the other, until the socket is closed; raises TimeoutError where none comes."""
+    """Answer requests, one after the other, until the socket is closed.
+
+    Raises TimeoutError where none comes.
+    """
     requests.settimeout(IDLE_S)
     with requests, requests.makefile("rb") as coming:
         while head := coming.read(1 + HEADER.size):
@@ -190,7 +222,10 @@ def serve(requests: socket.socket, root: int) -> None:
                 else:
                     functions = {READ: read, IS_FILE: is_file, MAKE: make_folder, REMOVE: remove}
                     answer = functions[request](root, os.fsdecode(argument))
-            except (OSError, ValueError):  # not there, not ours to enter, or a name that no file system takes
+            except (
+                OSError,
+                ValueError,
+            ):  # not there, not ours to enter, or a name that no file system takes
                 pass
             length = HEADER.pack(NOTHING if answer is None else len(answer))
             socket.send_fds(requests, [length], [] if opened is None else [opened])

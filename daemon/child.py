@@ -1,4 +1,7 @@
-"""Starts profd's own programs as children of an event loop, and ends them with the work that they are for."""
+"""Starts profd's own programs as children of an event loop.
+
+It ends them with the work that they are for.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +28,18 @@ async def child(
     longest_line: int = LONGEST_LINE,
     end_by: signal.Signals = signal.SIGKILL,
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Run a program, ended by ``end_by`` after the block; raises OSError where it does not start."""
+    """Run a program, ended by ``end_by`` after the block.
+
+    Raises OSError where it does not start.
+    """
     process = await asyncio.create_subprocess_exec(
-        *words, stdin=stdin, stdout=stdout, stderr=stderr, limit=longest_line, cwd="/", env=environment()
+        *words,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        limit=longest_line,
+        cwd="/",
+        env=environment(),
     )
     try:
         yield process

@@ -1,7 +1,8 @@
 """The one clock of a run: wall-clock nanoseconds that never jump.
 
-The wall clock is read once, when the clock is made; from then on the monotonic clock is added to it, so that a jump
-of the wall clock moves no sample. Everything that needs the time takes a ``Clock``; tests derive theirs from it.
+The wall clock is read once, when the clock is made; from then on the monotonic clock is added to
+it, so that a jump of the wall clock moves no sample. Everything that needs the time takes a
+``Clock``; tests derive theirs from it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ class Clock:
     """The time of a run: monotonic, anchored to the wall clock at creation."""
 
     def __init__(self) -> None:
-        # The wall clock between two readings of the monotonic one, so that being descheduled here cannot shift a run.
+        # The wall clock between two readings of the monotonic one, so that being descheduled here
+        # cannot shift a run.
         before = time.monotonic_ns()
         self.anchor_wall_ns = time.time_ns()
         self.anchor_monotonic_ns = (before + time.monotonic_ns()) // 2
@@ -28,16 +30,25 @@ class Clock:
         return self.anchor_wall_ns + time.monotonic_ns() - self.anchor_monotonic_ns
 
     def wall_jump_ns(self) -> int:
-        """Return how many nanoseconds the wall clock is ahead of this clock: it was set since this clock was made."""
+        """Return how many nanoseconds the wall clock is ahead of this clock.
+
+        If it is ahead, it was set since this clock was made.
+        """
         return time.time_ns() - self.now_ns()
 
     def suspended_ns(self) -> int:
-        """Return the nanoseconds that the machine has slept since this clock was made; it stood still meanwhile."""
+        """Return the nanoseconds that the machine has slept since this clock was made.
+
+        It stood still meanwhile.
+        """
         return _slept_ns() - self._slept_before_ns
 
 
 def until_tick_s(interval_s: float) -> float:
-    """Return the seconds until the next multiple of an interval: what waits for those wakes a process only once."""
+    """Return the seconds until the next multiple of an interval.
+
+    All that waits for those multiples wakes a process only once.
+    """
     return interval_s - time.monotonic() % interval_s
 
 

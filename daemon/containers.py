@@ -1,7 +1,10 @@
-"""Where a process runs: its container, pod and Slurm job, and the command that runs profd there, with enough rights.
+"""Where a process runs: its container, pod and Slurm job.
 
-All of it is read from outside, from /proc: the names of control groups, what is mounted for the container, some
-variables. The formats are those of the runtimes' sources, each named where it is used.
+It also gives the command that runs profd there, with enough rights.
+
+All of it is read from outside, from /proc: the names of control groups, what is mounted for the
+container, some variables. The formats are those of the runtimes' sources, each named where it is
+used.
 """
 
 from __future__ import annotations
@@ -14,8 +17,8 @@ import msgspec
 from profd.daemon import processes
 
 _ID = r"(?P<id>[0-9a-f]{64})"
-# moby daemon/daemon_unix.go, containers/common libpod, containerd's and CRI-O's plugins of the CRI: the scope of
-# systemd's driver, or the folder of the other driver.
+# moby daemon/daemon_unix.go, containers/common libpod, containerd's and CRI-O's plugins of the CRI:
+# the scope of systemd's driver, or the folder of the other driver.
 _GROUPS = (
     ("docker", re.compile(rf"/docker[-/]{_ID}")),
     ("podman", re.compile(rf"/libpod-{_ID}")),
@@ -25,26 +28,36 @@ _GROUPS = (
     ("LXC", re.compile(r"/lxc(?:\.payload\.|/)(?P<id>[\w.-]+)")),
     ("systemd-nspawn", re.compile(r"/machine\.slice/machine-(?P<id>[\w.\\-]+)\.scope")),
 )
-# In a namespace of control groups their names are hidden. What the runtimes mount over /etc/hostname has the same id:
-# moby container/container_unix.go, containers/storage (the folder userdata).
+# In a namespace of control groups their names are hidden. What the runtimes mount over
+# /etc/hostname has the same id: moby container/container_unix.go, containers/storage (the folder
+# userdata).
 _MOUNTS = (
     ("docker", re.compile(rf"/containers/{_ID}/hostname /etc/hostname ")),
-    ("podman", re.compile(rf"-containers/{_ID}/userdata/\S+ /(?:etc/hostname|run/\.containerenv) ")),
+    (
+        "podman",
+        re.compile(rf"-containers/{_ID}/userdata/\S+ /(?:etc/hostname|run/\.containerenv) "),
+    ),
 )
-# kubelet_getters.go: pods/UID/containers/NAME/… is mounted as the file for the last words of a container.
+# kubelet_getters.go: pods/UID/containers/NAME/… is mounted as the file for the last words of a
+# container.
 _POD_MOUNT = re.compile(r"/pods/[0-9a-f-]{36}/containers/(?P<name>[a-z0-9-]+)/")
 _POD_GROUP = re.compile(r"/kubepods\b|[/-]pod[0-9a-f]{8}[-_]")
 _NAMESPACE = "var/run/secrets/kubernetes.io/serviceaccount/namespace"
 # Slurm's src/plugins/cgroup/v1 and v2: …/job_42/step_0/…
 _JOB = re.compile(r"/job_(?P<job>\d+)(?:/step_(?P<step>\w+))?")
-_VARIABLES = frozenset({"HOSTNAME", "KUBERNETES_SERVICE_HOST", "SLURM_JOB_ID", "SLURM_STEP_ID", "container"})
+_VARIABLES = frozenset(
+    {"HOSTNAME", "KUBERNETES_SERVICE_HOST", "SLURM_JOB_ID", "SLURM_STEP_ID", "container"}
+)
 _MARKS = (("docker", ".dockerenv"), ("podman", "run/.containerenv"))
 IMAGE = "IMAGE_WITH_PROFD"
 """Stands for an image that the user has; packaging/container builds one."""
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a process runs; what is unknown is empty. ``runtime`` is that of the container, empty outside of any."""
+    """Where a process runs; what is unknown is empty.
+
+    ``runtime`` is that of the container, empty outside of any.
+    """
 
     runtime: str = ""
     container: str = ""
@@ -59,32 +72,49 @@ class Place(msgspec.Struct, frozen=True):
         found = []
         if self.pod:
             of = f" in namespace {self.namespace}" if self.namespace else ""
-            found.append(f"pod {self.pod}{of}" + (f", container {self.pod_container}" if self.pod_container else ""))
+            found.append(
+                f"pod {self.pod}{of}"
+                + (f", container {self.pod_container}" if self.pod_container else "")
+            )
         elif self.runtime:
-            found.append(f"a container of {self.runtime}" + (f" ({self.container[:12]})" if self.container else ""))
+            found.append(
+                f"a container of {self.runtime}"
+                + (f" ({self.container[:12]})" if self.container else "")
+            )
         if self.job:
             found.append(f"job {self.job} of Slurm" + (f", step {self.step}" if self.step else ""))
         return "; ".join(found)
 
     def command(self, pid: int) -> str:
-        """Return a command, given outside of the container, that attaches with the right to read all; empty if unknown.
+        """Return a command, given outside of the container, that attaches to a process.
+
+        It attaches with the right to read all. The command is empty if it is unknown.
 
         ``pid`` is the number that the process has in the container.
         """
         if self.pod:
-            # An ephemeral container of this profile is privileged, --target shares the processes: kubectl_debug.md.
+            # An ephemeral container of this profile is privileged, --target shares the processes:
+            # kubectl_debug.md.
             of = f"-n {self.namespace} " if self.namespace else ""
             target = f"--target={self.pod_container} " if self.pod_container else ""
             return (
-                f"kubectl debug -it {of}pod/{self.pod} {target}--profile=sysadmin --image={IMAGE} -- profd attach {pid}"
+                f"kubectl debug -it {of}pod/{self.pod} {target}--profile=sysadmin "
+                f"--image={IMAGE} -- profd attach {pid}"
             )
         if self.runtime in ("docker", "podman") and self.container:
-            # The command alone gets the rights, and the container runs on: docker-container-exec(1), podman-exec(1).
-            return f"{self.runtime} exec --privileged --user 0 -it {self.container[:12]} profd attach {pid}"
+            # The command alone gets the rights, and the container runs on:
+            # docker-container-exec(1), podman-exec(1).
+            return (
+                f"{self.runtime} exec --privileged --user 0 -it {self.container[:12]} profd "
+                f"attach {pid}"
+            )
         return ""
 
     def step_command(self, pid: int) -> str:
-        """Return a command that attaches within the Slurm job, with its user and namespaces; empty outside of any."""
+        """Return a command that attaches within the Slurm job, with its user and namespaces.
+
+        Empty outside of any.
+        """
         return f"srun --jobid={self.job} --overlap --pty profd attach {pid}" if self.job else ""
 
 
@@ -95,8 +125,12 @@ def place_of(pid: int | str = "self", proc: Path = processes.PROC) -> Place:
     words = processes.environment(of, _VARIABLES)
     found = [(runtime, match["id"]) for runtime, form in _GROUPS if (match := form.search(groups))]
     found += [(runtime, match["id"]) for runtime, form in _MOUNTS if (match := form.search(mounts))]
-    found += [(runtime, "") for runtime, mark in _MARKS if processes.read(f"{of}/root/{mark}") is not None]
-    if words.get("container"):  # podman, LXC and systemd-nspawn set it: systemd's CONTAINER_INTERFACE.md
+    found += [
+        (runtime, "") for runtime, mark in _MARKS if processes.read(f"{of}/root/{mark}") is not None
+    ]
+    if words.get(
+        "container"
+    ):  # podman, LXC and systemd-nspawn set it: systemd's CONTAINER_INTERFACE.md
         found.append((words["container"], ""))
     runtime, container = found[0] if found else ("", "")
     if runtime and not container and re.fullmatch(r"[0-9a-f]{12}", words.get("HOSTNAME", "")):

@@ -1,7 +1,10 @@
-"""Whether a program file holds a CPython, by what its linker wrote into it: a file may be called anything.
+"""Whether a program file holds a CPython, by what its linker wrote into it.
 
-A linker keeps the name of the interpreter's state, ``_PyRuntime``, with the symbols that a file exports, and with all
-others until it is stripped. Since 3.10 that state has a section of its own, which outlives that.
+A file may be called anything.
+
+A linker keeps the name of the interpreter's state, ``_PyRuntime``, with the symbols that a file
+exports, and with all others until it is stripped. Since 3.10 that state has a section of its own,
+which outlives that.
 """
 
 from __future__ import annotations
@@ -37,7 +40,10 @@ class _Section(NamedTuple):
 
 
 def python_in(path: str) -> str | None:
-    """Return the version of the CPython in a file, ``""`` if it does not say; None if there is none."""
+    """Return the version of the CPython in a file, ``""`` if it does not say.
+
+    None if there is none.
+    """
     try:
         # What stands at a path of another user may be a pipe by now.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -74,7 +80,9 @@ def _look(file: int) -> str | None:
             names = _content(file, sections[table_of.link])
             if b"\0_PyRuntime\0" in names:
                 symbols = _content(file, table_of)
-                if any(place for _, place in _values(symbols, names, b"_PyRuntime")):  # and not another file's
+                if any(
+                    place for _, place in _values(symbols, names, b"_PyRuntime")
+                ):  # and not another file's
                     return _version(file, sections, _values(symbols, names, b"Py_Version"))
     return found
 
@@ -84,7 +92,10 @@ def _content(file: int, section: _Section) -> bytes:
 
 
 def _values(symbols: bytes, names: bytes, name: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the addresses of the symbols of a name, and the numbers of their sections: 0 of none."""
+    """Yield the addresses of the symbols of a name, and the numbers of their sections.
+
+    The number is 0 if a symbol has no section.
+    """
     name_at = names.find(b"\0%b\0" % name) + 1
     whole = len(symbols) // _SYMBOL.size * _SYMBOL.size if name_at else 0
     for at, _, _, place, value, _ in _SYMBOL.iter_unpack(symbols[:whole]):
@@ -93,7 +104,10 @@ def _values(symbols: bytes, names: bytes, name: bytes) -> Iterator[tuple[int, in
 
 
 def _version(file: int, sections: list[_Section], version_at: Iterator[tuple[int, int]]) -> str:
-    """Return the version that ``Py_Version`` has, at one of these places; there is one since 3.11."""
+    """Return the version that ``Py_Version`` has, at one of these places.
+
+    There is one since 3.11.
+    """
     for address, place in version_at:
         if 0 < place < len(sections):
             data = os.pread(file, 8, address - sections[place].address + sections[place].offset)

@@ -1,7 +1,7 @@
 """The errors of profd, and the exit code of each.
 
-Each says what failed and why, then what to do about it. They are caught in two places only: the entry of the command
-line and the error screen of the dashboard.
+Each says what failed and why, then what to do about it. They are caught in two places only: the
+entry of the command line and the error screen of the dashboard.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from enum import IntEnum
 class ExitCode(IntEnum):
     """Exit codes of profd's own failures; documented in ``docs/commands.md``.
 
-    ``profd run`` passes the script's own code on, or dies of its signal, so these lie where the codes of scripts seldom
-    are: a failure of profd before the script starts differs from one of the script.
+    ``profd run`` passes the script's own code on, or dies of its signal, so these lie where the
+    codes of scripts seldom are: a failure of profd before the script starts differs from one of the
+    script.
     """
 
     OK = 0
@@ -40,8 +41,8 @@ class ExitCode(IntEnum):
 class ProfdError(Exception):
     """An error with its cause and its remedy.
 
-    ``what`` says what failed and why, as one clause without a full stop; ``remedy`` what to do about it, as one clause,
-    empty where nothing can be done.
+    ``what`` says what failed and why, as one clause without a full stop; ``remedy`` what to do
+    about it, as one clause, empty where nothing can be done.
     """
 
     exit_code: ExitCode = ExitCode.FAILURE

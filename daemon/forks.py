@@ -11,11 +11,12 @@ from pathlib import Path
 HELPER = "run-helper"
 """The name of such a process, and the first word of its command line.
 
-It is not profd's own name: whoever kills all that is called profd wants to be rid of profd, not of the terminal that
-the script writes to.
+It is not profd's own name: whoever kills all that is called profd wants to be rid of profd, not of
+the terminal that the script writes to.
 """
 
-_ARGUMENTS_AT = 45  # fields of /proc/PID/stat that follow the name and come before the address of the command line
+# fields of /proc/PID/stat that follow the name and come before the address of the command line
+_ARGUMENTS_AT = 45
 
 
 def rename(comm: bytes, words: Sequence[bytes]) -> None:
@@ -26,7 +27,9 @@ def rename(comm: bytes, words: Sequence[bytes]) -> None:
         start, end = int(fields[_ARGUMENTS_AT]), int(fields[_ARGUMENTS_AT + 1])
         if 0 < start < end:
             ctypes.memmove(
-                start, (b"\0".join(words) + b"\0").ljust(end - start, b"\0")[: end - start - 1], end - start - 1
+                start,
+                (b"\0".join(words) + b"\0").ljust(end - start, b"\0")[: end - start - 1],
+                end - start - 1,
             )
 
 
@@ -41,7 +44,10 @@ def is_helper(words: Sequence[str]) -> bool:
 
 
 def let_go_of_all_but(kept: Container[int]) -> None:
-    """Close what this forked process inherited: a pipe of the script's would otherwise not end with the script."""
+    """Close what this forked process inherited.
+
+    A pipe of the script's would otherwise not end with the script.
+    """
     for name in os.listdir("/proc/self/fd"):
         if int(name) not in kept:
             with contextlib.suppress(OSError):

@@ -1,7 +1,9 @@
-"""Says whether the kernel keeps a thread frozen with its control group, as `docker pause` and batch systems have it.
+"""Says whether the kernel keeps a thread frozen with its control group.
 
-Such a thread looks asleep, in whatever system call it was. Either the function of the kernel that it is in says so,
-or, if it was frozen in its sleep, its group does.
+`docker pause` and batch systems have it do that.
+
+Such a thread looks asleep, in whatever system call it was. Either the function of the kernel that
+it is in says so, or, if it was frozen in its sleep, its group does.
 """
 
 from __future__ import annotations
@@ -11,14 +13,21 @@ import functools
 from profd.daemon import processes
 
 _TRAPS = (b"do_freezer_trap", b"get_signal", b"__refrigerator")
-"""Where threads are kept: in version 2 of control groups the first, which may be compiled into the second."""
+"""The functions of the kernel in which frozen threads are kept.
+
+In version 2 of control groups it is the first, which may be compiled into the second.
+"""
 
 
 def is_frozen(pid: int, os_tid: int) -> bool:
     """Say whether a thread is frozen; False if we may not look."""
     if processes.read(f"{processes.PROC}/{pid}/task/{os_tid}/wchan") in _TRAPS:
         return True
-    lines = (processes.read(f"{processes.PROC}/{pid}/cgroup") or b"").decode(errors="replace").splitlines()
+    lines = (
+        (processes.read(f"{processes.PROC}/{pid}/cgroup") or b"")
+        .decode(errors="replace")
+        .splitlines()
+    )
     for controllers, path in (line.split(":", 2)[1:] for line in lines if line.count(":") > 1):
         if not controllers or "freezer" in controllers.split(","):
             root, mount = _mounted(is_unified=not controllers)
@@ -33,7 +42,11 @@ def is_frozen(pid: int, os_tid: int) -> bool:
 @functools.lru_cache(2)
 def _mounted(*, is_unified: bool) -> tuple[str, str]:
     """Return the group at which a hierarchy of groups is mounted, and where; empty if it is not."""
-    lines = (processes.read(f"{processes.PROC}/self/mountinfo") or b"").decode(errors="replace").splitlines()
+    lines = (
+        (processes.read(f"{processes.PROC}/self/mountinfo") or b"")
+        .decode(errors="replace")
+        .splitlines()
+    )
     for before, after in (line.split(" - ", 1) for line in lines if " - " in line):
         fields, (kind, *_, options) = before.split(), after.split()
         has_freezer = kind == "cgroup" and "freezer" in options.split(",")

@@ -1,4 +1,6 @@
-"""Confines a process to the files that it needs, by the kernel's Landlock: for good, and for all that it starts.
+"""Confines a process to the files that it needs, by the kernel's Landlock.
+
+That holds for good, and for all that the process starts.
 
 User id 0 owns most secrets of a machine, and an owner needs no capability to read a file.
 """
@@ -16,22 +18,42 @@ _CREATE, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # numbers of system calls, t
 _BENEATH = 1
 _RULE = struct.Struct("=Qi")
 _WRITE_FILE, _READ_FILE = 1 << 1, 1 << 2
-_CHANGE_FOLDER = sum(1 << bit for bit in (4, 5, 7, 8, 9, 12))  # remove and make folders, files, sockets, links
+_CHANGE_FOLDER = sum(
+    1 << bit for bit in (4, 5, 7, 8, 9, 12)
+)  # remove and make folders, files, sockets, links
 _ALL = _WRITE_FILE | _READ_FILE | _CHANGE_FOLDER
 
 _SYSTEM = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/proc", "/sys", "/nix/store")
-# What the C library and Python read there: to load libraries, and to tell hosts, users, certificates and times.
+# What the C library and Python read there: to load libraries, and to tell hosts, users,
+# certificates and times.
 _SETTINGS = (
-    "ld.so.cache", "ld.so.preload", "localtime", "hosts", "resolv.conf", "nsswitch.conf", "host.conf", "gai.conf",
-    "services", "protocols", "passwd", "group", "ssl/certs", "ssl/openssl.cnf", "pki", "ca-certificates", "mime.types",
-)  # fmt: skip
+    "ld.so.cache",
+    "ld.so.preload",
+    "localtime",
+    "hosts",
+    "resolv.conf",
+    "nsswitch.conf",
+    "host.conf",
+    "gai.conf",
+    "services",
+    "protocols",
+    "passwd",
+    "group",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "pki",
+    "ca-certificates",
+    "mime.types",
+)
 
 
 def confine(folders: Iterable[Path]) -> bool:
-    """Leave this thread ``folders``, temporary files, and Python with what belongs to it, to read alone.
+    """Leave this thread nothing but ``folders``, temporary files, and Python.
 
-    What it starts has no more. False if the kernel has no Landlock (before Linux 5.13, or turned off): then it may open
-    what it could before. Open files stay open.
+    The thread may only read Python and what belongs to it.
+
+    What it starts has no more. False if the kernel has no Landlock (before Linux 5.13, or turned
+    off): then it may open what it could before. Open files stay open.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     handled = struct.pack("=Q", _ALL)
@@ -42,7 +64,11 @@ def confine(folders: Iterable[Path]) -> bool:
         own = os.environ.get("TMPDIR", "/tmp")
         for path in (*folders, *map(Path, (own, "/tmp", "/var/tmp", "/dev"))):
             _allow(libc, ruleset, path, _ALL)
-        for path in (*map(Path, _SYSTEM), *(Path("/etc") / name for name in _SETTINGS), *_of_python()):
+        for path in (
+            *map(Path, _SYSTEM),
+            *(Path("/etc") / name for name in _SETTINGS),
+            *_of_python(),
+        ):
             _allow(libc, ruleset, path, _READ_FILE)
         return bool(libc.syscall(_RESTRICT_SELF, ruleset, 0) == 0)
     finally:
@@ -50,9 +76,14 @@ def confine(folders: Iterable[Path]) -> bool:
 
 
 def _of_python() -> list[Path]:
-    """Return where Python, its packages and profd lie; never the working folder, which may be the root of all."""
+    """Return where Python, its packages and profd lie.
+
+    Never the working folder, which may be the root of all.
+    """
     own = Path(__file__).resolve().parents[1]
-    packages = [Path(entry).resolve() for entry in sys.path if entry not in ("", "/", str(Path.cwd()))]
+    packages = [
+        Path(entry).resolve() for entry in sys.path if entry not in ("", "/", str(Path.cwd()))
+    ]
     return [own, Path(sys.prefix), Path(sys.base_prefix), *packages]
 
 

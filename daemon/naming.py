@@ -16,12 +16,16 @@ _SCRIPT_ENDING = ".py"
 _OWN_FILE = re.compile(r"(^|/)profd/(cli|daemon|tui)/[\w/]+\.py$")
 _OWN_CODE = re.compile(r"(^|[;\n])\s*(from|import) profd[. ]")
 _LAUNCHER = re.compile(
-    r"(.*/)?(torchrun|accelerate|deepspeed)|torch\.distributed\.(run|launch)|accelerate\.commands\..+|deepspeed\..+"
+    r"(.*/)?(torchrun|accelerate|deepspeed)|torch\.distributed\.(run|launch)"
+    r"|accelerate\.commands\..+|deepspeed\..+"
 )
 
 
 def script(command: Sequence[str]) -> str:
-    """Return a command's name: ``train.py``, of ``python -m app.train`` ``app.train``, else the program."""
+    """Return a command's name: its script, its module, or else its program.
+
+    Examples are ``train.py``, and ``app.train`` for ``python -m app.train``.
+    """
     module = ""
     for word, following in itertools.pairwise(command):
         if word.endswith(_SCRIPT_ENDING):  # a ``-m`` after it is the script's own
@@ -43,24 +47,37 @@ def script_name(command: Sequence[str]) -> str:
 
 
 def script_folder(command: Sequence[str], cwd: str) -> Path | None:
-    """Return the folder of the script in a command that was given in ``cwd``; None where it names none."""
+    """Return the folder of the script in a command that was given in ``cwd``.
+
+    None where it names none.
+    """
     path = _script_path(command)
     return Path(os.path.normpath(Path(cwd, path).parent)) if path else None
 
 
 def is_launcher(program: str) -> bool:
-    """Say whether a script or module only starts others, so that its name says nothing about the training."""
+    """Say whether a script or module only starts others.
+
+    Then its name says nothing about the training.
+    """
     return _LAUNCHER.fullmatch(program) is not None
 
 
 def is_profd(words: Sequence[str]) -> bool:
-    """Say whether a command is profd itself: its command line, or what that has started or forked."""
+    """Say whether a command is profd itself.
+
+    That is profd's command line, or what that has started or forked.
+    """
     from profd.daemon.forks import is_helper
 
     if is_helper(words):
         return True
-    script = next((word for word in words[1:] if not word.startswith("-")), "")  # pipx has it run by `python -E`
-    if "profd" in (PurePath(word).name for word in (*words[:1], script)) or _OWN_FILE.search(script):
+    script = next(
+        (word for word in words[1:] if not word.startswith("-")), ""
+    )  # pipx has it run by `python -E`
+    if "profd" in (PurePath(word).name for word in (*words[:1], script)) or _OWN_FILE.search(
+        script
+    ):
         return True
     given = list(itertools.pairwise(words))
     return any(flag == "-m" and module.split(".")[0] == "profd" for flag, module in given) or any(
@@ -81,15 +98,23 @@ def process_title(role: str, ordinal: int | None, rank: int | None = None) -> st
 
 
 def signal_name(number: int) -> str:
-    """Return the name of a signal; a real-time signal between the first and the last has a number only."""
+    """Return the name of a signal.
+
+    A real-time signal between the first and the last has a number only.
+    """
     try:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
 
 
-def ending(state: str, why_ended: str | None, exit_code: int | None, exit_signal: str | None) -> str:
-    """Return how a run ended, by its state, why its recording did, and what is known of the script's end."""
+def ending(
+    state: str, why_ended: str | None, exit_code: int | None, exit_signal: str | None
+) -> str:
+    """Return how a run ended.
+
+    This depends on its state, why its recording ended, and what is known of the script's end.
+    """
     if state == "live":
         return "still running"
     if state == "interrupted":
@@ -100,7 +125,9 @@ def ending(state: str, why_ended: str | None, exit_code: int | None, exit_signal
         return f"ended by {exit_signal}"
     if exit_code is not None:
         return f"ended with {exit_code}"
-    return {"stopped": "recording stopped", "duration": "recording ended"}.get(why_ended or "", "ended")
+    return {"stopped": "recording stopped", "duration": "recording ended"}.get(
+        why_ended or "", "ended"
+    )
 
 
 def _script_path(command: Sequence[str]) -> str:

@@ -24,11 +24,25 @@ LATEST = "latest"
 _ID = re.compile(r"(?P<time>\d{8}-\d{6})-(?P<name>.+)-[0-9a-f]{4}")
 # Write-ahead logging needs memory shared between its users, which these do not give over machines.
 _OWN_FOLDER = "set PROFD_HOME to a folder of your own"
-NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "lustre", "gpfs", "beegfs", "ceph", "9p", "afs", "fuse")
+NETWORK_FILE_SYSTEMS = (
+    "nfs",
+    "cifs",
+    "smb",
+    "lustre",
+    "gpfs",
+    "beegfs",
+    "ceph",
+    "9p",
+    "afs",
+    "fuse",
+)
 
 
 def runs_folder() -> Path:
-    """Return the folder of this user's runs: ``$PROFD_HOME/runs``, else in the folder for user state."""
+    """Return the folder of this user's runs.
+
+    It is ``$PROFD_HOME/runs``, else it is in the folder for user state.
+    """
     return (home() or _of_user("XDG_STATE_HOME", ".local/state")) / "runs"
 
 
@@ -38,7 +52,10 @@ def own_file(name: str) -> Path:
 
 
 def _of_user(variable: str, usual: str) -> Path:
-    """Return profd's folder by XDG's rules; platformdirs would take two megabytes of each process."""
+    """Return profd's folder by XDG's rules.
+
+    Platformdirs would take two megabytes of each process.
+    """
     folder = Path(os.environ.get(variable, ""))
     try:
         return (folder if folder.is_absolute() else Path.home() / usual) / "profd"
@@ -48,7 +65,10 @@ def _of_user(variable: str, usual: str) -> Path:
 
 
 def home() -> Path | None:
-    """Return ``$PROFD_HOME`` as an absolute path: a session works in another folder than its starter."""
+    """Return ``$PROFD_HOME`` as an absolute path.
+
+    A session works in another folder than its starter.
+    """
     folder = os.environ.get("PROFD_HOME")
     try:
         return Path(folder).absolute() if folder else None
@@ -111,28 +131,40 @@ def _is_letter(character: str) -> bool:
 
 
 def new_run_file(run_id: str, output: Path | None = None) -> Path:
-    """Return the path of a new run, its folder made; raises OutputUnwritable where it cannot be written."""
+    """Return the path of a new run, its folder made.
+
+    Raises OutputUnwritable where it cannot be written.
+    """
     if output is None:
         folder, path = runs_folder(), runs_folder() / f"{run_id}{SUFFIX}"
         make_private(folder)
     else:
         folder, path = output.absolute().parent, output.absolute()
         if os.path.exists(path):  # noqa: PTH110  Path raises for a folder that is not ours, and for long names
-            raise OutputUnwritable(f"{output} exists already", "choose another name, or remove it first")
+            raise OutputUnwritable(
+                f"{output} exists already", "choose another name, or remove it first"
+            )
         if not os.path.isdir(folder):  # noqa: PTH112
-            raise OutputUnwritable(f"the folder {folder} does not exist", "create it, or choose another place")
+            raise OutputUnwritable(
+                f"the folder {folder} does not exist", "create it, or choose another place"
+            )
     if not os.access(folder, os.W_OK | os.X_OK):
         remedy = "choose another place with -o FILE, or set PROFD_HOME"
         raise OutputUnwritable(f"the folder {folder} is not writable for you", remedy)
     try:
         str(path).encode()
     except UnicodeEncodeError:
-        raise OutputUnwritable(f"{str(path)!r} is not UTF-8", "choose another name with -o FILE") from None
+        raise OutputUnwritable(
+            f"{str(path)!r} is not UTF-8", "choose another name with -o FILE"
+        ) from None
     return path
 
 
 def find_run(word: str) -> Path:
-    """Return the run file of a path, an id, a unique prefix of an id or name, or ``latest``; raises NoSuchRun."""
+    """Return the run file of a path, an id, a unique prefix of an id or name, or ``latest``.
+
+    Raises NoSuchRun.
+    """
     is_there = os.path.exists(word)  # noqa: PTH110  Path raises for long names
     if os.sep in word or word.endswith(SUFFIX) or (is_there and not os.path.isdir(word)):  # noqa: PTH112
         if not is_there:
@@ -141,14 +173,19 @@ def find_run(word: str) -> Path:
     runs = list_runs()
     if word == LATEST:
         if not runs:
-            raise NoSuchRun("there are no runs yet", "make one with `profd run -- python train.py` or `profd demo`")
+            raise NoSuchRun(
+                "there are no runs yet",
+                "make one with `profd run -- python train.py` or `profd demo`",
+            )
         return runs[0]
     found = _named(word, runs)
     if not found or not word:
         raise NoSuchRun(f"no run is called {word}", "see `profd ls` for the runs there are")
     if len(found) > 1:
         names = ", ".join(path.stem for path in found[:4]) + (", …" if len(found) > 4 else "")
-        raise NoSuchRun(f"{word} could be any of {len(found)} runs ({names})", "give more of the id")
+        raise NoSuchRun(
+            f"{word} could be any of {len(found)} runs ({names})", "give more of the id"
+        )
     return found[0]
 
 
@@ -156,7 +193,9 @@ def _named(word: str, runs: list[Path]) -> list[Path]:
     """Return the run of an id, or those whose ids or names begin with a word or a script."""
     clean = clean_name(word.removesuffix(".py"))  # as it stands in the id
     begins = (word,) if clean == _NAMELESS else (word, clean)
-    alike = [path for path in runs if path.stem.startswith(word) or run_name(path).startswith(begins)]
+    alike = [
+        path for path in runs if path.stem.startswith(word) or run_name(path).startswith(begins)
+    ]
     return [path for path in runs if path.stem == word] or alike
 
 
@@ -181,7 +220,9 @@ def run_name(path: Path) -> str:
 
 
 def may_others_write(folder: Path) -> bool:
-    """Say whether another user, root aside, may make files in a folder, or put another folder in its place.
+    """Say whether another user may make files in a folder, or put another in its place.
+
+    Root does not count as another user.
 
     Where a folder has the sticky bit nobody renames what is another's.
     """
@@ -190,13 +231,18 @@ def may_others_write(folder: Path) -> bool:
         found = place.stat()
         by_group = found.st_mode & 0o020 and not _is_own_group(found.st_gid)
         is_shared = by_group or found.st_mode & 0o002 or found.st_uid not in own
-        if is_shared and (place == at or found.st_uid not in own or not found.st_mode & stat.S_ISVTX):
+        if is_shared and (
+            place == at or found.st_uid not in own or not found.st_mode & stat.S_ISVTX
+        ):
             return True
     return False
 
 
 def _is_own_group(gid: int) -> bool:
-    """Say whether a group is root's, or the one of its own that many systems give each user, with its name."""
+    """Say whether a group is root's or the user's own.
+
+    Many systems give each user a group of their own, with the user's name.
+    """
     import grp
     import pwd
 
@@ -212,7 +258,10 @@ def is_on_network(path: Path, mounts: str | None = None) -> bool:
 
 
 def is_in_memory(path: Path, mounts: str | None = None) -> bool:
-    """Say whether a path lies on a file system without a disk: what is written there takes memory."""
+    """Say whether a path lies on a file system without a disk.
+
+    What is written there takes memory.
+    """
     return _file_system(path, mounts) in ("tmpfs", "ramfs")
 
 
@@ -235,10 +284,12 @@ def _file_system(path: Path, mounts: str | None) -> str:
 
 @contextlib.contextmanager
 def replacing(target: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
-    """Give a file to write to, which replaces ``target`` once it is written and on the disk; raises OSError.
+    """Give a file to write to, which replaces ``target`` once it is written and on the disk.
 
-    Meanwhile it has a name that nobody can guess, and is its owner's alone unless ``mode`` says more. After a failure
-    ``target`` is as before.
+    Raises OSError.
+
+    Meanwhile it has a name that nobody can guess, and is its owner's alone unless ``mode`` says
+    more. After a failure ``target`` is as before.
     """
     folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     name = f".profd-{os.urandom(8).hex()}"

@@ -1,7 +1,9 @@
-"""Reads processes from /proc: identity, times, environment, state, and the OOM score of this process.
+"""Reads processes from /proc: identity, times, environment, state and OOM score.
 
-Files are opened for each read: that costs 5 µs more than a descriptor that is kept, and hundreds of processes use up no
-descriptors. A process that is gone, or not ours to read, gives None.
+The OOM score is that of this process.
+
+Files are opened for each read: that costs 5 µs more than a descriptor that is kept, and hundreds of
+processes use up no descriptors. A process that is gone, or not ours to read, gives None.
 """
 
 from __future__ import annotations
@@ -21,7 +23,10 @@ from profd.daemon import elf
 
 _CHUNK_BYTES = 1 << 16
 MOST_BYTES = 8 << 20
-"""The most that is read of a file: the maps of a process are as long if it has all the maps that the kernel allows."""
+"""The most that is read of a file.
+
+The maps of a process are as long if it has all the maps that the kernel allows.
+"""
 _MOST_COMMAND_BYTES = 1 << 17  # of a command line; nobody keeps more than 65,536 characters
 _MOST_ENVIRONMENT_BYTES = 2 << 20  # the most that the kernel gives a new program, by default
 _MANY_THREADS = 256  # of one process; to look at all processes of a usual host takes as long
@@ -38,7 +43,10 @@ _CODE = re.compile(r"(?m)^\S+ r-xp \S+ \S+ \S+ +(/.*)$")
 
 
 def read(path: str, most_bytes: int = MOST_BYTES) -> bytes | None:
-    """Return the content of a file, its first ``most_bytes`` if it has more; None where it cannot be read."""
+    """Return the content of a file, its first ``most_bytes`` if it has more.
+
+    None where it cannot be read.
+    """
     try:
         # A pipe without a writer is empty: it may lie below the root of a process.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -64,12 +72,18 @@ def read_number(path: str) -> int | None:
 
 
 def read_pairs(path: str) -> dict[bytes, int]:
-    """Return the numbers of a file with a name and a number on each line; empty where it cannot be read."""
+    """Return the numbers of a file with a name and a number on each line.
+
+    Empty where it cannot be read.
+    """
     return {name: int(number) for name, number in _PAIR.findall(read(path) or b"")}
 
 
 class Stat(msgspec.Struct, frozen=True):
-    """Some fields of ``/proc/PID/stat``; times are in clock ticks, those of children only where they are named."""
+    """Some fields of ``/proc/PID/stat``.
+
+    Times are in clock ticks, those of children only where they are named.
+    """
 
     pid: int
     comm: str
@@ -87,8 +101,9 @@ class Stat(msgspec.Struct, frozen=True):
     image: int
     """The address where its stack starts: another one means that the process has exec'ed.
 
-    0 where we may not look, while a process is dying (its memory goes long before it is a zombie), and during an exec,
-    where the kernel moves the stack once more before it says where the code starts.
+    0 where we may not look, while a process is dying (its memory goes long before it is a zombie),
+    and during an exec, where the kernel moves the stack once more before it says where the code
+    starts.
     """
     block_delay_ticks: int | None
     """The time in which it waited for disks; None where the kernel is too old to count that."""
@@ -108,7 +123,10 @@ class Stat(msgspec.Struct, frozen=True):
 
     @property
     def age_s(self) -> float:
-        """The seconds since its start, by the clock of its start: ``/proc/uptime`` may be a container's own."""
+        """The seconds since its start, by the clock of its start.
+
+        ``/proc/uptime`` may be a container's own.
+        """
         return max(time.clock_gettime(time.CLOCK_BOOTTIME) - self.start_ticks / CLOCK_TICKS, 0.0)
 
 
@@ -173,9 +191,14 @@ def read_stat(pid: int, os_tid: int | None = None) -> Stat | None:
 
 
 def read_running(pid: int, start_ticks: int) -> Stat | None:
-    """Read the stat of this very process; None where it is a zombie, gone, or another one with the same PID."""
+    """Read the stat of this very process.
+
+    None where it is a zombie, gone, or another one with the same PID.
+    """
     stat = read_stat(pid)
-    return stat if stat is not None and stat.start_ticks == start_ticks and stat.is_running else None
+    return (
+        stat if stat is not None and stat.start_ticks == start_ticks and stat.is_running else None
+    )
 
 
 def is_running(pid: int, start_ticks: int) -> bool:
@@ -185,13 +208,19 @@ def is_running(pid: int, start_ticks: int) -> bool:
 
 def status(pid: int, os_tid: int | None = None) -> dict[str, str]:
     """Return the fields of ``/proc/PID/status``, or that of one thread; empty where it is gone."""
-    text = read(f"{PROC}/{pid}/status" if os_tid is None else f"{PROC}/{pid}/task/{os_tid}/status") or b""
+    text = (
+        read(f"{PROC}/{pid}/status" if os_tid is None else f"{PROC}/{pid}/task/{os_tid}/status")
+        or b""
+    )
     pairs = (line.partition(":") for line in text.decode(errors="replace").splitlines())
     return {name: value.strip() for name, _, value in pairs}
 
 
 def link(pid: int, name: str) -> str:
-    """Return the target of a link of a process: ``exe``, ``cwd``, ``fd/3``; empty where we may not look."""
+    """Return the target of a link of a process: ``exe``, ``cwd``, ``fd/3``.
+
+    Empty where we may not look.
+    """
     for shown in _showing(pid):
         with contextlib.suppress(OSError):
             # Path costs double, and there are hundreds of processes.
@@ -200,7 +229,10 @@ def link(pid: int, name: str) -> str:
 
 
 def open_files(pid: int) -> list[str]:
-    """Return what the descriptors of a process link to: paths, ``socket:[INODE]``; empty where we may not look."""
+    """Return what the descriptors of a process link to: paths, ``socket:[INODE]``.
+
+    Empty where we may not look.
+    """
     try:
         return [link(pid, f"fd/{fd}") for fd in os.listdir(f"{PROC}/{pid}/fd")]
     except OSError:
@@ -208,14 +240,20 @@ def open_files(pid: int) -> list[str]:
 
 
 def maps(pid: int) -> str:
-    """Return the memory map of a process, as the kernel lists it; empty where we may not look, and of one too long."""
+    """Return the memory map of a process, as the kernel lists it.
+
+    Empty where we may not look, and of one too long.
+    """
     files = (f"{PROC}/{shown}/maps" for shown in _showing(pid))
     found = next(filter(None, (read(file, MOST_BYTES + 1) for file in files)), b"")
     return found.decode(errors="replace") if len(found) <= MOST_BYTES else ""
 
 
 def shown_as(pid: int) -> int:
-    """Return the id by which /proc shows the memory of a process: that of another thread if its main one has ended."""
+    """Return the id by which /proc shows the memory of a process.
+
+    That is the id of another thread if the main one has ended.
+    """
     stat = read_stat(pid)
     if stat is None or stat.state not in "ZX" or stat.threads == 1:
         return pid
@@ -230,7 +268,10 @@ def _showing(pid: int) -> Iterator[int]:
 
 
 def children(pid: int, *, of_all_threads: bool = True) -> list[int]:
-    """Return the PIDs of living children, of the main thread alone where that will do: threads are many."""
+    """Return the PIDs of living children.
+
+    Return those of the main thread alone if that will do, because threads are many.
+    """
     try:
         threads = os.listdir(f"{PROC}/{pid}/task") if of_all_threads else [str(pid)]
     except OSError:
@@ -242,20 +283,33 @@ def children(pid: int, *, of_all_threads: bool = True) -> list[int]:
 
 
 def descendants(pid: int, *, but: int | None = None) -> Iterator[int]:
-    """Yield the PIDs of living descendants, the nearest first, without ``but`` and what is below it."""
-    known, level = {pid, but}, dict.fromkeys([pid])  # one that is adopted meanwhile may be met twice
-    while level := dict.fromkeys(child for one in level for child in children(one) if child not in known):
+    """Yield the PIDs of living descendants, the nearest first.
+
+    Leave out ``but`` and what is below it.
+    """
+    known, level = (
+        {pid, but},
+        dict.fromkeys([pid]),
+    )  # one that is adopted meanwhile may be met twice
+    while level := dict.fromkeys(
+        child for one in level for child in children(one) if child not in known
+    ):
         known |= level.keys()
         yield from level
 
 
 def thread_ids(pid: int) -> dict[int, int]:
-    """Return the living threads: the id that each has for the process, in a container another, → its id here."""
+    """Return the living threads: the id that each has for the process → its id here.
+
+    In a container the two differ.
+    """
     try:
         os_tids = [int(name) for name in os.listdir(f"{PROC}/{pid}/task")]
     except OSError:
         return {}
-    if len(os_tids) > 1 and (main := read_stat(pid)) is not None and main.state in "ZX":  # it stays in the list
+    if (
+        len(os_tids) > 1 and (main := read_stat(pid)) is not None and main.state in "ZX"
+    ):  # it stays in the list
         os_tids.remove(pid)
     if own_id(pid) in (pid, None):
         return {os_tid: os_tid for os_tid in os_tids}
@@ -270,9 +324,10 @@ def own_id(pid: int, os_tid: int | None = None) -> int | None:
 
 
 class Io(NamedTuple):
-    """Bytes that system calls of a process have read and written, and those that were read from a disk.
+    """Bytes that a process's system calls read and wrote, and bytes read from a disk.
 
-    A network file system counts in the first two alone, a mapped file in the last alone. ``hangs`` adds up all three.
+    A network file system counts in the first two alone, a mapped file in the last alone. ``hangs``
+    adds up all three.
     """
 
     read: int
@@ -296,7 +351,9 @@ def rss_bytes(pid: int) -> int | None:
 
 
 def environment(pid: int | str, allowed: frozenset[str]) -> dict[str, str]:
-    """Return the variables in ``allowed`` that the process was started with; no other one leaves this function.
+    """Return the variables in ``allowed`` that the process was started with.
+
+    No other one leaves this function.
 
     ``pid`` is a number, ``self``, or the folder of a process.
     """
@@ -306,10 +363,17 @@ def environment(pid: int | str, allowed: frozenset[str]) -> dict[str, str]:
 
 
 def command_line(pid: int) -> tuple[str, ...]:
-    """Return the words of the command line, if it is long the first; none of kernel threads, zombies, the departed."""
+    """Return the words of the command line, if it is long the first.
+
+    None of kernel threads, zombies, the departed.
+    """
     files = (f"{PROC}/{shown}/cmdline" for shown in _showing(pid))
     words = next(filter(None, (read(file, _MOST_COMMAND_BYTES) for file in files)), b"")
-    return tuple(word.decode(errors="replace") for word in words.rstrip(b"\0").split(b"\0")) if words else ()
+    return (
+        tuple(word.decode(errors="replace") for word in words.rstrip(b"\0").split(b"\0"))
+        if words
+        else ()
+    )
 
 
 def owner_uid(pid: int) -> int | None:
@@ -352,8 +416,8 @@ def cpu_ticks() -> dict[str, CpuTicks]:
 def python_version(pid: int) -> str | None:
     """Return ``major.minor`` of the CPython in a process, ``""`` if unknown; None if none is in it.
 
-    Its program or a library that it has mapped holds one, by its symbols. What cannot be read is taken for what it is
-    called.
+    Its program or a library that it has mapped holds one, by its symbols. What cannot be read is
+    taken for what it is called.
     """
     executable = link(pid, "exe").removesuffix(" (deleted)")
     if not executable:
@@ -366,21 +430,31 @@ def python_version(pid: int) -> str | None:
     if library:
         return library[1]
     root = PROC / str(shown_as(pid))
-    # Of the parts of a file the one with its code: a process maps other files, too, data sets of terabytes among them.
-    files = [f"{root}/exe", *(f"{root}/root{path}" for path in dict.fromkeys(_CODE.findall(mapped)))]
+    # Of the parts of a file the one with its code: a process maps other files, too, data sets of
+    # terabytes among them.
+    files = [
+        f"{root}/exe",
+        *(f"{root}/root{path}" for path in dict.fromkeys(_CODE.findall(mapped))),
+    ]
     found = next((version for file in files if (version := elf.python_in(file)) is not None), None)
     return "" if found is None and match else found
 
 
 def volunteer(points: int = 500) -> None:
-    """Have the OOM killer choose this process, and what it starts, before others; without the right nothing changes."""
+    """Have the OOM killer choose this process, and what it starts, before others.
+
+    Without the right nothing changes.
+    """
     score = PROC / "self/oom_score_adj"
     with contextlib.suppress(OSError, ValueError):
         score.write_text(str(min(1000, int(score.read_text()) + points)))
 
 
 def share_heap() -> None:
-    """Have the threads to come share one heap: glibc gives each its own, and what is free in one serves no other."""
+    """Have the threads to come share one heap.
+
+    glibc gives each thread its own, and what is free in one serves no other.
+    """
     import ctypes
 
     with contextlib.suppress(AttributeError):  # a C library without such heaps
@@ -388,7 +462,10 @@ def share_heap() -> None:
 
 
 def trim_heap() -> None:
-    """Give the kernel what is free between memory that is held: glibc itself gives back the end of a heap alone."""
+    """Give the kernel what is free between memory that is held.
+
+    glibc itself gives back the end of a heap alone.
+    """
     import ctypes
 
     with contextlib.suppress(AttributeError):  # a C library without such heaps
@@ -396,6 +473,11 @@ def trim_heap() -> None:
 
 
 def spare(pid: int, like: int) -> None:
-    """Have the OOM killer choose a process no sooner than another one; without the right nothing changes."""
+    """Have the OOM killer choose a process no sooner than another one.
+
+    Without the right nothing changes.
+    """
     with contextlib.suppress(OSError):
-        (PROC / str(pid) / "oom_score_adj").write_text((PROC / str(like) / "oom_score_adj").read_text())
+        (PROC / str(pid) / "oom_score_adj").write_text(
+            (PROC / str(like) / "oom_score_adj").read_text()
+        )

@@ -1,7 +1,8 @@
 """How the programs of profd are started, and what this one was started with.
 
-Every process of profd is an isolated Python: what is set for the script's Python is not for it. The script gets all of
-that as it was: its environment entry by entry, and the signals that were ignored, which Python forgets.
+Every process of profd is an isolated Python: what is set for the script's Python is not for it. The
+script gets all of that as it was: its environment entry by entry, and the signals that were
+ignored, which Python forgets.
 """
 
 from __future__ import annotations
@@ -16,41 +17,63 @@ from pathlib import Path
 from typing import Any
 
 _START = str(Path(__file__).parents[1] / "__main__.py")
-# The shell script `profd` sets both: numbered variables with what it found in its own environment, and an option.
+# The shell script `profd` sets both: numbered variables with what it found in its own environment,
+# and an option.
 _ENTRY = b"PROFD_ENTRY_%d"
 _IGNORED = "profd_ignored"
 _kept: list[Any] = []  # as long as this process lasts: the C library has a pointer to it
-_OF_THE_LOADER = ("LD_PRELOAD", "LD_AUDIT", "LD_DEBUG", "LD_DEBUG_OUTPUT", "LD_PROFILE", "LD_PROFILE_OUTPUT")
+_OF_THE_LOADER = (
+    "LD_PRELOAD",
+    "LD_AUDIT",
+    "LD_DEBUG",
+    "LD_DEBUG_OUTPUT",
+    "LD_PROFILE",
+    "LD_PROFILE_OUTPUT",
+)
 
 
 def words(module: str, *arguments: str) -> list[str]:
-    """Return the command that runs a module of this profd as a program; ``profd`` is the command line."""
+    """Return the command that runs a module of this profd as a program.
+
+    ``profd`` is the command line.
+    """
     return [sys.executable, "-I", _START, "-m", module, *arguments]
 
 
 def environment() -> dict[str, str]:
-    """Return the environment for profd's own programs: ours, less what puts other code into each process.
+    """Return the environment for profd's own programs.
 
-    LD_LIBRARY_PATH stays: Python's own libraries, or the GPU driver's, may be found by nothing else.
+    It is ours, less what puts other code into each process.
+
+    LD_LIBRARY_PATH stays: Python's own libraries, or the GPU driver's, may be found by nothing
+    else.
     """
     return {name: value for name, value in os.environ.items() if name not in _OF_THE_LOADER}
 
 
 def inherited_environment() -> list[bytes]:
-    """Return the entries of the environment that whoever started profd gave it, byte for byte and in their order."""
+    """Return the environment entries that profd was given, byte for byte and in order.
+
+    Whoever started profd gave them.
+    """
     try:
         found = Path("/proc/self/environ").read_bytes().split(b"\0")[:-1]
     except OSError:
         return [b"=".join(pair) for pair in os.environb.items()]
     variables = {name: value for name, _, value in (entry.partition(b"=") for entry in found)}
-    numbered = itertools.takewhile(variables.__contains__, (_ENTRY % number for number in itertools.count()))
+    numbered = itertools.takewhile(
+        variables.__contains__, (_ENTRY % number for number in itertools.count())
+    )
     return [variables[name] for name in numbered] or found
 
 
 def hand_on_environment(variables: Mapping[str, str]) -> None:
-    """Give this process, which is about to become the script, what profd was started with and these variables.
+    """Give this process the environment profd was started with, and these variables.
 
-    ``os.exec*`` without an environment hand it on. A mapping would hold no entry without a name, and none twice.
+    This process is about to become the script.
+
+    ``os.exec*`` without an environment hand it on. A mapping would hold no entry without a name,
+    and none twice.
     """
     names = {os.fsencode(name) for name in variables}
     entries = [entry for entry in inherited_environment() if entry.partition(b"=")[0] not in names]
@@ -70,9 +93,14 @@ def take_over() -> None:
 
 
 def ignored_signals() -> frozenset[int] | None:
-    """Return the numbers of the signals that were ignored when profd was started; None if that is unknown."""
+    """Return the numbers of the signals that were ignored when profd was started.
+
+    None if that is unknown.
+    """
     mask = sys._xoptions.get(_IGNORED)
     if not isinstance(mask, str) or not mask:
         return None
     bits = int(mask, 16)
-    return frozenset(number for number in range(1, bits.bit_length() + 1) if bits >> (number - 1) & 1)
+    return frozenset(
+        number for number in range(1, bits.bit_length() + 1) if bits >> (number - 1) & 1
+    )

@@ -1,9 +1,13 @@
-"""Reads of what another process controls, bounded in time: for one process, and for all those of a user together.
+"""Reads of what another process controls, bounded in time.
 
-A process that hangs in the kernel keeps the lock of its memory, and a read of its maps or its command line hangs, too.
-Such a read is given up; it goes on in a thread of its own, and until it ends no other is made of that process.
+There is a bound for one process, and one for all those of a user together.
 
-One user may have hundreds of processes that are dear to read, or that hang. They take their time from each other alone.
+A process that hangs in the kernel keeps the lock of its memory, and a read of its maps or its
+command line hangs, too. Such a read is given up; it goes on in a thread of its own, and until it
+ends no other is made of that process.
+
+One user may have hundreds of processes that are dear to read, or that hang. They take their time
+from each other alone.
 """
 
 from __future__ import annotations
@@ -19,7 +23,10 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, TypeVar
 
 DEADLINE_S = 1.0
-"""The timeout of one read, and the CPU time of all reads of a user's processes in a turn; one given up counts whole."""
+"""The timeout of one read, and the CPU time of all reads of a user's processes in a turn.
+
+One given up counts whole.
+"""
 MOST_STUCK = 8
 """Of one user: each holds a thread, of which a service has some hundreds."""
 Value = TypeVar("Value")
@@ -39,7 +46,10 @@ class Reads:
         all_s: float = math.inf,
         cpu_s: Callable[[], float] = time.thread_time,
     ) -> None:
-        """Bound one read, those of a user and those of all in a turn; ``cpu_s`` is called in the thread that reads."""
+        """Bound one read, those of a user and those of all in a turn.
+
+        ``cpu_s`` is called in the thread that reads.
+        """
         self._deadline_s, self._user_s, self._all_s, self._cpu_s = deadline_s, user_s, all_s, cpu_s
         self._reader: _Reader | None = None
         self._stuck: dict[int, tuple[int, _Reader]] = {}
@@ -81,7 +91,9 @@ class _Reader(threading.Thread):
     def __init__(self, cpu_s: Callable[[], float]) -> None:
         super().__init__(name="profd-reads", daemon=True)
         self._cpu_s = cpu_s
-        self.asked: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = queue.SimpleQueue()
+        self.asked: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = (
+            queue.SimpleQueue()
+        )
 
     def run(self) -> None:
         while (work := self.asked.get()) is not None:

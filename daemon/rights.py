@@ -20,7 +20,9 @@ from profd.daemon.containers import Place, place_of
 from profd.daemon.landlock import confine
 
 _SYS_PTRACE = 19
-_PID_LIMIT = 2**22  # the kernel's own; os.kill would take a larger one for a negative number, or refuse it
+_PID_LIMIT = (
+    2**22
+)  # the kernel's own; os.kill would take a larger one for a negative number, or refuse it
 _YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 _SELINUX = Path("/sys/fs/selinux/enforce")
 _READ_LENGTH = 8
@@ -29,7 +31,10 @@ _VERSION_3 = 0x20080522
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """The identity of a process or thread: ``uids`` are the real, effective and saved user ids, ``tgid`` is the PID."""
+    """The identity of a process or thread.
+
+    ``uids`` are the real, effective and saved user ids, and ``tgid`` is the PID.
+    """
 
     name: str
     tgid: int
@@ -52,9 +57,14 @@ class Rights:
         self.uid = os.geteuid()
 
     def credentials(self, pid: int) -> Credentials | None:
-        """Return the credentials of a process, of a living thread of it; None where there is none, or it is hidden."""
+        """Return the credentials of a process, of a living thread of it.
+
+        None where there is none, or it is hidden.
+        """
         try:
-            text = (self._proc / str(processes.shown_as(pid)) / "status").read_text(errors="replace")
+            text = (self._proc / str(processes.shown_as(pid)) / "status").read_text(
+                errors="replace"
+            )
         except OSError:
             return None
         fields = dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
@@ -64,7 +74,10 @@ class Rights:
         return Credentials(fields["Name"], int(fields["Tgid"]), state, uids, is_kernel)
 
     def is_hidden(self, pid: int) -> bool:
-        """Say whether a process exists that /proc does not show us, as where it is mounted with hidepid."""
+        """Say whether a process exists that /proc does not show us.
+
+        A /proc that is mounted with hidepid is such a case.
+        """
         if pid > _PID_LIMIT:
             return False
         try:
@@ -76,8 +89,10 @@ class Rights:
         return True
 
     def may_read_all(self) -> bool:
-        """Say whether this process has CAP_SYS_PTRACE, the right to read the processes of everyone."""
-        found = re.search(r"(?m)^CapEff:\s*([0-9a-f]+)$", (self._proc / "self" / "status").read_text())
+        """Say whether this process has CAP_SYS_PTRACE, the right to read everyone's processes."""
+        found = re.search(
+            r"(?m)^CapEff:\s*([0-9a-f]+)$", (self._proc / "self" / "status").read_text()
+        )
         return bool(found and int(found[1], 16) >> _SYS_PTRACE & 1)
 
     def ptrace_scope(self) -> int:
@@ -96,7 +111,10 @@ class Rights:
         return bool(self.place().runtime)
 
     def is_filtered(self, pid: int) -> bool:
-        """Say whether a seccomp filter keeps profd from reading: the kernel opens the memory, and forbids the call."""
+        """Say whether a seccomp filter keeps profd from reading.
+
+        If so, the kernel opens the memory, and forbids the call.
+        """
         if not re.search(r"(?m)^Seccomp:\s*2$", (self._proc / "self" / "status").read_text()):
             return False
         try:
@@ -106,25 +124,37 @@ class Rights:
         return True
 
     def security_module(self) -> str:
-        """Return the security module that confines profd: ``SELinux``, ``AppArmor``, empty where neither does."""
+        """Return the security module that confines profd.
+
+        It is ``SELinux``, ``AppArmor``, or empty if neither does.
+        """
         if processes.read_number(str(_SELINUX)) == 1:
             return "SELinux"
         label = processes.read(f"{self._proc}/self/attr/current") or b""
         return "AppArmor" if label.rstrip(b"\n\0").endswith(b"(enforce)") else ""
 
     def descendants(self, pid: int) -> Iterator[int]:
-        """Return the PIDs of a process's living descendants, the nearest first, without profd's own processes."""
+        """Return the PIDs of a process's living descendants, the nearest first.
+
+        profd's own processes are left out.
+        """
         return processes.descendants(pid, but=os.getpid())
 
     def executable(self, pid: int) -> str | None:
-        """Return the path of the program that a process runs; None where it may not be looked at."""
+        """Return the path of the program that a process runs.
+
+        None where it may not be looked at.
+        """
         return processes.link(pid, "exe") or None
 
     def python_version(self, pid: int) -> str | None:
         return processes.python_version(pid)
 
     def read_memory(self, pid: int) -> int:
-        """Try to read some bytes of a process's memory, as py-spy does; return 0, or the error's number."""
+        """Try to read some bytes of a process's memory, as py-spy does.
+
+        Return 0, or the error's number.
+        """
         try:
             pid = processes.shown_as(pid)
             with (self._proc / str(pid) / "maps").open() as maps:
@@ -135,7 +165,9 @@ class Rights:
         if not address:
             return errno.ESRCH
         buffer = ctypes.create_string_buffer(_READ_LENGTH)
-        local, remote = (_IoVec(at, _READ_LENGTH) for at in (ctypes.cast(buffer, ctypes.c_void_p), address))
+        local, remote = (
+            _IoVec(at, _READ_LENGTH) for at in (ctypes.cast(buffer, ctypes.c_void_p), address)
+        )
         libc = ctypes.CDLL(None, use_errno=True)
         libc.process_vm_readv.restype = ctypes.c_ssize_t
         into, of, one = ctypes.byref(local), ctypes.byref(remote), ctypes.c_ulong(1)
@@ -145,7 +177,9 @@ class Rights:
 
 
 def drop(*folders: Path) -> None:
-    """Give up all capabilities, for good, and all files but Python's own and those in ``folders``. Only root has any.
+    """Give up all capabilities, for good, and all files but Python's own and those in ``folders``.
+
+    Only root has any.
 
     No program that is executed later gets any back.
     """

@@ -1,4 +1,7 @@
-"""When and where the kernel runs profd's own processes: after others, and beside what is sampled."""
+"""When and where the kernel runs profd's own processes.
+
+They run after others, and beside what is sampled.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,10 @@ from profd.daemon import processes
 from profd.daemon.processes import PROC
 
 NICENESS = 5
-"""A third of the usual weight: less, and samples on crowded cores come when the target waits, not when they are due."""
+"""A third of the usual weight.
+
+With less, samples on crowded cores come when the target waits, not when they are due.
+"""
 LONG_SLICE_NS = 100_000_000
 """The longest that the kernel takes."""
 ENOUGH_IDLE = 0.2
@@ -21,9 +27,10 @@ _SCHED_ATTR = struct.Struct("=IIQiIQQQ")
 
 
 def give_way(pid: int) -> None:
-    """Have a process that was just started wait where a program of the usual priority wants its core.
+    """Have a process just started wait if a program of usual priority wants its core.
 
-    It has a long slice, too: a program that wakes takes the core from it at once. Before Linux 6.12 this does nothing.
+    It has a long slice, too: a program that wakes takes the core from it at once. Before Linux 6.12
+    this does nothing.
     """
     with contextlib.suppress(OSError):  # it has ended
         niceness = max(os.getpriority(os.PRIO_PROCESS, pid), NICENESS)
@@ -37,9 +44,12 @@ def give_way(pid: int) -> None:
 
 
 def give_way_as_session() -> None:
-    """Have all of this session wait like that: where the kernel groups sessions, it compares groups, not processes.
+    """Have all of this session wait as ``give_way`` has a process wait.
 
-    Does nothing unless this process leads its session: the group would be that of whoever started it.
+    If the kernel groups sessions, it compares groups, not processes.
+
+    Does nothing unless this process leads its session: the group would be that of whoever started
+    it.
     """
     if os.getsid(0) == os.getpid():
         with contextlib.suppress(OSError):  # it does not group them
@@ -54,11 +64,13 @@ def keep_to(pid: int, cores: frozenset[int]) -> None:
 
 
 class FreeCores:
-    """The cores on which this process may run, and for which share of the last second each was idle.
+    """The cores on which this process may run, and the share for which each was idle.
 
-    Where all others are taken, the core of what is sampled is the only one that is ever free: while that waits. The
-    kernel wakes py-spy there, and there py-spy waits, while the target works, until that waits once more. So waiting
-    would be shown too large.
+    It is the share of the last second.
+
+    Where all others are taken, the core of what is sampled is the only one that is ever free: while
+    that waits. The kernel wakes py-spy there, and there py-spy waits, while the target works, until
+    that waits once more. So waiting would be shown too large.
     """
 
     def __init__(self) -> None:

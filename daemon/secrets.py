@@ -1,8 +1,11 @@
-"""Masks what looks like a secret in the words of a command, and in lines of source and output, before they are kept.
+"""Masks what looks like a secret before it is kept.
 
-A secret is known by the name it is given to (``--api-key X``, ``PASSWORD=X``), by its place in an address
-(``https://user:X@host``), or by its own shape (``hf_…``). In doubt it is masked: a word too few in a run file does no
-harm, a password too many does. What a command keeps is bounded; the time that this takes is linear in its length.
+It does so in the words of a command, and in lines of source and output.
+
+A secret is known by the name it is given to (``--api-key X``, ``PASSWORD=X``), by its place in an
+address (``https://user:X@host``), or by its own shape (``hf_…``). In doubt it is masked: a word too
+few in a run file does no harm, a password too many does. What a command keeps is bounded; the time
+that this takes is linear in its length.
 """
 
 from __future__ import annotations
@@ -18,39 +21,65 @@ WORD_CHARACTERS = 4096
 COMMAND_CHARACTERS = 1 << 16
 _READ_CHARACTERS = 3 * WORD_CHARACTERS  # no secret is so long that its end is needed to know it
 
-_SECRET_WORDS = frozenset({"pass", "pwd", "pw", "passphrase", "auth", "authorization", "authkey", "bearer", "pat"}) | {
-    "secrets", "apikeys", "credential", "credentials", "accesskey", "secretkey", "privatekey",
-}  # fmt: skip
+_SECRET_WORDS = frozenset(
+    {"pass", "pwd", "pw", "passphrase", "auth", "authorization", "authkey", "bearer", "pat"}
+) | {
+    "secrets",
+    "apikeys",
+    "credential",
+    "credentials",
+    "accesskey",
+    "secretkey",
+    "privatekey",
+}
 _SECRET_ENDINGS = ("password", "passwd", "token", "secret", "apikey")
 _KEYS = frozenset({"key", "keys", "token", "tokens"})
 _KEY_OWNERS = frozenset(
-    {"api", "access", "secret", "private", "auth", "account", "encryption", "license", "wandb", "ssh"}
+    {
+        "api",
+        "access",
+        "secret",
+        "private",
+        "auth",
+        "account",
+        "encryption",
+        "license",
+        "wandb",
+        "ssh",
+    }
 )
 _NAME_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
-# A word may have 128 KB that any program chose. Each pattern therefore starts at the first of the characters that it
-# may begin with, never within them: from each of them on, a search that fails would look through all of the rest.
+# A word may have 128 KB that any program chose. Each pattern therefore starts at the first of the
+# characters that it may begin with, never within them: from each of them on, a search that fails
+# would look through all of the rest.
 _NAME_START = r"(?<![\w.\-])"
 _NAME = r"[A-Za-z_][\w.\-]*"
 # A quote that is not closed goes on to the end: in doubt it is masked.
-_QUOTED = "|".join(rf"{mark}[^{mark}\\]*(?:\\[\s\S][^{mark}\\]*)*(?:{mark}|\\?\Z)" for mark in "\"'")
+_QUOTED = "|".join(
+    rf"{mark}[^{mark}\\]*(?:\\[\s\S][^{mark}\\]*)*(?:{mark}|\\?\Z)" for mark in "\"'"
+)
 # The value ends where a shell or an address would end it.
 _VALUE = re.compile(rf"(?:{_QUOTED}|[^\s\"'&;])+")
 
 _WHOLE_ASSIGNMENT = re.compile(rf"(?P<name>[-+]*{_NAME})=(?P<value>.+)", re.DOTALL)
-_ASSIGNED = re.compile(rf"{_NAME_START}(?:(?![A-Za-z_])[\w.\-])*(?P<name>{_NAME})[\"'\])]*\s*[=:]\s*")
+_ASSIGNED = re.compile(
+    rf"{_NAME_START}(?:(?![A-Za-z_])[\w.\-])*(?P<name>{_NAME})[\"'\])]*\s*[=:]\s*"
+)
 _OPTION = re.compile(rf"{_NAME_START}(?:(?!--?[A-Za-z_])[\w.\-])*(?P<name>--?{_NAME})\s+(?!-)")
 _HEADER = re.compile(r"(?P<name>authorization[\"']?\s*[:=]\s*[\"']?)[^\"'\n]+", re.IGNORECASE)
 _SCHEME = re.compile(r"(?P<name>\b(?:bearer|basic)\s+)[^\s\"']+", re.IGNORECASE)
 _JWT = re.compile(r"(?P<name>(?<![\w-])(?:(?!\beyJ)[\w-])*)eyJ[\w-]{8,}\.eyJ[\w-]+\.[\w-]*")
 _SHAPES = re.compile(
-    r"\b(?:hf_\w{16,}|sk-[\w-]{16,}|gh[pousr]_\w{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}|xox[a-z]-[\w-]{10,}"
+    r"\b(?:hf_\w{16,}|sk-[\w-]{16,}|gh[pousr]_\w{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}"
+    r"|xox[a-z]-[\w-]{10,}"
     r"|nvapi-[\w-]{16,}|r8_\w{16,}|pypi-[\w-]{16,}|AKIA[A-Z0-9]{12,}|AIza[\w-]{20,})"
 )
-# In code a key may be called just that, or stand in a variable of any name; that counts where a text like one follows.
-# A line may be cut in the middle of it.
+# In code a key may be called just that, or stand in a variable of any name; that counts where a
+# text like one follows. A line may be cut in the middle of it.
 _LITERAL = re.compile(
-    rf"(?<![\w.\-])(?P<name>{_NAME})(?P<between>[\"'\])]*\s*[=:,]\s*[rbuf]*[\"'])(?P<text>[^\"']+)(?=[\"']|$)"
+    rf"(?<![\w.\-])(?P<name>{_NAME})(?P<between>[\"'\])]*\s*[=:,]\s*[rbuf]*[\"'])"
+    rf"(?P<text>[^\"']+)(?=[\"']|$)"
 )
 _KEY_LENGTH = 12
 _TOKEN = re.compile(
@@ -64,7 +93,10 @@ _CODE_OPTION = re.compile(r"-\w*c")
 
 
 def mask_command(words: Iterable[str]) -> tuple[str, ...]:
-    """Return words with ``***`` for each secret, cut to ``WORD_CHARACTERS``, all to ``COMMAND_CHARACTERS``."""
+    """Return words with ``***`` for each secret, cut to their limits.
+
+    Each word is cut to ``WORD_CHARACTERS``, all together to ``COMMAND_CHARACTERS``.
+    """
     masked: list[str] = []
     before, left = "", COMMAND_CHARACTERS
     for word in words:
@@ -74,7 +106,9 @@ def mask_command(words: Iterable[str]) -> tuple[str, ...]:
         if _is_value_of_secret(before, word):
             masked.append(MASK)
         else:  # cut after the masking: the part of a secret before a cut would not be known for one
-            shown = _mask_word(word[:_READ_CHARACTERS], is_code=_CODE_OPTION.fullmatch(before) is not None)
+            shown = _mask_word(
+                word[:_READ_CHARACTERS], is_code=_CODE_OPTION.fullmatch(before) is not None
+            )
             is_whole = len(word) <= _READ_CHARACTERS and len(shown) <= WORD_CHARACTERS
             masked.append(shown if is_whole else f"{shown[:WORD_CHARACTERS]}{CUT}")
         before, left = word, left - len(masked[-1]) - 1
@@ -82,7 +116,10 @@ def mask_command(words: Iterable[str]) -> tuple[str, ...]:
 
 
 def mask_line(line: str) -> str:
-    """Return a line of source or output with ``***`` in place of each secret, known by its name or by its shape."""
+    """Return a line of source or output with ``***`` in place of each secret.
+
+    A secret is known by its name or by its shape.
+    """
     line = _mask_word(line, is_code=True)
     return _TOKEN.sub(MASK, _LITERAL.sub(_mask_literal, line))
 
@@ -104,7 +141,10 @@ def is_secret_name(name: str) -> bool:
 
 
 def _is_value_of_secret(option: str, word: str) -> bool:
-    """Say whether a word is the value of the secret option before it; one with a dash is the next option."""
+    """Say whether a word is the value of the secret option before it.
+
+    One with a dash is the next option.
+    """
     is_option = option.startswith("-") and "=" not in option and not any(map(str.isspace, option))
     return is_option and is_secret_name(option) and bool(word) and not word.startswith("-")
 
@@ -130,7 +170,11 @@ def _mask_values(text: str, named: re.Pattern[str]) -> str:
     """Mask each value that follows on a match of ``named`` whose name says that it is a secret."""
     kept, at = [], 0
     for match in named.finditer(text):
-        if match.end() >= at and is_secret_name(match["name"]) and (value := _VALUE.match(text, match.end())):
+        if (
+            match.end() >= at
+            and is_secret_name(match["name"])
+            and (value := _VALUE.match(text, match.end()))
+        ):
             kept += [text[at : match.end()], MASK]
             at = value.end()
     return "".join([*kept, text[at:]])

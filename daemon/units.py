@@ -1,6 +1,7 @@
 """Numbers with their units, lengths of time and moments, as every text of profd writes them.
 
-``page/text.js`` has the rules once more for what the report counts by itself; ``tests/data/units.json`` holds both.
+``page/text.js`` has the rules once more for what the report counts by itself;
+``tests/data/units.json`` holds both.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ def times(factor: float) -> str:
 
 
 def percent(share: float | None, decimals: int = 0) -> str:
-    """Return a share of 0 to 1 as per cent: ``61 %``; ``100 %`` only for all, ``0 %`` only for none."""
+    """Return a share of 0 to 1 as per cent: ``61 %``.
+
+    ``100 %`` only for all, ``0 %`` only for none.
+    """
     if share is None:
         return UNKNOWN
     least = 10.0**-decimals
@@ -71,20 +75,34 @@ def size(count: float | None) -> str:
 
 
 def quantity(value: float, unit: str) -> str:
-    """Return a measured value in its unit: ``share`` (of 1), ``bytes``, ``bytes/s``, ``s/step``, or a word."""
+    """Return a measured value in its unit.
+
+    The unit is ``share`` (of 1), ``bytes``, ``bytes/s``, ``s/step``, or a word.
+    """
     if unit == "share":
         return percent(value, 1)
     if unit == "s/step":
         return step_time(value)
     if unit.startswith("bytes"):
         return size(value) + unit.removeprefix("bytes")
-    return f"{int(value):,} {unit}".rstrip() if float(value).is_integer() else f"{number(value)} {unit}".rstrip()
+    return (
+        f"{int(value):,} {unit}".rstrip()
+        if float(value).is_integer()
+        else f"{number(value)} {unit}".rstrip()
+    )
 
 
 def difference(value: float, unit: str) -> str:
-    """Return a difference of measured values with its sign; that of shares in points: ``+1.2 pts``, ``-40.0 ms``."""
+    """Return a difference of measured values with its sign.
+
+    That of shares in points: ``+1.2 pts``, ``-40.0 ms``.
+    """
     sign = "-" if value < 0 else "+"
-    return f"{sign}{100 * abs(value):.1f} pts" if unit == "share" else f"{sign}{quantity(abs(value), unit)}"
+    return (
+        f"{sign}{100 * abs(value):.1f} pts"
+        if unit == "share"
+        else f"{sign}{quantity(abs(value), unit)}"
+    )
 
 
 def duration(seconds: float) -> str:
@@ -107,11 +125,18 @@ def step_time(seconds: float) -> str:
         return duration(seconds)
     if seconds >= 0.9995:
         return f"{number(seconds)} s"
-    return f"{number(1e3 * seconds)} ms" if seconds >= 0.9995e-3 or not seconds else f"{number(1e6 * seconds)} µs"
+    return (
+        f"{number(1e3 * seconds)} ms"
+        if seconds >= 0.9995e-3 or not seconds
+        else f"{number(1e6 * seconds)} µs"
+    )
 
 
 def elapsed(length_ns: int) -> str:
-    """Return a length of time as a clock that runs: ``00:12:41``, with days before it where there are any."""
+    """Return a length of time as a clock that runs: ``00:12:41``.
+
+    Days stand before it if there are any.
+    """
     seconds = round(max(length_ns, 0) / SECOND_NS)
     days, seconds = divmod(seconds, 86_400)
     shown = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
@@ -124,7 +149,10 @@ def moment(at_ns: int) -> str:
 
 
 def clock(at_ns: int, form: str = "%H:%M:%S") -> str:
-    """Return a moment as the clocks of the reader's time zone showed it; ``-`` where none can show it."""
+    """Return a moment as the clocks of the reader's time zone showed it.
+
+    ``-`` where none can show it.
+    """
     try:
         return datetime.fromtimestamp(at_ns / SECOND_NS).astimezone().strftime(form)
     except (OverflowError, ValueError, OSError):
@@ -132,9 +160,14 @@ def clock(at_ns: int, form: str = "%H:%M:%S") -> str:
 
 
 def time_range(from_ns: int, to_ns: int) -> tuple[str, str]:
-    """Return two moments as clocks showed them, with tenths of a second where they lie close together."""
+    """Return two moments as clocks showed them.
+
+    They have tenths of a second if they lie close together.
+    """
     tenths = (to_ns - from_ns) % SECOND_NS != 0 and to_ns - from_ns < 10 * SECOND_NS
     if not tenths:
         return clock(from_ns), clock(to_ns)
-    first, last = (f"{clock(at_ns)}.{at_ns % SECOND_NS * 10 // SECOND_NS}" for at_ns in (from_ns, to_ns))
+    first, last = (
+        f"{clock(at_ns)}.{at_ns % SECOND_NS * 10 // SECOND_NS}" for at_ns in (from_ns, to_ns)
+    )
     return first, last

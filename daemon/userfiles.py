@@ -1,8 +1,10 @@
-"""Files as the user of a process sees them: read with that user's rights, below its root, with a short timeout.
+"""Files as the user of a process sees them.
 
-The target names the files of its code, and may name any: files of others, pipes, a file system whose server is gone.
-So a child process with the user's rights opens them (``asuser``). One that does not answer in time is given up; then
-nothing more is read for a while, and until it is gone.
+They are read with that user's rights, below the process's root, with a short timeout.
+
+The target names the files of its code, and may name any: files of others, pipes, a file system
+whose server is gone. So a child process with the user's rights opens them (``asuser``). One that
+does not answer in time is given up; then nothing more is read for a while, and until it is gone.
 """
 
 from __future__ import annotations
@@ -25,9 +27,15 @@ from profd.daemon.errors import OutputUnwritable
 DEADLINE_S = 2.0
 """The timeout of a file: network file systems take less, and the caller can wait that long."""
 START_S = 10.0
-"""The timeout of the child's start; on a machine with many busy processes Python takes a second or two for that."""
+"""The timeout of the child's start.
+
+On a machine with many busy processes Python takes a second or two for that.
+"""
 PAUSE_S = 30.0
-"""Nothing is read for that long after a timeout, so that little of a run's time is spent on waiting."""
+"""Nothing is read for that long after a timeout.
+
+So a run spends little of its time on waiting.
+"""
 MOST_FILES, MOST_PACKED_BYTES = 64, 4 << 20
 """So much is kept of what was read, packed to a fifth."""
 
@@ -59,7 +67,10 @@ class UserFiles:
     deadline_s, pause_s = DEADLINE_S, PAUSE_S
 
     def __init__(self, owner: processes.Owner | None = None, root: Path = Path("/")) -> None:
-        """Act as ``owner``, or as our own user, with paths below ``root``; raises OSError where that is gone."""
+        """Act as ``owner``, or as our own user, with paths below ``root``.
+
+        Raises OSError where that is gone.
+        """
         owner = owner or processes.Owner(os.geteuid(), os.getegid(), tuple(os.getgroups()))
         self._root = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         ids = (str(self._root), str(owner.uid), str(owner.gid), ",".join(map(str, owner.groups)))
@@ -77,13 +88,17 @@ class UserFiles:
             self._root = -1
 
     def read(self, path: str) -> bytes:
-        """Return a file's bytes, none where it is not to be read; raises Unanswered: it may be read later."""
+        """Return a file's bytes, none where it is not to be read.
+
+        Raises Unanswered: it may be read later.
+        """
         return (self._ask(asuser.READ, path)[0] or b"")[asuser.CHANGED.size :]
 
     def kept(self, path: str, at_ns: int | None = None) -> bytes:
         """Return a file's bytes as they were when it was read, or at a time of the wall clock.
 
-        Raises Unanswered: it may be read later; Changed: it had, or may have had, other bytes at that time.
+        Raises Unanswered: it may be read later; Changed: it had, or may have had, other bytes at
+        that time.
         """
         with self._keeping:
             content = self._kept.get(path)
@@ -112,38 +127,56 @@ class UserFiles:
         return self._try(asuser.IS_FILE, path)[0] is not None
 
     def open(self, path: str | Path) -> int | None:
-        """Return a descriptor of a plain file that is no link, which the caller closes; None where there is none."""
+        """Return a descriptor of a plain file that is no link, which the caller closes.
+
+        None where there is none.
+        """
         _, opened = self._try(asuser.OPEN, path)
         return opened[0] if opened else None
 
     def make_folder(self, path: str) -> str | None:
-        """Make a folder for the user alone in this one, and return its name; None where that cannot be."""
+        """Make a folder for the user alone in this one, and return its name.
+
+        None where that cannot be.
+        """
         answer, _ = self._try(asuser.MAKE, path)
         return answer.decode() if answer is not None else None
 
     def write(self, path: str | Path, content: bytes) -> None:
-        """Make a file for the user alone; raises OutputUnwritable, also where there is anything of its name."""
+        """Make a file for the user alone.
+
+        Raises OutputUnwritable, also where there is anything of its name.
+        """
         if self._try(asuser.WRITE, path, b"\0" + content)[0] is None:
             raise OutputUnwritable(f"{path} cannot be written", "make room there")
 
     def remove(self, path: str | Path) -> None:
         self._try(asuser.REMOVE, path)
 
-    def _try(self, request: bytes, path: str | Path, content: bytes = b"") -> tuple[bytes | None, list[int]]:
+    def _try(
+        self, request: bytes, path: str | Path, content: bytes = b""
+    ) -> tuple[bytes | None, list[int]]:
         """Do as ``_ask``; the answer is None where none comes in time."""
         try:
             return self._ask(request, path, content)
         except Unanswered:
             return None, []
 
-    def _ask(self, request: bytes, path: str | Path, content: bytes = b"") -> tuple[bytes | None, list[int]]:
-        """Return the answer, None for no file, and the descriptors that come with it; raises Unanswered."""
+    def _ask(
+        self, request: bytes, path: str | Path, content: bytes = b""
+    ) -> tuple[bytes | None, list[int]]:
+        """Return the answer, None for no file, and the descriptors that come with it.
+
+        Raises Unanswered.
+        """
         if not self._lock.acquire(timeout=self.deadline_s):
             raise Unanswered(path)
         try:
             if not self._is_ready():
                 raise Unanswered(path)
-            return self._exchange(request, os.fsencode(path) + content, time.monotonic() + self.deadline_s)
+            return self._exchange(
+                request, os.fsencode(path) + content, time.monotonic() + self.deadline_s
+            )
         except (OSError, ValueError) as error:
             self._give_up()
             self._paused_until_s = time.monotonic() + self.pause_s
@@ -152,26 +185,39 @@ class UserFiles:
             self._lock.release()
 
     def _is_ready(self) -> bool:
-        """Start a child unless there is one, or one was given up lately or is not gone; raises OSError."""
+        """Start a child unless there is one, or one was given up lately or is not gone.
+
+        Raises OSError.
+        """
         if self._socket is not None:
             if self._helper is not None and self._helper.poll() is None:
                 return True
             self._give_up()  # it was not asked for a while
-        if time.monotonic() < self._paused_until_s or (self._helper is not None and self._helper.poll() is None):
+        if time.monotonic() < self._paused_until_s or (
+            self._helper is not None and self._helper.poll() is None
+        ):
             return False
         self._socket, theirs = socket.socketpair()
         with theirs:
             # In a session of its own: signals of a terminal or a process group do not reach it.
             fd, null, passed = theirs.fileno(), subprocess.DEVNULL, [self._root]
             self._helper = subprocess.Popen(
-                self._words, stdin=fd, stdout=null, stderr=null, pass_fds=passed, cwd="/", start_new_session=True
+                self._words,
+                stdin=fd,
+                stdout=null,
+                stderr=null,
+                pass_fds=passed,
+                cwd="/",
+                start_new_session=True,
             )
         self._socket.settimeout(START_S)
         if self._socket.recv(len(asuser.READY)) != asuser.READY:
             raise ConnectionError("it has ended")
         return True
 
-    def _exchange(self, request: bytes, argument: bytes, until_s: float) -> tuple[bytes | None, list[int]]:
+    def _exchange(
+        self, request: bytes, argument: bytes, until_s: float
+    ) -> tuple[bytes | None, list[int]]:
         """Ask and return the answer; raises OSError where there is none in time."""
         asked = self._socket
         assert asked is not None
@@ -198,17 +244,23 @@ class UserFiles:
             self._socket.close()
             self._socket = None
         if self._helper is not None:
-            # Root may lack the right to end another user's process; this one ends by itself once its socket is closed.
+            # Root may lack the right to end another user's process; this one ends by itself once
+            # its socket is closed.
             with contextlib.suppress(subprocess.TimeoutExpired, PermissionError):
                 self._helper.kill()
                 self._helper.wait(0.1)
 
 
-_known: weakref.WeakValueDictionary[tuple[processes.Owner, str], UserFiles] = weakref.WeakValueDictionary()
+_known: weakref.WeakValueDictionary[tuple[processes.Owner, str], UserFiles] = (
+    weakref.WeakValueDictionary()
+)
 
 
 def files_of(pid: int) -> UserFiles:
-    """Return the files that a process sees, shared by those alike; for one that is gone, ours, for root nobody's."""
+    """Return the files that a process sees, shared by those alike.
+
+    For one that is gone, ours, for root nobody's.
+    """
     owner, root, namespace = processes.owner(pid) or processes.NOBODY, Path("/"), ""
     with contextlib.suppress(OSError):
         if not sees_our_files(pid):
@@ -221,7 +273,10 @@ def files_of(pid: int) -> UserFiles:
 
 
 def as_owner(pid: int) -> dict[str, Any]:
-    """Return ``subprocess``'s arguments to start a program as a process's user, its own environment included."""
+    """Return ``subprocess``'s arguments to start a program as a process's user.
+
+    The program's own environment is included.
+    """
     owner = processes.owner(pid) or processes.NOBODY
     if os.geteuid() != 0 or owner.uid == 0:
         return {}
@@ -230,7 +285,10 @@ def as_owner(pid: int) -> dict[str, Any]:
 
 
 def sees_our_files(pid: int) -> bool:
-    """Say whether a path means the same to a process as here, which it does not in a container; raises OSError."""
+    """Say whether a path means the same to a process as here, which it does not in a container.
+
+    Raises OSError.
+    """
     proc, own = processes.PROC / str(pid), processes.PROC / "self"
     is_same_root = os.path.samestat((proc / "root").stat(), (own / "root").stat())
     return is_same_root and (proc / "ns/mnt").readlink() == (own / "ns/mnt").readlink()

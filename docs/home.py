@@ -1,4 +1,6 @@
-"""A hook of mkdocs: README is the site's first page and CHANGELOG one of its pages, with their links set to rights."""
+"""A hook of mkdocs: README is the site's first page and CHANGELOG one of its pages, with their
+links set to rights.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """What every test has: a home of its own for profd, and the marker for what not every machine has.
 
-``@pytest.mark.requires("tmux", "torch")`` names programs, modules, and rights. If one is missing the test is skipped
-with the reason; under CI, where all but the rights are promised, it fails instead. What needs nothing is selected by
-``-m "not requires"``. The last line says what was skipped, and how to get what it lacks.
+``@pytest.mark.requires("tmux", "torch")`` names programs, modules, and rights. If one is missing
+the test is skipped with the reason; under CI, where all but the rights are promised, it fails
+instead. What needs nothing is selected by ``-m "not requires"``. The last line says what was
+skipped, and how to get what it lacks.
 """
 
 from __future__ import annotations
@@ -50,9 +51,12 @@ REMEDIES = {
 }
 """How to get what a test needs; what is not listed is a package of Debian of that name."""
 MARKERS = (
-    "requires(*needs): what the test cannot do without: programs on PATH, modules (torch, torchvision, distributed), "
-    "root (this process is root's), netns (network namespaces), chromium (a browser, with playwright)",
-    "dashboard: goes through the open dashboard in every room, format or command; `make quick` leaves it out",
+    "requires(*needs): what the test cannot do without: programs on PATH, modules (torch, "
+    "torchvision, distributed), "
+    "root (this process is root's), netns (network namespaces), chromium (a browser, with "
+    "playwright)",
+    "dashboard: goes through the open dashboard in every room, format or command; `make quick` "
+    "leaves it out",
 )
 
 
@@ -60,14 +64,22 @@ MARKERS = (
 # ``--hypothesis-profile=explore``.
 SPEED = [hypothesis.HealthCheck.too_slow]
 hypothesis.settings.register_profile(
-    "gate", derandomize=True, database=None, deadline=None, max_examples=50, suppress_health_check=SPEED
+    "gate",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    max_examples=50,
+    suppress_health_check=SPEED,
 )
-hypothesis.settings.register_profile("explore", deadline=None, max_examples=2000, suppress_health_check=SPEED)
+hypothesis.settings.register_profile(
+    "explore", deadline=None, max_examples=2000, suppress_health_check=SPEED
+)
 hypothesis.settings.load_profile("gate")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # What is started in the background ignores these, and so would all that tests start and interrupt.
+    # What is started in the background ignores these, and so would all that tests start and
+    # interrupt.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGHUP, signal.SIGQUIT):
@@ -78,7 +90,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class TestsByFile(LoadScopeScheduling):  # type: ignore[misc]
-    """Gives each worker whole files of tests, whose fixtures are then made once, and all tests of one recording.
+    """Gives each worker whole files of tests, whose fixtures are then made once, and all tests of
+    one recording.
 
     In place of marks for pytest-xdist's loadgroup, which pytest 9.2 no longer groups by.
     """
@@ -91,7 +104,9 @@ class TestsByFile(LoadScopeScheduling):  # type: ignore[misc]
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> TestsByFile:
-    config.option.loadscopereorder = False  # those that wait come first, and small ones fill the end
+    config.option.loadscopereorder = (
+        False  # those that wait come first, and small ones fill the end
+    )
     return TestsByFile(config, log)
 
 
@@ -132,12 +147,19 @@ def lacked_by(test: pytest.TestReport) -> list[str]:
     if version:
         return [version[1]]
     return [
-        need for name, needs in test.user_properties if name == "lacks" and isinstance(needs, list) for need in needs
+        need
+        for name, needs in test.user_properties
+        if name == "lacks" and isinstance(needs, list)
+        for need in needs
     ]
 
 
 def remedy(need: str) -> str:
-    return "install that version" if need.startswith("Python ") else REMEDIES.get(need, f"apt install {need}")
+    return (
+        "install that version"
+        if need.startswith("Python ")
+        else REMEDIES.get(need, f"apt install {need}")
+    )
 
 
 def is_there(need: str) -> bool:
@@ -149,7 +171,10 @@ def is_there(need: str) -> bool:
     if need == "netns":
         return is_there("root") and all(map(shutil.which, NODE_TOOLS))
     if need == "chromium":
-        return any(map(shutil.which, browser.NAMES)) and importlib.util.find_spec("playwright") is not None
+        return (
+            any(map(shutil.which, browser.NAMES))
+            and importlib.util.find_spec("playwright") is not None
+        )
     if need == "gdb":
         return shutil.which(need) is not None and gdb_writes_registers()
     return shutil.which(need) is not None
@@ -167,7 +192,9 @@ def gdb_writes_registers() -> bool:
 
 @pytest.fixture(scope="session", autouse=True)
 def priority() -> Iterator[None]:
-    """Fail where a test has changed the priority of whoever runs the tests: what is measured next would have it."""
+    """Fail where a test has changed the priority of whoever runs the tests: what is measured next
+    would have it.
+    """
     before = processes.read("/proc/self/autogroup")
     yield
     assert processes.read("/proc/self/autogroup") == before

@@ -1,7 +1,7 @@
 """What the dashboard asks of the session or does by itself, each function to be called in a thread.
 
-Each gives back a message that says what came of it, or raises ProfdError. Each reads the run with a reader of its own,
-so that the feed's thread is not held up.
+Each gives back a message that says what came of it, or raises ProfdError. Each reads the run with a
+reader of its own, so that the feed's thread is not held up.
 """
 
 from __future__ import annotations
@@ -60,7 +60,10 @@ class StacksDumped(Message):
 
 
 def take_window(info: RunInfo, *, inject: bool = False) -> Message:
-    """Ask for a torch.profiler window of the usual length; its operators will be in the run file."""
+    """Ask for a torch.profiler window of the usual length.
+
+    Its operators will be in the run file.
+    """
     request = window_request(inject=inject)
     try:
         with _session(info) as client:
@@ -69,7 +72,10 @@ def take_window(info: RunInfo, *, inject: bool = False) -> Message:
         if inject or "--inject" not in str(error):
             raise
         return WindowRefused()
-    return ActionDone(f"taking {plural(request.steps, 'step')} of {begun.processes}; 4 shows the operators", "Window")
+    return ActionDone(
+        f"taking {plural(request.steps, 'step')} of {begun.processes}; 4 shows the operators",
+        "Window",
+    )
 
 
 def mark(info: RunInfo, note: str) -> ActionDone:
@@ -82,7 +88,10 @@ def change_rate(info: RunInfo, steps: int) -> ActionDone:
     """Sample at the next rate above (``steps`` > 0) or below."""
     with _session(info) as client:
         rate_hz = client.hello().rate_hz
-        above, below = [rate for rate in RATES_HZ if rate > rate_hz], [rate for rate in RATES_HZ if rate < rate_hz]
+        above, below = (
+            [rate for rate in RATES_HZ if rate > rate_hz],
+            [rate for rate in RATES_HZ if rate < rate_hz],
+        )
         wanted_hz = next(iter(above), None) if steps > 0 else next(reversed(below), None)
         if wanted_hz is None:
             return ActionDone(f"profd samples at {rate_hz} Hz, which is as far as it goes", "Rate")
@@ -100,7 +109,9 @@ def stop(info: RunInfo) -> ActionDone:
 
 def _check_live(info: RunInfo) -> None:
     if info.state != "live":
-        raise SessionFailed("the run is not recorded any more", "this can be asked of a live run alone")
+        raise SessionFailed(
+            "the run is not recorded any more", "this can be asked of a live run alone"
+        )
 
 
 def _session(info: RunInfo) -> contextlib.closing[ControlClient]:
@@ -109,7 +120,8 @@ def _session(info: RunInfo) -> contextlib.closing[ControlClient]:
 
 
 def write_report_of(run_file: Path) -> ActionDone:
-    # The report's templates cost a tenth of a second to import, which a dashboard that writes none need not pay.
+    # The report's templates cost a tenth of a second to import, which a dashboard that writes none
+    # need not pay.
     from profd.daemon.render.report import write_report
 
     path = Path.cwd() / f"{run_file.stem}.html"
@@ -140,6 +152,8 @@ def dump(info: RunInfo) -> StacksDumped:
     from profd.daemon.tree.tree import dump_tree, merge
 
     if not processes.is_running(info.pid, info.start_ticks):
-        raise NoSuchProcess(f"the target of {info.id} has ended", "where its time went is in 1 and 2")
+        raise NoSuchProcess(
+            f"the target of {info.id} has ended", "where its time went is in 1 and 2"
+        )
     dumped = dump_tree(info.pid)
     return StacksDumped(dumped, merge(dumped))

@@ -1,7 +1,8 @@
 """The application: themes, what leaving means, and which screen is open.
 
-The bytes of every arrow key begin with that of Escape, so it is held back for a moment (``ESCDELAY``). Textual's driver
-looks ten times a second whether that moment is over, and offers no setting for it: a tenth of a second for one key.
+The bytes of every arrow key begin with that of Escape, so it is held back for a moment
+(``ESCDELAY``). Textual's driver looks ten times a second whether that moment is over, and offers no
+setting for it: a tenth of a second for one key.
 """
 
 from __future__ import annotations
@@ -47,7 +48,10 @@ class _Selector(selectors.SelectSelector):
 
 
 class _Driver(linux_driver.LinuxDriver):
-    """Asks the terminal that it draws on for its size; Textual's asks stdout, which may be a file."""
+    """Asks the terminal that it draws on for its size.
+
+    Textual's asks stdout, which may be a file.
+    """
 
     def _get_terminal_size(self) -> tuple[int, int]:
         return os.get_terminal_size(2)
@@ -78,7 +82,8 @@ class ProfdApp(App[Leaving]):
     def get_driver_class(self) -> type[Driver]:
         # Textual's driver looks more often then; no other module's selectors change.
         offered = cast("Mapping[str, object]", vars(selectors))
-        setattr(linux_driver, "selectors", SimpleNamespace(**{**offered, "SelectSelector": _Selector}))  # noqa: B010
+        changed = SimpleNamespace(**{**offered, "SelectSelector": _Selector})
+        setattr(linux_driver, "selectors", changed)  # noqa: B010
         return _Driver
 
     def get_default_screen(self) -> Screen[None]:
@@ -105,7 +110,8 @@ class ProfdApp(App[Leaving]):
             if answer == Leaving.KEEP.value or (answer == Leaving.END.value and self._may_end):
                 self.exit(Leaving(answer))
             elif answer == Leaving.END.value and info is not None:
-                # Whoever opened this dashboard has no hold on the recording; its session can be asked.
+                # Whoever opened this dashboard has no hold on the recording; its session can be
+                # asked.
                 self.run_worker(lambda: self._end(info), thread=True, group="action")
 
         if info is None or info.state != "live" or isinstance(self.screen, FailureScreen):
@@ -125,11 +131,16 @@ class ProfdApp(App[Leaving]):
         self.exit(Leaving.KEEP)
 
     def action_suspend_process(self) -> None:
-        """Stop, and leave the terminal to the shell until it says ``fg``; script and recording go on."""
+        """Stop, and leave the terminal to the shell until it says ``fg``.
+
+        Script and recording go on.
+        """
         if has_shell():
             super().action_suspend_process()
         else:
-            self.notify("there is no shell to come back from: q leaves", severity="warning", markup=False)
+            self.notify(
+                "there is no shell to come back from: q leaves", severity="warning", markup=False
+            )
 
     def action_help(self) -> None:
         self.push_screen(HelpScreen())
@@ -139,16 +150,20 @@ class ProfdApp(App[Leaving]):
         self.push_screen(FailureScreen(message.error))
 
     def _post_to_screen(self, message: Message) -> None:
-        """Pass on what the feed found: snapshots to the dashboard, whatever lies over it, failures to the app."""
+        """Pass on what the feed found: snapshots to the dashboard, failures to the app.
+
+        The dashboard gets snapshots whatever lies over it.
+        """
         (self if isinstance(message, FeedFailed) else self.screen_stack[0]).post_message(message)
 
 
 def run_dashboard(run_file: Path, *, keys_fd: int | None = None, may_end: bool = True) -> Leaving:
     """Show a run until the person leaves, and return what is to become of its recording.
 
-    ``keys_fd`` is profd's end of the pseudo-terminal of a launched script. ``may_end`` says whether the caller ends the
-    recording where END is returned: if not, the session is asked to end it. Raises RunUnreadable where the file cannot
-    be read at all; what goes wrong later is shown on the screen.
+    ``keys_fd`` is profd's end of the pseudo-terminal of a launched script. ``may_end`` says whether
+    the caller ends the recording where END is returned: if not, the session is asked to end it.
+    Raises RunUnreadable where the file cannot be read at all; what goes wrong later is shown on the
+    screen.
     """
     RunReader(run_file).close()
     return ProfdApp(run_file, keys_fd=keys_fd, may_end=may_end).run() or Leaving.END

@@ -1,7 +1,8 @@
 """Time cut into bins that grow with the run: what the strips of the timeline are drawn from.
 
-A bin holds, by key, for how long the key was seen in it and the mean of its value. Whatever the length of a run, the
-bins stay few: when they run out, neighbors are merged and each becomes twice as long.
+A bin holds, by key, for how long the key was seen in it and the mean of its value. Whatever the
+length of a run, the bins stay few: when they run out, neighbors are merged and each becomes twice
+as long.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ MOST_BINS = 2048
 
 
 class Ruler(msgspec.Struct, frozen=True):
-    """The columns of a strip: column ``i`` of ``count`` covers ``column_ns`` from ``from_ns + i * column_ns``."""
+    """The columns of a strip.
+
+    Column ``i`` of ``count`` covers ``column_ns`` from ``from_ns + i * column_ns``.
+    """
 
     from_ns: int
     column_ns: int
@@ -32,7 +36,10 @@ class Ruler(msgspec.Struct, frozen=True):
 
     @property
     def grid(self) -> Grid:
-        """The columns without an end; that the first one begins before all times keeps every number above 0."""
+        """The columns without an end.
+
+        That the first one begins before all times keeps every number above 0.
+        """
         return Grid(self.from_ns % self.column_ns, self.column_ns)
 
     @property
@@ -40,7 +47,10 @@ class Ruler(msgspec.Struct, frozen=True):
         return self.from_ns // self.column_ns
 
     def column_of(self, at_ns: int) -> int:
-        """Return in which column a time lies: below 0 or from ``count`` on where in none of them."""
+        """Return in which column a time lies.
+
+        Below 0, or from ``count`` on, it lies in none of them.
+        """
         return (at_ns - self.from_ns) // self.column_ns
 
     def column_at(self, at_ns: int) -> tuple[int, int]:
@@ -57,8 +67,8 @@ class Ruler(msgspec.Struct, frozen=True):
     def growing(cls, from_ns: int, to_ns: int, columns: int) -> Ruler:
         """Return the ruler for a time that goes on.
 
-        What was drawn once stays where it is while time grows into the columns that are left; when none is, a column
-        becomes twice as long.
+        What was drawn once stays where it is while time grows into the columns that are left; when
+        none is, a column becomes twice as long.
         """
         column_ns = FINEST_NS
         while to_ns - from_ns > columns * column_ns:
@@ -109,22 +119,30 @@ class TimeBins:
             weight.area += value * length_ns
 
     def columns(self, ruler: Ruler) -> list[Bin]:
-        """Return the bins merged, or repeated, into the columns of a ruler; those before the origin are empty."""
+        """Return the bins merged, or repeated, into the columns of a ruler.
+
+        Those before the origin are empty.
+        """
         scale = ruler.column_ns / self.width_ns
         offset = (ruler.from_ns - self.origin_ns) / self.width_ns
         picks = [math.floor(offset + column * scale) for column in range(ruler.count + 1)]
-        return [_merged(self._bins[max(a, 0) : max(b, a + 1, 0)]) for a, b in itertools.pairwise(picks)]
+        return [
+            _merged(self._bins[max(a, 0) : max(b, a + 1, 0)]) for a, b in itertools.pairwise(picks)
+        ]
 
 
 def means_of_sum(bins: Sequence[Bin]) -> tuple[float | None, ...]:
-    """Return in each bin the mean of the sum of all keys, over the time for which any was seen; None where none was.
+    """Return in each bin the mean of the sum of all keys, over the time for which any was seen.
 
-    That is taken to be as long as the key was seen that was there longest: a process that lives for a part of a bin,
-    as workers do, counts for that part.
+    None where none was.
+
+    That is taken to be as long as the key was seen that was there longest: a process that lives for
+    a part of a bin, as workers do, counts for that part.
     """
     weights = [list(each.values()) for each in bins]
     return tuple(
-        sum(one.area for one in each) / max(one.length_ns for one in each) if each else None for each in weights
+        sum(one.area for one in each) / max(one.length_ns for one in each) if each else None
+        for each in weights
     )
 
 

@@ -1,6 +1,9 @@
-"""What fits into the cells of a terminal: paths, names and runs of text, cut or wrapped, and the strips of a timeline.
+"""What fits into the cells of a terminal.
 
-Whatever comes from a run passes ``visible`` on its way here: no name may move the cursor, hide itself, or be markup.
+That is paths, names and runs of text, cut or wrapped, and the strips of a timeline.
+
+Whatever comes from a run passes ``visible`` on its way here: no name may move the cursor, hide
+itself, or be markup.
 """
 
 from __future__ import annotations
@@ -33,9 +36,12 @@ def cells_of(runs: Iterable[Run]) -> int:
 
 
 def cut_path(path: str, cells: int) -> str:
-    """Return a path in at most ``cells`` cells: its first and its last part are what people know it by.
+    """Return a path in at most ``cells`` cells.
 
-    ``torch/utils/data/dataloader.py:1275`` becomes ``torch/…/dataloader.py:1275``, then ``…taloader.py:1275``.
+    People know it by its first and its last part.
+
+    ``torch/utils/data/dataloader.py:1275`` becomes ``torch/…/dataloader.py:1275``, then
+    ``…taloader.py:1275``.
     """
     if cell_len(path) <= cells:
         return path
@@ -50,7 +56,10 @@ def cut_path(path: str, cells: int) -> str:
 
 
 def cut_name(name: str, cells: int) -> str:
-    """Return a function's name in at most ``cells`` cells; of a qualified one the end is kept, which says most."""
+    """Return a function's name in at most ``cells`` cells.
+
+    Of a qualified one the end is kept, which says most.
+    """
     while "." in name and cell_len(name) > cells > 1:
         name = ELLIPSIS + name.lstrip(ELLIPSIS)[1:]
     return cut(name, cells)
@@ -75,7 +84,10 @@ _WORDS = re.compile(r" *[^ ]+| +$")
 
 
 def wrap_runs(runs: Sequence[Run], cells: int, *, indent: int = 0) -> list[list[Run]]:
-    """Return runs in lines of at most ``cells`` cells, all but the first indented; a longer word is left too long."""
+    """Return runs in lines of at most ``cells`` cells, all but the first indented.
+
+    A longer word is left too long.
+    """
     lines: list[list[Run]] = [[]]
     left = cells
     for chunk in _chunks(runs):
@@ -91,7 +103,10 @@ def wrap_runs(runs: Sequence[Run], cells: int, *, indent: int = 0) -> list[list[
 
 
 def _chunks(runs: Sequence[Run]) -> Iterator[list[Run]]:
-    """Yield what no line is broken within: a word, of one run or of several that no blank separates."""
+    """Yield what no line is broken within: a word.
+
+    A word is of one run, or of several that no blank separates.
+    """
     chunk: list[Run] = []
     for run in runs:
         for word in _WORDS.findall(run.text):
@@ -115,7 +130,9 @@ _TICK_CELLS = 12
 
 def sparkline(cells: Sequence[float | None], top: float) -> str:
     """Return a character for each value of 0 to ``top``; a blank where there is none."""
-    return "".join(" " if cell is None else _level(cell / top if top > 0 else 0.0) for cell in cells)
+    return "".join(
+        " " if cell is None else _level(cell / top if top > 0 else 0.0) for cell in cells
+    )
 
 
 def _level(share: float) -> str:
@@ -123,9 +140,12 @@ def _level(share: float) -> str:
 
 
 def slices(mixture: Sequence[PhaseShare], rows: int) -> list[list[tuple[str, int]]]:
-    """Return, for each row of a column from the top, the phases stacked in it from the bottom, in eighths of a cell.
+    """Return the phases stacked in each row of a column, in eighths of a cell.
 
-    Each row's eighths add up to 8. A single row has only the largest: three colors in one cell would be a guess.
+    Rows are from the top, and the phases in a row are from the bottom.
+
+    Each row's eighths add up to 8. A single row has only the largest: three colors in one cell
+    would be a guess.
     """
     if not mixture:
         return [[] for _ in range(rows)]
@@ -144,11 +164,16 @@ def slices(mixture: Sequence[PhaseShare], rows: int) -> list[list[tuple[str, int
 
 
 def slice_run(parts: Sequence[tuple[str, int]], looks: dict[str, PhaseLook], empty: Style) -> Run:
-    """Return the cell that shows the phases stacked in it: a letter on its color, or the two largest as two colors."""
+    """Return the cell that shows the phases stacked in it.
+
+    It is a letter on its color, or the two largest phases as two colors.
+    """
     if not parts:
         return Run(" ", empty)
     largest = sorted(parts, key=lambda part: -part[1])[:2]
-    lower, upper = (part for part in parts if part in largest) if len(largest) == 2 else (parts[0], None)
+    lower, upper = (
+        (part for part in parts if part in largest) if len(largest) == 2 else (parts[0], None)
+    )
     look = looks[max(parts, key=lambda part: part[1])[0]]
     if upper is None or look.color is None:
         return Run(look.letter, look.quiet)
@@ -159,8 +184,12 @@ def slice_run(parts: Sequence[tuple[str, int]], looks: dict[str, PhaseLook], emp
 
 def axis(ruler: Ruler, columns: int) -> str:
     """Return the times below the columns, each at the column in which it lies."""
-    step_ns = next((step for step in _TICKS_NS if step >= _TICK_CELLS * ruler.column_ns), _TICKS_NS[-1])
-    form = "%H:%M:%S" if step_ns < _MINUTE_NS else "%H:%M" if step_ns < 1440 * _MINUTE_NS else "%d %b"
+    step_ns = next(
+        (step for step in _TICKS_NS if step >= _TICK_CELLS * ruler.column_ns), _TICKS_NS[-1]
+    )
+    form = (
+        "%H:%M:%S" if step_ns < _MINUTE_NS else "%H:%M" if step_ns < 1440 * _MINUTE_NS else "%d %b"
+    )
     text = ""
     at_ns = -(-ruler.from_ns // step_ns) * step_ns
     while (column := int((at_ns - ruler.from_ns) / ruler.column_ns)) < columns:

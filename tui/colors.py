@@ -1,4 +1,7 @@
-"""The colors of the dashboard: two quiet themes, and how a phase looks on terminals with many, few and no colors."""
+"""The colors of the dashboard: two quiet themes, and how a phase looks.
+
+A phase has looks for terminals with many, few and no colors.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ from textual.theme import Theme
 from profd.daemon.analyze.phases import phase_named
 
 _COLORS = {
-    # The accent is none of the phases' colors, and no neighbor of one: it must not look like a phase.
+    # The accent is none of the phases' colors, and no neighbor of one: it must not look like a
+    # phase.
     "primary": ("#A3B1FF", "#3F4FC8"),
     "accent": ("#A3B1FF", "#3F4FC8"),
     "secondary": ("#6F8193", "#93A1AE"),
@@ -38,9 +42,9 @@ _MANY_COLORS = frozenset({"truecolor", "256"})
 class PhaseLook(msgspec.Struct, frozen=True):
     """How a phase looks: its letter, and the style of a cell filled with it.
 
-    ``quiet`` is the style where the letter stands many times beside and below itself, and shall not be louder than it,
-    ``label`` that of words that are to be read on it.
-    ``color`` is ``#rrggbb``, None with few colors or none, where only its letter distinguishes a phase.
+    ``quiet`` is the style where the letter stands many times beside and below itself, and shall not
+    be louder than it, ``label`` that of words that are to be read on it. ``color`` is ``#rrggbb``,
+    None with few colors or none, where only its letter distinguishes a phase.
     """
 
     letter: str
@@ -63,7 +67,9 @@ def phase_look(name: str, color_system: str | None) -> PhaseLook:
 
 @functools.lru_cache(maxsize=64)
 def idle_look(tenths: int, color_system: str | None) -> PhaseLook:
-    """Return how a GPU looks that was idle for ``tenths`` of the time: from blue, all busy, to orange, all idle.
+    """Return how a GPU looks that was idle for ``tenths`` of the time.
+
+    It goes from blue, all busy, to orange, all idle.
 
     Its letter is the number of tenths, and all there is without color.
     """
@@ -80,6 +86,6 @@ def _on(color: Color, contrast: float = 1.0) -> Style:
 
 
 def suited_theme() -> str:
-    """Return the theme for this terminal: light where it says in ``COLORFGBG`` that its background is."""
+    """Return this terminal's theme: light if ``COLORFGBG`` says so of its background."""
     background = os.environ.get("COLORFGBG", "").rpartition(";")[2]
     return LIGHT.name if background in {"7", "15"} else DARK.name

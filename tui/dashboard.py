@@ -1,7 +1,7 @@
 """The dashboard: one run, live or finished.
 
-The screen keeps what is looked at (``View``), asks the feed for it, and hands the snapshots to the widgets. What takes
-long (``actions``) runs in a thread, and posts a message when it is done.
+The screen keeps what is looked at (``View``), asks the feed for it, and hands the snapshots to the
+widgets. What takes long (``actions``) runs in a thread, and posts a message when it is done.
 """
 
 from __future__ import annotations
@@ -24,7 +24,15 @@ from profd.daemon.render.plaintext import visible
 from profd.daemon.store.rows import RunInfo
 from profd.tui import actions
 from profd.tui.actions import ActionDone, ActionFailed, StacksDumped, WindowRefused
-from profd.tui.dialogs import Answer, Choice, ChoiceScreen, Dialog, GotoScreen, NoteScreen, StacksScreen
+from profd.tui.dialogs import (
+    Answer,
+    Choice,
+    ChoiceScreen,
+    Dialog,
+    GotoScreen,
+    NoteScreen,
+    StacksScreen,
+)
 from profd.tui.feed import Feed, FlameGrown, OperatorsRead, OutputDrawn, SnapshotTaken
 from profd.tui.keys import BINDINGS, TABS
 from profd.tui.snapshot import Snapshot
@@ -101,7 +109,9 @@ class Dashboard(Screen[None]):
         self._show_table()
         self._fit()  # the signal leaves out the first layout
         if was_live and info.state == "interrupted":
-            self.notify("profd's recorder was ended; all it wrote is kept", severity="error", markup=False)
+            self.notify(
+                "profd's recorder was ended; all it wrote is kept", severity="error", markup=False
+            )
         elif was_live and info.state != "live":
             self.notify(f"the run has come to its end: {ended(info)}", markup=False)
 
@@ -125,11 +135,18 @@ class Dashboard(Screen[None]):
             note = pane.about
         elif isinstance(pane, FlameView) and pane.cursor.zoomed is not None:
             note = f"zoomed to {visible(pane.cursor.zoomed.title)} · ⌫ goes back"
-        elif not isinstance(pane, FlameView) and pane is not None and pane.has_cursor and self._is_live():
+        elif (
+            not isinstance(pane, FlameView)
+            and pane is not None
+            and pane.has_cursor
+            and self._is_live()
+        ):
             note = "rows hold their places · esc lets them go"
         elif self._view.tab == "output" and self._terminal is not None and self._terminal.is_open:
             is_typing = self._output_view.is_typing
-            note = "keys go to the script · esc comes back" if is_typing else "⏎ types to the script"
+            note = (
+                "keys go to the script · esc comes back" if is_typing else "⏎ types to the script"
+            )
         self.query_one(TabLine).open(self._view.tab, note)
 
     def _is_live(self) -> bool:
@@ -155,7 +172,11 @@ class Dashboard(Screen[None]):
     def _look_at_evidence(self, message: FindingChosen) -> None:
         evidence = message.finding.evidence
         processes = evidence.selection.processes
-        self._look(scope=Selection(processes=processes) if processes and len(processes) == 1 else MAIN_THREADS)
+        self._look(
+            scope=Selection(processes=processes)
+            if processes and len(processes) == 1
+            else MAIN_THREADS
+        )
         self.choose_range(evidence.from_ns, evidence.to_ns)
         self.action_open("flame")
         if evidence.line is not None:
@@ -207,7 +228,11 @@ class Dashboard(Screen[None]):
         if self._view.scope == MAIN_THREADS:
             scope = Selection()
         elif self._view.scope == Selection() and rows:
-            row = current.row if current is not None else min(rows, key=lambda row: (row.role != "main", row.id))
+            row = (
+                current.row
+                if current is not None
+                else min(rows, key=lambda row: (row.role != "main", row.id))
+            )
             scope = Selection(processes=frozenset({row.id}))
         self._look(scope=scope)
 
@@ -230,16 +255,23 @@ class Dashboard(Screen[None]):
         self._move(lambda scrub, ruler, run: scrub.released())
 
     def choose_range(self, from_ns: int, to_ns: int) -> None:
-        self._move(lambda scrub, ruler, run: replace(scrub, cursor=None, from_ns=from_ns, to_ns=to_ns))
+        self._move(
+            lambda scrub, ruler, run: replace(scrub, cursor=None, from_ns=from_ns, to_ns=to_ns)
+        )
 
     def action_goto(self) -> None:
         if self.info is not None:
             screen = GotoScreen(self.info)
-            self._ask(screen, lambda at_ns: self._move(lambda scrub, ruler, run: scrub.at(at_ns, ruler, run)))
+            self._ask(
+                screen,
+                lambda at_ns: self._move(lambda scrub, ruler, run: scrub.at(at_ns, ruler, run)),
+            )
 
     @on(Scrubbed)
     def _look_at_time(self, message: Scrubbed) -> None:
-        self._look(span_ns=message.scrub.span_ns, end_ns=message.scrub.end_ns, chosen=message.scrub.chosen)
+        self._look(
+            span_ns=message.scrub.span_ns, end_ns=message.scrub.end_ns, chosen=message.scrub.chosen
+        )
 
     def _look(self, **changes: object) -> None:
         self._view = replace(self._view, **changes)
@@ -290,7 +322,10 @@ class Dashboard(Screen[None]):
 
     def action_mark(self) -> None:
         if self._may_act():
-            self._ask(NoteScreen(), lambda note: self._run_of(lambda info: actions.mark(info, note), "No mark"))
+            self._ask(
+                NoteScreen(),
+                lambda note: self._run_of(lambda info: actions.mark(info, note), "No mark"),
+            )
 
     def action_report(self) -> None:
         self.notify("writing the report…", timeout=3, markup=False)
@@ -313,7 +348,10 @@ class Dashboard(Screen[None]):
     def action_stop(self) -> None:
         if self._may_act():
             text = "The script runs on; what was recorded is kept."
-            choices = [Choice("stop", "end the recording", ("s", "y")), Choice("go on", "go on recording", ("n",))]
+            choices = [
+                Choice("stop", "end the recording", ("s", "y")),
+                Choice("go on", "go on recording", ("n",)),
+            ]
             self._confirm("Stop profiling?", text, choices, actions.stop, "Not stopped")
 
     def _may_act(self) -> bool:
@@ -325,17 +363,24 @@ class Dashboard(Screen[None]):
         """Open a dialog; ``then`` is given the answer, if there is one."""
         self.app.push_screen(screen, lambda answer: None if answer is None else then(answer))
 
-    def _confirm(self, title: str, text: str, choices: Sequence[Choice], action: Action, failed: str) -> None:
+    def _confirm(
+        self, title: str, text: str, choices: Sequence[Choice], action: Action, failed: str
+    ) -> None:
         """Run an action where the first of two choices is taken."""
         screen = ChoiceScreen(title, text, choices)
-        self._ask(screen, lambda answer: self._run_of(action, failed) if answer == choices[0].id else None)
+        self._ask(
+            screen, lambda answer: self._run_of(action, failed) if answer == choices[0].id else None
+        )
 
     def _run_of(self, action: Action, failed: str) -> None:
         if (info := self.info) is not None:
             self._run(lambda: action(info), failed)
 
     def _run(self, action: Callable[[], Message], failed: str) -> None:
-        """Run an action in a thread; its message is posted here, or its error under the title ``failed``."""
+        """Run an action in a thread.
+
+        Its message is posted here, or its error under the title ``failed``.
+        """
 
         def run() -> None:
             try:
@@ -352,15 +397,22 @@ class Dashboard(Screen[None]):
 
     @on(ActionFailed)
     def _say_failed(self, message: ActionFailed) -> None:
-        self.notify(str(message.error), title=message.title, severity="error", timeout=_LONG_S, markup=False)
+        self.notify(
+            str(message.error), title=message.title, severity="error", timeout=_LONG_S, markup=False
+        )
 
     @on(WindowRefused)
     def _ask_to_inject(self) -> None:
         text = (
-            "The script was not launched with --torch-window. The profiler can be started inside of the running "
-            "process: by Python itself from 3.14 on, else by gdb. That runs code of torch in the script."
+            "The script was not launched with --torch-window. The profiler can be started inside "
+            "of the running "
+            "process: by Python itself from 3.14 on, else by gdb. That runs code of torch in the "
+            "script."
         )
-        choices = [Choice("inject", "start it in the process", ("y",)), Choice("leave", "leave it alone", ("n",))]
+        choices = [
+            Choice("inject", "start it in the process", ("y",)),
+            Choice("leave", "leave it alone", ("n",)),
+        ]
         inject = partial(actions.take_window, inject=True)
         self._confirm("Profiler not enabled at launch", text, choices, inject, "No window")
 

@@ -1,4 +1,7 @@
-"""Dialogs over the dashboard: choices, text, a time to go to, help, stacks, leaving, and a run that cannot be read."""
+"""Dialogs over the dashboard.
+
+They are choices, text, a time to go to, help, stacks, leaving, and a run that cannot be read.
+"""
 
 from __future__ import annotations
 
@@ -57,8 +60,13 @@ class ChoiceScreen(Dialog[str]):
             sheet.border_title, sheet.border_subtitle = self._title, "esc goes back"
             if self._text:
                 yield Static(self._text, markup=False)
-            shown = {one.id: f"{one.keys[0]}  {one.words}" if one.keys else one.words for one in self._choices}
-            yield OptionList(*(Option(words, id=answer) for answer, words in shown.items()), markup=False)
+            shown = {
+                one.id: f"{one.keys[0]}  {one.words}" if one.keys else one.words
+                for one in self._choices
+            }
+            yield OptionList(
+                *(Option(words, id=answer) for answer, words in shown.items()), markup=False
+            )
 
     def on_mount(self) -> None:
         for choice in self._choices:
@@ -92,7 +100,9 @@ class GotoScreen(Dialog[int]):
 
     def compose(self) -> ComposeResult:
         yield Static(id="goto-error", markup=False)
-        yield Input(id="goto", placeholder="go to: seconds from the start, or HH:MM:SS", compact=True)
+        yield Input(
+            id="goto", placeholder="go to: seconds from the start, or HH:MM:SS", compact=True
+        )
 
     @on(Input.Submitted)
     def _go(self, event: Input.Submitted) -> None:
@@ -152,16 +162,26 @@ class StacksScreen(SheetScreen):
     BINDINGS = [("d", "dismiss")]
 
     def __init__(self, dumped: Sequence[DumpedProcess], stacks: Sequence[MergedStack]) -> None:
-        unread = (f"pid {process.pid} cannot be read: {process.error}" for process in dumped if process.error)
+        unread = (
+            f"pid {process.pid} cannot be read: {process.error}"
+            for process in dumped
+            if process.error
+        )
         lines = [Text(visible(text), style="italic") for text in unread]
         for stack in stacks:
             lines.append(Text(visible(", ".join(stack.owners)), style="bold"))
             for frame in stack.frames:
                 place = "/".join(PurePath(frame.filename).parts[-2:])
-                lines.append(Text(visible(f"    {frame.name}  ")).append(visible(f"{place}:{frame.line}"), style="dim"))
+                lines.append(
+                    Text(visible(f"    {frame.name}  ")).append(
+                        visible(f"{place}:{frame.line}"), style="dim"
+                    )
+                )
             lines.append(Text())
         threads = sum(len(stack.owners) for stack in stacks)
-        super().__init__(f"{plural(threads, 'thread')} in {plural(len(stacks), 'stack')}", Text("\n").join(lines))
+        super().__init__(
+            f"{plural(threads, 'thread')} in {plural(len(stacks), 'stack')}", Text("\n").join(lines)
+        )
 
 
 class FailureScreen(Screen[None]):

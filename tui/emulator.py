@@ -1,6 +1,9 @@
-"""A terminal without a terminal: turns the bytes that the script wrote into a picture of its screen.
+"""An emulator: turns the bytes that the script wrote into a picture of its screen.
 
-The bytes are hostile: what pyte cannot make sense of is passed over, and nothing comes out but printable text.
+It needs no terminal.
+
+The bytes are hostile: what pyte cannot make sense of is passed over, and nothing comes out but
+printable text.
 """
 
 from __future__ import annotations
@@ -19,11 +22,13 @@ from profd.tui.cells import Run
 from profd.tui.terminal import Line, Picture
 
 SCROLLED_LINES = 1000
-# Controls of the second set, marks of direction, halves of surrogate pairs, what nobody has given a meaning yet.
+# Controls of the second set, marks of direction, halves of surrogate pairs, what nobody has given a
+# meaning yet.
 _WITHOUT_PICTURE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 # What pyte raises on sequences with too many numbers, or with numbers that no terminal knows.
 _FAILURES = (TypeError, ValueError, LookupError, AttributeError, NameError)
-# Sequences of xterm's that pyte takes for others with the same last letter: one that sets keys would underline.
+# Sequences of xterm's that pyte takes for others with the same last letter: one that sets keys
+# would underline.
 _EXTENSIONS = re.compile(rb"\x1b\[[<=>][0-9;]*[@-~]")
 _MARKS = frozenset({"Mn", "Me"})
 # Enough for any language; a heap of thousands on one letter would cost the square of its height.
@@ -31,7 +36,8 @@ _MOST_MARKS = 4
 _PLAIN = Style()
 _LOOKS = ("bold", "italic", "underline", "strike", "reverse")
 _NAMES = ("black", "red", "green", "brown", "blue", "magenta", "cyan", "white")
-# pyte calls yellow by the name that it had on the first terminals with color, and one background by a slip of the pen.
+# pyte calls yellow by the name that it had on the first terminals with color, and one background by
+# a slip of the pen.
 _COLORS = {
     **{name: name.replace("brown", "yellow") for name in _NAMES},
     **{f"bright{name}": f"bright_{name.replace('brown', 'yellow')}" for name in _NAMES},
@@ -59,7 +65,11 @@ class Emulator:
         screen.dirty.clear()
         used = max([screen.cursor.y, *(y for y, line in self._drawn.items() if line)]) + 1
         lines = (*screen.scrolled, *(self._drawn[y] for y in range(used)))
-        cursor = None if screen.cursor.hidden else (screen.cursor.x, len(screen.scrolled) + screen.cursor.y)
+        cursor = (
+            None
+            if screen.cursor.hidden
+            else (screen.cursor.x, len(screen.scrolled) + screen.cursor.y)
+        )
         return Picture(lines, cursor)
 
 
@@ -78,14 +88,19 @@ class _ScrollingScreen(pyte.Screen):
         super().index()
 
     def draw(self, data: str) -> None:
-        """Write text at the cursor, less what has no picture: pyte would drop all that follows it."""
+        """Write text at the cursor, less what has no picture.
+
+        Otherwise pyte would drop all that follows it.
+        """
         super().draw(data if data.isascii() and data.isprintable() else _pictured(data))
 
     def line(self, y: int) -> Line:
         row = self.buffer[y]
         cells = [row[x] for x in range(max(row, default=-1) + 1)]
         groups = itertools.groupby(cells, key=itemgetter(slice(1, 8)))
-        runs = [Run("".join(cell.data for cell in group), _style_of(look)) for look, group in groups]
+        runs = [
+            Run("".join(cell.data for cell in group), _style_of(look)) for look, group in groups
+        ]
         if runs and runs[-1].style == _PLAIN:
             last = runs.pop().text.rstrip()
             runs += [Run(last, _PLAIN)] if last else []
@@ -93,7 +108,10 @@ class _ScrollingScreen(pyte.Screen):
 
 
 class _TolerantStream(pyte.ByteStream):
-    """A stream that passes over the sequences that pyte fails on: they are the script's, and anything goes there."""
+    """A stream that passes over the sequences that pyte fails on.
+
+    They are the script's, and anything goes there.
+    """
 
     def _send_to_parser(self, data: str) -> bool | None:
         try:
@@ -103,7 +121,10 @@ class _TolerantStream(pyte.ByteStream):
 
 
 def _pictured(data: str) -> str:
-    """Return text without characters that have no picture, and without heaps of marks on one letter."""
+    """Return text without characters that have no picture.
+
+    Heaps of marks on one letter are left out, too.
+    """
     kept: list[str] = []
     marks = 0
     for character in data:
@@ -121,6 +142,9 @@ def _style_of(look: tuple[str, str, bool, bool, bool, bool, bool]) -> Style:
 
 
 def _color(name: str) -> str | None:
-    """Return rich's name of a color of pyte; None for the default and for an unknown one, such as 9999 of red."""
+    """Return rich's name of a color of pyte.
+
+    None for the default and for an unknown one, such as 9999 of red.
+    """
     is_hex = len(name) == 6 and all(digit in "0123456789abcdef" for digit in name)
     return _COLORS.get(name, f"#{name}" if is_hex else None)

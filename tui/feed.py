@@ -1,7 +1,9 @@
-"""The feed: a thread that reads the run and posts what it found, so that the event loop never waits for the disk.
+"""The feed: a thread that reads the run and posts what it found.
 
-Messages are named by what has happened. While the run is live the feed asks its session for fresh data; a session that
-cannot be reached costs freshness and nothing else.
+So the event loop never waits for the disk.
+
+Messages are named by what has happened. While the run is live the feed asks its session for fresh
+data; a session that cannot be reached costs freshness and nothing else.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ from profd.tui.view import OutputView, View
 REFRESH_S = 0.5
 TYPING_S = 0.1
 _DRAWING_S = 0.05
-# A session that cannot be reached may be starting, or ending: it is asked again, but not at every look.
+# A session that cannot be reached may be starting, or ending: it is asked again, but not at every
+# look.
 LOOKS_TO_RETRY = 10
 _REST = 9
 """For how many times what an answer took the next one is put off."""
@@ -59,7 +62,9 @@ class Watch:
         else:
             self._looks_to_retry = LOOKS_TO_RETRY
             with contextlib.suppress(SessionFailed), contextlib.ExitStack() as unwatched:
-                connection = unwatched.enter_context(contextlib.closing(self._connect(Path(info.control_socket))))
+                connection = unwatched.enter_context(
+                    contextlib.closing(self._connect(Path(info.control_socket)))
+                )
                 connection.watch()
                 unwatched.pop_all()
                 self._connection = connection
@@ -85,7 +90,10 @@ class OutputDrawn(Message):
 
 
 class WindowOperators(msgspec.Struct, frozen=True):
-    """A torch.profiler window of a process; the operators without regard to shapes, ``steps`` whole steps."""
+    """A torch.profiler window of a process.
+
+    The operators without regard to shapes, ``steps`` whole steps.
+    """
 
     window: WindowRow
     process: ProcessRow
@@ -118,8 +126,9 @@ class FeedFailed(Message):
 class TabContent:
     """What single tabs show beside the snapshot: made for the tab that is open alone.
 
-    A tab is answered at once when it is opened or looks at something else. While a run grows it is answered again so
-    seldom that this takes a small part of the time, however much there is to add up.
+    A tab is answered at once when it is opened or looks at something else. While a run grows it is
+    answered again so seldom that this takes a small part of the time, however much there is to add
+    up.
     """
 
     def __init__(self, reader: RunReader, model: RunModel) -> None:
@@ -129,7 +138,9 @@ class TabContent:
         self._is_stale = True
 
     def take(self, view: View, *, is_new: bool) -> Message | None:
-        """Return what the open tab shows; None where it shows that already, nothing of its own, or it is too early.
+        """Return what the open tab shows.
+
+        None where it shows that already, nothing of its own, or it is too early.
 
         ``is_new`` says that something was written since the last call.
         """
@@ -139,7 +150,9 @@ class TabContent:
         is_early = asked == self._answered and (not self._is_stale or begun_s < self._rests_until_s)
         if view.tab not in ("flame", "torch") or is_early:
             return None
-        message = FlameGrown(self._model.flame(view)) if view.tab == "flame" else self._operators(view)
+        message = (
+            FlameGrown(self._model.flame(view)) if view.tab == "flame" else self._operators(view)
+        )
         self._answered, self._is_stale = asked, False
         self._rests_until_s = time.monotonic() + _REST * (time.monotonic() - begun_s)
         return message
@@ -147,24 +160,38 @@ class TabContent:
     def _operators(self, view: View) -> OperatorsRead:
         windows = [window for window in self._reader.windows() if not window.error]
         if (chosen := view.chosen) is not None:
-            windows = [one for one in windows if one.start_ns < chosen.to_ns and one.end_ns > chosen.from_ns] or windows
+            windows = [
+                one
+                for one in windows
+                if one.start_ns < chosen.to_ns and one.end_ns > chosen.from_ns
+            ] or windows
         # The last one; of several ranks the first that was written.
         window = next((one for one in windows if one.asked_ns == windows[-1].asked_ns), None)
         if window is None:
             return OperatorsRead(None)
-        operators, steps = by_name(self._reader.operators(window.id)), len(self._reader.window_steps(window.id))
+        operators, steps = (
+            by_name(self._reader.operators(window.id)),
+            len(self._reader.window_steps(window.id)),
+        )
         process, gpus = self._reader.processes[window.process], idle_gpus(self._reader, window)
         return OperatorsRead(WindowOperators(window, process, steps, tuple(operators), gpus))
 
 
 class Feed:
-    """Follows one run file. ``run`` is the thread's; everything else may be called from any thread."""
+    """Follows one run file.
 
-    def __init__(self, path: Path, post: Callable[[Message], object], connect: Connect = ControlClient) -> None:
+    ``run`` is the thread's; everything else may be called from any thread.
+    """
+
+    def __init__(
+        self, path: Path, post: Callable[[Message], object], connect: Connect = ControlClient
+    ) -> None:
         self._path, self._post, self._connect = path, post, connect
         self._analysis = Analysis(command(path))
         # The process that looks for findings is part of what the dashboard costs.
-        self._own_cost = OwnCost(time.monotonic, lambda: time.process_time() + self._analysis.spent_s())
+        self._own_cost = OwnCost(
+            time.monotonic, lambda: time.process_time() + self._analysis.spent_s()
+        )
         self._view, self._output_view = View(), OutputView()
         self._is_paused = self._is_stopped = False
         self._wake = threading.Event()
@@ -197,7 +224,11 @@ class Feed:
             self._post(FeedFailed(error))
 
     def _follow(self, reader: RunReader, watch: Watch) -> None:
-        model, findings, playback = RunModel(reader), Findings(reader, self._analysis), Playback(reader)
+        model, findings, playback = (
+            RunModel(reader),
+            Findings(reader, self._analysis),
+            Playback(reader),
+        )
         tabs = TabContent(reader, model)
         shown: tuple[View, str] | None = None
         shown_at_s, is_behind, is_stale, read = 0.0, True, True, -1
@@ -209,12 +240,14 @@ class Feed:
             if read != written or is_behind or model.has_backlog:
                 is_behind, is_stale = model.catch_up(), True
             elif reader.info.state == "live":
-                # A recorder that was killed writes nothing any more: its absence has to be looked for.
+                # A recorder that was killed writes nothing any more: its absence has to be looked
+                # for.
                 reader.refresh()
             # Not before something is shown.
             if not is_behind and shown is not None and findings.renew():
                 is_stale = True
-            # A run that is not read to its end is shown now and then, and at once where another view was asked for.
+            # A run that is not read to its end is shown now and then, and at once where another
+            # view was asked for.
             view = self._view
             is_due = shown is None or view != shown[0] or time.monotonic() - shown_at_s >= REFRESH_S
             if not self._is_paused and (not is_behind or is_due):
@@ -234,7 +267,8 @@ class Feed:
                     self._post(content)
                 if (picture := playback.play(self._output_view)) is not None:
                     self._post(OutputDrawn(picture))
-                if is_behind:  # to draw it the event loop needs Python's lock, for which reading on would compete
+                # to draw it the event loop needs Python's lock, for which reading on would compete
+                if is_behind:
                     self._wake.wait(_DRAWING_S)
             if not is_behind:
                 self._wake.wait(TYPING_S if self._output_view.is_typing else REFRESH_S)

@@ -1,6 +1,9 @@
-"""The findings that the dashboard shows, and the process that looks for them where the run file has none.
+"""The findings that the dashboard shows, and the process that looks for them.
 
-Looking takes seconds in a run of a day, and holds Python's lock meanwhile: a process of its own does it.
+It looks for them if the run file has none.
+
+Looking takes seconds in a run of a day, and holds Python's lock meanwhile: a process of its own
+does it.
 """
 
 from __future__ import annotations
@@ -15,7 +18,12 @@ import msgspec
 
 from profd.daemon import processes
 from profd.daemon.analyze.phases import PhaseIndex
-from profd.daemon.findings.catalog import as_findings, is_whole_run_analyzed, present_findings, whole_findings
+from profd.daemon.findings.catalog import (
+    as_findings,
+    is_whole_run_analyzed,
+    present_findings,
+    whole_findings,
+)
 from profd.daemon.findings.finding import Finding
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import FindingsTaken
@@ -87,7 +95,10 @@ class Findings:
         """Whether nothing looks any more."""
 
     def renew(self) -> bool:
-        """Take in what is new; True where other things are known than before. Raises RunUnreadable."""
+        """Take in what is new; True where other things are known than before.
+
+        Raises RunUnreadable.
+        """
         info = self._reader.info
         is_live = info.state == "live"
         of = (info.state, info.analyzed_ns, info.analysis_lost_ns, info.findings_made_by)
@@ -97,7 +108,9 @@ class Findings:
             self._shown_of = of
             has_failed = info.analysis_lost_ns is not None
             has_looked = info.analyzed_ns is not None and not has_failed
-            return self._show(present_findings(self._reader), has_looked=has_looked, has_failed=has_failed)
+            return self._show(
+                present_findings(self._reader), has_looked=has_looked, has_failed=has_failed
+            )
         if not is_live and is_whole_run_analyzed(self._reader, self._phases):
             self._shown_of = of
             self._analysis.close()
@@ -116,7 +129,9 @@ class Findings:
     def _phases(self) -> PhaseIndex:
         return PhaseIndex(self._reader)
 
-    def _show(self, findings: Iterable[Finding], *, has_looked: bool, has_failed: bool = False) -> bool:
+    def _show(
+        self, findings: Iterable[Finding], *, has_looked: bool, has_failed: bool = False
+    ) -> bool:
         before = self.findings, self.has_looked, self.has_failed
         self.findings, self.has_looked, self.has_failed = tuple(findings), has_looked, has_failed
         return before != (self.findings, has_looked, has_failed)

@@ -1,6 +1,7 @@
 """The call tree as the flame view draws it: folded or inverted.
 
-Folded and inverted trees are made lazily, below what is looked at, and of any tree: a folded one may be inverted.
+Folded and inverted trees are made lazily, below what is looked at, and of any tree: a folded one
+may be inverted.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ from profd.daemon.analyze.calltree import Node
 
 
 def folded(root: Node) -> Node:
-    """Return the tree with every run of library frames as one node, named by the package of its first."""
+    """Return the tree with every run of library frames as one node.
+
+    The package of its first frame names the node.
+    """
     top = Node(root.key, root.frame, lambda: _folded_below([root], inside_library=False))
     top.own_ns = root.own_ns
     top.add(root)
@@ -48,7 +52,10 @@ def _library_run(heads: Sequence[Node]) -> Iterator[Node]:
 
 
 def inverted(root: Node) -> Node:
-    """Return the tree from the leaves: below each function its callers, by the time that it spent itself."""
+    """Return the tree from the leaves.
+
+    Below each function are its callers, by the time that it spent itself.
+    """
     leaves = [(node, node) for node in root.walk() if node.own_ns and node.frame is not None]
     top = Node(root.key, root.frame, lambda: _callers(leaves))
     top.add(root)
@@ -65,7 +72,9 @@ def _callers(endings: Iterable[tuple[Node, Node]]) -> list[Node]:
 
 def _caller(key: Hashable, group: Sequence[tuple[Node, Node]]) -> Node:
     above = ((leaf, caller.above) for leaf, caller in group)
-    further = [(leaf, caller) for leaf, caller in above if caller is not None and caller.frame is not None]
+    further = [
+        (leaf, caller) for leaf, caller in above if caller is not None and caller.frame is not None
+    ]
     node = Node(key, group[0][1].frame, lambda: _callers(further))
     node.hidden = group[0][1].hidden
     for leaf, caller in group:

@@ -16,7 +16,10 @@ Path = tuple[Hashable, ...]
 
 
 class Block(NamedTuple):
-    """A node in its row: cells from ``left`` up to, and without, ``right``; ``start_ns`` is its place in the time."""
+    """A node in its row: cells from ``left`` up to, and without, ``right``.
+
+    ``start_ns`` is its place in the time.
+    """
 
     node: Node
     left: int
@@ -42,7 +45,10 @@ Row = Sequence[Block]
 
 
 def lay_out(top: Node, width: int, rows: int) -> list[Row]:
-    """Return the first ``rows`` rows of the icicle below and with ``top``, which takes all of ``width`` cells."""
+    """Return the first ``rows`` rows of the icicle from ``top`` down.
+
+    ``top`` is the first of them and takes all of ``width`` cells.
+    """
     if width <= 0 or rows <= 0 or top.total_ns <= 0:
         return []
     cells_per_ns = width / top.total_ns
@@ -56,7 +62,10 @@ def lay_out(top: Node, width: int, rows: int) -> list[Row]:
 
 
 def _below(above: Block, cells_per_ns: float) -> Iterator[Block]:
-    """Yield the blocks below one. Edges are rounded alike in all rows, so that none leaves that of its caller."""
+    """Yield the blocks below one.
+
+    Edges are rounded alike in all rows, so that none leaves that of its caller.
+    """
     start_ns = above.start_ns
     for node in above.node.children:
         end_ns = start_ns + node.total_ns
@@ -68,7 +77,10 @@ def _below(above: Block, cells_per_ns: float) -> Iterator[Block]:
 
 
 def _follow(top: Node, path: Path) -> tuple[Node, Path]:
-    """Return the node at the end of a path, or as far along it as there are nodes, and that part of the path."""
+    """Return the node at the end of a path, and the path.
+
+    If the nodes end earlier, it is the last node and the part of the path up to it.
+    """
     node = top
     for depth, key in enumerate(path):
         below = node.child(key)
@@ -86,7 +98,10 @@ class FlameSearch:
         self._found: dict[int, bool] = {}
 
     def finds(self, node: Node) -> bool:
-        """Say whether a node has the text in its function or place, or its package where frames are folded into it."""
+        """Say whether a node has the text in its function or place.
+
+        If frames are folded into it, the text may be in its package, too.
+        """
         frame = node.frame
         if not self.text or frame is None:
             return False
@@ -95,7 +110,10 @@ class FlameSearch:
         return self._found[frame.id] or (node.hidden > 1 and self.text in node.title.casefold())
 
     def share(self, root: Node) -> float:
-        """Return the share of the tree's time in stacks with the text, however often it is in them; 0 to 1."""
+        """Return the share of the tree's time in stacks with the text, however often it is in them.
+
+        0 to 1.
+        """
         found_ns, waiting = 0.0, [root]
         while waiting:
             node = waiting.pop()
@@ -107,7 +125,10 @@ class FlameSearch:
 
 
 class FlameCursor:
-    """What is shown of one tree, and the cursor in it. A newer tree may replace it at any time: the place stays."""
+    """What is shown of one tree, and the cursor in it.
+
+    A newer tree may replace it at any time: the place stays.
+    """
 
     def __init__(self) -> None:
         self.tree: Node | None = None
@@ -132,7 +153,9 @@ class FlameCursor:
     def block(self) -> Block | None:
         if self._path is None:
             return None
-        return next((block for block in self.row(len(self._path)) if block.path == self._path), None)
+        return next(
+            (block for block in self.row(len(self._path)) if block.path == self._path), None
+        )
 
     def row(self, depth: int) -> Row:
         return self.rows[depth] if 0 <= depth < len(self.rows) else []
@@ -212,7 +235,10 @@ class FlameCursor:
         self._lay_out()
 
     def _lay_out(self) -> None:
-        """Lay out what can be seen: as far down as the cursor is, one row for the next step, and what fits below."""
+        """Lay out what can be seen.
+
+        That is as far down as the cursor is, one row for the next step, and what fits below.
+        """
         if self._top is None:
             return
         depth = len(self._path) if self._path else 0

@@ -1,4 +1,7 @@
-"""The keys of the dashboard: what each is bound to, and what the line of keys, the help and the palette say of it."""
+"""The keys of the dashboard: what each is bound to.
+
+It also has what the line of keys, the help and the palette say of each.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,12 @@ TABS = (
 
 
 class Key(NamedTuple):
-    """What keys do: ``names`` are Textual's, ``action`` one of the screen, unless they are the application's.
+    """What keys do: ``names`` are Textual's, ``action`` is one of the screen.
 
-    ``title`` and ``about`` stand in the palette of commands, ``word`` in the line of keys, where the lowest ``rank``
-    stays the longest, and the first name is shown, unless another one is given.
+    Keys of the application are the exception.
+
+    ``title`` and ``about`` stand in the palette of commands, ``word`` in the line of keys, where
+    the lowest ``rank`` stays the longest, and the first name is shown, unless another one is given.
     """
 
     names: str
@@ -64,7 +69,15 @@ KEYS = (
     Key("", "live", "Live", "Give up cursor and range"),
     Key("", "app.help", "Keys", "Show what each key does", "help", 1, "?"),
     Key("", "app.keep", "Background", "Leave, and let the recording go on", "background", 10, "b"),
-    Key("", "app.quit", "Leave", "Leave; of a recording it asks whether to go on or to end", "leave", 0, "q"),
+    Key(
+        "",
+        "app.quit",
+        "Leave",
+        "Leave; of a recording it asks whether to go on or to end",
+        "leave",
+        0,
+        "q",
+    ),
 )
 BINDINGS: list[BindingType] = [
     *((str(n), f"open('{tab}')") for n, (tab, *_) in enumerate(TABS, start=1)),
@@ -76,15 +89,30 @@ COMMANDS = (
 )
 """The commands of the palette that a key of the dashboard runs, too: title, help and action."""
 HELP = (
-    ("1 … 7", "hot functions, flame graph, processes, torch operators, findings, events, the script's output"),
-    ("↑ ↓ home end", "move the cursor, pgup and pgdn by a page; rows keep their places while it is in the table"),
+    (
+        "1 … 7",
+        "hot functions, flame graph, processes, torch operators, findings, events, the script's "
+        "output",
+    ),
+    (
+        "↑ ↓ home end",
+        "move the cursor, pgup and pgdn by a page; rows keep their places while it is in the table",
+    ),
     ("esc", "take the cursor out, clear the filter, stop typing to the script; then back to live"),
     ("/", "show only what has a word in it"),
     ("o", "order by the next column; a click on a column's title orders by that one"),
     ("l", "hot lines instead of hot functions, and back"),
     ("t", "count main threads, all threads, or one process"),
-    ("⏎", "in 3: the functions of a process; in 5: the stacks that prove a finding; in 7: type to the script"),
-    ("2: ↑ ↓ ← →", "walk through the flame graph; ⏎ zooms, ⌫ goes back, i inverts, f folds libraries, c colors"),
+    (
+        "⏎",
+        "in 3: the functions of a process; in 5: the stacks that prove a finding; in 7: type to "
+        "the script",
+    ),
+    (
+        "2: ↑ ↓ ← →",
+        "walk through the flame graph; ⏎ zooms, ⌫ goes back, i inverts, f folds libraries, "
+        "c colors",
+    ),
     ("← →", "move the cursor in time, with shift by ten columns (or , . < >); the mouse does, too"),
     ("[ ]", "let the range begin, or end, at the cursor; dragging the mouse does both"),
     ("g", "go to a time: seconds from the start, or HH:MM:SS"),

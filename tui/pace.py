@@ -26,7 +26,10 @@ STEPS = "steps_per_s"
 LATELY_NS = 10 * SECOND_NS
 """The pace is that of this time before now."""
 AHEAD_NS = 3 * SECOND_NS // 2
-"""A count comes each second, and at once where a pause begins; after this time without one the step is unknown."""
+"""A count comes each second, and at once where a pause begins.
+
+After this time without one the step is unknown.
+"""
 _RECENT_NS = 120 * SECOND_NS
 # Counts are a second or a step apart; after this time without one the pace is unknown.
 _LONGEST_GAP_NS = 60 * SECOND_NS
@@ -38,7 +41,9 @@ Cell = float | None
 class Pace:
     """The counts of one training process: ranks step together, so one of them says it for all."""
 
-    def __init__(self, reader: RunReader, phases: PhaseIndex, now_ns: Callable[[], int] = time.time_ns) -> None:
+    def __init__(
+        self, reader: RunReader, phases: PhaseIndex, now_ns: Callable[[], int] = time.time_ns
+    ) -> None:
         self._reader, self._phases, self._now_ns = reader, phases, now_ns
         self._first: PointRow | None = None
         self._whole: Steps | None = None
@@ -58,34 +63,52 @@ class Pace:
             self._events = events
             self._lost = lost_ranges(events, self._process) if self._process is not None else []
             last = self._counts[-1] if self._counts else self._reader.last_point(self._series)
-            after_ns = self._counts[-1].at_ns + 1 if self._counts else last.at_ns - _RECENT_NS if last else None
+            after_ns = (
+                self._counts[-1].at_ns + 1
+                if self._counts
+                else last.at_ns - _RECENT_NS
+                if last
+                else None
+            )
             self._counts.extend(self._reader.points(self._series, after_ns))
             self._first = self._first or self._reader.points_around(self._series, 0)[1]
 
     def steps(self, *, of_all: bool = True) -> Steps | None:
-        """Return the newest count and the rate up to it, of an ended run all of it; None where there are none.
+        """Return the newest count and the rate up to it, of an ended run all of it.
 
-        All steps are those that the summary counts: the last count is older than the end of the loop. They take a while
-        to count: without ``of_all`` it is the newest count of an ended run, too.
+        None where there are none.
+
+        All steps are those that the summary counts: the last count is older than the end of the
+        loop. They take a while to count: without ``of_all`` it is the newest count of an ended run,
+        too.
         """
         if len(self._counts) < 2:
             return None
         if of_all and self._reader.info.state != "live":
             if self._whole is None:
-                # Here and not above: the summary's text brings all the rules along; the first picture needs none.
+                # Here and not above: the summary's text brings all the rules along; the first
+                # picture needs none.
                 from profd.daemon.render.text import exactness
 
                 whole, latest = take_steps(self._reader, Selection(), self._phases), self._latest()
-                self._whole = replace(latest, per_s=whole.per_s, made=whole.count, exactness=exactness(whole))
+                self._whole = replace(
+                    latest, per_s=whole.per_s, made=whole.count, exactness=exactness(whole)
+                )
             return self._whole
         return self._latest()
 
     def of_process(self, process: int, within: Range) -> float | None:
         series = self._reader.find_series(STEP_COUNT, process)
-        return self._rate(series.id, within, lost_ranges(self._events, process)) if series is not None else None
+        return (
+            self._rate(series.id, within, lost_ranges(self._events, process))
+            if series is not None
+            else None
+        )
 
     def _latest(self) -> Steps:
-        """Return the step of now: the newest count, and the steps since then at the pace of the last ten seconds.
+        """Return the step of now: the newest count, and the steps since then.
+
+        Those are at the pace of the last ten seconds.
 
         Counts that stand still say that the loop pauses.
         """
@@ -93,25 +116,45 @@ class Pace:
         counts, last = [one for one in self._counts if one.at_ns >= since_ns], self._counts[-1]
         if len(counts) < 2:
             return Steps(None, None, ())
-        first = next((count for count in counts[:-1] if count.at_ns >= last.at_ns - LATELY_NS), counts[-2])
+        first = next(
+            (count for count in counts[:-1] if count.at_ns >= last.at_ns - LATELY_NS), counts[-2]
+        )
         per_s = _per_s(first, last)
         recent = tuple(_per_s(before, after) for before, after in itertools.pairwise(counts))
         is_live, pauses = self._reader.info.state == "live", last.value == counts[-2].value
         since_s = (self._now_ns() - last.at_ns) / SECOND_NS
-        ahead = int(per_s * since_s) if is_live and not pauses and 0 < since_s <= AHEAD_NS / SECOND_NS else 0
+        ahead = (
+            int(per_s * since_s)
+            if is_live and not pauses and 0 < since_s <= AHEAD_NS / SECOND_NS
+            else 0
+        )
         begun = self._first or first
         mean = _per_s(begun, last) if last.at_ns > begun.at_ns else per_s
         if self._lost:  # nobody knows how many there were before
             return Steps(None, per_s, recent, pauses=pauses)
         return Steps(
-            int(last.value) + ahead, per_s, recent, exactness="~" if ahead else "", mean_per_s=mean, pauses=pauses
+            int(last.value) + ahead,
+            per_s,
+            recent,
+            exactness="~" if ahead else "",
+            mean_per_s=mean,
+            pauses=pauses,
         )
 
     def strip(self, ruler: Ruler, chosen: Range | None) -> Series:
-        """Return the steps a second in each column, and one value: of a range, else of now while the run is live."""
-        edges = [self._count_at_edge(ruler.grid, ruler.first + column) for column in range(ruler.count + 1)]
+        """Return the steps a second in each column, and one value.
+
+        The value is of a range, else of now while the run is live.
+        """
+        edges = [
+            self._count_at_edge(ruler.grid, ruler.first + column)
+            for column in range(ruler.count + 1)
+        ]
         seconds = ruler.column_ns / SECOND_NS
-        made = (None if one is None or two is None else max(two - one, 0.0) for one, two in itertools.pairwise(edges))
+        made = (
+            None if one is None or two is None else max(two - one, 0.0)
+            for one, two in itertools.pairwise(edges)
+        )
         cells = tuple(None if steps is None else steps / seconds for steps in made)
         if chosen is None and self._reader.info.state == "live":
             steps = self.steps()
@@ -126,8 +169,14 @@ class Pace:
         first = self._reader.points_around(series, within.from_ns - 1)[1]
         last = self._reader.points_around(series, within.to_ns)[0]
         if first is None or last is None or last.at_ns <= first.at_ns:
-            before, after = (self._count_at(series, at_ns) for at_ns in (within.from_ns, within.to_ns))
-            return None if before is None or after is None else (after - before) * SECOND_NS / within.length_ns
+            before, after = (
+                self._count_at(series, at_ns) for at_ns in (within.from_ns, within.to_ns)
+            )
+            return (
+                None
+                if before is None or after is None
+                else (after - before) * SECOND_NS / within.length_ns
+            )
         return _per_s(first, last)
 
     def _count_at_edge(self, grid: Grid, column: int) -> Cell:
@@ -144,13 +193,18 @@ class Pace:
         return known[column]
 
     def _count_at(self, series: int, at_ns: int) -> Cell:
-        """Return the count at a time, between those before and after it; None where these are far apart."""
+        """Return the count at a time, between those before and after it.
+
+        None where these are far apart.
+        """
         before, after = self._reader.points_around(series, at_ns)
         if before is None or after is None or after.at_ns - before.at_ns > _LONGEST_GAP_NS:
             return None
         if any(one.from_ns < after.at_ns and before.at_ns < one.to_ns for one in self._lost):
             return None
-        return before.value + (after.value - before.value) * (at_ns - before.at_ns) / (after.at_ns - before.at_ns)
+        return before.value + (after.value - before.value) * (at_ns - before.at_ns) / (
+            after.at_ns - before.at_ns
+        )
 
 
 def _per_s(before: PointRow, after: PointRow) -> float:

@@ -1,8 +1,8 @@
 """The main threads on the timeline: their phases by column.
 
-Columns of two minutes or more are drawn from whole minutes, read out of the sums once for all columns that they lie in;
-narrower ones from the intervals. What takes too long to read while somebody waits is drawn from a part of each column,
-and read by and by.
+Columns of two minutes or more are drawn from whole minutes, read out of the sums once for all
+columns that they lie in; narrower ones from the intervals. What takes too long to read while
+somebody waits is drawn from a part of each column, and read by and by.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from profd.tui.bins import Ruler
 from profd.tui.snapshot import PhaseRow, PhaseShare
 from profd.tui.view import Range
 
-# So much time of all main threads together is read interval by interval, in about a tenth of a second.
+# So much time of all main threads together is read interval by interval, in about a tenth of a
+# second.
 EXACT_NS = 1200 * SECOND_NS
 # So many minutes of all main threads together are read out of the sums in that time.
 MINUTES_AT_ONCE = 128
@@ -39,7 +40,9 @@ Column = dict[int, Phases]
 
 def shown_shares(profile: Profile, phases: PhaseIndex) -> tuple[PhaseShare, ...]:
     """Return the phases of a profile, the largest first."""
-    return tuple(PhaseShare(phase, share) for phase, share in phase_shares(profile, phases).items() if share)
+    return tuple(
+        PhaseShare(phase, share) for phase, share in phase_shares(profile, phases).items() if share
+    )
 
 
 class PhaseRows:
@@ -59,7 +62,10 @@ class PhaseRows:
         for recording in recordings:
             self._is_stale = True
             for (origin_ns, column_ns), known in self._known.items():
-                first, last = ((at_ns - origin_ns) // column_ns for at_ns in (recording.start_ns, recording.end_ns))
+                first, last = (
+                    (at_ns - origin_ns) // column_ns
+                    for at_ns in (recording.start_ns, recording.end_ns)
+                )
                 for column in range(first, last + 1):
                     known.pop(column, None)
 
@@ -67,7 +73,10 @@ class PhaseRows:
         return [thread.id for thread in self._reader.main_threads()]
 
     def cells(self, ruler: Ruler) -> dict[int, Cells]:
-        """Return by main thread the mixture of its phases in each column; nothing of threads that were not seen."""
+        """Return by main thread the mixture of its phases in each column.
+
+        Nothing of threads that were not seen.
+        """
         if ruler != self._ruler:
             self._ruler, self._is_stale = ruler, True
             self._sampled.clear()
@@ -77,7 +86,10 @@ class PhaseRows:
             known = self._known_of(self._source()[0])
             columns = [self._column(known, index) for index in range(ruler.count)]
             seen = {thread for column in columns for thread in column}
-            self._cells = {thread: tuple(_mixture(column.get(thread, {})) for column in columns) for thread in seen}
+            self._cells = {
+                thread: tuple(_mixture(column.get(thread, {})) for column in columns)
+                for thread in seen
+            }
         return self._cells
 
     @property
@@ -104,30 +116,46 @@ class PhaseRows:
         at_once = MINUTES_AT_ONCE // threads if is_wide else EXACT_NS // (grid.column_ns * threads)
         known = self._known_of(grid)
         for first, last in _stretches(missing[-max(at_once, 1) :]):
-            times = self._minutes(first, last) if is_wide else stack_times(self._reader, grid, first, last, self.ids())
+            times = (
+                self._minutes(first, last)
+                if is_wide
+                else stack_times(self._reader, grid, first, last, self.ids())
+            )
             for column in range(first, last):
                 known[column] = {}
             for one in times:
-                self._count(known[min(max(one.column, first), last - 1)], one.thread, one.stack, one.time_ns)
+                self._count(
+                    known[min(max(one.column, first), last - 1)], one.thread, one.stack, one.time_ns
+                )
 
-    def rows(self, ruler: Ruler, shares: Mapping[int, tuple[PhaseShare, ...]]) -> tuple[PhaseRow, ...]:
-        """Return the rows of the main threads, by rank; ``shares`` are those of their phases over all of the view.
+    def rows(
+        self, ruler: Ruler, shares: Mapping[int, tuple[PhaseShare, ...]]
+    ) -> tuple[PhaseRow, ...]:
+        """Return the rows of the main threads, by rank.
+
+        ``shares`` are those of their phases over all of the view.
 
         A row is called by its rank or number, else by its PID where there are several.
         """
         cells = self.cells(ruler)
-        threads = [row for row in self._reader.main_threads() if row.id in cells or row.id in shares]
+        threads = [
+            row for row in self._reader.main_threads() if row.id in cells or row.id in shares
+        ]
         ranked = [(self._reader.processes[row.process], row.id) for row in threads]
         ranked.sort(key=lambda pair: (pair[0].rank is None, pair[0].rank or 0, pair[1]))
         rows, empty = [], ((),) * ruler.count
         for process, thread in ranked:
             is_numbered = len(ranked) == 1 or (process.rank, process.ordinal) != (None, None)
-            label = process_title(process.role, process.ordinal, process.rank) if is_numbered else str(process.pid)
+            label = (
+                process_title(process.role, process.ordinal, process.rank)
+                if is_numbered
+                else str(process.pid)
+            )
             rows.append(PhaseRow(label, cells.get(thread, empty), shares.get(thread, ())))
         return tuple(rows)
 
     def _source(self) -> tuple[Grid, range]:
-        """Return the grid that the columns drawn last are made of, and its columns that lie in them."""
+        """Return the grid that the last drawn columns are made of, and its columns in them."""
         ruler, info = self._ruler, self._reader.info
         if ruler.column_ns < WIDE_NS:
             return ruler.grid, range(ruler.first, ruler.first + ruler.count)
@@ -148,14 +176,19 @@ class PhaseRows:
         return [column for column in asked if column not in known]
 
     def _column(self, known: Mapping[int, Column], index: int) -> Column:
-        """Return a column of the ruler: as it was read, from the minutes in it that were read, or from a part."""
+        """Return a column of the ruler.
+
+        It is as it was read, from the minutes in it that were read, or from a part.
+        """
         ruler = self._ruler
         if ruler.column_ns < WIDE_NS:
             parts = [known[ruler.first + index]] if ruler.first + index in known else []
         else:
             begin_ns = ruler.from_ns + index * ruler.column_ns - self._reader.info.started_ns
             # A minute belongs to the column in which its middle lies.
-            first, last = (round(at_ns / MINUTE_NS) for at_ns in (begin_ns, begin_ns + ruler.column_ns))
+            first, last = (
+                round(at_ns / MINUTE_NS) for at_ns in (begin_ns, begin_ns + ruler.column_ns)
+            )
             parts = [known[minute] for minute in range(first, last) if minute in known]
         found: Column = {}
         for thread, phases in (item for part in parts for item in part.items()):
@@ -171,19 +204,26 @@ class PhaseRows:
         if column is None:
             column = self._sampled[from_ns, to_ns] = {}
             middle_ns = from_ns + self._ruler.column_ns // 2
-            for total in self._reader.stack_totals(middle_ns, min(middle_ns + _PART_NS, to_ns), self.ids()):
+            for total in self._reader.stack_totals(
+                middle_ns, min(middle_ns + _PART_NS, to_ns), self.ids()
+            ):
                 self._count(column, total.thread, total.stack, total.duration_ns)
         return column
 
     def _minutes(self, first: int, last: int) -> Iterator[ColumnTime]:
-        """Yield the time of the main threads by stack in minutes of the run, out of the sums where they have it."""
+        """Yield the time of the main threads by stack in minutes of the run.
+
+        It comes out of the sums if they have it.
+        """
         info = self._reader.info
         grid = Grid(info.started_ns, MINUTE_NS)
         asked = Range(info.started_ns + first * MINUTE_NS, info.started_ns + last * MINUTE_NS)
         for one in self._reader.rollups.split(*asked.open_at(Range.of(info)), self.ids()):
             yield from minute_times(self._reader, one.threads, one.minutes)
             for rest in one.rest:
-                begin = first if rest.from_ns is None else (rest.from_ns - info.started_ns) // MINUTE_NS
+                begin = (
+                    first if rest.from_ns is None else (rest.from_ns - info.started_ns) // MINUTE_NS
+                )
                 end = last if rest.to_ns is None else (rest.to_ns - info.started_ns) // MINUTE_NS
                 yield from stack_times(self._reader, grid, begin, end, rest.threads)
 
@@ -196,9 +236,15 @@ class PhaseRows:
 def _stretches(columns: Sequence[int]) -> list[tuple[int, int]]:
     among = set(columns)
     starts = (column for column in columns if column - 1 not in among)
-    return list(zip(starts, (column + 1 for column in columns if column + 1 not in among), strict=True))
+    return list(
+        zip(starts, (column + 1 for column in columns if column + 1 not in among), strict=True)
+    )
 
 
 def _mixture(phases: Phases) -> tuple[PhaseShare, ...]:
     whole_ns = sum(phases.values())
-    return tuple(PhaseShare(phase.name, phases[phase.name] / whole_ns) for phase in PHASES if phases.get(phase.name))
+    return tuple(
+        PhaseShare(phase.name, phases[phase.name] / whole_ns)
+        for phase in PHASES
+        if phases.get(phase.name)
+    )

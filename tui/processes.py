@@ -1,4 +1,7 @@
-"""The processes of a run as a tree, each with its newest numbers and where its main thread mostly is."""
+"""The processes of a run as a tree.
+
+Each has its newest numbers, and where its main thread mostly is.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,8 @@ from profd.tui.view import Range
 _NOW_NS = 10 * SECOND_NS
 # Counts of steps are some seconds apart.
 _PACE_NS = 60 * SECOND_NS
-# A script that starts its workers anew each epoch leaves hundreds behind; the last few say what there is to say.
+# A script that starts its workers anew each epoch leaves hundreds behind; the last few say what
+# there is to say.
 _ENDED_SHOWN = 16
 _ROLES = ("launcher", "main", "worker", "helper")
 
@@ -28,19 +32,23 @@ _ROLES = ("launcher", "main", "worker", "helper")
 class ProcessStates:
     """The states of the processes of one run."""
 
-    def __init__(self, reader: RunReader, series: RunSeries, pace: Pace, phases: PhaseIndex) -> None:
+    def __init__(
+        self, reader: RunReader, series: RunSeries, pace: Pace, phases: PhaseIndex
+    ) -> None:
         self._reader, self._series, self._pace, self._phases = reader, series, pace, phases
         self._frame_of = functools.cache(self._shown_frame)
 
     def take(self, about: Range | None) -> tuple[tuple[ProcessState, ...], int]:
-        """Return the states of processes in the order of their tree, and how many processes were left out.
+        """Return the states of processes in tree order, and how many were left out.
 
-        With a range they are the states in it, of the processes that lived then. Without one they are those of now,
-        of the processes that run and the last that ended.
+        With a range they are the states in it, of the processes that lived then. Without one they
+        are those of now, of the processes that run and the last that ended.
         """
         rows, end_ns = list(self._reader.processes.values()), self._reader.info.end_ns
         if about is None:
-            ended = sorted((row for row in rows if row.ended_ns is not None), key=lambda row: row.ended_ns or 0)
+            ended = sorted(
+                (row for row in rows if row.ended_ns is not None), key=lambda row: row.ended_ns or 0
+            )
             old = {row.id for row in ended[:-_ENDED_SHOWN] if row.role != "main"}
             shown = [row for row in rows if row.id not in old]
         else:
@@ -49,9 +57,13 @@ class ProcessStates:
         main_threads = {row.id: row.process for row in self._reader.threads.values() if row.is_main}
         times: defaultdict[int, Counter[tuple[str, FrameRow]]] = defaultdict(Counter)
         now_or_then = about or Range(end_ns - _NOW_NS, end_ns)
-        for total in self._reader.totals(*now_or_then.open_at(Range.of(self._reader.info)), main_threads):
+        for total in self._reader.totals(
+            *now_or_then.open_at(Range.of(self._reader.info)), main_threads
+        ):
             frame = self._frame_of(total.stack)
-            times[main_threads[total.thread]][self._phases.of_stack(total.stack), frame] += total.duration_ns
+            times[main_threads[total.thread]][self._phases.of_stack(total.stack), frame] += (
+                total.duration_ns
+            )
         states = [self._state(row, depth, times[row.id], about) for depth, row in _tree(shown)]
         return tuple(states), len(rows) - len(shown)
 
@@ -70,7 +82,9 @@ class ProcessStates:
         return ProcessState(
             row=row,
             depth=depth,
-            cpu_cores=self._series.mean("cpu_cores", row.id, about) if about else self._last("cpu_cores", row, None),
+            cpu_cores=self._series.mean("cpu_cores", row.id, about)
+            if about
+            else self._last("cpu_cores", row, None),
             rss_bytes=self._last("rss_bytes", row, about),
             threads=self._last("threads", row, about),
             gpu_memory_bytes=self._last(MEMORY_OF_PROCESS, row, about),
@@ -81,7 +95,9 @@ class ProcessStates:
         )
 
     def _last(self, name: str, row: ProcessRow, about: Range | None) -> float | None:
-        return self._series.last(name, row.id, about) if about else self._series.newest(name, row.id)
+        return (
+            self._series.last(name, row.id, about) if about else self._series.newest(name, row.id)
+        )
 
 
 def _tree(rows: Sequence[ProcessRow]) -> Iterator[tuple[int, ProcessRow]]:
@@ -89,7 +105,9 @@ def _tree(rows: Sequence[ProcessRow]) -> Iterator[tuple[int, ProcessRow]]:
     there = {row.id for row in rows}
     children: defaultdict[int | None, list[ProcessRow]] = defaultdict(list)
     rank = {role: number for number, role in enumerate(_ROLES)}
-    for row in sorted(rows, key=lambda row: (row.ended_ns is not None, rank.get(row.role, 9), row.id)):
+    for row in sorted(
+        rows, key=lambda row: (row.ended_ns is not None, rank.get(row.role, 9), row.id)
+    ):
         children[row.parent if row.parent in there else None].append(row)
     pending = [(0, row) for row in reversed(children[None])]
     while pending:

@@ -1,4 +1,6 @@
-"""Everything that the dashboard knows of a run, kept up to date by reading what is new and nothing twice.
+"""Everything that the dashboard knows of a run.
+
+It is kept up to date by reading what is new, and nothing twice.
 
 Belongs to the feed's thread, as its reader does: it answers a ``View`` with a ``Snapshot``.
 """
@@ -39,8 +41,8 @@ from profd.tui.series import RunSeries, with_slope
 from profd.tui.snapshot import Snapshot, Timeline, Verdict
 from profd.tui.view import Range, View
 
-# Changes say how exact the shares of a range are. They are read interval by interval: of so much of it, evenly spread,
-# less where there are many threads.
+# Changes say how exact the shares of a range are. They are read interval by interval: of so much of
+# it, evenly spread, less where there are many threads.
 LOOKED_AT_NS = 60 * SECOND_NS
 _LEAST_LOOKED_AT_NS = 12 * SECOND_NS
 # Of a range that moves or grows, changes are read again when it is far from what was read.
@@ -52,7 +54,9 @@ class Samples:
 
     def __init__(self, reader: RunReader, lives: Lives) -> None:
         self._reader, self._lives = reader, lives
-        self._indices = {by_line: FunctionIndex(reader, by_line=by_line) for by_line in (False, True)}
+        self._indices = {
+            by_line: FunctionIndex(reader, by_line=by_line) for by_line in (False, True)
+        }
         self._busy: Mapping[int, Busy] = {}
         self._changes: dict[int, TransitionsSeen] = {}
         self._busy_of = self._changes_of = Range(0, 0), frozenset[int]()
@@ -69,9 +73,10 @@ class Samples:
         return tuple(hot_functions(self._reader, self.profile(scope, asked), busy, index))
 
     def busy(self, scope: Selection, asked: Range) -> Mapping[int, Busy]:
-        """Return how busy the GPUs were during the stacks of a scope in a range, as far as that is known.
+        """Return how busy the GPUs are known to have been during a scope's stacks in a range.
 
-        While a run grows, they are read again when the range is far from the one that was read: that takes long.
+        While a run grows, they are read again when the range is far from the one that was read:
+        that takes long.
         """
         threads, (before, of_threads) = scope.threads(self._reader), self._busy_of
         is_live = self._reader.info.state == "live"
@@ -88,10 +93,15 @@ class Samples:
 
     def weights(self, asked: Range) -> Mapping[int, float]:
         """Return by process what time a second of its recordings in a range stands for."""
-        return process_weights(self._reader, self._lives, *asked.open_at(Range.of(self._reader.info)))
+        return process_weights(
+            self._reader, self._lives, *asked.open_at(Range.of(self._reader.info))
+        )
 
     def _changes_in(self, asked: Range, threads: frozenset[int]) -> dict[int, TransitionsSeen]:
-        """Return the changes in a range by process, read again where the range is far from that of last time."""
+        """Return the changes in a range by process.
+
+        They are read again if the range is far from that of last time.
+        """
         before, of_threads = self._changes_of
         if of_threads == threads and before.length_ns >= _LEAST_KEPT_NS and asked.is_near(before):
             grown, found = asked.length_ns / before.length_ns, {}
@@ -100,7 +110,10 @@ class Samples:
                 found[process] = TransitionsSeen(squares, seen.open_ns2 * grown, seen.reads)
             return found
         many = max(len(threads), 1) if asked.length_ns > LOOKED_AT_NS else 1
-        part, looked_at_ns = Selection(asked.from_ns, asked.to_ns), max(LOOKED_AT_NS // many, _LEAST_LOOKED_AT_NS)
+        part, looked_at_ns = (
+            Selection(asked.from_ns, asked.to_ns),
+            max(LOOKED_AT_NS // many, _LEAST_LOOKED_AT_NS),
+        )
         self._changes = take_transitions(self._reader, part, threads, looked_at_ns)
         self._changes_of = (asked, threads)
         return self._changes
@@ -129,7 +142,10 @@ class RunModel:
         self._was_read = False
 
     def catch_up(self) -> bool:
-        """Take in what was written since, then a part of what was there before; False when that was all there is."""
+        """Take in what was written since, then a part of what was there before.
+
+        False when that was all there is.
+        """
         recordings = self._reader.recordings_after(self._last_recording, BATCH_RECORDINGS)
         # After the recordings, so that every stack and thread that their intervals name is known.
         self._reader.refresh()
@@ -157,37 +173,58 @@ class RunModel:
 
     def snapshot(self, view: View) -> Snapshot:
         """Return the run as it is now, in this view; what only other tabs show is left out."""
-        info, samples, rows = self._reader.info, self._samples, tuple(self._reader.processes.values())
+        info, samples, rows = (
+            self._reader.info,
+            self._samples,
+            tuple(self._reader.processes.values()),
+        )
         is_live, run = info.state == "live", Range.of(info)
         ruler, about = self._shown(view)[0], self._about(view)
         chosen = about if view.chosen else None
         totals = samples.of_scope(view.scope, about)
-        of_main = totals if view.scope.main_threads else samples.totals(about, self._phase_rows.ids())
+        of_main = (
+            totals if view.scope.main_threads else samples.totals(about, self._phase_rows.ids())
+        )
         weights, of_threads = samples.weights(about), defaultdict[int, list[StackTotal]](list)
         for total in of_main:
             of_threads[total.thread].append(total)
-        profiles = {thread: weighted(self._reader, seen, {}, weights) for thread, seen in of_threads.items()}
-        shares = {thread: shown_shares(profile, self._phases) for thread, profile in profiles.items()}
+        profiles = {
+            thread: weighted(self._reader, seen, {}, weights) for thread, seen in of_threads.items()
+        }
+        shares = {
+            thread: shown_shares(profile, self._phases) for thread, profile in profiles.items()
+        }
         phase_rows = self._phase_rows.rows(ruler, shares)
         scope_name = "main threads" if view.scope.main_threads else "all threads"
         for process in (self._reader.processes[id] for id in view.scope.processes or ()):
             scope_name = f"{process_title(process.role, process.ordinal)} · pid {process.pid}"
         is_now = is_live and view.chosen is None and view.end_ns is None
-        processes, left_out = self._processes.take(None if is_now else about) if view.tab == "processes" else ((), 0)
+        processes, left_out = (
+            self._processes.take(None if is_now else about) if view.tab == "processes" else ((), 0)
+        )
         strips = (with_slope(strip, ruler) for strip in self._series.strips(ruler, chosen))
-        series, marks = (*strips, self._pace.strip(ruler, chosen)), marks_of(self._events, self._reader.windows())
+        series, marks = (
+            (*strips, self._pace.strip(ruler, chosen)),
+            marks_of(self._events, self._reader.windows()),
+        )
         return Snapshot(
             info=info,
             view=view,
             read_share=self._read_share(),
-            workers=sum(row.role == "worker" and (row.ended_ns is None or not is_live) for row in rows),
+            workers=sum(
+                row.role == "worker" and (row.ended_ns is None or not is_live) for row in rows
+            ),
             coverage=covered_share(self._reader, self._lives, Selection()),
             torn_share=self._lives.recorded.torn_share,
-            cost_cores=self._series.newest(COST_SERIES) if is_live else self._series.mean(COST_SERIES, None, run),
+            cost_cores=self._series.newest(COST_SERIES)
+            if is_live
+            else self._series.mean(COST_SERIES, None, run),
             steps=self._pace.steps(of_all=not self._has_more),
             verdict=self._verdict(weighted(self._reader, of_main, {}, weights), len(phase_rows)),
             timeline=Timeline(ruler, run, phase_rows, series, marks),
-            functions=samples.hot(view.scope, about, by_line=view.by_line) if view.tab == "hot" else (),
+            functions=samples.hot(view.scope, about, by_line=view.by_line)
+            if view.tab == "hot"
+            else (),
             scope_name=scope_name,
             samples=sum(total.samples for total in totals),
             from_ns=about.from_ns,
@@ -199,7 +236,10 @@ class RunModel:
         )
 
     def _verdict(self, profile: Profile, threads: int) -> Verdict | None:
-        """Return the largest phase with the line that most of it was called from; None without samples."""
+        """Return the largest phase with the line that most of it was called from.
+
+        None without samples.
+        """
         shares = shown_shares(profile, self._phases)
         if not shares:
             return None
@@ -236,10 +276,15 @@ SOONEST_S = 2.0
 
 
 class OwnCost:
-    """The CPU time of the dashboard over the last seconds; reading a run that is opened counts, its imports do not."""
+    """The CPU time of the dashboard over the last seconds.
+
+    Reading a run that is opened counts, its imports do not.
+    """
 
     def __init__(
-        self, now_s: Callable[[], float] = time.monotonic, spent_s: Callable[[], float] = time.process_time
+        self,
+        now_s: Callable[[], float] = time.monotonic,
+        spent_s: Callable[[], float] = time.process_time,
     ) -> None:
         self._now_s, self._spent_s = now_s, spent_s
         self._readings = deque([(now_s(), spent_s())])

@@ -25,8 +25,9 @@ EVER_NS = 1 << 62
 class Scrub(msgspec.Struct, frozen=True):
     """A place in the time of a run.
 
-    The cursor is a column of the timeline as it was when it went there. A range has one end that was set, or both; the
-    other one is then that of the run. ``span_ns`` and ``end_ns`` are those of ``View``.
+    The cursor is a column of the timeline as it was when it went there. A range has one end that
+    was set, or both; the other one is then that of the run. ``span_ns`` and ``end_ns`` are those of
+    ``View``.
     """
 
     cursor: Range | None = None
@@ -46,10 +47,16 @@ class Scrub(msgspec.Struct, frozen=True):
 
     @property
     def chosen(self) -> Range | None:
-        """The time that the tables are about: the range, else the column of the cursor; None without."""
+        """The time that the tables are about: the range, else the column of the cursor.
+
+        None without.
+        """
         if not self.has_range:
             return self.cursor
-        return Range(0 if self.from_ns is None else self.from_ns, EVER_NS if self.to_ns is None else self.to_ns)
+        return Range(
+            0 if self.from_ns is None else self.from_ns,
+            EVER_NS if self.to_ns is None else self.to_ns,
+        )
 
     def moved(self, columns: int, ruler: Ruler, run: Range) -> Scrub:
         """Move the cursor; the first move takes it to the newest column."""
@@ -58,7 +65,10 @@ class Scrub(msgspec.Struct, frozen=True):
         return self.at(self.cursor.from_ns + round(columns * ruler.column_ns), ruler, run)
 
     def at(self, at_ns: int, ruler: Ruler, run: Range) -> Scrub:
-        """Move the cursor to the column of a time; the timeline comes along where it does not show it."""
+        """Move the cursor to the column of a time.
+
+        The timeline comes along where it does not show it.
+        """
         at_ns = min(max(at_ns, run.from_ns), max(run.to_ns - 1, run.from_ns))
         start_ns, end_ns = ruler.column_at(at_ns)
         cursor = Range(start_ns, end_ns)
@@ -69,32 +79,51 @@ class Scrub(msgspec.Struct, frozen=True):
             shown_to_ns = min(ruler.to_ns, run.to_ns) if self.end_ns is None else self.end_ns
         else:
             ahead = self.span_ns // 4
-            wanted_ns = cursor.from_ns + 3 * ahead if cursor.from_ns < ruler.from_ns else cursor.to_ns + ahead
+            wanted_ns = (
+                cursor.from_ns + 3 * ahead
+                if cursor.from_ns < ruler.from_ns
+                else cursor.to_ns + ahead
+            )
             shown_to_ns = _within(wanted_ns, self.span_ns, run)
         return replace(self, cursor=cursor, end_ns=shown_to_ns)
 
     def begun(self, ruler: Ruler, run: Range) -> Scrub:
-        """Let the range begin at the cursor, else at the newest column; an end that lies before it is given up."""
+        """Let the range begin at the cursor, else at the newest column.
+
+        An end that lies before it is given up.
+        """
         if self.cursor is None:
             return self.moved(0, ruler, run).begun(ruler, run)
         from_ns = self.cursor.from_ns
-        return replace(self, from_ns=from_ns, to_ns=self.to_ns if self.to_ns and self.to_ns > from_ns else None)
+        return replace(
+            self, from_ns=from_ns, to_ns=self.to_ns if self.to_ns and self.to_ns > from_ns else None
+        )
 
     def finished(self, ruler: Ruler, run: Range) -> Scrub:
-        """Let the range end with the column of the cursor, or the newest; a beginning after it is given up."""
+        """Let the range end with the column of the cursor, or the newest.
+
+        A beginning after it is given up.
+        """
         if self.cursor is None:
             return self.moved(0, ruler, run).finished(ruler, run)
         to_ns = self.cursor.to_ns
-        return replace(self, to_ns=to_ns, from_ns=self.from_ns if self.from_ns and self.from_ns < to_ns else None)
+        return replace(
+            self,
+            to_ns=to_ns,
+            from_ns=self.from_ns if self.from_ns and self.from_ns < to_ns else None,
+        )
 
     def dragged(self, one_ns: int, other_ns: int, ruler: Ruler, run: Range) -> Scrub:
-        """Choose all columns between two times, in whichever order; the cursor goes to the second."""
+        """Choose all columns between two times, in whichever order.
+
+        The cursor goes to the second.
+        """
         first, last = sorted((one_ns, other_ns))
         moved = self.at(other_ns, ruler, run)
         return replace(moved, from_ns=ruler.column_at(first)[0], to_ns=ruler.column_at(last)[1])
 
     def zoomed(self, steps: int, ruler: Ruler, run: Range) -> Scrub:
-        """Show less time (``steps`` above 0) or more, around the cursor, the range, or the end of the run."""
+        """Show less time (``steps`` above 0) or more, around the cursor, range or run's end."""
         spans = [span_ns for span_ns in SPANS_NS if span_ns < run.length_ns]
         level = len(spans) if self.span_ns not in spans else spans.index(self.span_ns)
         level = min(max(level - steps, 0), len(spans))
@@ -134,8 +163,15 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 def marks_of(events: Iterable[EventRow], windows: Iterable[WindowRow]) -> tuple[Mark, ...]:
-    """Return the marks of a run, in order of time; the windows of all ranks that were asked at once are one."""
-    windows_of = {row.asked_ns: Mark(WINDOW, row.start_ns, row.end_ns, "window") for row in windows if not row.error}
+    """Return the marks of a run, in order of time.
+
+    The windows of all ranks that were asked at once are one.
+    """
+    windows_of = {
+        row.asked_ns: Mark(WINDOW, row.start_ns, row.end_ns, "window")
+        for row in windows
+        if not row.error
+    }
     known = (event for event in events if event.kind in _KINDS)
     marks = [Mark(_KINDS[event.kind], event.at_ns, event.at_ns + 1, event.text) for event in known]
     return tuple(sorted([*windows_of.values(), *marks], key=lambda mark: mark.from_ns))

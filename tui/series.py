@@ -32,7 +32,10 @@ _STRIPS = {
     GPU_MEMORY_SERIES: "peak",
     GPU_POWER_SERIES: "mean",
 }
-"""The series of the timeline, and what one number says of each where it is of a range and not of now."""
+"""The series of the timeline, and what one number says of each.
+
+That is for a number of a range, not of now.
+"""
 _NUMBERS = ("threads", MEMORY_OF_PROCESS, COST_SERIES)
 """Of these the newest value is shown too."""
 # What is older when a run is opened is read a part at a time.
@@ -42,7 +45,10 @@ _BACKLOG_PARTS = 64
 _UNSETTLED_NS = 10 * SECOND_NS
 _GRIDS = 32
 MOST_READINGS = 50_000
-"""What has more of them, at one a second, is read from the sums by the minute: a cell is a minute or longer there."""
+"""What has more readings, at one a second, is read from the sums by the minute.
+
+A cell is a minute or longer there.
+"""
 _MEANS = 4096
 _NEVER_MINUTES = 1 << 40
 
@@ -114,8 +120,15 @@ class RunSeries:
         self._backlog_ns = until_ns
 
     def newest(self, name: str, process: int | None = None) -> float | None:
-        """Return the newest value of a process, on all devices together, or of the host; the last of an ended one."""
-        values = [self._newest[series].value for series in self._ids[name, process] if series in self._newest]
+        """Return the newest value of a process, on all devices together, or of the host.
+
+        The last of an ended one.
+        """
+        values = [
+            self._newest[series].value
+            for series in self._ids[name, process]
+            if series in self._newest
+        ]
         return sum(values) if values else None
 
     def last(self, name: str, process: int, within: Range) -> float | None:
@@ -132,7 +145,10 @@ class RunSeries:
         """
         asked = (name, process, within)
         if asked not in self._means:
-            courses = [take_course(self._reader, one, within.from_ns, within.to_ns) for one in self._ids[name, process]]
+            courses = [
+                take_course(self._reader, one, within.from_ns, within.to_ns)
+                for one in self._ids[name, process]
+            ]
             means = [mean for course in courses if (mean := course.total().mean) is not None]
             whole = statistics.fmean if name == GPU_SERIES else math.fsum
             mean = whole(means) if means else None
@@ -144,7 +160,10 @@ class RunSeries:
         return self._means[asked]
 
     def strips(self, ruler: Ruler, chosen: Range | None) -> tuple[Series, ...]:
-        """Return the series of the timeline, each with one value: of a range, else of now while the run is live."""
+        """Return the series of the timeline, each with one value.
+
+        The value is of a range, else of now while the run is live.
+        """
         info, strips = self._reader.info, []
         about = chosen or Range(ruler.from_ns, ruler.to_ns).within(Range.of(info))
         first, last = (max(ruler.column_of(at_ns), 0) for at_ns in (about.from_ns, about.to_ns - 1))
@@ -194,8 +213,13 @@ class RunSeries:
     def _is_much(self, name: str, length_ns: int) -> bool:
         return sum(1 for _ in self._of_name(name)) * length_ns > MOST_READINGS * SECOND_NS
 
-    def _add(self, bins: TimeBins, name: str, from_ns: int, to_ns: int, *, by_minutes: bool) -> None:
-        """Count what series were in a range of time; by whole minutes where there are sums, if that is enough."""
+    def _add(
+        self, bins: TimeBins, name: str, from_ns: int, to_ns: int, *, by_minutes: bool
+    ) -> None:
+        """Count what series were in a range of time.
+
+        By whole minutes where there are sums, if that is enough.
+        """
         least_minutes = 1 if by_minutes else _NEVER_MINUTES
         for row in self._of_name(name):
             for step in take_course(self._reader, row.id, from_ns, to_ns, least_minutes).steps():
@@ -208,14 +232,21 @@ class RunSeries:
         return info.end_ns - _UNSETTLED_NS if info.state == "live" else info.end_ns + _UNSETTLED_NS
 
     def _limit(self, name: str) -> float | None:
-        """Return the memory of all GPUs together for the series of it; None where it is not known of each."""
+        """Return the memory of all GPUs together for the series of it.
+
+        None where it is not known of each.
+        """
         if name != GPU_MEMORY_SERIES:
             return None
         sizes = [device.memory_bytes for device in self._reader.devices()]
         return float(sum(size or 0 for size in sizes)) if sizes and all(sizes) else None
 
     def _newest_of_all(self, name: str) -> float | None:
-        rows = (row for row in self._of_name(name) if row.id in self._newest and not self._has_ended(row))
+        rows = (
+            row
+            for row in self._of_name(name)
+            if row.id in self._newest and not self._has_ended(row)
+        )
         values = [self._newest[row.id].value for row in rows]
         whole = statistics.fmean if name == GPU_SERIES else math.fsum
         return whole(values) if values else None
@@ -228,10 +259,17 @@ class RunSeries:
 
 
 def with_slope(series: Series, ruler: Ruler) -> Series:
-    """Return a series of memory with its slope, where its strip is long enough for one; others as they are."""
+    """Return a series of memory with its slope, where its strip is long enough for one.
+
+    Others as they are.
+    """
     if series.name != "rss_bytes":
         return series
     seen = {number: cell for number, cell in enumerate(series.cells) if cell is not None}
     times_s = [(ruler.from_ns + (number + 0.5) * ruler.column_ns) / SECOND_NS for number in seen]
     found = memory_trend(times_s, list(seen.values()))
-    return replace(series, slope_per_s=found.slope_per_s, is_growing=found.is_growing) if found else series
+    return (
+        replace(series, slope_per_s=found.slope_per_s, is_growing=found.is_growing)
+        if found
+        else series
+    )

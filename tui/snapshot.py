@@ -1,4 +1,7 @@
-"""What the feed hands to the screens: a run at one moment, frozen and complete for one view of it."""
+"""What the feed hands to the screens.
+
+It is a run at one moment, frozen and complete for one view of it.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,12 @@ from profd.tui.view import Range, View
 class Steps(msgspec.Struct, frozen=True):
     """The step that the script is at; its rate over the last ten seconds, and from count to count.
 
-    Both are None where the training goes on in a loop that nothing counts, the step also afterwards.
-    ``exactness`` goes before the number: ``~`` where the step goes on at that rate from the last count, a second ago.
-    ``mean_per_s`` is the rate since the first count; ``pauses`` says that the loop stands still. ``made`` are all steps
-    of a run that has ended, as the summary counts them, and its words for how exactly: ``per_s`` is the rate over all
-    of them then. None while the run is live.
+    Both are None where the training goes on in a loop that nothing counts, the step also
+    afterwards. ``exactness`` goes before the number: ``~`` where the step goes on at that rate from
+    the last count, a second ago. ``mean_per_s`` is the rate since the first count; ``pauses`` says
+    that the loop stands still. ``made`` are all steps of a run that has ended, as the summary
+    counts them, and its words for how exactly: ``per_s`` is the rate over all of them then. None
+    while the run is live.
     """
 
     step: int | None
@@ -39,7 +43,7 @@ class PhaseShare(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """The largest phase of the main threads, and the line of the user's code that most of it was called from.
+    """The largest phase of the main threads, and the user's line that called most of it.
 
     ``where`` and ``source`` are empty where no line of the user's is in its stacks.
     """
@@ -52,9 +56,12 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class PhaseRow(msgspec.Struct, frozen=True):
-    """A main thread on the timeline: the mixture of its phases in each column, and over all of the view.
+    """A main thread on the timeline, as mixtures of its phases.
 
-    A mixture is in the order of ``PHASES``, empty where nothing was seen; ``shares`` has the largest first.
+    There is one for each column, and one over all of the view.
+
+    A mixture is in the order of ``PHASES``, empty where nothing was seen; ``shares`` has the
+    largest first.
     """
 
     label: str
@@ -65,8 +72,8 @@ class PhaseRow(msgspec.Struct, frozen=True):
 class Series(msgspec.Struct, frozen=True):
     """A series of numbers on the timeline: its mean in each column, and one value for all.
 
-    ``value`` is the newest (``kind`` now) of a live run, else the mean or the peak of the columns in question.
-    ``limit`` is its maximum, ``slope_per_s`` its trend: None where unknown.
+    ``value`` is the newest (``kind`` now) of a live run, else the mean or the peak of the columns
+    in question. ``limit`` is its maximum, ``slope_per_s`` its trend: None where unknown.
     """
 
     name: str
@@ -79,7 +86,10 @@ class Series(msgspec.Struct, frozen=True):
 
 
 class Timeline(msgspec.Struct, frozen=True):
-    """The strips, each with a cell for every column of ``ruler``, and what happened. ``run`` is all that there is."""
+    """The strips, each with a cell for every column of ``ruler``, and what happened.
+
+    ``run`` is all that there is.
+    """
 
     ruler: Ruler
     run: Range
@@ -89,7 +99,9 @@ class Timeline(msgspec.Struct, frozen=True):
 
 
 class ProcessState(msgspec.Struct, frozen=True):
-    """A process of the tree: ``depth`` in it, numbers and where its main thread mostly is, now or in a range.
+    """A process of the tree: its ``depth``, numbers, and where its main thread mostly is.
+
+    They are of now or in a range.
 
     In a range CPU is the mean, all else the last that was read. None are those that nobody read.
     """
@@ -109,14 +121,15 @@ class ProcessState(msgspec.Struct, frozen=True):
 class Snapshot(msgspec.Struct, frozen=True):
     """A run at one moment.
 
-    ``read_share`` is how much of the file has been read, 1 once all of it has. ``coverage`` is the share of the main
-    processes' lives that was sampled, ``torn_share`` that of the stacks read which were dropped as impossible: None
-    where nothing was read yet. ``steps`` is None where nobody counts them. ``samples`` are those that the rows of
-    ``functions`` are shares of, seen in [from_ns, to_ns). ``functions`` and ``processes`` are empty while another tab
-    is open; ``left_out`` counts the processes that ended long ago, ``process_rows`` has all that were seen.
-    ``findings`` are those of the last part of a live run, else of all of it; ``is_diagnosed`` says whether they were
-    looked for already, ``is_undiagnosable`` that they cannot be. ``view_cores`` is what the dashboard itself takes of a
-    core, None where that is not known yet.
+    ``read_share`` is how much of the file has been read, 1 once all of it has. ``coverage`` is the
+    share of the main processes' lives that was sampled, ``torn_share`` that of the stacks read
+    which were dropped as impossible: None where nothing was read yet. ``steps`` is None where
+    nobody counts them. ``samples`` are those that the rows of ``functions`` are shares of, seen in
+    [from_ns, to_ns). ``functions`` and ``processes`` are empty while another tab is open;
+    ``left_out`` counts the processes that ended long ago, ``process_rows`` has all that were seen.
+    ``findings`` are those of the last part of a live run, else of all of it; ``is_diagnosed`` says
+    whether they were looked for already, ``is_undiagnosable`` that they cannot be. ``view_cores``
+    is what the dashboard itself takes of a core, None where that is not known yet.
     """
 
     info: RunInfo

@@ -1,6 +1,7 @@
-"""The script's own terminal: its screen as data, its output as it grows, and the keys that go into it.
+"""The script's own terminal: its screen as data, its growing output, and keys into it.
 
-What the script writes does not come out here: the session reads it, stores it, and the feed finds it in the run file.
+What the script writes does not come out here: the session reads it, stores it, and the feed finds
+it in the run file.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ class Picture(msgspec.Struct, frozen=True):
     cursor: tuple[int, int] | None
 
 
-# pyte takes about a quarter of a megabyte a second. So of what is there at first the end will do, and what a script
-# pours out later is played a little at a time, or skipped where it pours faster than anyone reads.
+# pyte takes about a quarter of a megabyte a second. So of what is there at first the end will do,
+# and what a script pours out later is played a little at a time, or skipped where it pours faster
+# than anyone reads.
 MOST_BYTES = 64 << 10
 STEP_BYTES = 8 << 10
 _RESET = b"\x1b[0m"
@@ -67,7 +69,9 @@ class Playback:
             self._pending += b"".join(row.data for row in rows)
             surplus = len(self._pending) - MOST_BYTES
             if surplus > 0:
-                self._pending = _RESET + self._pending[max(self._pending.find(b"\n", surplus) + 1, surplus) :]
+                self._pending = (
+                    _RESET + self._pending[max(self._pending.find(b"\n", surplus) + 1, surplus) :]
+                )
         if not self._pending and not is_new:
             return None
         step = MOST_BYTES if is_new else STEP_BYTES
@@ -77,22 +81,39 @@ class Playback:
 
 
 _ESCAPES = {"enter": "\r", "tab": "\t", "escape": "\x1b", "backspace": "\x7f"}
-_CURSOR_KEYS = {"up": "A", "down": "B", "right": "C", "left": "D", "home": "H", "end": "F", "shift+tab": "Z"}
+_CURSOR_KEYS = {
+    "up": "A",
+    "down": "B",
+    "right": "C",
+    "left": "D",
+    "home": "H",
+    "end": "F",
+    "shift+tab": "Z",
+}
 _EDITING_KEYS = {"insert": "2~", "delete": "3~", "pageup": "5~", "pagedown": "6~"}
 _ESCAPES |= {key: f"\x1b[{code}" for key, code in (_CURSOR_KEYS | _EDITING_KEYS).items()}
 _CHUNK_BYTES = 256
 
 
 class Terminal:
-    """The way to the pseudo-terminal of a launched script; once the launcher is gone, nothing more is taken."""
+    """The way to the pseudo-terminal of a launched script.
+
+    Once the launcher is gone, nothing more is taken.
+    """
 
     def __init__(self, fd: int) -> None:
-        """Write to the socket ``fd``, which does not block, and whose other end the launcher reads."""
+        """Write to the socket ``fd``, which does not block.
+
+        The launcher reads its other end.
+        """
         self._fd = fd
         self.is_open = True
 
     def write(self, data: bytes) -> bool:
-        """Hand keys to the script; False if it does not take them: it is gone, or has stopped reading."""
+        """Hand keys to the script.
+
+        False if it does not take them: it is gone, or has stopped reading.
+        """
         chunks = (data[at : at + _CHUNK_BYTES] for at in range(0, len(data), _CHUNK_BYTES))
         return all(self._send(keys_packet(chunk)) for chunk in chunks)
 

@@ -1,4 +1,7 @@
-"""What the person has chosen to look at: passed to the feed, and back inside every snapshot that answers it."""
+"""What the person has chosen to look at.
+
+It is passed to the feed, and comes back inside every snapshot that answers it.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +29,25 @@ class Range(msgspec.Struct, frozen=True):
         return self.to_ns - self.from_ns
 
     def is_near(self, other: Range) -> bool:
-        """Say whether both ends are so near those of another range that estimates of that one hold for this one."""
+        """Say whether both ends are near those of another range.
+
+        They are so near that estimates of that one hold for this one.
+        """
         most_ns = _NEAR_SHARE * other.length_ns
-        return abs(self.from_ns - other.from_ns) <= most_ns and abs(self.to_ns - other.to_ns) <= most_ns
+        return (
+            abs(self.from_ns - other.from_ns) <= most_ns
+            and abs(self.to_ns - other.to_ns) <= most_ns
+        )
 
     def open_at(self, run: Range) -> tuple[int | None, int | None]:
-        """Return its ends, None where they are those of the run: what begins before or ends after it is in it, too."""
-        return (None if self.from_ns <= run.from_ns else self.from_ns, None if self.to_ns >= run.to_ns else self.to_ns)
+        """Return its ends, None for those of the run.
+
+        What begins before the run or ends after it is in the range, too.
+        """
+        return (
+            None if self.from_ns <= run.from_ns else self.from_ns,
+            None if self.to_ns >= run.to_ns else self.to_ns,
+        )
 
     def within(self, other: Range) -> Range:
         """Return what lies in another range, at least a nanosecond of it."""
@@ -43,11 +58,12 @@ class Range(msgspec.Struct, frozen=True):
 class View(msgspec.Struct, frozen=True):
     """A choice of samples, and the room there is to show them in.
 
-    ``scope`` are the main threads, all threads, or those of one process, at any time. The timeline shows ``span_ns`` up
-    to ``end_ns``: None is the whole run, and the end of it, which a live run moves. What is below it is about
-    ``chosen``, which may end after the run does, and where that is None about all that the timeline shows. ``columns``
-    is the width of the timeline's strips in cells. ``by_line`` asks for the hot lines instead of the hot functions.
-    ``tab`` is the view that is open below: what only others show is not worked out.
+    ``scope`` are the main threads, all threads, or those of one process, at any time. The timeline
+    shows ``span_ns`` up to ``end_ns``: None is the whole run, and the end of it, which a live run
+    moves. What is below it is about ``chosen``, which may end after the run does, and where that is
+    None about all that the timeline shows. ``columns`` is the width of the timeline's strips in
+    cells. ``by_line`` asks for the hot lines instead of the hot functions. ``tab`` is the view that
+    is open below: what only others show is not worked out.
     """
 
     scope: Selection = MAIN_THREADS
@@ -84,4 +100,9 @@ class OutputView(msgspec.Struct, frozen=True):
 def span_name(length_ns: int) -> str:
     """Return a length of time without what is zero in it: ``30 s``, ``2 min``, ``1 h``."""
     text = duration(length_ns / 1e9)
-    return text.replace(".0 s", " s").removesuffix(" 00 s").removesuffix(" 00 min").removesuffix(" 00 h")
+    return (
+        text.replace(".0 s", " s")
+        .removesuffix(" 00 s")
+        .removesuffix(" 00 min")
+        .removesuffix(" 00 h")
+    )

@@ -1,4 +1,6 @@
-"""What a run means: pure functions over the reader, from samples to call trees, phases and a summary.
+"""What a run means: pure functions over the reader.
+
+They lead from samples to call trees, phases and a summary.
 
 selection -> profile -> functions, calltree, phases -> summary
 """

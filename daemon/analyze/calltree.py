@@ -1,4 +1,7 @@
-"""The call tree of a profile: each frame with its time, its phases, and what the GPU did meanwhile."""
+"""The call tree of a profile.
+
+Each frame has its time, its phases, and what the GPU did meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,14 @@ MIXED = ""
 
 
 class Node:
-    """A frame with the time spent in it and below; ``key`` is unique among its siblings, ``frame`` is None at the root.
+    """A frame with the time spent in it and below.
 
-    ``samples`` passed through it. What the GPU did is known for ``known_ns`` of its time: for ``idle_ns`` it was idle.
-    ``above`` is the node that it hangs below. ``hidden`` is the number of library frames that were folded into it, 0
-    where it is a single one. ``expand`` makes what is below, when somebody looks at it: so that a tree of any size
-    costs what is seen of it.
+    ``key`` is unique among its siblings, ``frame`` is None at the root.
+
+    ``samples`` passed through it. What the GPU did is known for ``known_ns`` of its time: for
+    ``idle_ns`` it was idle. ``above`` is the node that it hangs below. ``hidden`` is the number of
+    library frames that were folded into it, 0 where it is a single one. ``expand`` makes what is
+    below, when somebody looks at it: so that a tree of any size costs what is seen of it.
     """
 
     __slots__ = (
@@ -28,7 +33,9 @@ class Node:
         *("idle_ns", "known_ns", "own_ns", "phases_ns", "samples", "total_ns"),
     )
 
-    def __init__(self, key: Hashable, frame: FrameRow | None, expand: Callable[[], list[Node]] | None = None) -> None:
+    def __init__(
+        self, key: Hashable, frame: FrameRow | None, expand: Callable[[], list[Node]] | None = None
+    ) -> None:
         self.key, self.frame, self.hidden, self.samples = key, frame, 0, 0
         self.above: Node | None = None
         self.own_ns = self.total_ns = self.known_ns = self.idle_ns = 0.0
@@ -61,7 +68,10 @@ class Node:
 
     @property
     def gpu_idle(self) -> float | None:
-        """The share of its time for which the GPU was idle, 0 to 1; None where nothing was read of one meanwhile."""
+        """The share of its time for which the GPU was idle, 0 to 1.
+
+        None where nothing was read of one meanwhile.
+        """
         return self.idle_ns / self.known_ns if self.known_ns else None
 
     @property
@@ -72,7 +82,10 @@ class Node:
 
     @property
     def place(self) -> str:
-        """The file and line of its frame; of several that were folded, of the one with the most time."""
+        """The file and line of its frame.
+
+        Of several that were folded, of the one with the most time.
+        """
         return f"{self.frame.module_path}:{self.frame.line}" if self.frame else ""
 
     def add_child(self, child: Node) -> None:
@@ -92,7 +105,10 @@ class Node:
         return next((child for child in self.children if child.key == key), None)
 
     def walk(self) -> Iterator[Node]:
-        """Yield this node and all below, callers first; no recursion, since stacks may be very deep."""
+        """Yield this node and all below, callers first.
+
+        No recursion, since stacks may be very deep.
+        """
         waiting = [self]
         while waiting:
             node = waiting.pop()
@@ -101,11 +117,16 @@ class Node:
 
 
 def _place_of(node: Node) -> tuple[int, int]:
-    """Return where a node stands among its siblings: what was seen first comes first, whatever its time."""
+    """Return where a node stands among its siblings.
+
+    What was seen first comes first, whatever its time.
+    """
     return (node.frame.id if node.frame else 0, node.hidden)
 
 
-def call_tree(reader: RunReader, profile: Profile, phases: PhaseIndex, busy: Mapping[int, Busy] | None = None) -> Node:
+def call_tree(
+    reader: RunReader, profile: Profile, phases: PhaseIndex, busy: Mapping[int, Busy] | None = None
+) -> Node:
     """Merge the stacks of a profile into one tree; ``busy`` is what the GPUs did meanwhile."""
     known = {0: Node(0, None)}
     for stack, time_ns in profile.time_ns.items():

@@ -1,11 +1,13 @@
 """How far the clocks of a job's nodes are apart, and how sure that is.
 
-The moments are many, some are missing on either side, and each was seen only to within the distance of two samples.
-Steps are alike, so that one may be taken for its neighbor: without a good guess only their uneven lengths differ.
+The moments are many, some are missing on either side, and each was seen only to within the distance
+of two samples. Steps are alike, so that one may be taken for its neighbor: without a good guess
+only their uneven lengths differ.
 
-Where both nodes were recorded from the start: ranks that join a job all leave the joining together, once. Else by the
-numbers of steps: the loop counter is read every few seconds, at whichever place of a step, and the late rank advances
-its counter long after the others, so that is good to within a step or two.
+Where both nodes were recorded from the start: ranks that join a job all leave the joining together,
+once. Else by the numbers of steps: the loop counter is read every few seconds, at whichever place
+of a step, and the late rank advances its counter long after the others, so that is good to within a
+step or two.
 """
 
 from __future__ import annotations
@@ -31,14 +33,17 @@ FEWEST_MATCHED = 20
 
 
 class Guess(NamedTuple):
-    """Where the offset of the second clock to the first may be: ``offset_ns``, give or take ``reach_ns``."""
+    """Where the second clock's offset to the first may be: ``offset_ns`` ± ``reach_ns``."""
 
     offset_ns: int
     reach_ns: int
 
 
 class Offset(NamedTuple):
-    """By how much the second clock is ahead of the first, with its 95 % interval, from ``matched`` moments."""
+    """By how much the second clock is ahead of the first, from ``matched`` moments.
+
+    ``low_ns`` to ``high_ns`` is the 95 % interval.
+    """
 
     offset_ns: int
     low_ns: int
@@ -47,9 +52,12 @@ class Offset(NamedTuple):
 
 
 def align(first: Sequence[int], second: Sequence[int], guess: Guess) -> Offset | None:
-    """Return by how much the second clock is ahead; None where the moments fit other offsets nearly as well.
+    """Return by how much the second clock is ahead.
 
-    ``first`` and ``second`` are the same moments by either clock, in order, each of them incomplete.
+    None where the moments fit other offsets nearly as well.
+
+    ``first`` and ``second`` are the same moments by either clock, in order, each of them
+    incomplete.
     """
     if min(len(first), len(second)) < FEWEST_MATCHED:
         return None
@@ -57,31 +65,43 @@ def align(first: Sequence[int], second: Sequence[int], guess: Guess) -> Offset |
     if len(second) > len(first):
         turned = align(second, first, Guess(-guess.offset_ns, guess.reach_ns))
         return turned and Offset(-turned.offset_ns, -turned.high_ns, -turned.low_ns, turned.matched)
-    # From this distance on two moments do not belong together: half of what is usual between neighbors.
+    # From this distance on two moments do not belong together: half of what is usual between
+    # neighbors.
     distances = [after - before for before, after in itertools.pairwise(first)]
     farthest_ns = min(int(statistics.median(distances) / 2), 100 * MILLISECOND_NS)
     found_ns = _search(first, second, guess, farthest_ns)
     if found_ns is None:
         return None
     differences = [(at_ns, _difference(first, at_ns - found_ns)) for at_ns in second]
-    matched = [(at_ns, difference) for at_ns, difference in differences if abs(difference) < farthest_ns]
+    matched = [
+        (at_ns, difference) for at_ns, difference in differences if abs(difference) < farthest_ns
+    ]
     if len(matched) < FEWEST_MATCHED:
         return None
     center_ns = int(_center([difference for _, difference in matched]))
-    # What shows how far differences vary by chance are their means over stretches of a recording's length, as times
-    # within one recording are off together. Where there are few stretches, the differences themselves.
+    # What shows how far differences vary by chance are their means over stretches of a recording's
+    # length, as times within one recording are off together. Where there are few stretches, the
+    # differences themselves.
     blocks: defaultdict[int, list[int]] = defaultdict(list)
     for at_ns, difference in matched:
         blocks[at_ns // (5 * SECOND_NS)].append(difference)
     means = [_center(block) for block in blocks.values()]
-    low_ns, high_ns = median_interval(means if len(means) >= 6 else [float(difference) for _, difference in matched])
+    low_ns, high_ns = median_interval(
+        means if len(means) >= 6 else [float(difference) for _, difference in matched]
+    )
     low_ns, high_ns = min(int(low_ns), center_ns), max(int(high_ns), center_ns)
     return Offset(found_ns + center_ns, found_ns + low_ns, found_ns + high_ns, len(matched))
 
 
-def _search(first: Sequence[int], second: Sequence[int], guess: Guess, farthest_ns: int) -> int | None:
-    """Return the offset at which moments meet best; None where another meets them nearly as well."""
-    # Best is better by far more than chance has it, than at any offset farther away than ``farthest_ns``.
+def _search(
+    first: Sequence[int], second: Sequence[int], guess: Guess, farthest_ns: int
+) -> int | None:
+    """Return the offset at which moments meet best.
+
+    None where another meets them nearly as well.
+    """
+    # Best is better by far more than chance has it, than at any offset farther away than
+    # ``farthest_ns``.
     steps = range(-guess.reach_ns, guess.reach_ns + 1, 4 * MILLISECOND_NS)
     tried = [guess.offset_ns + step_ns for step_ns in steps]
     shown = second[:: -(-len(second) * len(tried) // 500_000)]
@@ -107,20 +127,30 @@ def _difference(first: Sequence[int], at_ns: int) -> int:
 
 def _center(differences: Sequence[int]) -> float:
     """Return the mean without the outermost tenth at either end."""
-    # Not the median: samples come at even distances on both sides, so that differences take few values.
+    # Not the median: samples come at even distances on both sides, so that differences take few
+    # values.
     left_out = len(differences) // 10
     return statistics.fmean(sorted(differences)[left_out : len(differences) - left_out])
 
 
-_JOINING = re.compile(r"init_process_group|(DistributedDataParallel|FullyShardedDataParallel).__init__")
+_JOINING = re.compile(
+    r"init_process_group|(DistributedDataParallel|FullyShardedDataParallel).__init__"
+)
 _JOINED_WITHIN_NS = 60 * MILLISECOND_NS
 
 
 def joined_ns(reader: RunReader, departures: DepartureIndex) -> dict[str, int]:
-    """Return by function when a rank last left each of those in which all ranks join, as far as it was seen there."""
-    names = {row.id: row.function for row in reader.frames.values() if _JOINING.fullmatch(row.function)}
+    """Return by function when a rank last left each one in which all ranks join.
+
+    Functions in which it was not seen are left out.
+    """
+    names = {
+        row.id: row.function for row in reader.frames.values() if _JOINING.fullmatch(row.function)
+    }
     stacks: dict[int, frozenset[str]] = {}
-    for stack in sorted(reader.stacks.values(), key=lambda row: row.id) if names else ():  # callers first
+    for stack in (
+        sorted(reader.stacks.values(), key=lambda row: row.id) if names else ()
+    ):  # callers first
         above = stacks.get(stack.parent, frozenset())
         inside = above | {names[stack.frame]} if stack.frame in names else above
         if inside:
@@ -133,11 +163,16 @@ def joined_ns(reader: RunReader, departures: DepartureIndex) -> dict[str, int]:
     for row in reader.intervals(threads=threads):
         for function in stacks.get(row.stack, ()):
             found[function] = row.end_ns
-    return {function: at_ns - departures.half_a_sample(rank, at_ns) for function, at_ns in found.items()}
+    return {
+        function: at_ns - departures.half_a_sample(rank, at_ns) for function, at_ns in found.items()
+    }
 
 
 def guess_by_joining(first: Mapping[str, int], second: Mapping[str, int]) -> Guess | None:
-    """Return a guess by when both joined the job; None where that was not seen of both, or contradicts itself."""
+    """Return a guess by when both joined the job.
+
+    None where that was not seen of both, or contradicts itself.
+    """
     differences = [second[function] - first[function] for function in first.keys() & second.keys()]
     if not differences or max(differences) - min(differences) > _JOINED_WITHIN_NS:
         return None
@@ -164,8 +199,14 @@ def guess_by_counts(first: Sequence[PointRow], second: Sequence[PointRow]) -> Gu
         number = bisect.bisect_left(first, point.value, key=lambda row: row.value)
         if first[0].value <= point.value and number < len(first):
             before, after = first[max(number - 1, 0)], first[number]
-            share = (point.value - before.value) / (after.value - before.value) if after.value > before.value else 1.0
-            differences.append(point.at_ns - before.at_ns - int(share * (after.at_ns - before.at_ns)))
+            share = (
+                (point.value - before.value) / (after.value - before.value)
+                if after.value > before.value
+                else 1.0
+            )
+            differences.append(
+                point.at_ns - before.at_ns - int(share * (after.at_ns - before.at_ns))
+            )
     if not differences:
         return None
     spread_ns = (max(differences) - min(differences)) / 2
@@ -178,10 +219,10 @@ STEPS, WALL_CLOCK = "step counters", "the wall clock"
 
 
 class ClockOffset(NamedTuple):
-    """By how much a node's clock is ahead of the first node's, give or take ``error_ns`` (95 % by collectives).
+    """By how much a node's clock leads the first's, ± ``error_ns`` (95 % by collectives).
 
-    ``source`` is how that is known; where it is not, the wall clocks are taken for equal and ``error_ns`` is None.
-    ``matched`` is on how many moments it rests.
+    ``source`` is how that is known; where it is not, the wall clocks are taken for equal and
+    ``error_ns`` is None. ``matched`` is on how many moments it rests.
     """
 
     offset_ns: int
@@ -208,9 +249,14 @@ def take_offsets(readers: Sequence[RunReader]) -> tuple[ClockOffset, ...]:
 def _offset(first: _Side, other: _Side) -> ClockOffset:
     by_joining = guess_by_joining(first.joined_ns, other.joined_ns)
     by_counts = guess_by_counts(first.counts, other.counts)
-    guesses = [(source, guess) for source, guess in ((JOINING, by_joining), (STEPS, by_counts)) if guess is not None]
+    guesses = [
+        (source, guess)
+        for source, guess in ((JOINING, by_joining), (STEPS, by_counts))
+        if guess is not None
+    ]
     for _, guess in (*guesses, (WALL_CLOCK, Guess(0, 5 * SECOND_NS))):
-        # When ranks of both nodes left their waits, in the last five minutes that both have recorded.
+        # When ranks of both nodes left their waits, in the last five minutes that both have
+        # recorded.
         ahead_ns = guess.offset_ns
         from_ns = max(first.info.started_ns, other.info.started_ns - ahead_ns)
         to_ns = max(min(first.info.end_ns, other.info.end_ns - ahead_ns), from_ns)

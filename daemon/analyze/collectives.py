@@ -2,9 +2,9 @@
 
 All ranks leave such a wait at nearly the same true moment, wherever they are.
 
-A wait inside backward has no frame of its own: autograd runs there in C++, the reducer of DistributedDataParallel with
-it, so computing and waiting look alike. On a GPU a thread that asks for a value waits for its kernels, among them those
-that exchange data.
+A wait inside backward has no frame of its own: autograd runs there in C++, the reducer of
+DistributedDataParallel with it, so computing and waiting look alike. On a GPU a thread that asks
+for a value waits for its kernels, among them those that exchange data.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from profd.daemon.store.rows import RecordingRow, ThreadRow
 # Where ranks begin to exchange data, or do; not what runs when these modules are imported.
 _EXCHANGES = re.compile(
     r"torch/nn/parallel/distributed[.]py (\w+[.])?(__init__|forward|_\w+)"
-    r"|torch/distributed/distributed_c10d[.]py (init_process_group|_new_process_group_helper|all_\w+|reduce\w*"
+    r"|torch/distributed/distributed_c10d[.]py "
+    r"(init_process_group|_new_process_group_helper|all_\w+|reduce\w*"
     r"|broadcast\w*|barrier|gather|scatter)"
     r"|torch/distributed/(fsdp|_composable)/.* (\w+[.])?(__init__|forward|_?pre_\w+|_?post_\w+)"
     r"|(horovod|deepspeed)/.* (init|initialize|forward|step|allreduce\w*)"
@@ -44,19 +45,37 @@ class WaitIndex:
         if phase != BACKWARD:
             return phase == COLLECTIVE or (self.has_gpu and phase in (SYNCHRONIZE, COPY))
         # It waits in autograd itself, not in Python that autograd calls.
-        in_engine = [frame.module_path.startswith("torch/autograd/") for frame in self._reader.frames_of(stack)]
+        in_engine = [
+            frame.module_path.startswith("torch/autograd/")
+            for frame in self._reader.frames_of(stack)
+        ]
         return in_engine[-1] or not any(in_engine)
 
 
 def exchange(reader: RunReader) -> bool:
     """Say whether the processes of a run are ranks that exchange data: others wait for nobody."""
-    return any(_EXCHANGES.fullmatch(f"{frame.module_path} {frame.function}") for frame in reader.frames.values())
+    return any(
+        _EXCHANGES.fullmatch(f"{frame.module_path} {frame.function}")
+        for frame in reader.frames.values()
+    )
 
 
 _ONE_SIDED = frozenset(
-    {"broadcast", "broadcast_object_list", "reduce", "gather", "gather_object", "scatter", "scatter_object_list",
-     "send", "isend", "recv", "irecv", "batch_isend_irecv"}
-)  # fmt: skip
+    {
+        "broadcast",
+        "broadcast_object_list",
+        "reduce",
+        "gather",
+        "gather_object",
+        "scatter",
+        "scatter_object_list",
+        "send",
+        "isend",
+        "recv",
+        "irecv",
+        "batch_isend_irecv",
+    }
+)
 """In these some ranks are done before others have come."""
 
 
@@ -71,12 +90,17 @@ class DepartureIndex:
         self._recordings: defaultdict[int, list[RecordingRow]] = defaultdict(list)
         for row in reader.recordings():
             self._recordings[row.process].append(row)
-        self.threads = [row for row in reader.main_threads() if reader.processes[row.process].rank is not None]
+        self.threads = [
+            row for row in reader.main_threads() if reader.processes[row.process].rank is not None
+        ]
 
     def between(self, from_ns: int, to_ns: int) -> list[int]:
-        """Return when one rank left a wait, in order of time: the rank for which most such ends are known.
+        """Return when one rank left a wait, in order of time.
 
-        The moment lies between the last sample in the wait and the first after it: its middle is taken.
+        The rank is the one with the most such ends known.
+
+        The moment lies between the last sample in the wait and the first after it: its middle is
+        taken.
         """
         most: list[int] = []
         for thread in self.threads:
@@ -97,9 +121,10 @@ class DepartureIndex:
 
     @property
     def slack_ns(self) -> int:
-        """By how much all ends may be off together: half of the distance of samples, as it was in the median.
+        """By how much all ends may be off together: half the median distance of samples.
 
-        What is shorter than that distance is only seen where a sample happens to fall, and ends beside its middle.
+        What is shorter than that distance is only seen where a sample happens to fall, and ends
+        beside its middle.
         """
         rates = [row.rate_hz for thread in self.threads for row in self._recordings[thread.process]]
         return int(SECOND_NS / (2 * statistics.median(rates))) if rates else 0
@@ -110,4 +135,7 @@ class DepartureIndex:
             return False
         if self._waits.has_gpu:  # kernels are waited for elsewhere than they are launched
             return phase not in (COPY, BACKWARD)
-        return phase != COLLECTIVE or not {frame.function for frame in self._reader.frames_of(stack)} & _ONE_SIDED
+        return (
+            phase != COLLECTIVE
+            or not {frame.function for frame in self._reader.frames_of(stack)} & _ONE_SIDED
+        )

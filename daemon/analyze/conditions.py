@@ -1,4 +1,7 @@
-"""When something held that a selection can ask for: a GPU idle, the CPU saturated, a limit reached, memory growing."""
+"""When something held that a selection can ask for.
+
+That is a GPU idle, the CPU saturated, a limit reached, or memory growing.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ SATURATED_ABOVE = 0.95
 
 
 Within = tuple[int | None, int | None]
-"""The range of time that is asked for: in a long run little has to be read for it; None: not bounded."""
+"""The range of time that is asked for: in a long run little has to be read for it.
+
+None: not bounded.
+"""
 WHOLE: Within = (None, None)
 
 
@@ -34,7 +40,10 @@ def cpu_saturated(reader: RunReader, time: Within = WHOLE) -> IntervalSet:
 
 
 def throttled(reader: RunReader, process: int, time: Within = WHOLE) -> IntervalSet:
-    """Return when the control group had used up its CPU time, or a GPU of the process ran slower for heat or power."""
+    """Return when the control group was out of CPU time, or a GPU ran slower.
+
+    The GPU is one of the process, and it ran slower for heat or power.
+    """
     tracks = [_host_track(reader, "cgroup_cpu_throttled_share", time)]
     gpus = GpuTracks(reader, name="gpu_throttle_reasons_mask")
     tracks += [reader.steps(gpus.series[device], *time) for device in gpus.used_by(process)]
@@ -43,43 +52,65 @@ def throttled(reader: RunReader, process: int, time: Within = WHOLE) -> Interval
 
 def memory_growing(reader: RunReader, process: int) -> IntervalSet:
     cover = IntervalSet()
-    own = [one for one in growth(reader, Selection(processes=frozenset({process}))) if one.verdict == "growing"]
+    own = [
+        one
+        for one in growth(reader, Selection(processes=frozenset({process})))
+        if one.verdict == "growing"
+    ]
     for since_ns in sorted(one.since_ns for one in own if one.since_ns is not None):
         cover.add(since_ns, reader.info.end_ns)
     return cover
 
 
 def covers_of(
-    reader: RunReader, conditions: tuple[Condition, ...], threads: Iterable[int], time: Within = WHOLE
+    reader: RunReader,
+    conditions: tuple[Condition, ...],
+    threads: Iterable[int],
+    time: Within = WHOLE,
 ) -> dict[int, IntervalSet]:
-    """Return by thread when all conditions held for it or its process, in ``time``; nothing where there are none."""
+    """Return by thread when all conditions held for it or its process, in ``time``.
+
+    Nothing where there are none.
+    """
     if not conditions:
         return {}
     tracks = GpuTracks(reader, *time, longest_ns=0)
 
     def held(condition: Condition, process: int) -> IntervalSet:
-        if condition.name == "gpu-idle":  # when its GPUs were utilized below the limit, on average over several
+        if (
+            condition.name == "gpu-idle"
+        ):  # when its GPUs were utilized below the limit, on average over several
             return stepfunction.idle_time(tracks.of_process(process), condition.limit)
         if condition.name == "cpu-saturated":
             return cpu_saturated(reader, time)
-        return throttled(reader, process, time) if condition.name == "throttled" else memory_growing(reader, process)
+        return (
+            throttled(reader, process, time)
+            if condition.name == "throttled"
+            else memory_growing(reader, process)
+        )
 
     processes = {thread: reader.threads[thread].process for thread in threads}
     of_process = [one for one in conditions if one.name != "on-cpu"]
-    covers = {process: [held(one, process) for one in of_process] for process in set(processes.values())}
+    covers = {
+        process: [held(one, process) for one in of_process] for process in set(processes.values())
+    }
     own: dict[int, list[IntervalSet]] = {thread: [] for thread in processes}
     if len(of_process) < len(conditions):
         used = cpu_series(reader, [reader.threads[thread] for thread in processes])
         for thread, covered in own.items():
             track = reader.steps(used[thread], *time) if thread in used else StepFunction([], None)
             covered.append(stepfunction.on_cpu_time(track))
-    return {thread: reduce(stepfunction.common, own[thread] + covers[process]) for thread, process in processes.items()}
+    return {
+        thread: reduce(stepfunction.common, own[thread] + covers[process])
+        for thread, process in processes.items()
+    }
 
 
 CONDITIONS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "gpu-idle": (
         (stepfunction.UTILIZATION,),
-        "it has no readings of a GPU's utilization; `profd doctor` says whether GPUs can be read here",
+        "it has no readings of a GPU's utilization; `profd doctor` says whether GPUs can "
+        "be read here",
     ),
     "cpu-saturated": (("host_cpu_share",), "it has no readings of the host's CPU"),
     "throttled": (
@@ -92,8 +123,13 @@ CONDITIONS: Mapping[str, tuple[tuple[str, ...], str]] = {
 """The series that each condition rests on, and what is missing where a run has none of them."""
 
 
-def check(reader: RunReader, conditions: tuple[Condition, ...], from_ns: int | None, to_ns: int | None) -> None:
-    """Raise UsageError where it is unknown whether a condition held in a run, or in so short a range."""
+def check(
+    reader: RunReader, conditions: tuple[Condition, ...], from_ns: int | None, to_ns: int | None
+) -> None:
+    """Raise UsageError if it is unknown whether a condition held in a run.
+
+    A range too short to know that raises it, too.
+    """
     info = reader.info
     length_ns = (to_ns or info.end_ns) - (from_ns or info.started_ns)
     for condition in conditions:
@@ -107,7 +143,10 @@ def check(reader: RunReader, conditions: tuple[Condition, ...], from_ns: int | N
             raise UsageError(f"the run cannot tell {condition.name}", CONDITIONS[condition.name][1])
         if length_ns < period_ns:
             period_ms, length_ms = period_ns // MILLISECOND_NS, length_ns // MILLISECOND_NS
-            what = f"{condition.name} was read every {period_ms} ms, which says nothing of {length_ms} ms"
+            what = (
+                f"{condition.name} was read every {period_ms} ms, which says nothing of "
+                f"{length_ms} ms"
+            )
             raise UsageError(what, "take a longer range of time")
 
 

@@ -1,4 +1,7 @@
-"""How far chance takes a number: 95 % intervals, and Student's t where few values say how much they vary."""
+"""How far chance takes a number: 95 % intervals and Student's t.
+
+Student's t serves if few values say how much they vary.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,20 @@ def margin(error: float) -> float:
 
 
 def is_hint(share: float, error: float) -> bool:
-    """Say whether the 95 % interval of a share is wider than the share itself: then it says next to nothing."""
+    """Say whether the 95 % interval of a share is wider than the share itself.
+
+    Then the share says next to nothing.
+    """
     return 2 * margin(error) > share
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return between which of some values the median of their distribution lies, at least 95 times in 100.
+    """Return between which of some values the median of their distribution lies.
 
-    By order statistics: nothing is supposed of the distribution. All of them where they are too few to say.
+    That holds at least 95 times in 100.
+
+    By order statistics: nothing is supposed of the distribution. All of them where they are too few
+    to say.
     """
     ordered = sorted(values)
     count, below, left_out = len(ordered), 0.0, 0
@@ -37,14 +46,21 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def student_95(freedom: int) -> float:
-    """Return how many standard errors a 95 % interval reaches each way, by the degrees of freedom of the error."""
+    """Return how many standard errors a 95 % interval reaches each way.
+
+    ``freedom`` is the degrees of freedom of the error.
+    """
     return t_quantile(0.975, freedom)
 
 
 @lru_cache(maxsize=1024)
 def t_quantile(probability: float, freedom: int) -> float:
-    """Return a quantile above the median, ``probability`` 0.5 to 1, for 1 or more degrees of freedom."""
-    # By the normal one, in powers of 1 / freedom (Cornish and Fisher): from here on exact to seven digits, and cheaper.
+    """Return a quantile above the median for 1 or more degrees of freedom.
+
+    ``probability`` is 0.5 to 1.
+    """
+    # By the normal one, in powers of 1 / freedom (Cornish and Fisher): from here on exact to seven
+    # digits, and cheaper.
     if freedom >= 200:
         z = statistics.NormalDist().inv_cdf(probability)
         first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
@@ -61,7 +77,10 @@ def t_quantile(probability: float, freedom: int) -> float:
 
 
 def _within(t: float, freedom: int) -> float:
-    """Return how probable a value between -t and t is (Abramowitz and Stegun 26.7.3 and 26.7.4, which are exact)."""
+    """Return how probable a value between -t and t is.
+
+    The formulas are Abramowitz and Stegun 26.7.3 and 26.7.4, which are exact.
+    """
     angle = math.atan(t / math.sqrt(freedom))
     odd = freedom % 2
     term, total = (math.cos(angle) if odd else 1.0), 0.0

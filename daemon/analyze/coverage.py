@@ -1,4 +1,7 @@
-"""How much of a run its samples rest on: time covered, torn stacks, cost, and processes sampled in turns."""
+"""How much of a run its samples rest on.
+
+That is time covered, torn stacks, cost, and processes sampled in turns.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +23,29 @@ class Lives:
     """The processes of a run with what was recorded of them, as far as recordings were added."""
 
     def __init__(self, reader: RunReader) -> None:
-        self._reader: RunReader = proxy(reader)  # held by it below, it would never be let go of otherwise
+        self._reader: RunReader = proxy(
+            reader
+        )  # held by it below, it would never be let go of otherwise
         self.covers: defaultdict[int, IntervalSet] = defaultdict(IntervalSet)
         """What the recordings of each process cover."""
         self.known_to_ns = reader.info.started_ns
-        """When the newest recording of any process ends: of what came later nothing is known yet."""
+        """When the newest recording of any process ends.
+
+        Nothing is known yet of what came later.
+        """
         self.recorded = RecordedTotal(0, 0)
         self._gaps: defaultdict[int, IntervalSet] = defaultdict(IntervalSet)
         self._last_gap = 0
 
     def add(self, recordings: Iterable[RecordingRow]) -> None:
-        """Take in recordings, those of a process in order of time; those without a whole stack cover nothing."""
+        """Take in recordings, those of a process in order of time.
+
+        Those without a whole stack cover nothing.
+        """
         for row in recordings:
-            self.recorded = RecordedTotal(self.recorded.samples + row.samples, self.recorded.torn + row.torn)
+            self.recorded = RecordedTotal(
+                self.recorded.samples + row.samples, self.recorded.torn + row.torn
+            )
             if row.samples > row.torn:
                 self.covers[row.process].add(row.start_ns, row.end_ns)
                 self.known_to_ns = max(self.known_to_ns, row.end_ns)
@@ -44,7 +57,9 @@ class Lives:
                 del known[forgotten]
 
     def weight(self, process: int, from_ns: int | None = None, to_ns: int | None = None) -> float:
-        """Return how long a process lived in a range for each second recorded there; 1 if all was, or nothing.
+        """Return how long a process lived in a range for each second recorded there.
+
+        1 if all was, or nothing.
 
         It stands for rests between turns alone: what a process did in a gap is unknown.
         """
@@ -52,7 +67,9 @@ class Lives:
         to_ns = self.known_to_ns if to_ns is None else to_ns
         start_ns = max(row.seen_ns, from_ns or 0)
         end_ns = min(self.known_to_ns, to_ns, to_ns if row.ended_ns is None else row.ended_ns)
-        covered_ns = self.covers[process].between(self._reader.info.started_ns if from_ns is None else from_ns, to_ns)
+        covered_ns = self.covers[process].between(
+            self._reader.info.started_ns if from_ns is None else from_ns, to_ns
+        )
         lived_ns = end_ns - start_ns - self._gaps[process].between(start_ns, end_ns)
         return max(lived_ns, covered_ns) / covered_ns if covered_ns else 1.0
 
@@ -76,12 +93,13 @@ COST_SERIES = "profd_cpu_cores"
 class Coverage(msgspec.Struct, frozen=True):
     """The quality of a selection's samples; None where nothing is known.
 
-    ``share``: of the time for which the training processes lived and were under profd, the part that lies in recordings
-    with samples. It begins with a process's first recording (before that nobody was attached) and ends with the
-    process, with the run, or, in a live run, with the last recording written, as the next one is only in flight. A
-    process that was never recorded counts from when it was seen, as not covered at all.
-    ``torn_share``: of the stacks that were read in all processes, the part dropped as impossible.
-    ``cost_core_share``: what profd and its samplers used on average, in cores.
+    ``share``: of the time for which the training processes lived and were under profd, the part
+    that lies in recordings with samples. It begins with a process's first recording (before that
+    nobody was attached) and ends with the process, with the run, or, in a live run, with the last
+    recording written, as the next one is only in flight. A process that was never recorded counts
+    from when it was seen, as not covered at all. ``torn_share``: of the stacks that were read in
+    all processes, the part dropped as impossible. ``cost_core_share``: what profd and its samplers
+    used on average, in cores.
     """
 
     share: float | None
@@ -97,7 +115,7 @@ def take_coverage(reader: RunReader, selection: Selection) -> Coverage:
 
 
 class GapTotal(msgspec.Struct, frozen=True):
-    """The gaps of one reason: how many there are and their seconds, with the ``text`` of the longest."""
+    """The gaps of one reason: their number, their seconds and the ``text`` of the longest."""
 
     reason: str
     count: int
@@ -106,7 +124,10 @@ class GapTotal(msgspec.Struct, frozen=True):
 
 
 def take_gaps(reader: RunReader, selection: Selection) -> tuple[GapTotal, ...]:
-    """Return the gaps in a selection's range of time, over its processes of role main, by reason, the longest first."""
+    """Return the gaps in a selection's range of time by reason, the longest first.
+
+    They are those of its processes of role main.
+    """
     trainers = {process.id for process in selection.trainers(reader)}
     by_reason: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
     for gap in reader.gaps(selection.from_ns, selection.to_ns):
@@ -115,14 +136,19 @@ def take_gaps(reader: RunReader, selection: Selection) -> tuple[GapTotal, ...]:
             end_ns = end_ns if selection.to_ns is None else min(end_ns, selection.to_ns)
             by_reason[gap.reason].append((end_ns - start_ns, gap.text))
     found = [
-        GapTotal(reason, len(parts), sum(length_ns for length_ns, _ in parts) / SECOND_NS, max(parts)[1])
+        GapTotal(
+            reason, len(parts), sum(length_ns for length_ns, _ in parts) / SECOND_NS, max(parts)[1]
+        )
         for reason, parts in by_reason.items()
     ]
     return tuple(sorted(found, key=lambda gap: -gap.seconds))
 
 
 def covered_share(reader: RunReader, lives: Lives, selection: Selection) -> float | None:
-    """Return the share of a selection's range of time that is covered; None where no process was to be sampled."""
+    """Return the share of a selection's range of time that is covered.
+
+    None where no process was to be sampled.
+    """
     lived_ns = covered_ns = 0
     for process in selection.trainers(reader):
         cover = lives.covers[process.id]
@@ -134,10 +160,13 @@ def covered_share(reader: RunReader, lives: Lives, selection: Selection) -> floa
     return covered_ns / lived_ns if lived_ns else None
 
 
-def sampled_life(process: ProcessRow, run: RunInfo, first_ns: int | None, last_ns: int | None) -> tuple[int, int]:
+def sampled_life(
+    process: ProcessRow, run: RunInfo, first_ns: int | None, last_ns: int | None
+) -> tuple[int, int]:
     """Return from when to when a process was to be sampled; see ``Coverage.share``.
 
-    ``first_ns`` is when its first recording with samples begins, ``last_ns`` when the last one ends; None: none did.
+    ``first_ns`` is when its first recording with samples begins, ``last_ns`` when the last one
+    ends; None: none did.
     """
     start_ns = process.seen_ns if first_ns is None else first_ns
     if run.state == "live" and process.ended_ns is None and last_ns is not None:

@@ -1,6 +1,9 @@
-"""Patterns of frames, and the tables that hold them: what a call is, by its function, module and line.
+"""Patterns of frames, and the tables that hold them.
 
-profd brings such tables, and users add to them with a file of the same name in profd's folder of configuration files.
+They say what a call is by its function, module and line.
+
+profd brings such tables, and users add to them with a file of the same name in profd's folder of
+configuration files.
 """
 
 from __future__ import annotations
@@ -19,7 +22,10 @@ from profd.daemon.store.rows import FrameRow
 
 
 class FramePattern(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a frame must be: every condition that is given must hold; ``phases.toml`` explains each."""
+    """What a frame must be: every condition that is given must hold.
+
+    ``phases.toml`` explains each.
+    """
 
     function: tuple[str, ...] = ()
     module: tuple[str, ...] = ()
@@ -36,16 +42,22 @@ def read_patterns(file: Path, key: str, kind: type[Pattern], hint: str) -> tuple
         form: type[dict[str, tuple[Pattern, ...]]] = dict[str, tuple[kind, ...]]  # type: ignore[valid-type]
         tables = msgspec.toml.decode(file.read_bytes(), type=form)
     except OSError as error:
-        raise UsageError(f"{file} cannot be read ({error.strerror})", "make it readable, or remove it") from error
+        raise UsageError(
+            f"{file} cannot be read ({error.strerror})", "make it readable, or remove it"
+        ) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{file} is no table of [[{key}]] ({error})", hint) from error
     if tables.keys() - {key}:
-        raise UsageError(f"{file} has {min(tables.keys() - {key})!r} where it may have [[{key}]] only", hint)
+        raise UsageError(
+            f"{file} has {min(tables.keys() - {key})!r} where it may have [[{key}]] only", hint
+        )
     patterns = tables.get(key, ())
     for number, pattern in enumerate(patterns, 1):
         where = f"{file}, {key} {number}"
         if not (pattern.function or pattern.module or pattern.source):
-            raise UsageError(f"{where}: it says nothing of a frame", "give it a function, a module or a source")
+            raise UsageError(
+                f"{where}: it says nothing of a frame", "give it a function, a module or a source"
+            )
         try:
             re.compile(pattern.source)
         except re.error as error:
@@ -56,7 +68,11 @@ def read_patterns(file: Path, key: str, kind: type[Pattern], hint: str) -> tuple
 
 def frame_test(pattern: FramePattern) -> Callable[[FrameRow], bool]:
     """Return what says whether a frame meets a pattern."""
-    function, module, source = _name_test(pattern.function), _any_of(pattern.module), _line_test(pattern.source)
+    function, module, source = (
+        _name_test(pattern.function),
+        _any_of(pattern.module),
+        _line_test(pattern.source),
+    )
     return lambda frame: (
         (pattern.library is None or frame.is_library == pattern.library)
         and (not pattern.module or module.match(frame.module_path) is not None)
@@ -70,7 +86,10 @@ _SEMICOLON = re.compile(r""";(?=(?:[^'"]|'[^']*'|"[^"]*")*$)""")
 
 
 def _line_test(pattern: str) -> Callable[[str], bool]:
-    """Return a function that searches a line: of several statements each, as nothing shows which of them runs."""
+    """Return a function that searches a line.
+
+    If the line has several statements, it searches each, as nothing shows which of them runs.
+    """
     search = re.compile(pattern).search
 
     def test(line: str) -> bool:
@@ -83,13 +102,16 @@ def _line_test(pattern: str) -> Callable[[str], bool]:
 
 def _name_test(patterns: tuple[str, ...]) -> Callable[[str], bool]:
     """Return a function that compares a name with patterns."""
-    # Up to Python 3.10 a frame has ``step`` where later ones have ``Adam.step``. So a name without a dot is compared
-    # with the end of a pattern with one. Not so where that end is ``*``, which would meet every function there is, nor
-    # where the class has a wildcard: of ``*Loss.forward`` the end alone says nothing.
+    # Up to Python 3.10 a frame has ``step`` where later ones have ``Adam.step``. So a name without
+    # a dot is compared with the end of a pattern with one. Not so where that end is ``*``, which
+    # would meet every function there is, nor where the class has a wildcard: of ``*Loss.forward``
+    # the end alone says nothing.
     dotted = tuple(pattern for pattern in patterns if "." in pattern)
     split = [pattern.rpartition(".") for pattern in dotted]
     whole = _any_of(dotted)
-    ends = _any_of(tuple(end for owner, _, end in split if end != "*" and not re.search(r"[*?\[]", owner)))
+    ends = _any_of(
+        tuple(end for owner, _, end in split if end != "*" and not re.search(r"[*?\[]", owner))
+    )
     plain = _any_of(tuple(pattern for pattern in patterns if "." not in pattern))
 
     def test(name: str) -> bool:

@@ -10,7 +10,14 @@ import msgspec
 
 from profd.daemon.analyze.gputracks import GpuTracks, total_utilization
 from profd.daemon.analyze.idletime import IdleShare, IdleTime, Queue, State
-from profd.daemon.analyze.phases import DATA_LOAD, DATA_WAIT, LOGGING, SYNCHRONIZE, PhaseIndex, PhasePlace
+from profd.daemon.analyze.phases import (
+    DATA_LOAD,
+    DATA_WAIT,
+    LOGGING,
+    SYNCHRONIZE,
+    PhaseIndex,
+    PhasePlace,
+)
 from profd.daemon.analyze.selection import Selection, spread
 from profd.daemon.analyze.series import mean_of_series, total_of_series
 from profd.daemon.clock import SECOND_NS
@@ -21,8 +28,9 @@ from profd.daemon.store.stepfunction import UTILIZATION
 class Gpu(msgspec.Struct, frozen=True):
     """A GPU that the run used, or a MIG instance of one.
 
-    ``index`` is the number that nvidia-smi gives the GPU, ``device`` the name of its series. ``utilization`` and
-    ``power_watts`` are means, ``memory_used_bytes`` is the most that was used, by anyone; None where it was not read.
+    ``index`` is the number that nvidia-smi gives the GPU, ``device`` the name of its series.
+    ``utilization`` and ``power_watts`` are means, ``memory_used_bytes`` is the most that was used,
+    by anyone; None where it was not read.
     """
 
     index: int
@@ -41,10 +49,13 @@ def take_gpus(reader: RunReader, selection: Selection) -> tuple[Gpu, ...]:
     for row in reader.devices():
         used = total_of_series(reader, "gpu_memory_used_bytes", None, selection, row.name)
         busy, power = (
-            mean_of_series(reader, name, None, selection, row.name) for name in (UTILIZATION, "gpu_power_watts")
+            mean_of_series(reader, name, None, selection, row.name)
+            for name in (UTILIZATION, "gpu_power_watts")
         )
         most_bytes = int(used.most) if used.is_known else None
-        found.append(Gpu(row.index, row.model, row.name, row.uuid, row.memory_bytes, busy, most_bytes, power))
+        found.append(
+            Gpu(row.index, row.model, row.name, row.uuid, row.memory_bytes, busy, most_bytes, power)
+        )
     return tuple(found)
 
 
@@ -58,10 +69,11 @@ class IdleLine(PhasePlace, frozen=True):
 
 
 class GpuIdle(msgspec.Struct, frozen=True):
-    """How long the GPUs that training processes use were idle, and what their threads did meanwhile.
+    """How long the GPUs of training processes were idle, and what their threads did then.
 
-    ``share`` is that of the GPUs' time, ``known_s`` of it in all. ``phases`` and ``lines`` have the shares of the idle
-    time, those that may have most first, by readings ``period_s`` apart: windows alone resolve shorter gaps.
+    ``share`` is that of the GPUs' time, ``known_s`` of it in all. ``phases`` and ``lines`` have the
+    shares of the idle time, those that may have most first, by readings ``period_s`` apart: windows
+    alone resolve shorter gaps.
     """
 
     share: float
@@ -72,7 +84,10 @@ class GpuIdle(msgspec.Struct, frozen=True):
 
 
 def take_gpu_idle(reader: RunReader, selection: Selection, phases: PhaseIndex) -> GpuIdle | None:
-    """Return how idle the GPUs of a selection's processes were; None where none was read in its range of time."""
+    """Return how idle the GPUs of a selection's processes were.
+
+    None where none was read in its range of time.
+    """
     trainers = [row.id for row in selection.trainers(reader)]
     total = total_utilization(reader, trainers, selection.from_ns, selection.to_ns)
     if total.mean is None or not total.known_ns:
@@ -90,11 +105,22 @@ def take_gpu_idle(reader: RunReader, selection: Selection, phases: PhaseIndex) -
         if row is not None and selection.phase in {None, phase}
     ]
     found = {name: idle for name, idle in by_phase.items() if selection.phase in {None, name}}
-    return GpuIdle(1 - total.mean, total.known_ns / SECOND_NS, period_ns / SECOND_NS, found, tuple(lines[:LINES]))
+    return GpuIdle(
+        1 - total.mean,
+        total.known_ns / SECOND_NS,
+        period_ns / SECOND_NS,
+        found,
+        tuple(lines[:LINES]),
+    )
 
 
-def idle_bounds(reader: RunReader, selection: Selection, phases: PhaseIndex) -> dict[str, IdleShare]:
-    """Return the bounds of each phase's share of the idle time alone, as a live run asks for them again and again."""
+def idle_bounds(
+    reader: RunReader, selection: Selection, phases: PhaseIndex
+) -> dict[str, IdleShare]:
+    """Return the bounds of each phase's share of the idle time, and nothing else.
+
+    A live run asks for them again and again.
+    """
     return _read(reader, selection, phases.of_stack)[0].bounds()
 
 
@@ -111,14 +137,17 @@ def _queues(phases: PhaseIndex) -> Callable[[int], Queue | None]:
         phase, line = phases.of_stack(stack), phases.user_line(stack)
         if phase in _STARTS_NOTHING:
             return Queue.STAYS
-        is_wait = phase == SYNCHRONIZE and line is not None and not _COPIES.search(line.text or ".to(")
+        is_wait = (
+            phase == SYNCHRONIZE and line is not None and not _COPIES.search(line.text or ".to(")
+        )
         return Queue.RUNS_DRY if is_wait else None
 
     return queue_of
 
 
-# A longer range is read in slices, of so much time for all processes together, and of so much for each at least. An
-# estimate of a loop needs a minute. A slice has many readings, because its first and its last one are not whole.
+# A longer range is read in slices, of so much time for all processes together, and of so much for
+# each at least. An estimate of a loop needs a minute. A slice has many readings, because its first
+# and its last one are not whole.
 _LOOKED_AT_NS, _LEAST_LOOKED_AT_NS, _SLICE_NS = 240 * SECOND_NS, 20 * SECOND_NS, 10 * SECOND_NS
 
 
@@ -128,11 +157,17 @@ def _read(
     state_of: Callable[[int], State],
     queue_of: Callable[[int], Queue | None] = lambda stack: None,
 ) -> tuple[IdleTime[State], float]:
-    """Return the readings of a selection beside the states of its threads, and the nanoseconds between two of them."""
+    """Return a selection's readings beside the states of its threads, and their period.
+
+    The period is the nanoseconds between two readings.
+    """
     from_ns, to_ns = selection.bounds(reader.info)
     trainers = {row.id for row in selection.trainers(reader)}
     mains = [row for row in reader.main_threads() if row.process in trainers]
-    most_ns, time = max(_LOOKED_AT_NS // max(len(trainers), 1), _LEAST_LOOKED_AT_NS), IdleTime[State]()
+    most_ns, time = (
+        max(_LOOKED_AT_NS // max(len(trainers), 1), _LEAST_LOOKED_AT_NS),
+        IdleTime[State](),
+    )
     for part in spread(from_ns, to_ns, most_ns, most_ns // _SLICE_NS):
         tracks = GpuTracks(reader, *part)
         for thread in mains:

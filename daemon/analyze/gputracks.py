@@ -1,7 +1,7 @@
 """How busy the GPUs of a run were, and which of them each process uses.
 
-Utilization is NVML's: the share of a period of about a fifth of a second for which any kernel or copy ran. It says
-nothing of how full the GPU was.
+Utilization is NVML's: the share of a period of about a fifth of a second for which any kernel or
+copy ran. It says nothing of how full the GPU was.
 """
 
 from __future__ import annotations
@@ -14,7 +14,13 @@ from profd.daemon.analyze.series import take_course
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store import stepfunction
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.stepfunction import UTILIZATION, Aggregate, StepFunction, mean_function, sum_aggregates
+from profd.daemon.store.stepfunction import (
+    UTILIZATION,
+    Aggregate,
+    StepFunction,
+    mean_function,
+    sum_aggregates,
+)
 
 
 class GpuTracks:
@@ -28,7 +34,9 @@ class GpuTracks:
         longest_ns: int = stepfunction.LONGEST_INTERVAL_NS,
         name: str = UTILIZATION,
     ) -> None:
-        """Read what the run has of the intervals that start in a range of time; all of it where none is given.
+        """Read what the run has of the intervals that start in a range of time.
+
+        All of it where none is given.
 
         ``longest_ns`` is how long after the range they may end. ``name`` is the series to read.
         """
@@ -41,18 +49,31 @@ class GpuTracks:
     def period_ns(self) -> int | None:
         """The longest of the usual distances of two readings, lately; None where there are none."""
         end_ns = self._reader.info.end_ns if self._range[1] is None else self._range[1]
-        lately = GpuTracks(self._reader, max(self._range[0] or 0, end_ns - 120 * SECOND_NS), end_ns, name=self._name)
+        lately = GpuTracks(
+            self._reader,
+            max(self._range[0] or 0, end_ns - 120 * SECOND_NS),
+            end_ns,
+            name=self._name,
+        )
         periods = (lately._of(device).period_ns for device in self.series)
         return max((period_ns for period_ns in periods if period_ns), default=None)
 
     def of_process(self, process: int) -> StepFunction:
-        """Return the mean utilization of the GPUs that a process uses; of all, where nobody knows which those are."""
+        """Return the mean utilization of the GPUs that a process uses.
+
+        Of all, where nobody knows which those are.
+        """
         if process not in self._of_process:
-            self._of_process[process] = mean_function([self._of(device) for device in sorted(self.used_by(process))])
+            self._of_process[process] = mean_function(
+                [self._of(device) for device in sorted(self.used_by(process))]
+            )
         return self._of_process[process]
 
     def used_by(self, process: int) -> frozenset[str]:
-        """Return the devices on which a process, or the one that it works for, has memory; else all devices."""
+        """Return the devices on which a process, or the one that it works for, has memory.
+
+        Else all devices.
+        """
         parents = {row.id: row.parent for row in self._reader.processes.values()}
         return stepfunction.devices_used(process, parents, self._held, frozenset(self.series))
 
@@ -75,11 +96,18 @@ class GpuTracks:
         return self._of_device[device]
 
 
-def total_utilization(reader: RunReader, processes: Iterable[int], from_ns: int | None, to_ns: int | None) -> Aggregate:
-    """Return how busy the GPUs that some processes use were in [from_ns, to_ns), over the time that is known of each.
+def total_utilization(
+    reader: RunReader, processes: Iterable[int], from_ns: int | None, to_ns: int | None
+) -> Aggregate:
+    """Return how busy the GPUs that some processes use were in [from_ns, to_ns).
 
-    The idle share of GPUs is 1 - its mean, whatever the length of steps and readings; each output asks here.
+    The result is over the time that is known of each GPU.
+
+    The idle share of GPUs is 1 - its mean, whatever the length of steps and readings; each output
+    asks here.
     """
     tracks = GpuTracks(reader, from_ns, to_ns)
     devices = {device for process in processes for device in tracks.used_by(process)}
-    return sum_aggregates(take_course(reader, tracks.series[one], from_ns, to_ns).total() for one in sorted(devices))
+    return sum_aggregates(
+        take_course(reader, tracks.series[one], from_ns, to_ns).total() for one in sorted(devices)
+    )

@@ -1,14 +1,18 @@
-"""In which phases the idle time of GPUs lies: bounds for any program, and an estimate where that is close.
+"""In which phases the idle time of GPUs lies.
 
-A reading is a mean over a period: it says how long the GPU was idle, not when. With the idle share g, in a period of
-which the thread spent the share p in a phase, the idle time in that phase is between max(0, g + p - 1) and min(g, p).
-Both are summed over the readings. Shares of a phase are sampled, and what chance does to the sums is added; over
-several readings together that is less. Each grouping bounds the truth, so the tightest one counts.
+It gives bounds for any program, and an estimate if that is close.
 
-Gaps shorter than readings leave these bounds wide, and readings of short steps are all alike, so that no statistics
-of them tell more (docs/decisions-measurements.md). What CUDA promises does: a thread that waits for the GPU goes on
-when its queue is empty. So the GPU is idle from there to the first phase that may start something on it. What the
-readings have beyond that time lies in all other phases.
+A reading is a mean over a period: it says how long the GPU was idle, not when. With the idle share
+g, in a period of which the thread spent the share p in a phase, the idle time in that phase is
+between max(0, g + p - 1) and min(g, p). Both are summed over the readings. Shares of a phase are
+sampled, and what chance does to the sums is added; over several readings together that is less.
+Each grouping bounds the truth, so the tightest one counts.
+
+Gaps shorter than readings leave these bounds wide, and readings of short steps are all alike, so
+that no statistics of them tell more (docs/decisions-measurements.md). What CUDA promises does: a
+thread that waits for the GPU goes on when its queue is empty. So the GPU is idle from there to the
+first phase that may start something on it. What the readings have beyond that time lies in all
+other phases.
 """
 
 from __future__ import annotations
@@ -32,9 +36,12 @@ Other = TypeVar("Other", bound=Hashable)
 
 _LEAST_COVERED = 0.9  # a reading of which less was sampled says nothing of what ran in it
 _CLOCK_ERROR_NS = 5 * MILLISECOND_NS  # so far the driver's times may be off from those of samples
-_DOUBLED = (2,) * 6  # readings one by one, then of each two groups one, up to 64 readings together, then all
+_DOUBLED = (
+    2,
+) * 6  # readings one by one, then of each two groups one, up to 64 readings together, then all
 _PERCENT = 0.0101  # drivers say whole percents, and 99 where a GPU never rests (seen on an H200)
-# What chance costs at a corner of the bounds falls with the distance from it, which is only known with the same error.
+# What chance costs at a corner of the bounds falls with the distance from it, which is only known
+# with the same error.
 _CHANCE = 2.0
 _NEARLY_ALL = 0.75
 _WIDEST = 0.03  # estimates that may be further off are not shown
@@ -51,10 +58,10 @@ Place = tuple[State, Queue | None]
 
 
 class IdleShare(msgspec.Struct, frozen=True):
-    """The share of the GPUs' idle time that lies in a phase or at a line: between ``low`` and ``high``.
+    """The share of the GPUs' idle time in a phase or at a line, from ``low`` to ``high``.
 
-    ``estimate`` is its likeliest value, in ``estimate_low`` to ``estimate_high`` (95 %), where nothing else starts work
-    on these GPUs; None where that is not known within three points.
+    ``estimate`` is its likeliest value, in ``estimate_low`` to ``estimate_high`` (95 %), where
+    nothing else starts work on these GPUs; None where that is not known within three points.
     """
 
     low: float
@@ -66,7 +73,9 @@ class IdleShare(msgspec.Struct, frozen=True):
 
 @dataclass
 class Reading(Generic[State]):
-    """The idle share of ``length_ns``, the time that a thread spent in each state meanwhile, and its changes of state.
+    """The idle share of ``length_ns``, and the time a thread was in each state meanwhile.
+
+    It also has the thread's changes of state.
 
     ``changes`` are counted by the state before and the state after.
     """
@@ -93,8 +102,8 @@ class IdleTime(Generic[State]):
     def __init__(self) -> None:
         self._readings: list[Reading[State]] = []
         self._error_ns2 = 0.0
-        # By state, and what the queue tells there. With STAYS the GPU idles, with RUNS_DRY it works, with None nobody
-        # knows. Visits are counted by what was before and what came.
+        # By state, and what the queue tells there. With STAYS the GPU idles, with RUNS_DRY it
+        # works, with None nobody knows. Visits are counted by what was before and what came.
         self._spent_ns: Counter[Place[State]] = Counter()
         self._visits: Counter[tuple[Place[State] | None, Place[State]]] = Counter()
 
@@ -112,7 +121,8 @@ class IdleTime(Generic[State]):
         samples = sum(row.samples for row in rows)
         if not samples:
             return
-        # A change shows with the next sample: on average one distance of samples late, and that is its error too.
+        # A change shows with the next sample: on average one distance of samples late, and that is
+        # its error too.
         late_ns = sum(row.duration_ns for row in rows) // samples
         self._error_ns2 = max(self._error_ns2, float(late_ns**2))
         steps, at = utilization.steps, 0
@@ -120,7 +130,11 @@ class IdleTime(Generic[State]):
         before: Place[State] | None = None
         known: Queue | None = None
         for row in rows:
-            state, start_ns, end_ns = state_of(row.stack), row.start_ns - late_ns, row.end_ns - late_ns
+            state, start_ns, end_ns = (
+                state_of(row.stack),
+                row.start_ns - late_ns,
+                row.end_ns - late_ns,
+            )
             while at < len(steps) and steps[at].end_ns <= start_ns:
                 at += 1
             place = at
@@ -128,8 +142,12 @@ class IdleTime(Generic[State]):
                 step = steps[place]
                 if place not in found:
                     idle = 1 - step.value
-                    found[place] = Reading(idle if idle > _PERCENT else 0.0, step.end_ns - step.start_ns)
-                found[place].spent_ns[state] += min(end_ns, step.end_ns) - max(start_ns, step.start_ns)
+                    found[place] = Reading(
+                        idle if idle > _PERCENT else 0.0, step.end_ns - step.start_ns
+                    )
+                found[place].spent_ns[state] += min(end_ns, step.end_ns) - max(
+                    start_ns, step.start_ns
+                )
                 if before is not None and before[0] != state and step.start_ns <= start_ns:
                     found[place].changes[before[0], state] += 1
                 place += 1
@@ -141,7 +159,9 @@ class IdleTime(Generic[State]):
                 self._visits[before, now] += 1
             before = now
         read = (one for one in found.values() if one.length_ns)
-        self._readings += (one for one in read if one.spent_ns.total() >= _LEAST_COVERED * one.length_ns)
+        self._readings += (
+            one for one in read if one.spent_ns.total() >= _LEAST_COVERED * one.length_ns
+        )
 
     def merged(self, merge: Callable[[State], Other]) -> IdleTime[Other]:
         """Return the same readings with several states taken for one."""
@@ -168,12 +188,20 @@ class IdleTime(Generic[State]):
             if size > 1:
                 groups = [_together(groups[at : at + size]) for at in range(0, len(groups), size)]
             for state, (low, high) in self._bounds(groups, states, whole_ns).items():
-                bounds[state] = max(bounds[state][0], min(low, 1.0)), min(bounds[state][1], max(high, 0.0))
+                bounds[state] = (
+                    max(bounds[state][0], min(low, 1.0)),
+                    min(bounds[state][1], max(high, 0.0)),
+                )
         found = {state: IdleShare(low, high) for state, (low, high) in bounds.items()}
-        return dict(sorted(found.items(), key=lambda each: (-each[1].high - each[1].low, str(each[0]))))
+        return dict(
+            sorted(found.items(), key=lambda each: (-each[1].high - each[1].low, str(each[0])))
+        )
 
     def shares(self) -> dict[State, IdleShare]:
-        """Return the share of the idle time by state, those that may have most first; nothing where none is known."""
+        """Return the share of the idle time by state, those that may have most first.
+
+        Nothing where none is known.
+        """
         found = self.bounds()
         reaches = self._by_queue(found)
         all_least, all_most = (sum(one[at] for one in reaches.values()) for at in (0, 1))
@@ -186,7 +214,7 @@ class IdleTime(Generic[State]):
         return found
 
     def _by_queue(self, bounds: Mapping[State, IdleShare]) -> dict[State, tuple[float, float]]:
-        """Return from where to where the idle share of each state reaches by its bounds and by what the queue tells."""
+        """Return the range of each state's idle share by its bounds and what the queue tells."""
         whole_ns = sum(one.idle * one.length_ns for one in self._readings)
         sampled_ns = self._spent_ns.total()
         if not sampled_ns or not bounds:
@@ -196,7 +224,9 @@ class IdleTime(Generic[State]):
             visits[came] += count
         for state in bounds:
             idle, unknown = (state, Queue.STAYS), (state, None)
-            if spent_ns[idle] >= _NEARLY_ALL * (spent_ns[idle] + spent_ns[unknown]):  # short waits lack a sample
+            if spent_ns[idle] >= _NEARLY_ALL * (
+                spent_ns[idle] + spent_ns[unknown]
+            ):  # short waits lack a sample
                 spent_ns[idle] += spent_ns.pop(unknown, 0)
                 visits[idle] += visits.pop(unknown, 0)
         scale = sum(one.length_ns for one in self._readings) / sampled_ns / whole_ns
@@ -204,7 +234,8 @@ class IdleTime(Generic[State]):
         def part(*keys: tuple[State, Queue | None]) -> tuple[float, float]:
             """Return the time of some states as a part of the idle time, and its error."""
             time_ns = sum(spent_ns[key] for key in keys)
-            # One distance of samples at each begin and end, and no more than that of the samples one by one.
+            # One distance of samples at each begin and end, and no more than that of the samples
+            # one by one.
             samples = time_ns * (1 - time_ns / sampled_ns) / math.sqrt(self._error_ns2)
             changes = min(2 * sum(visits[key] for key in keys), samples)
             return time_ns * scale, CONFIDENCE_95 * math.sqrt(changes * self._error_ns2) * scale
@@ -216,18 +247,28 @@ class IdleTime(Generic[State]):
             return {}
         found = {}
         for state, share in bounds.items():
-            (idle_part, own), (unknown_part, error) = part((state, Queue.STAYS)), part((state, None))
+            (idle_part, own), (unknown_part, error) = (
+                part((state, Queue.STAYS)),
+                part((state, None)),
+            )
             least = idle_part - own + max(rest - around - (all_unknown - unknown_part), 0.0)
             most = idle_part + own + min(max(rest, 0.0) + around, unknown_part + error)
-            found[state] = max(share.low, min(least, share.high)), min(share.high, max(most, share.low))
+            found[state] = (
+                max(share.low, min(least, share.high)),
+                min(share.high, max(most, share.low)),
+            )
         return found
 
     def _bounds(
         self, groups: Sequence[Reading[State]], states: Iterable[State], whole_ns: float
     ) -> dict[State, tuple[float, float]]:
-        """Return from where to where the idle share of each state reaches by some groups of readings."""
+        """Return the bounds of each state's idle share by some groups of readings."""
         error_ns2 = self._error_ns2 + _CLOCK_ERROR_NS**2
-        most_ns, others_ns, changes = dict.fromkeys(states, 0.0), dict.fromkeys(states, 0.0), Counter[State]()
+        most_ns, others_ns, changes = (
+            dict.fromkeys(states, 0.0),
+            dict.fromkeys(states, 0.0),
+            Counter[State](),
+        )
         all_absent_ns = all_only_ns = 0.0
         for one in groups:
             idle, length_ns, covered_ns = one.idle, one.length_ns, sum(one.spent_ns.values())
@@ -242,21 +283,30 @@ class IdleTime(Generic[State]):
             all_absent_ns += absent * length_ns
             all_only_ns += only * length_ns
             for state, spent_ns in one.spent_ns.items():
-                # The standard error of the share of a state that begins or ends so often within a reading.
-                share, error = spent_ns / covered_ns, math.sqrt(counts[state] * error_ns2) / length_ns
+                # The standard error of the share of a state that begins or ends so often within a
+                # reading.
+                share, error = (
+                    spent_ns / covered_ns,
+                    math.sqrt(counts[state] * error_ns2) / length_ns,
+                )
                 most_ns[state] += (_overlap(idle, share, error) - absent) * length_ns
                 others_ns[state] += (_overlap(idle, 1 - share, error) - only) * length_ns
         found = {}
         for state in most_ns:
             around_ns = CONFIDENCE_95 * math.sqrt((1 + changes[state]) * self._error_ns2)
-            least_ns, all_ns = all_only_ns + others_ns[state] + around_ns, all_absent_ns + most_ns[state] + around_ns
+            least_ns, all_ns = (
+                all_only_ns + others_ns[state] + around_ns,
+                all_absent_ns + most_ns[state] + around_ns,
+            )
             found[state] = 1 - least_ns / whole_ns, all_ns / whole_ns
         return found
 
 
 def _together(readings: Sequence[Reading[State]]) -> Reading[State]:
     length_ns = sum(one.length_ns for one in readings)
-    whole: Reading[State] = Reading(sum(one.idle * one.length_ns for one in readings) / length_ns, length_ns)
+    whole: Reading[State] = Reading(
+        sum(one.idle * one.length_ns for one in readings) / length_ns, length_ns
+    )
     spent_ns, changes = whole.spent_ns, whole.changes
     for one in readings:  # no update(): done for each reading of a run
         for state, time_ns in one.spent_ns.items():
@@ -267,7 +317,10 @@ def _together(readings: Sequence[Reading[State]]) -> Reading[State]:
 
 
 def _overlap(idle: float, share: float, error: float) -> float:
-    """Return which part of a reading is at most idle and in a state, whose share of it has a standard error."""
+    """Return the largest part of a reading that is both idle and in a state.
+
+    The state's share of the reading has a standard error.
+    """
     distance = abs(share - idle) / error
     if distance > 8:  # chance adds less than 1e-15 of the error there
         return min(idle, share)

@@ -1,7 +1,7 @@
 """The hangs of a run, and how its target died.
 
-Made from what is in the file anyway, so it is there, too, where profd was killed together with its target. Of a run
-that ended with 0, or that lives, there is none.
+Made from what is in the file anyway, so it is there, too, where profd was killed together with its
+target. Of a run that ended with 0, or that lives, there is none.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ from profd.daemon.store.rows import ThreadRow
 
 
 class HangPlace(msgspec.Struct, frozen=True):
-    """A stack in which threads stood; ``frames`` are ``name (file:line)`` from the root to the leaf."""
+    """A stack in which threads stood.
+
+    ``frames`` are ``name (file:line)`` from the root to the leaf.
+    """
 
     frames: tuple[str, ...]
     stands: tuple[Stand, ...]
@@ -33,8 +36,9 @@ class HangPlace(msgspec.Struct, frozen=True):
 class Hang(msgspec.Struct, frozen=True):
     """A time without progress, in seconds from the start of the run.
 
-    ``since_s`` is when it began, ``reported_s`` when profd was sure of it, ``ended_s`` when the run went on (None: it
-    did not). ``cause`` is its group of causes, as docs/hangs.md lists them, ``behind`` the ranks that others wait for.
+    ``since_s`` is when it began, ``reported_s`` when profd was sure of it, ``ended_s`` when the run
+    went on (None: it did not). ``cause`` is its group of causes, as docs/hangs.md lists them,
+    ``behind`` the ranks that others wait for.
     """
 
     since_s: float
@@ -55,13 +59,28 @@ def take_hangs(reader: RunReader, selection: Selection) -> tuple[Hang, ...]:
         if row.at_ns < from_ns or (to_ns is not None and row.since_ns >= to_ns):
             continue
         places = tuple(
-            HangPlace(tuple(f"{one.function} ({one.file}:{one.line})" for one in group.frames), group.stands)
+            HangPlace(
+                tuple(f"{one.function} ({one.file}:{one.line})" for one in group.frames),
+                group.stands,
+            )
             for group in row.report.groups
         )
-        since_s, reported_s = (row.since_ns - started_ns) / SECOND_NS, (row.at_ns - started_ns) / SECOND_NS
+        since_s, reported_s = (
+            (row.since_ns - started_ns) / SECOND_NS,
+            (row.at_ns - started_ns) / SECOND_NS,
+        )
         ended_s = None if row.ended_ns is None else (row.ended_ns - started_ns) / SECOND_NS
         found.append(
-            Hang(since_s, reported_s, ended_s, row.cause, row.text, places, row.report.facts, row.report.behind)
+            Hang(
+                since_s,
+                reported_s,
+                ended_s,
+                row.cause,
+                row.text,
+                places,
+                row.report.facts,
+                row.report.behind,
+            )
         )
     return tuple(found)
 
@@ -71,7 +90,10 @@ _ERROR_LINE = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit)\b")
 
 
 class LastPlace(msgspec.Struct, frozen=True):
-    """Where a training process was seen last, ``before_end_s`` ahead of the end; ``frames`` from root to leaf."""
+    """Where a training process was seen last, ``before_end_s`` ahead of the end.
+
+    ``frames`` from root to leaf.
+    """
 
     pid: int
     rank: int | None
@@ -84,9 +106,9 @@ class LastPlace(msgspec.Struct, frozen=True):
 class PostMortem(msgspec.Struct, frozen=True):
     """How a target died.
 
-    ``rss_bytes`` is the memory of the main process at the end of its last minute, ``memory`` the curve of that minute:
-    seconds before the end, bytes. ``output`` are the last lines that the target wrote, where they were kept;
-    ``error`` the last of them that names an exception.
+    ``rss_bytes`` is the memory of the main process at the end of its last minute, ``memory`` the
+    curve of that minute: seconds before the end, bytes. ``output`` are the last lines that the
+    target wrote, where they were kept; ``error`` the last of them that names an exception.
     """
 
     code: int | None
@@ -95,7 +117,9 @@ class PostMortem(msgspec.Struct, frozen=True):
     last: tuple[LastPlace, ...]
     rss_bytes: int | None
     memory: tuple[tuple[float, int], ...]
-    others: tuple[int, ...]  # PIDs of other processes that a signal or an error ended shortly before
+    others: tuple[
+        int, ...
+    ]  # PIDs of other processes that a signal or an error ended shortly before
     output: tuple[str, ...]
     error: str | None
 
@@ -111,9 +135,14 @@ class PostMortem(msgspec.Struct, frozen=True):
 
 
 def take_post_mortem(reader: RunReader) -> PostMortem | None:
-    """Return how the target of a run died; None where it lives, ended with 0, or outlived the recording."""
+    """Return how the target of a run died.
+
+    None where it lives, ended with 0, or outlived the recording.
+    """
     info = reader.info
-    died_unseen = info.state == "interrupted" and not processes.is_running(info.pid, info.start_ticks)
+    died_unseen = info.state == "interrupted" and not processes.is_running(
+        info.pid, info.start_ticks
+    )
     if not died_unseen and info.exit_signal is None and not info.exit_code:
         return None
     shortly_ns = info.end_ns - 15 * SECOND_NS
@@ -121,8 +150,12 @@ def take_post_mortem(reader: RunReader) -> PostMortem | None:
     main = next((row for row in reader.processes.values() if row.role == "main"), None)
     minute = Selection(from_ns=info.end_ns - _LAST_NS)
     points = points_of(reader, "rss_bytes", main.id, minute) if main else []
-    held = [point for point in points if point.value]  # a process that has ended and is not yet reaped has none
-    memory = tuple(((info.end_ns - point.at_ns) / SECOND_NS, int(point.value)) for point in held[-60:])
+    held = [
+        point for point in points if point.value
+    ]  # a process that has ended and is not yet reaped has none
+    memory = tuple(
+        ((info.end_ns - point.at_ns) / SECOND_NS, int(point.value)) for point in held[-60:]
+    )
     # Of a line that was written over, what stood there last.
     written = b"".join(row.data for row in reader.output())[-(64 << 10) :].decode(errors="replace")
     lines = (line.rstrip("\r").rpartition("\r")[2] for line in written.split("\n"))
@@ -137,7 +170,9 @@ def take_post_mortem(reader: RunReader) -> PostMortem | None:
         others=tuple(
             row.pid
             for row in reader.processes.values()
-            if row.pid != info.pid and (row.exit_signal or row.exit_code) and (row.ended_ns or 0) >= shortly_ns
+            if row.pid != info.pid
+            and (row.exit_signal or row.exit_code)
+            and (row.ended_ns or 0) >= shortly_ns
         ),
         output=output,
         error=next((line for line in reversed(output) if _ERROR_LINE.match(line)), None),
@@ -149,10 +184,15 @@ def _last_place(reader: RunReader, thread: ThreadRow) -> LastPlace | None:
     if not rows:
         return None
     # What Python does as it ends, for seconds after an error, has no line of the script below it.
-    of_the_script = (row for row in reversed(rows) if own_frame(reader.frames_of(row.stack)) is not None)
+    of_the_script = (
+        row for row in reversed(rows) if own_frame(reader.frames_of(row.stack)) is not None
+    )
     last = next(of_the_script, rows[-1])
     frames, process = reader.frames_of(last.stack), reader.processes[thread.process]
     own = own_frame(frames) or frames[-1]
-    labels, place = tuple(frame.label for frame in frames), f"{own.function} ({PurePath(own.file).name}:{own.line})"
+    labels, place = (
+        tuple(frame.label for frame in frames),
+        f"{own.function} ({PurePath(own.file).name}:{own.line})",
+    )
     before_end_s = max(reader.info.end_ns - last.end_ns, 0) / SECOND_NS
     return LastPlace(process.pid, process.rank, labels, place, own.source, before_end_s)

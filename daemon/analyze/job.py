@@ -17,9 +17,12 @@ from profd.daemon.store.reader import RunReader
 
 
 class Job(msgspec.Struct, frozen=True):
-    """Ranks that make their steps together: ``ranks`` in order, ``late`` those that surely are, the latest first.
+    """Ranks that make their steps together.
 
-    ``sleeps_in_waits`` is False where a GPU is in use: then waits may use CPU time, and it proves nothing.
+    ``ranks`` are in order. ``late`` has those that surely are late, the latest first.
+
+    ``sleeps_in_waits`` is False where a GPU is in use: then waits may use CPU time, and it proves
+    nothing.
     """
 
     ranks: tuple[OwnWork, ...]
@@ -30,7 +33,10 @@ class Job(msgspec.Struct, frozen=True):
         return {work.rank: work for work in self.ranks}[rank]
 
     def work_of_others(self, rank: int) -> float:
-        """Return the share of a step that the other ranks surely work, in the median: no step can be shorter."""
+        """Return the share of a step that the other ranks surely work, in the median.
+
+        No step can be shorter.
+        """
         others = [one for one in self.ranks if one.rank != rank]
         cores = [mean_of_known(one.cores) if self.sleeps_in_waits else None for one in others]
         surely = zip((one.own_share for one in others), cores, strict=True)
@@ -40,7 +46,8 @@ class Job(msgspec.Struct, frozen=True):
 def take_job(reader: RunReader, selection: Selection, phases: PhaseIndex) -> Job | None:
     """Return the job over a selection's range of time, which has both ends.
 
-    None where there are fewer than two ranks, where they exchange nothing, or where too little was seen of one.
+    None where there are fewer than two ranks, where they exchange nothing, or where too little was
+    seen of one.
     """
     if len({row.rank for row in selection.trainers(reader)} - {None}) < 2 or not exchange(reader):
         return None
@@ -52,7 +59,10 @@ def take_job(reader: RunReader, selection: Selection, phases: PhaseIndex) -> Job
 
 
 class RankPart(PhasePlace, frozen=True):
-    """What a rank spends most more of a step on than the others do in the median: ``surplus`` is that share."""
+    """What a rank spends a larger share of a step on than the others, by the most.
+
+    ``surplus`` is by how much that share is above the median of the others.
+    """
 
     surplus: float
 
@@ -60,9 +70,9 @@ class RankPart(PhasePlace, frozen=True):
 class RankSummary(msgspec.Struct, frozen=True):
     """A rank of a job, from its first step to its last.
 
-    ``own_share`` is its own work, as a share of its time, ``waiting_share`` how much less that is than for the rank
-    with the most: so long it waits for that one. ``is_late`` where it surely comes last. ``local_rank`` and ``node``
-    are what the launcher says. None where it is not known.
+    ``own_share`` is its own work, as a share of its time, ``waiting_share`` how much less that is
+    than for the rank with the most: so long it waits for that one. ``is_late`` where it surely
+    comes last. ``local_rank`` and ``node`` are what the launcher says. None where it is not known.
     """
 
     rank: int
@@ -77,8 +87,13 @@ class RankSummary(msgspec.Struct, frozen=True):
     node: int | None = None
 
 
-def take_ranks(reader: RunReader, selection: Selection, phases: PhaseIndex) -> tuple[RankSummary, ...]:
-    """Return the ranks of a selection's range of time; none where there are no two of them that exchange data."""
+def take_ranks(
+    reader: RunReader, selection: Selection, phases: PhaseIndex
+) -> tuple[RankSummary, ...]:
+    """Return the ranks of a selection's range of time.
+
+    None where there are no two of them that exchange data.
+    """
     found = training_range(reader, selection, phases)
     if found is None:
         return ()
@@ -94,7 +109,10 @@ def take_ranks(reader: RunReader, selection: Selection, phases: PhaseIndex) -> t
         late = lateness(job.ranks, work.rank)
         if late is not None and late.place is not None and late.place_surplus > 0:
             slowest = RankPart(late.place.phase, *work.frames[late.place].place, late.place_surplus)
-        place = next((placements[process] for process in sorted(work.processes) if process in placements), None)
+        place = next(
+            (placements[process] for process in sorted(work.processes) if process in placements),
+            None,
+        )
         alone = msgspec.structs.replace(steps, rank=work.rank)
         row = RankSummary(
             rank=work.rank,

@@ -1,4 +1,7 @@
-"""Memory of a run: which processes grow, how long that can go on, what the limit is, and when it jumped."""
+"""Memory of a run: which processes grow, and how long that can go on.
+
+It also says what the limit is, and when memory jumped.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS, MINUTE_NS
 
 
 class Limit(msgspec.Struct, frozen=True):
-    """What ends growth first: ``kind`` is host, cgroup or gpu, ``name`` the path of the cgroup or the device."""
+    """What ends growth first: ``kind`` is host, cgroup or gpu.
+
+    ``name`` is the path of the cgroup or the device.
+    """
 
     kind: str
     name: str
@@ -36,7 +42,10 @@ class Limit(msgspec.Struct, frozen=True):
 
 
 def tightest(reader: RunReader, row: SeriesRow, selection: Selection) -> Limit | None:
-    """Return the limit that a series of a process is nearest to at the end of a selection; None if none is known."""
+    """Return the limit that a series of a process is nearest to at the end of a selection.
+
+    None if none is known.
+    """
     limits: list[Limit] = []
 
     def add(kind: str, name: str, limit_row: SeriesRow | None, used_row: SeriesRow | None) -> None:
@@ -46,7 +55,12 @@ def tightest(reader: RunReader, row: SeriesRow, selection: Selection) -> Limit |
 
     if row.name == MEMORY_OF_PROCESS:
         total = reader.find_series("gpu_memory_total_bytes", device=row.device)
-        add("gpu", row.device or "", total, reader.find_series("gpu_memory_used_bytes", device=row.device))
+        add(
+            "gpu",
+            row.device or "",
+            total,
+            reader.find_series("gpu_memory_used_bytes", device=row.device),
+        )
     else:
         total = reader.find_series("host_memory_total_bytes")
         add("host", reader.info.host, total, reader.find_series("host_memory_used_bytes"))
@@ -70,10 +84,11 @@ LEAST_MINUTES, JUMP_LEAST_MINUTES = 60, 240
 class Growth(msgspec.Struct, frozen=True):
     """How the memory of a process went, by one series.
 
-    ``process`` is the id of its row. ``verdict`` is ``growing``; ``steady``; ``cached`` where it grows by pages of
-    files, which the kernel takes back when it needs them; ``unknown`` where too little is known, and then there is no
-    slope. The slope has a 95 % interval and holds since ``since_ns``. ``bytes_per_step`` is there where steps are
-    counted. ``limit`` is what ends the growth first, after ``time_to_limit_s`` if all that grow towards it go on so.
+    ``process`` is the id of its row. ``verdict`` is ``growing``; ``steady``; ``cached`` where it
+    grows by pages of files, which the kernel takes back when it needs them; ``unknown`` where too
+    little is known, and then there is no slope. The slope has a 95 % interval and holds since
+    ``since_ns``. ``bytes_per_step`` is there where steps are counted. ``limit`` is what ends the
+    growth first, after ``time_to_limit_s`` if all that grow towards it go on so.
     """
 
     process: int
@@ -90,18 +105,29 @@ class Growth(msgspec.Struct, frozen=True):
 
 
 def growth(reader: RunReader, selection: Selection = EVERYTHING) -> tuple[Growth, ...]:
-    """Return how the memory of each process of a selection went in its range of time, by each series.
+    """Return how the memory of each process of a selection went in its range of time.
 
-    The last answer is kept: rules and summaries ask for the same, and of a long run it takes seconds.
+    There is one answer for each series.
+
+    The last answer is kept: rules and summaries ask for the same, and of a long run it takes
+    seconds.
     """
-    asked = (selection.from_ns, selection.to_ns, selection.processes, selection.rank, reader.info.end_ns)
+    asked = (
+        selection.from_ns,
+        selection.to_ns,
+        selection.processes,
+        selection.rank,
+        reader.info.end_ns,
+    )
     kept = _LAST.get(reader)
     if kept is None or kept[0] != asked:
         kept = _LAST[reader] = (asked, _growths(reader, selection))
     return kept[1]
 
 
-_LAST: WeakKeyDictionary[RunReader, tuple[tuple[object, ...], tuple[Growth, ...]]] = WeakKeyDictionary()
+_LAST: WeakKeyDictionary[RunReader, tuple[tuple[object, ...], tuple[Growth, ...]]] = (
+    WeakKeyDictionary()
+)
 
 
 def _growths(reader: RunReader, selection: Selection) -> tuple[Growth, ...]:
@@ -113,7 +139,11 @@ def _growths(reader: RunReader, selection: Selection) -> tuple[Growth, ...]:
     ]
     # All that grow towards the same limit use it up together.
     slopes: defaultdict[tuple[str, str, str], float] = defaultdict(float)
-    growing = [(number, one, one.limit) for number, one in enumerate(found) if one.verdict == "growing" and one.limit]
+    growing = [
+        (number, one, one.limit)
+        for number, one in enumerate(found)
+        if one.verdict == "growing" and one.limit
+    ]
     for _, one, limit in growing:
         slopes[one.series, limit.kind, limit.name] += one.slope_bytes_per_s or 0.0
     for number, one, limit in growing:
@@ -128,7 +158,9 @@ def _growth(reader: RunReader, process: ProcessRow, row: SeriesRow, selection: S
     if not points:
         return unknown
     counts = counts_of(reader, process.id, selection).longest
-    found = memory_trend([point.at_ns / SECOND_NS for point in points], [point.value for point in points])
+    found = memory_trend(
+        [point.at_ns / SECOND_NS for point in points], [point.value for point in points]
+    )
     if found is None:
         return unknown
     if not found.is_growing:
@@ -136,7 +168,11 @@ def _growth(reader: RunReader, process: ProcessRow, row: SeriesRow, selection: S
     verdict = "growing" if found.is_growing else "steady"
     if verdict == "growing" and row.name != MEMORY_OF_PROCESS:
         files = points_of(reader, "rss_file_bytes", process.id, selection)
-        inside = [point.value for point in files if found.start_s <= point.at_ns / SECOND_NS <= found.end_s]
+        inside = [
+            point.value
+            for point in files
+            if found.start_s <= point.at_ns / SECOND_NS <= found.end_s
+        ]
         if len(inside) >= 2 and inside[-1] - inside[0] > found.grew / 2:
             verdict = "cached"
     return msgspec.structs.replace(
@@ -150,8 +186,13 @@ def _growth(reader: RunReader, process: ProcessRow, row: SeriesRow, selection: S
     )
 
 
-def _readings(reader: RunReader, row: SeriesRow, selection: Selection, ended_ns: int | None) -> Sequence[PointRow]:
-    """Return the readings of a series, of a long time the extremes of minutes: but for the last one of its process."""
+def _readings(
+    reader: RunReader, row: SeriesRow, selection: Selection, ended_ns: int | None
+) -> Sequence[PointRow]:
+    """Return the readings of a series, or the extremes of minutes if the time is long.
+
+    The last minute of its process always has the readings.
+    """
     from_ns, to_ns, started_ns = selection.from_ns, selection.to_ns, reader.info.started_ns
     if ended_ns is None:
         return take_course(reader, row.id, from_ns, to_ns, LEAST_MINUTES).extremes(started_ns)
@@ -162,10 +203,17 @@ def _readings(reader: RunReader, row: SeriesRow, selection: Selection, ended_ns:
 
 
 def _before_its_end(points: Sequence[PointRow], process: ProcessRow) -> Sequence[PointRow]:
-    """Leave out the readings that fell as a process ended: it gave everything back, whatever had grown."""
+    """Leave out the readings that fell as a process ended.
+
+    It gave everything back then, whatever had grown.
+    """
     first = len(points)
     # Longer than it takes to give back what was in use.
-    while process.ended_ns is not None and first > 1 and points[first - 1].at_ns > process.ended_ns - 10 * SECOND_NS:
+    while (
+        process.ended_ns is not None
+        and first > 1
+        and points[first - 1].at_ns > process.ended_ns - 10 * SECOND_NS
+    ):
         if points[first - 1].value >= points[first - 2].value:
             break
         first -= 1
@@ -173,8 +221,12 @@ def _before_its_end(points: Sequence[PointRow], process: ProcessRow) -> Sequence
 
 
 def _by_steps(points: Sequence[PointRow], counts: Sequence[PointRow]) -> Trend | None:
-    """Return the growth of a series for whose steps no even time was taken; None where there is none."""
-    # Its axis are seconds as they would be had all steps taken as long; a leak at each step grows evenly by it.
+    """Return the growth of a series for whose steps no even time was taken.
+
+    None where there is none.
+    """
+    # Its axis are seconds as they would be had all steps taken as long; a leak at each step grows
+    # evenly by it.
     if len(counts) < 2 or counts[-1].value <= counts[0].value:
         return None
     took_s = (counts[-1].at_ns - counts[0].at_ns) / SECOND_NS
@@ -187,12 +239,16 @@ def _by_steps(points: Sequence[PointRow], counts: Sequence[PointRow]) -> Trend |
     start_s = inside[bisect.bisect_left(even_s, found.start_s)].at_ns / SECOND_NS
     end_s = inside[-1].at_ns / SECOND_NS
     stretch = (found.end_s - found.start_s) / (end_s - start_s)
-    slopes = {name: getattr(found, name) * stretch for name in ("slope_per_s", "low_per_s", "high_per_s")}
+    slopes = {
+        name: getattr(found, name) * stretch for name in ("slope_per_s", "low_per_s", "high_per_s")
+    }
     return msgspec.structs.replace(found, start_s=start_s, end_s=end_s, **slopes)
 
 
 def _steps_at(counts: Sequence[PointRow], at_ns: int) -> float:
-    after = min(max(bisect.bisect_right(counts, at_ns, key=lambda count: count.at_ns), 1), len(counts) - 1)
+    after = min(
+        max(bisect.bisect_right(counts, at_ns, key=lambda count: count.at_ns), 1), len(counts) - 1
+    )
     low, high = counts[after - 1], counts[after]
     share = (at_ns - low.at_ns) / max(high.at_ns - low.at_ns, 1)
     return low.value + share * (high.value - low.value)
@@ -225,8 +281,9 @@ NEAR_STEP_NS = 90 * SECOND_NS
 class Jump(msgspec.Struct, frozen=True):
     """The memory of a process rose between two readings, by ``by_bytes``, and stayed there.
 
-    ``process`` is the id of its row. ``stack`` is what its main thread mostly stood in between the two, ``line`` the
-    line of the user's code in it; None where nothing was sampled then. ``events`` are those within two seconds.
+    ``process`` is the id of its row. ``stack`` is what its main thread mostly stood in between the
+    two, ``line`` the line of the user's code in it; None where nothing was sampled then. ``events``
+    are those within two seconds.
     """
 
     process: int
@@ -241,10 +298,14 @@ class Jump(msgspec.Struct, frozen=True):
     events: tuple[EventRow, ...]
 
 
-def jumps(reader: RunReader, phases: PhaseIndex, selection: Selection = EVERYTHING) -> tuple[Jump, ...]:
+def jumps(
+    reader: RunReader, phases: PhaseIndex, selection: Selection = EVERYTHING
+) -> tuple[Jump, ...]:
     """Return the largest jumps in the memory of the processes of a selection, in order of time."""
     found: list[Jump] = []
-    events = [event for event in reader.events() if event.kind != "finding"]  # what follows from it is no cause
+    events = [
+        event for event in reader.events() if event.kind != "finding"
+    ]  # what follows from it is no cause
     for row in reader.list_series(*JUMP_SERIES):
         process = reader.processes.get(row.process or 0)
         if not process or not selection.takes_process(process):
@@ -255,26 +316,35 @@ def jumps(reader: RunReader, phases: PhaseIndex, selection: Selection = EVERYTHI
             near = tuple(event for event in events if since_ns <= event.at_ns <= until_ns)
             line = None if stack is None else phases.user_line(stack)
             jumped = before.at_ns, after.at_ns, after.value - before.value
-            found.append(Jump(process.id, process.pid, row.name, row.device, *jumped, stack, line, near))
+            found.append(
+                Jump(process.id, process.pid, row.name, row.device, *jumped, stack, line, near)
+            )
     found.sort(key=lambda jump: -jump.by_bytes)
     return tuple(sorted(found[:MOST_JUMPS], key=lambda jump: (jump.at_ns, jump.process)))
 
 
-def _steps_of(reader: RunReader, series: int, selection: Selection) -> Iterable[tuple[PointRow, PointRow]]:
-    """Return the readings between which a series jumped; of a long time, those in the minutes that show it."""
+def _steps_of(
+    reader: RunReader, series: int, selection: Selection
+) -> Iterable[tuple[PointRow, PointRow]]:
+    """Return the readings between which a series jumped.
+
+    Of a long time, those in the minutes that show it.
+    """
     course = take_course(reader, series, selection.from_ns, selection.to_ns, JUMP_LEAST_MINUTES)
     coarse = list(_steps(course.extremes(reader.info.started_ns)))
     if not course.minutes:
         return coarse
     found: dict[int, tuple[PointRow, PointRow]] = {}
-    for before, after in sorted(coarse, key=lambda step: step[0].value - step[1].value)[:MOST_JUMPS]:
+    for before, after in sorted(coarse, key=lambda step: step[0].value - step[1].value)[
+        :MOST_JUMPS
+    ]:
         near = reader.points(series, before.at_ns - NEAR_STEP_NS, after.at_ns + NEAR_STEP_NS)
         found |= {step[1].at_ns: step for step in _steps(near)}
     return found.values()
 
 
 def _steps(points: Sequence[PointRow]) -> Iterator[tuple[PointRow, PointRow]]:
-    """Yield the readings between which a series went up to where it had not been shortly before, and stayed."""
+    """Yield the readings between which a series rose above its recent values and stayed."""
     changes = [abs(after.value - before.value) for before, after in itertools.pairwise(points)]
     usual = statistics.median(changes) if changes else 0.0
     for index in range(NEIGHBORS, len(points) - NEIGHBORS + 1):
@@ -289,9 +359,15 @@ def _steps(points: Sequence[PointRow]) -> Iterator[tuple[PointRow, PointRow]]:
 
 
 def _stack_between(reader: RunReader, process: int, from_ns: int, to_ns: int) -> int | None:
-    threads = [thread.id for thread in reader.threads.values() if thread.process == process and thread.is_main]
+    threads = [
+        thread.id
+        for thread in reader.threads.values()
+        if thread.process == process and thread.is_main
+    ]
     spent_ns: defaultdict[int, int] = defaultdict(int)
     for interval in reader.intervals(from_ns - 30 * SECOND_NS, to_ns, threads):
-        spent_ns[interval.stack] += max(min(interval.end_ns, to_ns) - max(interval.start_ns, from_ns), 0)
+        spent_ns[interval.stack] += max(
+            min(interval.end_ns, to_ns) - max(interval.start_ns, from_ns), 0
+        )
     stack = max(spent_ns, key=spent_ns.__getitem__, default=None)
     return stack if stack is not None and spent_ns[stack] else None

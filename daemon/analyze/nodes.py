@@ -22,7 +22,8 @@ _NAMED = 12
 class NodeFile(msgspec.Struct, frozen=True):
     """A run file of a job: what profd recorded on one node.
 
-    ``job`` is what the launcher calls the job on all ranks, ``world_size`` how many they are; None: it did not say.
+    ``job`` is what the launcher calls the job on all ranks, ``world_size`` how many they are; None:
+    it did not say.
     """
 
     path: Path
@@ -37,11 +38,16 @@ class NodeFile(msgspec.Struct, frozen=True):
     @property
     def is_whole(self) -> bool:
         """Whether all ranks of the job are in this file, or it is of no job at all."""
-        return not self.ranks or (self.world_size is not None and len(self.ranks) >= self.world_size)
+        return not self.ranks or (
+            self.world_size is not None and len(self.ranks) >= self.world_size
+        )
 
 
 class FoundJob(msgspec.Struct, frozen=True):
-    """The files of one job, in the order of their lowest ranks; ``name`` is its own in the folder."""
+    """The files of one job, in the order of their lowest ranks.
+
+    ``name`` is its own in the folder.
+    """
 
     name: str
     files: tuple[NodeFile, ...]
@@ -55,20 +61,29 @@ class Folder(msgspec.Struct, frozen=True):
     left_out: tuple[str, ...]
 
     def choose(self, name: str | None) -> FoundJob:
-        """Return the job of this name, or the only one whose name begins so; the only one where none is named.
+        """Return the job of this name, or the only one whose name begins so.
+
+        The only one where none is named.
 
         Raises UsageError where it could be several, and NoSuchRun where it is none.
         """
         if not self.jobs:
-            raise NoSuchRun(f"there is no readable run file in {self.path}", "see `profd ls` for the runs there are")
+            raise NoSuchRun(
+                f"there is no readable run file in {self.path}",
+                "see `profd ls` for the runs there are",
+            )
         exact = [job for job in self.jobs if job.name == name]
         found = exact or [job for job in self.jobs if name is None or job.name.startswith(name)]
         if len(found) == 1:
             return found[0]
-        known = ", ".join(job.name for job in self.jobs[:_NAMED]) + (", …" if len(self.jobs) > _NAMED else "")
+        known = ", ".join(job.name for job in self.jobs[:_NAMED]) + (
+            ", …" if len(self.jobs) > _NAMED else ""
+        )
         if not found:
             raise NoSuchRun(f"no job in {self.path} is called {name}", f"it holds: {known}")
-        raise UsageError(f"{self.path} holds {len(self.jobs)} jobs", f"choose one with --job NAME, of: {known}")
+        raise UsageError(
+            f"{self.path} holds {len(self.jobs)} jobs", f"choose one with --job NAME, of: {known}"
+        )
 
 
 def read_folder(folder: Path) -> Folder:
@@ -83,14 +98,19 @@ def read_folder(folder: Path) -> Folder:
 
 
 def join(files: Iterable[NodeFile]) -> tuple[FoundJob, ...]:
-    """Return the jobs in order of time: files of one name, up to the first that has a rank a second time."""
+    """Return the jobs in order of time.
+
+    A job is the files of one name, up to the first that has a rank a second time.
+    """
     by_key: defaultdict[tuple[object, ...], list[NodeFile]] = defaultdict(list)
     for file in sorted(files, key=lambda file: file.started_ns):
         if file.is_whole:
             by_key[file.run, str(file.path)].append(file)
         elif file.job is None:
             by_key[file.command, file.world_size].append(file)
-        else:  # ranks that meet on the loopback address are on one host; others may use the same port on theirs
+        # ranks that meet on the loopback address are on one host; others may use the same port on
+        # theirs
+        else:
             is_local = file.job.startswith(("localhost:", "127.", "::1:"))
             by_key[file.job, file.host if is_local else None].append(file)
     attempts: list[list[NodeFile]] = []
@@ -104,7 +124,8 @@ def join(files: Iterable[NodeFile]) -> tuple[FoundJob, ...]:
     jobs: list[FoundJob] = []
     for attempt in attempts:
         first = attempt[0]
-        # What its launcher calls it, else the id of its first run. It is printed, and may come from anywhere.
+        # What its launcher calls it, else the id of its first run. It is printed, and may come from
+        # anywhere.
         given = first.job if first.job is not None and not first.is_whole else first.run
         name = "".join(character if character.isprintable() else "?" for character in given)
         again = sum(known.name.partition("#")[0] == name for known in jobs)
@@ -115,9 +136,17 @@ def join(files: Iterable[NodeFile]) -> tuple[FoundJob, ...]:
 
 def _read(path: Path) -> NodeFile:
     with RunReader(path) as reader:
-        mains = [row for row in reader.processes.values() if row.role == "main" and row.rank is not None]
-        sizes = [place.world_size for place in reader.placements().values() if place.world_size is not None]
-        job = reader.value(str | None, "SELECT name FROM pragma_table_info('placement') WHERE name = 'job'")
+        mains = [
+            row for row in reader.processes.values() if row.role == "main" and row.rank is not None
+        ]
+        sizes = [
+            place.world_size
+            for place in reader.placements().values()
+            if place.world_size is not None
+        ]
+        job = reader.value(
+            str | None, "SELECT name FROM pragma_table_info('placement') WHERE name = 'job'"
+        )
         if job is not None:  # a file that is older than the column has none
             sql = "SELECT job FROM placement WHERE job IS NOT NULL ORDER BY process DESC LIMIT 1"
             job = reader.value(str | None, sql)

@@ -1,10 +1,11 @@
-"""The operators of the last torch.profiler window, with the lines of the user's code that issued them.
+"""The last torch.profiler window's operators, and the user's lines that issued them.
 
-A trace and samples are on one clock, but only so far: a recording knows how far its times may be off. A sample speaks
-for an operator where that makes no difference: its thread stood in the same line for so long before and after, or the
-same call of the operator lasted for so long. All others are left out. So are those at the end of an interval, where the
-line may have changed since the last of them. Operators run from C++ on threads that have no Python, as those that
-autograd has for devices, belong to what the main thread does meanwhile.
+A trace and samples are on one clock, but only so far: a recording knows how far its times may be
+off. A sample speaks for an operator where that makes no difference: its thread stood in the same
+line for so long before and after, or the same call of the operator lasted for so long. All others
+are left out. So are those at the end of an interval, where the line may have changed since the last
+of them. Operators run from C++ on threads that have no Python, as those that autograd has for
+devices, belong to what the main thread does meanwhile.
 """
 
 from __future__ import annotations
@@ -17,24 +18,42 @@ import msgspec
 
 from profd.daemon.analyze.phases import own_frame
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.torchtraces import TorchTrace, decode, of_last_request, selected_windows, trace_text
-from profd.daemon.analyze.windows import BEFORE_NS, HOST, AboutWindow, Line, about_window, python_threads
+from profd.daemon.analyze.torchtraces import (
+    TorchTrace,
+    decode,
+    of_last_request,
+    selected_windows,
+    trace_text,
+)
+from profd.daemon.analyze.windows import (
+    BEFORE_NS,
+    HOST,
+    AboutWindow,
+    Line,
+    about_window,
+    python_threads,
+)
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import OperatorTotals
 from profd.daemon.store.rows import IntervalRow, WindowRow
 
-LARGEST_BYTES = 128 << 20  # larger traces are left out: it would be many seconds until a table is shown
+LARGEST_BYTES = (
+    128 << 20
+)  # larger traces are left out: it would be many seconds until a table is shown
 
 
 class IssuingLine(Line, frozen=True):
-    """A line of the user's code that was running while an operator did, in ``samples`` of that operator."""
+    """A line of the user's code that ran while an operator did, in ``samples`` of that."""
 
     samples: int
 
 
 class Stay(NamedTuple):
-    """A thread stood in one line of the user's code, for sure until ``known_ns``, and was seen there at these times."""
+    """A thread stood in one line of the user's code, for sure until ``known_ns``.
+
+    It was seen there at ``moments_ns``.
+    """
 
     start_ns: int
     end_ns: int
@@ -52,9 +71,12 @@ class Call(NamedTuple):
 
 
 def issuing_lines(reader: RunReader, window: WindowRow) -> dict[str, tuple[IssuingLine, ...]]:
-    """Return by the name of each operator the lines that its calls were issued from, the one of most samples first.
+    """Return by operator name the lines that its calls were issued from.
 
-    Operators that were too short and too few to be seen are left out. Raises RunUnreadable where the trace is damaged.
+    The line of most samples is first.
+
+    Operators that were too short and too few to be seen are left out. Raises RunUnreadable where
+    the trace is damaged.
     """
     text = trace_text(reader, window) if window.trace_bytes <= LARGEST_BYTES else None
     if text is None:
@@ -64,7 +86,8 @@ def issuing_lines(reader: RunReader, window: WindowRow) -> dict[str, tuple[Issui
     rows = [row for row in rows if row.end_ns > window.start_ns]
     error_ns = max((row.clock_error_ns for row in rows), default=0)
     rate_hz = min((row.rate_hz for row in rows), default=1)
-    # Samples come at random: 95 of 100 times one of them has come within three of their mean distances.
+    # Samples come at random: 95 of 100 times one of them has come within three of their mean
+    # distances.
     gap_ns = 3 * SECOND_NS // max(rate_hz, 1)
     seen: defaultdict[str, Counter[Line]] = defaultdict(Counter)
     for threads, calls in _calls_by_thread(reader, window, trace).items():
@@ -72,13 +95,19 @@ def issuing_lines(reader: RunReader, window: WindowRow) -> dict[str, tuple[Issui
         for name, line in tie(_stays(reader, intervals, gap_ns), calls, error_ns):
             seen[name][line] += 1
     return {
-        name: tuple(IssuingLine(line.file, line.module_path, line.line, count) for line, count in lines.most_common())
+        name: tuple(
+            IssuingLine(line.file, line.module_path, line.line, count)
+            for line, count in lines.most_common()
+        )
         for name, lines in seen.items()
     }
 
 
 def tie(stays: Iterable[Stay], calls: Sequence[Call], error_ns: int) -> Iterator[tuple[str, Line]]:
-    """Yield for each sample the operators surely running in it, with its line; ``calls`` are sorted, callers first."""
+    """Yield for each sample the operators surely running in it, with its line.
+
+    ``calls`` are sorted, callers first.
+    """
     opened: list[Call] = []
     place = 0
     for stay in stays:
@@ -91,12 +120,21 @@ def tie(stays: Iterable[Stay], calls: Sequence[Call], error_ns: int) -> Iterator
                 continue
             from_ns, to_ns = at_ns - error_ns, at_ns + error_ns
             stays_on = stay.start_ns <= from_ns and to_ns <= stay.known_ns
-            names = {call.name for call in opened if stays_on or (call.start_ns <= from_ns and to_ns <= call.end_ns)}
+            names = {
+                call.name
+                for call in opened
+                if stays_on or (call.start_ns <= from_ns and to_ns <= call.end_ns)
+            }
             yield from ((name, stay.line) for name in sorted(names))
 
 
-def _calls_by_thread(reader: RunReader, window: WindowRow, trace: TorchTrace) -> dict[tuple[int, ...], list[Call]]:
-    """Return the operators in a trace by the rows of their Python thread: it has one for each name that it had."""
+def _calls_by_thread(
+    reader: RunReader, window: WindowRow, trace: TorchTrace
+) -> dict[tuple[int, ...], list[Call]]:
+    """Return the operators in a trace by the rows of their Python thread.
+
+    The thread has one row for each name that it had.
+    """
     named, main = python_threads(reader, window.process)
     calls: defaultdict[tuple[int, ...], list[Call]] = defaultdict(list)
     for event in trace.events:
@@ -109,17 +147,31 @@ def _calls_by_thread(reader: RunReader, window: WindowRow, trace: TorchTrace) ->
 
 
 def _stays(reader: RunReader, intervals: Iterable[IntervalRow], gap_ns: int) -> Iterator[Stay]:
-    """Yield the stays of a thread from its intervals, which are in order of time; a hole ends one."""
+    """Yield the stays of a thread from its intervals, which are in order of time.
+
+    A hole ends one.
+    """
     # An interval begins with a sample, and others follow at times that are not known.
     last: Stay | None = None
     for interval in intervals:
         start_ns, length_ns = interval.start_ns, interval.duration_ns
         frame = own_frame(reader.frames_of(interval.stack))
         line = Line(frame.file, frame.module_path, frame.line) if frame else None
-        moments_ns = [start_ns + number * length_ns // interval.samples for number in range(1, interval.samples)]
-        stay = Stay(start_ns, interval.end_ns, max(interval.end_ns - gap_ns, start_ns), line, [start_ns, *moments_ns])
+        moments_ns = [
+            start_ns + number * length_ns // interval.samples
+            for number in range(1, interval.samples)
+        ]
+        stay = Stay(
+            start_ns,
+            interval.end_ns,
+            max(interval.end_ns - gap_ns, start_ns),
+            line,
+            [start_ns, *moments_ns],
+        )
         if last and last.line is not None and last.line == line and start_ns <= last.end_ns:
-            last = stay._replace(start_ns=last.start_ns, moments_ns=last.moments_ns + stay.moments_ns)
+            last = stay._replace(
+                start_ns=last.start_ns, moments_ns=last.moments_ns + stay.moments_ns
+            )
             continue
         if last:
             yield last
@@ -134,8 +186,8 @@ OPERATORS = 10
 class OperatorSummary(msgspec.Struct, frozen=True):
     """All calls of an operator on the host in a window.
 
-    Shares, 0 to 1, are of the self times of all operators; ``self_cuda_share`` is None where nothing ran on a GPU.
-    ``line`` issued it, by most of its samples.
+    Shares, 0 to 1, are of the self times of all operators; ``self_cuda_share`` is None where
+    nothing ran on a GPU. ``line`` issued it, by most of its samples.
     """
 
     name: str
@@ -150,7 +202,10 @@ class OperatorSummary(msgspec.Struct, frozen=True):
 
 
 class WindowSummary(AboutWindow, frozen=True, kw_only=True):
-    """A window of one process, with the operators that take most: of the GPU where one is used, of the CPU else."""
+    """A window of one process, with the operators that take most.
+
+    They take most of the GPU if one is used, else of the CPU.
+    """
 
     pid: int
     rank: int | None
@@ -162,7 +217,10 @@ class WindowSummary(AboutWindow, frozen=True, kw_only=True):
 
 
 def last_window(reader: RunReader, selection: Selection) -> tuple[WindowSummary, ...]:
-    """Return the last window that was taken in a selection's range of time, of each of its processes by rank."""
+    """Return the last window taken in a selection's range of time.
+
+    It is that of each of the selection's processes, by rank.
+    """
     found = []
     for window in of_last_request(list(selected_windows(reader, selection))):
         process = reader.processes[window.process]
@@ -186,9 +244,15 @@ def by_name(rows: Iterable[OperatorTotals]) -> list[OperatorTotals]:
     for row in rows:
         groups[row.name, row.device, row.is_annotation].append(row)
     sums = OperatorTotals.__struct_fields__[4:]
-    added = ({field: sum(getattr(row, field) for row in group) for field in sums} for group in groups.values())
+    added = (
+        {field: sum(getattr(row, field) for row in group) for field in sums}
+        for group in groups.values()
+    )
     firsts = (group[0] for group in groups.values())
-    return [msgspec.structs.replace(row, input_shapes="", **of) for row, of in zip(firsts, added, strict=True)]
+    return [
+        msgspec.structs.replace(row, input_shapes="", **of)
+        for row, of in zip(firsts, added, strict=True)
+    ]
 
 
 def _heaviest(reader: RunReader, window: WindowRow) -> tuple[OperatorSummary, ...]:
@@ -198,10 +262,19 @@ def _heaviest(reader: RunReader, window: WindowRow) -> tuple[OperatorSummary, ..
     rows = [row for row in by_name(reader.operators(window.id)) if row.device == HOST]
     own = [row for row in rows if not row.is_annotation]
     cpu_ns, cuda_ns = sum(row.self_cpu_ns for row in rows), sum(row.self_cuda_ns for row in own)
-    own.sort(key=lambda row: (row.self_cuda_ns, row.self_cpu_ns) if cuda_ns else (row.self_cpu_ns, 0), reverse=True)
+    own.sort(
+        key=lambda row: (row.self_cuda_ns, row.self_cpu_ns) if cuda_ns else (row.self_cpu_ns, 0),
+        reverse=True,
+    )
     return tuple(
         OperatorSummary(
-            *(row.name, row.calls, row.self_cpu_ns, row.self_cpu_ns / cpu_ns if cpu_ns else 0.0, row.cpu_total_ns),
+            *(
+                row.name,
+                row.calls,
+                row.self_cpu_ns,
+                row.self_cpu_ns / cpu_ns if cpu_ns else 0.0,
+                row.cpu_total_ns,
+            ),
             *(row.self_cuda_ns, row.self_cuda_ns / cuda_ns if cuda_ns else None, row.cuda_total_ns),
             line=next(iter(lines.get(row.name, ())), None),
         )

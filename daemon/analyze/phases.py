@@ -1,6 +1,9 @@
-"""Phases: what a thread is doing, one word for each stack, by an ordered table of rules; when a run trains.
+"""Phases: what a thread is doing, one word for each stack, by an ordered table of rules.
 
-What a phase looks like on a screen (letter, color) stands here too, so that it looks the same everywhere.
+When a run trains.
+
+What a phase looks like on a screen (letter, color) stands here too, so that it looks the same
+everywhere.
 """
 
 from __future__ import annotations
@@ -52,9 +55,12 @@ def read_rules(file: Path, phases: frozenset[str]) -> tuple[Rule, ...]:
 
 
 class Phase(msgspec.Struct, frozen=True):
-    """A phase: ``letter`` stands for it where there is no color, ``color`` is ``#RRGGBB``, safe for color blindness.
+    """A phase, with a ``color`` that is ``#RRGGBB`` and safe for color blindness.
 
-    ``short`` is its name where there is little room, ``doing`` what a thread does in it, as the end of a sentence.
+    ``letter`` stands for the phase if there is no color.
+
+    ``short`` is its name where there is little room, ``doing`` what a thread does in it, as the end
+    of a sentence.
     """
 
     name: str
@@ -110,7 +116,10 @@ STEP = frozenset({FORWARD, LOSS, BACKWARD, OPTIMIZER})  # the phases that a trai
 WITHOUT_WORK = frozenset({DATA_WAIT, SYNCHRONIZE, COLLECTIVE, REQUESTS, WAITING, COPY})
 """Phases in which the main thread itself has nothing to do."""
 ONCE_A_STEP = ((BACKWARD,), (FORWARD, LOSS), (DATA_WAIT, DATA_LOAD))
-"""Phases that come once a step, each group; the optimizer may come twice, to set gradients to zero first."""
+"""Phases that come once a step, each group.
+
+The optimizer may come twice, to set gradients to zero first.
+"""
 _BY_NAME = {phase.name: phase for phase in PHASES}
 
 
@@ -133,12 +142,15 @@ class PhasePlace(msgspec.Struct, frozen=True):
 def own_frame(frames: Sequence[FrameRow]) -> FrameRow | None:
     """Return the innermost frame of the user's own code in a stack; None where there is none.
 
-    What lies outside of a forked child's start is its parent's, copied with the rest: not what the child is doing.
+    What lies outside of a forked child's start is its parent's, copied with the rest: not what the
+    child is doing.
     """
     for frame in reversed(frames):
         if not frame.is_library:
             return frame
-        if frame.module_path == "multiprocessing/process.py" and frame.function.endswith("_bootstrap"):
+        if frame.module_path == "multiprocessing/process.py" and frame.function.endswith(
+            "_bootstrap"
+        ):
             break
     return None
 
@@ -149,21 +161,25 @@ MOST_STACKS = 1_000  # with their phases 0.6 MB: restless code has ever new ones
 class PhaseIndex:
     """The phase of every stack of a run.
 
-    A stack meets a rule where any of its frames does (its innermost one, or the innermost of the user's own, for rules
-    on these), and the first rule in order decides. What the frames of a stack meet is what its parent's meet and what
-    its own meets: one bit a rule, the first rule lowest, so that each stack costs one step however deep it is.
+    A stack meets a rule where any of its frames does (its innermost one, or the innermost of the
+    user's own, for rules on these), and the first rule in order decides. What the frames of a stack
+    meet is what its parent's meet and what its own meets: one bit a rule, the first rule lowest, so
+    that each stack costs one step however deep it is.
     """
 
     def __init__(self, reader: RunReader | Entities, rules: tuple[Rule, ...] | None = None) -> None:
         """Index the stacks of ``reader``, those written later too.
 
-        ``rules`` are those of the two tables where none are given; raises UsageError where the user's is wrong.
+        ``rules`` are those of the two tables where none are given; raises UsageError where the
+        user's is wrong.
         """
         self._reader = reader
         self.rules = load_rules(_BY_NAME) if rules is None else rules
         self._tests = [frame_test(rule) for rule in self.rules]
         self._leaf_rules = sum(1 << number for number, rule in enumerate(self.rules) if rule.leaf)
-        self._innermost_rules = sum(1 << number for number, rule in enumerate(self.rules) if rule.innermost)
+        self._innermost_rules = sum(
+            1 << number for number, rule in enumerate(self.rules) if rule.innermost
+        )
         self._bits_of_phase: dict[str, int] = {}
         self._met_by_frame: dict[int, int] = {}
         self._met_by_stack: dict[int, int] = {0: 0}  # the stack 0 is the parent of the roots
@@ -174,10 +190,10 @@ class PhaseIndex:
         self.user_line = functools.cache(self._user_line)
 
     def forget_many(self) -> None:
-        """Forget all stacks, the reader's too, once they are many: to be called between looks at a run that goes on.
+        """Forget all stacks (the reader's too) between looks at a live run if they are many.
 
-        They are many above ``MOST_STACKS``, and above twice of what the first look after the last time needed. The
-        reader has to be one that reads a stack again when a row names it.
+        They are many above ``MOST_STACKS``, and above twice of what the first look after the last
+        time needed. The reader has to be one that reads a stack again when a row names it.
         """
         if self._needed is None:
             self._needed = len(self._reader.stacks)
@@ -191,7 +207,10 @@ class PhaseIndex:
         self._needed = None
 
     def of_run(self) -> Iterator[str]:
-        """Yield the phase of each stack that was ever read, those forgotten once for all of a phase."""
+        """Yield the phase of each stack that was ever read.
+
+        All forgotten stacks of a phase yield it once.
+        """
         yield from self._of_forgotten
         yield from map(self.of_stack, self._reader.stacks)
 
@@ -200,7 +219,10 @@ class PhaseIndex:
         return OTHER if rule is None else self.rules[rule].phase
 
     def is_within(self, stack: int, phase: str) -> bool:
-        """Say whether a stack lies within a phase: a batch that an evaluation needs, though it counts as data."""
+        """Say whether a stack lies within a phase.
+
+        A batch that an evaluation needs lies within the evaluation, though it counts as data.
+        """
         return bool(self._met_along(stack) & self._rules_of(phase))
 
     def _rules_of(self, phase: str) -> int:
@@ -210,10 +232,13 @@ class PhaseIndex:
         return self._bits_of_phase[phase]
 
     def _user_line(self, stack: int, within: str | None = None) -> FrameRow | None:
-        """Return the line of the user's code that a stack owes its phase to; None where no user code is in it.
+        """Return the line of the user's code that a stack owes its phase to.
 
-        That is the innermost line of theirs above or at the frame that decided: ``logits = model(images)`` for a
-        forward pass, however much of their own code the model runs. ``within``: the phase to look for.
+        None where no user code is in it.
+
+        That is the innermost line of theirs above or at the frame that decided: ``logits =
+        model(images)`` for a forward pass, however much of their own code the model runs.
+        ``within``: the phase to look for.
         """
         rule = self._rule(stack)
         is_on_any = rule is not None and not (self.rules[rule].leaf or self.rules[rule].innermost)
@@ -232,7 +257,9 @@ class PhaseIndex:
             met = self._met_along(stack) | self._met_innermost(stack)
             if stack:
                 met |= self._met(self._frame(stack)) & ~self._innermost_rules
-            self._rule_of_stack[stack] = (met & -met).bit_length() - 1 if met else None  # the lowest bit that is set
+            self._rule_of_stack[stack] = (
+                (met & -met).bit_length() - 1 if met else None
+            )  # the lowest bit that is set
         return self._rule_of_stack[stack]
 
     def _met_along(self, stack: int) -> int:
@@ -262,19 +289,34 @@ class PhaseIndex:
 
     def _met(self, frame: FrameRow) -> int:
         if frame.id not in self._met_by_frame:
-            self._met_by_frame[frame.id] = sum(1 << number for number, test in enumerate(self._tests) if test(frame))
+            self._met_by_frame[frame.id] = sum(
+                1 << number for number, test in enumerate(self._tests) if test(frame)
+            )
         return self._met_by_frame[frame.id]
 
 
-def training_range(reader: RunReader, whole: Selection, phases: PhaseIndex) -> tuple[int, int] | None:
-    """Return when the first step in a selection's range of time begins and the last one ends; None without a step."""
+def training_range(
+    reader: RunReader, whole: Selection, phases: PhaseIndex
+) -> tuple[int, int] | None:
+    """Return when the first step in a selection's range of time begins and the last one ends.
+
+    None without a step.
+    """
     from_ns, to_ns = whole.bounds(reader.info)
-    threads = frozenset(row.id for row in reader.main_threads() if whole.takes_process(reader.processes[row.process]))
+    threads = frozenset(
+        row.id
+        for row in reader.main_threads()
+        if whole.takes_process(reader.processes[row.process])
+    )
     starts = range(from_ns, to_ns, 60 * SECOND_NS)
 
     def steps(start_ns: int) -> list[tuple[int, int]]:
         found = reader.stack_spans(start_ns, min(start_ns + starts.step, to_ns), threads)
-        return [(first_ns, last_ns) for stack, first_ns, last_ns in found if phases.of_stack(stack) in STEP]
+        return [
+            (first_ns, last_ns)
+            for stack, first_ns, last_ns in found
+            if phases.of_stack(stack) in STEP
+        ]
 
     first = next(filter(None, map(steps, starts)), None)
     if first is None:

@@ -1,7 +1,8 @@
 """The time of each stack in a selection, its intervals in order, hot functions and lines.
 
-A share is one of time. Samples are the evidence that it rests on, and no measure of it: a stretch that was sampled
-faster has more of them, and of a process that is sampled in turns with others there are fewer.
+A share is one of time. Samples are the evidence that it rests on, and no measure of it: a stretch
+that was sampled faster has more of them, and of a process that is sampled in turns with others
+there are fewer.
 """
 
 from __future__ import annotations
@@ -18,7 +19,12 @@ from profd.daemon.analyze.coverage import Lives, take_lives
 from profd.daemon.analyze.gputracks import GpuTracks
 from profd.daemon.analyze.phases import PhaseIndex, PhasePlace
 from profd.daemon.analyze.selection import Condition, Selection
-from profd.daemon.analyze.uncertainty import ShareVariance, TransitionsSeen, take_transitions, together
+from profd.daemon.analyze.uncertainty import (
+    ShareVariance,
+    TransitionsSeen,
+    take_transitions,
+    together,
+)
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import Rest, StackMinuteRow
 from profd.daemon.store.rows import FrameRow, IntervalRow, StackTotal
@@ -26,12 +32,16 @@ from profd.daemon.store.stepfunction import IDLE_BELOW, samples_inside
 
 
 def selected_intervals(
-    reader: RunReader, selection: Selection, threads: frozenset[int], phases: PhaseIndex | None = None
+    reader: RunReader,
+    selection: Selection,
+    threads: frozenset[int],
+    phases: PhaseIndex | None = None,
 ) -> Iterator[IntervalRow]:
     """Yield what a selection takes of the intervals of some threads, those that start first first.
 
-    An interval in which its conditions held now and then comes in parts, the first with the samples of all.
-    ``phases`` is needed only where the selection names a phase; one is made where it is not given.
+    An interval in which its conditions held now and then comes in parts, the first with the samples
+    of all. ``phases`` is needed only where the selection names a phase; one is made where it is not
+    given.
     """
     index = None if selection.phase is None else phases or PhaseIndex(reader)
     covers = covers_of(reader, selection.when, threads, within(selection.from_ns, selection.to_ns))
@@ -42,14 +52,21 @@ def selected_intervals(
             yield interval
             continue
         parts = list(covers[interval.thread].ranges_between(interval.start_ns, interval.end_ns))
-        samples = samples_inside(interval.samples, interval.duration_ns, sum(end - start for start, end in parts))
+        samples = samples_inside(
+            interval.samples, interval.duration_ns, sum(end - start for start, end in parts)
+        )
         for number, (start_ns, end_ns) in enumerate(parts):
             seen = 0 if number else samples
             yield IntervalRow(start_ns, end_ns - start_ns, interval.thread, interval.stack, seen)
 
 
-def selected_totals(reader: RunReader, selection: Selection, phases: PhaseIndex | None = None) -> list[StackTotal]:
-    """Return what was seen of a selection by thread and stack; ``phases`` is made where it is needed and not given."""
+def selected_totals(
+    reader: RunReader, selection: Selection, phases: PhaseIndex | None = None
+) -> list[StackTotal]:
+    """Return what was seen of a selection by thread and stack.
+
+    ``phases`` is made where it is needed and not given.
+    """
     threads = selection.threads(reader)
     if not threads:
         return []
@@ -63,12 +80,16 @@ def selected_totals(reader: RunReader, selection: Selection, phases: PhaseIndex 
     return [total for total in totals if index.of_stack(total.stack) == selection.phase]
 
 
-def parts_while(parts: Iterable[Iterable[Condition]]) -> Callable[[StackMinuteRow], tuple[int, ...]]:
+def parts_while(
+    parts: Iterable[Iterable[Condition]],
+) -> Callable[[StackMinuteRow], tuple[int, ...]]:
     """Return what gives the samples and the time of a sum for each of some parts, all in one row.
 
     A part is conditions that hold together; the sums have some of them.
     """
-    return attrgetter(*(name for part in parts for name in _PARTS[frozenset(one.name for one in part)]))
+    return attrgetter(
+        *(name for part in parts for name in _PARTS[frozenset(one.name for one in part)])
+    )
 
 
 _PARTS: Mapping[frozenset[str], tuple[str, str]] = {
@@ -79,11 +100,15 @@ _PARTS: Mapping[frozenset[str], tuple[str, str]] = {
 }
 
 
-def _totals_while(reader: RunReader, selection: Selection, threads: frozenset[int]) -> list[StackTotal]:
+def _totals_while(
+    reader: RunReader, selection: Selection, threads: frozenset[int]
+) -> list[StackTotal]:
     time_ns: defaultdict[tuple[int, int], int] = defaultdict(int)
     samples: Counter[tuple[int, int]] = Counter()
     rests = [Rest(threads, selection.from_ns, selection.to_ns)]
-    if all(one.name == "on-cpu" or one == Condition("gpu-idle", IDLE_BELOW) for one in selection.when):
+    if all(
+        one.name == "on-cpu" or one == Condition("gpu-idle", IDLE_BELOW) for one in selection.when
+    ):
         part = parts_while([selection.when])
         sums, rests = reader.rollups.sums(selection.from_ns, selection.to_ns, threads)
         for minute in sums:
@@ -92,7 +117,9 @@ def _totals_while(reader: RunReader, selection: Selection, threads: frozenset[in
                 time_ns[minute.thread, minute.stack] += spent_ns
                 samples[minute.thread, minute.stack] += seen
     for rest in rests:
-        for row in selected_intervals(reader, selection.between(rest.from_ns, rest.to_ns), rest.threads):
+        for row in selected_intervals(
+            reader, selection.between(rest.from_ns, rest.to_ns), rest.threads
+        ):
             time_ns[row.thread, row.stack] += row.duration_ns
             samples[row.thread, row.stack] += row.samples
     return [StackTotal(*key, samples[key], spent_ns) for key, spent_ns in time_ns.items()]
@@ -101,7 +128,8 @@ def _totals_while(reader: RunReader, selection: Selection, threads: frozenset[in
 class Profile(msgspec.Struct, frozen=True):
     """By stack id: the samples, and the time that they stand for in the threads selected.
 
-    ``changes`` are those of the threads from stack to stack, selected or not: they show how exact the times are.
+    ``changes`` are those of the threads from stack to stack, selected or not: they show how exact
+    the times are.
     """
 
     samples: dict[int, int] = {}
@@ -126,14 +154,16 @@ def take_profile(
 ) -> Profile:
     """Add up the time of a selection by stack.
 
-    ``phases`` is needed only where the selection names a phase; one is made where it is not given. ``changes`` are what
-    ``take_transitions`` gives for the selection, where that is known already.
+    ``phases`` is needed only where the selection names a phase; one is made where it is not given.
+    ``changes`` are what ``take_transitions`` gives for the selection, where that is known already.
     """
     totals = selected_totals(reader, selection, phases)
     if not totals:
         return Profile()
     weights = process_weights(reader, take_lives(reader), selection.from_ns, selection.to_ns)
-    return weighted(reader, totals, take_transitions(reader, selection) if changes is None else changes, weights)
+    return weighted(
+        reader, totals, take_transitions(reader, selection) if changes is None else changes, weights
+    )
 
 
 def process_weights(
@@ -149,7 +179,10 @@ def weighted(
     changes: Mapping[int, TransitionsSeen],
     weights: Mapping[int, float],
 ) -> Profile:
-    """Return the profile of what was seen by thread and stack; changes and weights are by process."""
+    """Return the profile of what was seen by thread and stack.
+
+    Changes and weights are by process.
+    """
     samples: Counter[int] = Counter()
     time_ns: defaultdict[int, float] = defaultdict(float)
     for total in totals:
@@ -160,7 +193,7 @@ def weighted(
 
 
 class Busy(msgspec.Struct, frozen=True):
-    """How busy the GPUs of a process were during a stack: ``utilization`` is a mean over the ``known_ns`` of it."""
+    """The mean ``utilization`` of a process's GPUs during the ``known_ns`` of a stack."""
 
     utilization: float
     known_ns: float
@@ -187,13 +220,21 @@ def utilization_by_stack(
         near = GpuTracks(reader, rest.from_ns, rest.to_ns)
         part = selection.between(rest.from_ns, rest.to_ns)
         for one in selected_intervals(reader, part, rest.threads, index):
-            mean, length_ns = near.of_process(reader.threads[one.thread].process).mean(one.start_ns, one.end_ns)
+            mean, length_ns = near.of_process(reader.threads[one.thread].process).mean(
+                one.start_ns, one.end_ns
+            )
             known_ns[one.stack] += length_ns
             busy_ns[one.stack] += mean * length_ns
-    return {stack: Busy(busy_ns[stack] / length_ns, length_ns) for stack, length_ns in known_ns.items() if length_ns}
+    return {
+        stack: Busy(busy_ns[stack] / length_ns, length_ns)
+        for stack, length_ns in known_ns.items()
+        if length_ns
+    }
 
 
-FunctionKey = tuple[str, str, int]  # a function, its file, and the line where each line counts by itself, else 0
+FunctionKey = tuple[
+    str, str, int
+]  # a function, its file, and the line where each line counts by itself, else 0
 StackFunctions = tuple[FunctionKey, tuple[tuple[FunctionKey, int], ...]]
 """What is at the leaf of a stack, and all that is in it once, each with its innermost frame."""
 
@@ -201,10 +242,11 @@ StackFunctions = tuple[FunctionKey, tuple[tuple[FunctionKey, int], ...]]
 class FunctionRow(msgspec.Struct, frozen=True):
     """A function, or one line of it, with its shares of the time of a profile, 0 to 1.
 
-    ``self`` is what was spent with the function at the leaf, ``total`` with it anywhere in the stack (once, however
-    often it recurs). ``line`` is the line of it that it mostly stood at, ``source`` its text. Samples are the evidence;
-    errors are standard errors of the shares. ``gpu_utilization`` is the mean over the time with the function anywhere
-    in the stack, None where no GPU was read meanwhile.
+    ``self`` is what was spent with the function at the leaf, ``total`` with it anywhere in the
+    stack (once, however often it recurs). ``line`` is the line of it that it mostly stood at,
+    ``source`` its text. Samples are the evidence; errors are standard errors of the shares.
+    ``gpu_utilization`` is the mean over the time with the function anywhere in the stack, None
+    where no GPU was read meanwhile.
     """
 
     function: str
@@ -223,7 +265,10 @@ class FunctionRow(msgspec.Struct, frozen=True):
 
 
 class FunctionIndex:
-    """The functions of each stack, or the lines; to be kept where they are counted again and again."""
+    """The functions of each stack, or the lines.
+
+    To be kept where they are counted again and again.
+    """
 
     def __init__(self, reader: RunReader, *, by_line: bool = False) -> None:
         self._reader = reader
@@ -231,7 +276,7 @@ class FunctionIndex:
         self.of_stack = functools.cache(self._of_stack)
 
     def _of_stack(self, stack: int) -> StackFunctions:
-        """Return the function at the leaf, and each function of the stack once with its innermost frame."""
+        """Return the leaf's function, and each of the stack once with its innermost frame."""
         frames = self._reader.frames_of(stack)
         innermost = {self._key(frame): frame.id for frame in frames}
         return self._key(frames[-1]), tuple(innermost.items())
@@ -246,7 +291,9 @@ def hot_functions(
     busy: Mapping[int, Busy] | None = None,
     index: FunctionIndex | None = None,
 ) -> list[FunctionRow]:
-    """Return the functions of a profile, or its lines by an ``index`` of these, those with the most own time first.
+    """Return the functions of a profile, those with the most own time first.
+
+    They are its lines instead if ``index`` is one of lines.
 
     ``busy`` is how busy the GPUs were during each stack, where that is known.
     """
@@ -255,7 +302,9 @@ def hot_functions(
     own_samples: Counter[FunctionKey] = Counter()
     total_ns: defaultdict[FunctionKey, float] = defaultdict(float)
     total_samples: Counter[FunctionKey] = Counter()
-    at_frame: defaultdict[FunctionKey, defaultdict[int, float]] = defaultdict(lambda: defaultdict(float))
+    at_frame: defaultdict[FunctionKey, defaultdict[int, float]] = defaultdict(
+        lambda: defaultdict(float)
+    )
     for stack, samples in profile.samples.items():
         time_ns = profile.time_ns[stack]
         leaf, functions = index.of_stack(stack)
@@ -277,7 +326,11 @@ def hot_functions(
         return frozenset({index.of_stack(stack)[0]}) if stack in profile.samples else frozenset()
 
     def functions_of(stack: int) -> frozenset[FunctionKey]:
-        return frozenset(key for key, _ in index.of_stack(stack)[1]) if stack in profile.samples else frozenset()
+        return (
+            frozenset(key for key, _ in index.of_stack(stack)[1])
+            if stack in profile.samples
+            else frozenset()
+        )
 
     own_variance, total_variance = ShareVariance(leaf_of), ShareVariance(functions_of)
     own_variance.add(profile.changes)
@@ -286,17 +339,28 @@ def hot_functions(
     rows = []
     for key, frames in at_frame.items():
         # Of lines with equal time the first in the file: the order of counting must not show.
-        hottest = max((reader.frames[frame] for frame in frames), key=lambda row: (frames[row.id], -row.line))
+        hottest = max(
+            (reader.frames[frame] for frame in frames), key=lambda row: (frames[row.id], -row.line)
+        )
         own, total = own_ns[key] / (whole_ns or 1.0), total_ns[key] / (whole_ns or 1.0)
         row = FunctionRow(
-            *(key[0], key[1], hottest.module_path, hottest.is_library, hottest.line, hottest.source),
+            *(
+                key[0],
+                key[1],
+                hottest.module_path,
+                hottest.is_library,
+                hottest.line,
+                hottest.source,
+            ),
             *(own_samples[key], total_samples[key], own, total),
             own_variance.standard_error(key, own, whole_ns),
             total_variance.standard_error(key, total, whole_ns),
             gpu_utilization=busy_ns[key] / known_ns[key] if known_ns.get(key) else None,
         )
         rows.append(row)
-    rows.sort(key=lambda row: (-row.self_share, -row.total_share, row.module_path, row.function, row.line))
+    rows.sort(
+        key=lambda row: (-row.self_share, -row.total_share, row.module_path, row.function, row.line)
+    )
     return rows
 
 
@@ -312,11 +376,14 @@ def phase_shares(profile: Profile, phases: PhaseIndex) -> dict[str, float]:
     for stack, time_ns in profile.time_ns.items():
         spent_ns[phases.of_stack(stack)] += time_ns
     whole_ns = profile.total_ns or 1.0
-    return {phase: spent_ns[phase] / whole_ns for phase in sorted(spent_ns, key=lambda phase: -spent_ns[phase])}
+    return {
+        phase: spent_ns[phase] / whole_ns
+        for phase in sorted(spent_ns, key=lambda phase: -spent_ns[phase])
+    }
 
 
 def user_lines(profile: Profile, phases: PhaseIndex) -> list[PhaseLine]:
-    """Return the lines of the user's code by the time that went by at them or below, those with the most first.
+    """Return the user's code lines by the time spent at them or below, the most first.
 
     A line that belongs to two phases is there twice.
     """
@@ -331,7 +398,10 @@ def user_lines(profile: Profile, phases: PhaseIndex) -> list[PhaseLine]:
 
 
 def phase_lines(profile: Profile, phases: PhaseIndex) -> tuple[PhaseLine, ...]:
-    """Return the user's hottest line of each phase that has any, in the order of ``phase_shares``."""
+    """Return the user's hottest line of each phase that has any.
+
+    The order is that of ``phase_shares``.
+    """
     hottest: dict[str, PhaseLine] = {}
     for line in user_lines(profile, phases):
         hottest.setdefault(line.phase, line)

@@ -15,7 +15,10 @@ from profd.daemon.store.stepfunction import IDLE_BELOW
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """Something that holds or not at a time; ``limit`` is its threshold, 0 to 1, where it has one."""
+    """Something that holds or not at a time.
+
+    ``limit`` is its threshold, 0 to 1, where it has one.
+    """
 
     name: str
     limit: float = IDLE_BELOW
@@ -24,10 +27,11 @@ class Condition(msgspec.Struct, frozen=True):
 class Selection(msgspec.Struct, frozen=True):
     """A choice of samples; every field narrows it, and None narrows nothing.
 
-    ``from_ns`` and ``to_ns`` are times of the run's clock, ``processes`` ids of rows (not PIDs), ``thread`` a name of a
-    thread, ``phase`` a name of ``phases``. ``main_threads`` keeps the main threads of the training processes alone:
-    the question "where does the step go" is about them, and waiting threads would bury it. ``when`` keeps the time for
-    which all of some conditions held, of each process by itself.
+    ``from_ns`` and ``to_ns`` are times of the run's clock, ``processes`` ids of rows (not PIDs),
+    ``thread`` a name of a thread, ``phase`` a name of ``phases``. ``main_threads`` keeps the main
+    threads of the training processes alone: the question "where does the step go" is about them,
+    and waiting threads would bury it. ``when`` keeps the time for which all of some conditions
+    held, of each process by itself.
     """
 
     from_ns: int | None = None
@@ -43,16 +47,25 @@ class Selection(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, from_ns=from_ns, to_ns=to_ns)
 
     def takes_time(self, at_ns: int) -> bool:
-        return (self.from_ns is None or self.from_ns <= at_ns) and (self.to_ns is None or at_ns < self.to_ns)
+        return (self.from_ns is None or self.from_ns <= at_ns) and (
+            self.to_ns is None or at_ns < self.to_ns
+        )
 
     def bounds(self, info: RunInfo) -> tuple[int, int]:
-        """Return the range of time within the run; the run's own ends where the selection names none."""
+        """Return the range of time within the run.
+
+        The run's own ends where the selection names none.
+        """
         from_ns = info.started_ns if self.from_ns is None else max(self.from_ns, info.started_ns)
         to_ns = info.end_ns if self.to_ns is None else min(self.to_ns, info.end_ns)
         return from_ns, max(from_ns, to_ns)
 
     def trainers(self, reader: RunReader) -> list[ProcessRow]:
-        return [row for row in reader.processes.values() if row.role == "main" and self.takes_process(row)]
+        return [
+            row
+            for row in reader.processes.values()
+            if row.role == "main" and self.takes_process(row)
+        ]
 
     def takes_process(self, process: ProcessRow) -> bool:
         is_chosen = self.processes is None or process.id in self.processes
@@ -68,19 +81,30 @@ class Selection(msgspec.Struct, frozen=True):
         )
 
     def threads(self, reader: RunReader) -> frozenset[int]:
-        return frozenset(thread.id for thread in reader.threads.values() if self.takes(thread, reader))
+        return frozenset(
+            thread.id for thread in reader.threads.values() if self.takes(thread, reader)
+        )
 
 
 def cut(from_ns: int, to_ns: int, count: int) -> list[tuple[int, int]]:
-    """Return ``count`` parts of equal length, one after the other, that make up [from_ns, to_ns)."""
-    return list(itertools.pairwise(from_ns + (to_ns - from_ns) * number // count for number in range(count + 1)))
+    """Return ``count`` parts of equal length, in order, that make up [from_ns, to_ns)."""
+    return list(
+        itertools.pairwise(
+            from_ns + (to_ns - from_ns) * number // count for number in range(count + 1)
+        )
+    )
 
 
 _SLICES = 60
 
 
-def spread(from_ns: int, to_ns: int, most_ns: int, slices: int | None = None) -> list[tuple[int, int]]:
-    """Return slices of [from_ns, to_ns) that are ``most_ns`` together, evenly spread; all of it where that is less."""
+def spread(
+    from_ns: int, to_ns: int, most_ns: int, slices: int | None = None
+) -> list[tuple[int, int]]:
+    """Return evenly spread slices of [from_ns, to_ns) that are ``most_ns`` together.
+
+    If the range is no longer than that, it is returned whole.
+    """
     if to_ns - from_ns <= most_ns:
         return [(from_ns, to_ns)]
     slices = slices or _SLICES
@@ -97,8 +121,9 @@ _FAR_NS = 1 << 62
 def parse_time(word: str, info: RunInfo) -> int:
     """Return the moment that a word means in a run, in nanoseconds of its clock.
 
-    A number is seconds from the start. ``HH:MM:SS`` is local time: its first occurrence after the start of the run, or
-    before it where the run did not last until then. Raises UsageError for anything else.
+    A number is seconds from the start. ``HH:MM:SS`` is local time: its first occurrence after the
+    start of the run, or before it where the run did not last until then. Raises UsageError for
+    anything else.
     """
     try:
         at_ns = info.started_ns + int(float(word) * SECOND_NS)

@@ -1,4 +1,7 @@
-"""Series over a long time, by their rollups of a minute, and the cores of the machine and of a main thread."""
+"""Series over a long time, by their rollups of a minute.
+
+The cores of the machine and of a main thread are here, too.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,14 @@ from profd.daemon.analyze.selection import Selection
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import MINUTES, PointMinuteRow, point_minutes
 from profd.daemon.store.rows import PointRow, ThreadRow
-from profd.daemon.store.stepfunction import MINUTE_NS, THREAD_CPU, Aggregate, Step, StepFunction, sum_aggregates
+from profd.daemon.store.stepfunction import (
+    MINUTE_NS,
+    THREAD_CPU,
+    Aggregate,
+    Step,
+    StepFunction,
+    sum_aggregates,
+)
 
 LEAST_MINUTES = 10  # of fewer minutes the readings themselves are read as quickly
 
@@ -32,7 +42,10 @@ class Part(NamedTuple):
 
 
 class SeriesCourse(NamedTuple):
-    """Readings, then whole minutes, then readings again, in order of time; each part may be empty."""
+    """Readings, then whole minutes, then readings again, in order of time.
+
+    Each part may be empty.
+    """
 
     head: Part
     minutes: Sequence[PointMinuteRow] = ()
@@ -43,7 +56,10 @@ class SeriesCourse(NamedTuple):
         return sum_aggregates([*ends, *(one.aggregate for one in self.minutes)])
 
     def steps(self) -> Iterator[Step]:
-        """Yield the values that held, one by one or by the minute; of a minute that is known in part, at its end."""
+        """Yield the values that held, one by one or by the minute.
+
+        Of a minute that is known in part, at its end.
+        """
         yield from self.head.steps()
         for one in self.minutes:
             yield Step(one.last_ns - one.known_ns, one.last_ns, one.aggregate.mean or 0.0)
@@ -58,17 +74,28 @@ class SeriesCourse(NamedTuple):
 
 
 def take_course(
-    reader: RunReader, series: int, from_ns: int | None, to_ns: int | None, least_minutes: int = LEAST_MINUTES
+    reader: RunReader,
+    series: int,
+    from_ns: int | None,
+    to_ns: int | None,
+    least_minutes: int = LEAST_MINUTES,
 ) -> SeriesCourse:
-    """Return what a series was in [from_ns, to_ns), by whole minutes where there are at least ``least_minutes``."""
+    """Return what a series was in [from_ns, to_ns).
+
+    It is by whole minutes if there are at least ``least_minutes``.
+    """
     started_ns = reader.info.started_ns
     first = MINUTES.start if from_ns is None else -((started_ns - from_ns) // MINUTE_NS)
     last = MINUTES.stop if to_ns is None else (to_ns - started_ns) // MINUTE_NS
     minutes = point_minutes(reader, series, first, last) if last - first >= least_minutes else []
     if len(minutes) < least_minutes:
         return SeriesCourse(_part(reader, series, from_ns, to_ns))
-    begin_ns, end_ns = (started_ns + at * MINUTE_NS for at in (minutes[0].minute, minutes[-1].minute + 1))
-    return SeriesCourse(_part(reader, series, from_ns, begin_ns), minutes, _part(reader, series, end_ns, to_ns))
+    begin_ns, end_ns = (
+        started_ns + at * MINUTE_NS for at in (minutes[0].minute, minutes[-1].minute + 1)
+    )
+    return SeriesCourse(
+        _part(reader, series, from_ns, begin_ns), minutes, _part(reader, series, end_ns, to_ns)
+    )
 
 
 def _part(reader: RunReader, series: int, from_ns: int | None, to_ns: int | None) -> Part:
@@ -77,7 +104,10 @@ def _part(reader: RunReader, series: int, from_ns: int | None, to_ns: int | None
 
 
 PRESSURE, CORE_WAIT = "host_cpu_pressure_share", "main_thread_core_wait_share"
-"""The share of time for which any thread waited for a core, and a main thread, which not every kernel counts."""
+"""The shares of time that any thread, and a main thread, waited for a core.
+
+Not every kernel counts the share of a main thread.
+"""
 
 
 def machine_cores(reader: RunReader) -> int:
@@ -87,26 +117,48 @@ def machine_cores(reader: RunReader) -> int:
 
 
 def points_of(
-    reader: RunReader, name: str, process: int | None, selection: Selection, device: str | None = None
+    reader: RunReader,
+    name: str,
+    process: int | None,
+    selection: Selection,
+    device: str | None = None,
 ) -> list[PointRow]:
-    """Return the points of a series in a selection's range of time; none where there is no such series."""
+    """Return the points of a series in a selection's range of time.
+
+    None where there is no such series.
+    """
     series = reader.find_series(name, process, device)
     return reader.points(series.id, selection.from_ns, selection.to_ns) if series else []
 
 
 def mean_of_series(
-    reader: RunReader, name: str, process: int | None, selection: Selection, device: str | None = None
+    reader: RunReader,
+    name: str,
+    process: int | None,
+    selection: Selection,
+    device: str | None = None,
 ) -> float | None:
-    """Return the mean of a series over a selection's range of time; None where nothing is known of it there."""
+    """Return the mean of a series over a selection's range of time.
+
+    None where nothing is known of it there.
+    """
     return total_of_series(reader, name, process, selection, device).mean
 
 
 def total_of_series(
-    reader: RunReader, name: str, process: int | None, selection: Selection, device: str | None = None
+    reader: RunReader,
+    name: str,
+    process: int | None,
+    selection: Selection,
+    device: str | None = None,
 ) -> Aggregate:
     """Return what a series was over a selection's range of time."""
     series = reader.find_series(name, process, device)
-    return take_course(reader, series.id, selection.from_ns, selection.to_ns).total() if series else Aggregate()
+    return (
+        take_course(reader, series.id, selection.from_ns, selection.to_ns).total()
+        if series
+        else Aggregate()
+    )
 
 
 def mean_of_known(values: Iterable[float | None]) -> float | None:
@@ -115,11 +167,14 @@ def mean_of_known(values: Iterable[float | None]) -> float | None:
     return statistics.fmean(known) if known else None
 
 
-def main_thread_cores(reader: RunReader, process: int, from_ns: int | None, to_ns: int | None) -> float | None:
+def main_thread_cores(
+    reader: RunReader, process: int, from_ns: int | None, to_ns: int | None
+) -> float | None:
     """Return the CPU time a second of the main thread of a process; None where it was not read."""
     mains = [row for row in reader.threads.values() if row.process == process and row.is_main]
     return mean_of_known(
-        take_course(reader, one, from_ns, to_ns).total().mean for one in cpu_series(reader, mains).values()
+        take_course(reader, one, from_ns, to_ns).total().mean
+        for one in cpu_series(reader, mains).values()
     )
 
 
@@ -127,4 +182,6 @@ def cpu_series(reader: RunReader, threads: Collection[ThreadRow]) -> dict[int, i
     """Return by thread the id of the series of its CPU time, where it was read."""
     known = reader.list_series(THREAD_CPU, processes={row.process for row in threads})
     of_thread = {(row.process, row.os_tid): row.id for row in known}
-    return {row.id: of_thread[key] for row in threads if (key := (row.process, row.os_tid)) in of_thread}
+    return {
+        row.id: of_thread[key] for row in threads if (key := (row.process, row.os_tid)) in of_thread
+    }

@@ -1,12 +1,13 @@
 """How many steps were counted in a run, and how fast it makes them.
 
-Nothing is said of time without counts: that before a recording's first one, say. A phase that is visited once a step
-shows as many steps as it has visits. Some visits fall between two samples and are missed, so that two steps look like
-one: the next visit then comes after two or three times the usual distance, and is counted so. A step that took so long
-by itself looks the same, so all that was added may be wrong. Where visits come at no pace, the steps are unknown.
+Nothing is said of time without counts: that before a recording's first one, say. A phase that is
+visited once a step shows as many steps as it has visits. Some visits fall between two samples and
+are missed, so that two steps look like one: the next visit then comes after two or three times the
+usual distance, and is counted so. A step that took so long by itself looks the same, so all that
+was added may be wrong. Where visits come at no pace, the steps are unknown.
 
-Steps are also unknown where the training goes on in a loop that has no counter. All that reads counts asks
-``counts_of`` for them, or ``lost_ranges`` for the times without.
+Steps are also unknown where the training goes on in a loop that has no counter. All that reads
+counts asks ``counts_of`` for them, or ``lost_ranges`` for the times without.
 """
 
 from __future__ import annotations
@@ -31,11 +32,12 @@ from profd.daemon.store.rows import EventRow, PointRow, ProcessRow
 class Steps(msgspec.Struct, frozen=True):
     """How fast a run steps, and how that is known; None where it is not.
 
-    ``count`` steps were counted: from the first count to the last, of a launched run from its beginning on. They were
-    made at ``per_s`` give or take at most ``per_s_error``. ``count_error`` is how many more or fewer there may have
-    been. ``source`` is what was counted: the loop counter with its place, another source, or the cycles of a phase.
-    ``why_unknown`` is a sentence where steps were counted, and those of the run are unknown, or their rate, too.
-    ``unseen`` is how many may have been made besides, before the process was known to train.
+    ``count`` steps were counted: from the first count to the last, of a launched run from its
+    beginning on. They were made at ``per_s`` give or take at most ``per_s_error``. ``count_error``
+    is how many more or fewer there may have been. ``source`` is what was counted: the loop counter
+    with its place, another source, or the cycles of a phase. ``why_unknown`` is a sentence where
+    steps were counted, and those of the run are unknown, or their rate, too. ``unseen`` is how many
+    may have been made besides, before the process was known to train.
     """
 
     per_s: float | None = None
@@ -56,7 +58,9 @@ class Lost(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """The counts of a process, in pieces: nobody knows how many steps were made between two of them, and ``why``.
+    """The counts of a process, in pieces.
+
+    Nobody knows how many steps were made between two pieces, and ``why`` says why.
 
     ``why`` is None where all of the training is counted that was seen.
     """
@@ -71,16 +75,23 @@ class Counts(NamedTuple):
 
 def lost_ranges(events: Iterable[EventRow], process: int) -> list[Lost]:
     """Return when the training of a process may go on without being counted, in order of time."""
-    changes = [one for one in events if one.process == process and one.kind in (STEP_SOURCE, STEPS_LOST)]
+    changes = [
+        one for one in events if one.process == process and one.kind in (STEP_SOURCE, STEPS_LOST)
+    ]
     until_ns = [*(one.at_ns for one in changes[1:]), 1 << 62]
     pairs = zip(changes, until_ns, strict=False)
     return [Lost(one.at_ns, to_ns, one.text) for one, to_ns in pairs if one.kind == STEPS_LOST]
 
 
 def counts_of(reader: RunReader, process: int, selection: Selection) -> Counts:
-    """Return the counts in a selection's range of time: none where less than half of its training is counted."""
+    """Return the counts in a selection's range of time.
+
+    There are none if less than half of its training is counted.
+    """
     if reader.find_series(STEP_COUNT, process) is None:
-        return Counts([])  # as of workers: a run may have thousands, and tens of thousands of events
+        return Counts(
+            []
+        )  # as of workers: a run may have thousands, and tens of thousands of events
     points = points_of(reader, STEP_COUNT, process, selection)
     lost = lost_ranges(reader.events(STEP_SOURCE, STEPS_LOST), process)
     if not lost:
@@ -89,7 +100,11 @@ def counts_of(reader: RunReader, process: int, selection: Selection) -> Counts:
     from_ns, to_ns = training_range(reader, whole, PhaseIndex(reader)) or (0, 0)
     begins, ends = [0, *(one.to_ns for one in lost)], [*(one.from_ns for one in lost), 1 << 62]
     between = zip(begins, ends, strict=True)
-    pieces = [piece for low, high in between if (piece := [one for one in points if low <= one.at_ns <= high])]
+    pieces = [
+        piece
+        for low, high in between
+        if (piece := [one for one in points if low <= one.at_ns <= high])
+    ]
     counted_ns = sum(piece[-1].at_ns - piece[0].at_ns for piece in pieces)
     missed = [one for one in lost if one.from_ns < to_ns and from_ns < one.to_ns]
     missed_ns = sum(min(one.to_ns, to_ns) - max(one.from_ns, from_ns) for one in missed)
@@ -106,8 +121,8 @@ class Seen(NamedTuple):
 def count_cycles(intervals: Iterable[Seen], source: str = "cycles") -> Steps | None:
     """Return the visits of a phase as steps, by the intervals of a thread in order of time.
 
-    None where there are too few visits, where too many are missed, or where they come at no pace: then the samples are
-    further apart than the steps.
+    None where there are too few visits, where too many are missed, or where they come at no pace:
+    then the samples are further apart than the steps.
     """
     starts: list[int] = []
     was_inside = has_left = False
@@ -119,21 +134,28 @@ def count_cycles(intervals: Iterable[Seen], source: str = "cycles") -> Steps | N
     if len(starts) < 20 or not has_left:
         return None
     lengths = [after - before for before, after in itertools.pairwise(starts)]
-    # Where steps are shorter than the distance of samples, what is seen in one says nothing of the next, and visits
-    # come by chance: many follow on the one before much sooner than usual, the soonest quarter within 0.57 of the
-    # median. Later ones may have missed one.
+    # Where steps are shorter than the distance of samples, what is seen in one says nothing of the
+    # next, and visits come by chance: many follow on the one before much sooner than usual, the
+    # soonest quarter within 0.57 of the median. Later ones may have missed one.
     soonest, step_ns, _ = statistics.quantiles(lengths, n=4)
     if soonest < 0.72 * step_ns:
         return None
     for _ in range(4):
         steps = [max(round(length / step_ns), 1) for length in lengths]
         missed = sum(number > 1 for number in steps) / len(steps)
-        # What is more than are missed in a row once in twenty runs is a pause, and no step at first.
-        most = 1 + math.floor(math.log(0.05 / len(steps)) / math.log(missed)) if 0 < missed < 1 else 1
+        # What is more than are missed in a row once in twenty runs is a pause, and no step at
+        # first.
+        most = (
+            1 + math.floor(math.log(0.05 / len(steps)) / math.log(missed)) if 0 < missed < 1 else 1
+        )
         steps = [number if number <= most else 0 for number in steps]
-        step_ns = sum(length for length, number in zip(lengths, steps, strict=True) if number) / max(sum(steps), 1)
+        step_ns = sum(
+            length for length, number in zip(lengths, steps, strict=True) if number
+        ) / max(sum(steps), 1)
     # Three of four distances have to be a whole number of steps, give or take 0.3 of one.
-    odd = sum(abs(length / step_ns - number) > 0.3 for length, number in zip(lengths, steps, strict=True))
+    odd = sum(
+        abs(length / step_ns - number) > 0.3 for length, number in zip(lengths, steps, strict=True)
+    )
     made = [max(number, 1) for number in steps]  # what comes after a pause is one step on
     added = sum(made) - len(made)
     if odd > len(lengths) / 4 or added > len(made) / 2:
@@ -144,11 +166,16 @@ def count_cycles(intervals: Iterable[Seen], source: str = "cycles") -> Steps | N
 
 
 def take_steps(reader: RunReader, selection: Selection, phases: PhaseIndex) -> Steps:
-    """Return the steps of a selection's range of time, of its first trainer that shows them: ranks step together."""
+    """Return the steps of a selection's time range, of its first trainer that shows any.
+
+    Ranks step together.
+    """
     steps = measure_steps(reader, selection, phases)
     if steps.per_s is None or (steps.per_s_error or 0.0) < steps.per_s / 2:
         return steps
-    return Steps(why_unknown=f"steps by {steps.source or 'the loop'} are too few, or too unsure, for a rate")
+    return Steps(
+        why_unknown=f"steps by {steps.source or 'the loop'} are too few, or too unsure, for a rate"
+    )
 
 
 def measure_steps(reader: RunReader, selection: Selection, phases: PhaseIndex) -> Steps:
@@ -157,7 +184,9 @@ def measure_steps(reader: RunReader, selection: Selection, phases: PhaseIndex) -
     processes.sort(key=lambda row: (row.rank is None, row.rank or 0, row.id))
     counted = (_counted(reader, process, selection) for process in processes)
     by_cycles = (_by_cycles(reader, process, selection, phases) for process in processes)
-    return next((steps for steps in itertools.chain(counted, by_cycles) if steps is not None), Steps())
+    return next(
+        (steps for steps in itertools.chain(counted, by_cycles) if steps is not None), Steps()
+    )
 
 
 def _counted(reader: RunReader, process: ProcessRow, selection: Selection) -> Steps | None:
@@ -168,33 +197,51 @@ def _counted(reader: RunReader, process: ProcessRow, selection: Selection) -> St
         return Steps(why_unknown=counts.why) if counts.why else None
     first, last = counts.pieces[0][0], counts.pieces[-1][-1]
     made = sum(piece[-1].value - piece[0].value for piece in counts.pieces)
-    # Each error is one against the first count of all; where it became less, the count was mended by as much.
+    # Each error is one against the first count of all; where it became less, the count was mended
+    # by as much.
     stored = points_of(reader, STEP_ERROR, process.id, selection)
     inside = ([one.value for one in stored if low <= one.at_ns <= high] for low, high in ranges)
     error = sum(1 + (abs(errors[-1] - errors[0]) if errors else 0.0) for errors in inside)
-    # A loop that goes on from a checkpoint begins with more steps than it can have made, also at a higher pace than its
-    # usual one. Pauses have none; and a count that is mended jumps once.
+    # A loop that goes on from a checkpoint begins with more steps than it can have made, also at a
+    # higher pace than its usual one. Pauses have none; and a count that is mended jumps once.
     pairs = (pair for piece in counts.pieces for pair in itertools.pairwise(piece))
-    paces = [(two.value - one.value) / (two.at_ns - one.at_ns) for one, two in pairs if two.value > one.value]
+    paces = [
+        (two.value - one.value) / (two.at_ns - one.at_ns)
+        for one, two in pairs
+        if two.value > one.value
+    ]
     most = 1 + 1.5 * statistics.median_high(paces or [0.0]) * (first.at_ns - process.seen_ns)
     is_whole = selection.from_ns is None and reader.info.mode == "launched"
     before = first.value if is_whole and 0 <= first.value <= most else 0.0
-    # What a script starts to train is numbered, and known some seconds later: its loop may not be its first one.
-    late_s = (first.at_ns - process.seen_ns) / SECOND_NS if is_whole and process.ordinal is not None else 0.0
-    # What was done, on average, of the step that a counter was read in, where that step was surely finished. Nearly all
-    # counters say how many steps are done: those of a loop over a range, and those that go up at a step's end.
+    # What a script starts to train is numbered, and known some seconds later: its loop may not be
+    # its first one.
+    late_s = (
+        (first.at_ns - process.seen_ns) / SECOND_NS
+        if is_whole and process.ordinal is not None
+        else 0.0
+    )
+    # What was done, on average, of the step that a counter was read in, where that step was surely
+    # finished. Nearly all counters say how many steps are done: those of a loop over a range, and
+    # those that go up at a step's end.
     begun = 0.5 if process.exit_code == 0 and selection.to_ns is None else 0.0
     # What was counted is named a little before it is first read.
     named = [event for event in reader.events(STEP_SOURCE) if event.process == process.id]
-    source = next((one.text for one in reversed(named) if one.at_ns <= last.at_ns), named[0].text if named else None)
+    source = next(
+        (one.text for one in reversed(named) if one.at_ns <= last.at_ns),
+        named[0].text if named else None,
+    )
     count = None if counts.why else round(before + made + begun)
     count_error = None if counts.why else math.ceil(error)
     unseen = max(math.ceil(late_s * made / took_s - before), 0)
     return Steps(made / took_s, count, source, error / took_s, count_error, counts.why, unseen)
 
 
-def _by_cycles(reader: RunReader, process: ProcessRow, selection: Selection, phases: PhaseIndex) -> Steps | None:
-    threads = [row.id for row in reader.threads.values() if row.process == process.id and row.is_main][-1:]
+def _by_cycles(
+    reader: RunReader, process: ProcessRow, selection: Selection, phases: PhaseIndex
+) -> Steps | None:
+    threads = [
+        row.id for row in reader.threads.values() if row.process == process.id and row.is_main
+    ][-1:]
     from_ns, to_ns = selection.bounds(reader.info)
     if training_range(reader, Selection(from_ns, to_ns, frozenset({process.id})), phases) is None:
         return None  # what only evaluates loads its data as evenly

@@ -1,4 +1,7 @@
-"""Reads traces of torch in a run file, as far as exports need their parts; numbers come from the file's own tables."""
+"""Reads traces of torch in a run file, as far as exports need their parts.
+
+Numbers come from the file's own tables.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,9 @@ from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import WindowRow
 
 LIMIT_BYTES = 1 << 29
-DEVICE_WORK = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation", "cuda_sync", "collective_comm"})
+DEVICE_WORK = frozenset(
+    {"kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation", "cuda_sync", "collective_comm"}
+)
 """Categories of what ran on a device; its PID is the number of that."""
 
 
@@ -34,13 +39,19 @@ class TorchEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 class TorchTrace(msgspec.Struct, frozen=True):
-    """The events of a window; ``base_ns`` is the time since the epoch that they are counted from."""
+    """The events of a window.
+
+    ``base_ns`` is the time since the epoch that they are counted from.
+    """
 
     events: list[TorchEvent] = msgspec.field(name="traceEvents")
     base_ns: int = msgspec.field(name="baseTimeNanoseconds", default=0)
 
     def start_ns(self, event: TorchEvent) -> int:
-        """Return when an event began; the whole microseconds apart, since a double has not enough digits for all."""
+        """Return when an event began.
+
+        The whole microseconds apart, since a double has not enough digits for all.
+        """
         whole = int(event.ts)
         return self.base_ns + whole * 1000 + round((event.ts - whole) * 1000)
 
@@ -53,7 +64,9 @@ def selected_windows(reader: RunReader, selection: Selection) -> Iterator[Window
     for window in reader.windows():
         is_early = selection.from_ns is not None and window.end_ns <= selection.from_ns
         is_late = selection.to_ns is not None and window.start_ns >= selection.to_ns
-        if not (window.error or is_early or is_late) and selection.takes_process(reader.processes[window.process]):
+        if not (window.error or is_early or is_late) and selection.takes_process(
+            reader.processes[window.process]
+        ):
             yield window
 
 
@@ -64,14 +77,20 @@ def of_last_request(taken: Sequence[WindowRow]) -> list[WindowRow]:
 
 
 def trace_text(reader: RunReader, window: WindowRow) -> bytes | None:
-    """Return the JSON of a window's trace; None where it was not kept. Raises RunUnreadable where it is damaged."""
+    """Return the JSON of a window's trace; None where it was not kept.
+
+    Raises RunUnreadable where it is damaged.
+    """
     packed = reader.window_trace(window.id)
     if packed is None:
         return None
     if window.trace_bytes > LIMIT_BYTES:
-        raise RunUnreadable(f"the trace of window {window.id} is larger than {LIMIT_BYTES >> 20} MiB", _REMEDY)
+        raise RunUnreadable(
+            f"the trace of window {window.id} is larger than {LIMIT_BYTES >> 20} MiB", _REMEDY
+        )
     try:
-        # Piece by piece: a read takes memory for all that is asked for. A byte may stand for a thousand.
+        # Piece by piece: a read takes memory for all that is asked for. A byte may stand for a
+        # thousand.
         with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
             text, at_once = bytearray(), 1 << 20
             while len(text) <= window.trace_bytes and (part := file.read(at_once)):

@@ -1,11 +1,13 @@
 """Whether a series grows and gives nothing back, and how fast.
 
-What only looks like growth has a form of its own. A cache that warms up slows down; a single allocation is one step;
-epochs that allocate and free come back to where they were. So a series grows where its lower envelope rose evenly for
-long enough, on ground where it had not been before. A cache that fills evenly for longer than that, and an epoch that
-takes longer and holds on to all it makes, are called growing until they end: from outside they look alike.
+What only looks like growth has a form of its own. A cache that warms up slows down; a single
+allocation is one step; epochs that allocate and free come back to where they were. So a series
+grows where its lower envelope rose evenly for long enough, on ground where it had not been before.
+A cache that fills evenly for longer than that, and an epoch that takes longer and holds on to all
+it makes, are called growing until they end: from outside they look alike.
 
-What a series comes back to says more of what it keeps than its mean does: work in between goes up and down.
+What a series comes back to says more of what it keeps than its mean does: work in between goes up
+and down.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ MOST_POINTS = 2000
 
 
 class Trend(msgspec.Struct, frozen=True):
-    """How a series went over its window: its slope a second with a 95 % interval, and whether that is growth.
+    """How a series went over its window: its slope a second, and whether that is growth.
+
+    The slope has a 95 % interval.
 
     ``grew`` is by how much its lower envelope rose in the window.
     """
@@ -44,11 +48,15 @@ class Trend(msgspec.Struct, frozen=True):
     is_growing: bool
 
 
-def trend(times_s: Sequence[float], values: Sequence[float], *, least_growth: float) -> Trend | None:
-    """Return how a series goes on: by a window up to its end in which it grows, else by all but its start.
+def trend(
+    times_s: Sequence[float], values: Sequence[float], *, least_growth: float
+) -> Trend | None:
+    """Return how a series goes on.
 
-    Times are in order. ``least_growth`` is what growth has to amount to, in the unit of the values. None where less
-    than ``LEAST_SPAN_S`` is known.
+    That is by a window up to its end in which it grows, else by all but its start.
+
+    Times are in order. ``least_growth`` is what growth has to amount to, in the unit of the values.
+    None where less than ``LEAST_SPAN_S`` is known.
     """
     if len(times_s) < LEAST_POINTS or times_s[-1] - times_s[0] < LEAST_SPAN_S:
         return None
@@ -56,8 +64,12 @@ def trend(times_s: Sequence[float], values: Sequence[float], *, least_growth: fl
     known_s = times_s[-1] - times_s[0]
     # The beginning says nothing of what comes later: imports, loading a model, first batches.
     startup_s = min(max(20.0, 0.1 * known_s), known_s - LEAST_SPAN_S)
-    # The windows that begin later see past a start that took long, the short ones growth that begins late.
-    spans_s = [known_s - startup_s, *((1 - share) * known_s for share in (0.0, 0.1, 0.2, 0.35, 0.5))]
+    # The windows that begin later see past a start that took long, the short ones growth that
+    # begins late.
+    spans_s = [
+        known_s - startup_s,
+        *((1 - share) * known_s for share in (0.0, 0.1, 0.2, 0.35, 0.5)),
+    ]
     spans_s += [span_s for half in range(32) if (span_s := 60.0 * 2 ** (half / 2)) < known_s / 2]
     steady = bisect_left(times_s, times_s[0] + startup_s)
     found = None
@@ -75,23 +87,30 @@ def trend(times_s: Sequence[float], values: Sequence[float], *, least_growth: fl
         found = found or window
         if not _grows(blocks, line, values[steady:begin], least_growth):
             continue
-        # The last part of a curve that flattens out has a steeper past: late growth begins with its window.
+        # The last part of a curve that flattens out has a steeper past: late growth begins with its
+        # window.
         length_s = times_s[-1] - times_s[begin]
         before = slice(max(bisect_left(times_s, times_s[begin] - length_s), steady), begin)
         is_late = length_s < 0.45 * known_s
-        earlier = _cut(times_s[before], values[before]) if is_late and begin - before.start >= LEAST_POINTS else []
+        earlier = (
+            _cut(times_s[before], values[before])
+            if is_late and begin - before.start >= LEAST_POINTS
+            else []
+        )
         was_slower = len(earlier) >= LEAST_BLOCKS and _fit(earlier).slope <= line.slope / 2
         if was_slower or not is_late:
             return msgspec.structs.replace(window, is_growing=True)
     return found
 
 
-def _grows(blocks: Sequence[_Block], line: _Line, before: Sequence[float], least_growth: float) -> bool:
+def _grows(
+    blocks: Sequence[_Block], line: _Line, before: Sequence[float], least_growth: float
+) -> bool:
     swing = statistics.median(block.highest - block.lowest for block in blocks)
     start = statistics.median(block.lowest for block in blocks[:3])
-    # In simulations of what is steady (tests/unit/analyze/test_trend.py) these let through less than one in a thousand.
-    # A slope has to be many times its standard error: curves that bend and random walks look straighter than one would
-    # think.
+    # In simulations of what is steady (tests/unit/analyze/test_trend.py) these let through less
+    # than one in a thousand. A slope has to be many times its standard error: curves that bend and
+    # random walks look straighter than one would think.
     return (
         line.grown >= max(least_growth, swing)
         and line.slope >= 24 * line.error
@@ -111,9 +130,10 @@ class _Block(NamedTuple):
 class _Line(NamedTuple):
     """A robust line through the least values of blocks, with how sure it is.
 
-    ``slope`` is a second, ``error`` its standard error, with what neighbors have in common taken into account: where
-    the values bend or jump, it is large. ``grown`` is by how much the line rises in all, ``still_share`` from how many
-    of the blocks to the next hardly anything changed, 0 to 1.
+    ``slope`` is a second, ``error`` its standard error, with what neighbors have in common taken
+    into account: where the values bend or jump, it is large. ``grown`` is by how much the line
+    rises in all, ``still_share`` from how many of the blocks to the next hardly anything changed, 0
+    to 1.
     """
 
     slope: float
@@ -122,13 +142,20 @@ class _Line(NamedTuple):
     still_share: float
 
 
-def _thinned(times_s: Sequence[float], values: Sequence[float]) -> tuple[Sequence[float], Sequence[float]]:
-    """Return the lowest and the highest point of each of many stretches where a series has more than is needed."""
+def _thinned(
+    times_s: Sequence[float], values: Sequence[float]
+) -> tuple[Sequence[float], Sequence[float]]:
+    """Return the lowest and the highest point of each of many stretches of a series.
+
+    A series that has no more points than are needed is returned whole.
+    """
     if len(times_s) <= MOST_POINTS:
         return times_s, values
     number = _numbering(times_s, MOST_POINTS // 2)
     kept: list[tuple[float, float]] = []
-    for _, stretch in itertools.groupby(zip(times_s, values, strict=True), key=lambda point: number(point[0])):
+    for _, stretch in itertools.groupby(
+        zip(times_s, values, strict=True), key=lambda point: number(point[0])
+    ):
         points = list(stretch)
         kept += sorted({min(points, key=itemgetter(1)), max(points, key=itemgetter(1))})
     return [at_s for at_s, _ in kept], [value for _, value in kept]
@@ -152,7 +179,10 @@ def _numbering(times_s: Sequence[float], count: int) -> Callable[[float], int]:
 
 
 def _fit(blocks: Sequence[_Block]) -> _Line:
-    """Fit a line by the median of all slopes between two blocks (Theil and Sen), at least three of them."""
+    """Fit a line by the median of all slopes between two blocks (Theil and Sen).
+
+    There have to be at least three blocks.
+    """
     times_s, values = [block.at_s for block in blocks], [block.lowest for block in blocks]
     slope = statistics.median(
         (after.lowest - before.lowest) / (after.at_s - before.at_s)
@@ -164,7 +194,9 @@ def _fit(blocks: Sequence[_Block]) -> _Line:
     steps = [after - before for before, after in itertools.pairwise(values)]
     still = 0.15 * abs(grown) / len(steps)  # a step by less than this part of the mean one is none
     still_share = sum(abs(step) <= still for step in steps) / len(steps)
-    return _Line(slope, _slope_error(times_s, [value - level for value in rest]), grown, still_share)
+    return _Line(
+        slope, _slope_error(times_s, [value - level for value in rest]), grown, still_share
+    )
 
 
 def _slope_error(times_s: Sequence[float], rest: Sequence[float]) -> float:

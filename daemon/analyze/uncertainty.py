@@ -1,16 +1,19 @@
 """How sure a share of time is, from the changes of stacks that were seen.
 
-py-spy samples at Poisson moments, and what a sample sees is taken to last until the next one. The error of the time of
-a state, divided by the mean distance of samples, is then a martingale that jumps by one at each change of the state
-that is seen, and its variance is the number of those changes: whatever the rhythm of the program, and whether the state
-lasts for microseconds or minutes (docs/decisions-measurements.md, 8). One change more may be under way at the end.
+py-spy samples at Poisson moments, and what a sample sees is taken to last until the next one. The
+error of the time of a state, divided by the mean distance of samples, is then a martingale that
+jumps by one at each change of the state that is seen, and its variance is the number of those
+changes: whatever the rhythm of the program, and whether the state lasts for microseconds or minutes
+(docs/decisions-measurements.md, 8). One change more may be under way at the end.
 
-Where reads fail all the time, what they would have shown is a guess, and the more of them fail in a row the less there
-is to go by. That error does not get less with time, as all the guesses err alike.
+Where reads fail all the time, what they would have shown is a guess, and the more of them fail in a
+row the less there is to go by. That error does not get less with time, as all the guesses err
+alike.
 
-Between two samples nobody knows when a thread changed its stack: a change is seen late by as much as the next sample is
-away. What all changes of one state leave open adds up to its error; ``uncertainty`` says how. Threads of one process
-are read at the same moments, so what changes at one moment errs together.
+Between two samples nobody knows when a thread changed its stack: a change is seen late by as much
+as the next sample is away. What all changes of one state leave open adds up to its error;
+``uncertainty`` says how. Threads of one process are read at the same moments, so what changes at
+one moment errs together.
 """
 
 from __future__ import annotations
@@ -28,13 +31,18 @@ from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import IntervalRow
 
-Moment = tuple[tuple[int, int], ...]  # the stack before and the stack after, of each thread that changed
+Moment = tuple[
+    tuple[int, int], ...
+]  # the stack before and the stack after, of each thread that changed
 
 LOOKED_AT_NS = 1200 * SECOND_NS  # of longer ranges so much is looked at interval by interval
 
 
 class Reads(msgspec.Struct, frozen=True):
-    """How many reads were due, and how many of them failed: of what went on then nothing is known for sure."""
+    """How many reads were due, and how many of them failed.
+
+    Nothing is known for sure of what went on during those that failed.
+    """
 
     failed: float = 0.0
     due: float = 0.0
@@ -51,14 +59,19 @@ NO_READS = Reads()
 
 
 class TransitionsSeen(msgspec.Struct, frozen=True):
-    """What changes leave open: ns² by moment, and ``open_ns2`` of one not yet seen; ``reads`` were due meanwhile."""
+    """What changes leave open: ns² by moment, and ``open_ns2`` of one not yet seen.
+
+    ``reads`` were due meanwhile.
+    """
 
     squares: Mapping[Moment, float] = {}
     open_ns2: float = 0.0
     reads: Reads = NO_READS
 
 
-def together(changes: Mapping[int, TransitionsSeen], weights: Mapping[int, float]) -> TransitionsSeen:
+def together(
+    changes: Mapping[int, TransitionsSeen], weights: Mapping[int, float]
+) -> TransitionsSeen:
     """Return the changes of processes as one, the time of each process weighted."""
     squares: defaultdict[Moment, float] = defaultdict(float)
     open_ns2, reads = 0.0, NO_READS
@@ -74,7 +87,16 @@ def together(changes: Mapping[int, TransitionsSeen], weights: Mapping[int, float
 class Transitions:
     """The changes of some threads of one process: ``add`` their intervals in order of time."""
 
-    __slots__ = ("_last", "_moment", "_moment_ns", "_moments", "_open_ns2", "_samples", "_squares", "_time_ns")
+    __slots__ = (
+        "_last",
+        "_moment",
+        "_moment_ns",
+        "_moments",
+        "_open_ns2",
+        "_samples",
+        "_squares",
+        "_time_ns",
+    )
 
     def __init__(self) -> None:
         self._open_ns2 = 0.0  # of one change: the squared distance of samples, lately
@@ -97,12 +119,16 @@ class Transitions:
             self._moment.append((stack, row.stack))
         self._time_ns += row.duration_ns
         self._samples += row.samples
-        # More samples of each thread might hide that the rate, and so their mean distance, has changed.
+        # More samples of each thread might hide that the rate, and so their mean distance, has
+        # changed.
         if self._samples >= 50 * len(self._last):
             self._end_stretch()
 
     def take(self, times: float = 1.0, reads: Reads = NO_READS) -> TransitionsSeen:
-        """Return what has changed since this was last asked: ``times`` as much, where only a part was looked at."""
+        """Return what has changed since this was last asked.
+
+        If only a part was looked at, it is ``times`` as much.
+        """
         self._end_stretch()
         taken = {moment: square * times for moment, square in self._squares.items()}
         self._squares.clear()
@@ -134,11 +160,13 @@ def take_transitions(
     threads: frozenset[int] | None = None,
     looked_at_ns: int | None = None,
 ) -> dict[int, TransitionsSeen]:
-    """Return by process the changes of the threads of a selection, in its range of time and while its conditions held.
+    """Return by process the changes of the threads of a selection.
 
-    ``threads`` are those of the selection unless they are given. Of long ranges no more than ``looked_at_ns`` is looked
-    at, evenly spread, and counted for all. Where it is not given, that is twenty minutes; where there are several
-    processes, five minutes of each show as much.
+    They are those in its range of time and while its conditions held.
+
+    ``threads`` are those of the selection unless they are given. Of long ranges no more than
+    ``looked_at_ns`` is looked at, evenly spread, and counted for all. Where it is not given, that
+    is twenty minutes; where there are several processes, five minutes of each show as much.
     """
     threads = selection.threads(reader) if threads is None else threads
     if not looked_at_ns:
@@ -168,15 +196,18 @@ def take_transitions(
 State = TypeVar("State")
 
 _GUESSED = 1.5
-"""By how much guesses are off where all reads fail: the standard error of the log odds of a share. It falls with the
-square of the share of failed reads, and was found with the known program of restless code
-(docs/decisions-measurements.md, 17)."""
+"""By how much guesses are off where all reads fail: the standard error of the log odds of a share.
+
+It falls with the square of the share of failed reads, and was found with the known program of
+restless code (docs/decisions-measurements.md, 17).
+"""
 
 
 class ShareVariance(Generic[State]):
     """How exactly the times of many states are known, among them states that hold at the same time.
 
-    ``states`` gives those in which a thread is while it stands in a stack: in none where the stack is not selected.
+    ``states`` gives those in which a thread is while it stands in a stack: in none where the stack
+    is not selected.
     """
 
     __slots__ = ("_known", "_open_ns2", "_own", "_reads", "_shared", "_states", "_whole")
@@ -193,14 +224,22 @@ class ShareVariance(Generic[State]):
     def add(self, seen: TransitionsSeen) -> None:
         self._open_ns2 = seen.open_ns2
         self._reads += seen.reads
-        known, stacks = self._known, {stack for moment in seen.squares for change in moment for stack in change}
+        known, stacks = (
+            self._known,
+            {stack for moment in seen.squares for change in moment for stack in change},
+        )
         known.update({stack: self._states(stack) for stack in stacks - known.keys()})
         for moment, square in seen.squares.items():
-            if len(moment) > 1 or known[moment[0][0]] != known[moment[0][1]]:  # most change no state
+            if (
+                len(moment) > 1 or known[moment[0][0]] != known[moment[0][1]]
+            ):  # most change no state
                 self._count(moment, square)
 
     def standard_error(self, state: State, share: float, whole_ns: float) -> float:
-        """Return the standard error of the share that a state has of ``whole_ns``; 1 where nothing is known."""
+        """Return the standard error of the share that a state has of ``whole_ns``.
+
+        1 where nothing is known.
+        """
         if not whole_ns or not self._open_ns2:
             return 1.0
         own, shared = self._own.get(state, 0.0), self._shared.get(state, 0.0)
@@ -209,7 +248,7 @@ class ShareVariance(Generic[State]):
         return min(math.hypot(math.sqrt(changed + self._open_ns2) / whole_ns, guessed), 1.0)
 
     def _count(self, moment: Moment, square: float) -> None:
-        """Count the changes of one moment: by how many more or fewer threads are in a state after them."""
+        """Count a moment's changes by how many more or fewer threads are in a state after it."""
         if len(moment) == 1:  # as nearly all: it takes less than half of the time so
             left, entered = map(self._known.__getitem__, moment[0])
             changed = left ^ entered

@@ -1,7 +1,10 @@
-"""What a torch.profiler window says beside its operators: whom GPUs waited for, and what the window itself cost.
+"""What a torch.profiler window says beside its operators.
 
-The host's part of a GPU's idle time is split by the samples of the launching threads that fell into gaps. Gaps are
-shorter than the distance of samples, so few are seen, but no line gets more than its share of them.
+It says whom GPUs waited for, and what the window itself cost.
+
+The host's part of a GPU's idle time is split by the samples of the launching threads that fell into
+gaps. Gaps are shorter than the distance of samples, so few are seen, but no line gets more than its
+share of them.
 """
 
 from __future__ import annotations
@@ -29,11 +32,16 @@ from profd.daemon.units import percent, plural
 
 Timed = TypeVar("Timed", HostGap, WindowWait)
 HOST = "cpu"  # the device of operators that run on the host; a kernel has that of its GPU
-BEFORE_NS = SECOND_NS  # what a thread stood in when the window began may have begun that long before
+BEFORE_NS = (
+    SECOND_NS  # what a thread stood in when the window began may have begun that long before
+)
 _PACE_NS = 60 * SECOND_NS
 _LEAST_STEPS, _PARTS = 10, 12
 _SLOWER, _HELD_UP = 0.05, 0.1
-_LATE_NS, _OF_OTHERS = 20_000, 0.2  # work starts within some microseconds where its process has the GPU to itself
+_LATE_NS, _OF_OTHERS = (
+    20_000,
+    0.2,
+)  # work starts within some microseconds where its process has the GPU to itself
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -60,10 +68,13 @@ class WaitingLine(Line, frozen=True):
 
 
 class IdleGpu(msgspec.Struct, frozen=True):
-    """The time of a GPU in a window from its first work to its last; it was idle for ``idle_ns`` of it.
+    """The time of a GPU in a window from its first work to its last.
 
-    For ``host_ns`` of that it had nothing to run, as the host had not launched it; ``lines`` ran meanwhile, the one
-    that took most first, by ``samples`` of them. They sum to less where none of the user's code ran in some.
+    It was idle for ``idle_ns`` of it.
+
+    For ``host_ns`` of that it had nothing to run, as the host had not launched it; ``lines`` ran
+    meanwhile, the one that took most first, by ``samples`` of them. They sum to less where none of
+    the user's code ran in some.
     """
 
     gpu: int
@@ -78,13 +89,20 @@ class IdleGpu(msgspec.Struct, frozen=True):
         return part_ns / (self.busy_ns + self.idle_ns or 1)
 
 
-def python_threads(reader: RunReader, process: int) -> tuple[dict[int, tuple[int, ...]], tuple[int, ...]]:
-    """Return the rows of a process's threads by their id: one has a row for each name that it had; and the main one's.
+def python_threads(
+    reader: RunReader, process: int
+) -> tuple[dict[int, tuple[int, ...]], tuple[int, ...]]:
+    """Return the rows of a process's threads by their id: one has a row for each name that it had.
 
-    Threads that have no Python, as those that autograd has for devices, do what the main thread waits for.
+    And the main one's.
+
+    Threads that have no Python, as those that autograd has for devices, do what the main thread
+    waits for.
     """
     rows = [row for row in reader.threads.values() if row.process == process]
-    named = {row.os_tid: tuple(other.id for other in rows if other.os_tid == row.os_tid) for row in rows}
+    named = {
+        row.os_tid: tuple(other.id for other in rows if other.os_tid == row.os_tid) for row in rows
+    }
     return named, next((named[row.os_tid] for row in rows if row.is_main), ())
 
 
@@ -93,29 +111,46 @@ def idle_gpus(reader: RunReader, window: WindowRow) -> tuple[IdleGpu, ...]:
     seen: defaultdict[int, Counter[tuple[str, str, int, str] | None]] = defaultdict(Counter)
     for gap, stack in seen_in(reader, window, reader.host_gaps(window.id)):
         frame = own_frame(reader.frames_of(stack))
-        seen[gap.gpu][(frame.file, frame.module_path, frame.line, frame.function) if frame else None] += 1
+        seen[gap.gpu][
+            (frame.file, frame.module_path, frame.line, frame.function) if frame else None
+        ] += 1
     return tuple(_idle(row, seen[row.gpu]) for row in reader.window_gpus(window.id))
 
 
-def seen_in(reader: RunReader, window: WindowRow, times: Iterable[Timed]) -> Iterator[tuple[Timed, int]]:
-    """Yield the stack of each sample of a thread in some times of it in a window, and the time that it lies in."""
+def seen_in(
+    reader: RunReader, window: WindowRow, times: Iterable[Timed]
+) -> Iterator[tuple[Timed, int]]:
+    """Yield the time and the stack of each sample that lies in one of a window's times.
+
+    Each time is of one thread, and only that thread's samples lie in it.
+    """
     named, main = python_threads(reader, window.process)
     of_threads: defaultdict[tuple[int, ...], list[Timed]] = defaultdict(list)
     for time in times:
         of_threads[named.get(time.os_tid, main)].append(time)
     for threads, those in of_threads.items():
-        intervals = reader.intervals(window.start_ns - BEFORE_NS, window.end_ns, threads) if threads else ()
+        intervals = (
+            reader.intervals(window.start_ns - BEFORE_NS, window.end_ns, threads) if threads else ()
+        )
         samples = sorted(_moments(intervals))
         for time in those:
-            first, after = (bisect_left(samples, (at_ns, 0)) for at_ns in (time.start_ns, time.end_ns))
+            first, after = (
+                bisect_left(samples, (at_ns, 0)) for at_ns in (time.start_ns, time.end_ns)
+            )
             yield from ((time, stack) for _, stack in samples[first:after])
 
 
 def _moments(intervals: Iterable[IntervalRow]) -> Iterator[tuple[int, int]]:
-    """Yield when a thread was sampled, and its stack: an interval begins with a sample, and others follow evenly."""
+    """Yield when a thread was sampled, and its stack.
+
+    An interval begins with a sample, and its other samples follow evenly.
+    """
     for interval in intervals:
         count = max(interval.samples, 1)
-        yield from ((interval.start_ns + n * interval.duration_ns // count, interval.stack) for n in range(count))
+        yield from (
+            (interval.start_ns + n * interval.duration_ns // count, interval.stack)
+            for n in range(count)
+        )
 
 
 def _idle(row: WindowGpu, seen: Counter[tuple[str, str, int, str] | None]) -> IdleGpu:
@@ -129,9 +164,12 @@ def _idle(row: WindowGpu, seen: Counter[tuple[str, str, int, str] | None]) -> Id
 
 
 class StepTimes(msgspec.Struct, frozen=True):
-    """The seconds that a step took in the minute before a window, within it, and in the minute after; None: unknown.
+    """The seconds that a step took before a window, within it, and after it.
 
-    ``is_slower`` says that steps are slower after it than before by more than chance and 5 % explain.
+    Before and after are the minute before it and the minute after it. None means unknown.
+
+    ``is_slower`` says that steps are slower after it than before by more than chance and 5 %
+    explain.
     """
 
     before_s: float | None
@@ -147,8 +185,12 @@ def step_times(reader: RunReader, window: WindowRow) -> StepTimes:
     since_ns = max((at_ns for at_ns in said_ns if at_ns < window.asked_ns), default=0)
     # The process writes its trace after the window, and trains on only then.
     written_ns = min((at_ns for at_ns in said_ns if at_ns >= window.end_ns), default=window.end_ns)
-    until_ns = min((row.asked_ns for row in others if row.asked_ns > written_ns), default=written_ns + _PACE_NS)
-    before = _pace(reader, window.process, max(since_ns, window.asked_ns - _PACE_NS), window.asked_ns)
+    until_ns = min(
+        (row.asked_ns for row in others if row.asked_ns > written_ns), default=written_ns + _PACE_NS
+    )
+    before = _pace(
+        reader, window.process, max(since_ns, window.asked_ns - _PACE_NS), window.asked_ns
+    )
     after = _pace(reader, window.process, written_ns, min(until_ns, written_ns + _PACE_NS))
     steps = reader.window_steps(window.id)
     within_s = (steps[-1].end_ns - steps[0].start_ns) / len(steps) / SECOND_NS if steps else None
@@ -158,7 +200,10 @@ def step_times(reader: RunReader, window: WindowRow) -> StepTimes:
 
 
 def _pace(reader: RunReader, process: int, from_ns: int, to_ns: int) -> tuple[float | None, float]:
-    """Return the seconds a step by the count of steps, None where it made too few, and how far that may be off."""
+    """Return the seconds a step by the count of steps, and how far that may be off.
+
+    The seconds are None if it made too few steps.
+    """
     # It is the median of parts of the time, so that a pause such as an evaluation changes nothing.
     counts = counts_of(reader, process, Selection().between(from_ns, to_ns)).longest
     made = counts[-1].value - counts[0].value if counts else 0.0
@@ -167,16 +212,30 @@ def _pace(reader: RunReader, process: int, from_ns: int, to_ns: int) -> tuple[fl
         return None, 0.0
     ends = [counts[place * (len(counts) - 1) // parts] for place in range(parts + 1)]
     moved = [(last.at_ns - first.at_ns, last.value - first.value) for first, last in pairwise(ends)]
-    pace = median(took_ns / SECOND_NS / steps if steps > 0 else math.inf for took_ns, steps in moved)
-    return (pace if math.isfinite(pace) else None), math.sqrt(parts) / made  # of each part the count may be off by one
+    pace = median(
+        took_ns / SECOND_NS / steps if steps > 0 else math.inf for took_ns, steps in moved
+    )
+    return (pace if math.isfinite(pace) else None), math.sqrt(
+        parts
+    ) / made  # of each part the count may be off by one
 
 
-_LAUNCHES = ("cudaLaunch", "cudaGraphLaunch", "cuLaunch", "hipLaunch", "hipExtLaunch", "hipModuleLaunch")
+_LAUNCHES = (
+    "cudaLaunch",
+    "cudaGraphLaunch",
+    "cuLaunch",
+    "hipLaunch",
+    "hipExtLaunch",
+    "hipModuleLaunch",
+)
 _GRAPHS = ("cudaGraphLaunch", "hipGraphLaunch")
 
 
 class AboutWindow(msgspec.Struct, frozen=True, kw_only=True):
-    """What a window says beside its operators; ``notes`` are what a reader has to know of it, in sentences."""
+    """What a window says beside its operators.
+
+    ``notes`` are what a reader has to know of it, in sentences.
+    """
 
     gpus: tuple[IdleGpu, ...]
     step_times: StepTimes
@@ -196,49 +255,75 @@ def about_window(reader: RunReader, window: WindowRow) -> AboutWindow:
 
 
 def _shared(gpu: IdleGpu, operators: Sequence[OperatorTotals], busy: float) -> tuple[str, ...]:
-    """Say that another process used a GPU, where the driver saw more work than the trace has, and that work waited."""
+    """Say that another process used a GPU, if one did.
+
+    It did if the driver saw more work than the trace has, and the trace's work waited.
+    """
     works = sum(row.calls for row in operators if row.device != HOST and not row.is_annotation)
     ours = gpu.share(gpu.busy_ns)
     if gpu.idle_ns - gpu.host_ns < _LATE_NS * works or busy - ours < _OF_OTHERS:
         return ()
     return (
-        f"Another process used GPU {gpu.gpu}: the driver saw it busy {percent(busy)} of the time, and the trace has "
+        f"Another process used GPU {gpu.gpu}: the driver saw it busy {percent(busy)} of the "
+        "time, and the trace has "
         f"work for {percent(ours)}. What this process had launched waited for that.",
     )
 
 
 def _notes(
-    operators: Sequence[OperatorTotals], steps: StepTimes, gpus: Sequence[IdleGpu], *, uses_gpu: bool
+    operators: Sequence[OperatorTotals],
+    steps: StepTimes,
+    gpus: Sequence[IdleGpu],
+    *,
+    uses_gpu: bool,
 ) -> tuple[str, ...]:
     notes: list[str] = []
     host = [row for row in operators if row.device == HOST]
-    device_ns = sum(row.self_cuda_ns for row in operators if row.device != HOST and not row.is_annotation)
+    device_ns = sum(
+        row.self_cuda_ns for row in operators if row.device != HOST and not row.is_annotation
+    )
     if graphs := sum(row.calls for row in host if row.name.startswith(_GRAPHS)):
-        unlinked = max(1 - sum(row.self_cuda_ns for row in host) / device_ns, 0.0) if device_ns else 0.0
+        unlinked = (
+            max(1 - sum(row.self_cuda_ns for row in host) / device_ns, 0.0) if device_ns else 0.0
+        )
         notes.append(
-            f"{plural(graphs, 'CUDA graph')} ran: kernels of a graph count for no operator that was captured, so "
+            f"{plural(graphs, 'CUDA graph')} ran: kernels of a graph count for no operator that "
+            "was captured, so "
             f"{percent(unlinked)} of the GPU's work has no operator here."
         )
     launches = sum(row.calls for row in host if row.name.startswith(_LAUNCHES))
     if (launches or uses_gpu) and not device_ns:
         does = f"made {launches:,} launches" if launches else "uses one"
         notes.append(
-            f"The trace has no work of a GPU, though the process {does}: another profiler, such as Nsight "
+            f"The trace has no work of a GPU, though the process {does}: another profiler, such "
+            "as Nsight "
             "Systems, may hold CUPTI. End it and take the window again."
         )
-    if gpus and steps.before_s and steps.within_s and steps.within_s > steps.before_s * (1 + _HELD_UP):
+    if (
+        gpus
+        and steps.before_s
+        and steps.within_s
+        and steps.within_s > steps.before_s * (1 + _HELD_UP)
+    ):
         longer = steps.within_s / steps.before_s
         # The profiler slows the host. What GPUs do in a step stays the same.
-        idle = (f"GPU {gpu.gpu} about {percent(max(1 - gpu.share(gpu.busy_ns) * longer, 0.0))}" for gpu in gpus)
+        idle = (
+            f"GPU {gpu.gpu} about {percent(max(1 - gpu.share(gpu.busy_ns) * longer, 0.0))}"
+            for gpu in gpus
+        )
         notes.append(
-            f"The profiler made steps {percent(longer - 1)} longer. Without it GPUs are idle for less of the time: "
+            f"The profiler made steps {percent(longer - 1)} longer. Without it GPUs are idle for "
+            "less of the time: "
             f"{', '.join(idle)}."
         )
     if steps.is_slower and steps.before_s and steps.after_s:
         cause = (
-            " torch leaves CUPTI attached; TEARDOWN_CUPTI=1 in the script's environment has it detached, where no CUDA "
+            " torch leaves CUPTI attached; TEARDOWN_CUPTI=1 in the script's environment has it "
+            "detached, where no CUDA "
             "graphs are used."
         )
         slower = percent(steps.after_s / steps.before_s - 1)
-        notes.append(f"Steps take {slower} longer since the window{f':{cause}' if device_ns else '.'}")
+        notes.append(
+            f"Steps take {slower} longer since the window{f':{cause}' if device_ns else '.'}"
+        )
     return tuple(notes)

@@ -1,1 +1,1 @@
-"""Asks NCCL's RAS service for the communicators of a job, and finds the rank that is behind in them."""
+"""Asks NCCL's RAS service for a job's communicators and finds the rank behind in them."""

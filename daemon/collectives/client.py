@@ -1,6 +1,7 @@
 """Asks the RAS service of NCCL over its port: one question, bounded in time and in bytes.
 
-The protocol is NCCL's (``src/ras/client.cc``): lines of text, and an answer that ends with the connection. Blocking.
+The protocol is NCCL's (``src/ras/client.cc``): lines of text, and an answer that ends with the
+connection. Blocking.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ PORT = 28028
 MOST_BYTES = 32 << 20
 """A rank takes half a kilobyte of JSON in each communicator."""
 LEG_TIMEOUT_S = 3
-"""How long NCCL waits for other processes; it answers with what it has then, after twice that at the most."""
+"""How long NCCL waits for other processes.
+
+It answers with what it has then, after twice that at the most.
+"""
 _WITHIN_S = 2.0 * LEG_TIMEOUT_S + 2
 
 
@@ -31,7 +35,10 @@ class Address(NamedTuple):
 
 
 def ask(address: Address, within_s: float = _WITHIN_S) -> Status:
-    """Return the status of the job behind a port; raises NoAnswer, after ``within_s`` at the latest."""
+    """Return the status of the job behind a port.
+
+    Raises NoAnswer, after ``within_s`` at the latest.
+    """
     until_s = time.monotonic() + within_s
     try:
         with socket.create_connection(address, _left_s(until_s)) as connection:
@@ -44,9 +51,13 @@ def ask(address: Address, within_s: float = _WITHIN_S) -> Status:
     except BadAnswer as error:
         raise NoAnswer(f"NCCL's RAS at port {address.port} gave {error}") from None
     except TimeoutError:
-        raise NoAnswer(f"NCCL's RAS at port {address.port} gave no answer within {within_s:g} s") from None
+        raise NoAnswer(
+            f"NCCL's RAS at port {address.port} gave no answer within {within_s:g} s"
+        ) from None
     except OSError as error:
-        raise NoAnswer(f"NCCL's RAS at port {address.port} cannot be asked ({error.strerror or error})") from None
+        raise NoAnswer(
+            f"NCCL's RAS at port {address.port} cannot be asked ({error.strerror or error})"
+        ) from None
 
 
 def _left_s(until_s: float) -> float:

@@ -1,7 +1,9 @@
-"""Compares two answers of RAS: whether a job goes on, and if not, which rank is behind in which operation. Pure.
+"""Compares two answers of RAS to tell whether a job goes on.
 
-NCCL counts what a rank has launched, not what is done: a rank whose count is lower has not come to the operation in
-which the others wait.
+If not, it says which rank is behind in which operation. The module is pure.
+
+NCCL counts what a rank has launched, not what is done: a rank whose count is lower has not come to
+the operation in which the others wait.
 """
 
 from __future__ import annotations
@@ -12,15 +14,24 @@ from enum import Enum
 
 import msgspec
 
-from profd.daemon.collectives.status import DEAD, FAILED, MISSING, RUNNING, Communicator, RankState, Status
+from profd.daemon.collectives.status import (
+    DEAD,
+    FAILED,
+    MISSING,
+    RUNNING,
+    Communicator,
+    RankState,
+    Status,
+)
 
 
 class Progress(Enum):
     """What two answers show.
 
-    GOES_ON: counts changed. LOST: a process does not answer any more, is dead or failed. BEHIND: counts stand, and some
-    ranks have launched less. MISMATCH: some launched another operation than the others. ALIKE: counts stand and are
-    equal: the GPU or the network. UNKNOWN: the answers do not say.
+    GOES_ON: counts changed. LOST: a process does not answer any more, is dead or failed. BEHIND:
+    counts stand, and some ranks have launched less. MISMATCH: some launched another operation than
+    the others. ALIKE: counts stand and are equal: the GPU or the network. UNKNOWN: the answers do
+    not say.
     """
 
     GOES_ON = "goes on"
@@ -32,10 +43,12 @@ class Progress(Enum):
 
 
 class Behind(msgspec.Struct, frozen=True):
-    """A rank that the others wait for: in ``operation``, which it launched ``launched`` times, less than they.
+    """A rank that the others wait for in ``operation``.
 
-    ``rank`` is that of the job where it is known, else that of the communicator. ``instead`` is what it launched in
-    place of the operation, or how it was lost.
+    It launched this ``launched`` times, less often than they.
+
+    ``rank`` is that of the job where it is known, else that of the communicator. ``instead`` is
+    what it launched in place of the operation, or how it was lost.
     """
 
     rank: int
@@ -47,7 +60,10 @@ class Behind(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What two answers show of a job, and the ranks that are behind; ``waiting`` is how many ranks wait for them."""
+    """What two answers show of a job, and the ranks that are behind.
+
+    ``waiting`` is how many ranks wait for them.
+    """
 
     progress: Progress
     behind: tuple[Behind, ...] = ()
@@ -55,7 +71,10 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def behind_alone(status: Status) -> dict[tuple[str, int], int]:
-    """Return by how many collectives each process is behind all others of its communicators; 0 for all but one."""
+    """Return by how many collectives each process is behind all others of its communicators.
+
+    0 for all but one.
+    """
     found: dict[tuple[str, int], int] = {}
     for one in status.communicators:
         totals = sorted((rank.total, rank.process) for rank in one.ranks if rank.counts)
@@ -80,10 +99,15 @@ def compare(before: Status | None, now: Status | None) -> Verdict:
     for one in now.communicators:
         for progress, rank, operation, instead in _judge(one):
             number, launched = world.get(rank.process, rank.rank), rank.counts.get(operation, 0)
-            found[progress][rank.process] = Behind(number, rank.host, rank.pid, operation, launched, instead)
-    # A rank that is behind in one communicator may itself wait in another, for a rank that is behind there.
+            found[progress][rank.process] = Behind(
+                number, rank.host, rank.pid, operation, launched, instead
+            )
+    # A rank that is behind in one communicator may itself wait in another, for a rank that is
+    # behind there.
     behind = found[Progress.BEHIND]
-    found[Progress.BEHIND] = {key: one for key, one in behind.items() if key not in found[Progress.GOES_ON]} or behind
+    found[Progress.BEHIND] = {
+        key: one for key, one in behind.items() if key not in found[Progress.GOES_ON]
+    } or behind
     for progress in (Progress.LOST, Progress.BEHIND, Progress.MISMATCH):
         if those := sorted(found[progress].values(), key=lambda one: one.rank):
             return Verdict(progress, tuple(those), max(size - len(those), 0))
@@ -91,7 +115,10 @@ def compare(before: Status | None, now: Status | None) -> Verdict:
 
 
 def _judge(one: Communicator) -> Iterator[tuple[Progress, RankState, str, str]]:
-    """Yield the ranks of a communicator that stands: behind or lost, or ahead (GOES_ON), and in which operation."""
+    """Yield the ranks of a communicator that stands, each with its operation.
+
+    A rank is behind or lost, or ahead (GOES_ON).
+    """
     for rank in one.ranks:
         if rank.state in (DEAD, MISSING, FAILED):
             most = max(one.ranks, key=lambda other: other.total).counts
@@ -99,7 +126,9 @@ def _judge(one: Communicator) -> Iterator[tuple[Progress, RankState, str, str]]:
     known = [rank for rank in one.ranks if rank.counts and rank.state == RUNNING]
     totals = [rank.total for rank in known] or [0]
     # Ranks with equal counts are of one kind. The most common of those ahead is what is expected.
-    kinds = Counter(tuple(sorted(rank.counts.items())) for rank in known if rank.total == max(totals)).most_common()
+    kinds = Counter(
+        tuple(sorted(rank.counts.items())) for rank in known if rank.total == max(totals)
+    ).most_common()
     is_tie = len(kinds) > 1 and kinds[0][1] == kinds[1][1]
     for rank in known:
         is_behind, expected = rank.total < max(totals), dict(kinds[0][0])

@@ -1,7 +1,10 @@
-"""Reads the dumps of torch's flight recorder: which collectives a rank has begun and not ended, and at which line.
+"""Reads the dumps of torch's flight recorder.
 
-A dump is a pickle of plain data. It is taken apart, opcode by opcode, and never loaded: what is not plain data is
-refused. The fields are those of ``torch/csrc/distributed/c10d/FlightRecorderDetail.hpp``, version 2.
+They say which collectives a rank has begun and not ended, and at which line.
+
+A dump is a pickle of plain data. It is taken apart, opcode by opcode, and never loaded: what is not
+plain data is refused. The fields are those of
+``torch/csrc/distributed/c10d/FlightRecorderDetail.hpp``, version 2.
 """
 
 from __future__ import annotations
@@ -10,7 +13,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
-VARIABLES = frozenset({"TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "HOME", "XDG_CACHE_HOME"})
+VARIABLES = frozenset(
+    {"TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "HOME", "XDG_CACHE_HOME"}
+)
 """All that is read of an environment: where the dumps are written."""
 
 
@@ -19,7 +24,10 @@ class BadDump(Exception):
 
 
 class Collective(NamedTuple):
-    """A collective of one rank that has not ended; ``line`` is the innermost of the user's code, as ``file:line``."""
+    """A collective of one rank that has not ended.
+
+    ``line`` is the innermost of the user's code, as ``file:line``.
+    """
 
     group: str
     number: int
@@ -36,13 +44,24 @@ def paths_of(environment: Mapping[str, str], rank: int) -> Iterable[str]:
     """Return where a rank may have written its dump, the likeliest first."""
     home = environment.get("HOME", "/root")
     cache = environment.get("XDG_CACHE_HOME") or f"{home}/.cache"
-    set_by_user = (environment.get(name) for name in ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"))
-    usual = ("/tmp/nccl_trace_rank_", f"{cache}/torch/comm_lib_trace_rank_", f"{cache}/torch/nccl_trace_rank_")
+    set_by_user = (
+        environment.get(name)
+        for name in ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
+    )
+    usual = (
+        "/tmp/nccl_trace_rank_",
+        f"{cache}/torch/comm_lib_trace_rank_",
+        f"{cache}/torch/nccl_trace_rank_",
+    )
     return [f"{prefix}{rank}" for prefix in (*filter(None, set_by_user), *usual)]
 
 
-def read_dump(data: bytes, since_ns: int, is_library: Callable[[str], bool]) -> tuple[Collective, ...]:
-    """Return the collectives of a dump that have not ended, in order; none where all are from before ``since_ns``.
+def read_dump(
+    data: bytes, since_ns: int, is_library: Callable[[str], bool]
+) -> tuple[Collective, ...]:
+    """Return the collectives of a dump that have not ended, in order.
+
+    None where all are from before ``since_ns``.
 
     Raises BadDump.
     """
@@ -52,7 +71,9 @@ def read_dump(data: bytes, since_ns: int, is_library: Callable[[str], bool]) -> 
     if not isinstance(entries, list) or not _text(dump.get("version")).startswith("2."):
         raise BadDump("no dump of the flight recorder, version 2")
     rows = [one for one in entries if isinstance(one, dict)]
-    if not any(isinstance(at_ns := one.get("time_created_ns"), int) and at_ns >= since_ns for one in rows):
+    if not any(
+        isinstance(at_ns := one.get("time_created_ns"), int) and at_ns >= since_ns for one in rows
+    ):
         return ()
     return tuple(_collective(one, is_library) for one in rows if _is_open(one))
 
@@ -62,7 +83,10 @@ def _is_open(entry: dict[str, Any]) -> bool:
 
 
 def _text(value: object) -> str:
-    """Return a word of a dump; what is no word may be as deep as it likes, and is not written out."""
+    """Return a word of a dump.
+
+    What is no word may be as deep as it likes, and is not written out.
+    """
     return value[:300] if isinstance(value, str) else ""
 
 
@@ -83,7 +107,9 @@ def _collective(entry: dict[str, Any], is_library: Callable[[str], bool]) -> Col
     return Collective(named, whole, name, _text(entry["state"]), lines[0] if lines else "")
 
 
-_PUSHED = frozenset(["BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE"])
+_PUSHED = frozenset(
+    ["BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE"]
+)
 _NEW: dict[str, Callable[[], object]] = {
     "NONE": lambda: None,
     "NEWTRUE": lambda: True,
@@ -128,7 +154,15 @@ def _load(data: bytes) -> object:
                 return stack.pop()
             elif name not in ("PROTO", "FRAME"):
                 raise BadDump(f"a pickle that holds {name.lower()}")
-    except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError, MemoryError) as error:
+    except (
+        ValueError,
+        IndexError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        MemoryError,
+    ) as error:
         raise BadDump(f"no pickle of plain data ({error or type(error).__name__})") from None
     raise BadDump("a pickle without an end")
 

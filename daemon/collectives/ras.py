@@ -1,8 +1,10 @@
-"""Finds the RAS service of a job by its processes' listening sockets, and asks it only where that is safe.
+"""Finds a job's RAS service by its processes' listening sockets, and asks it.
 
-An answer is made by a thread of the job, and versions of NCCL have faults there that end the job or destroy its memory.
-So its version is read first, from the file that is mapped. No other port is ever connected to: NCCL's own sockets take
-a stranger's connection for a peer.
+It asks only if that is safe.
+
+An answer is made by a thread of the job, and versions of NCCL have faults there that end the job or
+destroy its memory. So its version is read first, from the file that is mapped. No other port is
+ever connected to: NCCL's own sockets take a stranger's connection for a peer.
 """
 
 from __future__ import annotations
@@ -40,7 +42,10 @@ Version = tuple[int, int, int]
 
 
 class Mode(Enum):
-    """When RAS is asked: never; where a run seems to hang; or again and again. ANY takes faulty versions, too."""
+    """When RAS is asked: never; where a run seems to hang; or again and again.
+
+    ANY takes faulty versions, too.
+    """
 
     OFF = "off"
     HANG = "hang"
@@ -49,7 +54,10 @@ class Mode(Enum):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """An answer of RAS; ``ours`` are our PIDs of the processes (host and PID, as RAS says them) that we record."""
+    """An answer of RAS.
+
+    ``ours`` are our PIDs of the processes (host and PID, as RAS says them) that we record.
+    """
 
     status: Status
     ours: Mapping[tuple[str, int], int]
@@ -61,7 +69,10 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Ras(msgspec.Struct, frozen=True):
-    """Where the RAS service of some processes listens, and their PIDs as they know them themselves, to ours."""
+    """Where the RAS service of some processes listens, and their PIDs.
+
+    ``pids`` maps each PID as the process knows it itself to the one that we see.
+    """
 
     address: Address
     pids: Mapping[int, int]
@@ -69,17 +80,29 @@ class Ras(msgspec.Struct, frozen=True):
     def ask(self) -> Answer:
         """Return the status of the job of these processes; raises NoAnswer.
 
-        Each process of each job of the user's listens at the same port, and the kernel picks one of them.
+        Each process of each job of the user's listens at the same port, and the kernel picks one of
+        them.
         """
         for _ in range(_TRIES):
             status = ask(self.address)
-            found = [rank.process for one in status.communicators for rank in one.ranks if rank.pid in self.pids]
+            found = [
+                rank.process
+                for one in status.communicators
+                for rank in one.ranks
+                if rank.pid in self.pids
+            ]
             if found:  # on another host the same PID is another process
                 host = Counter(host for host, _ in found).most_common(1)[0][0]
-                return Answer(status, {process: self.pids[process[1]] for process in found if process[0] == host})
+                return Answer(
+                    status,
+                    {process: self.pids[process[1]] for process in found if process[0] == host},
+                )
             if not status.processes():  # of a communicator in text all are alike
                 return Answer(status, {})
-        raise NoAnswer(f"port {self.address.port} is shared with other jobs, and {_TRIES} answers were all of theirs")
+        raise NoAnswer(
+            f"port {self.address.port} is shared with other jobs, and {_TRIES} answers were all "
+            "of theirs"
+        )
 
 
 def find(pids: Iterable[int], mode: Mode) -> Ras | None:
@@ -106,23 +129,36 @@ def find(pids: Iterable[int], mode: Mode) -> Ras | None:
         if found is None:
             continue
         if processes.link(pid, "ns/net") != own_namespace:
-            raise NoAnswer("the job has a network namespace of its own: record it from inside its container")
+            raise NoAnswer(
+                "the job has a network namespace of its own: record it from inside its container"
+            )
         return Ras(found, {processes.own_id(pid) or pid: pid for pid in pids})
-    raise NoAnswer("no process listens at NCCL's RAS port: it has no communicator yet, or RAS could not start")
+    raise NoAnswer(
+        "no process listens at NCCL's RAS port: it has no communicator yet, or RAS could not start"
+    )
 
 
 def _library_of(pids: Iterable[int]) -> tuple[int, str]:
-    """Return the first process that has loaded NCCL, and the path of that library; 0 and nothing if none has."""
+    """Return the first process that has loaded NCCL, and the path of that library.
+
+    0 and nothing if none has.
+    """
     mapped = ((pid, path) for pid in pids for _, path in mapped_files(processes.maps(pid)))
-    return next(((pid, path) for pid, path in mapped if _LIBRARY.match(path.rpartition("/")[2])), (0, ""))
+    return next(
+        ((pid, path) for pid, path in mapped if _LIBRARY.match(path.rpartition("/")[2])), (0, "")
+    )
 
 
 def _check(version: Version | None) -> None:
     if version is None:
-        raise NoAnswer("the version of NCCL is unknown, and an answer of some versions harms the job")
+        raise NoAnswer(
+            "the version of NCCL is unknown, and an answer of some versions harms the job"
+        )
     for sound, harm, report in _FAULTS:
         if version < sound:
-            raise NoAnswer(f"{_in_words(version)} is not asked: its answer sometimes {harm} ({report})")
+            raise NoAnswer(
+                f"{_in_words(version)} is not asked: its answer sometimes {harm} ({report})"
+            )
 
 
 def _in_words(version: Version) -> str:
@@ -130,14 +166,20 @@ def _in_words(version: Version) -> str:
 
 
 def version_of(pid: int, library: str) -> Version | None:
-    """Return the version of the NCCL at a path, by its name, or by the header of its wheel; None if unknown."""
+    """Return the version of the NCCL at a path, by its name, or by the header of its wheel.
+
+    None if unknown.
+    """
     if found := _NAMED.search(library):
         return (int(found[1]), int(found[2]), int(found[3]))
     folder, name, _ = library.rpartition("/lib/libnccl.so")
     if not name or not folder.endswith("/nvidia/nccl"):
         return None
     try:
-        numbers = [int(number) for number in _DEFINED.findall(files_of(pid).read(f"{folder}/include/nccl.h"))]
+        numbers = [
+            int(number)
+            for number in _DEFINED.findall(files_of(pid).read(f"{folder}/include/nccl.h"))
+        ]
     except (OSError, Unanswered):
         return None
     return (numbers[0], numbers[1], numbers[2]) if len(numbers) == 3 else None

@@ -1,9 +1,11 @@
-"""What NCCL RAS says of a job: communicators, and of each rank its process, state and counts of collectives.
+"""What NCCL RAS says of a job: its communicators and their ranks.
 
-NCCL 2.28.7 and later answer in JSON, with all counts. Before that there is text for people: it has counts of a
-communicator only where they differ, and ranks only where few are alike. Shapes are those of
-``src/ras/client_support.cc`` of NCCL 2.24 to 2.30. Nothing of an answer is trusted: what does not fit raises
-``BadAnswer``.
+Of each rank it says the process, the state and the counts of collectives.
+
+NCCL 2.28.7 and later answer in JSON, with all counts. Before that there is text for people: it has
+counts of a communicator only where they differ, and ranks only where few are alike. Shapes are
+those of ``src/ras/client_support.cc`` of NCCL 2.24 to 2.30. Nothing of an answer is trusted: what
+does not fit raises ``BadAnswer``.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ class BadAnswer(Exception):
 
 
 class RankState(msgspec.Struct, frozen=True):
-    """A rank of a communicator. ``pid`` is as in the rank's own PID namespace, 0 where it is unknown.
+    """A rank of a communicator.
+
+    ``pid`` is as in the rank's own PID namespace, 0 where it is unknown.
 
     ``counts`` is how many collectives it has launched, by operation; empty where that is unknown.
     """
@@ -48,7 +52,10 @@ class RankState(msgspec.Struct, frozen=True):
 
 
 class Communicator(msgspec.Struct, frozen=True):
-    """A communicator of ``size`` ranks; ``key`` tells it from others. ``ranks`` are those that are known."""
+    """A communicator of ``size`` ranks; ``key`` tells it from others.
+
+    ``ranks`` are those that are known.
+    """
 
     key: str
     size: int
@@ -56,7 +63,11 @@ class Communicator(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """One answer. ``has_counts`` is False where equal counts are not given, as in text: that they stand is no proof."""
+    """One answer.
+
+    ``has_counts`` is False where equal counts are not given, as in text: that they stand is no
+    proof.
+    """
 
     version: str
     communicators: tuple[Communicator, ...]
@@ -66,9 +77,12 @@ class Status(msgspec.Struct, frozen=True):
         return {rank.pid for one in self.communicators for rank in one.ranks if rank.pid}
 
     def world_ranks(self) -> dict[tuple[str, int], int]:
-        """Return the rank of each process in the job: that in the one communicator which has all processes.
+        """Return the rank of each process in the job.
 
-        Empty where there are several such or a process has several GPUs: then a rank is not a process.
+        It is the rank in the one communicator that has all processes.
+
+        Empty where there are several such or a process has several GPUs: then a rank is not a
+        process.
         """
         known = {rank.process for one in self.communicators for rank in one.ranks if rank.pid}
         whole: list[dict[tuple[str, int], int]] = []
@@ -115,7 +129,11 @@ _DECODER = msgspec.json.Decoder(_Answer)
 
 def parse(answer: bytes) -> Status:
     """Return the status that an answer in JSON or text holds; raises BadAnswer."""
-    return _parse_json(answer) if answer.lstrip()[:1] == b"{" else _parse_text(answer.decode(errors="replace"))
+    return (
+        _parse_json(answer)
+        if answer.lstrip()[:1] == b"{"
+        else _parse_text(answer.decode(errors="replace"))
+    )
 
 
 def _parse_json(answer: bytes) -> Status:
@@ -125,8 +143,13 @@ def _parse_json(answer: bytes) -> Status:
         raise BadAnswer(f"no status in JSON ({error})") from None
     communicators = []
     for one in found.communicators:
-        ranks = [*map(_rank, one.ranks), *(_rank(rank, is_missing=True) for rank in one.missing_ranks)]
-        communicators.append(_checked(Communicator(f"{one.hash} {one.secondary_hash}", one.size, tuple(ranks))))
+        ranks = [
+            *map(_rank, one.ranks),
+            *(_rank(rank, is_missing=True) for rank in one.missing_ranks),
+        ]
+        communicators.append(
+            _checked(Communicator(f"{one.hash} {one.secondary_hash}", one.size, tuple(ranks)))
+        )
     return Status(found.nccl_version[:40], tuple(communicators), True)
 
 
@@ -144,7 +167,9 @@ def _rank(found: _Rank, *, is_missing: bool = False) -> RankState:
         state = FAILED
     # -1 and "unknown" are what NCCL says of a process that it has lost.
     pid = found.pid if 0 < found.pid < 1 << 31 else 0
-    counts = {name[:20]: count for name, count in list(found.collective_counts.items())[:16] if count >= 0}
+    counts = {
+        name[:20]: count for name, count in list(found.collective_counts.items())[:16] if count >= 0
+    }
     return RankState(found.rank, found.host[:64], pid, state, counts)
 
 
@@ -161,20 +186,31 @@ _VERSION = re.compile(r"NCCL version (\S{1,40})")
 _GROUP = re.compile(r"^ *(\d{1,6}) +\d+ +\d+ +[\d-]+ +(\d{1,7}) +\d+ +[A-Z]+ +[A-Z,]+ *$")
 _HEADING = re.compile(r"^#((\d{1,6})-\d{1,9} \([0-9a-f]{1,16}\)) (MISMATCH|INCOMPLETE|ERROR)")
 _OPERATION = re.compile(r"have different (\w{1,20}) operation counts")
-_COUNT = re.compile(r" ha(?:ve|s) (?:launched up to operation (\d{1,18})|not launched any operations)")
-_RANK = re.compile(r"^ +Rank (\d{1,7})\b.* -- (?:GPU .* managed by process (\d{1,9}) on node (\S{1,64})|\[process)")
+_COUNT = re.compile(
+    r" ha(?:ve|s) (?:launched up to operation (\d{1,18})|not launched any operations)"
+)
+_RANK = re.compile(
+    r"^ +Rank (\d{1,7})\b.* -- (?:GPU .* managed by process (\d{1,9}) on node (\S{1,64})|\[process)"
+)
 _DEAD = re.compile(r"^  Process (\d{1,9}) on node (\S{1,64}) managing GPU")
 
 
 def _parse_text(answer: str) -> Status:
-    """Read text: the ranks that are missing, and counts where they differ: the most for ranks that are not listed."""
+    """Read text: the ranks that are missing, and counts if they differ.
+
+    Ranks that are not listed have the counts of the most ranks.
+    """
     version = _VERSION.search(answer[:400])
     if version is None or "Communicators..." not in answer:
         raise BadAnswer("neither JSON nor the text of a status")
     lines = answer.splitlines()
     sizes = {int(found[1]): int(found[2]) for found in map(_GROUP.match, lines) if found}
     begin = lines.index("DEAD") if "DEAD" in lines else len(lines)
-    dead = {(row[2], int(row[1])) for row in map(_DEAD.match, itertools.takewhile(bool, lines[begin:])) if row}
+    dead = {
+        (row[2], int(row[1]))
+        for row in map(_DEAD.match, itertools.takewhile(bool, lines[begin:]))
+        if row
+    }
     parts: dict[str, _Part] = {}
     part, is_missing, operation, count = _Part(0), False, "", 0
     for line in lines:
@@ -195,12 +231,17 @@ def _parse_text(answer: str) -> Status:
                 part.counts.setdefault(number, {})[operation] = count
     if sum(part.size for part in parts.values()) > MOST_RANKS:
         raise BadAnswer("more ranks than there can be")
-    found_ones = (_checked(Communicator(key, part.size, part.ranks(dead))) for key, part in parts.items())
+    found_ones = (
+        _checked(Communicator(key, part.size, part.ranks(dead))) for key, part in parts.items()
+    )
     return Status(version[1], tuple(found_ones), False)
 
 
 class _Part:
-    """What text says of a communicator: of some ranks their places and counts, and the counts of the most."""
+    """What text says of a communicator.
+
+    It says the places and counts of some ranks, and the counts of the most.
+    """
 
     def __init__(self, size: int) -> None:
         self.size = size

@@ -1,10 +1,13 @@
-"""A run in blocks of equal length, so that its own noise gives the error of a mean; CPU contention by others.
+"""A run in blocks of equal length, so that its own noise gives the error of a mean.
 
-The error of sampling is not all that separates two stretches of a run: machines are uneven. Means of blocks hold both.
+CPU contention by others.
 
-A process on the neighboring core takes cache, memory traffic and, where two logical cores share a physical one, a part
-of its execution units; a process on the same core takes all of it for a while. Both make a whole run slower or faster,
-which no noise within the run shows.
+The error of sampling is not all that separates two stretches of a run: machines are uneven. Means
+of blocks hold both.
+
+A process on the neighboring core takes cache, memory traffic and, where two logical cores share a
+physical one, a part of its execution units; a process on the same core takes all of it for a while.
+Both make a whole run slower or faster, which no noise within the run shows.
 """
 
 from __future__ import annotations
@@ -29,14 +32,17 @@ from profd.daemon.store.rows import FrameRow
 
 BLOCKS = 12
 MOST_BLOCKS = 24
-"""More blocks show their own noise better, where each of them still holds a hundred samples or so."""
+"""The most blocks: more of them show their own noise better.
+
+Each of them must still hold a hundred samples or so.
+"""
 _BLOCK_NS = 2 * SECOND_NS
 
 Item = tuple[str, str, str, int]
 """What is compared: its kind, name, module path and line (0 but for lines).
 
-Each kind shares out all time: a phase; a line or ``caller → function`` of the user's code with what it calls in
-libraries, the innermost one of a stack; a leaf, whichever function that is.
+Each kind shares out all time: a phase; a line or ``caller → function`` of the user's code with what
+it calls in libraries, the innermost one of a stack; a leaf, whichever function that is.
 """
 
 
@@ -52,10 +58,12 @@ class Mean(msgspec.Struct, frozen=True):
 
 
 class Blocks(msgspec.Struct, frozen=True):
-    """By item its share of the main threads' time in each block; seconds a step, in all (None: not known).
+    """By item its share of the main threads' time in each block.
 
-    ``paces`` are the seconds a step of each block, empty where steps were counted too seldom for that. ``functions``
-    has for each line the function that it is in, as its module path and name.
+    Seconds a step, in all (None: not known).
+
+    ``paces`` are the seconds a step of each block, empty where steps were counted too seldom for
+    that. ``functions`` has for each line the function that it is in, as its module path and name.
     """
 
     count: int
@@ -72,9 +80,14 @@ class Blocks(msgspec.Struct, frozen=True):
             return mean_of(shares)
         if self.paces:
             scale = self.step_s.value / statistics.fmean(self.paces)
-            return mean_of([scale * share * pace_s for share, pace_s in zip(shares, self.paces, strict=True)])
+            return mean_of(
+                [scale * share * pace_s for share, pace_s in zip(shares, self.paces, strict=True)]
+            )
         share, step_s = mean_of(shares), self.step_s
-        return Mean(share.value * step_s.value, math.hypot(share.error * step_s.value, share.value * step_s.error))
+        return Mean(
+            share.value * step_s.value,
+            math.hypot(share.error * step_s.value, share.value * step_s.error),
+        )
 
 
 def take_blocks(reader: RunReader, selection: Selection) -> Blocks:
@@ -96,22 +109,31 @@ def take_blocks(reader: RunReader, selection: Selection) -> Blocks:
     paces = [1 / rate for rate in rates if rate] if all(rates) else []
     steps = take_steps(reader, selection.between(from_ns, to_ns), phases)
     step_s = None
-    if steps.per_s:  # the error of a rate is the most that it can be off by: about two standard errors
+    if (
+        steps.per_s
+    ):  # the error of a rate is the most that it can be off by: about two standard errors
         step_s = Mean(1 / steps.per_s, (steps.per_s_error or 0.0) / steps.per_s**2 / 2)
     if paces:  # blocks show how uneven steps are; how long they are is known best over all of them
         step_s = Mean(step_s.value, mean_of(paces).error) if step_s else mean_of(paces)
-    functions = {_line_item(frame): (frame.module_path, frame.function) for frame in reader.frames.values()}
+    functions = {
+        _line_item(frame): (frame.module_path, frame.function) for frame in reader.frames.values()
+    }
     return Blocks(count, shares, step_s, paces, from_ns, to_ns, functions)
 
 
 def mean_of(values: Sequence[float]) -> Mean:
-    """Return the mean of block values with its standard error, widened where neighbors are alike."""
+    """Return the mean of block values with its standard error.
+
+    The error is widened if neighbors are alike.
+    """
     mean = statistics.fmean(values)
     spread = statistics.stdev(values, mean)
     if not spread:
         return Mean(mean, 0.0)
     centered = [value - mean for value in values]
-    alike = sum(one * other for one, other in itertools.pairwise(centered)) / sum(x * x for x in centered)
+    alike = sum(one * other for one, other in itertools.pairwise(centered)) / sum(
+        x * x for x in centered
+    )
     bounded = min(max(alike, 0.0), 0.8)
     return Mean(mean, spread / math.sqrt(len(values)) * math.sqrt((1 + bounded) / (1 - bounded)))
 
@@ -123,7 +145,9 @@ def _items(reader: RunReader, stack: int, phases: PhaseIndex) -> Iterator[Item]:
     own = [frame for frame in frames if not frame.is_library]
     if own:
         line = own[-1]
-        callers = [frame.function for frame in own if frame.function not in (line.function, "<module>")]
+        callers = [
+            frame.function for frame in own if frame.function not in (line.function, "<module>")
+        ]
         name = f"{callers[-1]} → {line.function}" if callers else line.function
         yield "function", name, line.module_path, 0
         yield _line_item(line)
@@ -133,19 +157,20 @@ def _line_item(frame: FrameRow) -> Item:
     return "line", frame.text or frame.function, frame.module_path, frame.line
 
 
-# Steps of a loop in Python take 1.4 to 1.7 times as long while the other logical core of a physical one is busy.
+# Steps of a loop in Python take 1.4 to 1.7 times as long while the other logical core of a physical
+# one is busy.
 _OF_MORE_CONTENTION = 0.5
-# As much contention in both runs is not the same contention: beside a process that kept a third of a core busy in
-# either, steps differed by up to 6.4 %.
+# As much contention in both runs is not the same contention: beside a process that kept a third of
+# a core busy in either, steps differed by up to 6.4 %.
 _OF_ANY_CONTENTION = 0.25
 
 
 class CpuContention(msgspec.Struct, frozen=True):
     """What others took of the machine while a run was recorded.
 
-    ``others`` is the share of the cores, one of them left out, that neither the run nor profd kept busy, but others;
-    what a hypervisor gave to other machines counts. ``lacking`` is for how long main threads waited for a core, or may
-    have, as a share of the time.
+    ``others`` is the share of the cores, one of them left out, that neither the run nor profd kept
+    busy, but others; what a hypervisor gave to other machines counts. ``lacking`` is for how long
+    main threads waited for a core, or may have, as a share of the time.
     """
 
     others: float
@@ -153,31 +178,49 @@ class CpuContention(msgspec.Struct, frozen=True):
 
 
 def take_cpu_contention(reader: RunReader, part: Selection) -> CpuContention | None:
-    busy, cores = series.mean_of_series(reader, "host_cpu_share", None, part), series.machine_cores(reader)
+    busy, cores = (
+        series.mean_of_series(reader, "host_cpu_share", None, part),
+        series.machine_cores(reader),
+    )
     if busy is None or not cores:
         return None
     from_ns, to_ns = part.from_ns or 0, part.to_ns or 0
     others = busy * cores - (series.mean_of_series(reader, COST_SERIES, None, part) or 0.0)
     for row in reader.list_series("cpu_cores"):
         if row.process is not None and row.os_tid is None:
-            process = reader.processes[row.process]  # which may have lived for less than the whole part
+            process = reader.processes[
+                row.process
+            ]  # which may have lived for less than the whole part
             start_ns, end_ns = max(process.seen_ns, from_ns), min(process.ended_ns or to_ns, to_ns)
             mean = series.take_course(reader, row.id, start_ns, end_ns).total().mean or 0.0
             others -= mean * max(end_ns - start_ns, 0) / max(to_ns - from_ns, 1)
     mains = [row.id for row in Selection().trainers(reader)]
-    lacking = series.mean_of_known(series.mean_of_series(reader, series.CORE_WAIT, process, part) for process in mains)
-    if lacking is None:  # the kernel does not count it for them: it is no longer than any task of the machine waited
+    lacking = series.mean_of_known(
+        series.mean_of_series(reader, series.CORE_WAIT, process, part) for process in mains
+    )
+    if (
+        lacking is None
+    ):  # the kernel does not count it for them: it is no longer than any task of the machine waited
         lacking = series.mean_of_series(reader, series.PRESSURE, None, part) or 0.0
-        used = [series.main_thread_cores(reader, process, part.from_ns, part.to_ns) for process in mains]
-        off = series.mean_of_known(None if cores_used is None else 1 - min(cores_used, 1.0) for cores_used in used)
+        used = [
+            series.main_thread_cores(reader, process, part.from_ns, part.to_ns) for process in mains
+        ]
+        off = series.mean_of_known(
+            None if cores_used is None else 1 - min(cores_used, 1.0) for cores_used in used
+        )
         lacking = lacking if off is None else min(off, lacking)
     return CpuContention(min(max(others, 0.0) / max(cores - 1, 1), 1.0), lacking)
 
 
 def slowing(base: CpuContention | None, new: CpuContention | None) -> float:
-    """Return the part of a step that contention may have added in one of two runs; 0 where it is not known."""
+    """Return the part of a step that contention may have added in one of two runs.
+
+    0 where it is not known.
+    """
     if base is None or new is None:
         return 0.0
-    beside = _OF_MORE_CONTENTION * abs(new.others - base.others) + _OF_ANY_CONTENTION * max(base.others, new.others)
+    beside = _OF_MORE_CONTENTION * abs(new.others - base.others) + _OF_ANY_CONTENTION * max(
+        base.others, new.others
+    )
     longer = sorted(1 / (1 - min(side.lacking, 0.99)) for side in (base, new))
     return beside + longer[1] / longer[0] - 1 + _OF_ANY_CONTENTION * (longer[1] - 1)

@@ -1,12 +1,13 @@
 """Memory, GPUs and operators of two runs beside each other.
 
-Where several values of each run show how uneven a number is, its difference has bounds, which hold for all such numbers
-at once. Where there is one value a run, as of a peak, a change is what is larger than ``least``. Operators need several
-windows of a run: of a single one there are no bounds, and no difference is called a change.
+Where several values of each run show how uneven a number is, its difference has bounds, which hold
+for all such numbers at once. Where there is one value a run, as of a peak, a change is what is
+larger than ``least``. Operators need several windows of a run: of a single one there are no bounds,
+and no difference is called a change.
 
-Runs may have got different GPUs of a machine: the first of one is compared with the first of the other, and so on. PIDs
-mean nothing from one run to another, so processes are put together by rank and role: the process of a role counts that
-has most, or that grows fastest.
+Runs may have got different GPUs of a machine: the first of one is compared with the first of the
+other, and so on. PIDs mean nothing from one run to another, so processes are put together by rank
+and role: the process of a role counts that has most, or that grows fastest.
 """
 
 from __future__ import annotations
@@ -33,10 +34,12 @@ from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS, UTILIZATION, Step
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """A number of both runs; ``kind`` is memory, gpu or operator, ``name`` says whose it is, ``measure`` what it is.
+    """A number of both runs.
 
-    ``unit`` is bytes, bytes/s, share, or s/step. ``low`` and ``high`` bound the difference; None where it is
-    unknown how uneven the number is.
+    ``kind`` is memory, gpu or operator, ``name`` says whose it is, ``measure`` what it is.
+
+    ``unit`` is bytes, bytes/s, share, or s/step. ``low`` and ``high`` bound the difference; None
+    where it is unknown how uneven the number is.
     """
 
     kind: str
@@ -54,8 +57,8 @@ class Reading(msgspec.Struct, frozen=True):
 class Pair(msgspec.Struct, frozen=True):
     """A number of both runs before it is judged.
 
-    ``freedom`` are the degrees of freedom of its errors, 0 where they are not known. A difference below ``least`` is
-    no change.
+    ``freedom`` are the degrees of freedom of its errors, 0 where they are not known. A difference
+    below ``least`` is no change.
     """
 
     kind: str
@@ -69,7 +72,10 @@ class Pair(msgspec.Struct, frozen=True):
 
 
 def judged(pairs: Sequence[Pair], error_rate: float) -> tuple[Reading, ...]:
-    """Judge numbers: with probability ``error_rate`` at most, chance makes one of those that have bounds a change."""
+    """Judge numbers: chance makes a change with probability ``error_rate`` at most.
+
+    This is the probability for any one of those that have bounds.
+    """
     bounded = sum(pair.freedom > 0 for pair in pairs)
     found = []
     for pair in pairs:
@@ -88,14 +94,18 @@ LEAST_POINTS = 0.02
 """A utilization that differs by less than two points is alike."""
 
 
-def gpu_pairs(readers: tuple[RunReader, RunReader], parts: tuple[Selection, Selection]) -> Iterator[Pair]:
+def gpu_pairs(
+    readers: tuple[RunReader, RunReader], parts: tuple[Selection, Selection]
+) -> Iterator[Pair]:
     for number, tracks in enumerate(zip(*map(_tracks, readers), strict=False)):
         sides = [_by_block(track, part) for track, part in zip(tracks, parts, strict=True)]
         if all(sides):
             busy = [mean_of(side) for side in sides]
             idle = [Mean(1 - one.value, one.error) for one in busy]
             for name, (base, new) in (("utilization", busy), ("idle share", idle)):
-                yield Pair("gpu", f"GPU {number}", name, "share", base, new, BLOCKS - 1, LEAST_POINTS)
+                yield Pair(
+                    "gpu", f"GPU {number}", name, "share", base, new, BLOCKS - 1, LEAST_POINTS
+                )
 
 
 def _tracks(reader: RunReader) -> Iterator[StepFunction]:
@@ -112,17 +122,27 @@ def _by_block(track: StepFunction, part: Selection) -> list[float]:
 
 LEAST_MEMORY_SHARE = 0.05
 LEAST_BYTES = 16e6
-"""A peak that differs by less is none of a change: allocators and caches differ by as much from run to run."""
+"""A peak that differs by less is no change.
+
+Allocators and caches differ by as much from run to run.
+"""
 LEAST_LIFE = 0.1
-"""A role that was there for less of the time is not compared: whether a short-lived helper was seen is chance."""
+"""A role that was there for less of the time is not compared.
+
+Whether a short-lived helper was seen is chance.
+"""
 _KINDS = {"rss_bytes": "RSS", MEMORY_OF_PROCESS: "GPU memory"}
 
 MemoryKey = tuple[str, str]
 """A rank and role in words, and the kind of memory."""
 
 
-def memory_pairs(readers: tuple[RunReader, RunReader], parts: tuple[Selection, Selection]) -> Iterator[Pair]:
-    """Yield peaks and slopes of each role that either run has, over the parts of the runs that are compared.
+def memory_pairs(
+    readers: tuple[RunReader, RunReader], parts: tuple[Selection, Selection]
+) -> Iterator[Pair]:
+    """Yield peaks and slopes of each role that either run has.
+
+    They are over the parts of the runs that are compared.
 
     A slope of what does not grow is the slope of noise.
     """
@@ -146,7 +166,10 @@ def _mean_slope(grown: Growth) -> Mean:
 
 
 def _held(reader: RunReader, part: Selection) -> dict[MemoryKey, tuple[float, Growth | None]]:
-    """Return the most memory that one process of each role held, and how the fastest grew, where that is known."""
+    """Return by role the most memory that one process held, and how the fastest grew.
+
+    The growth is None if it is not known.
+    """
     peaks: defaultdict[MemoryKey, float] = defaultdict(float)
     lives_ns: defaultdict[MemoryKey, int] = defaultdict(int)
     grown: dict[MemoryKey, Growth] = {}
@@ -156,15 +179,22 @@ def _held(reader: RunReader, part: Selection) -> dict[MemoryKey, tuple[float, Gr
         key = role_title(reader.processes[one.process]), _KINDS[one.series]
         points = points_of(reader, one.series, one.process, part, one.device)
         values = [point.value for point in points]
-        # The most that two readings in a row had: which single reading a spike is caught by is chance. A process that
-        # ends is such a spike, as it touches libraries that it did not use before.
+        # The most that two readings in a row had: which single reading a spike is caught by is
+        # chance. A process that ends is such a spike, as it touches libraries that it did not use
+        # before.
         peak = max(map(min, itertools.pairwise(values)), default=max(values, default=0.0))
         peaks[key] = max(peaks[key], peak)
         lives_ns[key] += points[-1].at_ns - points[0].at_ns if points else 0
         if one.slope_bytes_per_s is not None:
-            grown[key] = max(one, grown.get(key, one), key=lambda each: each.slope_bytes_per_s or 0.0)
+            grown[key] = max(
+                one, grown.get(key, one), key=lambda each: each.slope_bytes_per_s or 0.0
+            )
     least_ns = LEAST_LIFE * ((part.to_ns or 0) - (part.from_ns or 0))
-    return {key: (peak, grown.get(key)) for key, peak in peaks.items() if peak and lives_ns[key] >= least_ns}
+    return {
+        key: (peak, grown.get(key))
+        for key, peak in peaks.items()
+        if peak and lives_ns[key] >= least_ns
+    }
 
 
 def role_title(row: ProcessRow) -> str:
@@ -174,7 +204,10 @@ def role_title(row: ProcessRow) -> str:
 
 
 MOST = 40
-"""Operators that are compared of each measure, those that take the most: a step has hundreds, and few matter."""
+"""How many operators of each measure are compared: those that take the most.
+
+A step has hundreds, and few matter.
+"""
 LEAST_OPERATOR_SHARE = 0.02
 """A difference of less than this part of all operators' time is none."""
 _LEAST_WINDOWS = 3
@@ -184,9 +217,16 @@ OperatorKey = tuple[str, str]
 """An operator and a measure."""
 
 
-def operator_pairs(readers: tuple[RunReader, RunReader], selections: tuple[Selection, Selection]) -> Iterator[Pair]:
-    """Yield seconds a step of the operators that take most, where both runs have windows with whole steps."""
-    base, new = (_windows(reader, selection) for reader, selection in zip(readers, selections, strict=True))
+def operator_pairs(
+    readers: tuple[RunReader, RunReader], selections: tuple[Selection, Selection]
+) -> Iterator[Pair]:
+    """Yield seconds a step of the operators that take most.
+
+    Yield them only if both runs have windows with whole steps.
+    """
+    base, new = (
+        _windows(reader, selection) for reader, selection in zip(readers, selections, strict=True)
+    )
     if not base or not new:
         return
     windows = min(len(base), len(new))
@@ -195,7 +235,10 @@ def operator_pairs(readers: tuple[RunReader, RunReader], selections: tuple[Selec
         sides = [_means(side, measure) for side in (base, new)]
         whole = sum(mean.value for mean in sides[0].values())
         least = LEAST_OPERATOR_SHARE * whole if freedom else math.inf
-        both = {name: [side.get(name, Mean(0.0, 0.0)) for side in sides] for name in sorted({*sides[0], *sides[1]})}
+        both = {
+            name: [side.get(name, Mean(0.0, 0.0)) for side in sides]
+            for name in sorted({*sides[0], *sides[1]})
+        }
         most = sorted(both, key=lambda name: max(mean.value for mean in both[name]), reverse=True)
         for name in most[:MOST]:
             first, second = both[name]
@@ -212,7 +255,10 @@ def _means(windows: Sequence[Mapping[OperatorKey, float]], measure: str) -> dict
 
 
 def _windows(reader: RunReader, selection: Selection) -> list[dict[OperatorKey, float]]:
-    """Return the operators' own seconds a step of each window with a whole step; those asked for at once are one."""
+    """Return the operators' own seconds a step of each window with a whole step.
+
+    Those asked for at once are one.
+    """
     together: defaultdict[int, list[WindowRow]] = defaultdict(list)
     for row in selected_windows(reader, selection):
         is_early = selection.from_ns is not None and row.start_ns < selection.from_ns
@@ -228,5 +274,7 @@ def _windows(reader: RunReader, selection: Selection) -> list[dict[OperatorKey, 
                 spent_ns[one.name, _OPERATOR_MEASURES[0]] += one.self_cpu_ns
                 spent_ns[one.name, _OPERATOR_MEASURES[1]] += one.self_cuda_ns
         if steps and spent_ns.total():
-            found.append({key: time_ns / SECOND_NS / steps for key, time_ns in spent_ns.items() if time_ns})
+            found.append(
+                {key: time_ns / SECOND_NS / steps for key, time_ns in spent_ns.items() if time_ns}
+            )
     return found

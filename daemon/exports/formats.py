@@ -1,4 +1,6 @@
-"""The formats that a run can be exported to, each one file or a folder, and the simplest of them, collapsed stacks.
+"""The formats that a run can be exported to, each one file or a folder.
+
+The simplest of them, collapsed stacks, is made here.
 
 The numbers of collapsed stacks are samples as they were taken; shares of time stand in the summary.
 """
@@ -21,9 +23,12 @@ from profd.daemon.store.reader import RunReader
 
 
 class Format(NamedTuple):
-    """A format: a word on it, how the name of its file or folder ends, and the function that makes it, with its module.
+    """A format: a word on it, the ending of its file or folder, and its function.
 
-    ``of_all_threads`` is set where threads stay apart, so that all of them are taken unless some are named.
+    The function makes it, and is given with its module.
+
+    ``of_all_threads`` is set where threads stay apart, so that all of them are taken unless some
+    are named.
     """
 
     what: str
@@ -47,11 +52,16 @@ FORMATS = {
         "formats.collapsed",
         of_all_threads=False,
     ),
-    "speedscope": Format("each thread in order of time, for speedscope", ".speedscope.json", "speedscope.speedscope"),
+    "speedscope": Format(
+        "each thread in order of time, for speedscope", ".speedscope.json", "speedscope.speedscope"
+    ),
     "svg": Format("a still flame graph", ".svg", "svg.flame_graph_svg", of_all_threads=False),
-    "pprof": Format("gzipped protobuf, for go tool pprof, Pyroscope, Parca", ".pb.gz", "pprof.pprof"),
+    "pprof": Format(
+        "gzipped protobuf, for go tool pprof, Pyroscope, Parca", ".pb.gz", "pprof.pprof"
+    ),
     "perfetto": Format(
-        "one timeline of frames, phases, counters, events, operators and kernels, for ui.perfetto.dev",
+        "one timeline of frames, phases, counters, events, operators and kernels, for "
+        "ui.perfetto.dev",
         ".perfetto-trace",
         "perfetto.perfetto",
     ),
@@ -79,7 +89,9 @@ def write_tables(files: Mapping[str, bytes], folder: Path) -> list[Path]:
     return [folder / name for name in files]
 
 
-def collapsed(reader: RunReader, selection: Selection, *, threads: bool = False, processes: bool = False) -> bytes:
+def collapsed(
+    reader: RunReader, selection: Selection, *, threads: bool = False, processes: bool = False
+) -> bytes:
     lines = collapsed_lines(reader, selection, threads=threads, processes=processes)
     return "".join(f"{line}\n" for line in lines).encode()
 
@@ -87,10 +99,13 @@ def collapsed(reader: RunReader, selection: Selection, *, threads: bool = False,
 def collapsed_lines(
     reader: RunReader, selection: Selection, *, processes: bool = False, threads: bool = False
 ) -> Iterator[str]:
-    """Yield ``frame;frame;frame N`` from root to leaf for every stack of a selection, in alphabetical order.
+    """Yield ``frame;frame;frame N`` from root to leaf for every stack of a selection.
 
-    ``processes`` and ``threads`` put a frame for each process and thread in front, as py-spy's options --subprocesses
-    and --threads do. The numbers add up to the samples of the selection. No line ends in a newline.
+    The lines come in alphabetical order.
+
+    ``processes`` and ``threads`` put a frame for each process and thread in front, as py-spy's
+    options --subprocesses and --threads do. The numbers add up to the samples of the selection. No
+    line ends in a newline.
     """
     counted: Counter[str] = Counter()
     roots: dict[int, list[str]] = {}
@@ -106,7 +121,9 @@ def collapsed_lines(
         for frame in frames:
             if frame.id not in labels:
                 labels[frame.id] = _safe(frame.label)
-        counted[";".join([*roots[total.thread], *(labels[frame.id] for frame in frames)])] += total.samples
+        counted[";".join([*roots[total.thread], *(labels[frame.id] for frame in frames)])] += (
+            total.samples
+        )
     for stack_text, samples in sorted(counted.items()):
         yield f"{stack_text} {samples}"
 

@@ -1,9 +1,10 @@
 """A run as one timeline for ui.perfetto.dev and chrome://tracing: the Trace Event Format, as JSON.
 
-Each thread has a track of its Python frames, the main threads one of their phases too; series are counters, events are
-marks. The windows of torch.profiler have tracks of their own: operators by thread, which do not nest with the Python
-frames of it, work by stream, steps, memory, launches. All tracks have numbers of 32 bits, which is what the tools read.
-Times are microseconds since the run's start; ``baseTimeNanoseconds`` is that start, as in torch's own traces.
+Each thread has a track of its Python frames, the main threads one of their phases too; series are
+counters, events are marks. The windows of torch.profiler have tracks of their own: operators by
+thread, which do not nest with the Python frames of it, work by stream, steps, memory, launches. All
+tracks have numbers of 32 bits, which is what the tools read. Times are microseconds since the run's
+start; ``baseTimeNanoseconds`` is that start, as in torch's own traces.
 """
 
 from __future__ import annotations
@@ -17,7 +18,14 @@ import msgspec
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import selected_intervals
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.torchtraces import DEVICE_WORK, TorchEvent, TorchTrace, decode, selected_windows, trace_text
+from profd.daemon.analyze.torchtraces import (
+    DEVICE_WORK,
+    TorchEvent,
+    TorchTrace,
+    decode,
+    selected_windows,
+    trace_text,
+)
 from profd.daemon.clock import MICROSECOND_NS
 from profd.daemon.render.plaintext import process_title, visible
 from profd.daemon.store.reader import RunReader
@@ -28,7 +36,10 @@ Track = tuple[int, int]
 HOST_PID = 0
 """The process that stands for the host, its counters and GPUs: no process of a run has this PID."""
 _LONGEST_GAP_NS = 50_000_000
-"""Shorter than this between two stacks, as where a torn one was dropped, a frame that is in both goes on."""
+"""A frame in two stacks goes on if the gap between them is shorter than this.
+
+A torn stack that was dropped leaves such a gap.
+"""
 _IDS = 1 << 22
 """More than Linux has processes and threads."""
 _PHASE_TID = 1 << 31
@@ -42,7 +53,10 @@ def perfetto(reader: RunReader, selection: Selection) -> bytes:
     trace = {
         "displayTimeUnit": "ms",
         "baseTimeNanoseconds": reader.info.started_ns,
-        "otherData": {"run": visible(reader.info.id), "command": visible(" ".join(reader.info.command))},
+        "otherData": {
+            "run": visible(reader.info.id),
+            "command": visible(" ".join(reader.info.command)),
+        },
         "traceEvents": list(_events(reader, selection)),
     }
     return msgspec.json.encode(trace)
@@ -67,18 +81,29 @@ def _events(reader: RunReader, selection: Selection) -> Iterator[Event]:
         pid = reader.processes[row.process].pid
         yield from _frame_slices(reader, run, {"pid": pid, "tid": row.os_tid})
         if row.is_main:
-            yield from _phase_slices(reader, run, phases, {"pid": pid, "tid": _PHASE_TID + row.os_tid})
+            yield from _phase_slices(
+                reader, run, phases, {"pid": pid, "tid": _PHASE_TID + row.os_tid}
+            )
     yield from _counters(reader, selection)
     for event in reader.events():
         happened_to = reader.processes.get(event.process) if event.process is not None else None
         scope, pid = ("g", HOST_PID) if happened_to is None else ("p", happened_to.pid)
         place = {"pid": pid, "tid": 0, "ts": microseconds(reader, event.at_ns)}
-        yield {"ph": "i", "s": scope, "cat": "event", "name": visible(f"{event.kind}: {event.text}"), **place}
+        yield {
+            "ph": "i",
+            "s": scope,
+            "cat": "event",
+            "name": visible(f"{event.kind}: {event.text}"),
+            **place,
+        }
     yield from window_events(reader, selection)
 
 
 def _frame_slices(reader: RunReader, intervals: list[IntervalRow], place: Event) -> Iterator[Event]:
-    """Yield the frames of a thread as nested slices: one goes on as long as stack after stack begins with it."""
+    """Yield the frames of a thread as nested slices.
+
+    A slice goes on as long as stack after stack begins with its frame.
+    """
     open_frames: list[tuple[FrameRow, int]] = []
 
     def close(depth: int, at_ns: int) -> Iterator[Event]:
@@ -86,7 +111,11 @@ def _frame_slices(reader: RunReader, intervals: list[IntervalRow], place: Event)
         while len(open_frames) > depth:
             frame, start_ns = open_frames.pop()
             args = {"file": visible(frame.module_path), "line": frame.line}
-            yield {**slice_event(reader, visible(frame.function), "python", start_ns, at_ns), **place, "args": args}
+            yield {
+                **slice_event(reader, visible(frame.function), "python", start_ns, at_ns),
+                **place,
+                "args": args,
+            }
 
     end_ns = 0
     for interval in intervals:
@@ -104,7 +133,9 @@ def _frame_slices(reader: RunReader, intervals: list[IntervalRow], place: Event)
     yield from close(0, end_ns)
 
 
-def _phase_slices(reader: RunReader, intervals: list[IntervalRow], phases: PhaseIndex, place: Event) -> Iterator[Event]:
+def _phase_slices(
+    reader: RunReader, intervals: list[IntervalRow], phases: PhaseIndex, place: Event
+) -> Iterator[Event]:
     name, start_ns, end_ns = "", 0, 0
     for interval in intervals:
         phase = phases.of_stack(interval.stack)
@@ -118,17 +149,29 @@ def _phase_slices(reader: RunReader, intervals: list[IntervalRow], phases: Phase
 
 
 def _counters(reader: RunReader, selection: Selection) -> Iterator[Event]:
-    """Yield the series of processes, devices and the host: each value where it begins to hold, as counters go on."""
+    """Yield the series of processes, devices and the host.
+
+    Each value stands where it begins to hold, as counters go on.
+    """
     begin_ns, end_ns = selection.bounds(reader.info)
     for series in reader.list_series():
         process = None if series.process is None else reader.processes[series.process]
-        if series.os_tid is not None or (process is not None and not selection.takes_process(process)):
+        if series.os_tid is not None or (
+            process is not None and not selection.takes_process(process)
+        ):
             continue
         name = series.name if series.device is None else f"{series.name} {visible(series.device)}"
         pid = HOST_PID if process is None else process.pid
         for step in reader.steps(series.id, begin_ns, end_ns).clipped(begin_ns, end_ns):
             ts = microseconds(reader, step.start_ns)
-            yield {"ph": "C", "name": name, "pid": pid, "tid": 0, "ts": ts, "args": {"value": step.value}}
+            yield {
+                "ph": "C",
+                "name": name,
+                "pid": pid,
+                "tid": 0,
+                "ts": ts,
+                "args": {"value": step.value},
+            }
 
 
 class _Memory(msgspec.Struct, frozen=True):
@@ -143,7 +186,13 @@ def microseconds(reader: RunReader, at_ns: int) -> float:
 def slice_event(reader: RunReader, name: str, category: str, start_ns: int, end_ns: int) -> Event:
     """Return a slice, still without its track."""
     ts = microseconds(reader, start_ns)
-    return {"ph": "X", "cat": category, "name": name, "ts": ts, "dur": (end_ns - start_ns) / MICROSECOND_NS}
+    return {
+        "ph": "X",
+        "cat": category,
+        "name": name,
+        "ts": ts,
+        "dur": (end_ns - start_ns) / MICROSECOND_NS,
+    }
 
 
 def name_event(kind: str, pid: int, tid: int, name: str) -> Event:
@@ -156,7 +205,12 @@ def window_events(reader: RunReader, selection: Selection) -> Iterator[Event]:
         process = reader.processes[window.process]
         place: Event = {"pid": process.pid, "tid": _STEPS_TID}
         yield name_event("thread_name", process.pid, _STEPS_TID, "window")
-        yield {**slice_event(reader, f"window by {window.source}", "window", window.start_ns, window.end_ns), **place}
+        yield {
+            **slice_event(
+                reader, f"window by {window.source}", "window", window.start_ns, window.end_ns
+            ),
+            **place,
+        }
         for number, step in enumerate(reader.window_steps(window.id), 1):
             start_ns, end_ns = max(step.start_ns, window.start_ns), min(step.end_ns, window.end_ns)
             yield {**slice_event(reader, f"step {number}", "step", start_ns, end_ns), **place}
@@ -186,7 +240,10 @@ class _WindowTracks:
             yield from self._slices(track, events)
 
     def _slices(self, track: Track, events: Iterable[TorchEvent]) -> Iterator[Event]:
-        """Yield the slices of a track, nested; those that overlap another one without lying in it get further lanes."""
+        """Yield the slices of a track, nested.
+
+        Those that overlap another one without lying in it get further lanes.
+        """
         pid, tid = track
         used = 0
         for event, lane in _in_lanes(self._trace, events):
@@ -203,12 +260,18 @@ class _WindowTracks:
         number = (tid - _LANES_TID) % _IDS
         if pid == self._process.pid:
             rows = (row for row in self._reader.threads.values() if row.process == self._process.id)
-            thread = next((visible(row.name) for row in rows if row.os_tid == number), f"thread {number}")
+            thread = next(
+                (visible(row.name) for row in rows if row.os_tid == number), f"thread {number}"
+            )
             name = f"operators of {thread}"
         else:
             name = f"stream {number}"
-            yield name_event("process_name", pid, 0, f"GPU {pid % _DEVICES}, {process_title(self._process)}")
-        yield name_event("thread_name", pid, tid + lane * _IDS, f"{name} ({lane + 1})" if lane else name)
+            yield name_event(
+                "process_name", pid, 0, f"GPU {pid % _DEVICES}, {process_title(self._process)}"
+            )
+        yield name_event(
+            "thread_name", pid, tid + lane * _IDS, f"{name} ({lane + 1})" if lane else name
+        )
 
     def _track(self, event: TorchEvent, *, on_device: bool) -> Track:
         tid = _LANES_TID + _number(event.tid)
@@ -221,7 +284,11 @@ class _WindowTracks:
         pid, tid = self._track(event, on_device=event.cat == "ac2g" and event.ph == "f")
         own = event.id if isinstance(event.id, int) else _number(event.id)
         id = self._window.id << 32 | own & 0xFFFFFFFF
-        place = {"pid": pid, "tid": tid, "ts": microseconds(self._reader, self._trace.start_ns(event))}
+        place = {
+            "pid": pid,
+            "tid": tid,
+            "ts": microseconds(self._reader, self._trace.start_ns(event)),
+        }
         ends = {"bp": "e"} if event.ph == "f" else {}
         return {"ph": event.ph, "cat": event.cat, "name": event.name, "id": id, **place, **ends}
 
@@ -235,11 +302,19 @@ class _WindowTracks:
             where = "cpu" if memory.device < 0 else f"cuda:{memory.device}"
             ts = microseconds(self._reader, self._trace.start_ns(event))
             place: Event = {"pid": self._process.pid, "tid": 0, "ts": ts}
-            yield {"ph": "C", "name": f"torch_allocated_bytes {where}", **place, "args": {"value": memory.total}}
+            yield {
+                "ph": "C",
+                "name": f"torch_allocated_bytes {where}",
+                **place,
+                "args": {"value": memory.total},
+            }
 
 
 def _in_lanes(trace: TorchTrace, events: Iterable[TorchEvent]) -> Iterator[tuple[TorchEvent, int]]:
-    """Yield events in order of time, each with the first lane where it lies within what is open, or beside it."""
+    """Yield events in order of time, each with its lane.
+
+    It is the first lane where the event lies within what is open, or beside it.
+    """
     lanes: list[list[int]] = []
     for event in sorted(events, key=lambda event: (trace.start_ns(event), -trace.end_ns(event))):
         start_ns, end_ns = trace.start_ns(event), trace.end_ns(event)

@@ -1,9 +1,10 @@
 """Samples for pprof: gzipped protobuf, as ``go tool pprof``, Pyroscope and Parca read it.
 
-Each sample has two values, how often it was seen and for how long, and labels for what pprof can filter by: process,
-role, rank, thread and phase.
+Each sample has two values, how often it was seen and for how long, and labels for what pprof can
+filter by: process, role, rank, thread and phase.
 
-Built here rather than generated: a generated module is bound to the protobuf runtime that it was generated for.
+Built here rather than generated: a generated module is bound to the protobuf runtime that it was
+generated for.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ _PACKAGE = "perftools.profiles"
 _SCHEMA = {
     "Profile": (
         "1 repeated ValueType sample_type, 2 repeated Sample sample, 4 repeated Location location, "
-        "5 repeated Function function, 6 repeated string string_table, 9 int64 time_nanos, 10 int64 duration_nanos, "
-        "11 ValueType period_type, 12 int64 period, 13 repeated int64 comment, 14 int64 default_sample_type"
+        "5 repeated Function function, 6 repeated string string_table, 9 int64 time_nanos, 10 "
+        "int64 duration_nanos, "
+        "11 ValueType period_type, 12 int64 period, 13 repeated int64 comment, 14 int64 "
+        "default_sample_type"
     ),
     "ValueType": "1 int64 type, 2 int64 unit",
     "Sample": "1 repeated uint64 location_id, 2 repeated int64 value, 3 repeated Label label",
@@ -41,7 +44,9 @@ _SCHEMA = {
 
 def profile_message() -> Any:  # noqa: ANN401  the class is made at run time
     pool = descriptor_pool.DescriptorPool()
-    file = descriptor_pb2.FileDescriptorProto(name="profile.proto", package=_PACKAGE, syntax="proto3")
+    file = descriptor_pb2.FileDescriptorProto(
+        name="profile.proto", package=_PACKAGE, syntax="proto3"
+    )
     for name, fields in _SCHEMA.items():
         message = file.message_type.add(name=name)
         for words in fields.split(", "):

@@ -1,6 +1,9 @@
-"""Samples for speedscope: one profile a thread, its stacks in order of time, as https://speedscope.app opens them.
+"""Samples for speedscope, as https://speedscope.app opens them.
 
-Where nothing is known of a thread, between two recordings or where a stack was dropped, stands an empty stack.
+There is one profile a thread, with its stacks in order of time.
+
+Where nothing is known of a thread, between two recordings or where a stack was dropped, stands an
+empty stack.
 """
 
 from __future__ import annotations
@@ -19,7 +22,10 @@ SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 
 def speedscope(reader: RunReader, selection: Selection) -> bytes:
-    """Return the samples of a selection as a speedscope file; times are ns since the run's start."""
+    """Return the samples of a selection as a speedscope file.
+
+    Times are ns since the run's start.
+    """
     intervals: defaultdict[int, list[IntervalRow]] = defaultdict(list)
     for interval in selected_intervals(reader, selection, selection.threads(reader)):
         intervals[interval.thread].append(interval)
@@ -41,9 +47,19 @@ def speedscope(reader: RunReader, selection: Selection) -> bytes:
         name = f"{process_title(process)} ({process.pid}) · {visible(row.name)}"
         start_ns, end_ns = run[0].start_ns - reader.info.started_ns, at_ns - reader.info.started_ns
         times = {"unit": "nanoseconds", "startValue": start_ns, "endValue": end_ns}
-        profiles.append({"type": "sampled", "name": name, **times, "samples": samples, "weights": weights})
+        profiles.append(
+            {"type": "sampled", "name": name, **times, "samples": samples, "weights": weights}
+        )
     rows = (reader.frames[frame] for frame in frames)
-    shown = [{"name": visible(row.function), "file": visible(row.module_path), "line": row.line} for row in rows]
+    shown = [
+        {"name": visible(row.function), "file": visible(row.module_path), "line": row.line}
+        for row in rows
+    ]
     exporter = f"profd {reader.info.versions.get('profd', '')}".strip()
-    about = {"$schema": SCHEMA, "name": visible(reader.info.id), "exporter": exporter, "activeProfileIndex": 0}
+    about = {
+        "$schema": SCHEMA,
+        "name": visible(reader.info.id),
+        "exporter": exporter,
+        "activeProfileIndex": 0,
+    }
     return msgspec.json.encode({**about, "shared": {"frames": shown}, "profiles": profiles})

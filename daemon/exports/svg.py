@@ -1,7 +1,10 @@
-"""A flame graph as a still picture: SVG that any browser, editor or pull request shows, with nothing in it that runs.
+"""A flame graph as a still picture: SVG with nothing in it that runs.
 
-Like that of the report, the root is on top and time goes sideways: a frame is as wide as its share, and has the color
-of the phase that most of its time belongs to. The report is for looking around; this shows what was found.
+Any browser, editor or pull request shows it.
+
+Like that of the report, the root is on top and time goes sideways: a frame is as wide as its share,
+and has the color of the phase that most of its time belongs to. The report is for looking around;
+this shows what was found.
 """
 
 from __future__ import annotations
@@ -35,15 +38,21 @@ def flame_graph_svg(reader: RunReader, selection: Selection) -> bytes:
         deepest = max(deepest, depth)
         drawn.append(_drawn(node, (left, node.total_ns * scale, depth), tree.total_ns))
         for child in sorted(node.children, key=lambda child: -child.total_ns):
-            if child.total_ns * scale >= 0.3:  # pixels: nobody sees narrower frames, and there are thousands
+            if (
+                child.total_ns * scale >= 0.3
+            ):  # pixels: nobody sees narrower frames, and there are thousands
                 waiting.append((child, left, depth + 1))
             left += child.total_ns * scale
     height, body = HEAD + MARGIN + ROW * (1 + deepest), "\n".join(drawn)
     title = _text(f"{script(reader.info.command)} · {reader.info.id}")
-    basis = f"{profile.total_samples:,} samples; width is time, color the phase, libraries are paler"
+    basis = (
+        f"{profile.total_samples:,} samples; width is time, color the phase, libraries are paler"
+    )
     picture = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
-        f'role="img">\n<style>{_STYLE}</style>\n<rect width="{WIDTH}" height="{height}" fill="#fff"/>\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" '
+        f'height="{height}" '
+        f'role="img">\n<style>{_STYLE}</style>\n<rect width="{WIDTH}" height="{height}" '
+        'fill="#fff"/>\n'
         f'<text class="n" x="{MARGIN}" y="20">{title}</text>\n'
         f'<text x="{MARGIN}" y="36">{basis}</text>\n{body}\n</svg>\n'
     )
@@ -51,21 +60,33 @@ def flame_graph_svg(reader: RunReader, selection: Selection) -> bytes:
 
 
 def _drawn(node: Node, place: tuple[float, float, int], whole_ns: float) -> str:
-    """Return a frame with its label, as far as there is room, and all that is known of it as a tooltip."""
+    """Return a frame with its label, and all that is known of it as a tooltip.
+
+    The label reaches as far as there is room.
+    """
     left, width, depth = place
-    frame, color = node.frame, phase_named(node.phase).color if node.frame and node.phase else "#cccccc"
+    frame, color = (
+        node.frame,
+        phase_named(node.phase).color if node.frame and node.phase else "#cccccc",
+    )
     label = "all" if frame is None else f"{frame.function} ({frame.module_path}:{frame.line})"
     known = f"{label}\n{percent(node.total_ns / whole_ns, 1)}, {node.samples:,} samples"
     if frame is not None and frame.source:
         known += f"\n{frame.source}"
     top = HEAD + depth * ROW
     pale = ' class="l"' if frame is not None and frame.is_library else ""
-    shape = f'<rect{pale} x="{left:.2f}" y="{top}" width="{width:.2f}" height="{ROW}" fill="{color}"/>'
+    shape = (
+        f'<rect{pale} x="{left:.2f}" y="{top}" width="{width:.2f}" height="{ROW}" fill="{color}"/>'
+    )
     cells = int((width - 6) / 6.7)
     red, green, blue = (int(color[at : at + 2], 16) for at in (1, 3, 5))
     # White stands out more than black from a color with little luma.
     ink = ' class="w"' if not pale and 0.299 * red + 0.587 * green + 0.114 * blue < 110 else ""
-    words = f'<text{ink} x="{left + 3:.2f}" y="{top + 12}">{_text(label, cells)}</text>' if cells >= 3 else ""
+    words = (
+        f'<text{ink} x="{left + 3:.2f}" y="{top + 12}">{_text(label, cells)}</text>'
+        if cells >= 3
+        else ""
+    )
     return f"<g><title>{_text(known)}</title>{shape}{words}</g>"
 
 

@@ -1,4 +1,7 @@
-"""A run as tidy tables in CSV or Parquet files, a row an observation; docs/file-format.md has their columns."""
+"""A run as tidy tables in CSV or Parquet files, a row an observation.
+
+Docs/file-format.md has their columns.
+"""
 
 from __future__ import annotations
 
@@ -39,13 +42,28 @@ def _samples(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, .
             frames = reader.frames_of(interval.stack)
             leaf = frames[-1]
             path = ";".join(frame.label for frame in frames)
-            leaves[interval.stack] = (phases.of_stack(interval.stack), leaf.function, leaf.file, leaf.line, path)
+            leaves[interval.stack] = (
+                phases.of_stack(interval.stack),
+                leaf.function,
+                leaf.file,
+                leaf.line,
+                path,
+            )
         place = (process.pid, process.role, process.rank, thread.name, thread.os_tid)
-        yield (interval.start_ns, interval.duration_ns, interval.samples, *place, *leaves[interval.stack])
+        yield (
+            interval.start_ns,
+            interval.duration_ns,
+            interval.samples,
+            *place,
+            *leaves[interval.stack],
+        )
 
 
 def _series(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, ...]]:
-    """Yield the readings of all series in the selection's range of time, of its processes, devices and the host."""
+    """Yield the readings of all series in the selection's range of time.
+
+    They are those of its processes, devices and the host.
+    """
     for series in reader.list_series():
         process = None if series.process is None else reader.processes[series.process]
         if process is None or selection.takes_process(process):
@@ -57,8 +75,22 @@ def _series(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, ..
 def _processes(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, ...]]:
     for row in filter(selection.takes_process, reader.processes.values()):
         parent = reader.processes.get(row.parent) if row.parent is not None else None
-        identity = (row.pid, None if parent is None else parent.pid, row.role, row.rank, row.ordinal, row.python)
-        yield (*identity, " ".join(row.command), row.seen_ns, row.ended_ns, row.exit_code, row.exit_signal)
+        identity = (
+            row.pid,
+            None if parent is None else parent.pid,
+            row.role,
+            row.rank,
+            row.ordinal,
+            row.python,
+        )
+        yield (
+            *identity,
+            " ".join(row.command),
+            row.seen_ns,
+            row.ended_ns,
+            row.exit_code,
+            row.exit_signal,
+        )
 
 
 def _events(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, ...]]:
@@ -71,15 +103,20 @@ def _events(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, ..
 TABLES: Mapping[str, tuple[Mapping[str, type], Rows]] = {
     "samples": (
         columns(
-            "start_ns int, duration_ns int, samples int, pid int, role str, rank int, thread str, os_tid int, "
+            "start_ns int, duration_ns int, samples int, pid int, role str, rank int, thread "
+            "str, os_tid int, "
             "phase str, function str, file str, line int, stack str"
         ),
         _samples,
     ),
-    "series": (columns("at_ns int, name str, pid int, rank int, os_tid int, device str, value float"), _series),
+    "series": (
+        columns("at_ns int, name str, pid int, rank int, os_tid int, device str, value float"),
+        _series,
+    ),
     "processes": (
         columns(
-            "pid int, parent_pid int, role str, rank int, worker int, python str, command str, seen_ns int, "
+            "pid int, parent_pid int, role str, rank int, worker int, python str, command str, "
+            "seen_ns int, "
             "ended_ns int, exit_code int, exit_signal int"
         ),
         _processes,
@@ -91,7 +128,10 @@ _STARTS_FORMULA = ("=", "+", "-", "@")
 
 
 def csv_files(reader: RunReader, selection: Selection) -> dict[str, bytes]:
-    """Return the tables of a selection by file name; UTF-8, a header line, an empty cell for what is not known."""
+    """Return the tables of a selection by file name.
+
+    UTF-8, a header line, an empty cell for what is not known.
+    """
     files = {}
     for name, (columns, rows) in TABLES.items():
         text = io.StringIO()
@@ -100,14 +140,21 @@ def csv_files(reader: RunReader, selection: Selection) -> dict[str, bytes]:
         for row in rows(reader, selection):
             cells = [visible(value) if isinstance(value, str) else value for value in row]
             # With a quote in front no spreadsheet takes a cell for a formula.
-            formulas = [isinstance(cell, str) and cell.startswith(_STARTS_FORMULA) for cell in cells]
-            writer.writerow(f"'{cell}" if quoted else cell for cell, quoted in zip(cells, formulas, strict=True))
+            formulas = [
+                isinstance(cell, str) and cell.startswith(_STARTS_FORMULA) for cell in cells
+            ]
+            writer.writerow(
+                f"'{cell}" if quoted else cell for cell, quoted in zip(cells, formulas, strict=True)
+            )
         files[f"{name}.csv"] = text.getvalue().encode()
     return files
 
 
 def parquet_files(reader: RunReader, selection: Selection) -> dict[str, bytes]:
-    """Return the tables of a selection by file name; raises MissingTool where pyarrow is not installed."""
+    """Return the tables of a selection by file name.
+
+    Raises MissingTool where pyarrow is not installed.
+    """
     files = {}
     for name, (columns, rows) in TABLES.items():
         content = io.BytesIO()
@@ -120,15 +167,23 @@ def parquet_files(reader: RunReader, selection: Selection) -> dict[str, bytes]:
 
 
 class ParquetFile:
-    """A Parquet file of one table that is being written to ``target``, with ``batch`` rows in memory at a time."""
+    """A Parquet file of one table that is being written to ``target``.
 
-    def __init__(self, schema: pyarrow.Schema, target: Path | io.BytesIO, batch: int = 65_536) -> None:
+    It holds ``batch`` rows in memory at a time.
+    """
+
+    def __init__(
+        self, schema: pyarrow.Schema, target: Path | io.BytesIO, batch: int = 65_536
+    ) -> None:
         """Begin the file; pyarrow is installed, as there is a schema."""
         from pyarrow import parquet
 
         self.rows, self._schema, self._batch_rows = 0, schema, batch
-        # A dictionary that grows beyond the limit is given up for the whole column, and stacks are long.
-        self._writer = parquet.ParquetWriter(target, schema, compression="zstd", dictionary_pagesize_limit=1 << 26)
+        # A dictionary that grows beyond the limit is given up for the whole column, and stacks are
+        # long.
+        self._writer = parquet.ParquetWriter(
+            target, schema, compression="zstd", dictionary_pagesize_limit=1 << 26
+        )
         self._batch: list[tuple[Value, ...]] = []
 
     def add(self, values: tuple[Value, ...]) -> None:
@@ -151,11 +206,25 @@ class ParquetFile:
         self._batch.clear()
 
 
-def parquet_schema(columns: Mapping[str, type], extra: str, metadata: dict[str, str] | None = None) -> pyarrow.Schema:
-    """Return the schema of a table; raises MissingTool where pyarrow, part of profd's ``extra``, is not installed."""
+def parquet_schema(
+    columns: Mapping[str, type], extra: str, metadata: dict[str, str] | None = None
+) -> pyarrow.Schema:
+    """Return the schema of a table.
+
+    Raises MissingTool where pyarrow, part of profd's ``extra``, is not installed.
+    """
     try:
         import pyarrow
     except ImportError:
-        raise MissingTool("Parquet needs pyarrow, not installed here", f"pip install 'profd[{extra}]'") from None
-    types = {int: pyarrow.int64(), float: pyarrow.float64(), str: pyarrow.string(), bool: pyarrow.bool_()}
-    return pyarrow.schema([(column, types[kind]) for column, kind in columns.items()], metadata=metadata)
+        raise MissingTool(
+            "Parquet needs pyarrow, not installed here", f"pip install 'profd[{extra}]'"
+        ) from None
+    types = {
+        int: pyarrow.int64(),
+        float: pyarrow.float64(),
+        str: pyarrow.string(),
+        bool: pyarrow.bool_(),
+    }
+    return pyarrow.schema(
+        [(column, types[kind]) for column, kind in columns.items()], metadata=metadata
+    )

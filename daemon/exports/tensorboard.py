@@ -1,8 +1,10 @@
-"""The windows of a run as torch's own traces in a folder, a file a rank, for TensorBoard's plugin and for HTA.
+"""The windows of a run as torch's own traces in a folder, a file a rank.
 
-Both read ``WORKER.SPAN.pt.trace.json``; Holistic Trace Analysis wants to know the rank, and both find steps by ranges
-named ``ProfilerStep#N``. Windows that torch wrote without them get these from what the run knows; the rest stays as it
-was.
+They are for TensorBoard's plugin and for HTA.
+
+Both read ``WORKER.SPAN.pt.trace.json``; Holistic Trace Analysis wants to know the rank, and both
+find steps by ranges named ``ProfilerStep#N``. Windows that torch wrote without them get these from
+what the run knows; the rest stays as it was.
 """
 
 from __future__ import annotations
@@ -15,7 +17,13 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.torchtraces import TorchTrace, decode, of_last_request, selected_windows, trace_text
+from profd.daemon.analyze.torchtraces import (
+    TorchTrace,
+    decode,
+    of_last_request,
+    selected_windows,
+    trace_text,
+)
 from profd.daemon.clock import MICROSECOND_NS
 from profd.daemon.errors import UsageError
 from profd.daemon.store.reader import RunReader
@@ -25,19 +33,26 @@ _STEP = "ProfilerStep#"
 
 
 def tensorboard_files(reader: RunReader, selection: Selection) -> Mapping[str, bytes]:
-    """Return the traces of the windows that were asked for together last, gzipped, by the names of their files.
+    """Return the traces of the windows that were asked for together last.
+
+    They are gzipped, by the names of their files.
 
     Raises UsageError where the selection has none, RunUnreadable where one is damaged.
     """
     files = {}
     for window in of_last_request(list(selected_windows(reader, selection))):
         if window.kept_bytes is not None and (text := trace_text(reader, window)) is not None:
-            process, span = reader.processes[window.process], window.start_ns // MICROSECOND_NS // 1000
+            process, span = (
+                reader.processes[window.process],
+                window.start_ns // MICROSECOND_NS // 1000,
+            )
             worker = f"pid{process.pid}" if process.rank is None else f"rank{process.rank}"
             content = gzip.compress(_complete(reader, window, text), 1, mtime=0)
             files[f"{worker}.{span}.pt.trace.json.gz"] = content
     if not files:
-        raise UsageError("no window with its trace is in this selection", "take one: profd window RUN")
+        raise UsageError(
+            "no window with its trace is in this selection", "take one: profd window RUN"
+        )
     return files
 
 
@@ -48,7 +63,8 @@ def _complete(reader: RunReader, window: WindowRow, text: bytes) -> bytes:
         parts = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
     except (UnicodeDecodeError, msgspec.DecodeError):  # a kernel may be called anything
         parts = msgspec.json.decode(text.decode(errors="replace"), type=dict[str, msgspec.Raw])
-    # HTA finds the rank by its text, with a space before the number, and looks from the start of the file on.
+    # HTA finds the rank by its text, with a space before the number, and looks from the start of
+    # the file on.
     ranks = {process.rank for process in reader.processes.values() if process.rank is not None}
     rank = reader.processes[window.process].rank or 0
     info = {"rank": rank, "world_size": max(len(ranks), 1), "backend": "unknown"}
@@ -66,6 +82,15 @@ def _steps(reader: RunReader, window: WindowRow, trace: TorchTrace) -> Iterator[
     threads = Counter((event.pid, event.tid) for event in trace.events if event.cat == "cpu_op")
     ((pid, tid), _), *_ = threads.most_common(1) or [((reader.processes[window.process].pid, 0), 0)]
     for number, step in enumerate(reader.window_steps(window.id)):
-        ts, dur = (step.start_ns - trace.base_ns) / MICROSECOND_NS, (step.end_ns - step.start_ns) / MICROSECOND_NS
-        place = {"pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": {"External id": 0, "Ev Idx": 0}}
+        ts, dur = (
+            (step.start_ns - trace.base_ns) / MICROSECOND_NS,
+            (step.end_ns - step.start_ns) / MICROSECOND_NS,
+        )
+        place = {
+            "pid": pid,
+            "tid": tid,
+            "ts": ts,
+            "dur": dur,
+            "args": {"External id": 0, "Ev Idx": 0},
+        }
         yield {"ph": "X", "cat": "user_annotation", "name": f"{_STEP}{number}", **place}

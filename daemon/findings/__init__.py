@@ -1,1 +1,4 @@
-"""Findings: what slows a run, how sure that is, what to do about it and what that can bring at most."""
+"""Findings: what slows a run, how sure that is, and what to do about it.
+
+They also say what that can bring at most.
+"""

@@ -2,11 +2,12 @@
 
     python -m profd.daemon.findings.analyst FILE
 
-A process of its own, since what records a run must not import what judges it, and a look holds Python's lock for
-seconds in a run of a day. It writes a line of JSON to stdout for each look (``records.FindingsTaken``) and ends after
-the one at the whole run. A line on stdin has it look at once: the run has ended, or is about to; a letter has it look
-as soon as it may: somebody reads what it finds. It ends with its stdin, in the midst of a look, too. It takes a
-hundredth of a core at most.
+A process of its own, since what records a run must not import what judges it, and a look holds
+Python's lock for seconds in a run of a day. It writes a line of JSON to stdout for each look
+(``records.FindingsTaken``) and ends after the one at the whole run. A line on stdin has it look at
+once: the run has ended, or is about to; a letter has it look as soon as it may: somebody reads what
+it finds. It ends with its stdin, in the midst of a look, too. It takes a hundredth of a core at
+most.
 """
 
 from __future__ import annotations
@@ -27,7 +28,15 @@ from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.analyze.trend import LEAST_SPAN_S
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import ProfdError
-from profd.daemon.findings.catalog import OF_THE_RUN, RULES, analysis_name, as_stored, find, findings_in, ranked
+from profd.daemon.findings.catalog import (
+    OF_THE_RUN,
+    RULES,
+    analysis_name,
+    as_stored,
+    find,
+    findings_in,
+    ranked,
+)
 from profd.daemon.findings.finding import Finding
 from profd.daemon.store.entities import Entities
 from profd.daemon.store.reader import RunReader
@@ -37,24 +46,40 @@ from profd.daemon.store.rows import ProcessRow
 RECENT_NS = 45 * SECOND_NS
 """What is slow now is to be seen soon, and to be gone soon after it has ended."""
 EVERY_S = 8.0
-"""Beside the five seconds of a recording, and those that it takes until a cause is sure: within 20 s it is known."""
-UNREAD_S = 40.0
-"""For a run whose findings nobody reads: less than ``RECENT_NS``, so that no moment of it is left out."""
-REST, REST_OF_THE_RUN = 132, 1999
-"""For how many times the CPU time of a look the next one is put off; and one by the rules that look at all of the run.
+"""The least seconds between two looks at a run.
 
-Together they take less than a hundredth of a core, the latter a twentieth of that: what grows does so for minutes. Not
-the duration of looks: where cores are short they are slow, and that is when findings are wanted.
+Beside them are the five seconds of a recording, and those until a cause is sure. So a cause is
+known within 20 s.
+"""
+UNREAD_S = 40.0
+"""The seconds between looks at a run whose findings nobody reads.
+
+They are less than ``RECENT_NS``, so that no moment of the run is left out.
+"""
+REST, REST_OF_THE_RUN = 132, 1999
+"""For how many times the CPU time of a look the next one is put off.
+
+And one by the rules that look at all of the run.
+
+Together they take less than a hundredth of a core, the latter a twentieth of that: what grows does
+so for minutes. Not the duration of looks: where cores are short they are slow, and that is when
+findings are wanted.
 """
 _ENDING_S = 0.05
 """How long to wait for the last records of a run that is about to end, again and again."""
 _NICENESS = 10
 _OF_THE_MOMENT = tuple(rule for rule in RULES if rule not in OF_THE_RUN)
-FORGOTTEN_NS, SHORT_NS = 2 * RECENT_NS, round((LEAST_SPAN_S - 5) * SECOND_NS)  # readings may come after its end
+FORGOTTEN_NS, SHORT_NS = (
+    2 * RECENT_NS,
+    round((LEAST_SPAN_S - 5) * SECOND_NS),
+)  # readings may come after its end
 
 
 def is_over(row: ProcessRow, now_ns: int) -> bool:
-    """Say whether no rule needs a process any more: it ended before what is recent, too soon to show a trend."""
+    """Say whether no rule needs a process any more.
+
+    Such a process ended before what is recent, and too soon to show a trend.
+    """
     ended_ns = now_ns if row.ended_ns is None else row.ended_ns
     return row.role != "main" and ended_ns < min(now_ns - FORGOTTEN_NS, row.seen_ns + SHORT_NS)
 
@@ -62,7 +87,8 @@ def is_over(row: ProcessRow, now_ns: int) -> bool:
 class Analyst:
     """Looks at one run; ``rest_s`` is how long to rest after the last look.
 
-    What a look learns of stacks and recordings is kept in the reader and the index: the next one reads what is new.
+    What a look learns of stacks and recordings is kept in the reader and the index: the next one
+    reads what is new.
     """
 
     def __init__(
@@ -84,21 +110,29 @@ class Analyst:
         phases.forget_many()
         with reader.one_moment():
             info = reader.info
-            recent = Selection(from_ns=max(info.started_ns, info.end_ns - RECENT_NS), main_threads=True)
+            recent = Selection(
+                from_ns=max(info.started_ns, info.end_ns - RECENT_NS), main_threads=True
+            )
             found = find(reader, recent, phases, _OF_THE_MOMENT)
             # The first look makes once what all of them need: it puts none off.
-            self.rest_s = max(EVERY_S, 0.0 if self._is_first else REST * (self._spent_s() - begun_s))
+            self.rest_s = max(
+                EVERY_S, 0.0 if self._is_first else REST * (self._spent_s() - begun_s)
+            )
             self._is_first = False
             if self._now_s() >= self._of_the_run_due_s:
                 begun_s = self._spent_s()
                 self._of_the_run = find(reader, recent, phases, OF_THE_RUN)
-                self._of_the_run_due_s = self._now_s() + REST_OF_THE_RUN * (self._spent_s() - begun_s)
+                self._of_the_run_due_s = self._now_s() + REST_OF_THE_RUN * (
+                    self._spent_s() - begun_s
+                )
         return FindingsTaken(info.end_ns, as_stored(ranked((*found, *self._of_the_run))))
 
 
 def _open(path: Path, known: Entities | None = None) -> RunReader:
     reader = RunReader(path, known)
-    reader.value(None, "PRAGMA cache_size = -400")  # in KiB, a fifth of what is usual: little is read twice
+    reader.value(
+        None, "PRAGMA cache_size = -400"
+    )  # in KiB, a fifth of what is usual: little is read twice
     return reader
 
 
@@ -125,7 +159,10 @@ class Orders:
                 self._said.notify()
 
     def rest(self, least_s: float) -> bool:
-        """Wait so long, and longer while nobody reads the findings; say whether the run is about to end."""
+        """Wait so long, and longer while nobody reads the findings.
+
+        Say whether the run is about to end.
+        """
         with self._said:
             self._said.wait_for(lambda: self._is_ending, least_s)
             self._said.wait_for(lambda: self._is_read, max(UNREAD_S - least_s, 0.0))
@@ -134,7 +171,9 @@ class Orders:
 
 
 def watch(path: Path, out: BinaryIO, rest: Callable[[float], bool]) -> None:
-    """Write what each look at a run finds, until it has ended and was looked at as a whole; raises ProfdError.
+    """Write what each look at a run finds, until it has ended and was looked at as a whole.
+
+    Raises ProfdError.
 
     ``rest`` waits for a number of seconds at least and says whether the run is about to end.
     """

@@ -1,4 +1,7 @@
-"""By how much steps get faster at most, with the cores that a run may use, and the work that its GPUs have."""
+"""By how much steps get faster at most.
+
+That depends on the cores that a run may use, and on the work that its GPUs have.
+"""
 
 from __future__ import annotations
 
@@ -23,39 +26,60 @@ def usable_cores(context: FindingContext) -> float | None:
 
 
 def ceiling(context: FindingContext) -> float | None:
-    """Return by how many times the training can get faster until the work that it does now fills all cores.
+    """Return by how many times the training can get faster until its work fills all cores.
 
-    Counted is what surely is work: the CPU time of the main threads outside of waits, and that of the workers. None
-    where it was not read.
+    The work is what it does now.
+
+    Counted is what surely is work: the CPU time of the main threads outside of waits, and that of
+    the workers. None where it was not read.
     """
     usable, busy = usable_cores(context), 1 - context.share(*WITHOUT_WORK).high
-    mains = [min(cores, busy) for row in context.trainers if (cores := context.main_thread_cores(row.id)) is not None]
-    work = sum(mains) + context.workers_at_once * (mean_of_known(context.worker_means("cpu_cores")) or 0.0)
+    mains = [
+        min(cores, busy)
+        for row in context.trainers
+        if (cores := context.main_thread_cores(row.id)) is not None
+    ]
+    work = sum(mains) + context.workers_at_once * (
+        mean_of_known(context.worker_means("cpu_cores")) or 0.0
+    )
     return max(usable / work, 1.0) if usable is not None and mains and work else None
 
 
 def thread_cores(context: FindingContext, threads: Collection[ThreadRow]) -> dict[int, list[float]]:
-    """Return by thread how many cores it used, at each reading; nothing of threads that were not read."""
+    """Return by thread how many cores it used, at each reading.
+
+    Nothing of threads that were not read.
+    """
     reader, from_ns, to_ns = context.reader, context.from_ns, context.to_ns
     found = series.cpu_series(reader, threads)
-    return {thread: [point.value for point in reader.points(one, from_ns, to_ns)] for thread, one in found.items()}
+    return {
+        thread: [point.value for point in reader.points(one, from_ns, to_ns)]
+        for thread, one in found.items()
+    }
 
 
-# What takes time on the main thread often slows the rest as well: caches are emptied, pages copied, cores fall asleep.
-# Where a fix removed half of a step and more, the rest took 0.81 to 1.09 of the time that it had taken before.
+# What takes time on the main thread often slows the rest as well: caches are emptied, pages copied,
+# cores fall asleep. Where a fix removed half of a step and more, the rest took 0.81 to 1.09 of the
+# time that it had taken before.
 _INDIRECT = 0.25
 _MOST_CROWDING = 1.5  # more is not gained by a fix, but once other processes leave
 
 
 def bound(
-    context: FindingContext, share: Share, *limits: float | None, indirect: float = _INDIRECT, beside_gpu: bool = True
+    context: FindingContext,
+    share: Share,
+    *limits: float | None,
+    indirect: float = _INDIRECT,
+    beside_gpu: bool = True,
 ) -> float:
     """Return the bound on the gain of removing what takes a share, where limits allow it.
 
-    Steps take at least as long as GPUs work for them, unless what is removed is theirs, and not ``beside_gpu``.
+    Steps take at least as long as GPUs work for them, unless what is removed is theirs, and not
+    ``beside_gpu``.
 
-    What is left may be as much shorter as cores were lacking for it, and a little more by what the share had cost it, a
-    part ``indirect`` of the share at most: a limit that holds even so is given with ``limits``.
+    What is left may be as much shorter as cores were lacking for it, and a little more by what the
+    share had cost it, a part ``indirect`` of the share at most: a limit that holds even so is given
+    with ``limits``.
     """
     rest = 1 - indirect * min(share.high, 1.0)
     slower = min(context.crowding, _MOST_CROWDING)

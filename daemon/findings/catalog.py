@@ -11,7 +11,19 @@ import msgspec
 from profd import daemon
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
-from profd.daemon.findings import course, cpu, environments, gpu, kinds, loading, memory, overhead, parts, phases, ranks
+from profd.daemon.findings import (
+    course,
+    cpu,
+    environments,
+    gpu,
+    kinds,
+    loading,
+    memory,
+    overhead,
+    parts,
+    phases,
+    ranks,
+)
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import INFO, SEVERITIES, Finding
 from profd.daemon.findings.texts import table
@@ -22,23 +34,52 @@ from profd.daemon.store.records import Found
 from profd.daemon.store.rows import FindingRow
 
 Rule = Callable[[FindingContext], Finding | None]
-"""Looks for one cause that slows trainings; returns the finding where the cause is surely there, None else."""
+"""Looks for one cause that slows trainings.
+
+Returns the finding where the cause is surely there, None else.
+"""
 
 RULES: tuple[Rule, ...] = (
     *(ranks.straggler, gpu.collectives),
-    *(loading.load_in_process, loading.saturated_workers, loading.idle_workers, environments.environments),
+    *(
+        loading.load_in_process,
+        loading.saturated_workers,
+        loading.idle_workers,
+        environments.environments,
+    ),
     loading.shared_memory,
-    *(gpu.synchronization, phases.checkpoints, phases.logging_stalls, phases.evaluations, phases.compilation),
+    *(
+        gpu.synchronization,
+        phases.checkpoints,
+        phases.logging_stalls,
+        phases.evaluations,
+        phases.compilation,
+    ),
     *(overhead.hot_function, phases.unfused_optimizer, phases.small_batches, overhead.overhead),
-    *(parts.part_of_model, parts.forward_without_gradients, parts.text_generation, parts.largest_part),
+    *(
+        parts.part_of_model,
+        parts.forward_without_gradients,
+        parts.text_generation,
+        parts.largest_part,
+    ),
     *(cpu.interpreter_lock, cpu.idle_cores, cpu.oversubscription, cpu.cpu_limit),
     *(memory.garbage_collection, gpu.memory_churn, memory.memory_growth, memory.memory_limit),
     *(memory.gpu_memory_limit, memory.swapping, course.slow_start, course.slow_down),
     *(gpu.gpu_error, gpu.gpu_unused, gpu.copies, gpu.pcie_bound, gpu.precision, gpu.memory_format),
-    *(gpu.elementwise, gpu.gpu_held_back, gpu.tensor_cores_idle, gpu.underfilled, gpu.pcie_link, gpu.gpu_idle),
+    *(
+        gpu.elementwise,
+        gpu.gpu_held_back,
+        gpu.tensor_cores_idle,
+        gpu.underfilled,
+        gpu.pcie_link,
+        gpu.gpu_idle,
+    ),
 )
 OF_THE_RUN: tuple[Rule, ...] = (memory.memory_growth,)
-"""Those that look at all of the run so far, whatever the selection: they take the most time by far."""
+"""The rules that look at all of the run so far, whatever the selection.
+
+They take the most time by far.
+"""
 
 
 def find(
@@ -49,13 +90,18 @@ def find(
 ) -> tuple[Finding, ...]:
     """Return what slows a run in a selection's range of time, over its processes, ranked.
 
-    That GPUs idle is left out where another finding above info shows the cause of half of it, and the largest part of
-    a step where another one has a line. Where half of what a line takes has grown there, that it grows says more; and
-    so does generating text, where that is half of a pass without gradients.
+    That GPUs idle is left out where another finding above info shows the cause of half of it, and
+    the largest part of a step where another one has a line. Where half of what a line takes has
+    grown there, that it grows says more; and so does generating text, where that is half of a pass
+    without gradients.
     """
     context = FindingContext(reader, selection, phases)
     found = [finding for rule in rules if (finding := context.once(rule)) is not None]
-    lost = [one.evidence.measures[0].value for one in found if one.gain_bound is not None and one.severity != INFO]
+    lost = [
+        one.evidence.measures[0].value
+        for one in found
+        if one.gain_bound is not None and one.severity != INFO
+    ]
     idle = (one.evidence.measures[0].value for one in found if one.rule == "gpu-idle")
     left_out = {"gpu-idle"} if max(lost, default=0.0) >= next(idle, math.inf) / 2 else set()
     if any(one.evidence.line for one in found if one.rule != "largest-part"):
@@ -74,19 +120,25 @@ def find(
 def ranked(found: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return findings in the order in which they are shown: causes, symptoms, remarks.
 
-    Among these the gravest first, then those with the largest bound; those that are alike in the table's order.
+    Among these the gravest first, then those with the largest bound; those that are alike in the
+    table's order.
     """
-    places = {one.rule or name: number for number, (name, one) in enumerate(table().finding.items())}
+    places = {
+        one.rule or name: number for number, (name, one) in enumerate(table().finding.items())
+    }
     symptoms = {one.rule or name for name, one in table().finding.items() if one.is_symptom}
     found = sorted(found, key=lambda one: places.get(one.rule, len(table().finding)))
-    found = sorted(found, key=lambda one: (-SEVERITIES.index(one.severity), -(one.gain_bound or 1.0)))
+    found = sorted(
+        found, key=lambda one: (-SEVERITIES.index(one.severity), -(one.gain_bound or 1.0))
+    )
     return tuple(sorted(found, key=lambda one: 2 if one.severity == INFO else one.rule in symptoms))
 
 
 def findings_in(reader: RunReader, selection: Selection, phases: PhaseIndex) -> tuple[Finding, ...]:
     """Return what slows a run in a selection's range of time, over its processes, ranked.
 
-    Those of a whole run are read from its file, unless they were made by other rules than are in force here.
+    Those of a whole run are read from its file, unless they were made by other rules than are in
+    force here.
     """
     narrowed = (selection.from_ns, selection.to_ns, selection.processes, selection.rank)
     if narrowed == (None, None, None, None) and is_whole_run_analyzed(reader, phases):
@@ -95,7 +147,7 @@ def findings_in(reader: RunReader, selection: Selection, phases: PhaseIndex) -> 
 
 
 def is_whole_run_analyzed(reader: RunReader, phases: PhaseIndex) -> bool:
-    """Say whether the file has the findings of the whole run, by the rules that are in force here."""
+    """Say whether the file has the findings of the whole run by the rules in force here."""
     return reader.info.findings_made_by == analysis_name(phases)
 
 
@@ -110,18 +162,30 @@ def present_findings(reader: RunReader) -> tuple[Finding, ...]:
 
 
 def as_stored(findings: Iterable[Finding]) -> tuple[Found, ...]:
-    return tuple(Found(one.rule, one.severity, one.title, msgspec.json.encode(one).decode()) for one in findings)
+    return tuple(
+        Found(one.rule, one.severity, one.title, msgspec.json.encode(one).decode())
+        for one in findings
+    )
 
 
 def analysis_name(phases: PhaseIndex) -> str:
-    """Return the name of this kind of analysis: this version of profd, and its tables, with those of the user."""
+    """Return the name of this kind of analysis.
+
+    It stands for this version of profd and its tables, with those of the user.
+    """
     import hashlib  # at the end of a run alone
 
     tables = phases.rules, kinds.load_kinds(), table()
-    return f"profd {daemon.VERSION}, tables {hashlib.sha256(msgspec.json.encode(tables)).hexdigest()[:16]}"
+    return (
+        f"profd {daemon.VERSION}, tables "
+        f"{hashlib.sha256(msgspec.json.encode(tables)).hexdigest()[:16]}"
+    )
 
 
 def as_findings(run_file: Path, stored: Iterable[Found | FindingRow]) -> tuple[Finding, ...]:
-    """Return findings that a run file has, or would take; raises RunUnreadable where one is damaged."""
+    """Return findings that a run file has, or would take.
+
+    Raises RunUnreadable where one is damaged.
+    """
     with database.reading(run_file):
         return tuple(msgspec.json.decode(one.report, type=Finding) for one in stored)

@@ -28,20 +28,24 @@ _LEAST_NS = 90 * SECOND_NS
 # A pace is that of five seconds and more: in less a step or two make too much of a difference.
 _PACE_NS = 5 * SECOND_NS
 _LEAST_PACES = 3
-# Fewer in a third leave it to a line through those of the whole run, half of which they have to span.
+# Fewer in a third leave it to a line through those of the whole run, half of which they have to
+# span.
 _LEAST_PACES_OF_LINE = 6
 _LEAST_SPAN = 0.5
 _SLOWER = 1.1
-# Early counts show how long the first step took at the machine's pace of that minute: in four runs of one loop the
-# first steps took 1.7 to 2.4 ms, and 1.4 to 2.1 with nothing that grows. So more is allowed for than what a cause costs
-# the rest.
+# Early counts show how long the first step took at the machine's pace of that minute: in four runs
+# of one loop the first steps took 1.7 to 2.4 ms, and 1.4 to 2.1 with nothing that grows. So more is
+# allowed for than what a cause costs the rest.
 _INDIRECT = 0.5
 # The share of the growth that the phases named by it went through: what is left may be chance.
 _NEARLY_ALL = 0.8
 
 
 class _Pace(NamedTuple):
-    """How many steps went by between two counts and in what time; the moment and the step in their middle."""
+    """How many steps went by between two counts and in what time.
+
+    The moment and the step in their middle.
+    """
 
     at_ns: int
     number: float
@@ -54,14 +58,20 @@ class _Pace(NamedTuple):
 
 
 class _Estimate(NamedTuple):
-    """How long steps took at some point or in a part of the run, in seconds, with half of its 95 % interval."""
+    """How long steps took at some point or in a part of the run, in seconds.
+
+    ``around`` is half of its 95 % interval.
+    """
 
     mean: float
     around: float
 
 
 class _Course(NamedTuple):
-    """An early and a late part, and how long a step took in all and the very first at the least; 0 or less: unknown."""
+    """An early and a late part, and how long a step took in all and the very first at the least.
+
+    0 or less: unknown.
+    """
 
     early: _Estimate
     late: _Estimate
@@ -76,8 +86,13 @@ class _Line:
         self._slope, self._height = statistics.linear_regression(places, values)
         self._degrees, self._middle = len(places) - 2, statistics.fmean(places)
         self._spread = math.fsum((place - self._middle) ** 2 for place in places)
-        off = (value - self._height - self._slope * place for place, value in zip(places, values, strict=True))
-        self.around = student_95(self._degrees) * math.sqrt(math.fsum(one**2 for one in off) / self._degrees)
+        off = (
+            value - self._height - self._slope * place
+            for place, value in zip(places, values, strict=True)
+        )
+        self.around = student_95(self._degrees) * math.sqrt(
+            math.fsum(one**2 for one in off) / self._degrees
+        )
         """How far, 95 times in 100, a value lies from it."""
         self.first, self.last = self.at(places[0]), self.at(places[-1])
 
@@ -101,7 +116,9 @@ def slow_down(context: FindingContext) -> Finding | None:
     phase = grown[0]
     line = context.line(phase)
     gain = None
-    if course.first_s > 0:  # bound by what steps took beyond the very first one, and by all of what has grown
+    if (
+        course.first_s > 0
+    ):  # bound by what steps took beyond the very first one, and by all of what has grown
         lost = max(1 - course.first_s / course.mean_s, 0.0)
         limit = bound(context, context.share(*grown), indirect=_INDIRECT)
         gain = bound(context, Share(lost, lost, lost), limit, indirect=_INDIRECT)
@@ -121,17 +138,26 @@ def slow_down(context: FindingContext) -> Finding | None:
 
 
 def _course(context: FindingContext, process: int) -> _Course | None:
-    """Return the course of a process's steps; None where too little is known of it, or steps took no time early on."""
+    """Return the course of a process's steps.
+
+    None where too little is known of it, or steps took no time early on.
+    """
     points: list[PointRow] = []  # those that are far enough apart
     for point in counts_of(context.reader, process, context.selection).longest:
         if not points or point.at_ns - points[-1].at_ns >= _PACE_NS:
             points.append(point)
-    paces = [_pace(before, after) for before, after in itertools.pairwise(points) if after.value > before.value]
+    paces = [
+        _pace(before, after)
+        for before, after in itertools.pairwise(points)
+        if after.value > before.value
+    ]
     if len(paces) < _LEAST_PACES_OF_LINE:
         return None
     line = _line_through(paces)
     thirds = cut(context.from_ns, context.to_ns, 3)
-    first, _, last = ([pace for pace in paces if from_ns <= pace.at_ns < to_ns] for from_ns, to_ns in thirds)
+    first, _, last = (
+        [pace for pace in paces if from_ns <= pace.at_ns < to_ns] for from_ns, to_ns in thirds
+    )
     if min(len(first), len(last)) >= _LEAST_PACES:
         early, late, begin = _mean_pace(first, line.around), _mean_pace(last, line.around), first
     elif paces[-1].at_ns - paces[0].at_ns >= _LEAST_SPAN * (context.to_ns - context.from_ns):
@@ -147,14 +173,21 @@ def _course(context: FindingContext, process: int) -> _Course | None:
 
 def _pace(before: PointRow, after: PointRow) -> _Pace:
     middle_ns, number = (before.at_ns + after.at_ns) // 2, (before.value + after.value) / 2
-    return _Pace(middle_ns, number, after.value - before.value, (after.at_ns - before.at_ns) / SECOND_NS)
+    return _Pace(
+        middle_ns, number, after.value - before.value, (after.at_ns - before.at_ns) / SECOND_NS
+    )
 
 
 def _line_through(paces: Sequence[_Pace]) -> _Line:
-    """Return the line that paces lie on best: over the time, or over the steps where each makes the next one longer."""
+    """Return the line that paces lie on best.
+
+    It is over the time, or over the steps if each of them makes the next one longer.
+    """
     step_s, numbers = [pace.step_s for pace in paces], [pace.number for pace in paces]
     by_time = _Line([pace.at_ns / SECOND_NS for pace in paces], step_s)
-    if any(after <= before for before, after in itertools.pairwise(numbers)):  # a counter that begins anew
+    if any(
+        after <= before for before, after in itertools.pairwise(numbers)
+    ):  # a counter that begins anew
         return by_time
     return min(by_time, _Line(numbers, step_s), key=lambda line: line.around)
 
@@ -164,31 +197,51 @@ def _mean_s(paces: Sequence[_Pace]) -> float:
 
 
 def _mean_pace(paces: Sequence[_Pace], around_line: float) -> _Estimate:
-    """Return a third of the run; what its paces are apart for is chance, or part of a course that goes on elsewhere."""
+    """Return a third of the run.
+
+    What its paces are apart for is chance, or part of a course that goes on elsewhere.
+    """
     scatter = student_95(len(paces) - 1) * statistics.stdev(pace.step_s for pace in paces)
     # Counts may lie closely at first, and far apart later.
     return _Estimate(_mean_s(paces), min(scatter, around_line) / math.sqrt(len(paces)))
 
 
 def _first_s(paces: Sequence[_Pace], begun: Sequence[_Pace] = ()) -> float:
-    """Return how long the very first step took at the least, 95 times in 100, by paces that begin early.
+    """Return how long the very first step took at the least, by paces that begin early.
 
-    What grows with the number of steps has grown within the first third already. The pace since the counter ``begun``
-    says most of all, where the others agree that it may be one: a counter may have begun elsewhere.
+    The bound holds 95 times in 100.
+
+    What grows with the number of steps has grown within the first third already. The pace since the
+    counter ``begun`` says most of all, where the others agree that it may be one: a counter may
+    have begun elsewhere.
     """
-    if len({pace.number for pace in paces}) < 2:  # a counter that begins anew, read at the same place each time
+    if (
+        len({pace.number for pace in paces}) < 2
+    ):  # a counter that begins anew, read at the same place each time
         return 0.0
     line = _Line([pace.number for pace in paces], [pace.step_s for pace in paces])
-    agreed = [pace for pace in begun if abs(pace.step_s - line.at(pace.number).mean) <= line.at(pace.number).around]
+    agreed = [
+        pace
+        for pace in begun
+        if abs(pace.step_s - line.at(pace.number).mean) <= line.at(pace.number).around
+    ]
     every = [*agreed, *paces]
     first = _Line([pace.number for pace in every], [pace.step_s for pace in every]).at(0.0)
     return first.mean - first.around
 
 
 def _grown(context: FindingContext, ratio: float) -> Sequence[str]:
-    """Return the phases that nearly all of what steps take longer than at first went to, first that which most did."""
-    early, late = (phase_shares(context.profile_on(_third(context, third)), context.phases) for third in (0, 2))
-    longer = {phase: max(ratio * share - early.get(phase, 0.0), 0.0) for phase, share in late.items()}
+    """Return the phases that nearly all of the growth of steps went to.
+
+    The growth is what steps take longer than at first. The phase that most of it went to comes
+    first.
+    """
+    early, late = (
+        phase_shares(context.profile_on(_third(context, third)), context.phases) for third in (0, 2)
+    )
+    longer = {
+        phase: max(ratio * share - early.get(phase, 0.0), 0.0) for phase, share in late.items()
+    }
     found, left = [], _NEARLY_ALL * sum(longer.values())
     for phase in sorted(longer, key=longer.__getitem__, reverse=True):
         if left > 0:

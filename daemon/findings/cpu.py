@@ -1,6 +1,7 @@
 """Rules on CPU time: limits, idle cores, the interpreter lock and oversubscription.
 
-Python lets one thread at a time run. A thread that has work and neither runs nor waits for a core waits for its turn.
+Python lets one thread at a time run. A thread that has work and neither runs nor waits for a core
+waits for its turn.
 """
 
 from __future__ import annotations
@@ -29,12 +30,15 @@ def cpu_limit(context: FindingContext) -> Finding | None:
     return context.finding("cpu-limit", share, limit=f" of {min(limits):g} cores" if limits else "")
 
 
-# An operation that takes this long by itself can surely be divided: many short ones in a row may not.
+# An operation that takes this long by itself can surely be divided: many short ones in a row may
+# not.
 _LONG_NS = 100 * MILLISECOND_NS
-# And as many samples in a row found it there as chance finds in short ones for this part of the time at most.
+# And as many samples in a row found it there as chance finds in short ones for this part of the
+# time at most.
 _BY_CHANCE = 0.01
 _NEARLY_ALWAYS = 0.99
-# The main thread computes alone: other threads of its process have less than a tenth of a core beside it.
+# The main thread computes alone: other threads of its process have less than a tenth of a core
+# beside it.
 _ALONE = 0.1
 _CPU_SHARE = "host_cpu_share"
 
@@ -55,28 +59,45 @@ def idle_cores(context: FindingContext) -> Finding | None:
     spare, words = Measure("idle cores", idle, "cores"), plural(idle, "idle core")
     gain, line = partial(bound, context, lost, lost.gain), partial(context.line, *STEP)
     return context.finding(
-        "idle-cores", computing, spare, surely=lost.low, gain=gain, line=line, idle=words, threads=1 + idle
+        "idle-cores",
+        computing,
+        spare,
+        surely=lost.low,
+        gain=gain,
+        line=line,
+        idle=words,
+        threads=1 + idle,
     )
 
 
 def _computing(context: FindingContext) -> Share:
-    threads, whole, seen = context.selection.threads(context.reader), context.share(*STEP), context.profile.total_ns
+    threads, whole, seen = (
+        context.selection.threads(context.reader),
+        context.share(*STEP),
+        context.profile.total_ns,
+    )
     if not seen:
         return NONE
     shares = {stack: spent_ns / seen for stack, spent_ns in context.profile.time_ns.items()}
     least = functools.cache(lambda stack: _samples_in_a_row(shares.get(stack, 0.0)))
     rows = context.reader.intervals(context.from_ns, context.to_ns, threads)
-    of_step = (row for row in rows if row.duration_ns >= _LONG_NS and context.phases.of_stack(row.stack) in STEP)
+    of_step = (
+        row
+        for row in rows
+        if row.duration_ns >= _LONG_NS and context.phases.of_stack(row.stack) in STEP
+    )
     long = [row.duration_ns for row in of_step if row.samples >= least(row.stack)]
     value = min(sum(long) / seen, whole.value)
     return share_around(value, (whole.high - whole.low) / 4, len(long))
 
 
 def _samples_in_a_row(share: float) -> int:
-    """Return how many samples in a row of one stack prove that it lasted, where it has this share of the time.
+    """Return how many samples in a row of one stack prove that it lasted.
 
-    A stack that comes and goes between samples is found in each with the chance of its share; so long rows are a part
-    of all samples that falls with their length.
+    ``share`` is the share of the time that the stack has.
+
+    A stack that comes and goes between samples is found in each with the chance of its share; so
+    long rows are a part of all samples that falls with their length.
     """
     share = min(share, _NEARLY_ALWAYS)
     lengths = itertools.count(1)
@@ -85,7 +106,8 @@ def _samples_in_a_row(share: float) -> int:
 
 # Phases in which nothing else is waited for: no disk, no batch, no device.
 _WORK = (FORWARD, LOSS, OPTIMIZER, LOGGING, OTHER)
-# Beyond, so little is left that most of it is the taking of turns itself, which a fix removes as well.
+# Beyond, so little is left that most of it is the taking of turns itself, which a fix removes as
+# well.
 _KNOWN_UNTIL = 0.9
 
 
@@ -95,12 +117,16 @@ def interpreter_lock(context: FindingContext) -> Finding | None:
     threads = (row for row in context.reader.threads.values() if row.id in sampled)
     rows = [row for row in threads if row.process in processes and not row.is_main]
     cores = thread_cores(context, rows)
-    rivals = [(used, row) for row in rows if (used := share_of_series(cores.get(row.id, []))) is not None]
+    rivals = [
+        (used, row) for row in rows if (used := share_of_series(cores.get(row.id, []))) is not None
+    ]
     if not rivals:
         return None
     used, rival = max(rivals, key=lambda one: one[0].value)
     lost = _held_up(context).at_most(used)
-    selection = Selection(context.from_ns, context.to_ns, frozenset({rival.process}), thread=rival.name)
+    selection = Selection(
+        context.from_ns, context.to_ns, frozenset({rival.process}), thread=rival.name
+    )
     is_known = lost.high <= _KNOWN_UNTIL
     return context.finding(
         "interpreter-lock",
@@ -115,12 +141,21 @@ def interpreter_lock(context: FindingContext) -> Finding | None:
 
 
 def _held_up(context: FindingContext) -> Share:
-    """Return the share of the time in which main threads have work, no CPU, and no want of cores explains it."""
+    """Return the share of the time in which main threads have work, but no CPU.
+
+    Time that a want of cores explains does not count.
+    """
     work = context.share(*_WORK, BACKWARD) if context.uses_gpu is False else context.share(*_WORK)
-    threads = [context.reader.threads[id] for id in sorted(context.selection.threads(context.reader))]
-    on_cpu = share_of_series([value for values in thread_cores(context, threads).values() for value in values])
+    threads = [
+        context.reader.threads[id] for id in sorted(context.selection.threads(context.reader))
+    ]
+    on_cpu = share_of_series(
+        [value for values in thread_cores(context, threads).values() for value in values]
+    )
     waits = [value for row in context.trainers for value in context.values(CORE_WAIT, row.id)]
-    waited = share_of_series(waits or context.values(PRESSURE))  # of main threads, or else of any thread
+    waited = share_of_series(
+        waits or context.values(PRESSURE)
+    )  # of main threads, or else of any thread
     if on_cpu is None or waited is None:
         return NONE
     value, low = work.value - on_cpu.value - waited.value, work.low - on_cpu.high - waited.high
@@ -130,14 +165,20 @@ def _held_up(context: FindingContext) -> Share:
 # For what part of the time some thread waits for a core; below it a machine is well used.
 _PRESSED = 0.35
 _THREADS_A_CORE = 4
-# The part of the machine's CPU time that the training uses: with less, other work fills the machine.
+# The part of the machine's CPU time that the training uses: with less, other work fills the
+# machine.
 _OF_THE_MACHINE = 0.6
 
 
 def oversubscription(context: FindingContext) -> Finding | None:
     pressure, cores = context.mean_share(PRESSURE), usable_cores(context)
     threads = _sum_over_processes(context, "threads")
-    if pressure is None or cores is None or pressure.low < _PRESSED or threads < _THREADS_A_CORE * cores:
+    if (
+        pressure is None
+        or cores is None
+        or pressure.low < _PRESSED
+        or threads < _THREADS_A_CORE * cores
+    ):
         return None
     host = context.mean(_CPU_SHARE)
     if host is None or _sum_over_processes(context, "cpu_cores") < _OF_THE_MACHINE * host * cores:
@@ -145,7 +186,13 @@ def oversubscription(context: FindingContext) -> Finding | None:
     count, most = (plural(round(cores), what) for what in ("core", "thread"))
     also = Measure("threads", threads, "threads")
     return context.finding(
-        "oversubscription", pressure, also, severity=WARNING, threads=threads, cores=count, most=most
+        "oversubscription",
+        pressure,
+        also,
+        severity=WARNING,
+        threads=threads,
+        cores=count,
+        most=most,
     )
 
 

@@ -1,4 +1,7 @@
-"""The environments of an agent: whether a run has any, and the rule on the wait for those in processes of their own."""
+"""Whether a run has environments of an agent, and the rule on the wait for them.
+
+The rule is on environments in processes of their own.
+"""
 
 from __future__ import annotations
 
@@ -13,37 +16,70 @@ from profd.daemon.findings.finding import Finding, Measure
 from profd.daemon.units import percent, plural
 
 _CHEAP = 0.5
-"""Environments that compute for less than this part of the wait take less time than asking them does."""
+"""Environments that compute for less than this part of the wait are cheap.
+
+They take less time than asking them does.
+"""
 
 
 def environments(context: FindingContext) -> Finding | None:
     """Return the wait for environments of an agent that processes of their own step.
 
-    To ask a process and to get its answer takes some hundred microseconds: a cheap step is sooner taken in this one.
+    To ask a process and to get its answer takes some hundred microseconds: a cheap step is sooner
+    taken in this one.
     """
     share = context.share_of(context.profile, partial(_waits_for_environments, context))
-    if context.severity("input-bound-environments-cheap", share.low) is None:  # spares the look at the processes
+    if (
+        context.severity("input-bound-environments-cheap", share.low) is None
+    ):  # spares the look at the processes
         return None
     trainers = {row.id for row in context.trainers}
     looks = (_busy_with_environments(context, row.id) for row in context.reader.processes.values())
-    known = [one for row, one in zip(context.reader.processes, looks, strict=True) if row not in trainers]
+    known = [
+        one for row, one in zip(context.reader.processes, looks, strict=True) if row not in trainers
+    ]
     busy = [one for one in known if one is not None]
     if not busy:
         return None
     each, gain = Measure("environments busy", sum(busy) / len(busy)), bound(context, share)
-    cases = {"of-ray": any(_is_of_environments(context, stack, _RUNNERS) for stack in context.profile.time_ns)}
-    count, said = plural(len(busy), "env runner" if cases["of-ray"] else "environment"), percent(each.value)
+    cases = {
+        "of-ray": any(
+            _is_of_environments(context, stack, _RUNNERS) for stack in context.profile.time_ns
+        )
+    }
+    count, said = (
+        plural(len(busy), "env runner" if cases["of-ray"] else "environment"),
+        percent(each.value),
+    )
     if sum(busy) < _CHEAP * share.value:
         return context.finding(
-            "input-bound-environments-cheap", share, each, gain=gain, cases=cases, environments=count, busy=said
+            "input-bound-environments-cheap",
+            share,
+            each,
+            gain=gain,
+            cases=cases,
+            environments=count,
+            busy=said,
         )
     return context.finding(
-        "input-bound-environments", share, each, gain=gain, cases=cases, environments=count, busy=said
+        "input-bound-environments",
+        share,
+        each,
+        gain=gain,
+        cases=cases,
+        environments=count,
+        busy=said,
     )
 
 
 _RUNNERS = "ray/rllib/env/"
-_VECTORS = ("stable_baselines3/common/vec_env/", "gymnasium/vector/", "gym/vector/", "tianshou/env/", _RUNNERS)
+_VECTORS = (
+    "stable_baselines3/common/vec_env/",
+    "gymnasium/vector/",
+    "gym/vector/",
+    "tianshou/env/",
+    _RUNNERS,
+)
 _ANY = (*_VECTORS, "gymnasium/", "gym/", "pettingzoo/", "envpool/")
 _ASKED = re.compile(r"\b(_?recv(_bytes)?|poll|wait|select|main_loop)$")
 
@@ -53,7 +89,9 @@ def has_environments(context: FindingContext) -> bool:
     return any(_is_of_environments(context, stack, _ANY) for stack in context.profile.time_ns)
 
 
-def _is_of_environments(context: FindingContext, stack: int, files: str | tuple[str, ...] = _VECTORS) -> bool:
+def _is_of_environments(
+    context: FindingContext, stack: int, files: str | tuple[str, ...] = _VECTORS
+) -> bool:
     return any(one.module_path.startswith(files) for one in context.reader.frames_of(stack))
 
 
@@ -62,10 +100,15 @@ def _waits_for_environments(context: FindingContext, stack: int) -> bool:
 
 
 def _busy_with_environments(context: FindingContext, process: int) -> float | None:
-    """Return the share of the time in which a process steps environments; None where it has none."""
+    """Return the share of the time in which a process steps environments.
+
+    None where it has none.
+    """
     alone = Selection(context.from_ns, context.to_ns, frozenset({process}), thread="MainThread")
     time_ns = context.profile_on(alone).time_ns
     stepping = {stack for stack in time_ns if _is_of_environments(context, stack)}
     waiting = {stack for stack in time_ns if _ASKED.search(context.leaf(stack).function)}
-    busy, whole = (sum(map(time_ns.__getitem__, part)) for part in (stepping - waiting, stepping | waiting))
+    busy, whole = (
+        sum(map(time_ns.__getitem__, part)) for part in (stepping - waiting, stepping | waiting)
+    )
     return busy / whole if stepping and whole else None

@@ -32,7 +32,9 @@ def gpu_unused(context: FindingContext) -> Finding | None:
         return _one_unused(context)
     gpus = plural(len(devices), devices[0].model)
     first = Measure("GPUs", len(devices), "devices")
-    return context.finding("gpu-unused", first, severity=CRITICAL, line=lambda: context.line(FORWARD), gpus=gpus)
+    return context.finding(
+        "gpu-unused", first, severity=CRITICAL, line=lambda: context.line(FORWARD), gpus=gpus
+    )
 
 
 def _one_unused(context: FindingContext) -> Finding | None:
@@ -41,22 +43,38 @@ def _one_unused(context: FindingContext) -> Finding | None:
     for device, share in busy.items():
         if context.is_training and share is not None and share < WORKED and works >= _WORKS:
             first, most = Measure("GPU busy", share), percent(works)
-            return context.finding("gpu-one-unused", first, severity=WARNING, device=device, works=most)
+            return context.finding(
+                "gpu-one-unused", first, severity=WARNING, device=device, works=most
+            )
     return None
 
 
 def gpu_idle(context: FindingContext) -> Finding | None:
-    """Return the finding where GPUs idle for long, with the phase that most of that surely lies in."""
+    """Return the finding if GPUs idle for long.
+
+    It names the phase that most of that time surely lies in.
+    """
     busy = context.utilization
     if busy is None or context.severity("gpu-idle", 1 - busy) is None:
         return None
     shares = idle_bounds(context.reader, context.selection, context.phases)
     phase = max(shares, key=lambda one: shares[one].low, default="")
     found = shares.get(phase, IdleShare(0.0, 1.0))
-    line, within, cases = partial(context.line, phase), context.in_phase(phase or None), {"untold": found.low < _TOLD}
+    line, within, cases = (
+        partial(context.line, phase),
+        context.in_phase(phase or None),
+        {"untold": found.low < _TOLD},
+    )
     least, most = percent(found.low), percent(found.high)
     return context.finding(
-        "gpu-idle", 1 - busy, line=line, cases=cases, selection=within, phase=phase, least=least, most=most
+        "gpu-idle",
+        1 - busy,
+        line=line,
+        cases=cases,
+        selection=within,
+        phase=phase,
+        least=least,
+        most=most,
     )
 
 
@@ -66,7 +84,10 @@ _ERROR = re.compile(r"(\S+): (Xid (?:48|63|79|94|95)\b.*|a memory error .*)")
 
 
 def gpu_error(context: FindingContext) -> Finding | None:
-    """Return the finding where the driver reported an error after which a device computes wrongly, or not at all."""
+    """Return the finding if the driver reported a grave error.
+
+    After such an error a device computes wrongly, or not at all.
+    """
     events = (one for one in context.reader.events("gpu") if context.whole.takes_time(one.at_ns))
     errors = [found for event in events if (found := _ERROR.match(event.text))]
     if not errors:
@@ -76,15 +97,24 @@ def gpu_error(context: FindingContext) -> Finding | None:
 
 
 def pcie_link(context: FindingContext) -> Finding | None:
-    """Return the finding where the link of a GPU that works is narrower or slower than it can be."""
+    """Return the finding if a working GPU's link is narrower or slower than it can be."""
     for device in context.devices:
         links = (_GENERATION, f"{_GENERATION}_most", _LANES, f"{_LANES}_most")
-        now, most, lanes, all_lanes = (max(context.values(name, device=device), default=0.0) for name in links)
+        now, most, lanes, all_lanes = (
+            max(context.values(name, device=device), default=0.0) for name in links
+        )
         works = (context.mean(UTILIZATION, device=device) or 0.0) >= _WORKS
         if works and now and lanes and (now < most or lanes < all_lanes):
             first = Measure("lanes", lanes, "")
             return context.finding(
-                "pcie-link", first, severity=INFO, device=device, now=now, most=most, lanes=lanes, all_lanes=all_lanes
+                "pcie-link",
+                first,
+                severity=INFO,
+                device=device,
+                now=now,
+                most=most,
+                lanes=lanes,
+                all_lanes=all_lanes,
             )
     return None
 
@@ -94,19 +124,32 @@ _BUSY, _EMPTY, _FILLED = 0.8, 0.25, 0.4
 
 
 def underfilled(context: FindingContext) -> Finding | None:
-    """Return the remark where a GPU always runs something, on few of its multiprocessors: many small kernels."""
+    """Return the remark if a GPU always runs something, but on few multiprocessors.
+
+    That means many small kernels.
+    """
     for device in context.devices:
-        share, busy = context.mean_share(_SM_ACTIVE, device), context.mean(UTILIZATION, device=device)
+        share, busy = (
+            context.mean_share(_SM_ACTIVE, device),
+            context.mean(UTILIZATION, device=device),
+        )
         if share is not None and busy is not None and busy >= _BUSY and share.high < _EMPTY:
-            return context.finding("gpu-underfilled", share, severity=INFO, device=device, busy=percent(busy))
+            return context.finding(
+                "gpu-underfilled", share, severity=INFO, device=device, busy=percent(busy)
+            )
     return None
 
 
 def tensor_cores_idle(context: FindingContext) -> Finding | None:
     for device in context.devices:
-        share, active = context.mean_share(_TENSOR_ACTIVE, device), context.mean(_SM_ACTIVE, device=device)
+        share, active = (
+            context.mean_share(_TENSOR_ACTIVE, device),
+            context.mean(_SM_ACTIVE, device=device),
+        )
         if share is not None and share.high < WORKED and (active or 0.0) >= _FILLED:
-            return context.finding("tensor-cores-idle", share, severity=INFO, device=device, active=percent(active))
+            return context.finding(
+                "tensor-cores-idle", share, severity=INFO, device=device, active=percent(active)
+            )
     return None
 
 
@@ -119,19 +162,34 @@ _SLOWER = 0.05
 
 
 def gpu_held_back(context: FindingContext) -> Finding | None:
-    """Return the finding where heat or hardware slows a GPU; as a remark where a busy one draws all its power."""
+    """Return the finding where heat or hardware slows a GPU.
+
+    As a remark where a busy one draws all its power.
+    """
     for device in context.devices:
         masks, clocks = (context.values(name, device=device) for name in (_REASONS, _CLOCK))
         slower = 1 - (context.mean(_CLOCK, device=device) or 0.0) / max(clocks, default=math.inf)
-        for mask, severity, counted in ((_HARD_REASONS, WARNING, _HEAT), (_POWER_CAP, INFO, _CAPPED)):
+        for mask, severity, counted in (
+            (_HARD_REASONS, WARNING, _HEAT),
+            (_POWER_CAP, INFO, _CAPPED),
+        ):
             flags = share_of_series([float(bool(int(value) & mask)) for value in masks])
             counts = share_of_series(context.values(counted, device=device))
             share = max(filter(None, (flags, counts)), key=lambda one: one.low, default=None)
             cases = {"capped": mask == _POWER_CAP}
-            if share is None or share.low < _HELD_BACK or (cases["capped"] and not _SLOWER <= slower < 1):
+            if (
+                share is None
+                or share.low < _HELD_BACK
+                or (cases["capped"] and not _SLOWER <= slower < 1)
+            ):
                 continue
             return context.finding(
-                "gpu-held-back", share, severity=severity, cases=cases, device=device, slower=percent(slower)
+                "gpu-held-back",
+                share,
+                severity=severity,
+                cases=cases,
+                device=device,
+                slower=percent(slower),
             )
     return None
 
@@ -140,7 +198,8 @@ _DIRECTIONS = {"gpu_pcie_received_bytes_per_s": "to", "gpu_pcie_sent_bytes_per_s
 _GENERATION, _LANES = "gpu_pcie_generation", "gpu_pcie_lanes"
 # Bytes a second of a lane by generation, less what its encoding takes.
 _LANE_BYTES_PER_S = {1: 250e6, 2: 500e6, 3: 985e6, 4: 1969e6, 5: 3938e6, 6: 7563e6}
-# The headers of packets take the rest: copies from pinned memory reach this much of it, and no more.
+# The headers of packets take the rest: copies from pinned memory reach this much of it, and no
+# more.
 _REACHED = 0.85
 _FULL = 0.5
 
@@ -172,11 +231,16 @@ def pcie_bound(context: FindingContext) -> Finding | None:
 
 
 def _share_of_link(context: FindingContext, series: str, device: str) -> Share | None:
-    """Return the share of its capacity that a link carries, which is that of the time for which it has to work.
+    """Return the share of its capacity that a link carries.
+
+    That is the share of the time for which the link has to work.
 
     An idle link is put into a lower generation: the highest one that was read counts.
     """
-    generations, lanes = context.values(_GENERATION, device=device), context.values(_LANES, device=device)
+    generations, lanes = (
+        context.values(_GENERATION, device=device),
+        context.values(_LANES, device=device),
+    )
     lane = _LANE_BYTES_PER_S.get(round(max(generations, default=0)), 0.0)
     capacity = lane * max(lanes, default=0) * _REACHED
     values = context.values(series, device=device)
@@ -187,16 +251,25 @@ def copies(context: FindingContext) -> Finding | None:
     return of_phase("host-to-device-copies", context) or of_kernels("pageable-copies", context)
 
 
-def of_kernels(name: str, context: FindingContext, *, cases: Mapping[str, bool] = {}) -> Finding | None:
-    """Return the finding ``name`` by its kind of kernel in the last window in the time looked at, over its processes.
+def of_kernels(
+    name: str, context: FindingContext, *, cases: Mapping[str, bool] = {}
+) -> Finding | None:
+    """Return the finding ``name`` by its kind of kernel in the last window.
 
-    The kernels of a few steps stand for those of the training, but not how long the GPU pauses between them: the window
-    itself slows the main thread down. So what a kind of kernel has of the time is its part of all kernels' time, as far
-    as the GPUs are busy in the training.
+    That is the last window in the time looked at, over its processes.
+
+    The kernels of a few steps stand for those of the training, but not how long the GPU pauses
+    between them: the window itself slows the main thread down. So what a kind of kernel has of the
+    time is its part of all kernels' time, as far as the GPUs are busy in the training.
     """
     taken = of_last_request(list(selected_windows(context.reader, context.selection)))
     last = (context.reader.operators(row.id) for row in taken)
-    rows = [one for operators in last for one in operators if one.device != HOST and not one.is_annotation]
+    rows = [
+        one
+        for operators in last
+        for one in operators
+        if one.device != HOST and not one.is_annotation
+    ]
     if not rows:
         return None
     whole_ns, busy = sum(row.self_cuda_ns for row in rows), context.utilization
@@ -205,15 +278,24 @@ def of_kernels(name: str, context: FindingContext, *, cases: Mapping[str, bool] 
     found = [row for row in rows if kind.search(row.name)]
     value = busy * sum(row.self_cuda_ns for row in found) / whole_ns if whole_ns else 0.0
     share = Share(value, value, value)
-    return context.finding(name, share, gain=lambda: bound(context, share, share.gain, beside_gpu=False), cases=cases)
+    return context.finding(
+        name, share, gain=lambda: bound(context, share, share.gain, beside_gpu=False), cases=cases
+    )
 
 
 def of_waits(name: str, context: FindingContext) -> Finding | None:
-    """Return the finding ``name`` by its kind of wait in the last window in the time looked at, over its processes."""
-    reader, last = context.reader, of_last_request(list(selected_windows(context.reader, context.selection)))
+    """Return the finding ``name`` by its kind of wait in the last window.
+
+    That is the last window in the time looked at, over its processes.
+    """
+    reader, last = (
+        context.reader,
+        of_last_request(list(selected_windows(context.reader, context.selection))),
+    )
     kind, seen, wait_ns = re.compile(table().finding[name].kernels), Counter[int](), 0
     for row in last:
-        # Threads of Python that help wait without holding anyone up. The main thread waits for those of autograd.
+        # Threads of Python that help wait without holding anyone up. The main thread waits for
+        # those of autograd.
         named, main = python_threads(reader, row.process)
         waits = [one for one in reader.window_waits(row.id) if kind.match(one.name)]
         waits = [one for one in waits if named.get(one.os_tid, main) == main]
@@ -224,7 +306,9 @@ def of_waits(name: str, context: FindingContext) -> Finding | None:
     value = min(wait_ns / (sum(row.end_ns - row.start_ns for row in last) or 1), 1.0)
     share, most = Share(value, value, value), max(seen, key=seen.__getitem__, default=None)
     gain = partial(bound, context, share, share.gain, beside_gpu=table().finding[name].beside_gpu)
-    return context.finding(name, share, gain=gain, line=lambda: None if most is None else line_of(reader.frames[most]))
+    return context.finding(
+        name, share, gain=gain, line=lambda: None if most is None else line_of(reader.frames[most])
+    )
 
 
 def synchronization(context: FindingContext) -> Finding | None:
@@ -256,4 +340,8 @@ def precision(context: FindingContext) -> Finding | None:
     models = [row.model for row in context.reader.devices() if not used or row.name in used]
     has_tensor_cores = bool(models) and all(_TENSOR_CORES.search(model) for model in models)
     has_bfloat16 = not any(_WITHOUT_BFLOAT16.search(model) for model in models)
-    return of_kernels("precision", context, cases={"older": not has_bfloat16}) if has_tensor_cores else None
+    return (
+        of_kernels("precision", context, cases={"older": not has_bfloat16})
+        if has_tensor_cores
+        else None
+    )

@@ -1,4 +1,7 @@
-"""The kinds of calls that take time and are no part of a step, by the table ``overhead.toml``; names of functions."""
+"""The kinds of calls that take time and are no part of a step, by the table ``overhead.toml``.
+
+Names of functions.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,10 @@ _OF_A_PASS = ("torch/nn/modules/", "torch/autograd/", "torch/distributions/")
 
 
 class Kind(FramePattern, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a call does that is of such a frame or made by such a line of the user's, a [[kind]] of the table."""
+    """What a call does, as a [[kind]] of the table says.
+
+    The call is of such a frame, or made by such a line of the user's.
+    """
 
     what: str
     instead: str
@@ -54,14 +60,26 @@ class _Found(NamedTuple):
 
 @functools.lru_cache(1)
 def _kind_by_frame(kinds: tuple[Kind, ...]) -> Callable[[FrameRow], _Found | None]:
-    """Return what gives the kind of a frame, and knows those that were asked for: a live run is looked at often."""
+    """Return what gives the kind of a frame.
+
+    It knows the frames that were asked for, because a live run is looked at often.
+    """
     tests: list[tuple[_Found, Callable[[FrameRow], bool]]] = []
     for kind in kinds:
         if kind.function or kind.module:
-            tests.append((_Found(kind, by_call=True), frame_test(msgspec.structs.replace(kind, source=""))))
+            tests.append(
+                (_Found(kind, by_call=True), frame_test(msgspec.structs.replace(kind, source="")))
+            )
         if kind.source:
-            tests.append((_Found(kind, by_call=False), frame_test(FramePattern(source=kind.source, library=False))))
-    return functools.lru_cache(8_192)(lambda frame: next((found for found, test in tests if test(frame)), None))
+            tests.append(
+                (
+                    _Found(kind, by_call=False),
+                    frame_test(FramePattern(source=kind.source, library=False)),
+                )
+            )
+    return functools.lru_cache(8_192)(
+        lambda frame: next((found for found, test in tests if test(frame)), None)
+    )
 
 
 class Kinds:
@@ -80,26 +98,46 @@ class Kinds:
         return found.kind if found else None
 
     def is_no_pass(self, stack: int) -> bool:
-        """Say whether a stack computes nothing of a model, even within its passes; its line may say the like there."""
+        """Say whether a stack computes nothing of a model, even within its passes.
+
+        Its line may say the like there.
+        """
         found = self._found(stack)
-        return found is not None and (found.kind.perhaps or (found.by_call and not found.kind.waits))
+        return found is not None and (
+            found.kind.perhaps or (found.by_call and not found.kind.waits)
+        )
 
     def _find(self, stack: int) -> _Found | None:
         frames = self._reader.frames_of(stack)
         found = [self._of_frame(frame) for frame in reversed(frames)]
-        until = next((depth for depth, frame in enumerate(reversed(frames), 1) if not frame.is_library), len(found))
-        is_call = any(one is not None and one.by_call for one in found[:until])  # it says more than the text of a line
-        everywhere = (one for one in found if one is not None and one.kind.anywhere and (one.by_call or not is_call))
+        until = next(
+            (depth for depth, frame in enumerate(reversed(frames), 1) if not frame.is_library),
+            len(found),
+        )
+        is_call = any(
+            one is not None and one.by_call for one in found[:until]
+        )  # it says more than the text of a line
+        everywhere = (
+            one
+            for one in found
+            if one is not None and one.kind.anywhere and (one.by_call or not is_call)
+        )
         one = next(everywhere, None) or next(filter(None, found[:until]), None)
-        is_in_pass = any(frame.module_path.startswith(_OF_A_PASS) for frame in frames[len(frames) - until + 1 :])
+        is_in_pass = any(
+            frame.module_path.startswith(_OF_A_PASS) for frame in frames[len(frames) - until + 1 :]
+        )
         return None if one is not None and is_in_pass and not one.by_call else one
 
 
-def named_rest(reader: RunReader, profile: Profile, phases: PhaseIndex) -> dict[str, dict[str, float]]:
-    """Return what is known of the time in *other* and *waiting*, by phase: shares of the profile, the largest first.
+def named_rest(
+    reader: RunReader, profile: Profile, phases: PhaseIndex
+) -> dict[str, dict[str, float]]:
+    """Return what is known of the time in *other* and *waiting*, by phase.
 
-    Names are those of the kinds; time of no kind has that of the user's function, or of the library that a script calls
-    for all of it. Below 1 % nothing is named.
+    The values are shares of the profile, the largest first.
+
+    Names are those of the kinds; time of no kind has that of the user's function, or of the library
+    that a script calls for all of it. Below 1 % nothing is named.
     """
     kinds, spent = Kinds(reader), {OTHER: Counter[str](), WAITING: Counter[str]()}
     for stack, time_ns in profile.time_ns.items():
@@ -112,12 +150,17 @@ def named_rest(reader: RunReader, profile: Profile, phases: PhaseIndex) -> dict[
         phase: {name: time_ns / whole_ns for name, time_ns in of_phase.most_common() if name}
         for phase, of_phase in spent.items()
     }
-    named = {phase: {name: one for name, one in some.items() if one >= _LEAST_NAMED} for phase, some in shares.items()}
+    named = {
+        phase: {name: one for name, one in some.items() if one >= _LEAST_NAMED}
+        for phase, some in shares.items()
+    }
     return {phase: some for phase, some in named.items() if some}
 
 
 def part_name(frames: Sequence[FrameRow]) -> str:
-    """Return the name of the user's innermost function, or of the library that the script or its main calls; else none.
+    """Return the name of the user's innermost function, or of a library.
+
+    The library is one that the script or its main calls. The name is empty if there is none.
 
     What a whole script is in says nothing of a part.
     """
@@ -138,7 +181,9 @@ _WITHIN_A_FUNCTION = re.compile(r"((^|\.)(<locals>\.)?<(lambda|\w+comp|genexpr)>
 
 
 def spoken(function: str) -> str:
-    """Return a function's name as findings say it: what is within a function without a name of its own has its name.
+    """Return a function's name as findings say it.
+
+    What has no name of its own has the name of the function that it is within.
 
     Empty where the name does not tell the function, as in Python up to 3.10.
     """

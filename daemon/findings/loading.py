@@ -24,12 +24,17 @@ from profd.daemon.store.rows import FrameRow
 from profd.daemon.units import percent, plural, size
 
 HAND_OVER_S = 0.005
-"""What it takes to take a batch from a worker: 4 and 7 ms as measured on two programs (docs/findings.md)."""
+"""The time that it takes to take a batch from a worker, in seconds.
+
+On two programs 4 and 7 ms were measured (docs/findings.md).
+"""
 
 
 def load_in_process(context: FindingContext) -> Finding | None:
     share = _share(context, DATA_LOAD)
-    if context.severity("input-bound-in-process", share.low) is None:  # spares the look at the cores
+    if (
+        context.severity("input-bound-in-process", share.low) is None
+    ):  # spares the look at the cores
         return None
     if context.has_only_started:
         return None
@@ -43,7 +48,8 @@ def load_in_process(context: FindingContext) -> Finding | None:
     gain = bound(context, share, ceiling(context))
     per_s = take_steps(context.reader, context.selection, context.phases).per_s
     step_s, has_loader = share.value / per_s if per_s else math.inf, _is_most(context, _LOADER)
-    # An IterableDataset takes no list of indices, and what comes from no DataLoader has no worker to be spared.
+    # An IterableDataset takes no list of indices, and what comes from no DataLoader has no worker
+    # to be spared.
     is_iterable = _is_most(context, _ITERABLE) and not _is_most(context, _SHARED_OUT)
     is_quick = has_loader and not is_iterable and step_s < HAND_OVER_S
     loading = [stack for stack in context.profile.time_ns if _loads(context, stack)]
@@ -74,20 +80,31 @@ def load_in_process(context: FindingContext) -> Finding | None:
 def _costly_function(
     context: FindingContext, loading: Sequence[int], call: Line | None
 ) -> tuple[str | None, Share, Line | None]:
-    """Return the user's function with most of the loading, its share and line; None where none has it.
+    """Return the user's function with most of the loading, its share and line.
+
+    None where none has it.
 
     It is one below ``call``, which loads without a DataLoader, or one that a DataLoader calls.
     """
     paths: dict[int, list[int]] = {}
     for stack in loading:
         frames = context.reader.frames_of(stack)
-        begins = (one.id == call.frame if call else _LOADER.match(one.module_path) for one in frames)
+        begins = (
+            one.id == call.frame if call else _LOADER.match(one.module_path) for one in frames
+        )
         first = next((depth for depth, is_begin in enumerate(begins, 1) if is_begin), len(frames))
         paths[stack] = [one.id for one in frames[first:] if not one.is_library]
     name, stacks = context.innermost(paths)
 
     def frame_of(stack: int) -> FrameRow | None:
-        return next((one for one in reversed(context.reader.frames_of(stack)) if spoken(one.function) == name), None)
+        return next(
+            (
+                one
+                for one in reversed(context.reader.frames_of(stack))
+                if spoken(one.function) == name
+            ),
+            None,
+        )
 
     line = context.heaviest_line(context.profile, stacks.__contains__, frame_of)
     return name, context.share_of(context.profile, stacks.__contains__), line
@@ -97,12 +114,21 @@ _TRAINERS = ("transformers/", "lightning/", "pytorch_lightning/")
 
 
 def _line_of_loading(context: FindingContext) -> Line | None:
-    """Return the line of the loop; where that is a framework's, the line of the dataset or of what collates."""
+    """Return the line of the loop.
+
+    Where that is a framework's, the line of the dataset or of what collates.
+    """
 
     def frame_of(stack: int) -> FrameRow | None:
         frames, line = context.reader.frames_of(stack), context.phases.user_line(stack)
-        trainers = [depth for depth, one in enumerate(frames, 1) if one.module_path.startswith(_TRAINERS)]
-        return next((one for one in frames[trainers[-1] :] if not one.is_library), line) if trainers else line
+        trainers = [
+            depth for depth, one in enumerate(frames, 1) if one.module_path.startswith(_TRAINERS)
+        ]
+        return (
+            next((one for one in frames[trainers[-1] :] if not one.is_library), line)
+            if trainers
+            else line
+        )
 
     return context.heaviest_line(context.profile, partial(_loads, context), frame_of)
 
@@ -113,16 +139,24 @@ def _loads(context: FindingContext, stack: int) -> bool:
 
 
 def _share(context: FindingContext, phase: str) -> Share:
-    """Return the share of a phase in the training itself: batches of evaluations are spared by evaluating less."""
+    """Return the share of a phase in the training itself.
+
+    Batches of evaluations are spared by evaluating less.
+    """
     if not context.evaluating:
         return context.share(phase)
     of_stack, aside = context.phases.of_stack, context.evaluating
-    return context.share_of(context.profile, lambda stack: of_stack(stack) == phase and stack not in aside)
+    return context.share_of(
+        context.profile, lambda stack: of_stack(stack) == phase and stack not in aside
+    )
 
 
-# Searched in the file, function and line of a frame: a DataLoader, an IterableDataset, a step of an environment.
+# Searched in the file, function and line of a frame: a DataLoader, an IterableDataset, a step of an
+# environment.
 _LOADER = re.compile(r"^torch/utils/data/")
-_SHARED_OUT = re.compile(r"^fastai/data/load\.py ")  # its loader is a stream, but each worker of it has its own part
+_SHARED_OUT = re.compile(
+    r"^fastai/data/load\.py "
+)  # its loader is a stream, but each worker of it has its own part
 _ITERABLE = re.compile(r"^torch/utils/data/\S+ _IterableDatasetFetcher\.fetch ")
 _ENVIRONMENT = re.compile(r"(?i)env\w*\.(step|reset)\b")
 
@@ -137,22 +171,27 @@ def _is_most(context: FindingContext, kind: re.Pattern[str]) -> bool:
 
 
 def _passes_through(context: FindingContext, stack: int, kind: re.Pattern[str]) -> bool:
-    frames = (f"{one.module_path} {one.function} {one.text}" for one in context.reader.frames_of(stack))
+    frames = (
+        f"{one.module_path} {one.function} {one.text}" for one in context.reader.frames_of(stack)
+    )
     return any(map(kind.search, frames))
 
 
 def is_apart_from_environment(context: FindingContext, stack: int) -> bool:
-    """Say whether a step of an environment waits there, or does what simulates nothing: ``overhead`` tells that."""
+    """Say whether a step of an environment waits there, or does what simulates nothing.
+
+    The rule ``overhead`` tells that.
+    """
     kind = context.kinds.of_stack(stack)
     is_such = kind is not None and (kind.waits or context.kinds.is_no_pass(stack))
     return is_such and _passes_through(context, stack, _ENVIRONMENT)
 
 
 class Loaders(msgspec.Struct, frozen=True):
-    """Workers together: ``at_once`` of them lived at the same time, ``started`` were started in all.
+    """All workers: ``at_once`` lived at the same time, ``started`` were started in all.
 
-    ``busy`` is the share of their time with an order, ``cores`` the CPU time a second of one of them, None where it was
-    not read. ``line`` is the line of the dataset that they mostly stood at.
+    ``busy`` is the share of their time with an order, ``cores`` the CPU time a second of one of
+    them, None where it was not read. ``line`` is the line of the dataset that they mostly stood at.
     """
 
     at_once: int
@@ -166,35 +205,51 @@ _NOT_LOADING = frozenset({WAITING, STARTUP})
 
 
 def take_loaders(context: FindingContext) -> Loaders | None:
-    """Return the workers of the training together; None where there are none, or nothing was seen of them."""
+    """Return the workers of the training together.
+
+    None where there are none, or nothing was seen of them.
+    """
     processes = frozenset(row.id for row in context.workers)
-    profile = context.profile_on(Selection(context.from_ns, context.to_ns, processes, thread="MainThread"))
+    profile = context.profile_on(
+        Selection(context.from_ns, context.to_ns, processes, thread="MainThread")
+    )
     if not processes or not profile.samples:
         return None
 
-    def frame_of(stack: int) -> FrameRow | None:  # the parent's frames above the loop were copied by the fork
+    def frame_of(
+        stack: int,
+    ) -> FrameRow | None:  # the parent's frames above the loop were copied by the fork
         frames = context.reader.frames_of(stack)
         loop = max(
-            (depth for depth, frame in enumerate(frames) if frame.function == "_worker_loop"), default=len(frames)
+            (depth for depth, frame in enumerate(frames) if frame.function == "_worker_loop"),
+            default=len(frames),
         )
         return next((frame for frame in reversed(frames[loop + 1 :]) if not frame.is_library), None)
 
     return Loaders(
         at_once=context.workers_at_once,
         started=len(processes),
-        busy=context.share_of(profile, lambda stack: context.phases.of_stack(stack) not in _NOT_LOADING),
+        busy=context.share_of(
+            profile, lambda stack: context.phases.of_stack(stack) not in _NOT_LOADING
+        ),
         cores=mean_of_known(context.worker_means("cpu_cores")),
         line=context.heaviest_line(profile, frame_of=frame_of),
     )
 
 
-_SATURATED = 0.8  # a worker that is busy for more of the time has its next order before it has met the last one
+# a worker that is busy for more of the time has its next order before it has met the last one
+_SATURATED = 0.8
 
 
 def _waited_for(context: FindingContext) -> tuple[Share, Loaders | None]:
-    """Return how long the main thread waits for batches, and the workers that it waits for; None where too short."""
+    """Return how long the main thread waits for batches, and the workers that it waits for.
+
+    None where too short.
+    """
     share = _share(context, DATA_WAIT)
-    return share, take_loaders(context) if context.severity("input-bound-saturated", share.low) else None
+    return share, take_loaders(context) if context.severity(
+        "input-bound-saturated", share.low
+    ) else None
 
 
 _NO_CORES = 1.1
@@ -211,14 +266,19 @@ def saturated_workers(context: FindingContext) -> Finding | None:
     is_waiting = loaders.cores is not None and loaders.cores < _MOSTLY_WAITING * loaders.busy.value
     # As many as make batches as fast as steps are that do not wait for them, where they find room.
     needed = math.ceil(count * loaders.busy.value / (1 - min(share.value, 0.99)))
-    needed = max(min(needed, _most_workers(context, math.inf if is_waiting else usable_cores(context))), count + 1)
+    needed = max(
+        min(needed, _most_workers(context, math.inf if is_waiting else usable_cores(context))),
+        count + 1,
+    )
     return context.finding(
         "input-bound-saturated",
         share,
         loaders.busy.measure("workers busy"),
         gain=bound(context, share, limit if has_cores else None),
         cases={"full": not has_cores, "waiting": is_waiting},
-        workers_are={1: "its only worker is", 2: "both workers are"}.get(count, f"all {count} workers are"),
+        workers_are={1: "its only worker is", 2: "both workers are"}.get(
+            count, f"all {count} workers are"
+        ),
         busy=percent(loaders.busy.value),
         workers=plural(count, "worker"),
         at_loading=at(loaders.line),
@@ -229,9 +289,15 @@ def saturated_workers(context: FindingContext) -> Finding | None:
 
 
 def _most_workers(context: FindingContext, cores: float | None) -> int:
-    """Return how many workers find a core beside the main thread, and memory, as far as both are known."""
+    """Return how many workers find a core beside the main thread, and memory.
+
+    Each of the two counts as far as it is known.
+    """
     used, total = context.mean("host_memory_used_bytes"), context.mean("host_memory_total_bytes")
-    each, limits = mean_of_known(context.worker_means("rss_bytes")), [_MANY, (cores or math.inf) - 1]
+    each, limits = (
+        mean_of_known(context.worker_means("rss_bytes")),
+        [_MANY, (cores or math.inf) - 1],
+    )
     if used is not None and total is not None and each:
         limits.append(context.workers_at_once + (total - used) / each)
     return int(min(limits))
@@ -240,8 +306,19 @@ def _most_workers(context: FindingContext, cores: float | None) -> int:
 _RESTARTED = 3
 _START = "_get_iterator"
 _MOST = 0.5
-# What the main thread waits in for a batch that is not there yet; in any other function of the wait it has one.
-_EMPTY_HANDED = ("select.", "poll", "_poll", "wait", "get", "_get_data", "_try_get_data", "acquire", "__init__")
+# What the main thread waits in for a batch that is not there yet; in any other function of the wait
+# it has one.
+_EMPTY_HANDED = (
+    "select.",
+    "poll",
+    "_poll",
+    "wait",
+    "get",
+    "_get_data",
+    "_try_get_data",
+    "acquire",
+    "__init__",
+)
 _PIN_THREAD = "_pin_memory_loop"
 
 
@@ -256,7 +333,8 @@ def idle_workers(context: FindingContext) -> Finding | None:
         share,
         loaders.busy.measure("workers busy"),
         surely=share.low if starts else share.low - _longest(context),
-        # Where cores are short, a batch that is there is taken late: main thread and workers wait for their turns.
+        # Where cores are short, a batch that is there is taken late: main thread and workers wait
+        # for their turns.
         severity=INFO if context.lacking >= share.low and not starts else None,
         gain=bound(context, share),
         line=partial(_line_of_starts, context) if starts else None,
@@ -266,9 +344,14 @@ def idle_workers(context: FindingContext) -> Finding | None:
 
 
 def _longest(context: FindingContext) -> float:
-    """Return the share of the longest wait: what comes once, as for the first batch, is no loss of each step."""
+    """Return the share of the longest wait.
+
+    A wait that comes once, as for the first batch, is no loss of each step.
+    """
     waits_ns, longest_ns = Counter[int](), Counter[int]()  # by thread
-    for row in context.reader.intervals(context.from_ns, context.to_ns, context.selection.threads(context.reader)):
+    for row in context.reader.intervals(
+        context.from_ns, context.to_ns, context.selection.threads(context.reader)
+    ):
         is_wait = context.phases.of_stack(row.stack) == DATA_WAIT
         waits_ns[row.thread] = waits_ns[row.thread] + row.duration_ns if is_wait else 0
         longest_ns[row.thread] = max(longest_ns[row.thread], waits_ns[row.thread])
@@ -276,7 +359,10 @@ def _longest(context: FindingContext) -> float:
 
 
 def _line_of_starts(context: FindingContext) -> Line | None:
-    """Return the user's line at which workers are started; their first batches may be waited for at another one."""
+    """Return the user's line at which workers are started.
+
+    Their first batches may be waited for at another one.
+    """
 
     def starts(stack: int) -> bool:
         return any(one.function.endswith(_START) for one in context.reader.frames_of(stack))
@@ -285,18 +371,28 @@ def _line_of_starts(context: FindingContext) -> Line | None:
 
 
 def _cause_between(context: FindingContext, share: Share, loaders: Loaders) -> dict[str, bool]:
-    """Return the case of what is slow between workers and main thread; none where batches take unlike times."""
+    """Return the case of what is slow between workers and main thread.
+
+    None where batches take unlike times.
+    """
     if loaders.started >= _RESTARTED * loaders.at_once:
         return {"starts": True}
     for name in {row.name for row in context.reader.threads.values() if _PIN_THREAD in row.name}:
-        thread = Selection(context.from_ns, context.to_ns, context.whole.processes, context.whole.rank, thread=name)
+        thread = Selection(
+            context.from_ns, context.to_ns, context.whole.processes, context.whole.rank, thread=name
+        )
         pinning = context.profile_on(thread)
-        if context.share_of(pinning, lambda stack: context.phases.of_stack(stack) == COPY).value >= _MOST:
+        if (
+            context.share_of(pinning, lambda stack: context.phases.of_stack(stack) == COPY).value
+            >= _MOST
+        ):
             return {"pinning": True}
 
     def takes_a_batch(stack: int) -> bool:
         leaf = context.leaf(stack).function
-        return context.phases.of_stack(stack) == DATA_WAIT and not any(name in leaf for name in _EMPTY_HANDED)
+        return context.phases.of_stack(stack) == DATA_WAIT and not any(
+            name in leaf for name in _EMPTY_HANDED
+        )
 
     is_transfer = context.share_of(context.profile, takes_a_batch).value >= _MOST * share.value
     # As much as the main thread would take for the work of all workers.

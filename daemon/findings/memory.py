@@ -1,6 +1,7 @@
 """Rules on memory: growth, limits, swapping, the allocator and the garbage collector.
 
-Collections that Python makes by itself have no frame and no line: their share of the time is a series.
+Collections that Python makes by itself have no frame and no line: their share of the time is a
+series.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ from profd.daemon.units import duration, size
 
 _MINOR_FAULTS, _SYSTEM, _USER = "minor_faults_per_s", "cpu_system_cores", "cpu_user_cores"
 _MANY_MINOR_FAULTS = 20_000.0
-# A fault takes a microsecond, in a virtual machine two. What the kernel takes besides is other calls, or the crowd on a
-# busy machine; where it is much more, faults are not what the kernel is busy with.
+# A fault takes a microsecond, in a virtual machine two. What the kernel takes besides is other
+# calls, or the crowd on a busy machine; where it is much more, faults are not what the kernel is
+# busy with.
 _USUAL_S, _LONGEST_S = 2e-6, 5e-6
-# What a fault may take outside of the kernel besides: caches that it has displaced are filled again.
+# What a fault may take outside of the kernel besides: caches that it has displaced are filled
+# again.
 _BESIDES_S = 0.2e-6
 _PAGE_BYTES = 4096
 
@@ -36,14 +39,25 @@ _PAGE_BYTES = 4096
 def allocator_churn(context: FindingContext) -> Finding | None:
     for row in context.trainers:
         faults, system = context.mean(_MINOR_FAULTS, row.id), context.mean(_SYSTEM, row.id)
-        # The kernel's part of the time in which the training works: the threads of a process share both alike.
+        # The kernel's part of the time in which the training works: the threads of a process share
+        # both alike.
         readings = zip(context.values(_SYSTEM, row.id), context.values(_USER, row.id), strict=False)
-        kernel = share_of_series([system / (system + user) for system, user in readings if system + user])
-        if kernel is None or not faults or not system or faults < _MANY_MINOR_FAULTS or system > faults * _LONGEST_S:
+        kernel = share_of_series(
+            [system / (system + user) for system, user in readings if system + user]
+        )
+        if (
+            kernel is None
+            or not faults
+            or not system
+            or faults < _MANY_MINOR_FAULTS
+            or system > faults * _LONGEST_S
+        ):
             continue
         kernel = kernel.times(1 - context.share(*WITHOUT_WORK).value)
         surely = kernel.times(min(faults * _USUAL_S / system, 1.0))
-        share = Share(surely.value, surely.low, min(kernel.high + faults * _BESIDES_S, 1.0), kernel.samples)
+        share = Share(
+            surely.value, surely.low, min(kernel.high + faults * _BESIDES_S, 1.0), kernel.samples
+        )
         pages, memory = Measure("page faults", faults, "/s"), size(faults * _PAGE_BYTES)
         gain = partial(bound, context, share)
         if found := context.finding("allocator-churn", share, pages, gain=gain, memory=memory):
@@ -55,12 +69,18 @@ _CALL = re.compile(r"\bgc\.collect\(")
 
 
 def collects_garbage(context: FindingContext, stack: int) -> bool:
-    """Say whether a stack is in a call that collects garbage: C has no frames, so the line is the leaf's."""
+    """Say whether a stack is in a call that collects garbage.
+
+    C has no frames, so the line is the leaf's.
+    """
     return bool(_CALL.search(context.leaf(stack).text))
 
 
 def garbage_collection(context: FindingContext) -> Finding | None:
-    """Return the finding where the script calls for it, or else where Python itself does it for so long."""
+    """Return the finding if the script calls for garbage collection.
+
+    Otherwise return it if Python itself collects garbage for so long.
+    """
     collects, spent_ns = partial(collects_garbage, context), context.profile.time_ns
     share = context.share_of(context.profile, collects)
     by_itself = context.severity("garbage-collection", share.low) is None
@@ -73,7 +93,9 @@ def garbage_collection(context: FindingContext) -> Finding | None:
         return None
     if by_itself:  # in the process with most of it
         shares = (share_of_series(context.values(COLLECTING, row.id)) for row in context.trainers)
-        share = max((one for one in shares if one is not None), key=lambda one: one.value, default=NONE)
+        share = max(
+            (one for one in shares if one is not None), key=lambda one: one.value, default=NONE
+        )
     return context.finding(
         "garbage-collection",
         share,
@@ -89,12 +111,24 @@ _SOON_S = 3600.0
 
 
 def memory_growth(context: FindingContext) -> Finding | None:
-    """Return the growth that fills its memory first, judged from the start of the run: a short look shows none."""
-    so_far = Selection(to_ns=context.whole.to_ns, processes=context.whole.processes, rank=context.whole.rank)
-    growing = [one for one in growth(context.reader, so_far) if one.verdict == "growing" and one.series in JUMP_SERIES]
+    """Return the growth that fills its memory first.
+
+    It is judged from the start of the run, because a short look shows none.
+    """
+    so_far = Selection(
+        to_ns=context.whole.to_ns, processes=context.whole.processes, rank=context.whole.rank
+    )
+    growing = [
+        one
+        for one in growth(context.reader, so_far)
+        if one.verdict == "growing" and one.series in JUMP_SERIES
+    ]
     if not growing:
         return None
-    worst = min(growing, key=lambda one: (one.time_to_limit_s or float("inf"), -(one.slope_bytes_per_s or 0.0)))
+    worst = min(
+        growing,
+        key=lambda one: (one.time_to_limit_s or float("inf"), -(one.slope_bytes_per_s or 0.0)),
+    )
     left_s, slope = worst.time_to_limit_s, worst.slope_bytes_per_s or 0.0
     row = context.reader.processes[worst.process]
     low, high = worst.interval_bytes_per_s or (None, None)
@@ -133,9 +167,14 @@ def swapping(context: FindingContext) -> Finding | None:
     for row in context.trainers:
         faults, swapped = context.mean(_MAJOR_FAULTS, row.id), context.mean(_SWAPPED, row.id)
         if faults is not None and swapped and faults >= _MANY_MAJOR_FAULTS:
-            read, held = Measure("pages from disk", faults, "/s"), Measure("in swap", swapped, "bytes")
+            read, held = (
+                Measure("pages from disk", faults, "/s"),
+                Measure("in swap", swapped, "bytes"),
+            )
             text = size(swapped)
-            return context.finding("swapping", read, held, severity=CRITICAL, pid=row.pid, swapped=text, pages=faults)
+            return context.finding(
+                "swapping", read, held, severity=CRITICAL, pid=row.pid, swapped=text, pages=faults
+            )
     return None
 
 
@@ -148,6 +187,8 @@ def gpu_memory_limit(context: FindingContext) -> Finding | None:
         total = context.values(_TOTAL, device=device)
         if most <= 0 or not total:
             continue
-        if found := context.finding("gpu-memory-limit", most / total[-1], total=size(total[-1]), device=device):
+        if found := context.finding(
+            "gpu-memory-limit", most / total[-1], total=size(total[-1]), device=device
+        ):
             return found
     return None

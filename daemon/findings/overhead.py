@@ -1,9 +1,12 @@
-"""Time of a step that no other rule explains: the line that takes it, and what kind of time it is; loops in Python.
+"""Time of a step that no other rule explains: the line that takes it, and what kind of time it is.
 
-Stacks outside of forward, loss, backward and optimizer form a tree of the user's lines. From its root the heaviest line
-is followed until nothing below it is of a step, and then as long as one line has nearly all of its time: that is the
-line to look at. A model may run below it, for a preview or a score, but not the passes that the step is for. The table
-``overhead.toml`` says what the calls below it do; some kinds, such as debug modes, are overhead wherever they are.
+Loops in Python.
+
+Stacks outside of forward, loss, backward and optimizer form a tree of the user's lines. From its
+root the heaviest line is followed until nothing below it is of a step, and then as long as one line
+has nearly all of its time: that is the line to look at. A model may run below it, for a preview or
+a score, but not the passes that the step is for. The table ``overhead.toml`` says what the calls
+below it do; some kinds, such as debug modes, are overhead wherever they are.
 """
 
 from __future__ import annotations
@@ -50,10 +53,15 @@ LinePath = tuple[int, ...]
 def _lost(context: FindingContext) -> set[int]:
     """Return the stacks that are no part of a step and that no other rule counts.
 
-    Where not all of a step is known, as in NumPy, what is left may be any part of one: only its kind says that it is
-    none, or that it goes element by element. What waits there may have nothing to do, unless it trains.
+    Where not all of a step is known, as in NumPy, what is left may be any part of one: only its
+    kind says that it is none, or that it goes element by element. What waits there may have nothing
+    to do, unless it trains.
     """
-    phase_of, by_element, knows_step = context.phases.of_stack, context.once(_by_element), context.once(_knows_step)
+    phase_of, by_element, knows_step = (
+        context.phases.of_stack,
+        context.once(_by_element),
+        context.once(_knows_step),
+    )
     # Without a GPU nothing is waited for: a line computes what it brings to Python.
     unexplained = _UNEXPLAINED | {SYNCHRONIZE} if context.uses_gpu is False else _UNEXPLAINED
 
@@ -61,7 +69,11 @@ def _lost(context: FindingContext) -> set[int]:
 
     def is_lost(stack: int) -> bool:
         kind, phase = context.kinds.of_stack(stack), phase_of(stack)
-        if phase == OTHER and kind is None and next(own_functions(context.reader.frames_of(stack)), None) in in_passes:
+        if (
+            phase == OTHER
+            and kind is None
+            and next(own_functions(context.reader.frames_of(stack)), None) in in_passes
+        ):
             return False
         if phase == DATA_LOAD:
             return is_apart_from_environment(context, stack)
@@ -72,16 +84,25 @@ def _lost(context: FindingContext) -> set[int]:
         return context.trains and (kind is not None or stack in by_element)
 
     # The collection of garbage has a rule of its own.
-    return {stack for stack in context.profile.time_ns if is_lost(stack) and not collects_garbage(context, stack)}
+    return {
+        stack
+        for stack in context.profile.time_ns
+        if is_lost(stack) and not collects_garbage(context, stack)
+    }
 
 
 def _functions_of_passes(context: FindingContext) -> frozenset[OwnFunction]:
-    """Return the user's functions that torch calls in its passes: a model of functions runs elsewhere, too."""
+    """Return the user's functions that torch calls in its passes.
+
+    A model of functions runs elsewhere, too.
+    """
     found: set[OwnFunction] = set()
     for stack in context.by_torch:
         if context.phases.of_stack(stack) in (FORWARD, LOSS):
             frames = context.reader.frames_of(stack)
-            at = next(depth for depth, one in enumerate(frames) if one.module_path.startswith("torch/"))
+            at = next(
+                depth for depth, one in enumerate(frames) if one.module_path.startswith("torch/")
+            )
             found.update(own_functions(frames[at:]))
     return frozenset(found)
 
@@ -101,7 +122,10 @@ def overhead(context: FindingContext) -> Finding | None:
     kind, most_ns = by_kind.most_common(1)[0]
     whole = context.share_of(context.profile, stacks.__contains__)
     brought = {stack for stack in stacks if phase_of(stack) == SYNCHRONIZE}
-    if context.is_all_work(whole) or sum(spent_ns[stack] for stack in brought) > _NEARLY_ALL * by_kind.total():
+    if (
+        context.is_all_work(whole)
+        or sum(spent_ns[stack] for stack in brought) > _NEARLY_ALL * by_kind.total()
+    ):
         return None  # the latter has a rule that says more of it
     function, hot = _function(context, stacks), context.once(hot_function)
     hot_line = spoken(hot.evidence.line.function) if hot and hot.evidence.line else None
@@ -113,8 +137,11 @@ def overhead(context: FindingContext) -> Finding | None:
             return context.heaviest_line(context.profile, stacks.__contains__)
         return line_of(context.reader.frames[anchor[-1]])
 
-    # Work in C on whole arrays may be what a step needs; known kinds and loops in Python are a loss at any size.
-    perhaps = (stack for stack in stacks - brought if (one := of_stack(stack)) is None or one.perhaps)
+    # Work in C on whole arrays may be what a step needs; known kinds and loops in Python are a loss
+    # at any size.
+    perhaps = (
+        stack for stack in stacks - brought if (one := of_stack(stack)) is None or one.perhaps
+    )
     perhaps_ns = sum(spent_ns[stack] for stack in perhaps)
     callee, named = context.innermost({stack: _below(paths[stack], anchor) for stack in stacks})
     step_ns = Counter[LinePath]()
@@ -125,20 +152,35 @@ def overhead(context: FindingContext) -> Finding | None:
     severity = context.severity("overhead" if is_loss else "own-function", whole.low)
     if severity is None:
         return None
-    # The share is that of what is named; what only waits is apart from the rest of a line. All of it may be gained.
+    # The share is that of what is named; what only waits is apart from the rest of a line. All of
+    # it may be gained.
     kind = kind if most_ns >= MOST * by_kind.total() else None
     if kind is not None:
         named = {stack for stack in stacks if of_stack(stack) == kind} if kind.waits else stacks
-    share, gain = context.share_of(context.profile, named.__contains__), partial(bound, context, whole)
+    share, gain = (
+        context.share_of(context.profile, named.__contains__),
+        partial(bound, context, whole),
+    )
     others = () if named == stacks else (whole.measure("all of that line"),)
     if kind is None:
         elements_ns = sum(spent_ns[stack] for stack in named & context.once(_by_element))
         is_by_element = elements_ns > _NEARLY_ALL * sum(spent_ns[stack] for stack in named)
         # Without a callee no function of the user's below the line has most of it.
         cases = {"line": callee is None, "elements": is_by_element, "input": is_input}
-        name = callee or (spoken(context.reader.frames[anchor[-1]].function) if anchor else "") or function
+        name = (
+            callee
+            or (spoken(context.reader.frames[anchor[-1]].function) if anchor else "")
+            or function
+        )
         return context.finding(
-            "own-function", share, *others, severity=severity, gain=gain, line=line, cases=cases, function=name
+            "own-function",
+            share,
+            *others,
+            severity=severity,
+            gain=gain,
+            line=line,
+            cases=cases,
+            function=name,
         )
     cases = {"mixed": named == stacks and most_ns < _NEARLY_ALL * by_kind.total()}
     what, instead, what_helps = kind.what, kind.instead, kind.remedy
@@ -169,8 +211,12 @@ def _knows_step(context: FindingContext) -> bool:
 _TAKES = re.compile(r"^\s*(async )?for\b.+\bin\b|\bnext\(")
 
 
-def _is_input(context: FindingContext, line: LinePath, step_ns: Counter[LinePath], *, has_callee: bool) -> bool:
-    """Say whether what a line does is done by a generator, or within one, that the loop of the steps goes through.
+def _is_input(
+    context: FindingContext, line: LinePath, step_ns: Counter[LinePath], *, has_callee: bool
+) -> bool:
+    """Say whether what a line does is done by a generator, or within one.
+
+    The loop of the steps goes through that generator.
 
     A torn sample may have a little of a step below the line of such a loop.
     """
@@ -178,7 +224,9 @@ def _is_input(context: FindingContext, line: LinePath, step_ns: Counter[LinePath
     for depth in range(1, len(line) + has_callee):
         if not _TAKES.search(sources[depth - 1]):
             continue
-        around_ns = sum(ns for path, ns in step_ns.items() if path[: depth - 1] == line[: depth - 1])
+        around_ns = sum(
+            ns for path, ns in step_ns.items() if path[: depth - 1] == line[: depth - 1]
+        )
         below_ns = sum(ns for path, ns in step_ns.items() if path[:depth] == line[:depth])
         if below_ns < _STEP_BESIDE * around_ns:
             return True
@@ -196,8 +244,8 @@ _OTHER_RULES = frozenset({DATA_LOAD, DATA_WAIT, STARTUP, SYNCHRONIZE})
 def hot_function(context: FindingContext) -> Finding | None:
     """Return the function that loops for most of the time; what its lines call may say more of it.
 
-    Of a function all of its own time counts where the lines of its loops have enough of it; else the lines of its
-    comprehensions alone, but those of an update, which go through tensors.
+    Of a function all of its own time counts where the lines of its loops have enough of it; else
+    the lines of its comprehensions alone, but those of an update, which go through tensors.
     """
     kinds, phase_of, time_ns = context.kinds, context.phases.of_stack, context.profile.time_ns
     functions = {stack: key for stack in time_ns if (key := _function_of(context, stack))}
@@ -211,14 +259,26 @@ def hot_function(context: FindingContext) -> Finding | None:
     def at(lines: re.Pattern[str]) -> set[int]:
         return {stack for stack in functions if lines.search(context.leaf(stack).text)}
 
-    loops, lines = at(_LOOP), {stack for stack in at(_COMPREHENSION) if phase_of(stack) != OPTIMIZER}
+    loops, lines = (
+        at(_LOOP),
+        {stack for stack in at(_COMPREHENSION) if phase_of(stack) != OPTIMIZER},
+    )
     own_ns, loops_ns, lines_ns = spent_ns(functions), spent_ns(loops), spent_ns(lines - loops)
 
     def loops_all_the_time(key: OwnFunction) -> bool:
-        return loops_ns[key] > _LEAST_OF_LOOP * own_ns[key] or lines_ns[key] > _LEAST_OF_COMPREHENSION * own_ns[key]
+        return (
+            loops_ns[key] > _LEAST_OF_LOOP * own_ns[key]
+            or lines_ns[key] > _LEAST_OF_COMPREHENSION * own_ns[key]
+        )
 
-    stacks = [stack for stack, key in functions.items() if stack in lines or loops_all_the_time(key)]
-    known = (one for one in stacks if kinds.is_no_pass(one) or (kinds.of_stack(one) and phase_of(one) in _UNEXPLAINED))
+    stacks = [
+        stack for stack, key in functions.items() if stack in lines or loops_all_the_time(key)
+    ]
+    known = (
+        one
+        for one in stacks
+        if kinds.is_no_pass(one) or (kinds.of_stack(one) and phase_of(one) in _UNEXPLAINED)
+    )
     loop_ns, known_ns = spent_ns(stacks), spent_ns(known)
     unknown = (key for key in loop_ns if known_ns[key] < _MOST * loop_ns[key])
     name = max(unknown, key=loop_ns.__getitem__, default=None)
@@ -226,14 +286,29 @@ def hot_function(context: FindingContext) -> Finding | None:
     share = context.share_of(context.profile, of_it)
     if name is None or context.is_all_work(share):
         return None
-    gain, line = partial(bound, context, share), partial(context.heaviest_line, context.profile, of_it, context.leaf)
+    gain, line = (
+        partial(bound, context, share),
+        partial(context.heaviest_line, context.profile, of_it, context.leaf),
+    )
     return context.finding("hot-function", share, gain=gain, line=line, name=name[0])
 
 
 def _by_element(context: FindingContext) -> frozenset[int]:
-    """Return the stacks in which a comprehension of the user's calls what takes the time, and not a whole step."""
-    frames_of, phase_of, stacks = context.reader.frames_of, context.phases.of_stack, context.profile.time_ns
-    updates = {one.id for stack in stacks if phase_of(stack) in (BACKWARD, OPTIMIZER) for one in frames_of(stack)}
+    """Return the stacks in which a user's comprehension calls what takes the time.
+
+    A comprehension that calls a whole step does not count.
+    """
+    frames_of, phase_of, stacks = (
+        context.reader.frames_of,
+        context.phases.of_stack,
+        context.profile.time_ns,
+    )
+    updates = {
+        one.id
+        for stack in stacks
+        if phase_of(stack) in (BACKWARD, OPTIMIZER)
+        for one in frames_of(stack)
+    }
 
     def is_element(frame: FrameRow) -> bool:
         source = frame.text
@@ -244,7 +319,9 @@ def _by_element(context: FindingContext) -> frozenset[int]:
 
 
 def _function_of(context: FindingContext, stack: int) -> OwnFunction | None:
-    """Return the user's function at the leaf of a stack, and its file; None where another rule speaks of the stack.
+    """Return the user's function at the leaf of a stack, and its file.
+
+    None where another rule speaks of the stack.
 
     What a comprehension takes is its function's, as Python has it itself from 3.12 on.
     """
@@ -254,12 +331,19 @@ def _function_of(context: FindingContext, stack: int) -> OwnFunction | None:
 
 
 def _is_hook(frames: Sequence[FrameRow]) -> bool:
-    """Say whether a stack is in a function of the user's that autograd or a module calls beside its own work."""
+    """Say whether a stack is in a hook of the user's.
+
+    A hook is a function that autograd or a module calls beside its own work.
+    """
     for caller, frame in itertools.pairwise(frames):
         if frame.is_library or not caller.is_library:
             continue
-        # What autograd calls from C stands right below its engine; functions of its own are called by way of a class.
-        if caller.function.endswith("_engine_run_backward") or caller.module_path == "torch/utils/hooks.py":
+        # What autograd calls from C stands right below its engine; functions of its own are called
+        # by way of a class.
+        if (
+            caller.function.endswith("_engine_run_backward")
+            or caller.module_path == "torch/utils/hooks.py"
+        ):
             return True
         is_call = caller.function.endswith(("_call_impl", "inner"))
         is_module = is_call and caller.module_path == MODULE
@@ -271,21 +355,27 @@ def _is_hook(frames: Sequence[FrameRow]) -> bool:
 def _heaviest_line(
     context: FindingContext, lost: set[int], step: set[int]
 ) -> tuple[LinePath, dict[int, LinePath], set[int]]:
-    """Return the path to the line to look at, the paths of all stacks, and the stacks below that line.
+    """Return the path to the line to look at, all stacks' paths, and the stacks below it.
 
-    A path is the ids of the user's frames from the outermost one on; it is empty where there is no such line.
+    A path is the ids of the user's frames from the outermost one on; it is empty where there is no
+    such line.
     """
     paths: dict[int, LinePath] = {}
     spent_ns: defaultdict[LinePath, float] = defaultdict(float)
     lost_ns: defaultdict[LinePath, float] = defaultdict(float)
-    updates_ns: defaultdict[LinePath, float] = defaultdict(float)  # by the backward pass and the optimizer
+    updates_ns: defaultdict[LinePath, float] = defaultdict(
+        float
+    )  # by the backward pass and the optimizer
     passes_ns: defaultdict[LinePath, float] = defaultdict(float)
     within: set[LinePath] = set()  # lines that a forward pass runs
     lines_below: defaultdict[LinePath, set[LinePath]] = defaultdict(set)
     for stack, time_ns in context.profile.time_ns.items():
         frames = context.reader.frames_of(stack)
         path = paths[stack] = tuple(frame.id for frame in frames if not frame.is_library)
-        called = next((depth for depth, frame in enumerate(frames) if frame.module_path == MODULE), len(frames))
+        called = next(
+            (depth for depth, frame in enumerate(frames) if frame.module_path == MODULE),
+            len(frames),
+        )
         outside = sum(not frame.is_library for frame in frames[:called])
         within.update(path[:depth] for depth in range(outside + 1, len(path) + 1))
         is_update = stack in step and context.phases.of_stack(stack) in (BACKWARD, OPTIMIZER)
@@ -297,7 +387,9 @@ def _heaviest_line(
             if depth:
                 lines_below[path[: depth - 1]].add(path[:depth])
 
-    def is_extra(line: LinePath) -> bool:  # the passes below a line are not those that the step is for
+    def is_extra(
+        line: LinePath,
+    ) -> bool:  # the passes below a line are not those that the step is for
         return line not in within and passes_ns[line] < _MOST * passes_ns[()]
 
     def of_step_ns(line: LinePath) -> float:
@@ -307,21 +399,30 @@ def _heaviest_line(
     while lines_below[found]:
         heaviest = max(lines_below[found], key=lost_ns.__getitem__)
         is_apart = bool(found) and of_step_ns(found) <= _STEP_BESIDE * lost_ns[found]
-        if not lost_ns[heaviest] or (is_apart and spent_ns[heaviest] <= _NEARLY_ALL * spent_ns[found]):
+        if not lost_ns[heaviest] or (
+            is_apart and spent_ns[heaviest] <= _NEARLY_ALL * spent_ns[found]
+        ):
             break
         found = heaviest
     of_step = of_step_ns(found)
-    if of_step > _STEP_BESIDE * lost_ns[found] or lost_ns[found] < _MOST * (spent_ns[found] - of_step):
+    if of_step > _STEP_BESIDE * lost_ns[found] or lost_ns[found] < _MOST * (
+        spent_ns[found] - of_step
+    ):
         return (), paths, set()  # other rules explain it
     below = {stack for stack, path in paths.items() if path[: len(found)] == found}
-    below = {stack for stack in below if stack in lost or context.phases.of_stack(stack) not in _OF_INPUT}
+    below = {
+        stack for stack in below if stack in lost or context.phases.of_stack(stack) not in _OF_INPUT
+    }
     # Other lines of a step may call the same one.
     also = {stack for stack in lost if found and found[-1] in paths[stack]}
     return found, paths, also | (below if is_extra(found) else below - step)
 
 
 def _below(path: LinePath, anchor: LinePath) -> LinePath:
-    """Return what follows the last frame of ``anchor`` in a path; all of the path where it does not have that frame."""
+    """Return what follows the last frame of ``anchor`` in a path.
+
+    All of the path where it does not have that frame.
+    """
     return path[path.index(anchor[-1]) + 1 :] if anchor and anchor[-1] in path else path
 
 

@@ -35,7 +35,9 @@ def compilation(context: FindingContext) -> Finding | None:
     took_ns: defaultdict[str, float] = defaultdict(float)
     for stack, time_ns in context.profile.time_ns.items():
         if context.phases.of_stack(stack) == COMPILE:
-            packages = {one.module_path.partition("/")[0] for one in context.reader.frames_of(stack)}
+            packages = {
+                one.module_path.partition("/")[0] for one in context.reader.frames_of(stack)
+            }
             took_ns[next((name for name in _COMPILERS if name in packages), "")] += time_ns
     compiler, _ = max(took_ns.items(), key=itemgetter(1), default=("", 0))
     share = context.share(COMPILE)
@@ -51,7 +53,10 @@ def of_stacks(
     frame_of: Callable[[int], FrameRow | None] | None = None,
     cases: Mapping[str, bool] = {},
 ) -> Finding | None:
-    """Return the finding ``name``, decided by stacks for which something holds: not quite those of its phase."""
+    """Return the finding ``name``, decided by stacks for which something holds.
+
+    They are not quite the stacks of its phase.
+    """
     share = context.share_of(context.profile, holds)
     is_phase = share.value == context.share(table().finding[name].phase or OTHER).value
     return context.finding(
@@ -72,7 +77,10 @@ def evaluations(context: FindingContext) -> Finding | None:
 
 
 def synchronization(context: FindingContext) -> Finding | None:
-    """Return the finding on values that Python asks for; without a GPU ``overhead`` may have their line."""
+    """Return the finding on values that Python asks for.
+
+    Without a GPU ``overhead`` may have their line.
+    """
     is_on_cpu, known = context.uses_gpu is False, context.once(overhead)
     line = known.evidence.line if is_on_cpu and known else None
 
@@ -83,27 +91,40 @@ def synchronization(context: FindingContext) -> Finding | None:
     return of_stacks("synchronization", context, holds, cases={"on-cpu": is_on_cpu})
 
 
-# The optimizers that have a fused form: without it they go tensor by tensor, or on a GPU operation by operation.
+# The optimizers that have a fused form: without it they go tensor by tensor, or on a GPU operation
+# by operation.
 _FUSIBLE = ("adam", "adamw", "adagrad", "sgd")
 
 
 def unfused_optimizer(context: FindingContext) -> Finding | None:
     for form in ("single", "multi") if context.uses_gpu else ("single",):
         names = {f"_{form}_tensor_{name}" for name in _FUSIBLE}
-        seen = ((stack, one) for stack in context.profile.time_ns for one in context.reader.frames_of(stack))
-        stacks = {stack for stack, one in seen if one.function in names and one.module_path.startswith("torch/optim/")}
+        seen = (
+            (stack, one)
+            for stack in context.profile.time_ns
+            for one in context.reader.frames_of(stack)
+        )
+        stacks = {
+            stack
+            for stack, one in seen
+            if one.function in names and one.module_path.startswith("torch/optim/")
+        }
         share = context.share_of(context.profile, stacks.__contains__)
         cases = {"foreach": form == "multi"}
-        if found := context.finding("unfused-optimizer", share, gain=partial(bound, context, share), cases=cases):
+        if found := context.finding(
+            "unfused-optimizer", share, gain=partial(bound, context, share), cases=cases
+        ):
             return found
     return None
 
 
 def small_batches(context: FindingContext) -> Finding | None:
-    """Return the finding where a GPU surely waits for Python, or without a GPU where the optimizer weighs heavily.
+    """Return the finding if a GPU surely waits for Python.
 
-    There is no bound: larger batches also make operations more efficient, by an amount that no share of time shows.
-    The remedy has the bound for batches as they are.
+    Without a GPU, return it if the optimizer weighs heavily.
+
+    There is no bound: larger batches also make operations more efficient, by an amount that no
+    share of time shows. The remedy has the bound for batches as they are.
     """
     busy = context.utilization
     if busy is None:
@@ -120,11 +141,16 @@ def _of_heavy_optimizer(context: FindingContext) -> Finding | None:
 
     def is_as_large(stack: int) -> bool:  # sparse gradients have as many rows as the batch has
         modules = {one.module_path for one in context.reader.frames_of(stack)}
-        return context.phases.of_stack(stack) == OPTIMIZER and "torch/optim/sparse_adam.py" not in modules
+        return (
+            context.phases.of_stack(stack) == OPTIMIZER
+            and "torch/optim/sparse_adam.py" not in modules
+        )
 
     share = context.share_of(context.profile, is_as_large)
     if context.severity("small-batches-on-cpu", share.low) is None:
         return None
     # Where the optimizer is slow by itself, that is to be mended first.
     severity = INFO if context.once(unfused_optimizer) is not None else None
-    return context.finding("small-batches-on-cpu", share, severity=severity, gain=bound(context, share))
+    return context.finding(
+        "small-batches-on-cpu", share, severity=severity, gain=bound(context, share)
+    )

@@ -12,7 +12,14 @@ import msgspec
 from profd.daemon.analyze.confidence import margin
 from profd.daemon.analyze.job import Job
 from profd.daemon.analyze.phases import BACKWARD, COLLECTIVE, DATA_WAIT, STEP
-from profd.daemon.analyze.ranks import CORES, GPU, OwnWork, StragglerTest, lateness, median_of_others
+from profd.daemon.analyze.ranks import (
+    CORES,
+    GPU,
+    OwnWork,
+    StragglerTest,
+    lateness,
+    median_of_others,
+)
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import PRESSURE
 from profd.daemon.findings.context import FindingContext, line_of
@@ -30,17 +37,24 @@ def collectives(context: FindingContext) -> Finding | None:
     share = context.share(COLLECTIVE)
     if job.sleeps_in_waits:  # then the CPU time shows more than what they stand in
         share = take_waiting(job.ranks, context.mean(PRESSURE) or 0.0) or NONE
-    phase = COLLECTIVE if context.share(COLLECTIVE).value > context.share(BACKWARD).value else BACKWARD
+    phase = (
+        COLLECTIVE if context.share(COLLECTIVE).value > context.share(BACKWARD).value else BACKWARD
+    )
     line, within = partial(context.line, phase), context.in_phase(phase)
-    return context.finding("collectives", share, gain=share.gain, line=line, selection=within, ranks=len(job.ranks))
+    return context.finding(
+        "collectives", share, gain=share.gain, line=line, selection=within, ranks=len(job.ranks)
+    )
 
 
 def take_waiting(ranks: Sequence[OwnWork], core_pressure: float) -> Share | None:
-    """Return the share of all ranks' time in which they wait, where they sleep while they do; None where unknown.
+    """Return the share of all ranks' time in which they wait, where they sleep while they do.
 
-    Its value is the least that the CPU time leaves open: work and waits in backward differ only by CPU time, and how
-    much of that is the rank's other work is not known. ``core_pressure`` is the share of time in which some thread of
-    the machine had to wait for a core: so long a rank that sleeps may have wanted to compute.
+    None where unknown.
+
+    Its value is the least that the CPU time leaves open: work and waits in backward differ only by
+    CPU time, and how much of that is the rank's other work is not known. ``core_pressure`` is the
+    share of time in which some thread of the machine had to wait for a core: so long a rank that
+    sleeps may have wanted to compute.
     """
     pairs = (pair for work in ranks for pair in zip(work.own, work.cores, strict=True))
     parts = [(own, cores) for own, cores in pairs if own is not None and cores is not None]
@@ -75,13 +89,19 @@ def straggler(context: FindingContext) -> Finding | None:
     is_off_cpu = by_cores is not None and by_cores.surplus < _OFF_CPU * late.surplus
     gain = share.gain
     if not is_off_cpu:
-        # It may compute more than the others in backward too, beyond what is seen of it: then a step is no shorter than
-        # what the others surely work.
+        # It may compute more than the others in backward too, beyond what is seen of it: then a
+        # step is no shorter than what the others surely work.
         gain = max(1 / max(job.work_of_others(late.rank), _LEAST_WORK), gain)
     own, others = work.own_share or 0.0, median_of_others(job.ranks, late.rank) or 0.0
-    (was_behind, looks), slower = work.behind, _slower_clock(job, late.rank) if late.measure == GPU else None
+    (was_behind, looks), slower = (
+        work.behind,
+        _slower_clock(job, late.rank) if late.measure == GPU else None,
+    )
     hosts = hosts_of(context.reader)
-    host = next((hosts[row.id] for row in context.trainers if row.rank == late.rank), context.reader.info.host)
+    host = next(
+        (hosts[row.id] for row in context.trainers if row.rank == late.rank),
+        context.reader.info.host,
+    )
     return context.finding(
         "straggler",
         share,
@@ -117,7 +137,10 @@ def straggler(context: FindingContext) -> Finding | None:
 
 
 def _slower_clock(job: Job, rank: int) -> float | None:
-    """Return by what part a rank's GPU is clocked below the others in the median; None where it is not, or unknown."""
+    """Return by what part a rank's GPU is clocked below the others in the median.
+
+    None where it is not, or unknown.
+    """
     clocks = [work.clock_hz for work in job.ranks if work.rank != rank and work.clock_hz]
     mine = job.work(rank).clock_hz
     slower = 1 - mine / statistics.median(clocks) if mine and clocks else 0.0
@@ -125,8 +148,13 @@ def _slower_clock(job: Job, rank: int) -> float | None:
 
 
 def _line(context: FindingContext, job: Job, late: StragglerTest) -> Line | None:
-    """Return the line that makes a rank late; where it waits for its workers, the line that keeps those."""
-    selection = Selection(context.from_ns, context.to_ns, context.whole.processes, late.rank, main_threads=True)
+    """Return the line that makes a rank late.
+
+    Where it waits for its workers, the line that keeps those.
+    """
+    selection = Selection(
+        context.from_ns, context.to_ns, context.whole.processes, late.rank, main_threads=True
+    )
     alone = FindingContext(context.reader, selection, context.phases)
     if late.place is None:
         return alone.line(BACKWARD)

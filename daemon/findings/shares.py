@@ -1,4 +1,4 @@
-"""Shares of time with their intervals: of stacks that were sampled, and of series that were read."""
+"""Shares of time with their intervals, of sampled stacks and of series that were read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _FEWEST_READINGS = 4
 
 
 class Share(msgspec.Struct, frozen=True):
-    """A share of time with its 95 % interval, and the samples that it rests on, None where it was not sampled."""
+    """A share of time with its 95 % interval, and the samples that it rests on.
+
+    ``samples`` is None if the share was not sampled.
+    """
 
     value: float
     low: float
@@ -38,7 +41,12 @@ class Share(msgspec.Struct, frozen=True):
 
     def at_most(self, other: Share) -> Share:
         """Return the same samples' share, no number of it above that of another."""
-        return Share(min(self.value, other.value), min(self.low, other.low), min(self.high, other.high), self.samples)
+        return Share(
+            min(self.value, other.value),
+            min(self.low, other.low),
+            min(self.high, other.high),
+            self.samples,
+        )
 
     def times(self, part: float) -> Share:
         return Share(self.value * part, self.low * part, self.high * part, self.samples)
@@ -53,9 +61,11 @@ def share_around(value: float, error: float, samples: int) -> Share:
 
 
 def shares_by(profile: Profile, state_of: Callable[[int], State]) -> dict[State, Share]:
-    """Return the share of each state that a thread is in while it stands in the stacks of a profile."""
+    """Return the share of each state of a thread while it stands in a profile's stacks."""
     states = {stack: state_of(stack) for stack in profile.time_ns}
-    variance = ShareVariance[State](lambda stack: frozenset({states[stack]} if stack in states else ()))
+    variance = ShareVariance[State](
+        lambda stack: frozenset({states[stack]} if stack in states else ())
+    )
     variance.add(profile.changes)
     spent_ns: defaultdict[State, float] = defaultdict(float)
     samples: Counter[State] = Counter()
@@ -64,14 +74,21 @@ def shares_by(profile: Profile, state_of: Callable[[int], State]) -> dict[State,
         samples[state] += profile.samples[stack]
     whole_ns = profile.total_ns
     shares = {state: time_ns / whole_ns for state, time_ns in spent_ns.items() if whole_ns}
-    errors = {state: variance.standard_error(state, share, whole_ns) for state, share in shares.items()}
-    return {state: share_around(share, errors[state], samples[state]) for state, share in shares.items()}
+    errors = {
+        state: variance.standard_error(state, share, whole_ns) for state, share in shares.items()
+    }
+    return {
+        state: share_around(share, errors[state], samples[state]) for state, share in shares.items()
+    }
 
 
 def share_of_series(values: Sequence[float], mean: float | None = None) -> Share | None:
-    """Return the mean of a share with the interval that its readings give it; None where there are too few for one.
+    """Return the mean of a share with the interval that its readings give it.
 
-    ``mean`` is that of the series by its step function; without it that of the readings, as of several series together.
+    None where there are too few for one.
+
+    ``mean`` is that of the series by its step function; without it that of the readings, as of
+    several series together.
     """
     if len(values) < _FEWEST_READINGS:
         return None

@@ -1,4 +1,6 @@
-"""What findings say, and from which shares of the time on: the table ``texts.toml``, which explains its fields.
+"""What findings say, and from which shares of the time on.
+
+The table ``texts.toml`` holds both, and explains its fields.
 
 Here are also the words that all texts may name.
 """
@@ -21,7 +23,10 @@ SAID = ("title", "cause", "remedy", "measure")
 
 
 class Scale(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The shares from which on a loss is of each severity, of the time or of what there is; some are never reached."""
+    """The shares from which on a loss is of each severity, of the time or of what there is.
+
+    Some are never reached.
+    """
 
     info: float = math.inf
     warning: float = math.inf
@@ -48,12 +53,22 @@ class Texts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     case: dict[str, dict[str, str]] = {}
 
     def said(self, given: Mapping[str, object], cases: Mapping[str, bool]) -> dict[str, str]:
-        """Return title, cause, remedy and measure, with the words that a rule gives, where ``cases`` hold."""
-        texts = {"title": self.title, "cause": self.cause, "remedy": self.remedy, "measure": self.measure or self.phase}
+        """Return title, cause, remedy and measure, with the words that a rule gives.
+
+        Each case in ``cases`` that holds brings its own texts.
+        """
+        texts = {
+            "title": self.title,
+            "cause": self.cause,
+            "remedy": self.remedy,
+            "measure": self.measure or self.phase,
+        }
         texts |= self.words
         for case, holds in cases.items():
             texts |= self.case[case] if holds else {}
-        own = {name: (text or "").format(**given) for name, text in texts.items() if name not in SAID}
+        own = {
+            name: (text or "").format(**given) for name, text in texts.items() if name not in SAID
+        }
         return {name: (texts[name] or "").format(**{**given, **own}) for name in SAID}
 
 
@@ -62,7 +77,10 @@ class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     finding: dict[str, Texts]
 
     def severity(self, name: str, share: float) -> str | None:
-        """Return how grave the finding ``name`` is at a share, None where that is too small to mention."""
+        """Return how grave the finding ``name`` is at a share.
+
+        Return None if the share is too small to mention.
+        """
         scale = self.scale[self.finding[name].scale]
         return next((one for one in reversed(SEVERITIES) if share >= getattr(scale, one)), None)
 
@@ -79,12 +97,17 @@ def at(line: Line | None) -> str:
 
 
 def place(line: Line) -> str:
-    """Return the place of a line. The name of its file is enough to read on; the evidence has the whole path."""
+    """Return the place of a line.
+
+    The name of its file is enough to read on; the evidence has the whole path.
+    """
     return f"{PurePath(line.module_path).name}:{line.line}"
 
 
 def speeds_up(gain: float | None, *, is_crowded: bool = False, trains: bool = True) -> str:
-    """Return what a fix does, as the end of a sentence about it; the bound of its gain is None where it is unknown.
+    """Return what a fix does, as the end of a sentence about it.
+
+    The bound of its gain is None where it is unknown.
 
     A program that does not train may have no steps.
     """

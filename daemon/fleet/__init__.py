@@ -1,1 +1,4 @@
-"""Many runs together: a partitioned data set of Parquet files, and what it answers about jobs, nodes and weeks."""
+"""Many runs together: a partitioned data set of Parquet files, and what it answers.
+
+It answers about jobs, nodes and weeks.
+"""

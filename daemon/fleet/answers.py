@@ -1,7 +1,9 @@
-"""The answers over all runs of a data set, as ``profd fleet --json`` writes them, and the costs among them.
+"""The answers over all runs of a data set, and the costs among them.
 
-The fields are a promise to readers of the JSON: fields may be added, and ``version`` rises when one changes its
-meaning. Hours are those of ranks (training processes) and of their GPUs.
+They are as ``profd fleet --json`` writes them.
+
+The fields are a promise to readers of the JSON: fields may be added, and ``version`` rises when one
+changes its meaning. Hours are those of ranks (training processes) and of their GPUs.
 """
 
 from __future__ import annotations
@@ -18,9 +20,12 @@ _HOUR_NS = 3600 * SECOND_NS
 
 
 class Hours(msgspec.Struct, frozen=True):
-    """Time of ranks, and of the GPUs of ranks; ``lost`` while these were idle, of which ``idle`` was measured.
+    """Time of ranks, and of the GPUs of ranks.
 
-    Where nobody read how busy GPUs were, or a rank has none, the time of phases that leave a GPU idle is lost.
+    ``lost`` while these were idle, of which ``idle`` was measured.
+
+    Where nobody read how busy GPUs were, or a rank has none, the time of phases that leave a GPU
+    idle is lost.
     """
 
     ranks: float
@@ -39,7 +44,10 @@ class PhaseCost(msgspec.Struct, frozen=True):
 
 
 class FindingCost(msgspec.Struct, frozen=True):
-    """What a rule found: hours that fixes can give back at most. Two rules may mean the same hours."""
+    """What a rule found: hours that fixes can give back at most.
+
+    Two rules may mean the same hours.
+    """
 
     rule: str
     label: str
@@ -64,7 +72,8 @@ class FunctionCost(msgspec.Struct, frozen=True):
 class SlowNode(msgspec.Struct, frozen=True):
     """A node whose steps surely take longer than those of the same jobs and commands on others.
 
-    By ``times`` as long, with bounds that hold for all nodes at once (95 %). Time in collectives counts for neither.
+    By ``times`` as long, with bounds that hold for all nodes at once (95 %). Time in collectives
+    counts for neither.
     """
 
     node: str
@@ -76,7 +85,10 @@ class SlowNode(msgspec.Struct, frozen=True):
 
 
 class PhaseChange(msgspec.Struct, frozen=True):
-    """A phase that surely takes more seconds of each step; bounds of the difference hold for all phases of the job."""
+    """A phase that surely takes more seconds of each step.
+
+    Bounds of the difference hold for all phases of the job.
+    """
 
     phase: str
     before_s: float
@@ -86,10 +98,10 @@ class PhaseChange(msgspec.Struct, frozen=True):
 
 
 class Slower(msgspec.Struct, frozen=True):
-    """A job whose steps surely take longer in the last seven days than in the week that it is compared with.
+    """A job whose steps surely take longer in the last 7 days than in the compared week.
 
-    By ``times`` as long, with bounds that hold for all jobs at once (95 %). ``weeks_ago`` is 1 for the week before.
-    ``basis`` is what differs by chance: runs, or the days of one run.
+    By ``times`` as long, with bounds that hold for all jobs at once (95 %). ``weeks_ago`` is 1 for
+    the week before. ``basis`` is what differs by chance: runs, or the days of one run.
     """
 
     job: str
@@ -127,8 +139,9 @@ class JobPace(msgspec.Struct, frozen=True):
 class Fleet(msgspec.Struct, frozen=True):
     """All answers over the runs in [since, until), times in UTC.
 
-    ``phases``, ``findings``, ``functions`` (the innermost of the user's code, with what they call in libraries) and
-    ``leaves`` (functions by themselves) begin with the largest loss or cost, of GPUs where there are any.
+    ``phases``, ``findings``, ``functions`` (the innermost of the user's code, with what they call
+    in libraries) and ``leaves`` (functions by themselves) begin with the largest loss or cost, of
+    GPUs where there are any.
     """
 
     version: int
@@ -173,10 +186,20 @@ def finding_costs(partial: Partial) -> tuple[FindingCost, ...]:
     costs = []
     for rule, some in by_rule.items():
         job, most = max(some, key=lambda one: (one[1].gpu_lost_ns, one[1].lost_ns, one[0]))
-        ranks_lost, gpus_lost = sum(one.lost_ns for _, one in some), sum(one.gpu_lost_ns for _, one in some)
+        ranks_lost, gpus_lost = (
+            sum(one.lost_ns for _, one in some),
+            sum(one.gpu_lost_ns for _, one in some),
+        )
         counts = (len(some), sum(one.runs for _, one in some))
-        costs.append(FindingCost(rule, most.label, ranks_lost / _HOUR_NS, gpus_lost / _HOUR_NS, *counts, job))
-    return tuple(sorted(costs, key=lambda one: (-one.gpus_lost_at_most, -one.ranks_lost_at_most, -one.runs, one.rule)))
+        costs.append(
+            FindingCost(rule, most.label, ranks_lost / _HOUR_NS, gpus_lost / _HOUR_NS, *counts, job)
+        )
+    return tuple(
+        sorted(
+            costs,
+            key=lambda one: (-one.gpus_lost_at_most, -one.ranks_lost_at_most, -one.runs, one.rule),
+        )
+    )
 
 
 def function_costs(partial: Partial, *, leaves: bool, most: int) -> tuple[FunctionCost, ...]:
@@ -187,6 +210,11 @@ def function_costs(partial: Partial, *, leaves: bool, most: int) -> tuple[Functi
             place = function, file, phase
             spent[place] = spent[place].plus(one)
             jobs[place].add(job)
-    found = [FunctionCost(*place, hours_of(one), len(jobs[place]), one.runs) for place, one in spent.items()]
-    found.sort(key=lambda one: (-one.hours.gpus, -one.hours.ranks, one.function, one.file, one.phase))
+    found = [
+        FunctionCost(*place, hours_of(one), len(jobs[place]), one.runs)
+        for place, one in spent.items()
+    ]
+    found.sort(
+        key=lambda one: (-one.hours.gpus, -one.hours.ranks, one.function, one.file, one.phase)
+    )
     return tuple(found[:most])

@@ -1,7 +1,10 @@
-"""A data set of many runs, as a folder or a URL that fsspec knows: where its files lie and which columns they have.
+"""A data set of many runs: where its files lie and which columns they have.
 
-``<table>/date=…/job=…/node=…/rank=…/<run>-<export>.parquet``, and for each run ``manifests/<run>.json``, which names
-its files: what no manifest names is not part of the data set. Files are written before the manifest, and removed after.
+It is a folder, or a URL that fsspec knows.
+
+``<table>/date=…/job=…/node=…/rank=…/<run>-<export>.parquet``, and for each run
+``manifests/<run>.json``, which names its files: what no manifest names is not part of the data set.
+Files are written before the manifest, and removed after.
 """
 
 from __future__ import annotations
@@ -36,24 +39,29 @@ NONE = "__HIVE_DEFAULT_PARTITION__"
 """What Hive, and with it every reader of such folders, writes for a value that is not known."""
 TABLES: Mapping[str, Mapping[str, type]] = {
     "samples": columns(
-        "run str, pid int, role str, thread str, is_main bool, minute_ns int, stack int, samples int, time_ns int, "
+        "run str, pid int, role str, thread str, is_main bool, minute_ns int, stack int, samples "
+        "int, time_ns int, "
         "gpu_known_ns int, gpu_idle_ns int"
     ),
     "stacks": columns(
-        "run str, stack int, phase str, function str, file str, line int, user_function str, user_file str, "
+        "run str, stack int, phase str, function str, file str, line int, user_function str, "
+        "user_file str, "
         "user_line int, path str"
     ),
     "series": columns(
-        "run str, pid int, os_tid int, device str, name str, at_ns int, known_ns int, mean float, least float, "
+        "run str, pid int, os_tid int, device str, name str, at_ns int, known_ns int, mean "
+        "float, least float, "
         "most float"
     ),
     "steps": columns("run str, pid int, at_ns int, duration_ns int, steps float"),
     "findings": columns(
-        "run str, rule str, severity str, label str, title str, function str, file str, line int, gain_bound float, "
+        "run str, rule str, severity str, label str, title str, function str, file str, line "
+        "int, gain_bound float, "
         "from_ns int, to_ns int, lost_ns int, gpu_lost_ns int"
     ),
     "runs": columns(
-        "run str, pid int, id str, name str, host str, command str, profd str, state str, started_ns int, "
+        "run str, pid int, id str, name str, host str, command str, profd str, state str, "
+        "started_ns int, "
         "ended_ns int, lived_ns int, gpus int, gpu_model str, local_rank int, world_size int"
     ),
 }
@@ -104,7 +112,10 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 def encoded(text: str) -> str:
-    """Return a text as one name in a path: percent-encoded as Hive's readers expect it, shortened by a digest."""
+    """Return a text as one name in a path, as Hive's readers expect it.
+
+    It is percent-encoded, and shortened by a digest.
+    """
     if not text:
         return NONE
     name = _quoted(text)
@@ -128,20 +139,27 @@ def date_of(at_ns: int) -> str:
 
 
 def is_inside(path: str) -> bool:
-    """Say whether a path, as a manifest has it, is one of a file of the data set and nothing else."""
+    """Say whether a manifest's path is that of a file of the data set and nothing else."""
     parts = path.split("/")
-    return parts[0] in TABLES and not {"", ".", ".."} & set(parts) and not set("*?[]{}\\") & set(path)
+    return (
+        parts[0] in TABLES and not {"", ".", ".."} & set(parts) and not set("*?[]{}\\") & set(path)
+    )
 
 
 class DataSet:
     """A place for the runs of many jobs and nodes."""
 
     def __init__(self, url: str) -> None:
-        """Name the place; raises MissingTool without fsspec or what it needs, UsageError where it is none."""
+        """Name the place.
+
+        Raises MissingTool without fsspec or what it needs, UsageError where it is none.
+        """
         self.url = url
         self.files, self.root = open_url(url)
         if set("*?[]{}") & set(self.root):
-            raise UsageError(f"{url} has a character that stands for others", "name it without * ? [ ] { }")
+            raise UsageError(
+                f"{url} has a character that stands for others", "name it without * ? [ ] { }"
+            )
 
     def place(self, path: str) -> str:
         """Return the place of a file as ``file_system`` opens it."""
@@ -174,7 +192,10 @@ class DataSet:
             return self._decoded(path, self.files.cat_file(path))
 
     def put(self, path: str, source: Path) -> None:
-        """Copy a local file to its place, where it is whole as soon as it is there; raises OutputUnwritable."""
+        """Copy a local file to its place, where it is whole as soon as it is there.
+
+        Raises OutputUnwritable.
+        """
         place = f"{self.root}/{path}"
         with self._writing():
             if self.file_system is not None:
@@ -191,7 +212,10 @@ class DataSet:
                 beside.unlink(missing_ok=True)
 
     def commit(self, manifest: Manifest, source: Path) -> None:
-        """Make a run's new files the ones that count; ``source`` is a local file that may be overwritten."""
+        """Make a run's new files the ones that count.
+
+        ``source`` is a local file that may be overwritten.
+        """
         with self._writing():
             source.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=1))
         self.put(f"{MANIFESTS}/{encoded(manifest.run)}.json", source)
@@ -206,7 +230,10 @@ class DataSet:
         for folder in folders:
             with self._reading():
                 if self.files.isdir(f"{self.root}/{folder}"):
-                    names = [str(name).rpartition("/")[2] for name in self.files.ls(f"{self.root}/{folder}", False)]
+                    names = [
+                        str(name).rpartition("/")[2]
+                        for name in self.files.ls(f"{self.root}/{folder}", False)
+                    ]
                     found += [f"{folder}/{name}" for name in names if name.startswith(prefix)]
         return found
 
@@ -216,20 +243,31 @@ class DataSet:
         try:
             version = msgspec.json.decode(bytes(content), type=_Versioned).version  # type: ignore[call-overload]
             if version > VERSION:
-                raise RunUnreadable(f"{path} is of version {version}, and this profd reads {VERSION}", "update profd")
+                raise RunUnreadable(
+                    f"{path} is of version {version}, and this profd reads {VERSION}",
+                    "update profd",
+                )
             manifest = msgspec.json.decode(bytes(content), type=Manifest)  # type: ignore[call-overload]
         except msgspec.DecodeError as error:
-            raise RunUnreadable(f"{path} is no manifest ({error})", "export its run again") from None
+            raise RunUnreadable(
+                f"{path} is no manifest ({error})", "export its run again"
+            ) from None
         if not all(is_inside(file.path) for file in manifest.files):
-            raise RunUnreadable(f"{path} names files that lie elsewhere", "remove it, or export its run again")
+            raise RunUnreadable(
+                f"{path} names files that lie elsewhere", "remove it, or export its run again"
+            )
         return manifest
 
     def _reading(self) -> AbstractContextManager[None]:
-        return reaching(lambda said: RunUnreadable(f"cannot read {self.url} ({said})", "see that it is there"))
+        return reaching(
+            lambda said: RunUnreadable(f"cannot read {self.url} ({said})", "see that it is there")
+        )
 
     def _writing(self) -> AbstractContextManager[None]:
         remedy = "choose another place with --to URL"
-        return reaching(lambda said: OutputUnwritable(f"cannot write to {self.url} ({said})", remedy))
+        return reaching(
+            lambda said: OutputUnwritable(f"cannot write to {self.url} ({said})", remedy)
+        )
 
 
 class _Versioned(msgspec.Struct, frozen=True):

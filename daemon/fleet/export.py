@@ -1,4 +1,7 @@
-"""Writes a run into a data set: its Parquet files first, then the manifest that makes them count."""
+"""Writes a run into a data set: its Parquet files first, then the manifest.
+
+The manifest makes the files count.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,16 @@ from typing import TYPE_CHECKING
 
 from profd.daemon.errors import OutputUnwritable
 from profd.daemon.exports.tables import ParquetFile, parquet_schema
-from profd.daemon.fleet.dataset import TABLES, VERSION, DataFile, DataSet, Manifest, Partition, date_of, encoded
+from profd.daemon.fleet.dataset import (
+    TABLES,
+    VERSION,
+    DataFile,
+    DataSet,
+    Manifest,
+    Partition,
+    date_of,
+    encoded,
+)
 from profd.daemon.fleet.tables import ROWS, Source
 from profd.daemon.store.reader import RunReader
 
@@ -34,7 +46,8 @@ def empty_file(table: str, path: Path) -> Path:
 def export_run(reader: RunReader, data: DataSet) -> Manifest:
     """Write a run into a data set, in the place of its earlier exports, and return its manifest.
 
-    Raises MissingTool without pyarrow, OutputUnwritable, and RunUnreadable where the run or the data set is damaged.
+    Raises MissingTool without pyarrow, OutputUnwritable, and RunUnreadable where the run or the
+    data set is damaged.
     """
     schema_of("samples")  # before anything is read that would be of no use without pyarrow
     source, info = Source(reader), reader.info
@@ -47,13 +60,20 @@ def export_run(reader: RunReader, data: DataSet) -> Manifest:
                 for row in rows(source):
                     key = (table, Partition(date_of(row.at_ns), info.name, info.host, row.rank))
                     if key not in files:
-                        files[key] = ParquetFile(schema_of(table), Path(folder) / str(len(files)), 16_384)
+                        files[key] = ParquetFile(
+                            schema_of(table), Path(folder) / str(len(files)), 16_384
+                        )
                     files[key].add(row.values)
                 for file in list(files.values())[complete:]:
                     file.close()
             places = (Path(folder) / str(number) for number in range(len(files)))
-            written = [(*key, place, file.rows) for place, (key, file) in zip(places, files.items(), strict=True)]
-            manifest = place_files(data, source.run, (info.started_ns, info.end_ns), written, Path(folder))
+            written = [
+                (*key, place, file.rows)
+                for place, (key, file) in zip(places, files.items(), strict=True)
+            ]
+            manifest = place_files(
+                data, source.run, (info.started_ns, info.end_ns), written, Path(folder)
+            )
     except OSError as error:
         what = f"cannot write temporary files ({error.strerror})"
         raise OutputUnwritable(what, "set TMPDIR to a folder with space") from error
@@ -66,9 +86,16 @@ def export_run(reader: RunReader, data: DataSet) -> Manifest:
 
 
 def place_files(
-    data: DataSet, run: str, between: tuple[int, int], files: Iterable[tuple[str, Partition, Path, int]], folder: Path
+    data: DataSet,
+    run: str,
+    between: tuple[int, int],
+    files: Iterable[tuple[str, Partition, Path, int]],
+    folder: Path,
 ) -> Manifest:
-    """Put files, each with table, partition and rows, into a data set as a run; ``folder`` is for temporary files."""
+    """Put files, each with table, partition and rows, into a data set as a run.
+
+    ``folder`` is for temporary files.
+    """
     export = secrets.token_hex(4)
     placed = []
     for table, partition, source, rows in files:

@@ -1,6 +1,9 @@
-"""Asks a data set: chooses runs, has them reduced here or on a Dask cluster, and puts the answers together.
+"""Asks a data set: chooses runs, has them reduced, and puts the answers together.
 
-A group is the same in both and reduced by the same function, and groups are added up in one way: answers are alike.
+Runs are reduced here or on a Dask cluster.
+
+A group is the same in both and reduced by the same function, and groups are added up in one way:
+answers are alike.
 """
 
 from __future__ import annotations
@@ -15,7 +18,14 @@ import msgspec
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import MissingTool, ProfdError, RunUnreadable, SessionFailed, UsageError
-from profd.daemon.fleet.answers import VERSION, Fleet, finding_costs, function_costs, hours_of, phase_costs
+from profd.daemon.fleet.answers import (
+    VERSION,
+    Fleet,
+    finding_costs,
+    function_costs,
+    hours_of,
+    phase_costs,
+)
 from profd.daemon.fleet.dataset import DAY_NS, DataSet, Manifest
 from profd.daemon.fleet.paces import find_slow_nodes, find_slower, take_paces
 from profd.daemon.fleet.reduction import Partial, Spent, Task, merged, reduce_runs
@@ -26,14 +36,18 @@ _THIS = "this version of profd"
 
 
 def _reduce_on_dask(address: str, tasks: Sequence[Task]) -> Iterator[Partial]:
-    """Yield the sums of each group, by workers that have profd installed and reach the data set by the same URL.
+    """Yield the sums of each group, by workers.
+
+    They have profd installed and reach the data set by the same URL.
 
     Raises MissingTool without Dask, SessionFailed without its scheduler.
     """
     try:
         import distributed
     except ImportError:
-        raise MissingTool("this needs Dask, not installed here", "pip install 'profd[dask]'") from None
+        raise MissingTool(
+            "this needs Dask, not installed here", "pip install 'profd[dask]'"
+        ) from None
     try:
         client: Any = distributed.Client(address, timeout=_CONNECT_S, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
@@ -43,12 +57,17 @@ def _reduce_on_dask(address: str, tasks: Sequence[Task]) -> Iterator[Partial]:
         if not client.nthreads():
             raise SessionFailed(f"the Dask scheduler at {address} has no workers", "start some")
         alone = [msgspec.structs.replace(task, threads=1) for task in tasks]
-        futures = client.map(reduce_encoded, [msgspec.json.encode(task) for task in alone], pure=False)
+        futures = client.map(
+            reduce_encoded, [msgspec.json.encode(task) for task in alone], pure=False
+        )
         yield from map(_outcome, futures)
 
 
 def _outcome(future: Any) -> Partial:  # noqa: ANN401  Dask has no types
-    """Return the sums of a group; raises SessionFailed where its worker failed, RunUnreadable where its files did."""
+    """Return the sums of a group.
+
+    Raises SessionFailed where its worker failed, RunUnreadable where its files did.
+    """
     try:
         error = future.exception()
     except CancelledError:
@@ -59,7 +78,9 @@ def _outcome(future: Any) -> Partial:  # noqa: ANN401  Dask has no types
     try:
         decoded = msgspec.json.decode(future.result(), type=Partial | Failed)
     except msgspec.DecodeError as error:
-        raise SessionFailed(f"a Dask worker speaks otherwise ({error})", f"install {_THIS} on all of them") from None
+        raise SessionFailed(
+            f"a Dask worker speaks otherwise ({error})", f"install {_THIS} on all of them"
+        ) from None
     if isinstance(decoded, Failed):
         raise RunUnreadable(f"on a worker: {decoded.what}", decoded.remedy)
     return decoded
@@ -73,7 +94,10 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 
 
 def reduce_encoded(task: bytes) -> bytes:
-    """Reduce a group on a worker; what goes over the network is JSON, not objects that versions of Python differ in."""
+    """Reduce a group on a worker.
+
+    What goes over the network is JSON, not objects that versions of Python differ in.
+    """
     try:
         return msgspec.json.encode(reduce_runs(msgspec.json.decode(task, type=Task)))
     except ProfdError as error:
@@ -95,7 +119,9 @@ def grouped(runs: Iterable[Manifest]) -> Iterator[tuple[Manifest, ...]]:
 
 
 class Question(msgspec.Struct, frozen=True):
-    """A question to a data set: about the last ``days`` before ``until_ns``, by default the newest run's end.
+    """A question to a data set, about the last ``days`` before ``until_ns``.
+
+    By default ``until_ns`` is the newest run's end.
 
     Differences below ``least`` do not count.
     """
@@ -108,7 +134,9 @@ class Question(msgspec.Struct, frozen=True):
 
 
 def ask(data: DataSet, question: Question, dask: str | None = None) -> Fleet:
-    """Return the answers, by a Dask scheduler at an address or in this process, one group at a time.
+    """Return the answers, one group at a time.
+
+    A Dask scheduler at an address computes them, or this process.
 
     Raises UsageError where no run lies in the time that is asked for.
     """
@@ -117,19 +145,31 @@ def ask(data: DataSet, question: Question, dask: str | None = None) -> Fleet:
     since_ns = until_ns - question.days * DAY_NS
     chosen = [run for run in manifests if run.started_ns < until_ns and run.ended_ns >= since_ns]
     if not chosen:
-        raise UsageError(f"{data.url} has no runs in the time asked for", "ask for more with --days and --until")
-    tasks = [Task(data.url, group, since_ns, until_ns, question.memory_bytes) for group in grouped(chosen)]
+        raise UsageError(
+            f"{data.url} has no runs in the time asked for", "ask for more with --days and --until"
+        )
+    tasks = [
+        Task(data.url, group, since_ns, until_ns, question.memory_bytes)
+        for group in grouped(chosen)
+    ]
     partial = merged(map(reduce_runs, tasks) if dask is None else _reduce_on_dask(dask, tasks))
     paces = take_paces(partial)
     slow_nodes, compared = find_slow_nodes(paces, question.least)
     slow = {one.node for one in slow_nodes}
     # A slow node is reported once: its effect on a job would hide what the job does itself.
-    slower, job_paces = find_slower([one for one in paces if one.run.node not in slow], question.least)
-    since, until = (datetime.fromtimestamp(at // SECOND_NS, timezone.utc).isoformat() for at in (since_ns, until_ns))
+    slower, job_paces = find_slower(
+        [one for one in paces if one.run.node not in slow], question.least
+    )
+    since, until = (
+        datetime.fromtimestamp(at // SECOND_NS, timezone.utc).isoformat()
+        for at in (since_ns, until_ns)
+    )
     jobs, nodes = {run.job for run in partial.runs}, {run.node for run in partial.runs}
     counts = (len(partial.runs), len(jobs), len(nodes), sum(run.samples for run in chosen))
     hours = hours_of(functools.reduce(Spent.plus, (spent for _, spent in partial.phases), Spent()))
-    functions, leaves = (function_costs(partial, leaves=one, most=question.functions) for one in (False, True))
+    functions, leaves = (
+        function_costs(partial, leaves=one, most=question.functions) for one in (False, True)
+    )
     costs = (phase_costs(partial), finding_costs(partial), functions, leaves)
     steps = (tuple(slow_nodes), compared, tuple(slower), tuple(job_paces))
     return Fleet(VERSION, since, until, *counts, hours, *costs, *steps)

@@ -15,7 +15,9 @@ from profd.daemon.units import UNKNOWN, number, percent, plural, step_time
 
 
 class Table(NamedTuple):
-    """A question with its answer; ``note`` says what the numbers are, ``numbers`` which columns are numbers.
+    """A question with its answer.
+
+    ``note`` says what the numbers are, ``numbers`` which columns are numbers.
 
     ``nothing`` is said where there are no rows.
     """
@@ -43,7 +45,8 @@ def headline(fleet: Fleet) -> str:
     lost, whole = _spent(fleet.hours, unit)
     share = percent(lost / whole) if whole else UNKNOWN
     return (
-        f"{plural(fleet.runs, 'run')} of {plural(fleet.jobs, 'job')} on {plural(fleet.nodes, 'node')}: "
+        f"{plural(fleet.runs, 'run')} of {plural(fleet.jobs, 'job')} on "
+        f"{plural(fleet.nodes, 'node')}: "
         f"{number(whole)} {unit}, {number(lost)} of them lost ({share})"
     )
 
@@ -58,7 +61,9 @@ def verdict(fleet: Fleet) -> str:
         said.append(f"{visible(node.node)} takes {node.times:.2f} times as long as other nodes.")
     if fleet.slower:
         job = fleet.slower[0]
-        said.append(f"{visible(job.job)} takes {job.times:.2f} times as long as {_week(job.weeks_ago)}.")
+        said.append(
+            f"{visible(job.job)} takes {job.times:.2f} times as long as {_week(job.weeks_ago)}."
+        )
     return " ".join(said)
 
 
@@ -68,12 +73,15 @@ def tables(fleet: Fleet) -> list[Table]:
     name = f"{unit[0].upper()}{unit[1:]}"
     steps = []
     for job in fleet.paces:
-        weeks = ", ".join(f"{step_time(week.step_s)} ({plural(week.runs, 'run')})" for week in job.weeks)
+        weeks = ", ".join(
+            f"{step_time(week.step_s)} ({plural(week.runs, 'run')})" for week in job.weeks
+        )
         steps.append((job.job, weeks, job.why_untold or ""))
     found = [
         Table(
             f"{name} lost by phase",
-            "Lost is the time for which a GPU was idle; where nobody read it, that of phases that leave it idle.",
+            "Lost is the time for which a GPU was idle; where nobody read it, that of phases "
+            "that leave it idle.",
             ("lost", "of", "share", "measured", "phase", "jobs"),
             frozenset(("lost", "of", "share", "measured", "jobs")),
             [_phase(one, unit) for one in fleet.phases],
@@ -86,29 +94,42 @@ def tables(fleet: Fleet) -> list[Table]:
             [
                 (number(lost), one.label, one.rule, f"{one.jobs:,}", f"{one.runs:,}", one.most_in)
                 for one in fleet.findings
-                for lost in [one.gpus_lost_at_most if unit == "GPU hours" else one.ranks_lost_at_most]
+                for lost in [
+                    one.gpus_lost_at_most if unit == "GPU hours" else one.ranks_lost_at_most
+                ]
             ],
             "No findings.",
         ),
-        _functions(fleet.functions, unit, "Functions of your code that cost most, with what they call in libraries"),
+        _functions(
+            fleet.functions,
+            unit,
+            "Functions of your code that cost most, with what they call in libraries",
+        ),
         _functions(fleet.leaves, unit, "Functions that cost most by themselves"),
         Table(
             "Slow nodes",
-            "Steps against those of the same job, command and week on other nodes, without time in collectives; bounds "
+            "Steps against those of the same job, command and week on other nodes, without time "
+            "in collectives; bounds "
             "hold for all nodes at once (95 %).",
             ("times", "bounds", "node", "runs", "jobs"),
             frozenset(("times", "bounds", "runs")),
-            [(*_times(one), one.node, f"{one.runs:,}", listed(one.jobs, 4)) for one in fleet.slow_nodes],
-            f"None of {plural(fleet.nodes_compared, 'node')} that could be compared is surely slow.",
+            [
+                (*_times(one), one.node, f"{one.runs:,}", listed(one.jobs, 4))
+                for one in fleet.slow_nodes
+            ],
+            f"None of {plural(fleet.nodes_compared, 'node')} that could be compared is surely "
+            "slow.",
         ),
         Table(
             "Slower than last week",
-            "Seconds a step in the last seven days against the week before, by how much runs differ by chance; bounds "
+            "Seconds a step in the last seven days against the week before, by how much runs "
+            "differ by chance; bounds "
             "hold for all jobs at once (95 %). Below a job the phases that grew.",
             ("times", "bounds", "before", "now", "job", "runs", "against"),
             frozenset(("times", "bounds", "before", "now")),
             [row for one in fleet.slower for row in _job(one)],
-            f"None of {plural(sum(one.why_untold is None for one in fleet.paces), 'job')} that could be compared is "
+            f"None of {plural(sum(one.why_untold is None for one in fleet.paces), 'job')} that "
+            "could be compared is "
             "surely slower.",
         ),
         Table(
@@ -119,12 +140,16 @@ def tables(fleet: Fleet) -> list[Table]:
             steps,
         ),
     ]
-    return [table._replace(rows=[tuple(map(visible, row)) for row in table.rows]) for table in found]
+    return [
+        table._replace(rows=[tuple(map(visible, row)) for row in table.rows]) for table in found
+    ]
 
 
 def _phase(one: PhaseCost, unit: str) -> tuple[str, ...]:
     lost, whole = _spent(one.hours, unit)
-    measured = percent(min(one.hours.gpus_idle / lost, 1.0)) if unit == "GPU hours" and lost else UNKNOWN
+    measured = (
+        percent(min(one.hours.gpus_idle / lost, 1.0)) if unit == "GPU hours" and lost else UNKNOWN
+    )
     share = percent(lost / whole) if whole else UNKNOWN
     return number(lost), number(whole), share, measured, one.phase, f"{one.jobs:,}"
 
@@ -133,9 +158,20 @@ def _functions(functions: Sequence[FunctionCost], unit: str, title: str) -> Tabl
     rows = []
     for one in functions:
         lost, whole = _spent(one.hours, unit)
-        rows.append((number(whole), number(lost), one.function, PurePath(one.file).name, one.phase, f"{one.jobs:,}"))
+        rows.append(
+            (
+                number(whole),
+                number(lost),
+                one.function,
+                PurePath(one.file).name,
+                one.phase,
+                f"{one.jobs:,}",
+            )
+        )
     heads = (unit, "lost", "function", "file", "phase", "jobs")
-    return Table(title, "Of the main threads of all ranks.", heads, frozenset((unit, "lost", "jobs")), rows)
+    return Table(
+        title, "Of the main threads of all ranks.", heads, frozenset((unit, "lost", "jobs")), rows
+    )
 
 
 def _times(one: SlowNode | Slower) -> tuple[str, str]:
@@ -144,10 +180,25 @@ def _times(one: SlowNode | Slower) -> tuple[str, str]:
 
 def _job(one: Slower) -> Iterator[tuple[str, ...]]:
     runs = f"{one.before} and {one.now}{'' if one.basis == 'runs' else f' {one.basis}'}"
-    yield (*_times(one), step_time(one.before_s), step_time(one.now_s), one.job, runs, _week(one.weeks_ago))
+    yield (
+        *_times(one),
+        step_time(one.before_s),
+        step_time(one.now_s),
+        one.job,
+        runs,
+        _week(one.weeks_ago),
+    )
     for phase in one.phases:
         bounds = f"+{step_time(phase.difference_low_s)} to +{step_time(phase.difference_high_s)}"
-        yield "", bounds, step_time(phase.before_s), step_time(phase.now_s), f"  {phase.phase}", "", ""
+        yield (
+            "",
+            bounds,
+            step_time(phase.before_s),
+            step_time(phase.now_s),
+            f"  {phase.phase}",
+            "",
+            "",
+        )
 
 
 def _week(weeks_ago: int) -> str:
@@ -174,10 +225,14 @@ def _section(table: Table) -> Iterator[str]:
         return
     yield from textwrap.wrap(table.note, 100, initial_indent="  ", subsequent_indent="  ")
     shown = [table.heads, *table.rows[:ROWS]]
-    widths = [min(max(width(row[column]) for row in shown), 48) for column in range(len(table.heads))]
+    widths = [
+        min(max(width(row[column]) for row in shown), 48) for column in range(len(table.heads))
+    ]
     for row in shown:
         cells = zip(row, widths, table.heads, strict=True)
-        yield "  " + "  ".join(fit(text, room, right=head in table.numbers) for text, room, head in cells)
+        yield "  " + "  ".join(
+            fit(text, room, right=head in table.numbers) for text, room, head in cells
+        )
     if len(table.rows) > ROWS:
         yield f"  and {len(table.rows) - ROWS} more"
 
@@ -197,6 +252,16 @@ def render_fleet_page(fleet: Fleet) -> str:
     most = max((whole for _, whole in hours), default=0.0) or 1.0
     # How wide the bars of all and of lost hours are.
     bars = [(BAR_WIDTH * whole / most, BAR_WIDTH * lost / most) for lost, whole in hours[:16]]
-    words = {"headline": headline(fleet), "verdict": verdict(fleet), "since": fleet.since, "until": fleet.until}
-    shown = {"samples": f"{fleet.samples:,}", "tables": tables(fleet), "bars": bars, "bar_width": BAR_WIDTH}
+    words = {
+        "headline": headline(fleet),
+        "verdict": verdict(fleet),
+        "since": fleet.since,
+        "until": fleet.until,
+    }
+    shown = {
+        "samples": f"{fleet.samples:,}",
+        "tables": tables(fleet),
+        "bars": bars,
+        "bar_width": BAR_WIDTH,
+    }
     return render_page("fleet.html.j2", (), fleet, **words, **shown)

@@ -1,7 +1,7 @@
-"""How long the steps of each run take, which nodes are slow, and which jobs got slower since last week.
+"""How long each run's steps take, slow nodes, and jobs that slowed since last week.
 
-Runs differ by chance; those of the nodes of one execution count as one. Where one run lasts from one week to the other,
-its days are compared. Where neither is there, a job is not compared.
+Runs differ by chance; those of the nodes of one execution count as one. Where one run lasts from
+one week to the other, its days are compared. Where neither is there, a job is not compared.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ class Pace(msgspec.Struct, frozen=True):
 class RunPaces:
     """A run by days."""
 
-    def __init__(self, run: RunPart, steps: Mapping[int, Stepped], phases: Mapping[int, Mapping[str, Spent]]) -> None:
+    def __init__(
+        self, run: RunPart, steps: Mapping[int, Stepped], phases: Mapping[int, Mapping[str, Spent]]
+    ) -> None:
         self.run, self._steps, self._phases = run, steps, phases
 
     @property
@@ -45,7 +47,9 @@ class RunPaces:
 
     def days(self, week: int) -> list[int]:
         """Return the days of a week that it made steps in, in order of time."""
-        found = (day for day, one in self._steps.items() if day // WEEK_DAYS == week and one.microsteps)
+        found = (
+            day for day, one in self._steps.items() if day // WEEK_DAYS == week and one.microsteps
+        )
         return sorted(found, reverse=True)
 
     def pace(self, days: Collection[int]) -> Pace | None:
@@ -59,26 +63,42 @@ class RunPaces:
             for phase, one in self._phases.get(day, {}).items():
                 spent[phase] += one.rank_ns
         whole = sum(spent.values())
-        return Pace(step_s, {phase: step_s * spent[phase] / whole for phase in sorted(spent)} if whole else {})
+        return Pace(
+            step_s,
+            {phase: step_s * spent[phase] / whole for phase in sorted(spent)} if whole else {},
+        )
 
 
 def take_paces(partial: Partial) -> list[RunPaces]:
     steps: defaultdict[str, dict[int, Stepped]] = defaultdict(dict)
-    phases: defaultdict[str, defaultdict[int, dict[str, Spent]]] = defaultdict(lambda: defaultdict(dict))
+    phases: defaultdict[str, defaultdict[int, dict[str, Spent]]] = defaultdict(
+        lambda: defaultdict(dict)
+    )
     for run_name, day, stepped in partial.steps:
         steps[run_name][day] = stepped
     for (run_name, day, phase), spent in partial.phases:
         phases[run_name][day][phase] = spent
-    return [RunPaces(run, steps[run.run], phases[run.run]) for run in partial.runs if run.run in steps]
+    return [
+        RunPaces(run, steps[run.run], phases[run.run]) for run in partial.runs if run.run in steps
+    ]
 
 
 def executions(runs: Iterable[RunPaces]) -> list[list[RunPaces]]:
-    """Return the runs of a job, those of the nodes of one execution together: they don't differ by chance."""
+    """Return the runs of a job, with those of the nodes of one execution together.
+
+    Those don't differ by chance.
+    """
     found: list[list[RunPaces]] = []
     for one in sorted(runs, key=lambda one: (one.run.command, one.run.started_ns, one.run.run)):
         before, run = found[-1][-1].run if found else one.run, one.run
-        is_one = before.is_part and run.is_part and run.started_ns - before.started_ns <= 600 * SECOND_NS
-        if found and is_one and (before.command, before.world_size) == (run.command, run.world_size):
+        is_one = (
+            before.is_part and run.is_part and run.started_ns - before.started_ns <= 600 * SECOND_NS
+        )
+        if (
+            found
+            and is_one
+            and (before.command, before.world_size) == (run.command, run.world_size)
+        ):
             found[-1].append(one)
         else:
             found.append([one])
@@ -86,7 +106,9 @@ def executions(runs: Iterable[RunPaces]) -> list[list[RunPaces]]:
 
 
 class Gap(NamedTuple):
-    """By how much the mean of one group is above that of another, with its standard error and degrees of freedom.
+    """By how much the mean of one group is above that of another.
+
+    It has a standard error and degrees of freedom.
 
     ``weight`` is how many values it is worth.
     """
@@ -103,7 +125,10 @@ class Gap(NamedTuple):
 
 
 def gap(new: Sequence[float], base: Sequence[float]) -> Gap | None:
-    """Return the gap of two groups with variances of their own (Welch); None where one has a single value."""
+    """Return the gap of two groups with variances of their own (Welch).
+
+    None where one has a single value.
+    """
     if min(len(new), len(base)) < 2:
         return None
     one, other = statistics.variance(new) / len(new), statistics.variance(base) / len(base)
@@ -115,19 +140,32 @@ def gap(new: Sequence[float], base: Sequence[float]) -> Gap | None:
 
 
 def pooled_gap(new: Sequence[float], base: Sequence[float]) -> Gap | None:
-    """Return the gap of two groups that vary alike, of which one may have a single value; None of three in all."""
+    """Return the gap of two groups that vary alike, of which one may have a single value.
+
+    None of three in all.
+    """
     freedom = len(new) + len(base) - 2
     if not new or not base or freedom < 2:
         return None
-    squares = sum(statistics.variance(values) * (len(values) - 1) for values in (new, base) if len(values) > 1)
+    squares = sum(
+        statistics.variance(values) * (len(values) - 1) for values in (new, base) if len(values) > 1
+    )
     weight = 1 / (1 / len(new) + 1 / len(base))
-    return Gap(statistics.fmean(new) - statistics.fmean(base), math.sqrt(squares / freedom / weight), freedom, weight)
+    return Gap(
+        statistics.fmean(new) - statistics.fmean(base),
+        math.sqrt(squares / freedom / weight),
+        freedom,
+        weight,
+    )
 
 
 def combined(gaps: Sequence[Gap]) -> Gap:
-    """Return the mean of gaps of the same thing, each as much as it has values (Satterthwaite's degrees of freedom).
+    """Return the mean of gaps of the same thing.
 
-    Not by how exact each seems: of few values, those that are alike by chance would count most, and promise too much.
+    Its degrees of freedom are Satterthwaite's. Each gap weighs as much as it has values.
+
+    Not by how exact each seems: of few values, those that are alike by chance would count most, and
+    promise too much.
     """
     whole = sum(one.weight for one in gaps)
     squares = [(one.weight / whole * one.error) ** 2 for one in gaps]
@@ -144,11 +182,16 @@ Values = Mapping[Work, Mapping[str, Sequence[float]]]
 
 
 def find_slow_nodes(paces: Iterable[RunPaces], least: float) -> tuple[list[SlowNode], int]:
-    """Return the nodes that are surely slower than the others, by ``least`` or more, and how many were compared.
+    """Return the slow nodes, and how many nodes were compared.
 
-    The slowest first. Found nodes are left out when the rest are compared: two slow nodes don't hide each other.
+    A slow node is surely slower than the others, by ``least`` or more.
+
+    The slowest first. Found nodes are left out when the rest are compared: two slow nodes don't
+    hide each other.
     """
-    values: defaultdict[Work, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    values: defaultdict[Work, defaultdict[str, list[float]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
     for one in paces:
         for week in sorted(one.weeks):
             pace = one.pace(one.days(week))
@@ -166,7 +209,9 @@ def find_slow_nodes(paces: Iterable[RunPaces], least: float) -> tuple[list[SlowN
             if low > 0 and math.exp(gap.value) >= 1 + least:
                 runs = sum(len(values[work][node]) for work in gaps)
                 jobs = tuple(sorted({job for job, _, _ in gaps}))
-                slow.append(SlowNode(node, math.exp(gap.value), math.exp(low), math.exp(high), jobs, runs))
+                slow.append(
+                    SlowNode(node, math.exp(gap.value), math.exp(low), math.exp(high), jobs, runs)
+                )
         if not slow:
             break
         found.append(max(slow, key=lambda one: (one.low, one.node)))
@@ -174,7 +219,10 @@ def find_slow_nodes(paces: Iterable[RunPaces], least: float) -> tuple[list[SlowN
 
 
 def _gaps(values: Values, known: frozenset[str]) -> dict[str, dict[Work, Gap]]:
-    """Return how each node that is not ``known`` to be slow differs from the others, work by work."""
+    """Return how each node that is not ``known`` to be slow differs from the others.
+
+    The nodes are compared work by work.
+    """
     found: defaultdict[str, dict[Work, Gap]] = defaultdict(dict)
     for work, by_node in values.items():
         for node in by_node.keys() - known:
@@ -189,7 +237,10 @@ RUNS, DAYS = "runs", "days of one run"
 
 
 class Pair(NamedTuple):
-    """A job's paces in the last week and in an earlier one; ``basis`` is what each of them is of."""
+    """A job's paces in the last week and in an earlier one.
+
+    ``basis`` is what each of them is of.
+    """
 
     job: str
     now: Sequence[Pace]
@@ -203,16 +254,23 @@ class Pair(NamedTuple):
             return gap(now, before)
         # Neighboring days are alike.
         one, other = mean_of(now), mean_of(before)
-        return Gap(one.value - other.value, math.hypot(one.error, other.error), len(now) + len(before) - 2)
+        return Gap(
+            one.value - other.value, math.hypot(one.error, other.error), len(now) + len(before) - 2
+        )
 
     def means(self, measure: Callable[[Pace], float]) -> tuple[float, float]:
         return statistics.fmean(map(measure, self.before)), statistics.fmean(map(measure, self.now))
 
 
 def find_slower(paces: Iterable[RunPaces], least: float) -> tuple[list[Slower], list[JobPace]]:
-    """Return the jobs whose steps surely take longer by ``least`` or more, slowest first, and all jobs by the week."""
+    """Return the jobs whose steps surely take longer, slowest first, and all jobs by week.
+
+    Longer means by ``least`` or more.
+    """
     ordered = sorted(paces, key=lambda one: (one.run.job, one.run.run))
-    jobs = {job: list(some) for job, some in itertools.groupby(ordered, key=lambda one: one.run.job)}
+    jobs = {
+        job: list(some) for job, some in itertools.groupby(ordered, key=lambda one: one.run.job)
+    }
     pairs = {job: _pair(job, runs) for job, runs in jobs.items()}
     compared = [pair for pair in pairs.values() if isinstance(pair, Pair)]
     slower = [one for pair in compared if (one := _judged(pair, len(compared), least)) is not None]
@@ -222,7 +280,9 @@ def find_slower(paces: Iterable[RunPaces], least: float) -> tuple[list[Slower], 
         weeks = []
         for week in sorted({week for run in runs for week in run.weeks}, reverse=True):
             of_week = _paces(runs, week)
-            weeks.append(WeekPace(week, statistics.fmean(pace.step_s for pace in of_week), len(of_week)))
+            weeks.append(
+                WeekPace(week, statistics.fmean(pace.step_s for pace in of_week), len(of_week))
+            )
         pair = pairs[job]
         job_paces.append(JobPace(job, tuple(weeks), pair if isinstance(pair, str) else None))
     return slower, job_paces
@@ -240,7 +300,9 @@ def _pair(job: str, runs: Sequence[RunPaces]) -> Pair | str:
     if min(len(now), len(before)) >= 2:
         return Pair(job, now, before, week, RUNS)
     for run in runs:
-        now, before = ([pace for day in run.days(one) if (pace := run.pace([day]))] for one in (0, week))
+        now, before = (
+            [pace for day in run.days(one) if (pace := run.pace([day]))] for one in (0, week)
+        )
         if min(len(now), len(before)) >= 3:
             return Pair(job, now, before, week, DAYS)
     return "one run a week tells nothing of how much runs differ by chance"
@@ -252,7 +314,11 @@ def _paces(runs: Iterable[RunPaces], week: int) -> list[Pace]:
     for together in executions(runs):
         paces = [pace for run in together if (pace := run.pace(run.days(week))) is not None]
         if paces:
-            phases = {name: [pace.phases.get(name, 0.0) for pace in paces] for pace in paces for name in pace.phases}
+            phases = {
+                name: [pace.phases.get(name, 0.0) for pace in paces]
+                for pace in paces
+                for name in pace.phases
+            }
             means = {name: statistics.fmean(phases[name]) for name in sorted(phases)}
             found.append(Pace(statistics.fmean(pace.step_s for pace in paces), means))
     return found

@@ -1,4 +1,7 @@
-"""Reduces runs of a data set by DuckDB to partial sums, and adds these up; the same here and on a cluster."""
+"""Reduces runs of a data set by DuckDB to partial sums, and adds these up.
+
+The same here and on a cluster.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from profd.daemon.analyze.phases import CHECKPOINT, COLLECTIVE, COMPILE, DATA_LOAD, DATA_WAIT, LOGGING, STARTUP, WAITING
+from profd.daemon.analyze.phases import (
+    CHECKPOINT,
+    COLLECTIVE,
+    COMPILE,
+    DATA_LOAD,
+    DATA_WAIT,
+    LOGGING,
+    STARTUP,
+    WAITING,
+)
 from profd.daemon.errors import MissingTool, RunUnreadable
 from profd.daemon.fleet.dataset import TABLES, DataSet, Manifest
 from profd.daemon.fleet.export import empty_file
@@ -24,7 +36,8 @@ if TYPE_CHECKING:
 class RunPart(msgspec.Struct, frozen=True):
     """A run of one node: its job, where and when it ran, and its training processes.
 
-    ``world_size`` is how many ranks the job has on all its nodes; ``ranks`` of them are in this run.
+    ``world_size`` is how many ranks the job has on all its nodes; ``ranks`` of them are in this
+    run.
     """
 
     run: str
@@ -44,7 +57,10 @@ class RunPart(msgspec.Struct, frozen=True):
 PhaseKey = tuple[str, int, str]
 """A run, the day, and a phase of it; day 0 is the last one looked at."""
 FunctionKey = tuple[bool, str, str, str, str]
-"""Whether it is the innermost of all or of the user's code; the job, the function, its file, and a phase."""
+"""Whether it is the innermost of all or of the user's code.
+
+The job, the function, its file, and a phase.
+"""
 RuleKey = tuple[str, str]
 """A job, and a rule that found something in it."""
 
@@ -52,8 +68,8 @@ RuleKey = tuple[str, str]
 class Spent(msgspec.Struct, frozen=True):
     """Time of ranks, and of their GPUs; ``lost`` of it while GPUs were idle.
 
-    Where nobody read how busy they were, the time of phases that leave them idle is lost. ``gpu_idle_ns`` is what was
-    measured of ``gpu_lost_ns``. ``runs`` is how many runs it is from.
+    Where nobody read how busy they were, the time of phases that leave them idle is lost.
+    ``gpu_idle_ns`` is what was measured of ``gpu_lost_ns``. ``runs`` is how many runs it is from.
     """
 
     rank_ns: int = 0
@@ -64,7 +80,9 @@ class Spent(msgspec.Struct, frozen=True):
     runs: int = 0
 
     def plus(self, other: Spent) -> Spent:
-        return Spent(*map(operator.add, msgspec.structs.astuple(self), msgspec.structs.astuple(other)))
+        return Spent(
+            *map(operator.add, msgspec.structs.astuple(self), msgspec.structs.astuple(other))
+        )
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -99,14 +117,20 @@ class Partial(msgspec.Struct, frozen=True, tag=True):
 
 def merged(parts: Iterable[Partial]) -> Partial:
     """Return the sums of all parts, in an order of its own; no run is in two of them."""
-    runs, phases, steps = list[RunPart](), list[tuple[PhaseKey, Spent]](), list[tuple[str, int, Stepped]]()
+    runs, phases, steps = (
+        list[RunPart](),
+        list[tuple[PhaseKey, Spent]](),
+        list[tuple[str, int, Stepped]](),
+    )
     functions, findings = dict[FunctionKey, Spent](), dict[RuleKey, Found]()
     for part in parts:
         runs += part.runs
         phases += part.phases
         steps += part.steps
         for function, spent in part.functions:
-            functions[function] = functions[function].plus(spent) if function in functions else spent
+            functions[function] = (
+                functions[function].plus(spent) if function in functions else spent
+            )
         for rule, found in part.findings:
             findings[rule] = findings[rule].plus(found) if rule in findings else found
     return Partial(
@@ -124,8 +148,8 @@ _QUERIES = {
     # Of those that had one PID after the other, the most GPUs.
     "runs": """
     CREATE TABLE trainer AS
-    SELECT run, pid, max(name) AS name, max(host) AS host, max(command) AS command, min(started_ns) AS started_ns,
-        max(gpus) AS gpus, coalesce(max(world_size), 1) AS world_size
+    SELECT run, pid, max(name) AS name, max(host) AS host, max(command) AS command,
+        min(started_ns) AS started_ns, max(gpus) AS gpus, coalesce(max(world_size), 1) AS world_size
     FROM read_parquet($files, hive_partitioning = false)
     GROUP BY run, pid
     """,
@@ -143,15 +167,18 @@ _QUERIES = {
     WHERE is_main AND role = 'main' AND minute_ns < $until AND minute_ns >= $since
     GROUP BY ALL
     """,
-    # A GPU is lost while it is idle; where nobody read it, while its rank is in a phase that leaves it idle.
+    # A GPU is lost while it is idle; where nobody read it, while its rank is in a phase that leaves
+    # it idle.
     "hours": """
     CREATE TABLE hours AS
     SELECT name AS job, run, day, phase, function, file,
         coalesce(user_function, function) AS user_function, coalesce(user_file, file) AS user_file,
-        sum(time_ns) AS rank_ns, sum(time_ns * gpus) AS gpu_ns, sum(idle_ns + unknown_ns) AS lost_ns,
+        sum(time_ns) AS rank_ns, sum(time_ns * gpus) AS gpu_ns,
+        sum(idle_ns + unknown_ns) AS lost_ns,
         sum((idle_ns + unknown_ns) * gpus) AS gpu_lost_ns, sum(idle_ns * gpus) AS gpu_idle_ns
     FROM (
-        SELECT *, CASE WHEN list_contains($idling, phase) THEN greatest(time_ns - known_ns, 0) ELSE 0 END AS unknown_ns
+        SELECT *, CASE WHEN list_contains($idling, phase)
+            THEN greatest(time_ns - known_ns, 0) ELSE 0 END AS unknown_ns
         FROM spent JOIN stack USING (run, stack) JOIN trainer USING (run, pid)
     )
     GROUP BY ALL
@@ -169,15 +196,19 @@ _QUERIES = {
     CREATE TABLE finding AS
     SELECT name AS job, rule, max(label) AS label, count(DISTINCT run) AS runs,
         sum(lost_ns) AS lost_ns, sum(gpu_lost_ns) AS gpu_lost_ns
-    FROM read_parquet($files, hive_partitioning = false) JOIN (SELECT DISTINCT run, name FROM trainer) USING (run)
+    FROM read_parquet($files, hive_partitioning = false)
+    JOIN (SELECT DISTINCT run, name FROM trainer) USING (run)
     WHERE from_ns < $until AND from_ns >= $since
     GROUP BY job, rule
     """,
 }
-"""What some whole runs come to, small enough to be kept for all of them, by the table that a query reads, if one.
+"""What some whole runs come to, small enough to be kept for all of them.
 
-Each run is reduced by one query alone, and all that is added up over runs are integers: so it does not matter how runs
-are put together, nor in which order. ``$files`` are those of the table. Day 0 is the last one of [$since, $until).
+Each query is by the table that it reads, if it reads one.
+
+Each run is reduced by one query alone, and all that is added up over runs are integers: so it does
+not matter how runs are put together, nor in which order. ``$files`` are those of the table. Day 0
+is the last one of [$since, $until).
 """
 _SPENT = "sum(rank_ns), sum(gpu_ns), sum(lost_ns), sum(gpu_lost_ns), sum(gpu_idle_ns)"
 
@@ -202,20 +233,32 @@ _PHASES = f"SELECT run, day, phase, {_SPENT}, 1 FROM hours GROUP BY run, day, ph
 _FUNCTIONS = f"""
     SELECT true, job, function, file, phase, {_SPENT}, count(DISTINCT run) FROM hours GROUP BY ALL
     UNION ALL
-    SELECT false, job, user_function, user_file, phase, {_SPENT}, count(DISTINCT run) FROM hours GROUP BY ALL
+    SELECT false, job, user_function, user_file, phase, {_SPENT}, count(DISTINCT run)
+    FROM hours GROUP BY ALL
 """
 
 
 def reduce_runs(task: Task) -> Partial:
-    """Return the sums of a task's runs; raises MissingTool without DuckDB, RunUnreadable where files cannot be read."""
+    """Return the sums of a task's runs.
+
+    Raises MissingTool without DuckDB, RunUnreadable where files cannot be read.
+    """
     data = DataSet(task.url)
     with _connected(data, task) as (database, folder):
-        given: dict[str, Any] = {"until": task.until_ns, "since": task.since_ns, "idling": list(IDLING)}
+        given: dict[str, Any] = {
+            "until": task.until_ns,
+            "since": task.since_ns,
+            "idling": list(IDLING),
+        }
         for table, sql in _QUERIES.items():
             if table in TABLES:
-                places = [data.place(path) for manifest in task.runs for path in manifest.paths(table)]
+                places = [
+                    data.place(path) for manifest in task.runs for path in manifest.paths(table)
+                ]
                 given["files"] = places or [str(empty_file(table, folder / table))]
-            database.execute(sql, {name: value for name, value in given.items() if f"${name}" in sql})
+            database.execute(
+                sql, {name: value for name, value in given.items() if f"${name}" in sql}
+            )
 
         def rows(sql: str) -> list[Any]:
             return database.execute(sql).fetchall()
@@ -231,11 +274,16 @@ def reduce_runs(task: Task) -> Partial:
 
 @contextlib.contextmanager
 def _connected(data: DataSet, task: Task) -> Iterator[tuple[duckdb.DuckDBPyConnection, Path]]:
-    """Give a database in memory, bounded, and a temporary folder; raises RunUnreadable where a query fails."""
+    """Give a database in memory, bounded, and a temporary folder.
+
+    Raises RunUnreadable where a query fails.
+    """
     try:
         import duckdb
     except ImportError:
-        raise MissingTool("this needs DuckDB, not installed here", "pip install 'profd[fleet]'") from None
+        raise MissingTool(
+            "this needs DuckDB, not installed here", "pip install 'profd[fleet]'"
+        ) from None
     with tempfile.TemporaryDirectory(prefix="profd-") as folder, duckdb.connect() as database:
         database.execute(f"SET memory_limit = '{task.memory_bytes}B'")
         database.execute(f"SET temp_directory = '{folder}/spilled'")
@@ -250,8 +298,11 @@ def _connected(data: DataSet, task: Task) -> Iterator[tuple[duckdb.DuckDBPyConne
             what = f"the data set cannot be read within {size(task.memory_bytes)}"
             raise RunUnreadable(what, "allow more with --memory GB") from None
         except duckdb.Error as error:
-            # DuckDB hands on whole tracebacks of file systems: the line that says what failed is the first below.
+            # DuckDB hands on whole tracebacks of file systems: the line that says what failed is
+            # the first below.
             why, *others = str(error).splitlines() or [""]
             if why.startswith("Traceback"):
                 why = next((line for line in others if line and not line[0].isspace()), why)
-            raise RunUnreadable(f"the data set {data.url} cannot be read ({why})", "export its runs again") from None
+            raise RunUnreadable(
+                f"the data set {data.url} cannot be read ({why})", "export its runs again"
+            ) from None

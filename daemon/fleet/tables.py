@@ -1,7 +1,7 @@
 """The rows of a data set out of one run file: runs, minutes of threads, readings, and steps.
 
-The columns are those of ``dataset.TABLES``, in their order. A long run is read from its rollups, and what these do not
-cover interval by interval: both say the same.
+The columns are those of ``dataset.TABLES``, in their order. A long run is read from its rollups,
+and what these do not cover interval by interval: both say the same.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ from profd.daemon.store.stepfunction import MINUTE_NS
 class Minute(msgspec.Struct):
     """A thread in one stack over the minute that begins at ``minute_ns``.
 
-    ``time_ns`` is how long it stood there, and ``gpu_idle_ns`` how much of ``gpu_known_ns`` its GPUs were idle by their
-    mean utilization; all of the time that the process lived, of which no more than a part may have been recorded.
+    ``time_ns`` is how long it stood there, and ``gpu_idle_ns`` how much of ``gpu_known_ns`` its
+    GPUs were idle by their mean utilization; all of the time that the process lived, of which no
+    more than a part may have been recorded.
     """
 
     thread: int
@@ -65,12 +66,19 @@ def take_minutes(reader: RunReader) -> Iterator[Minute]:
     for one in reader.rollups.split(None, None, reader.threads):
         for row in stack_minutes(reader, one.threads, one.minutes):
             idle_ns = row.known_ns - row.busy_ns
-            add(row.thread, row.minute, row.stack, (row.samples, row.duration_ns, row.known_ns, idle_ns))
+            add(
+                row.thread,
+                row.minute,
+                row.stack,
+                (row.samples, row.duration_ns, row.known_ns, idle_ns),
+            )
         for rest in one.rest:
             tracks = GpuTracks(reader, rest.from_ns, rest.to_ns)
             for interval in reader.intervals(rest.from_ns, rest.to_ns, rest.threads):
                 track = tracks.of_process(reader.threads[interval.thread].process)
-                busy, known_ns = track.mean(interval.start_ns, interval.start_ns + interval.duration_ns)
+                busy, known_ns = track.mean(
+                    interval.start_ns, interval.start_ns + interval.duration_ns
+                )
                 number = (interval.start_ns - reader.info.started_ns) // MINUTE_NS
                 sums = (interval.samples, interval.duration_ns, known_ns, (1 - busy) * known_ns)
                 add(interval.thread, number, interval.stack, sums)
@@ -84,11 +92,17 @@ def take_minutes(reader: RunReader) -> Iterator[Minute]:
 
 
 StepCount = tuple[int, int, float]
-"""The time from which on steps are counted, for how long, and their number; parts of steps count."""
+"""The time from which on steps are counted, for how long, and their number.
+
+Parts of steps count.
+"""
 
 
 def _by_counter(reader: RunReader, process: ProcessRow) -> Iterator[StepCount]:
-    """Yield the steps of each minute between the first and the last count; between two counts at an even pace."""
+    """Yield the steps of each minute between the first and the last count.
+
+    Between two counts at an even pace.
+    """
     for points in counts_of(reader, process.id, Selection()).pieces:
         yield from _by_minute(reader, points)
 
@@ -125,7 +139,10 @@ def _by_cycles(reader: RunReader, process: ProcessRow, phases: PhaseIndex) -> It
 
 
 class Row(NamedTuple):
-    """A row with its time and rank, for its partition; the rank is None where it is of none or of all."""
+    """A row with its time and rank, for its partition.
+
+    The rank is None where it is of none or of all.
+    """
 
     at_ns: int
     rank: int | None
@@ -159,8 +176,19 @@ def _samples(source: Source) -> Iterator[Row]:
         thread = reader.threads[minute.thread]
         process = reader.processes[thread.process]
         source.seen.add(minute.stack)
-        time_ns, known_ns = round(minute.time_ns), min(round(minute.gpu_known_ns), round(minute.time_ns))
-        place = (source.run, process.pid, process.role, thread.name, thread.is_main, minute.minute_ns, minute.stack)
+        time_ns, known_ns = (
+            round(minute.time_ns),
+            min(round(minute.gpu_known_ns), round(minute.time_ns)),
+        )
+        place = (
+            source.run,
+            process.pid,
+            process.role,
+            thread.name,
+            thread.is_main,
+            minute.minute_ns,
+            minute.stack,
+        )
         sums = (minute.samples, time_ns, known_ns, min(round(minute.gpu_idle_ns), known_ns))
         yield Row(minute.minute_ns, process.rank, (*place, *sums))
 
@@ -172,7 +200,16 @@ def _stacks(source: Source) -> Iterator[Row]:
         leaf = frames[-1]
         path = ";".join(frame.label for frame in frames)
         phase = source.phases.of_stack(stack)
-        values = (source.run, stack, phase, leaf.function, leaf.file, leaf.line, *_place(own_frame(frames)), path)
+        values = (
+            source.run,
+            stack,
+            phase,
+            leaf.function,
+            leaf.file,
+            leaf.line,
+            *_place(own_frame(frames)),
+            path,
+        )
         yield Row(source.reader.info.started_ns, None, values)
 
 
@@ -191,23 +228,37 @@ def _series(source: Source) -> Iterator[Row]:
             yield Row(at_ns, rank, (*place, at_ns, known_ns, *values))
 
 
-def _means(reader: RunReader, course: SeriesCourse) -> Iterator[tuple[int, int, float, float, float]]:
-    """Yield the time of each reading or minute, for how long it holds, its mean, least and highest value."""
+def _means(
+    reader: RunReader, course: SeriesCourse
+) -> Iterator[tuple[int, int, float, float, float]]:
+    """Yield time, duration, mean, least and highest value of each reading or minute."""
     for step in course.head.steps():
         yield step.end_ns, step.end_ns - step.start_ns, step.value, step.value, step.value
     for one in course.minutes:
         mean = one.aggregate.mean or 0.0
-        yield reader.info.started_ns + one.minute * MINUTE_NS, one.known_ns, mean, one.least, one.most
+        yield (
+            reader.info.started_ns + one.minute * MINUTE_NS,
+            one.known_ns,
+            mean,
+            one.least,
+            one.most,
+        )
     for step in course.tail.steps():
         yield step.end_ns, step.end_ns - step.start_ns, step.value, step.value, step.value
 
 
 def _steps(source: Source) -> Iterator[Row]:
-    """Yield the steps of each process that has a counter; where none has, of the first one whose stacks show them."""
+    """Yield the steps of each process that has a counter.
+
+    Where none has, of the first one whose stacks show them.
+    """
     trainers = sorted(source.trainers, key=lambda row: (row.rank is None, row.rank or 0, row.id))
     counted = [(row, one) for row in trainers for one in _by_counter(source.reader, row)]
     if not counted:
-        by_cycles = ([(row, one) for one in _by_cycles(source.reader, row, source.phases)] for row in trainers)
+        by_cycles = (
+            [(row, one) for one in _by_cycles(source.reader, row, source.phases)]
+            for row in trainers
+        )
         counted = next(filter(None, by_cycles), [])
     for process, (at_ns, duration_ns, steps) in counted:
         yield Row(at_ns, process.rank, (source.run, process.pid, at_ns, duration_ns, steps))
@@ -217,9 +268,13 @@ def _findings(source: Source) -> Iterator[Row]:
     for finding in findings_in(source.reader, MAIN_THREADS, source.phases):
         evidence = finding.evidence
         words = (source.run, finding.rule, finding.severity, finding.label, finding.title)
-        # The time of ranks, and of their GPUs, that a fix can give back at most; 0 where it is not known.
+        # The time of ranks, and of their GPUs, that a fix can give back at most; 0 where it is not
+        # known.
         share = 1 - 1 / max(finding.gain_bound or 1.0, 1.0)
-        lived = [(source.lived_ns(row, evidence.from_ns, evidence.to_ns), source.gpus(row)) for row in source.trainers]
+        lived = [
+            (source.lived_ns(row, evidence.from_ns, evidence.to_ns), source.gpus(row))
+            for row in source.trainers
+        ]
         lost = (sum(ns for ns, _ in lived), sum(ns * gpus for ns, gpus in lived))
         times = (evidence.from_ns, evidence.to_ns, *(round(share * ns) for ns in lost))
         values = (*words, *_place(evidence.line), finding.gain_bound, *times)
@@ -231,8 +286,19 @@ def _runs(source: Source) -> Iterator[Row]:
     model = next((device.model for device in source.reader.devices()), None)
     for process in source.trainers:
         place, gpus = placements.get(process.id), source.gpus(process)
-        words = (info.id, info.name, info.host, " ".join(info.command), info.versions.get("profd"), info.state)
-        times = (info.started_ns, info.end_ns, source.lived_ns(process, info.started_ns, info.end_ns))
+        words = (
+            info.id,
+            info.name,
+            info.host,
+            " ".join(info.command),
+            info.versions.get("profd"),
+            info.state,
+        )
+        times = (
+            info.started_ns,
+            info.end_ns,
+            source.lived_ns(process, info.started_ns, info.end_ns),
+        )
         ranks = (place.local_rank, place.world_size) if place else (None, None)
         values = (source.run, process.pid, *words, *times, gpus, model if gpus else None, *ranks)
         yield Row(info.started_ns, process.rank, values)

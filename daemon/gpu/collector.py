@@ -1,7 +1,9 @@
-"""Threads that read the GPUs of a run once a second, and wait for the errors that the NVIDIA driver reports by itself.
+"""Threads that read the GPUs of a run once a second.
 
-A call into the driver may take as long as the driver likes. So these threads may hang, and nothing else waits for them:
-``GpuCollector.check``, called from another thread, watches the one that reads.
+They also wait for the errors that the NVIDIA driver reports by itself.
+
+A call into the driver may take as long as the driver likes. So these threads may hang, and nothing
+else waits for them: ``GpuCollector.check``, called from another thread, watches the one that reads.
 """
 
 from __future__ import annotations
@@ -25,13 +27,19 @@ INTERVAL_S = 1.0
 RETRY_S = 30.0
 BLOCKED_NS = 3 * SECOND_NS
 WAKING_NS = 30 * SECOND_NS
-"""For so long opening and listing may take: without persistence mode the driver wakes each GPU, 6 to 24 s in all."""
+"""How long opening and listing may take.
+
+Without persistence mode the driver wakes each GPU, which takes 6 to 24 s in all.
+"""
 CLOSING_TIMEOUT_S = 0.5
 _HOPELESS = (LIBRARY_NOT_FOUND, NO_MODULE)  # nobody installs a driver under a running program
 
 
 class GpuCollector:
-    """The thread that reads; ``put`` takes its records, in that thread or in the one that calls ``check``."""
+    """The thread that reads.
+
+    ``put`` takes its records, in that thread or in the one that calls ``check``.
+    """
 
     def __init__(
         self,
@@ -43,8 +51,16 @@ class GpuCollector:
         interval_s: float = INTERVAL_S,
         retry_s: float = RETRY_S,
     ) -> None:
-        """Read the GPUs that the run uses, with ``everything`` all of them; nothing is touched before ``start``."""
-        self.clock, self._put, self._everything, self._in_container = clock, put, everything, in_container
+        """Read the GPUs that the run uses, with ``everything`` all of them.
+
+        Nothing is touched before ``start``.
+        """
+        self.clock, self._put, self._everything, self._in_container = (
+            clock,
+            put,
+            everything,
+            in_container,
+        )
         self._interval_s = interval_s
         self._retry_after_ns = int(retry_s * SECOND_NS)
         self._identities: tuple[Identity, ...] = ()
@@ -70,7 +86,10 @@ class GpuCollector:
         self._identities = tuple(identities)
 
     def check(self) -> None:
-        """Report a call into the driver that does not return, and its end; to be called about once a second."""
+        """Report a call into the driver that does not return, and its end.
+
+        To be called about once a second.
+        """
         call, now_ns = self._source.calling, self.clock.now_ns()
         if self._blocking is not None and call is not self._blocking:
             seconds = (now_ns - self._blocking.since_ns) / SECOND_NS
@@ -78,11 +97,16 @@ class GpuCollector:
             self._blocking = None
         patience_ns = BLOCKED_NS if self._has_listed else WAKING_NS
         if self._blocking is None and call is not None and now_ns - call.since_ns > patience_ns:
-            self._report(f"NVML does not answer ({call.function}): until it does there are no GPU counters")
+            self._report(
+                f"NVML does not answer ({call.function}): until it does there are no GPU counters"
+            )
             self._blocking = call
 
     def close(self, timeout_s: float = CLOSING_TIMEOUT_S) -> None:
-        """Stop; a thread that hangs in the driver is left behind, and what it reads is thrown away."""
+        """Stop.
+
+        A thread that hangs in the driver is left behind, and what it reads is thrown away.
+        """
         self._ended.set()
         self.join(timeout_s)
 
@@ -100,12 +124,18 @@ class GpuCollector:
             self._release()
         except Exception as error:  # noqa: BLE001  the end of a thread: whatever it was is reported
             traceback.print_exception(error)
-            self._hand_over(EventHappened(self.clock.now_ns(), "error", f"GPUs are not read: {error!r}"))
+            self._hand_over(
+                EventHappened(self.clock.now_ns(), "error", f"GPUs are not read: {error!r}")
+            )
 
     def _look_until(self, due_ns: int) -> None:
         """Wait for the next reading, and look meanwhile at what cannot wait for it."""
         left_ns = due_ns - self.clock.now_ns()
-        while self._gpus is not None and (pause_ns := self._gpus.pause_ns) is not None and pause_ns < left_ns:
+        while (
+            self._gpus is not None
+            and (pause_ns := self._gpus.pause_ns) is not None
+            and pause_ns < left_ns
+        ):
             time.sleep(pause_ns / SECOND_NS)  # half of what waiting for an event costs
             if self._ended.is_set():
                 return
@@ -129,7 +159,9 @@ class GpuCollector:
         return True
 
     def _begin(self) -> None:
-        self._gpus = GpuSet(self._source, self.clock, since_ns=self._read_ns, everything=self._everything)
+        self._gpus = GpuSet(
+            self._source, self.clock, since_ns=self._read_ns, everything=self._everything
+        )
         self._has_listed = True
         self._events = GpuEvents(NvmlSource(self.clock, self._names), self.clock, self._take_event)
         if self._failure_reported:
@@ -167,9 +199,14 @@ class GpuCollector:
         self._source.close()
 
     def _report_failure(self) -> None:
-        """Report once why there are no counters, or no more; nothing where the machine has nothing of NVIDIA."""
+        """Report once why there are no counters, or no more.
+
+        Nothing where the machine has nothing of NVIDIA.
+        """
         assert self._source.failure is not None
-        why = explain(self._source.failure, self._source.failure_text, in_container=self._in_container)
+        why = explain(
+            self._source.failure, self._source.failure_text, in_container=self._in_container
+        )
         if self._used and not self._failure_reported:
             self._report(f"the NVIDIA driver is gone: {self._source.failure_text}")
         elif not why.is_plain and not self._failure_reported:

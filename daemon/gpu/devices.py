@@ -1,6 +1,7 @@
 """The GPUs and MIG instances of a machine, and those that a process may see.
 
-A device keeps its name for the whole run, also where NVML renumbers the devices because another one is gone.
+A device keeps its name for the whole run, also where NVML renumbers the devices because another one
+is gone.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ import msgspec
 class Gpu(msgspec.Struct, eq=False, kw_only=True):
     """A GPU, or a MIG instance of one.
 
-    ``name`` is that of its series (``gpu0``, ``gpu0-mig1``), ``index`` NVML's number of the GPU, ``minor`` that of
-    ``/dev/nvidia<minor>``. A MIG instance has its GPU as ``parent``, and the id of its GPU instance as ``instance``.
-    ``handle`` is for the source that listed the device.
+    ``name`` is that of its series (``gpu0``, ``gpu0-mig1``), ``index`` NVML's number of the GPU,
+    ``minor`` that of ``/dev/nvidia<minor>``. A MIG instance has its GPU as ``parent``, and the id
+    of its GPU instance as ``instance``. ``handle`` is for the source that listed the device.
     """
 
     handle: object
@@ -39,7 +40,10 @@ class GpuNames:
         self._lock = threading.Lock()
 
     def of(self, uuid: str, wanted: str) -> str:
-        """Return the name of the device with this UUID: at first the wanted one, or one like it if that is taken."""
+        """Return the name of the device with this UUID.
+
+        At first it is the wanted one, or one like it if that is taken.
+        """
         with self._lock:
             if uuid not in self._names:
                 taken = set(self._names.values())
@@ -50,22 +54,29 @@ class GpuNames:
 
 VARIABLES = frozenset({"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"})
 _INDEX = re.compile(r"[+]?\d{1,9}")
-# MIG instances as drivers before R470 named them: the UUID of the GPU, its GPU instance, the compute instance in that.
+# MIG instances as drivers before R470 named them: the UUID of the GPU, its GPU instance, the
+# compute instance in that.
 _OLD_MIG = re.compile(r"MIG-(GPU-[0-9a-f-]+)/(\d{1,9})/\d{1,9}")
 
 
 def visible_gpus(environment: Mapping[str, str], gpus: Sequence[Gpu]) -> tuple[Gpu, ...] | None:
-    """Return the GPUs, or MIG instances, that CUDA shows a process with this environment, in CUDA's order.
+    """Return the GPUs, or MIG instances, that CUDA shows a process, in CUDA's order.
 
-    None where the variable is not set: CUDA shows all of them. Also None where its numbers follow an order that is not
-    NVML's: CUDA counts from the fastest GPU on unless CUDA_DEVICE_ORDER says PCI_BUS_ID.
+    The process has this environment.
+
+    None where the variable is not set: CUDA shows all of them. Also None where its numbers follow
+    an order that is not NVML's: CUDA counts from the fastest GPU on unless CUDA_DEVICE_ORDER says
+    PCI_BUS_ID.
     """
     words = environment.get("CUDA_VISIBLE_DEVICES")
     if words is None:
         return None
     names = [word.strip() for word in words.split(",")]
     whole = [gpu for gpu in gpus if gpu.parent is None]
-    in_order = environment.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" or len({gpu.model for gpu in whole}) <= 1
+    in_order = (
+        environment.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
+        or len({gpu.model for gpu in whole}) <= 1
+    )
     if not in_order and any(_INDEX.fullmatch(name) for name in names):
         return None
     found: list[Gpu] = []
@@ -80,7 +91,10 @@ def visible_gpus(environment: Mapping[str, str], gpus: Sequence[Gpu]) -> tuple[G
 
 
 def _named(name: str, gpus: Sequence[Gpu], whole: Sequence[Gpu]) -> Gpu | None:
-    """Return the device that one word means: a number, or the beginning of a UUID that no other one has."""
+    """Return the device that one word means.
+
+    The word is a number, or the beginning of a UUID that no other device has.
+    """
     if _INDEX.fullmatch(name):
         return next((gpu for gpu in whole if gpu.index == int(name)), None)
     old = _OLD_MIG.fullmatch(name)

@@ -1,9 +1,10 @@
 """How the stamps of a driver map to the run's clock.
 
-A driver stamps its samples by a clock of its own: the wall clock, the time since boot, or a timer that drifts by up to
-9 s a day. A sample reaches us some time after its stamp, never before it. So the least of *now - newest stamp* over
-many looks is the offset, and too large by the shortest delay at most. It is estimated with a look each 20 ms, until
-samples have come five times, or for two seconds; at the start and anew each minute.
+A driver stamps its samples by a clock of its own: the wall clock, the time since boot, or a timer
+that drifts by up to 9 s a day. A sample reaches us some time after its stamp, never before it. So
+the least of *now - newest stamp* over many looks is the offset, and too large by the shortest delay
+at most. It is estimated with a look each 20 ms, until samples have come five times, or for two
+seconds; at the start and anew each minute.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ _ENOUGH = 5
 class DriverClock:
     """The clock of one device's samples.
 
-    ``offset_ns`` is what a stamp lacks to the run's clock, None while it is unknown; ``period_ns`` the usual distance
-    of two stamps.
+    ``offset_ns`` is what a stamp lacks to the run's clock, None while it is unknown; ``period_ns``
+    the usual distance of two stamps.
     """
 
     def __init__(self, now_ns: int) -> None:
@@ -50,10 +51,15 @@ class DriverClock:
         self.estimate(now_ns)
 
     def look(self, now_ns: int, stamps_us: Sequence[int], *, has_waited: bool) -> None:
-        """Take new stamps, in order; with ``has_waited`` they came since the look before, and none was there then."""
+        """Take new stamps, in order.
+
+        With ``has_waited`` they came since the look before, and none was there then.
+        """
         if stamps_us:
             delay_ns = now_ns - stamps_us[-1] * MICROSECOND_NS
-            self._distances.extend((after - before) * MICROSECOND_NS for before, after in itertools.pairwise(stamps_us))
+            self._distances.extend(
+                (after - before) * MICROSECOND_NS for before, after in itertools.pairwise(stamps_us)
+            )
             if self._distances:
                 self.period_ns = int(statistics.median(self._distances))
             if self.offset_ns is not None and delay_ns < self.offset_ns - _LEAP_NS:
@@ -66,7 +72,9 @@ class DriverClock:
                 self.offset_ns = self._least_ns
         if self.estimates_until_ns is None and now_ns >= self._anew_ns:
             self.estimate(now_ns)
-        elif self.estimates_until_ns is not None and (now_ns >= self.estimates_until_ns or self._arrivals >= _ENOUGH):
+        elif self.estimates_until_ns is not None and (
+            now_ns >= self.estimates_until_ns or self._arrivals >= _ENOUGH
+        ):
             self.estimates_until_ns = None
             if self._arrivals:  # a clock that falls behind has a larger offset by now
                 self.offset_ns = self._least_ns

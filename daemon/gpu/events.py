@@ -1,4 +1,7 @@
-"""Errors that the NVIDIA driver reports by itself: Xid errors, and memory errors that ECC could not correct."""
+"""Errors that the NVIDIA driver reports by itself.
+
+These are Xid errors, and memory errors that ECC could not correct.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from profd.daemon.gpu.source import GpuSource, NoAnswer, Why
 _WAIT_MS = 1000  # a wait cannot be called off, and a driver that is gone is to be let go soon
 _PAUSE_S = 1.0
 _CLOSING_TIMEOUT_S = 2.0
-# The Xid errors that training runs meet, in the words of NVIDIA's catalog; others show their number.
+# The Xid errors that training runs meet, in the words of NVIDIA's catalog; others show their
+# number.
 XIDS = {
     13: "graphics engine exception, mostly a faulty kernel",
     31: "GPU memory page fault, mostly an illegal address in a kernel",
@@ -62,7 +66,9 @@ class GpuEvents:
                 if error.why is Why.LACKING:
                     break
                 if self._clock.now_ns() - before_ns < _WAIT_MS * MILLISECOND_NS // 2:
-                    self._ended.wait(_PAUSE_S)  # an error that comes at once would come again at once
+                    self._ended.wait(
+                        _PAUSE_S
+                    )  # an error that comes at once would come again at once
             else:
                 self._take(event.device, in_words(event.xid))
         source.close()

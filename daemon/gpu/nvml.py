@@ -1,7 +1,7 @@
 """Access to NVML, the library of the NVIDIA driver, and why it cannot be used on this machine.
 
-A question without an answer raises ``NoAnswer``: a missing function, a device without a feature, a lost GPU, a driver
-that went away. ``Nvml.failure`` says that it was the last of these.
+A question without an answer raises ``NoAnswer``: a missing function, a device without a feature, a
+lost GPU, a driver that went away. ``Nvml.failure`` says that it was the last of these.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ NO_MODULE = -1
 class Nvml:
     """NVML, once it is open. Belongs to one thread; ``calling`` alone is for others to read.
 
-    ``failure`` is the code of the error by which the whole of it cannot be used (any more), and ``failure_text`` NVML's
-    words for it; both are empty while it works.
+    ``failure`` is the code of the error by which the whole of it cannot be used (any more), and
+    ``failure_text`` NVML's words for it; both are empty while it works.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -52,7 +52,8 @@ class Nvml:
         """Load the library and initialize it; False where that fails."""
         self.failure, self.failure_text = None, ""
         try:
-            # Here and not above: a machine without a driver, and `--help`, need none of its 8,000 lines.
+            # Here and not above: a machine without a driver, and `--help`, need none of its 8,000
+            # lines.
             if "pynvml" not in sys.modules:
                 ctypes.CDLL(_LIBRARY)
             import pynvml
@@ -63,7 +64,11 @@ class Nvml:
             self.failure, self.failure_text = NO_MODULE, str(error)
             return False
         self.module = pynvml
-        self._why = {getattr(pynvml, f"NVML_ERROR_{name}", None): why for why, names in _WHY.items() for name in names}
+        self._why = {
+            getattr(pynvml, f"NVML_ERROR_{name}", None): why
+            for why, names in _WHY.items()
+            for name in names
+        }
         self._gone = {getattr(pynvml, f"NVML_ERROR_{name}", None) for name in _GONE}
         self._mismatch = getattr(pynvml, "NVMLLibraryMismatchError", AttributeError)
         self.calling = Call("nvmlInit", self._clock.now_ns())
@@ -92,8 +97,13 @@ class Nvml:
         except self.module.NVMLError as error:
             if error.value in self._gone:
                 self._fail(error)
-            raise NoAnswer(self._why.get(error.value, Why.FAILED), f"{function}: {_words(error)}") from None
-        except (self._mismatch, AttributeError):  # the driver, or NVML's module, is older than the question
+            raise NoAnswer(
+                self._why.get(error.value, Why.FAILED), f"{function}: {_words(error)}"
+            ) from None
+        except (
+            self._mismatch,
+            AttributeError,
+        ):  # the driver, or NVML's module, is older than the question
             raise NoAnswer(Why.LACKING, f"{function}: the driver does not have it") from None
         finally:
             self.calling = None
@@ -115,14 +125,20 @@ def _words(error: Answer) -> str:
 
 
 def text_of(value: Answer) -> str:
-    """Return text of NVML, which its module gives as bytes in older versions; empty where there is none."""
+    """Return text of NVML, which its module gives as bytes in older versions.
+
+    Empty where there is none.
+    """
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     return str(value) if value is not None else ""
 
 
 def number_of(kind: int, value: Answer) -> float:
-    """Return the number in a union of NVML's, by its type: a double, an unsigned int (4 bytes), or one of 8 bytes."""
+    """Return the number in a union of NVML's, by its type.
+
+    It is a double, an unsigned int (4 bytes), or one of 8 bytes.
+    """
     number: float = value.dVal if kind == 0 else value.uiVal if kind == 1 else value.ullVal
     return number
 
@@ -133,7 +149,10 @@ _RUN_CONTAINER = "start the container with the NVIDIA runtime (`docker run --gpu
 
 
 class Unavailable(NamedTuple):
-    """Why NVML cannot be used, and the remedy. ``is_plain``: the machine has nothing of NVIDIA, nothing is amiss."""
+    """Why NVML cannot be used, and the remedy.
+
+    ``is_plain``: the machine has nothing of NVIDIA, nothing is amiss.
+    """
 
     what: str
     remedy: str
@@ -155,13 +174,20 @@ def has_gpu() -> bool:
 def explain(code: int, text: str, *, in_container: bool) -> Unavailable:
     """Explain the failure of ``Nvml``: its code, and NVML's words for it."""
     if code == NO_MODULE:
-        return Unavailable(f"the Python module pynvml is missing ({text})", "pip install nvidia-ml-py")
+        return Unavailable(
+            f"the Python module pynvml is missing ({text})", "pip install nvidia-ml-py"
+        )
     if code == LIBRARY_NOT_FOUND:
         if has_driver() and in_container:
             remedy = f"{_RUN_CONTAINER}, with `utility` in NVIDIA_DRIVER_CAPABILITIES"
-            return Unavailable(f"the driver is loaded, but this container has no {_LIBRARY}", remedy)
+            return Unavailable(
+                f"the driver is loaded, but this container has no {_LIBRARY}", remedy
+            )
         if has_driver():
-            remedy = "install the driver's libraries (libnvidia-compute, nvidia-utils), then run ldconfig"
+            remedy = (
+                "install the driver's libraries (libnvidia-compute, nvidia-utils), then run "
+                "ldconfig"
+            )
             return Unavailable(f"the driver is loaded, but {_LIBRARY} is not found", remedy)
         if has_gpu():
             remedy = _RUN_CONTAINER if in_container else "install the NVIDIA driver"
@@ -170,17 +196,30 @@ def explain(code: int, text: str, *, in_container: bool) -> Unavailable:
         return Unavailable("no NVIDIA driver here", remedy, is_plain=True)
     if code == DRIVER_NOT_LOADED:
         if in_container:
-            return Unavailable("this container has the NVIDIA libraries, but no GPU was given to it", _RUN_CONTAINER)
+            return Unavailable(
+                "this container has the NVIDIA libraries, but no GPU was given to it",
+                _RUN_CONTAINER,
+            )
         if has_gpu():
             remedy = "sudo modprobe nvidia; after an update of kernel or driver, reboot"
-            return Unavailable("the NVIDIA libraries are here, but the kernel module is not loaded", remedy)
+            return Unavailable(
+                "the NVIDIA libraries are here, but the kernel module is not loaded", remedy
+            )
         remedy = "GPU counters need a GPU of NVIDIA; all else works without it"
         return Unavailable("the NVIDIA libraries are here, but no GPU", remedy, is_plain=True)
     if code == VERSION_MISMATCH:
-        what = "the NVIDIA kernel module and its libraries are of different versions, as after an update of the driver"
-        return Unavailable(what, "reboot, or reload the kernel module; in a container, update the driver of the host")
+        what = (
+            "the NVIDIA kernel module and its libraries are of different versions, as after an "
+            "update of the driver"
+        )
+        return Unavailable(
+            what,
+            "reboot, or reload the kernel module; in a container, update the driver of the host",
+        )
     if code == NO_PERMISSION:
-        remedy = "join the group that owns /dev/nvidiactl (`ls -l /dev/nvidia*`), often video or render"
+        remedy = (
+            "join the group that owns /dev/nvidiactl (`ls -l /dev/nvidia*`), often video or render"
+        )
         return Unavailable("you may not use the NVIDIA driver", remedy)
     return Unavailable(f"NVML fails ({text})", "see whether `nvidia-smi` works")
 

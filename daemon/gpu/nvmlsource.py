@@ -1,4 +1,7 @@
-"""NVML as a source of GPU readings: which function tells what, in which unit, and what its drivers get wrong."""
+"""NVML as a source of GPU readings.
+
+It says which function tells what, in which unit, and what its drivers get wrong.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,11 @@ _GAUGES: dict[str, tuple[tuple[str, ...], tuple[int, ...], float]] = {
     "gpu_pcie_generation_most": (("nvmlDeviceGetMaxPcieLinkGeneration",), (), 1.0),
     "gpu_pcie_lanes_most": (("nvmlDeviceGetMaxPcieLinkWidth",), (), 1.0),
     "gpu_power_limit_watts": (("nvmlDeviceGetEnforcedPowerLimit",), (), 1e-3),
-    "gpu_ecc_corrected_count": (("nvmlDeviceGetTotalEccErrors",), (0, 0), 1.0),  # since the driver's start
+    "gpu_ecc_corrected_count": (
+        ("nvmlDeviceGetTotalEccErrors",),
+        (0, 0),
+        1.0,
+    ),  # since the driver's start
     "gpu_ecc_uncorrected_count": (("nvmlDeviceGetTotalEccErrors",), (1, 0), 1.0),
     "gpu_throttle_reasons_mask": (_REASONS, (), 1.0),
     "gpu_power_capped_s": (("nvmlDeviceGetViolationStatus",), (0,), 1e-9),
@@ -35,15 +42,20 @@ _GAUGES: dict[str, tuple[tuple[str, ...], tuple[int, ...], float]] = {
 }
 """Series → NVML's functions, which of their quantities, and what their answer is multiplied with.
 
-The quantities are numbers of NVML's enums, which are part of its binary interface; its module is loaded late.
+The quantities are numbers of NVML's enums, which are part of its binary interface; its module is
+loaded late.
 """
-# Since driver R470 the lists name the MIG instance of a process; the functions of R450 fill the same structure.
+# Since driver R470 the lists name the MIG instance of a process; the functions of R450 fill the
+# same structure.
 _LISTS = {
     kind: tuple(f"nvmlDeviceGet{name}RunningProcesses_{version}" for version in ("v3", "v2"))
     for kind, name in (("compute", "Compute"), ("graphics", "Graphics"), ("mps", "MPSCompute"))
 }
 _NO_PIDS = (0, 0xFFFFFFFF)
-"""Drivers 535.43 to 535.86 fill 32 bytes a process where the structure of v3 has 24: then these are among the PIDs."""
+"""Numbers among the PIDs if a driver fills more bytes than the structure of v3 has.
+
+Drivers 535.43 to 535.86 fill 32 bytes a process, but the structure has 24.
+"""
 _ALL_LINKS = 0xFFFFFFFF
 _FIELDS: dict[tuple[int, int], tuple[str, int, int | None]] = {
     (197, 0): ("gpu_pcie_sent_bytes_per_s", 1, 1 << 32),
@@ -123,9 +135,15 @@ class NvmlSource(Nvml):
         return self._has_activity[gpu.name]
 
     def samples(self, gpu: Gpu, after_us: int) -> list[Sample]:
-        kind, samples = self.call("nvmlDeviceGetSamples", gpu.handle, _GPU_UTILIZATION_SAMPLES, after_us)
+        kind, samples = self.call(
+            "nvmlDeviceGetSamples", gpu.handle, _GPU_UTILIZATION_SAMPLES, after_us
+        )
         found = ((sample.timeStamp, number_of(kind, sample.sampleValue)) for sample in samples)
-        return [Sample(stamp_us, percent / 100) for stamp_us, percent in found if stamp_us and 0 <= percent <= 100]
+        return [
+            Sample(stamp_us, percent / 100)
+            for stamp_us, percent in found
+            if stamp_us and 0 <= percent <= 100
+        ]
 
     def utilization(self, gpu: Gpu) -> float:
         rates = self.call("nvmlDeviceGetUtilizationRates", gpu.handle)
@@ -136,7 +154,11 @@ class NvmlSource(Nvml):
     def process_samples(self, gpu: Gpu, after_us: int) -> list[Sample]:
         samples = self.call("nvmlDeviceGetProcessUtilization", gpu.handle, after_us)
         # The driver gives rows of zeros where it has none, and now and then more than there can be.
-        known = (one for one in samples if one.timeStamp and one.pid not in _NO_PIDS and one.smUtil <= 100)
+        known = (
+            one
+            for one in samples
+            if one.timeStamp and one.pid not in _NO_PIDS and one.smUtil <= 100
+        )
         return [Sample(one.timeStamp, one.smUtil / 100, one.pid) for one in known]
 
     def memory(self, gpu: Gpu) -> Memory:
@@ -151,7 +173,9 @@ class NvmlSource(Nvml):
         (function, *older), what, factor = _GAUGES[name]
         try:
             answer = self.call(function, gpu.handle, *what)
-            return float(answer.violationTime if hasattr(answer, "violationTime") else answer) * factor
+            return (
+                float(answer.violationTime if hasattr(answer, "violationTime") else answer) * factor
+            )
         except NoAnswer:
             if not older:
                 raise
@@ -168,14 +192,20 @@ class NvmlSource(Nvml):
         if any(process.pid in _NO_PIDS for process in listed):
             listed = self.ask(older, gpu.handle) or ()
         # In a container some drivers know the process and say 0 bytes: it is not there without any.
-        return {one.pid: int(one.usedGpuMemory or 0) or None for one in listed if one.pid not in _NO_PIDS}
+        return {
+            one.pid: int(one.usedGpuMemory or 0) or None
+            for one in listed
+            if one.pid not in _NO_PIDS
+        }
 
     def counters(self, gpu: Gpu) -> dict[str, Count]:
         lacking = self._lacking_fields.setdefault(gpu.name, set())
         asked = [field for field in _FIELDS if field not in lacking]
         if not asked:
             raise NoAnswer(Why.LACKING, "nvmlDeviceGetFieldValues: none of the counters")
-        answered = list(zip(asked, self.call("nvmlDeviceGetFieldValues", gpu.handle, asked), strict=False))
+        answered = list(
+            zip(asked, self.call("nvmlDeviceGetFieldValues", gpu.handle, asked), strict=False)
+        )
         lacking.update(field for field, answer in answered if answer.nvmlReturn in _LACKING)
         found = {}
         for field, answer in answered:
@@ -207,13 +237,19 @@ class NvmlSource(Nvml):
         events, self._devices = self.call("nvmlEventSetCreate"), {}
         self._events = events
         for gpu in self.gpus():
-            supported = self.ask("nvmlDeviceGetSupportedEventTypes", gpu.handle) if gpu.parent is None else None
+            supported = (
+                self.ask("nvmlDeviceGetSupportedEventTypes", gpu.handle)
+                if gpu.parent is None
+                else None
+            )
             wanted = (supported or 0) & (_XID | _DOUBLE_BIT_ECC)
             if wanted:
                 self.ask("nvmlDeviceRegisterEvents", gpu.handle, wanted, events)
                 self._devices[_address(gpu.handle)] = gpu.name
         if not self._devices:
-            raise NoAnswer(Why.LACKING, "nvmlDeviceGetSupportedEventTypes: no device reports errors")
+            raise NoAnswer(
+                Why.LACKING, "nvmlDeviceGetSupportedEventTypes: no device reports errors"
+            )
 
     def _instances(self, gpu: Gpu) -> Iterator[Gpu]:
         mode = self.ask("nvmlDeviceGetMigMode", gpu.handle)
@@ -240,8 +276,9 @@ class NvmlSource(Nvml):
 class GpmWindow:
     """The means of a device's metrics from one reading to the next, by two snapshots in turn.
 
-    A driver renews what snapshots hold ten times a second, and shows it some 20 ms later (seen on an H200). So the end
-    of a mean is 20 to 120 ms before its reading, and two snapshots of one renewal have zeros between them.
+    A driver renews what snapshots hold ten times a second, and shows it some 20 ms later (seen on
+    an H200). So the end of a mean is 20 to 120 ms before its reading, and two snapshots of one
+    renewal have zeros between them.
     """
 
     def __init__(self, nvml: Nvml, gpu: Gpu) -> None:
@@ -267,7 +304,9 @@ class GpmWindow:
         self._request.sample1, self._request.sample2 = self._earlier, self._later
         self._nvml.call("nvmlGpmMetricsGet", self._request)
         answers = zip(self._request.metrics, METRICS.items(), strict=False)
-        found = {name: one.value * factor for one, (name, (_, factor)) in answers if not one.nvmlReturn}
+        found = {
+            name: one.value * factor for one, (name, (_, factor)) in answers if not one.nvmlReturn
+        }
         return {name: value for name, value in found.items() if math.isfinite(value)}
 
     def close(self) -> None:

@@ -1,7 +1,10 @@
-"""Which processes use a GPU, with how much memory and time, and how the PIDs of NVML map to those of the run.
+"""Which processes use a GPU, with how much memory and time.
 
-NVML names processes by their PIDs on the host. Outside of containers these are ours. Inside of one they may be numbers
-that mean nothing here, or, worse, another process; then a process is matched only where nothing else is possible.
+Here is also how the PIDs of NVML map to those of the run.
+
+NVML names processes by their PIDs on the host. Outside of containers these are ours. Inside of one
+they may be numbers that mean nothing here, or, worse, another process; then a process is matched
+only where nothing else is possible.
 """
 
 from __future__ import annotations
@@ -23,10 +26,12 @@ _LISTS = ("compute", "graphics", "mps")
 
 
 def memory_by_pid(questions: Questions, gpu: Gpu) -> dict[int, int | None] | None:
-    """Return the bytes that each process holds on a device; None for a process whose memory the driver does not tell.
+    """Return the bytes that each process holds on a device.
 
-    None where the driver names no processes at all. One that both computes and draws, or is a client of MPS, is listed
-    twice, with the same bytes.
+    None for a process whose memory the driver does not tell.
+
+    None where the driver names no processes at all. One that both computes and draws, or is a
+    client of MPS, is listed twice, with the same bytes.
     """
     found: dict[int, int | None] = {}
     names_processes = False
@@ -49,7 +54,10 @@ class ProcessTraces:
     """The facts in /proc about processes and their GPUs."""
 
     def sees_host_pids(self) -> bool:
-        """Say whether this process lives in the first PID namespace; NVML's PIDs are of that one."""
+        """Say whether this process lives in the first PID namespace.
+
+        NVML's PIDs are of that one.
+        """
         return processes.link(os.getpid(), "ns/pid") == _FIRST_PID_NAMESPACE
 
     def namespace_pids(self, pid: int) -> frozenset[int]:
@@ -77,14 +85,20 @@ def _computes(devices: frozenset[str]) -> bool:
 
 
 class Named(enum.Enum):
-    """Where a driver names PIDs. It translates those of lists into a container's since R535, of samples since R570."""
+    """Where a driver names PIDs.
+
+    It translates those of lists into a container's since R535, of samples since R570.
+    """
 
     IN_LISTS = 1
     IN_SAMPLES = 2
 
 
 class GpuUsers:
-    """The processes of a run as users of GPUs. Which devices one has open is read again every ten seconds."""
+    """The processes of a run as users of GPUs.
+
+    Which devices one has open is read again every ten seconds.
+    """
 
     def __init__(self, clock: Clock, traces: ProcessTraces | None = None) -> None:
         self._clock = clock
@@ -94,33 +108,49 @@ class GpuUsers:
         self._users: dict[Identity, _User] = {}
 
     def take(self, identities: Iterable[Identity]) -> None:
-        self._users = {identity: self._users.get(identity) or _User(identity) for identity in identities}
+        self._users = {
+            identity: self._users.get(identity) or _User(identity) for identity in identities
+        }
 
     def identify(
-        self, pids: Mapping[Gpu, Collection[int]], gpus: Sequence[Gpu], where: Named = Named.IN_LISTS
+        self,
+        pids: Mapping[Gpu, Collection[int]],
+        gpus: Sequence[Gpu],
+        where: Named = Named.IN_LISTS,
     ) -> dict[int, Identity]:
-        """Match the PIDs that NVML names for each GPU with processes of the run; what is not certain is left out."""
+        """Match the PIDs that NVML names for each GPU with processes of the run.
+
+        What is not certain is left out.
+        """
         named = {pid for some in pids.values() for pid in some}
         if self._sees_host:
             by_pid = {identity.pid: identity for identity in self._users}
             return {pid: by_pid[pid] for pid in named if pid in by_pid}
         found = {pid: user for pid in named if (user := self._by_number(pid)) is not None}
         unknown = named - found.keys()
-        # Where NVML's numbers are those of our processes, or of others that we see, there is nothing to guess.
+        # Where NVML's numbers are those of our processes, or of others that we see, there is
+        # nothing to guess.
         if found or any(_computes(self._traces.open_devices(pid)) for pid in unknown):
             self._numbers_mean_us.add(where)
         return found if where in self._numbers_mean_us else self._by_exclusion(pids, gpus)
 
     def knows(self, identities: Mapping[int, Identity]) -> bool:
-        """Say whether the driver's lists tell which processes of the run use GPUs: some are named, or none uses any.
+        """Say whether the driver's lists tell which processes of the run use GPUs.
 
-        In a container, a sandbox and under WSL a process may use CUDA and be named nowhere, or by a number that means
-        nothing here. A worker that was forked has its parent's files open, and is not named: that is as it should be.
+        They do if some are named, or if none uses any.
+
+        In a container, a sandbox and under WSL a process may use CUDA and be named nowhere, or by a
+        number that means nothing here. A worker that was forked has its parent's files open, and is
+        not named: that is as it should be.
         """
-        return bool(identities) or not any(_computes(self._devices_of(user)) for user in self._users.values())
+        return bool(identities) or not any(
+            _computes(self._devices_of(user)) for user in self._users.values()
+        )
 
     def may_use(self, gpu: Gpu, gpus: Sequence[Gpu], *, tells_pids: bool) -> bool:
-        """Say whether the run has to count as a user of a GPU though NVML does not name it: in a container.
+        """Say whether the run has to count as a user of a GPU though NVML does not name it.
+
+        That is so in a container.
 
         ``tells_pids`` is False where NVML names no processes at all.
         """
@@ -129,7 +159,9 @@ class GpuUsers:
         return any(self._may_compute_on(user, gpu, gpus) for user in self._users.values())
 
     def _by_number(self, host_pid: int) -> Identity | None:
-        """Return the process that has this PID here, or in a namespace of its own, if it computes on GPUs at all.
+        """Return the process that has this PID here, or in a namespace of its own.
+
+        Return it only if it computes on GPUs at all.
 
         So a PID of the host is not matched with a process that has the same number here by chance.
         """
@@ -142,11 +174,20 @@ class GpuUsers:
         computing = [user.identity for user in named if _computes(self._devices_of(user))]
         return computing[0] if len(computing) == 1 else None
 
-    def _by_exclusion(self, pids: Mapping[Gpu, Collection[int]], gpus: Sequence[Gpu]) -> dict[int, Identity]:
-        """Match a number with the only process that can be meant by it, where that can be meant by no other number."""
+    def _by_exclusion(
+        self, pids: Mapping[Gpu, Collection[int]], gpus: Sequence[Gpu]
+    ) -> dict[int, Identity]:
+        """Match a number with the only process that can be meant by it.
+
+        Do so only if that process can be meant by no other number.
+        """
         candidates: defaultdict[int, set[Identity]] = defaultdict(lambda: set(self._users))
         for gpu, numbers in pids.items():
-            able = {user.identity for user in self._users.values() if self._may_compute_on(user, gpu, gpus)}
+            able = {
+                user.identity
+                for user in self._users.values()
+                if self._may_compute_on(user, gpu, gpus)
+            }
             for number in numbers:
                 candidates[number] &= able
         claims = Counter(identity for able in candidates.values() for identity in able)
@@ -157,7 +198,11 @@ class GpuUsers:
         devices = self._devices_of(user)
         if not _computes(devices):
             return False
-        if gpu.minor is not None and "/dev/nvidiactl" in devices and f"/dev/nvidia{gpu.minor}" not in devices:
+        if (
+            gpu.minor is not None
+            and "/dev/nvidiactl" in devices
+            and f"/dev/nvidia{gpu.minor}" not in devices
+        ):
             return False
         if user.environment is None:
             user.environment = self._traces.environment(user.identity.pid)

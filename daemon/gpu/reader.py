@@ -1,7 +1,8 @@
 """Reads the GPUs that a run uses, as points at their times.
 
-What a device lacks yields nothing, and the reader remarks on it where it matters. How often this happens is the
-caller's decision: once a second all that is due, and in between what a device asks to be looked at more often.
+What a device lacks yields nothing, and the reader remarks on it where it matters. How often this
+happens is the caller's decision: once a second all that is due, and in between what a device asks
+to be looked at more often.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from profd.daemon.gpu.traffic import LOOK_NS, Traffic
 from profd.daemon.gpu.utilization import ProcessShares, UtilizationSamples
 from profd.daemon.store.records import DeviceSeen, Identity, Point, PointsTaken
 
-# In readings. Each list of processes is put together by the driver. Throughput is a mean since it was last read, so
-# that reading it less often loses nothing.
+# In readings. Each list of processes is put together by the driver. Throughput is a mean since it
+# was last read, so that reading it less often loses nothing.
 _PROCESSES_EVERY = 2
 _GAUGES_EVERY = 2
 _CALM_EVERY = 6
@@ -36,10 +37,17 @@ _GAUGES = (
 """Every how many readings, and the series."""
 # An idle link is put into a lower generation, so that the highest reading shows what it can carry.
 _LINK = ("gpu_pcie_generation", "gpu_pcie_lanes", "gpu_pcie_generation_most", "gpu_pcie_lanes_most")
-_HELD_BACK = {"gpu_power_capped_share": "gpu_power_capped_s", "gpu_heat_slowed_share": "gpu_heat_slowed_s"}
-"""Series → the counter of seconds whose growth it is: a flag that is read once a second misses what is shorter."""
-# Reasons for a clock below what the device could do under its load: power cap, hardware slowdown, software and hardware
-# thermal slowdown, power brake, board limit, reliability. Idle, and clocks that someone chose, are none.
+_HELD_BACK = {
+    "gpu_power_capped_share": "gpu_power_capped_s",
+    "gpu_heat_slowed_share": "gpu_heat_slowed_s",
+}
+"""Series → the counter of seconds whose growth it is.
+
+A flag that is read once a second misses what is shorter.
+"""
+# Reasons for a clock below what the device could do under its load: power cap, hardware slowdown,
+# software and hardware thermal slowdown, power brake, board limit, reliability. Idle, and clocks
+# that someone chose, are none.
 THROTTLE_MASK = 0x4 | 0x8 | 0x20 | 0x40 | 0x80 | 0x200 | 0x400
 ACTIVE = "gpu_graphics_active_share"
 _FAR_NS = SECOND_NS // 2
@@ -51,7 +59,9 @@ _Memory = Mapping[int, int | None]
 class GpuReader:
     """Reads one GPU, or MIG instance, that the run uses."""
 
-    def __init__(self, questions: Questions, gpu: Gpu, gpus: Sequence[Gpu], clock: Clock, since_ns: int) -> None:
+    def __init__(
+        self, questions: Questions, gpu: Gpu, gpus: Sequence[Gpu], clock: Clock, since_ns: int
+    ) -> None:
         """Read one of ``gpus`` from ``since_ns`` on, as far as the driver remembers."""
         self.gpu, self._gpus, self._questions = gpu, gpus, questions
         self._source = questions.source
@@ -62,7 +72,9 @@ class GpuReader:
         self._counted: dict[str, tuple[int, float]] = {}
         self._looked_ns = 0
         self._has_counters = True
-        self._has_samples = gpu.parent is None and not gpu.is_mig_parent  # MIG has no utilization but that of GPM
+        self._has_samples = (
+            gpu.parent is None and not gpu.is_mig_parent
+        )  # MIG has no utilization but that of GPM
         self._readings = 0
         self._active_ns = clock.now_ns()
         self._told_behind_ns = 0
@@ -71,7 +83,8 @@ class GpuReader:
     def look(self, now_ns: int) -> int | None:
         """Take what cannot wait for the next reading.
 
-        Returns after how long to look again; None where nothing is to be looked at between two readings.
+        Returns after how long to look again; None where nothing is to be looked at between two
+        readings.
         """
         polls = self._has_samples and self._samples.polls
         if polls:
@@ -82,7 +95,9 @@ class GpuReader:
             self._has_counters = self._traffic.look()
         return POLL_NS if polls else LOOK_NS if counts and self._has_counters else None
 
-    def read(self, memory: _Memory | None, users: GpuUsers, identities: Mapping[int, Identity]) -> Iterator[Point]:
+    def read(
+        self, memory: _Memory | None, users: GpuUsers, identities: Mapping[int, Identity]
+    ) -> Iterator[Point]:
         """Yield the new points; ``identities`` are the processes of the run by host PID.
 
         ``memory`` is None where the processes were not asked for this time.
@@ -99,14 +114,22 @@ class GpuReader:
         self._readings += 1
 
     def remarks(self) -> Iterator[str]:
-        """Yield what a user has to know of the readings of this device: each time something changed."""
+        """Yield what a user has to know of the readings of this device.
+
+        Yield it each time something changed.
+        """
         offset_ns = self._samples.driver_clock.offset_ns
-        behind_ns = self._told_behind_ns if offset_ns is None else offset_ns + self._clock.wall_jump_ns()
+        behind_ns = (
+            self._told_behind_ns if offset_ns is None else offset_ns + self._clock.wall_jump_ns()
+        )
         if abs(behind_ns - self._told_behind_ns) > _FAR_NS:
             self._told_behind_ns = behind_ns
             distance = units.duration(abs(behind_ns) / SECOND_NS)
             where = "behind" if behind_ns > 0 else "ahead of"
-            yield f"{self.gpu.name}: the driver's clock is {distance} {where} the wall clock; its samples are moved"
+            yield (
+                f"{self.gpu.name}: the driver's clock is {distance} {where} the wall clock; its "
+                "samples are moved"
+            )
         words, before = self._utilization_words(), self._amiss
         self._amiss = words.partition(" (")[0]
         if self._amiss != before:
@@ -117,12 +140,18 @@ class GpuReader:
             return ""
         if self.gpu.parent is not None:
             error = self._questions.why_not(self._source.activity, self.gpu)
-            is_missing = error is not None and self._clock.now_ns() - self._active_ns > 2 * SECOND_NS
-            return f"no utilization, instances have that of GPM alone ({error})" if is_missing else ""
+            is_missing = (
+                error is not None and self._clock.now_ns() - self._active_ns > 2 * SECOND_NS
+            )
+            return (
+                f"no utilization, instances have that of GPM alone ({error})" if is_missing else ""
+            )
         missing, coarse = self._samples.why_missing(), self._samples.why_coarse()
         if missing is not None:
             return f"no utilization ({missing})"
-        return f"utilization is the driver's current value, once a second ({coarse})" if coarse else ""
+        return (
+            f"utilization is the driver's current value, once a second ({coarse})" if coarse else ""
+        )
 
     def _ask_gauge(self, name: str) -> float | None:
         return self._questions.ask(self._source.gauge, self.gpu, name)
@@ -136,7 +165,9 @@ class GpuReader:
             yield self._point("gpu_memory_used_bytes", memory.used_bytes)
             if self._readings % _SLOW_EVERY == 0:
                 yield self._point("gpu_memory_total_bytes", memory.total_bytes)
-        if self.gpu.parent is not None:  # an instance has memory of its own; all the rest is its GPU's
+        if (
+            self.gpu.parent is not None
+        ):  # an instance has memory of its own; all the rest is its GPU's
             return
         watts = self._power()
         if watts is not None:
@@ -162,7 +193,9 @@ class GpuReader:
                 yield self._point("gpu_sampling_period_s", clock.period_ns / SECOND_NS)
 
     def _power(self) -> float | None:
-        """Return the mean power since the last reading by the energy counter; else what the driver says.
+        """Return the mean power since the last reading by the energy counter.
+
+        Else what the driver says.
 
         Some devices measure power for a quarter of the time only, and give a mean over a second.
         """
@@ -170,8 +203,15 @@ class GpuReader:
         return self._ask_gauge("gpu_power_watts") if watts is None else watts
 
     def _growth(self, counter: str) -> float | None:
-        """Return by how much a counter grew a second since it was last read; None where nobody knows."""
-        count, now_ns, before = self._ask_gauge(counter), self._clock.now_ns(), self._counted.pop(counter, None)
+        """Return by how much a counter grew a second since it was last read.
+
+        None where nobody knows.
+        """
+        count, now_ns, before = (
+            self._ask_gauge(counter),
+            self._clock.now_ns(),
+            self._counted.pop(counter, None),
+        )
         if count is not None:
             self._counted[counter] = now_ns, count
         if count is None or before is None or count < before[1] or now_ns <= before[0]:
@@ -194,16 +234,25 @@ class GpuReader:
             yield from self._traffic.read(means.keys())
 
     def _is_integrated(self) -> bool:
-        """Say whether the device shares the machine's memory: then what it says of a PCIe link is made up."""
+        """Say whether the device shares the machine's memory.
+
+        If it does, what it says of a PCIe link is made up.
+        """
         error = self._questions.why_not(self._source.memory, self.gpu)
         return error is not None and error.why is Why.LACKING
 
-    def _processes(self, memory: _Memory, users: GpuUsers, identities: Mapping[int, Identity]) -> Iterator[Point]:
+    def _processes(
+        self, memory: _Memory, users: GpuUsers, identities: Mapping[int, Identity]
+    ) -> Iterator[Point]:
         if self._readings % _SLOW_EVERY == 0 and not self.gpu.is_mig_parent:
             yield self._point("gpu_processes_known_share", 1.0 if users.knows(identities) else 0.0)
         ours = {pid: identities[pid] for pid in memory if pid in identities}
         shares = self._shares.read() if ours else {}
-        named = users.identify({self.gpu: shares.keys()}, self._gpus, Named.IN_SAMPLES) if shares else {}
+        named = (
+            users.identify({self.gpu: shares.keys()}, self._gpus, Named.IN_SAMPLES)
+            if shares
+            else {}
+        )
         share_of = {identity: shares[pid] for pid, identity in named.items()}
         for pid, identity in ours.items():
             used = memory[pid]
@@ -214,20 +263,29 @@ class GpuReader:
 
 
 class GpuSet:
-    """All GPUs and MIG instances of an open source; ``readers`` has those that the run uses or has used, by name.
+    """All GPUs and MIG instances of an open source.
 
-    Belongs to one thread. ``read_ns`` is when they were last read: the driver's buffers hold what came after that.
+    ``readers`` has those that the run uses or has used, by name.
+
+    Belongs to one thread. ``read_ns`` is when they were last read: the driver's buffers hold what
+    came after that.
     """
 
     def __init__(self, source: GpuSource, clock: Clock, *, since_ns: int, everything: bool) -> None:
-        """List the devices, last read at ``since_ns``; with ``everything`` all are read, whoever uses them."""
+        """List the devices, last read at ``since_ns``.
+
+        With ``everything`` all are read, whoever uses them.
+        """
         self.gpus = source.gpus()
         self.readers: dict[str, GpuReader] = {}
         self._questions = Questions(source, clock)
         self.lost = self._questions.lost
         self._clock, self._everything = clock, everything
         self.pause_ns: int | None = None
-        """After how long to ``look``; None where nothing is to be looked at before the next reading."""
+        """After how long to ``look``.
+
+        None where nothing is to be looked at before the next reading.
+        """
         self._readings = 0
         self._looked_ns = since_ns
         self.read_ns = since_ns
@@ -244,15 +302,22 @@ class GpuSet:
         identities: Mapping[int, Identity] = {}
         if self._readings % _PROCESSES_EVERY == 0:
             # The processes of a GPU that is cut up are those of its instances.
-            memory = {gpu: {} if gpu.is_mig_parent else memory_by_pid(self._questions, gpu) for gpu in self.gpus}
-            identities = users.identify({gpu: used or {} for gpu, used in memory.items()}, self.gpus)
+            memory = {
+                gpu: {} if gpu.is_mig_parent else memory_by_pid(self._questions, gpu)
+                for gpu in self.gpus
+            }
+            identities = users.identify(
+                {gpu: used or {} for gpu, used in memory.items()}, self.gpus
+            )
             for gpu, used in memory.items():
                 if gpu.name not in self.readers and self._is_used(gpu, used, identities, users):
                     yield from self._begin(gpu)
             self._looked_ns = self._clock.now_ns()
         self.look()
         at_ns, readers = self._clock.now_ns(), self._answering()
-        points = [point for one in readers for point in one.read(memory.get(one.gpu), users, identities)]
+        points = [
+            point for one in readers for point in one.read(memory.get(one.gpu), users, identities)
+        ]
         if points:
             yield PointsTaken(at_ns, tuple(points))
         self._readings += 1
@@ -266,7 +331,9 @@ class GpuSet:
         used = (self.readers[gpu.name] for gpu in self.gpus if gpu.name in self.readers)
         return [reader for reader in used if reader.gpu.name not in self.lost]
 
-    def _is_used(self, gpu: Gpu, memory: _Memory | None, identities: Mapping[int, Identity], users: GpuUsers) -> bool:
+    def _is_used(
+        self, gpu: Gpu, memory: _Memory | None, identities: Mapping[int, Identity], users: GpuUsers
+    ) -> bool:
         if self._everything or any(pid in identities for pid in memory or ()):
             return True
         if gpu.is_mig_parent:
@@ -274,10 +341,17 @@ class GpuSet:
         return users.may_use(gpu, self.gpus, tells_pids=memory is not None)
 
     def _begin(self, gpu: Gpu) -> Iterator[DeviceSeen]:
-        """Read a device from now on, and the GPU that it is part of, which has the power and the temperature."""
+        """Read a device from now on, and the GPU that it is part of.
+
+        That GPU has the power and the temperature.
+        """
         if gpu.parent is not None and gpu.parent.name not in self.readers:
             yield from self._begin(gpu.parent)
-        self.readers[gpu.name] = GpuReader(self._questions, gpu, self.gpus, self._clock, self._looked_ns)
+        self.readers[gpu.name] = GpuReader(
+            self._questions, gpu, self.gpus, self._clock, self._looked_ns
+        )
         memory = self._questions.ask(self._questions.source.memory, gpu)
         total_bytes = None if memory is None else memory.total_bytes
-        yield DeviceSeen(self._clock.now_ns(), gpu.name, gpu.index, gpu.model, gpu.uuid, total_bytes)
+        yield DeviceSeen(
+            self._clock.now_ns(), gpu.name, gpu.index, gpu.model, gpu.uuid, total_bytes
+        )

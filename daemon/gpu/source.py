@@ -1,8 +1,9 @@
 """What the collector asks a GPU driver, and how it keeps in mind what a driver did not answer.
 
-``GpuSource`` is the seam: one small object that hands out what a driver says, as the driver says it. Stamps are those
-of the driver's own clock, counters wrap where the device lets them, and a question without an answer raises
-``NoAnswer``. Whoever asks maps, adds up, falls back and asks again. NVML is the source today (``nvmlsource.py``).
+``GpuSource`` is the seam: one small object that hands out what a driver says, as the driver says
+it. Stamps are those of the driver's own clock, counters wrap where the device lets them, and a
+question without an answer raises ``NoAnswer``. Whoever asks maps, adds up, falls back and asks
+again. NVML is the source today (``nvmlsource.py``).
 """
 
 from __future__ import annotations
@@ -34,9 +35,12 @@ class NoAnswer(Exception):
 
 
 class Sample(NamedTuple):
-    """The share of the time since the sample before in which a GPU, or a process on it, kept it busy.
+    """The share of the time in which a GPU, or a process on it, kept it busy.
 
-    ``stamp_us`` counts microseconds by the driver's clock, whichever that is. ``pid`` is 0 for the whole GPU.
+    The time is that since the sample before.
+
+    ``stamp_us`` counts microseconds by the driver's clock, whichever that is. ``pid`` is 0 for the
+    whole GPU.
     """
 
     stamp_us: int
@@ -45,7 +49,10 @@ class Sample(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """The bytes of a device that are in use, without what the driver keeps for itself, and all that it has."""
+    """The bytes of a device that are in use, and all that it has.
+
+    What the driver keeps for itself does not count as in use.
+    """
 
     used_bytes: int
     total_bytes: int
@@ -66,7 +73,10 @@ class Call(NamedTuple):
 
 
 class DriverEvent(NamedTuple):
-    """An error that the driver reports by itself: the device's name, and the Xid, None for uncorrectable memory."""
+    """An error that the driver reports by itself.
+
+    It has the device's name, and the Xid, which is None for uncorrectable memory.
+    """
 
     device: str
     xid: int | None
@@ -75,8 +85,9 @@ class DriverEvent(NamedTuple):
 class GpuSource(Protocol):
     """A driver, once it is open. Belongs to one thread; ``calling`` alone is for others to read.
 
-    ``failure`` is the code of the error by which nothing can be asked (any more), and ``failure_text`` its words.
-    Every method with a ``gpu`` raises ``NoAnswer``; ``processes`` and ``counters`` may leave out what they lack.
+    ``failure`` is the code of the error by which nothing can be asked (any more), and
+    ``failure_text`` its words. Every method with a ``gpu`` raises ``NoAnswer``; ``processes`` and
+    ``counters`` may leave out what they lack.
     """
 
     calling: Call | None
@@ -125,7 +136,10 @@ AGAIN_NS = 60 * SECOND_NS
 
 
 class Questions:
-    """Asks a source, and keeps in mind for each device what it lacks for ever, and what to ask again each minute."""
+    """Asks a source, and keeps in mind for each device what it lacks for ever.
+
+    It also keeps in mind what to ask again each minute.
+    """
 
     def __init__(self, source: GpuSource, clock: Clock) -> None:
         self.source = source
@@ -133,11 +147,13 @@ class Questions:
         self._clock = clock
         self._silent: dict[tuple[str, ...], tuple[NoAnswer, int | None]] = {}
 
-    def ask(self, question: Callable[..., T], gpu: Gpu, *what: str, then: tuple[Any, ...] = ()) -> T | None:
+    def ask(
+        self, question: Callable[..., T], gpu: Gpu, *what: str, then: tuple[Any, ...] = ()
+    ) -> T | None:
         """Return the answer, None where there is none.
 
-        ``what`` says which of the question's quantities is meant, and is kept in mind with it where the device lacks
-        it; ``then`` are arguments that change each time.
+        ``what`` says which of the question's quantities is meant, and is kept in mind with it where
+        the device lacks it; ``then`` are arguments that change each time.
         """
         if self.source.failure is not None or gpu.name in self.lost:
             return None
@@ -150,13 +166,18 @@ class Questions:
         except NoAnswer as error:
             if error.why is Why.LOST:
                 self.lost[gpu.name] = str(error)
-            again_ns = {Why.LACKING: None, Why.REFUSED: self._clock.now_ns() + AGAIN_NS}.get(error.why, 0)
+            again_ns = {Why.LACKING: None, Why.REFUSED: self._clock.now_ns() + AGAIN_NS}.get(
+                error.why, 0
+            )
             self._silent[key] = error, again_ns
             return None
         self._silent.pop(key, None)
         return answer
 
     def why_not(self, question: Callable[..., object], gpu: Gpu, *what: str) -> NoAnswer | None:
-        """Return why a question had no answer when it was last asked; None where it had one, or never was."""
+        """Return why a question had no answer when it was last asked.
+
+        None where it had one, or never was.
+        """
         known = self._silent.get((gpu.name, question.__name__, *what))
         return known and known[0]

@@ -1,9 +1,10 @@
 """Traffic of a GPU over PCIe and NVLink, where GPM does not tell it.
 
-It comes from counters where the device has them, else from a measurement that the driver makes when asked. The latter
-holds up the asking thread for some 20 ms a direction, and sees that time alone. Counters of PCIe have 32 bits: a link
-of 16 lanes of generation 4 fills one in 136 ms. So they are looked at nine times a second, and what lies between two
-looks that are further apart than the link takes is left out.
+It comes from counters where the device has them, else from a measurement that the driver makes when
+asked. The latter holds up the asking thread for some 20 ms a direction, and sees that time alone.
+Counters of PCIe have 32 bits: a link of 16 lanes of generation 4 fills one in 136 ms. So they are
+looked at nine times a second, and what lies between two looks that are further apart than the link
+takes is left out.
 """
 
 from __future__ import annotations
@@ -41,29 +42,52 @@ class Traffic:
         for name, count in (counts or {}).items():
             before_ns, before = self._before.get(name, (now_ns, count.bytes))
             self._before[name] = now_ns, count.bytes
-            counted = count.bytes - before if count.wraps_at is None else (count.bytes - before) % count.wraps_at
-            is_sure = count.wraps_at is None or (now_ns - before_ns) * self._bytes_per_s() < count.wraps_at * SECOND_NS
+            counted = (
+                count.bytes - before
+                if count.wraps_at is None
+                else (count.bytes - before) % count.wraps_at
+            )
+            is_sure = (
+                count.wraps_at is None
+                or (now_ns - before_ns) * self._bytes_per_s() < count.wraps_at * SECOND_NS
+            )
             if counted >= 0 and is_sure:  # one that was reset says nothing of this time
                 time_ns, total = self._sums.get(name, (0, 0))
                 self._sums[name] = time_ns + now_ns - before_ns, total + counted
         return bool(counts)
 
     def read(self, known: Collection[str]) -> Iterator[Point]:
-        """Yield the rates that are not ``known`` already; none at the first reading that need a counter."""
+        """Yield the rates that are not ``known`` already.
+
+        None at the first reading that need a counter.
+        """
         now_ns, sums = self._clock.now_ns(), self._sums
         whole_ns, self._since_ns, self._sums = now_ns - self._since_ns, now_ns, {}
         was_read, self._has_read = self._has_read, True
-        enough = {name: one for name, one in sums.items() if one[0] and one[0] >= _ENOUGH * whole_ns}
+        enough = {
+            name: one for name, one in sums.items() if one[0] and one[0] >= _ENOUGH * whole_ns
+        }
         rates = {name: total * SECOND_NS / time_ns for name, (time_ns, total) in enough.items()}
         for name in _MEASURED:
             if name not in rates and name not in known and (was_read or name not in self._before):
                 measured = self._questions.ask(self._questions.source.traffic, self._gpu, name)
                 rates.update({} if measured is None else {name: measured})
-        yield from (Point(name, rate, device=self._gpu.name) for name, rate in rates.items() if name not in known)
+        yield from (
+            Point(name, rate, device=self._gpu.name)
+            for name, rate in rates.items()
+            if name not in known
+        )
 
     def _bytes_per_s(self) -> float:
-        """Return what the link can carry; an idle one is put into a lower generation, so its best one counts."""
+        """Return what the link can carry.
+
+        An idle one is put into a lower generation, so its best one counts.
+        """
         if self._fullest is None:
-            best = self._questions.ask(self._questions.source.gauge, self._gpu, "gpu_pcie_generation_most")
-            self._fullest = _LINK_BYTES_PER_S.get(round(best or _USUAL_GENERATION), _LINK_BYTES_PER_S[6])
+            best = self._questions.ask(
+                self._questions.source.gauge, self._gpu, "gpu_pcie_generation_most"
+            )
+            self._fullest = _LINK_BYTES_PER_S.get(
+                round(best or _USUAL_GENERATION), _LINK_BYTES_PER_S[6]
+            )
         return self._fullest

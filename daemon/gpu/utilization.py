@@ -1,8 +1,9 @@
 """Utilization of a GPU and of the processes on it, by the samples that the driver keeps.
 
-The driver samples several times a second by itself; read once a second, its buffer gives all of it. A sample says
-which share of the time since the one before any kernel ran. Where the buffer is dry, as with some drivers while the
-GPU is idle, or cannot be read, the driver's current value takes its place, once a second.
+The driver samples several times a second by itself; read once a second, its buffer gives all of it.
+A sample says which share of the time since the one before any kernel ran. Where the buffer is dry,
+as with some drivers while the GPU is idle, or cannot be read, the driver's current value takes its
+place, once a second.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from profd.daemon.gpu.driverclock import DriverClock
 from profd.daemon.gpu.source import NoAnswer, Questions, Sample, Why
 
 FINEST_NS = 50 * MILLISECOND_NS
-"""Samples closer to each other than this are put together, so that no driver can flood a run file."""
+"""Samples closer to each other than this are put together.
+
+So no driver can flood a run file.
+"""
 _SILENT_PERIODS = 2
 _JUMP_NS = 100 * MILLISECOND_NS
 _LEAP_US = 500_000
@@ -45,17 +49,24 @@ class UtilizationSamples:
 
     @property
     def polls(self) -> bool:
-        """Whether to look each 20 ms now, since the offset of the driver's clock is being estimated."""
+        """Whether to look each 20 ms now.
+
+        That is so while the offset of the driver's clock is being estimated.
+        """
         return self.driver_clock.estimates_until_ns is not None and not self._is_lacking()
 
     def poll(self) -> None:
         now_ns = self._clock.now_ns()
         answer = self._questions.ask(self._source.samples, self._gpu, then=(self._stamp_us,)) or []
-        new = sorted(sample for sample in _since_clock_was_set(answer) if sample.stamp_us not in self._seen)
+        new = sorted(
+            sample for sample in _since_clock_was_set(answer) if sample.stamp_us not in self._seen
+        )
         self._seen.update((sample.stamp_us, None) for sample in new)
         for oldest in list(self._seen)[:-_MOST_KEPT] if len(self._seen) > 2 * _MOST_KEPT else ():
             del self._seen[oldest]
-        self.driver_clock.look(now_ns, [sample.stamp_us for sample in new], has_waited=self._has_looked)
+        self.driver_clock.look(
+            now_ns, [sample.stamp_us for sample in new], has_waited=self._has_looked
+        )
         # The delay of what comes after a long pause, or first of all, says little.
         self._has_looked = self.polls
         if new:
@@ -66,13 +77,16 @@ class UtilizationSamples:
     def read(self) -> list[tuple[int, float]]:
         """Return in order of time what is known of the time since the last reading.
 
-        Each is a time in ns, and the share of the time since the sample before in which the GPU was busy.
+        Each is a time in ns, and the share of the time since the sample before in which the GPU was
+        busy.
         """
         self._follow_jumps()
         self.poll()
         now_ns, clock = self._clock.now_ns(), self.driver_clock
         if clock.offset_ns is None and not self.polls:
-            if self._held and self._heard_ns == now_ns:  # the first ones since nothing was there to estimate by
+            if (
+                self._held and self._heard_ns == now_ns
+            ):  # the first ones since nothing was there to estimate by
                 clock.estimate(now_ns)
             else:  # nobody knows when these were
                 self._held = []
@@ -89,11 +103,20 @@ class UtilizationSamples:
         """Return why there is no utilization at all; None where there was one lately."""
         if self._clock.now_ns() - self.newest_ns < _LONG_NS + self._patience_ns():
             return None
-        errors = (self._questions.why_not(one, self._gpu) for one in (self._source.samples, self._source.utilization))
-        return "; ".join(str(error) for error in errors if error is not None) or "the driver has no samples"
+        errors = (
+            self._questions.why_not(one, self._gpu)
+            for one in (self._source.samples, self._source.utilization)
+        )
+        return (
+            "; ".join(str(error) for error in errors if error is not None)
+            or "the driver has no samples"
+        )
 
     def why_coarse(self) -> str | None:
-        """Return the error by which the driver's current value stands for its samples; None where none does."""
+        """Return the error by which the driver's current value stands for its samples.
+
+        None where none does.
+        """
         return str(self._error()) if self._is_coarse else None
 
     def _current(self, now_ns: int) -> list[tuple[int, float]]:
@@ -117,7 +140,9 @@ class UtilizationSamples:
         offset_ns, period_ns = self.driver_clock.offset_ns, self.driver_clock.period_ns or SECOND_NS
         if offset_ns is None:
             return []
-        held = [(sample.stamp_us * MICROSECOND_NS + offset_ns, sample.share) for sample in self._held]
+        held = [
+            (sample.stamp_us * MICROSECOND_NS + offset_ns, sample.share) for sample in self._held
+        ]
         self._held = []
         new = [(at_ns, share) for at_ns, share in held if self._last_ns < at_ns <= now_ns]
         before_ns = max(self._last_ns, new[0][0] - period_ns) if new else 0
@@ -131,7 +156,10 @@ class UtilizationSamples:
             self.driver_clock.restart(self._clock.now_ns())
 
     def _look_from_the_start(self, now_ns: int) -> None:
-        """Where nothing is new for long, see whether the driver's clock was set back: all would look old."""
+        """If nothing is new for long, see whether the driver's clock was set back.
+
+        All samples would then look old.
+        """
         if now_ns - self._looked_ns < _LONG_NS:
             return
         self._looked_ns = now_ns
@@ -141,7 +169,11 @@ class UtilizationSamples:
             self.driver_clock.restart(now_ns)
 
     def _patience_ns(self) -> int:
-        return 0 if self._is_lacking() else _SILENT_PERIODS * (self.driver_clock.period_ns or SECOND_NS // 2)
+        return (
+            0
+            if self._is_lacking()
+            else _SILENT_PERIODS * (self.driver_clock.period_ns or SECOND_NS // 2)
+        )
 
     def _is_lacking(self) -> bool:
         error = self._error()
@@ -152,14 +184,20 @@ class UtilizationSamples:
 
 
 def _since_clock_was_set(samples: list[Sample]) -> list[Sample]:
-    """Return the last samples that are of one clock: where stamps go back within a buffer, it was set."""
+    """Return the last samples that are of one clock.
+
+    If stamps go back within a buffer, the clock was set.
+    """
     leaps = enumerate(pairwise(samples), 1)
     backs = [place for place, (one, other) in leaps if other.stamp_us < one.stamp_us - _LEAP_US]
     return samples[backs[-1] :] if backs else samples
 
 
 def _put_together(before_ns: int, samples: list[tuple[int, float]]) -> Iterator[tuple[int, float]]:
-    """Yield samples at least ``FINEST_NS`` apart; closer ones become one, their mean weighted by their lengths."""
+    """Yield samples at least ``FINEST_NS`` apart.
+
+    Closer ones become one, their mean weighted by their lengths.
+    """
     busy, start_ns, since_ns = 0.0, before_ns, before_ns
     for position, (at_ns, share) in enumerate(samples):
         busy += share * (at_ns - since_ns)
@@ -179,10 +217,16 @@ class ProcessShares:
     def read(self) -> dict[int, float]:
         """Return the mean share by PID over the driver's samples; an idle process may be missing.
 
-        The first reading gives nothing: it takes the newest stamp; the next one asks for samples since then.
+        The first reading gives nothing: it takes the newest stamp; the next one asks for samples
+        since then.
         """
         last_us = self._stamp_us
-        samples = self._questions.ask(self._questions.source.process_samples, self._gpu, then=(last_us or 0,)) or []
+        samples = (
+            self._questions.ask(
+                self._questions.source.process_samples, self._gpu, then=(last_us or 0,)
+            )
+            or []
+        )
         self._stamp_us = max((sample.stamp_us for sample in samples), default=last_us or 0)
         if last_us is None:
             return {}

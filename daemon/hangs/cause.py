@@ -1,4 +1,7 @@
-"""Finds the cause of a hang: its group of causes, and the sentence that says so, from one look. Pure."""
+"""Finds the cause of a hang: its group of causes, and the sentence that says so, from one look.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,18 @@ from profd.daemon.stacks.source import is_library
 from profd.daemon.store.records import RankBehind
 from profd.daemon.tree import exitstatus, roles
 
-# Files of libraries' frames, and the group of a thread that waits there; sure ones go before likely ones.
+# Files of libraries' frames, and the group of a thread that waits there; sure ones go before likely
+# ones.
 _SURE = (
-    (re.compile(r"(torch/distributed|horovod|deepspeed/comm)/(?!fsdp|launcher|elastic|run\.py)"), "collective"),
+    (
+        re.compile(r"(torch/distributed|horovod|deepspeed/comm)/(?!fsdp|launcher|elastic|run\.py)"),
+        "collective",
+    ),
     (re.compile(r"torch/utils/data/dataloader\.py$"), "queue"),
-    (re.compile(r"/(queue|multiprocessing/(queues|pool|managers)|concurrent/futures/\w+)\.py$"), "queue"),
+    (
+        re.compile(r"/(queue|multiprocessing/(queues|pool|managers)|concurrent/futures/\w+)\.py$"),
+        "queue",
+    ),
     (re.compile(r"/(multiprocessing/(process|popen_\w+|spawn)|subprocess)\.py$"), "child process"),
 )
 _LIKELY = (
@@ -32,8 +42,11 @@ _BY_WAIT = {kind: kind for kind in ("lock", "sleep", "gpu")} | {
     "running": "spin",
 }
 # What a DataLoader's or a pool's worker does that has nothing to do.
-_IDLE_WORKER = re.compile(r"/multiprocessing/(queues|pool|connection)\.py$|/concurrent/futures/\w+\.py$")
-# Where servers wait for requests, and do nothing else below: an engine's own queue, a worker's, a server's socket.
+_IDLE_WORKER = re.compile(
+    r"/multiprocessing/(queues|pool|connection)\.py$|/concurrent/futures/\w+\.py$"
+)
+# Where servers wait for requests, and do nothing else below: an engine's own queue, a worker's, a
+# server's socket.
 _WAITS_FOR_REQUESTS = (
     ("_process_input_queue", "vllm/v1/engine/core.py"),
     ("dequeue", "vllm/distributed/device_communicators/shm_broadcast.py"),
@@ -41,14 +54,22 @@ _WAITS_FOR_REQUESTS = (
     ("get_request", "socketserver.py"),
     ("wait_for_termination", "grpc/_server.py"),
 )
-_LOOP = re.compile(r"/(asyncio/(base_events|runners)|uvloop/\w+|trio/_core/_run|tornado/platform/asyncio)\.py$")
-# The leaf of a loop that has nothing to run: the selector, or the loop itself where it is written in C.
-_IDLE_LOOP = re.compile(r"/(selectors|asyncio/runners|uvloop/\w+|trio/_core/_io_epoll|ipykernel/eventloops)\.py$")
+_LOOP = re.compile(
+    r"/(asyncio/(base_events|runners)|uvloop/\w+|trio/_core/_run|tornado/platform/asyncio)\.py$"
+)
+# The leaf of a loop that has nothing to run: the selector, or the loop itself where it is written
+# in C.
+_IDLE_LOOP = re.compile(
+    r"/(selectors|asyncio/runners|uvloop/\w+|trio/_core/_io_epoll|ipykernel/eventloops)\.py$"
+)
 _KERNEL = re.compile(r"/ipykernel/\w+\.py$")
 
 
 class Death(NamedTuple):
-    """A process of the run that ended; code and signal are None where its parent had taken its status before us."""
+    """A process of the run that ended.
+
+    Code and signal are None where its parent had taken its status before us.
+    """
 
     at_ns: int
     process: str
@@ -96,12 +117,18 @@ def waits_for_user(row: Standing) -> bool:
 
 
 def is_frozen(look: Look) -> bool:
-    """Say whether all processes that train are frozen: whoever did that lets them go on, and they hang by no fault."""
+    """Say whether all processes that train are frozen.
+
+    Whoever did that lets them go on, and they hang by no fault.
+    """
     return all(row.wait.kind == "frozen" for row in look.mains())
 
 
 def waits_for_requests(row: Standing) -> bool:
-    """Say whether a thread is where a server has nothing to do; not in what an event loop has called."""
+    """Say whether a thread is where a server has nothing to do.
+
+    Not in what an event loop has called.
+    """
     return any(
         one.function.rpartition(".")[2] == function and one.file.endswith(file)
         for one in row.stack
@@ -114,24 +141,37 @@ def _runs_loop(row: Standing) -> bool:
 
 
 def ends_by_itself(look: Look) -> bool:
-    """Say whether all waits of the processes that train end by themselves: it takes longer until that is a hang.
+    """Say whether all waits of the processes that train end by themselves.
+
+    If so, it takes longer until that is a hang.
 
     A process that waits for its children waits as long as they do.
     """
-    return all(one.wait.kind in ("sleep", "flush") for row in look.mains() for one in _awaited(look, row))
+    return all(
+        one.wait.kind in ("sleep", "flush") for row in look.mains() for one in _awaited(look, row)
+    )
 
 
 def _awaited(look: Look, row: Standing) -> list[Standing]:
-    """Return the main threads of the children that a thread waits for; itself where it waits for none."""
-    children = [one for one in look.standing if one.is_main and one.member.parent == row.member.identity]
+    """Return the main threads of the children that a thread waits for.
+
+    Itself where it waits for none.
+    """
+    children = [
+        one for one in look.standing if one.is_main and one.member.parent == row.member.identity
+    ]
     return children if row.wait.kind == "child" and children else [row]
 
 
 def find_cause(look: Look, deaths: Sequence[Death]) -> Cause:
     """Return the cause of a hang; ``deaths`` are those of the time shortly before it and since."""
     mains = look.mains()
-    if all(group_of(row) == "child process" for row in mains):  # then its children, which it only waits for
-        mains = [row for row in look.standing if row.is_main and row.member.role != roles.MAIN] or mains
+    if all(
+        group_of(row) == "child process" for row in mains
+    ):  # then its children, which it only waits for
+        mains = [
+            row for row in look.standing if row.is_main and row.member.role != roles.MAIN
+        ] or mains
     groups = [group_of(row) for row in mains]
     group = next((paused for paused in PAUSED if paused in groups), "collective")
     if group not in groups:
@@ -141,11 +181,19 @@ def find_cause(look: Look, deaths: Sequence[Death]) -> Cause:
             is_unexplained = death.signal is None and death.code is None
             if (death.is_odd() and waits_for_one) or (is_unexplained and "queue" in groups):
                 return Cause("dead worker", f"{death.in_words()}, and {sentence_of(mains[0])}")
-        if "queue" in groups and (stuck := next(filter(is_stuck_worker, look.standing), None)) is not None:
-            return Cause(group_of(stuck), f"{sentence_of(mains[groups.index('queue')])}; {sentence_of(stuck)}")
+        if (
+            "queue" in groups
+            and (stuck := next(filter(is_stuck_worker, look.standing), None)) is not None
+        ):
+            return Cause(
+                group_of(stuck),
+                f"{sentence_of(mains[groups.index('queue')])}; {sentence_of(stuck)}",
+            )
         group = max(groups, key=groups.count, default="unknown")
     if len(mains) < 2:
-        return Cause(group, sentence_of(mains[0]) if mains else "no process that trains could be read")
+        return Cause(
+            group, sentence_of(mains[0]) if mains else "no process that trains could be read"
+        )
     alike = [row for row, found in zip(mains, groups, strict=True) if found == group]
     others = [row for row, found in zip(mains, groups, strict=True) if found != group]
     text = f"{len(alike)} of {len(mains)} processes wait so: {sentence_of(alike[0])}"
@@ -164,24 +212,36 @@ def group_of(row: Standing) -> str:
             return sure
         if frame.function == _BACKWARD and row.member.rank is not None and row.wait.kind == "lock":
             return "collective"
-        likely = likely or next((group for pattern, group in _LIKELY if pattern.search(frame.file)), None)
+        likely = likely or next(
+            (group for pattern, group in _LIKELY if pattern.search(frame.file)), None
+        )
     return likely or _BY_WAIT.get(row.wait.kind, "unknown")
 
 
 def is_stuck_worker(row: Standing) -> bool:
-    """Say whether a thread is that of a worker that does not wait for work, and so is what the others wait for."""
+    """Say whether a thread is that of a worker that does not wait for work.
+
+    Such a worker is what the others wait for.
+    """
     stack = row.stack
     if not row.is_main or not (row.member.role == roles.WORKER or roles.is_worker([stack])):
         return False
     # An idle worker is in its own loop's queue, with none of the user's code below.
-    if not any(_IDLE_WORKER.search(frame.file) for frame in stack[-4:]) or not is_library(stack[-1].file):
+    if not any(_IDLE_WORKER.search(frame.file) for frame in stack[-4:]) or not is_library(
+        stack[-1].file
+    ):
         return True
-    loop = next((index for index, frame in enumerate(stack) if roles.is_worker([[frame]])), len(stack))
+    loop = next(
+        (index for index, frame in enumerate(stack) if roles.is_worker([[frame]])), len(stack)
+    )
     return any(not is_library(frame.file) for frame in stack[loop + 1 :])
 
 
 def sentence_of(row: Standing) -> str:
-    """Return which process stands where, in the user's code and what that called, and what it waits for."""
+    """Return which process stands where, and what it waits for.
+
+    The place is given in the user's code and in what that called.
+    """
     name = name_of_member(row.member)
     return f"{name} stands in {place_of(row)}: {row.wait.text}" if row.stack else name
 
@@ -191,6 +251,8 @@ def place_of(row: Standing) -> str:
     if not row.stack:
         return ""
     last = len(row.stack) - 1
-    index = max((index for index, frame in enumerate(row.stack) if not is_library(frame.file)), default=last)
+    index = max(
+        (index for index, frame in enumerate(row.stack) if not is_library(frame.file)), default=last
+    )
     own, called = row.stack[index], row.stack[min(index + 1, last)]
     return f"{called.function} ({PurePath(own.file).name}:{own.line})"

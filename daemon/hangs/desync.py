@@ -1,6 +1,9 @@
-"""Names the rank that the others of a job wait for: by NCCL's counts where there are any, else by the stacks. Pure.
+"""Names the rank that the others of a job wait for.
 
-By the stacks: some ranks wait in a collective, and others elsewhere; or all wait in one, but not in the same.
+It uses NCCL's counts if there are any, else the stacks. The module is pure.
+
+By the stacks: some ranks wait in a collective, and others elsewhere; or all wait in one, but not in
+the same.
 """
 
 from __future__ import annotations
@@ -17,7 +20,9 @@ from profd.daemon.stacks.source import is_library
 from profd.daemon.store.records import RankBehind
 
 _COLLECTIVES = re.compile(r"(torch/distributed|horovod|deepspeed/comm)/")
-_WRAPPERS = frozenset({"wrapper", "inner", "_fn", "decorate_context", "__call__", "_wrapped_call_impl", "_call_impl"})
+_WRAPPERS = frozenset(
+    {"wrapper", "inner", "_fn", "decorate_context", "__call__", "_wrapped_call_impl", "_call_impl"}
+)
 _BACKWARD = "_engine_run_backward"
 
 
@@ -30,7 +35,10 @@ def find_desync(look: Look, deaths: Sequence[Death], verdict: Verdict) -> Cause 
         # Ranks run ahead of their GPU to different lines; what they wait in at last is the same.
         if odd := _odd(rows, [operation_of(row) for row in rows if operation_of(row)]):
             return _in_different(rows, odd)
-        text = f"all {verdict.waiting} ranks have launched the same collectives, and none of these ends"
+        text = (
+            f"all {verdict.waiting} ranks have launched the same collectives, and none "
+            "of these ends"
+        )
         return Cause("collective", f"{text}: the GPU or the network; {_waits(rows[0])}")
     return _by_stacks(look, rows, deaths)
 
@@ -42,7 +50,9 @@ def waits_for_device(row: Standing) -> bool:
     in_backward = any(frame.function == _BACKWARD for frame in row.stack)
     # Asking for a value waits in C, in the user's own line.
     return (
-        row.wait.kind in ("running", "lock") and bool(row.stack) and (in_backward or not is_library(row.stack[-1].file))
+        row.wait.kind in ("running", "lock")
+        and bool(row.stack)
+        and (in_backward or not is_library(row.stack[-1].file))
     )
 
 
@@ -53,10 +63,14 @@ def operation_of(row: Standing) -> str:
     in_library = [frame for frame in row.stack if _COLLECTIVES.search(frame.file)]
     named = (frame.function.rpartition(".")[2] for frame in in_library)
     found = next((name for name in named if name not in _WRAPPERS), "")
-    return found or ("backward" if any(frame.function == _BACKWARD for frame in row.stack) else "a collective")
+    return found or (
+        "backward" if any(frame.function == _BACKWARD for frame in row.stack) else "a collective"
+    )
 
 
-def _by_counts(look: Look, rows: Sequence[Standing], deaths: Sequence[Death], verdict: Verdict) -> Cause:
+def _by_counts(
+    look: Look, rows: Sequence[Standing], deaths: Sequence[Death], verdict: Verdict
+) -> Cause:
     ours = look.job.ours if look.job else {}
     by_pid = {row.member.identity.pid: row for row in rows}
     died = {death.pid: death for death in deaths if death.pid}
@@ -66,7 +80,9 @@ def _by_counts(look: Look, rows: Sequence[Standing], deaths: Sequence[Death], ve
         row, death = by_pid.get(pid or 0), died.get(pid or 0)
         state = death.in_words() if death else row.wait.text if row else ""
         place, host = place_of(row) if row else "", "" if pid is not None else one.host
-        behind.append(RankBehind(one.rank, pid or one.pid or None, one.operation, place, state, host))
+        behind.append(
+            RankBehind(one.rank, pid or one.pid or None, one.operation, place, state, host)
+        )
         said.append(_of_counts(one, behind[-1], verdict))
     stood = [row for one in behind if (row := by_pid.get(one.pid or 0))]
     waiting = [row for row in rows if row not in stood]
@@ -82,15 +98,26 @@ def _cause(stood: Sequence[Standing], said: Sequence[str], behind: Sequence[Rank
 
 def _of_counts(one: Behind, named: RankBehind, verdict: Verdict) -> str:
     """Return what NCCL's counts say of a rank, and where it stands."""
-    name = f"rank {one.rank}" + (f" (pid {named.pid}{f' on {named.host}' if named.host else ''})" if named.pid else "")
+    name = f"rank {one.rank}" + (
+        f" (pid {named.pid}{f' on {named.host}' if named.host else ''})" if named.pid else ""
+    )
     others = "the others" if verdict.waiting < 2 else f"{verdict.waiting} others"
     if verdict.progress is Progress.LOST:
         text = f"{name} is {one.instead} for NCCL, and {others} wait for it"
     elif one.instead:
-        text = f"{name} launched {one.instead} where {others} launched {one.operation} {one.launched + 1}"
+        text = (
+            f"{name} launched {one.instead} where {others} launched {one.operation} "
+            f"{one.launched + 1}"
+        )
     else:
         text = f"{name} has not come to {one.operation} {one.launched + 1}, in which {others} wait"
-    at = f"; it stands in {named.place}: {named.state}" if named.place else f"; {named.state}" if named.state else ""
+    at = (
+        f"; it stands in {named.place}: {named.state}"
+        if named.place
+        else f"; {named.state}"
+        if named.state
+        else ""
+    )
     return text + at
 
 
@@ -99,7 +126,9 @@ def _by_stacks(look: Look, rows: Sequence[Standing], deaths: Sequence[Death]) ->
     others = [row for row in rows if group_of(row) != "collective"]
     ended = [death for death in deaths if death.rank is not None and not _is_alive(death, rows)]
     if not waiting:
-        ended = [death for death in ended if death.code != 0]  # a rank that is done is missed in a collective alone
+        ended = [
+            death for death in ended if death.code != 0
+        ]  # a rank that is done is missed in a collective alone
         if not ended or not rows:
             return None
         behind = [RankBehind(one.rank, one.pid, "", state=one.in_words()) for one in ended]
@@ -112,21 +141,32 @@ def _by_stacks(look: Look, rows: Sequence[Standing], deaths: Sequence[Death]) ->
         said = [*(one.in_words() for one in ended), *map(_waits, others[:3])]
         said += filter(None, (_worker(look, row) for row in others[:3]))
         counted = f"{len(waiting)} of {len(rows) + len(ended)} ranks"
-        return _cause(others, [*said, f"{counted} wait for that in {operation}: {_waits(waiting[0])}"], behind)
-    odd = _odd(waiting, list(map(operation_of, waiting))) or _odd(waiting, list(map(_line, waiting)))
+        return _cause(
+            others, [*said, f"{counted} wait for that in {operation}: {_waits(waiting[0])}"], behind
+        )
+    odd = _odd(waiting, list(map(operation_of, waiting))) or _odd(
+        waiting, list(map(_line, waiting))
+    )
     return _in_different(waiting, odd) if odd else None
 
 
 def _in_different(rows: Sequence[Standing], odd: Sequence[Standing]) -> Cause:
     usual = next((row for row in rows if row not in odd), None)
     text = "; ".join(f"{_waits(row)}, in {operation_of(row)}" for row in odd[:4])
-    rest = f"; the other {len(rows) - len(odd)} wait in {operation_of(usual)}: {_waits(usual)}" if usual else ""
+    rest = (
+        f"; the other {len(rows) - len(odd)} wait in {operation_of(usual)}: {_waits(usual)}"
+        if usual
+        else ""
+    )
     behind = tuple(_behind(row, operation_of(row)) for row in odd)
     return Cause("collective", f"ranks wait in different collectives: {text}{rest}", behind)
 
 
 def _odd(rows: Sequence[Standing], kinds: Sequence[Hashable]) -> list[Standing]:
-    """Return the rows of another kind than most, all where there is no most; none where not each has a kind."""
+    """Return the rows of another kind than most, all where there is no most.
+
+    None where not each has a kind.
+    """
     common = Counter(kinds).most_common()
     if len(common) < 2 or len(kinds) < len(rows):
         return []
@@ -135,19 +175,26 @@ def _odd(rows: Sequence[Standing], kinds: Sequence[Hashable]) -> list[Standing]:
 
 
 def _line(row: Standing) -> Hashable:
-    return next(((frame.file, frame.line) for frame in reversed(row.stack) if not is_library(frame.file)), None)
+    return next(
+        ((frame.file, frame.line) for frame in reversed(row.stack) if not is_library(frame.file)),
+        None,
+    )
 
 
 def _worker(look: Look, row: Standing) -> str:
     """Return where a worker stands that a rank waits for; empty where none is known."""
     if group_of(row) != "queue":
         return ""
-    stuck = (one for one in look.standing if one.member.rank == row.member.rank and is_stuck_worker(one))
+    stuck = (
+        one for one in look.standing if one.member.rank == row.member.rank and is_stuck_worker(one)
+    )
     return _waits(found) if (found := next(stuck, None)) is not None else ""
 
 
 def _behind(row: Standing, operation: str) -> RankBehind:
-    return RankBehind(row.member.rank, row.member.identity.pid, operation, place_of(row), row.wait.text)
+    return RankBehind(
+        row.member.rank, row.member.identity.pid, operation, place_of(row), row.wait.text
+    )
 
 
 def _waits(row: Standing) -> str:
@@ -163,8 +210,8 @@ def _is_alive(death: Death, rows: Sequence[Standing]) -> bool:
 def is_at_work(first: Look, second: Look, behind: Sequence[RankBehind]) -> bool:
     """Say whether a rank that the others wait for did something between two looks, and so may come.
 
-    What it uses of a core in a wait for the GPU or another rank is no work: such waits spin. What a rank of another
-    host does is not known here.
+    What it uses of a core in a wait for the GPU or another rank is no work: such waits spin. What a
+    rank of another host does is not known here.
     """
     seconds, pids = (second.at_ns - first.at_ns) / SECOND_NS, {one.pid for one in behind}
     rows = (row for row in second.mains() if row.member.identity.pid in pids)

@@ -37,7 +37,9 @@ def read_dumps(members: Collection[Member], since_ns: int) -> dict[int, str]:
         pid, rank = member.identity.pid, member.rank
         if rank is None or not is_training(member):
             continue
-        for path in flightrecorder.paths_of(processes.environment(pid, flightrecorder.VARIABLES), rank):
+        for path in flightrecorder.paths_of(
+            processes.environment(pid, flightrecorder.VARIABLES), rank
+        ):
             try:
                 open_ones = read_dump(files_of(pid).read(path), since_ns, is_library)
             except (BadDump, OSError, Unanswered):
@@ -52,7 +54,10 @@ def read_dumps(members: Collection[Member], since_ns: int) -> dict[int, str]:
 
 @dataclass(eq=False)
 class JobInquiry:
-    """Asks RAS for the ranks of a run. ``learn`` takes the ranks of processes that their environment does not say."""
+    """Asks RAS for the ranks of a run.
+
+    ``learn`` takes the ranks of processes that their environment does not say.
+    """
 
     mode: Mode
     clock: Clock
@@ -66,9 +71,16 @@ class JobInquiry:
         self._found: Ras | None = None
 
     def ask(self, members: Collection[Member]) -> Answer | None:
-        """Return what RAS says of these processes; None, with a note of why, where it says nothing. Blocking."""
+        """Return what RAS says of these processes; None, with a note of why, where it says nothing.
+
+        Blocking.
+        """
         # Not workers, which come and go: for each new set of processes a memory map is read.
-        pythons = (member for member in members if member.python is not None and member.role != roles.WORKER)
+        pythons = (
+            member
+            for member in members
+            if member.python is not None and member.role != roles.WORKER
+        )
         pids = tuple(member.identity.pid for member in pythons)
         try:
             if self._found is None or pids != self._pids:
@@ -90,16 +102,27 @@ class JobInquiry:
             return
         identities = {member.identity.pid: member.identity for member in members}
         behind = behind_alone(answer.status)
-        ours = ((identities[pid], behind.get(process)) for process, pid in answer.ours.items() if pid in identities)
-        points = tuple(Point(COLLECTIVES_BEHIND, float(by), one) for one, by in ours if by is not None)
+        ours = (
+            (identities[pid], behind.get(process))
+            for process, pid in answer.ours.items()
+            if pid in identities
+        )
+        points = tuple(
+            Point(COLLECTIVES_BEHIND, float(by), one) for one, by in ours if by is not None
+        )
         self.put(PointsTaken(self.clock.now_ns(), points))
 
     def _check(self, members: Collection[Member], ranks: dict[int, int]) -> None:
-        """Compare NCCL's ranks with those of the environment, and pass on those that it does not say."""
+        """Compare NCCL's ranks with those of the environment.
+
+        Ranks that the environment does not say are passed on.
+        """
         for member in members:
             pid, placed = member.identity.pid, member.placement
             if placed is not None and ranks.get(pid, placed.rank) != placed.rank:
-                text = f"pid {pid} is rank {placed.rank} by its environment, and {ranks[pid]} by NCCL"
+                text = (
+                    f"pid {pid} is rank {placed.rank} by its environment, and {ranks[pid]} by NCCL"
+                )
                 self._say(text, member.identity)
         self.learn(ranks)
 

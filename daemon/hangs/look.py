@@ -1,6 +1,9 @@
-"""One look at a run that may hang: the stacks of its processes, what their threads wait for, and their counters.
+"""One look at a run that may hang.
 
-Blocking, and meant for a thread of its own. Nothing is stopped; processes that cannot be read are left out.
+It has the stacks of its processes, what their threads wait for, and their counters.
+
+Blocking, and meant for a thread of its own. Nothing is stopped; processes that cannot be read are
+left out.
 """
 
 from __future__ import annotations
@@ -21,10 +24,12 @@ from profd.daemon.tree.tree import Member
 
 
 class Counters(NamedTuple):
-    """Bytes read and written and CPU time of all processes, and how often the main threads that train waited.
+    """Bytes read and written and CPU time of all processes, and waits of main threads.
 
-    Some of each is nothing: heartbeats of loggers and thread pools, and queues that ask every few seconds whether their
-    workers live.
+    The waits are how often the main threads that train waited.
+
+    Some of each is nothing: heartbeats of loggers and thread pools, and queues that ask every few
+    seconds whether their workers live.
     """
 
     io_bytes: int
@@ -32,7 +37,10 @@ class Counters(NamedTuple):
     cpu_s: float = 0.0
 
     def moved_since(self, before: Counters, seconds: float, *, steps_are_known: bool) -> bool:
-        """Say whether something went on between two looks. Where steps are known, waits do not count: loops poll."""
+        """Say whether something went on between two looks.
+
+        Where steps are known, waits do not count: loops poll.
+        """
         has_computed = self.cpu_s - before.cpu_s > 0.03 * seconds + 0.03
         has_waited = _is_often(self.switches - before.switches, seconds)
         is_moving = has_computed or self.has_read_or_written_since(before, seconds)
@@ -66,15 +74,18 @@ class Standing(NamedTuple):
     waits: int = 0
 
     def transfers_since(self, before: Standing, seconds: float) -> bool:
-        """Say whether it reads or writes data that comes and goes slowly: such waits end with data alone."""
+        """Say whether it reads or writes data that comes and goes slowly.
+
+        Such waits end with data alone.
+        """
         return self.wait.is_transfer and _is_often(self.waits - before.waits, seconds)
 
 
 class Look(msgspec.Struct, frozen=True):
     """Threads and counters at one time; ``unread`` is the number of processes without a stack.
 
-    ``cpu_s`` is the CPU time of the processes of each rank. ``job`` is what NCCL's RAS said at that time; None where it
-    was not asked.
+    ``cpu_s`` is the CPU time of the processes of each rank. ``job`` is what NCCL's RAS said at that
+    time; None where it was not asked.
     """
 
     at_ns: int
@@ -88,18 +99,26 @@ class Look(msgspec.Struct, frozen=True):
         return [row for row in self.standing if row.is_main and row.member.role == roles.MAIN]
 
     def groups(self) -> tuple[HangGroup, ...]:
-        """Return all threads by where they stand: main threads first, then those in which most stand."""
+        """Return all threads by where they stand.
+
+        Main threads come first, then the places in which most threads stand.
+        """
         found: defaultdict[tuple[bool, Stack], list[Stand]] = defaultdict(list)
         for row in self.standing:
             pid, role, rank = row.member.identity.pid, row.member.role, row.member.rank
-            stand = Stand(name_of_member(row.member), pid, role, rank, row.thread, row.is_main, row.wait.text)
+            stand = Stand(
+                name_of_member(row.member), pid, role, rank, row.thread, row.is_main, row.wait.text
+            )
             found[row.is_main, row.stack].append(stand)
         ordered = sorted(found.items(), key=lambda item: (not item[0][0], -len(item[1])))
         return tuple(HangGroup(stack, tuple(stands)) for (_, stack), stands in ordered)
 
 
 def take_look(members: Sequence[Member], at_ns: int, *, mains_only: bool) -> Look:
-    """Look at the Python processes among ``members``, or at those alone that train; takes some 20 ms each."""
+    """Look at the Python processes among ``members``, or at those alone that train.
+
+    Takes some 20 ms each.
+    """
     by_pid = {member.identity.pid: member for member in members}
     mains = [member for member in members if is_training(member)]
     pythons = [member for member in members if member.python is not None]
@@ -116,7 +135,9 @@ def take_look(members: Sequence[Member], at_ns: int, *, mains_only: bool) -> Loo
     for pid, member in by_pid.items():
         if (stat := processes.read_stat(pid)) is not None:
             cpu_s[member.rank] += stat.cpu_ticks / processes.CLOCK_TICKS
-    return Look(at_ns, tuple(standing), Counters(io_bytes, switches, sum(cpu_s.values())), unread, cpu_s)
+    return Look(
+        at_ns, tuple(standing), Counters(io_bytes, switches, sum(cpu_s.values())), unread, cpu_s
+    )
 
 
 def is_training(member: Member) -> bool:
@@ -129,7 +150,11 @@ def name_of_member(member: Member) -> str:
     if member.role == roles.MAIN:
         return "the main process" if member.rank is None else f"rank {member.rank}"
     of_rank = "" if member.rank is None else f" of rank {member.rank}"
-    return f"{member.role} {member.ordinal}{of_rank}" if member.ordinal is not None else f"{member.role} {pid}{of_rank}"
+    return (
+        f"{member.role} {member.ordinal}{of_rank}"
+        if member.ordinal is not None
+        else f"{member.role} {pid}{of_rank}"
+    )
 
 
 def _standing_of(member: Member, by_pid: Mapping[int, Member]) -> list[Standing]:
@@ -137,7 +162,11 @@ def _standing_of(member: Member, by_pid: Mapping[int, Member]) -> list[Standing]
     pid = member.identity.pid
 
     def name_of(other: int) -> str:
-        return f"{name_of_member(by_pid[other])} (pid {other})" if other in by_pid else name_of_stranger(other)
+        return (
+            f"{name_of_member(by_pid[other])} (pid {other})"
+            if other in by_pid
+            else name_of_stranger(other)
+        )
 
     try:
         threads = take_dump(pid, tries=2)
@@ -147,7 +176,9 @@ def _standing_of(member: Member, by_pid: Mapping[int, Member]) -> list[Standing]
     for thread in threads:
         name, os_tid = thread.thread_name, thread.os_thread_id
         is_main = name == "MainThread" or (name is None and os_tid == pid)
-        stack = tuple(Frame(frame.name, frame.filename, frame.line) for frame in reversed(thread.frames))
+        stack = tuple(
+            Frame(frame.name, frame.filename, frame.line) for frame in reversed(thread.frames)
+        )
         wait, waits = read_wait(pid, os_tid or pid, name_of), _waits_of(pid) if is_main else 0
         standing.append(Standing(member, name or "thread", is_main, stack, wait, waits))
     return standing

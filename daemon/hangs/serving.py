@@ -1,4 +1,6 @@
-"""Watches a server by its own metrics: standing still without requests is no hang, with requests pending it is.
+"""Watches a server by its own metrics.
+
+Standing still without requests is no hang; with requests pending it is one.
 
 Only the loopback is asked, only where an option says so, and only for the page of metrics.
 """
@@ -42,7 +44,10 @@ _PATIENCE_AT_WORK = 4
 
 
 class Requests(NamedTuple):
-    """How many requests a server has taken and not answered, and a number that grows with its work."""
+    """How many requests a server has taken and not answered, and a measure of its work.
+
+    The measure is a number that grows with the work.
+    """
 
     pending: float
     done: float
@@ -53,10 +58,16 @@ class NoMetrics(Exception):
 
 
 def read_requests(port: int, within_s: float = WITHIN_S) -> Requests:
-    """Return the requests of the server whose metrics are at a port of the loopback; raises NoMetrics. Blocking."""
+    """Return the requests of the server whose metrics are at a port of the loopback.
+
+    Raises NoMetrics. Blocking.
+    """
     import http.client  # with all of email, and few runs serve
 
-    connection, page = http.client.HTTPConnection("127.0.0.1", port, timeout=within_s), f"port {port}/metrics"
+    connection, page = (
+        http.client.HTTPConnection("127.0.0.1", port, timeout=within_s),
+        f"port {port}/metrics",
+    )
     is_late = threading.Event()
     timer = threading.Timer(0, lambda: None)
     try:
@@ -73,7 +84,9 @@ def read_requests(port: int, within_s: float = WITHIN_S) -> Requests:
         raise NoMetrics(f"{page} does not answer (not within {within_s:g} s)") from None
     except (OSError, http.client.HTTPException, ValueError) as error:
         late = f"not within {within_s:g} s" if is_late.is_set() else ""
-        raise NoMetrics(f"{page} does not answer ({late or error or type(error).__name__})") from None
+        raise NoMetrics(
+            f"{page} does not answer ({late or error or type(error).__name__})"
+        ) from None
     finally:
         timer.cancel()
         connection.close()
@@ -114,7 +127,10 @@ class ServingWatch:
         self._first: Look | None = None
 
     async def check(self, patience_s: float) -> tuple[Look, Look] | None:
-        """Read the requests where that is due; return two looks where some were pending for so long, none served."""
+        """Read the requests where that is due.
+
+        Return two looks where some were pending for so long, none served.
+        """
         now_ns = self._clock.now_ns()
         if now_ns - self._read_ns >= _READ_EVERY_S * SECOND_NS:
             self._read_ns = now_ns
@@ -123,7 +139,10 @@ class ServingWatch:
             self._first = None
         elif self._first is None:
             self._first = await self._look(False)
-        elif self.stuck_s() >= patience_s and now_ns - self._first.at_ns >= (patience_s / 2 - 1) * SECOND_NS:
+        elif (
+            self.stuck_s() >= patience_s
+            and now_ns - self._first.at_ns >= (patience_s / 2 - 1) * SECOND_NS
+        ):
             first, self._first = self._first, await self._look(False)
             is_long = self.stuck_s() >= _PATIENCE_AT_WORK * patience_s
             if self._first is not None and not _works(first, self._first, is_long=is_long):
@@ -135,7 +154,11 @@ class ServingWatch:
             found = await asyncio.to_thread(self._read)
         except NoMetrics as reason:
             if self._answers:
-                self._put(EventHappened(self._clock.now_ns(), "note", f"the requests are not known: {reason}"))
+                self._put(
+                    EventHappened(
+                        self._clock.now_ns(), "note", f"the requests are not known: {reason}"
+                    )
+                )
             self._answers = False
             if self._last is not None:  # it answered before
                 self._since_ns = self._since_ns or self._clock.now_ns()
@@ -167,7 +190,10 @@ class ServingWatch:
 
 
 def _works(first: Look, second: Look, *, is_long: bool) -> bool:
-    """Say whether a server computes between two looks: with other stacks in the second, or for no ``is_long`` time."""
+    """Say whether a server computes between two looks.
+
+    If the time ``is_long``, the second look must have other stacks.
+    """
     seconds = (second.at_ns - first.at_ns) / SECOND_NS
     if second.counters.cpu_s - first.counters.cpu_s <= 0.1 * seconds:
         return False

@@ -1,9 +1,10 @@
 """Detects a run that makes no progress: it does nothing, stands in one stack, or spins.
 
-A wait that spins uses a core like a computation does, and two looks at a loop may well see the same line of it. Where
-each of some thousand samples shows the same stack, it is one long call, or a loop of one line. One very long
-computation looks like that, too. So it takes much longer until this is called a hang, and it is one only where steps
-are counted, and where no more than one core a process is at work.
+A wait that spins uses a core like a computation does, and two looks at a loop may well see the same
+line of it. Where each of some thousand samples shows the same stack, it is one long call, or a loop
+of one line. One very long computation looks like that, too. So it takes much longer until this is
+called a hang, and it is one only where steps are counted, and where no more than one core a process
+is at work.
 """
 
 from __future__ import annotations
@@ -14,7 +15,14 @@ from typing import NamedTuple
 
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.hangs.look import Look
-from profd.daemon.store.records import STEP_COUNT, EventHappened, Frame, Identity, PointsTaken, RecordingTaken
+from profd.daemon.store.records import (
+    STEP_COUNT,
+    EventHappened,
+    Frame,
+    Identity,
+    PointsTaken,
+    RecordingTaken,
+)
 from profd.daemon.store.stepfunction import THREAD_CPU, UTILIZATION
 from profd.daemon.units import percent
 
@@ -52,12 +60,17 @@ class Stillness:
                     self._steps[point.identity] = (record.at_ns, point.value)
             elif point.name == UTILIZATION and point.device is not None:
                 at_ns = record.at_ns if point.at_ns is None else point.at_ns
-                self._gpus.setdefault(point.device, deque(maxlen=_HISTORY)).append((at_ns, point.value))
+                self._gpus.setdefault(point.device, deque(maxlen=_HISTORY)).append(
+                    (at_ns, point.value)
+                )
         if processes:
             self._readings.append((record.at_ns, cores, processes))
 
     def quiet_s(self) -> float:
-        """Return for how many seconds up to now, and since the last step, hardly any CPU time was used."""
+        """Return for how many seconds up to now hardly any CPU time was used.
+
+        Only the time since the last step counts.
+        """
         quiet_s = length_s = spent_core_s = 0.0
         for step_s, cores, processes in self._backwards():
             length_s += step_s
@@ -69,7 +82,10 @@ class Stillness:
         return min(quiet_s, max(self._readings[-1][0] - self.step_ns, 0) / SECOND_NS)
 
     def is_busy_since(self, at_ns: int) -> bool:
-        """Say whether more CPU time was used after a time, in the last minute of it, than a run that hangs takes."""
+        """Say whether more CPU time was used after a time than a run that hangs takes.
+
+        Only the last minute of that time counts.
+        """
         excess_core_s = length_s = 0.0
         for step_s, cores, processes in self._backwards(at_ns):
             length_s += step_s
@@ -83,9 +99,14 @@ class Stillness:
         self._readings.clear()
 
     def _backwards(self, from_ns: int = 0) -> Iterator[tuple[float, float, int]]:
-        """Yield readings after a time, the last one first: seconds since the one before, cores, and of how many."""
+        """Yield readings after a time, the last one first.
+
+        A reading has the seconds since the one before, the cores, and of how many processes.
+        """
         readings = list(self._readings)
-        for (before_ns, _, _), (at_ns, cores, processes) in zip(readings[-2::-1], readings[:0:-1], strict=True):
+        for (before_ns, _, _), (at_ns, cores, processes) in zip(
+            readings[-2::-1], readings[:0:-1], strict=True
+        ):
             if at_ns <= from_ns:
                 return
             yield (at_ns - before_ns) / SECOND_NS, cores, processes
@@ -94,11 +115,19 @@ class Stillness:
         return self.step_ns is not None and self.step_ns > at_ns
 
     def gpu_moves_since(self, at_ns: int) -> bool:
-        """Say whether a GPU's use went up and down: at 0 % or 100 % throughout it may hang with the rest."""
-        return any(max(values) - min(values) > 0.02 for values in self._gpu_since(at_ns).values() if values)
+        """Say whether a GPU's use went up and down.
+
+        At 0 % or 100 % throughout it may hang with the rest.
+        """
+        return any(
+            max(values) - min(values) > 0.02 for values in self._gpu_since(at_ns).values() if values
+        )
 
     def gpus_are_full_since(self, at_ns: int) -> bool:
-        """Say whether all GPUs were busy throughout, as they are where they wait for one another."""
+        """Say whether all GPUs were busy throughout.
+
+        They are if they wait for one another.
+        """
         found = list(self._gpu_since(at_ns).values())
         return bool(found) and all(values and min(values) >= 0.9 for values in found)
 
@@ -107,11 +136,17 @@ class Stillness:
         return [f"{name} at a constant {percent(values[-1])}" for name, values in gpus if values]
 
     def _gpu_since(self, at_ns: int) -> dict[str, list[float]]:
-        return {name: [value for when, value in points if when >= at_ns] for name, points in self._gpus.items()}
+        return {
+            name: [value for when, value in points if when >= at_ns]
+            for name, points in self._gpus.items()
+        }
 
 
 def _allowed_cores(processes: int) -> float:
-    """Return the cores that a number of processes may use while nothing goes on: heartbeats and timers do."""
+    """Return the cores that a number of processes may use while nothing goes on.
+
+    Heartbeats and timers use some.
+    """
     return max(0.03, 0.005 * processes)
 
 
@@ -124,9 +159,14 @@ class _Place(NamedTuple):
 
 
 class SpinWatch:
-    """Looks twice at a run that stands at work; ``look`` looks at the processes that train, or at all."""
+    """Looks twice at a run that stands at work.
 
-    def __init__(self, clock: Clock, stillness: Stillness, look: Callable[[bool], Awaitable[Look | None]]) -> None:
+    ``look`` looks at the processes that train, or at all.
+    """
+
+    def __init__(
+        self, clock: Clock, stillness: Stillness, look: Callable[[bool], Awaitable[Look | None]]
+    ) -> None:
         self._clock, self._stillness, self._look = clock, stillness, look
         self._places: dict[Identity, _Place] = {}
         self._firsts: dict[str, Look] = {}
@@ -135,7 +175,10 @@ class SpinWatch:
         main = next((thread for thread in recording.threads if thread.is_main), None)
         place = self._places.get(recording.identity)
         for interval in main.intervals if main else ():
-            stack, end_ns = recording.stacks[interval.stack], interval.start_ns + interval.duration_ns
+            stack, end_ns = (
+                recording.stacks[interval.stack],
+                interval.start_ns + interval.duration_ns,
+            )
             since_ns = place.since_ns if place and place.stack == stack else interval.start_ns
             place = _Place(stack, since_ns, end_ns)
         if place is not None:
@@ -143,17 +186,29 @@ class SpinWatch:
 
     def keep(self, training: Collection[Identity]) -> None:
         """Forget all processes but these, which train now."""
-        self._places = {identity: place for identity, place in self._places.items() if identity in training}
+        self._places = {
+            identity: place for identity, place in self._places.items() if identity in training
+        }
 
     def _since_ns(self) -> int | None:
-        """Return since when all of them have stood where they stand; None where that is not known of each."""
-        # The age of the last recording: from one hand-over to the next, and what it takes to read it.
-        if any(place.until_ns < self._clock.now_ns() - 15 * SECOND_NS for place in self._places.values()):
+        """Return since when all of them have stood where they stand.
+
+        None where that is not known of each.
+        """
+        # The age of the last recording: from one hand-over to the next, and what it takes to read
+        # it.
+        if any(
+            place.until_ns < self._clock.now_ns() - 15 * SECOND_NS
+            for place in self._places.values()
+        ):
             return None
         return max((place.since_ns for place in self._places.values()), default=None)
 
     def stood_s(self) -> float:
-        """Return for how long all that train have stood where they are without a step; 0 where that is unknown."""
+        """Return for how long all that train have stood where they are without a step.
+
+        0 where that is unknown.
+        """
         since_ns = self._since_ns()
         if since_ns is None or self._stillness.gpu_moves_since(since_ns):
             return 0.0
@@ -170,7 +225,9 @@ class SpinWatch:
         elif first is None:
             if (look := await self._look(True)) is not None:
                 self._firsts[why] = look
-        elif stood_s >= due_s and first.at_ns <= self._clock.now_ns() - (due_s / 2 - 0.5) * SECOND_NS:
+        elif (
+            stood_s >= due_s and first.at_ns <= self._clock.now_ns() - (due_s / 2 - 0.5) * SECOND_NS
+        ):
             if (second := await self._look(False)) is None:
                 del self._firsts[why]
                 return None
@@ -185,9 +242,16 @@ class SpinWatch:
 
 
 def has_spun(first: Look, second: Look) -> bool:
-    """Say whether between two looks the processes that train did nothing but use one core each, one at least."""
+    """Say whether the processes that train only used one core each between two looks.
+
+    At least one of them did so.
+    """
     seconds = (second.at_ns - first.at_ns) / SECOND_NS
     spinning = sum(row.wait.kind == "running" for row in second.mains())
     # Its other threads use as much with it; a process that computes on many cores computes.
     is_one_core = second.counters.cpu_s - first.counters.cpu_s <= 1.15 * spinning * seconds
-    return spinning > 0 and is_one_core and not second.counters.has_read_or_written_since(first.counters, seconds)
+    return (
+        spinning > 0
+        and is_one_core
+        and not second.counters.has_read_or_written_since(first.counters, seconds)
+    )

@@ -1,6 +1,7 @@
 """What a thread waits for: its state, its system call, and the other end of the pipe or socket.
 
-All of it is read from /proc; a word of the thread's memory only where a system call has its descriptors there.
+All of it is read from /proc; a word of the thread's memory only where a system call has its
+descriptors there.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ _NUMBERS = """
     futex_waitv 449 449       semop 65 193              semtimedop 220 192        flock 73 32
     fcntl 72 25               fsync 74 82               fdatasync 75 83           msync 26 227
     sync 162 81               wait4 61 260              waitid 247 95             nanosleep 35 101
-    clock_nanosleep 230 115   pause 34 -                rt_sigtimedwait 128 137   rt_sigsuspend 130 133
+    clock_nanosleep 230 115   pause 34 -                rt_sigsuspend 130 133
+    rt_sigtimedwait 128 137
     ioctl 16 29
 """
 _COLUMN = {"x86_64": 1, "aarch64": 2}.get(platform.machine())
@@ -58,7 +60,10 @@ def pipe_of(pid: int, fd: int) -> Pipe | None:
 
 
 def holders(pipe: Pipe, mode: int) -> list[int] | None:
-    """Return our PIDs with an end of a pipe open for O_RDONLY or O_WRONLY; None where looking took too long."""
+    """Return our PIDs with an end of a pipe open for O_RDONLY or O_WRONLY.
+
+    None where looking took too long.
+    """
     deadline_s = time.monotonic() + _PATIENCE_S
     found = []
     for pid in processes.pids():
@@ -82,7 +87,11 @@ def _other_end(pipe: Pipe, pid: int, *, is_reader: bool, name_of: NameOf) -> str
         return f"who holds its {end} end was not found in time"
     others = [holder for holder in found if holder != pid]
     if not others:
-        return f"it alone holds the {end} end" if found else f"no process that we see holds its {end} end"
+        return (
+            f"it alone holds the {end} end"
+            if found
+            else f"no process that we see holds its {end} end"
+        )
     named = ", ".join(name_of(holder) for holder in others[:_MOST_NAMED])
     more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
     return f"its {end} end is held by {named}{more}"
@@ -99,7 +108,17 @@ def _is_open_for(pid: int, fd: str, mode: int) -> bool:
     return match is not None and int(match[1], 8) & os.O_ACCMODE in (mode, os.O_RDWR)
 
 
-_READS = ("read", "pread64", "readv", "recvfrom", "recvmsg", "accept", "accept4", "getdents64", "ioctl")
+_READS = (
+    "read",
+    "pread64",
+    "readv",
+    "recvfrom",
+    "recvmsg",
+    "accept",
+    "accept4",
+    "getdents64",
+    "ioctl",
+)
 _WRITES = ("write", "pwrite64", "writev", "sendto", "sendmsg", "connect")
 _TRANSFERS = ("read", "readv", "recvfrom", "recvmsg", "write", "writev", "sendto", "sendmsg")
 _POLL_FD = struct.Struct("=ihh")
@@ -110,10 +129,17 @@ _TERMINALS = ("/dev/pts/", "/dev/tty", "/dev/console")
 
 
 class Wait(NamedTuple):
-    """What a thread waits for, of a kind; ``is_transfer`` where the wait ends with data alone, and with no timeout."""
+    """What a thread waits for, of a kind.
+
+    ``is_transfer`` where the wait ends with data alone, and with no timeout.
+    """
 
     kind: str
-    """stopped, frozen, running, lock, read, write, terminal, flush, child, sleep, events, gpu or unknown."""
+    """The kind of the wait.
+
+    It is stopped, frozen, running, lock, read, write, terminal, flush, child, sleep, events, gpu or
+    unknown.
+    """
     text: str
     is_transfer: bool = False
 
@@ -131,12 +157,17 @@ def read_wait(pid: int, os_tid: int, name_of: NameOf) -> Wait:
     wchan = _wchan(pid, os_tid) if call is None or stat.state == "D" else ""
     wait = _wait_in(*call, pid, name_of) if call else _wait_without_call(stat.state, wchan)
     if stat.state == "D":
-        return wait._replace(text=f"{wait.text}, uninterruptible (state D) in {wchan or 'the kernel'}")
+        return wait._replace(
+            text=f"{wait.text}, uninterruptible (state D) in {wchan or 'the kernel'}"
+        )
     return wait
 
 
 def _wait_without_call(state: str, wchan: str) -> Wait:
-    """Return the wait of a thread whose system call we do not see, by its function of the kernel."""
+    """Return the wait of a thread whose system call we do not see.
+
+    The thread's function of the kernel tells it.
+    """
     if state == "R":
         return Wait("running", "it is running")
     if "futex" in wchan:
@@ -145,7 +176,9 @@ def _wait_without_call(state: str, wchan: str) -> Wait:
         return Wait("read", f"reads a pipe ({wchan})")
     if state != "D" and not wchan:
         return Wait("unknown", "the kernel does not say")
-    return Wait("read" if state == "D" else "unknown", f"waits in the kernel ({wchan or 'unknown'})")
+    return Wait(
+        "read" if state == "D" else "unknown", f"waits in the kernel ({wchan or 'unknown'})"
+    )
 
 
 def _wait_in(call: str, first: int, second: int, pid: int, name_of: NameOf) -> Wait:
@@ -206,7 +239,11 @@ def _wait_at_any(pid: int, fds: list[int], name_of: NameOf) -> Wait:
     if typed := _typed_at(pid, fds):
         return typed
     kinds = sorted({processes.link(pid, f"fd/{fd}").partition(":")[0] or "unknown" for fd in fds})
-    text = f"waits for any of {len(fds)} descriptors ({', '.join(kinds)})" if fds else "waits for events"
+    text = (
+        f"waits for any of {len(fds)} descriptors ({', '.join(kinds)})"
+        if fds
+        else "waits for events"
+    )
     return Wait("events", text)
 
 
@@ -214,7 +251,9 @@ def _wait_at(pid: int, fd: int, *, is_reader: bool, name_of: NameOf) -> Wait:
     kind, does = ("read", "reads") if is_reader else ("write", "writes")
     pipe = pipe_of(pid, fd)
     if pipe is not None:
-        return Wait(kind, f"{does} a pipe; {_other_end(pipe, pid, is_reader=is_reader, name_of=name_of)}")
+        return Wait(
+            kind, f"{does} a pipe; {_other_end(pipe, pid, is_reader=is_reader, name_of=name_of)}"
+        )
     link = processes.link(pid, f"fd/{fd}")
     if link.startswith("socket:"):
         return Wait(kind, f"{does} a socket{_far_end(pid, link)}")
@@ -241,7 +280,10 @@ def _far_end(pid: int, link: str) -> str:
 
 
 def _call_of(pid: int, os_tid: int) -> tuple[str, int, int] | None:
-    """Return the name of the system call that a thread is in, with its first arguments; None where we see none."""
+    """Return the name of the system call that a thread is in, with its first arguments.
+
+    None where we see none.
+    """
     words = (processes.read(f"/proc/{pid}/task/{os_tid}/syscall") or b"").decode().split()
     try:
         number, *arguments = (int(word, 0) for word in words)

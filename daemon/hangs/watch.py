@@ -1,7 +1,9 @@
-"""Watches a run for hangs: two looks at a quiet run, half of the patience apart, have to see the same.
+"""Watches a run for hangs.
 
-A run that is not quiet hangs where it makes no step and every sample of its main threads shows one stack: it spins.
-Nothing here stops or touches a process.
+Two looks at a quiet run, half of the patience apart, have to see the same.
+
+A run that is not quiet hangs where it makes no step and every sample of its main threads shows one
+stack: it spins. Nothing here stops or touches a process.
 """
 
 from __future__ import annotations
@@ -37,7 +39,14 @@ from profd.daemon.hangs.look import Look, is_training, name_of_member, take_look
 from profd.daemon.hangs.serving import Requests, ServingWatch
 from profd.daemon.hangs.stillness import SpinWatch, Stillness, has_spun
 from profd.daemon.store import records
-from profd.daemon.store.records import EventHappened, HangFound, Identity, PointsTaken, ProcessEnded, RecordingTaken
+from profd.daemon.store.records import (
+    EventHappened,
+    HangFound,
+    Identity,
+    PointsTaken,
+    ProcessEnded,
+    RecordingTaken,
+)
 from profd.daemon.tree.tree import Member
 
 
@@ -53,12 +62,18 @@ class Hook:
     def start(self, text: str, cause: str, behind: Sequence[records.RankBehind] = ()) -> str | None:
         """Start the command; return why it could not be started."""
         environment = {**os.environ, **self._run, "PROFD_HANG": text, "PROFD_HANG_CAUSE": cause}
-        environment["PROFD_HANG_RANKS"] = " ".join(str(one.rank) for one in behind if one.rank is not None)
-        environment["PROFD_HANG_PIDS"] = " ".join(str(one.pid) for one in behind if one.pid is not None)
+        environment["PROFD_HANG_RANKS"] = " ".join(
+            str(one.rank) for one in behind if one.rank is not None
+        )
+        environment["PROFD_HANG_PIDS"] = " ".join(
+            str(one.pid) for one in behind if one.pid is not None
+        )
         command, null = ["/bin/sh", "-c", self._command or ""], subprocess.DEVNULL
         try:
             if self._command is not None:
-                started = subprocess.Popen(command, stdin=null, stdout=null, start_new_session=True, env=environment)
+                started = subprocess.Popen(
+                    command, stdin=null, stdout=null, start_new_session=True, env=environment
+                )
                 self.running.append(started)
         except (OSError, ValueError) as error:
             return f"the command for hangs could not be started ({error})"
@@ -69,17 +84,22 @@ class Hook:
         self.running = [process for process in self.running if process.poll() is None]
 
 
-# Waits that end by themselves (a sleep, a disk that writes) get this many times the patience, and so do computations.
+# Waits that end by themselves (a sleep, a disk that writes) get this many times the patience, and
+# so do computations.
 PATIENCE_IN_SLEEP = 4
 _TICK_S = 1.0
 _AFTER_READINGS_S = 0.1
 """All that reads wakes at the tick: so much later the readings of this second are there."""
 _MAKES_GROUP = re.compile(
-    r"(^|\.)(init_process_group|new_(sub)?groups?\w*|split_group|_new_process_group_helper|init_device_mesh|initialize_model_parallel)$"
+    r"(^|\.)(init_process_group|new_(sub)?groups?\w*|split_group|_new_process_group_helper"
+    r"|init_device_mesh|initialize_model_parallel)$"
 )
 _DUMPS_EVERY_S, _DUMPS_BEFORE_S = 20, 120
 _SETTLED_S = 600
-"""For how long processes are known that surely have all their communicators, where no step was seen."""
+"""How long processes are known that surely have all their communicators.
+
+This counts if no step was seen.
+"""
 
 
 @dataclass(eq=False)
@@ -96,7 +116,10 @@ class HangWatch:
     """Asks NCCL's RAS; blocking. None where it is not to be asked."""
     dumps: Callable[[Collection[Member], int], Mapping[int, str]] = read_dumps
     requests: Callable[[], Requests] | None = None
-    """Reads the requests of a server; blocking. None where the target is none, or is not to be asked."""
+    """Reads the requests of a server; blocking.
+
+    None where the target is none, or is not to be asked.
+    """
 
     def __post_init__(self) -> None:
         self._inbox: queue.SimpleQueue[EventHappened | PointsTaken | ProcessEnded | RecordingTaken]
@@ -110,7 +133,11 @@ class HangWatch:
         self._hang: HangFound | None = None
         self._is_spin = False
         self._dumps_due_ns, self._dumped, self._silent_until_ns = 0, set[str](), 0
-        self._serving = ServingWatch(self.clock, self.requests, self._take_look, self.put) if self.requests else None
+        self._serving = (
+            ServingWatch(self.clock, self.requests, self._take_look, self.put)
+            if self.requests
+            else None
+        )
         self._task: asyncio.Task[None] | None = None
 
     def take(self, record: records.Record) -> None:
@@ -132,11 +159,17 @@ class HangWatch:
     async def _run(self) -> None:
         try:
             while True:
-                await asyncio.sleep(until_tick_s(min(_TICK_S, self.after_s / 12)) + _AFTER_READINGS_S)
+                await asyncio.sleep(
+                    until_tick_s(min(_TICK_S, self.after_s / 12)) + _AFTER_READINGS_S
+                )
                 await self.check()
         except Exception as error:  # noqa: BLE001  the recording goes on without it
             traceback.print_exception(error)
-            self.put(EventHappened(self.clock.now_ns(), "error", f"hangs are no longer watched for: {error!r}"))
+            self.put(
+                EventHappened(
+                    self.clock.now_ns(), "error", f"hangs are no longer watched for: {error!r}"
+                )
+            )
 
     async def check(self) -> None:
         self.hook.reap()
@@ -149,7 +182,10 @@ class HangWatch:
             else:
                 self._deaths.append(self._death(record))
         now_ns, before = self.clock.now_ns(), self._known
-        self._known = {one.identity: (one, before.get(one.identity, (one, now_ns))[1]) for one in self.members()}
+        self._known = {
+            one.identity: (one, before.get(one.identity, (one, now_ns))[1])
+            for one in self.members()
+        }
         self._spin.keep({member.identity for member in self.members() if is_training(member)})
         stuck = await self._serving.check(self.after_s) if self._serving else None
         if self._hang is not None:
@@ -162,7 +198,10 @@ class HangWatch:
             await self._check_training()
 
     async def _check_dumps(self) -> None:
-        """Say once what each rank's flight recorder wrote since a run hangs; torch does so after its own timeout."""
+        """Say once what each rank's flight recorder wrote since a run hangs.
+
+        Torch does so after its own timeout.
+        """
         now_ns = self.clock.now_ns()
         if self._hang is None or now_ns < self._dumps_due_ns:
             return
@@ -186,7 +225,10 @@ class HangWatch:
         return Death(record.at_ns, name, record.exit_code, record.exit_signal, rank, pid)
 
     async def _check_spin(self) -> None:
-        """Report a run that uses the CPU and stands: soon where NCCL's counts prove it, else after a long time."""
+        """Report a run that uses the CPU and stands.
+
+        The report comes soon if NCCL's counts prove it, else after a long time.
+        """
         patience_s = self.patience_s()
         may_answer = self.is_settled() and self.clock.now_ns() >= self._silent_until_ns
         looks = await self._spin.check(patience_s, "counts") if self.ask and may_answer else None
@@ -194,12 +236,22 @@ class HangWatch:
             self._report(*looks, self._spin.stood_s(), is_spin=True)
         elif self._stillness.step_ns is not None:  # else nobody knows whether it goes on
             looks = await self._spin.check(PATIENCE_IN_SLEEP * patience_s, "long")
-            if looks and has_spun(*looks) and self._verdict(*looks).progress is not Progress.GOES_ON:
+            if (
+                looks
+                and has_spun(*looks)
+                and self._verdict(*looks).progress is not Progress.GOES_ON
+            ):
                 self._report(*looks, self._spin.stood_s(), is_spin=True)
 
     def _is_proven(self, first: Look, second: Look) -> bool:
-        """Say whether NCCL's counts show a hang: ranks are behind and do nothing to come, or all wait for the GPU."""
-        seconds, progress = (second.at_ns - first.at_ns) / SECOND_NS, self._verdict(first, second).progress
+        """Say whether NCCL's counts show a hang.
+
+        Then ranks are behind and do nothing to come, or all wait for the GPU.
+        """
+        seconds, progress = (
+            (second.at_ns - first.at_ns) / SECOND_NS,
+            self._verdict(first, second).progress,
+        )
         if second.counters.has_read_or_written_since(first.counters, seconds):
             return False
         if progress is Progress.ALIKE:
@@ -220,10 +272,22 @@ class HangWatch:
             self._first = None
         elif first is None:
             self._first = await self._take_look(mains_only=True)
-        elif quiet_s >= due_s and (self.clock.now_ns() - first.at_ns) / SECOND_NS >= due_s - patience_s / 2:
+        elif (
+            quiet_s >= due_s
+            and (self.clock.now_ns() - first.at_ns) / SECOND_NS >= due_s - patience_s / 2
+        ):
             second = await self._take_look(mains_only=False)
-            serves = self._stillness.step_ns is None and second is not None and is_waiting_for_work(second)
-            if second is None or serves or is_waiting_for_user(second) or self._has_moved(first, second):
+            serves = (
+                self._stillness.step_ns is None
+                and second is not None
+                and is_waiting_for_work(second)
+            )
+            if (
+                second is None
+                or serves
+                or is_waiting_for_user(second)
+                or self._has_moved(first, second)
+            ):
                 self._first = second
             elif is_frozen(second):
                 self._first = None
@@ -232,7 +296,10 @@ class HangWatch:
                 self._report(first, second, quiet_s)
 
     def patience_s(self) -> float:
-        """Return for how long there may be no progress: longer where the steps of the run are long."""
+        """Return for how long there may be no progress.
+
+        It is longer if the steps of the run are long.
+        """
         return max(self.after_s, 10 * self._stillness.step_s)
 
     async def _take_look(self, mains_only: bool) -> Look | None:
@@ -240,7 +307,9 @@ class HangWatch:
         members = list(self.members())
         if not any(map(is_training, members)):
             return None
-        look = await asyncio.to_thread(partial(self.look, members, self.clock.now_ns(), mains_only=mains_only))
+        look = await asyncio.to_thread(
+            partial(self.look, members, self.clock.now_ns(), mains_only=mains_only)
+        )
         if self.ask is None or not self._may_ask(look):
             return look
         answer = await asyncio.to_thread(self.ask, members)
@@ -248,22 +317,40 @@ class HangWatch:
         return msgspec.structs.replace(look, job=answer)
 
     def _may_ask(self, look: Look) -> bool:
-        """Say whether all ranks surely have their communicators: RAS has a fault before (NVIDIA/nccl#2346)."""
-        is_making = any(_MAKES_GROUP.search(frame.function) for row in look.mains() for frame in row.stack)
+        """Say whether all ranks surely have their communicators.
+
+        RAS has a fault before that (NVIDIA/nccl#2346).
+        """
+        is_making = any(
+            _MAKES_GROUP.search(frame.function) for row in look.mains() for frame in row.stack
+        )
         return not is_making and self.is_settled()
 
     def is_settled(self) -> bool:
-        """Say whether the processes that train have made a step, or have run for long: then they are set up."""
+        """Say whether the processes that train are set up.
+
+        They are if they have made a step, or have run for long.
+        """
         now_ns = self.clock.now_ns()
-        since_ns = max((known_ns for member, known_ns in self._known.values() if is_training(member)), default=now_ns)
-        return self._stillness.has_stepped_since(since_ns) or now_ns - since_ns >= _SETTLED_S * SECOND_NS
+        since_ns = max(
+            (known_ns for member, known_ns in self._known.values() if is_training(member)),
+            default=now_ns,
+        )
+        return (
+            self._stillness.has_stepped_since(since_ns)
+            or now_ns - since_ns >= _SETTLED_S * SECOND_NS
+        )
 
     def _verdict(self, first: Look, second: Look) -> Verdict:
-        return compare(first.job.status if first.job else None, second.job.status if second.job else None)
+        return compare(
+            first.job.status if first.job else None, second.job.status if second.job else None
+        )
 
     def _cause(self, first: Look, second: Look, deaths: Sequence[Death] | None = None) -> Cause:
         deaths = list(self._deaths) if deaths is None else deaths
-        return find_desync(second, deaths, self._verdict(first, second)) or find_cause(second, deaths)
+        return find_desync(second, deaths, self._verdict(first, second)) or find_cause(
+            second, deaths
+        )
 
     def _has_moved(self, first: Look, second: Look) -> bool:
         stillness, seconds = self._stillness, (second.at_ns - first.at_ns) / SECOND_NS
@@ -271,11 +358,15 @@ class HangWatch:
             return True
         if self._verdict(first, second).progress is Progress.GOES_ON:
             return True
-        if second.counters.moved_since(first.counters, seconds, steps_are_known=stillness.step_ns is not None):
+        if second.counters.moved_since(
+            first.counters, seconds, steps_are_known=stillness.step_ns is not None
+        ):
             return True
         before, now = {row.member.identity: row for row in first.mains()}, second.mains()
         pairs = [(before.get(row.member.identity, row), row) for row in now]
-        return not now or any(was.stack != row.stack or row.transfers_since(was, seconds) for was, row in pairs)
+        return not now or any(
+            was.stack != row.stack or row.transfers_since(was, seconds) for was, row in pairs
+        )
 
     def _report(self, first: Look, look: Look, quiet_s: float, *, is_spin: bool = False) -> None:
         now_ns = self.clock.now_ns()
@@ -284,14 +375,22 @@ class HangWatch:
         facts = []
         if (step_ns := self._stillness.step_ns) is not None:
             ago_s = (now_ns - step_ns) / SECOND_NS
-            facts.append(f"the last step that was seen is {self._stillness.last_step}, {ago_s:.0f} s before")
+            facts.append(
+                f"the last step that was seen is {self._stillness.last_step}, {ago_s:.0f} s before"
+            )
         facts += [*(death.in_words() for death in deaths), *self._stillness.gpu_facts(since_ns)]
         if look.unread:
             facts.append(f"the stacks of {look.unread} more processes were not read")
-        cause = self._serving.find_cause(look) if self._serving else self._cause(first, look, deaths)
+        cause = (
+            self._serving.find_cause(look) if self._serving else self._cause(first, look, deaths)
+        )
         report = records.HangReport(cause.group, look.groups(), tuple(facts), cause.behind)
         text = f"no progress for {quiet_s:.0f} s ({cause.group}): {cause.text}"
-        self._hang, self._first, self._is_spin = HangFound(now_ns, since_ns, text, report), None, is_spin
+        self._hang, self._first, self._is_spin = (
+            HangFound(now_ns, since_ns, text, report),
+            None,
+            is_spin,
+        )
         self.put(self._hang)
         self.put(EventHappened(now_ns, "hang", text))
         failure = self.hook.start(text, cause.group, cause.behind)
@@ -310,4 +409,6 @@ class HangWatch:
             self._hang = self._first = None
             self._stillness.forget()
             self.put(records.HangEnded(now_ns, hang.at_ns))
-            self.put(EventHappened(now_ns, "hang", f"progress again, after {lasted_s:.0f} s without"))
+            self.put(
+                EventHappened(now_ns, "hang", f"progress again, after {lasted_s:.0f} s without")
+            )

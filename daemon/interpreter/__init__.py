@@ -1,1 +1,4 @@
-"""Reads integers out of a running Python, from outside: no write, no stop, no code of ours in it."""
+"""Reads integers out of a running Python, from outside.
+
+It writes nothing, stops nothing, and runs no code of ours in it.
+"""

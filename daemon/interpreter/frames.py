@@ -1,11 +1,12 @@
-"""The frames of a running Python's threads, and the variables in them: where these lie in its memory.
+"""Where the frames of a running Python's threads, and their variables, lie in memory.
 
-    _PyRuntime -> main interpreter -> its threads -> a thread's frame, the innermost -> the frames that called it
+    _PyRuntime -> main interpreter -> its threads -> a thread's innermost frame -> its callers
     a frame -> its code: file, name, names of its variables
             -> the references of its local variables, in the order of these names
             -> the dictionary of its module's globals
 
-Everything that is followed is checked: an object has a type, and that is one of the interpreter's own.
+Everything that is followed is checked: an object has a type, and that is one of the interpreter's
+own.
 """
 
 from __future__ import annotations
@@ -19,21 +20,37 @@ from pathlib import PurePath
 import msgspec
 
 from profd.daemon import processes
-from profd.daemon.interpreter.memory import MOST_PROGRAMS, Memory, Unreadable, exported, mapped_files, word_at
+from profd.daemon.interpreter.memory import (
+    MOST_PROGRAMS,
+    Memory,
+    Unreadable,
+    exported,
+    mapped_files,
+    word_at,
+)
 from profd.daemon.interpreter.offsets import SIZE, STRING_STATE, TYPE, Offsets, offsets_of
 
-TYPES = ("PyCode_Type", "PyUnicode_Type", "PyTuple_Type", "PyDict_Type", "PyLong_Type", "PyCell_Type")
+TYPES = (
+    "PyCode_Type",
+    "PyUnicode_Type",
+    "PyTuple_Type",
+    "PyDict_Type",
+    "PyLong_Type",
+    "PyCell_Type",
+)
 MAY_BE_MISSING = ("PyGen_Type", "PyRangeIter_Type", "PyType_Type", "PyBytes_Type")
 """An interpreter that exports none of these is read all the same, as far as they are not needed."""
 
 
 _MOST_IN_NAMES = 1 << 14  # characters, of the variables of a function: a thousand of usual names
-_MOST_KEPT = 2 << 20  # characters, of all codes that are kept: a thousand of usual functions, and 8 MiB at most
+_MOST_KEPT = (
+    2 << 20
+)  # characters, of all codes that are kept: a thousand of usual functions, and 8 MiB at most
 _STRING_OVERHEAD = 64  # bytes
 
 
 class Code(msgspec.Struct, frozen=True):
-    """A code object: ``variables`` are the names of its variables, in the order that a frame has them.
+    """A code object: ``variables`` names its variables in the order a frame has them.
 
     ``stack_size`` is how many objects its frames can hold besides, while they compute.
     """
@@ -61,9 +78,14 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 class Interpreter:
-    """A running CPython. Everything raises Unreadable where its memory is not as expected, and where it has ended."""
+    """A running CPython.
 
-    def __init__(self, memory: Memory, version: tuple[int, int], runtime: int, types: dict[str, int]) -> None:
+    Everything raises Unreadable where its memory is not as expected, and where it has ended.
+    """
+
+    def __init__(
+        self, memory: Memory, version: tuple[int, int], runtime: int, types: dict[str, int]
+    ) -> None:
         self.memory, self.version, self.types = memory, version, types
         self.offsets: Offsets = offsets_of(memory, runtime, version)
         self._runtime = runtime
@@ -79,8 +101,11 @@ class Interpreter:
         return self.memory.word(self._runtime + self.offsets.main_interpreter)
 
     def is_newest(self) -> bool:
-        """Say whether the main interpreter is the one that was made last: there is no living other one."""
-        return self.memory.word(self._runtime + self.offsets.main_interpreter - 8) == self.interpreter()
+        """Say whether the main interpreter was made last, so that no other one lives."""
+        return (
+            self.memory.word(self._runtime + self.offsets.main_interpreter - 8)
+            == self.interpreter()
+        )
 
     def threads(self) -> Iterator[int]:
         """Yield the addresses of the states of the main interpreter's threads, the newest first."""
@@ -102,16 +127,24 @@ class Interpreter:
         raise Unreadable("its main thread is not among its threads")
 
     def stack(self, thread: int) -> list[Frame]:
-        """Return the frames of a thread, the innermost first; those that change meanwhile may be missing, or twice."""
+        """Return the frames of a thread, the innermost first.
+
+        Those that change meanwhile may be missing, or twice.
+        """
         found = [
             Frame(address, code, self.memory.word(address + self.offsets.globals))
             for address, at in self.frames(thread)
             if (code := self._code_at(at)) is not None
         ]
-        return [frame for frame in found if frame.code.file != "<shim>"]  # which 3.12 has where C calls into Python
+        return [
+            frame for frame in found if frame.code.file != "<shim>"
+        ]  # which 3.12 has where C calls into Python
 
     def frames(self, thread: int, most: int = 2_000) -> Iterator[tuple[int, int]]:
-        """Yield the addresses of a thread's frames and of their codes, the innermost first, so many at most."""
+        """Yield the addresses of a thread's frames and of their codes, the innermost first.
+
+        There are ``most`` of them at most.
+        """
         offsets, memory = self.offsets, self.memory
         address = memory.word(thread + offsets.frame)
         if offsets.frame_of_c is not None and address:
@@ -156,8 +189,8 @@ class Interpreter:
     def _code_at(self, address: int) -> Code | None:
         """Return the code at an address, None where there is none.
 
-        That of a module is gone once it is imported, and another one may lie there since: so what is known of a code
-        goes by what it refers to as well.
+        That of a module is gone once it is imported, and another one may lie there since: so what
+        is known of a code goes by what it refers to as well.
         """
         data = self.memory.read(address, self._code_bytes) if address else b""
         if not data or word_at(data, TYPE) != self.type("PyCode_Type"):
@@ -174,9 +207,19 @@ class Interpreter:
         return self._kept[known_by]
 
     def _describe(
-        self, address: int, file: int, name: int, variables: int, cells: int, _: int, first_line: int, stack_size: int
+        self,
+        address: int,
+        file: int,
+        name: int,
+        variables: int,
+        cells: int,
+        _: int,
+        first_line: int,
+        stack_size: int,
     ) -> Code:
-        names = self._names(variables) + (self._names(cells) if self.offsets.cells is not None else ())
+        names = self._names(variables) + (
+            self._names(cells) if self.offsets.cells is not None else ()
+        )
         return Code(address, self.text(file), self.text(name), first_line, names, stack_size)
 
     def _names(self, address: int) -> tuple[str, ...]:
@@ -196,16 +239,23 @@ class Interpreter:
     def _object(self, address: int, kind: str, length: int) -> bytes:
         data = self.memory.read(address, length)
         if word_at(data, TYPE) != self.type(kind):
-            raise Unreadable(f"what has to be a {kind.removeprefix('Py').removesuffix('_Type').lower()} is none")
+            raise Unreadable(
+                f"what has to be a {kind.removeprefix('Py').removesuffix('_Type').lower()} is none"
+            )
         return data
 
 
 def open_interpreter(pid: int) -> Interpreter:
-    """Find the CPython in a process; raises Unreadable where there is none that can be read, with the reason."""
+    """Find the CPython in a process.
+
+    Raises Unreadable where there is none that can be read, with the reason.
+    """
     memory, maps, executable = Memory(pid), processes.maps(pid), processes.link(pid, "exe")
     mapped = mapped_files(maps)
     # Its library before the executable.
-    programs = [(start, path) for start, path in mapped if PurePath(path).name.startswith("libpython3")]
+    programs = [
+        (start, path) for start, path in mapped if PurePath(path).name.startswith("libpython3")
+    ]
     programs += [(start, path) for start, path in mapped if path == executable]
     try:
         for start, path in programs[:MOST_PROGRAMS]:
@@ -222,7 +272,10 @@ def open_interpreter(pid: int) -> Interpreter:
 
 
 def count_threads(pid: int) -> int:
-    """Return how many threads of a process run Python; 1 where it cannot be read, as before it has begun."""
+    """Return how many threads of a process run Python.
+
+    1 where it cannot be read, as before it has begun.
+    """
     with contextlib.suppress(Unreadable):
         python = open_interpreter(pid)
         with contextlib.closing(python.memory):
@@ -231,7 +284,7 @@ def count_threads(pid: int) -> int:
 
 
 def _version(memory: Memory, symbols: dict[str, int], names: Sequence[str]) -> tuple[int, int]:
-    """Return the version: since 3.11 the interpreter has it, before that the names of its files do."""
+    """Return the version, from the interpreter since 3.11, else from its files' names."""
     if "Py_Version" in symbols:
         version = memory.word(symbols["Py_Version"])
         return version >> 24 & 0xFF, version >> 16 & 0xFF

@@ -1,6 +1,9 @@
-"""How much of its time a running Python collects garbage: a flag of its interpreter, which is read at irregular times.
+"""How much of its time a running Python collects garbage.
 
-Collections that Python begins by itself have no frame: a stack shows the line that they happened to fall on.
+A flag of its interpreter says so, which is read at irregular times.
+
+Collections that Python begins by itself have no frame: a stack shows the line that they happened to
+fall on.
 """
 
 from __future__ import annotations
@@ -19,7 +22,10 @@ READINGS = 8
 """So many make a point."""
 READ_S = 0.25  # a look costs 0.2 ms of CPU time, nearly all of it to wake up
 _PART = 0.618034
-"""Each pause is longer by this part of ``READ_S``, or wraps: readings meet a loop of equal steps at all its points."""
+"""Each pause is longer by this part of ``READ_S``, or wraps.
+
+So readings meet a loop of equal steps at all its points.
+"""
 RETRY_S, TRIES = 2.0, 10
 
 
@@ -30,9 +36,12 @@ class Collector:
         """Find it; raises Unreadable where it is not as in the versions that are known."""
         self._memory = python.memory
         if python.offsets.collector is None:
-            raise Unreadable(f"the collector of Python {python.version[0]}.{python.version[1]} is not known")
+            raise Unreadable(
+                f"the collector of Python {python.version[0]}.{python.version[1]} is not known"
+            )
         self._state = python.interpreter() + python.offsets.collector
-        # It has the address of its own youngest generation: that says that the rest is where it is expected, too.
+        # It has the address of its own youngest generation: that says that the rest is where it is
+        # expected, too.
         if self._memory.word(self._state + _YOUNGEST) != self._state + _GENERATIONS:
             raise Unreadable("its collector is not where that of its version is")
         self.close = self._memory.close
@@ -53,7 +62,10 @@ def open_collector(pid: int) -> Collector:
 
 @dataclass(eq=False)
 class GarbageReader:
-    """Reads in which part of the time one process collects garbage. One thread calls ``poll`` and ``end``."""
+    """Reads in which part of the time one process collects garbage.
+
+    One thread calls ``poll`` and ``end``.
+    """
 
     identity: Identity
     clock: Clock

@@ -1,12 +1,16 @@
-"""Reads one integer of a running Python: a variable of a function, a module or a generator, or an attribute.
+"""Reads one integer of a running Python.
 
-The process goes on while it is read. A look takes the reference, the object and the reference again at nearly one
-moment. Still the object may be another one: freed, made anew at the same address for another number, and freed again,
-all between the two references; in a loop of 3 microseconds that is so in 1 of 600 looks. So a value counts only where
-it held still: the same in some looks, between two of which all that led to it was seen again: the frame on the stack,
-the entry in the dictionary, the object alive and of its type. What changes every few microseconds is mostly not read.
+It is a variable of a function, a module or a generator, or an attribute.
 
-An object that was freed, and replaced by another one of the same type at the same address, looks like the first.
+The process goes on while it is read. A look takes the reference, the object and the reference again
+at nearly one moment. Still the object may be another one: freed, made anew at the same address for
+another number, and freed again, all between the two references; in a loop of 3 microseconds that is
+so in 1 of 600 looks. So a value counts only where it held still: the same in some looks, between
+two of which all that led to it was seen again: the frame on the stack, the entry in the dictionary,
+the object alive and of its type. What changes every few microseconds is mostly not read.
+
+An object that was freed, and replaced by another one of the same type at the same address, looks
+like the first.
 """
 
 from __future__ import annotations
@@ -34,7 +38,10 @@ class Moved(Missing):
 
 
 class Local(msgspec.Struct, frozen=True):
-    """A local variable: of the innermost frame with this code, at this place among the code's variables."""
+    """A local variable of the innermost frame with this code.
+
+    ``place`` is its place among the code's variables.
+    """
 
     code: int
     place: int
@@ -48,7 +55,10 @@ class Global(msgspec.Struct, frozen=True):
 
 
 class OfGenerator(msgspec.Struct, frozen=True):
-    """A local variable of a generator with this code, whether it runs or waits: its place among the variables."""
+    """A local variable of a generator with this code, whether it runs or waits.
+
+    ``place`` is its place among the variables.
+    """
 
     generator: int
     code: int
@@ -56,7 +66,10 @@ class OfGenerator(msgspec.Struct, frozen=True):
 
 
 class Attribute(msgspec.Struct, frozen=True):
-    """An attribute that an object of exactly this type has of its own, in its ``__dict__`` or what stands for that."""
+    """An attribute that an object of exactly this type has of its own.
+
+    It is in the object's ``__dict__``, or in what stands for that.
+    """
 
     object: int
     type: int
@@ -64,7 +77,10 @@ class Attribute(msgspec.Struct, frozen=True):
 
 
 class RangeLeft(msgspec.Struct, frozen=True):
-    """How many numbers the iterator of a ``range`` still has to give; its numbers have to fit into 64 bits."""
+    """How many numbers the iterator of a ``range`` still has to give.
+
+    Its numbers have to fit into 64 bits.
+    """
 
     iterator: int
 
@@ -74,7 +90,10 @@ Variable: TypeAlias = Referred | RangeLeft
 
 
 class _Look(NamedTuple):
-    """An object at one moment: its bytes from its type on, what led to it, and where all of it lies."""
+    """An object at one moment.
+
+    It has the bytes from the object's type on, what led to it, and where all of it lies.
+    """
 
     address: int
     data: bytes
@@ -85,13 +104,16 @@ class _Look(NamedTuple):
 
 def local_of(frame: Frame, name: str) -> Local | None:
     """Return a local variable of a function; None where it has none of this name."""
-    # Up to 3.10 an argument that an inner function uses is there twice, and has its value in the second place.
+    # Up to 3.10 an argument that an inner function uses is there twice, and has its value in the
+    # second place.
     places = [place for place, variable in enumerate(frame.code.variables) if variable == name]
     return Local(frame.code.address, places[-1]) if places else None
 
 
 def local_integer(pid: int, function: str, file: str, name: str) -> int | None:
-    """Return a variable of a function that the main thread of a process is in; None where it cannot be read.
+    """Return a variable of a function that the main thread of a process is in.
+
+    None where it cannot be read.
 
     The function is known by its name and by the end of its file's path.
     """
@@ -120,8 +142,8 @@ class IntegerReader:
     def read(self, variable: Variable) -> int:
         """Return the value of a variable; raises Missing where it has none now that is an ``int``.
 
-        Raises Moved where it changed at each of some tries, and Unreadable where the memory is not as expected, or the
-        process has ended.
+        Raises Moved where it changed at each of some tries, and Unreadable where the memory is not
+        as expected, or the process has ended.
         """
         known = self._known.get(variable)
         if known is not None and self._is_there(variable, known[1]):
@@ -144,7 +166,10 @@ class IntegerReader:
         raise Moved("it changes faster than it can be read")
 
     def _is_there(self, variable: Variable, look: _Look) -> bool:
-        """Say whether all that a look showed is there again: a fifth of the work of reading anew."""
+        """Say whether all that a look showed is there again.
+
+        This is a fifth of the work of reading anew.
+        """
         try:
             if isinstance(variable, Attribute):
                 alive(self._python, variable.object, variable.type)
@@ -155,7 +180,9 @@ class IntegerReader:
             return False
 
     def object_of(self, variable: Referred) -> Held:
-        """Return the object that a variable refers to; raises as ``read`` does, but for a value of any type.
+        """Return the object that a variable refers to.
+
+        Raises as ``read`` does, but for a value of any type.
 
         Raises Missing for what CPython never frees, such as None, as well.
         """
@@ -173,7 +200,10 @@ class IntegerReader:
         raise Moved("it changes faster than it can be read")
 
     def _referred(self, variable: Referred, length: int) -> _Look | None:
-        """Return the object that a variable refers to, ``length`` bytes of it; None where it moved at each try."""
+        """Return the object that a variable refers to, ``length`` bytes of it.
+
+        None where it moved at each try.
+        """
         if isinstance(variable, OfGenerator):
             self._python.type("PyGen_Type")
         for _ in range(TRIES):
@@ -182,7 +212,9 @@ class IntegerReader:
                 before = self._look(slot, length)
                 if before is None or self._slot(variable) != slot:
                     continue
-                addresses = [self._python.untagged(int.from_bytes(link, "little")) for link in before.links]
+                addresses = [
+                    self._python.untagged(int.from_bytes(link, "little")) for link in before.links
+                ]
                 if addresses != [link.address for link in slot.links]:
                     continue
                 if all(self._look(slot, length) == before for _ in range(LOOKS - 1)):
@@ -203,9 +235,12 @@ class IntegerReader:
         return Slot(frame + offsets.values + 8 * variable.place, (link,), may_be_cell=True)
 
     def frame_of(self, code: int) -> int:
-        """Return the innermost frame of the thread with this code; raises Missing where there is none.
+        """Return the innermost frame of the thread with this code.
 
-        A walk that the thread goes on under may end early: in a loop of a few milliseconds one of twenty does.
+        Raises Missing where there is none.
+
+        A walk that the thread goes on under may end early: in a loop of a few milliseconds one of
+        twenty does.
         """
         for _ in range(WALKS):
             for frame, of_code in self._python.frames(self._thread):
@@ -214,7 +249,10 @@ class IntegerReader:
         raise Missing("its function is not on the stack")
 
     def _look(self, slot: Slot, length: int) -> _Look | None:
-        """Return the object that a reference leads to; None where it moved, Missing where there is none."""
+        """Return the object that a reference leads to.
+
+        None where it moved, Missing where there is none.
+        """
         python, memory = self._python, self._python.memory
         reference = memory.read(slot.address, 8)
         path, beside = [slot.address], [(link.place, 8) for link in slot.links]
@@ -222,28 +260,43 @@ class IntegerReader:
             address = python.untagged(int.from_bytes(reference, "little"))
             if not address:
                 raise Missing("it has no value")
-            target = (address + TYPE, max(length, CELL_VALUE + 8 - TYPE) if slot.may_be_cell else length)
+            target = (
+                address + TYPE,
+                max(length, CELL_VALUE + 8 - TYPE) if slot.may_be_cell else length,
+            )
             once = [*((place, 8) for place in path), target]
             found = memory.read_together(*beside, *once, *once, *once)
-            first, second, third = (found[len(beside) + turn * len(once) :][: len(once)] for turn in range(3))
+            first, second, third = (
+                found[len(beside) + turn * len(once) :][: len(once)] for turn in range(3)
+            )
             if not first == second == third or first[-2] != reference:
                 return None
             data = first[-1]
-            if not slot.may_be_cell or int.from_bytes(data[:8], "little") != python.type("PyCell_Type"):
+            if not slot.may_be_cell or int.from_bytes(data[:8], "little") != python.type(
+                "PyCell_Type"
+            ):
                 links = tuple(found[: len(beside)])
                 places = *beside, *once[:-1], (target[0], length)
-                return _Look(address, data[:length], links, places, (*links, *first[:-1], data[:length]))
+                return _Look(
+                    address, data[:length], links, places, (*links, *first[:-1], data[:length])
+                )
             path.append(address + CELL_VALUE)
             reference = data[CELL_VALUE - TYPE :][:8]
         raise Missing("it is no int")
 
     def _range_left(self, iterator: int) -> int:
-        """Return how many numbers a range iterator has left; raises Unreadable where that did not hold still."""
+        """Return how many numbers a range iterator has left.
+
+        Raises Unreadable where that did not hold still.
+        """
         offsets = self._python.offsets
         place = (iterator + TYPE, offsets.range_left + 8 - TYPE)
         before = self._python.memory.read_together(place, place, place)
         alive(self._python, iterator, self._python.type("PyRangeIter_Type"))
-        looks = [before, *(self._python.memory.read_together(place, place, place) for _ in range(LOOKS - 1))]
+        looks = [
+            before,
+            *(self._python.memory.read_together(place, place, place) for _ in range(LOOKS - 1)),
+        ]
         if len({data for look in looks for data in look}) > 1:
             raise Unreadable("it changed meanwhile")
         (left,) = struct.unpack_from("<q", before[0], offsets.range_left - TYPE)
@@ -259,7 +312,9 @@ class IntegerReader:
         if int.from_bytes(data[:8], "little") != python.types["PyLong_Type"]:
             raise Missing("it is no int")
         size = int.from_bytes(data[SIZE - TYPE :][:8], "little", signed=True)
-        length, is_negative = (size >> 3, size & 3 == 2) if python.offsets.has_tag else (abs(size), size < 0)
+        length, is_negative = (
+            (size >> 3, size & 3 == 2) if python.offsets.has_tag else (abs(size), size < 0)
+        )
         if not 0 <= length <= _MOST_DIGITS:
             raise Missing("it is larger than a count")
         digits = struct.unpack_from(f"<{length}I", data, DIGITS - TYPE)

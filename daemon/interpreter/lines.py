@@ -1,11 +1,14 @@
-"""The line that a frame of a running Python stands at: by the instruction that it is at, and the table of its code.
+"""The line that a frame of a running Python stands at.
+
+It is found by the instruction that the frame is at, and the table of its code.
 
     frame -> its instruction, as a number of bytes from the beginning of its code
     code  -> its first line, and a table of how lines follow each other along the instructions:
              co_lnotab up to 3.9, co_linetable in 3.10, and another format of that from 3.11 on
 
-The formats are those of CPython's ``Objects/lnotab_notes.txt`` in 3.8 and 3.10, and ``Objects/locations.md`` (3.11) or
-``InternalDocs/code_objects.md`` (3.14). The line is what ``f_lineno`` of the frame says.
+The formats are those of CPython's ``Objects/lnotab_notes.txt`` in 3.8 and 3.10, and
+``Objects/locations.md`` (3.11) or ``InternalDocs/code_objects.md`` (3.14). The line is what
+``f_lineno`` of the frame says.
 """
 
 from __future__ import annotations
@@ -25,9 +28,15 @@ _MOST_BYTES = 1 << 20
 _NO_LINE = -128
 NONE = -1
 _SHORT, _LONG, _WITHOUT_LINE = {10: 0, 11: 1, 12: 2}, (13, 14), 15
-"""Kinds of entries of 3.11, and by how much the lines of the short ones are further on; others are of the same line."""
+"""Kinds of entries of 3.11, and by how much the lines of the short ones are further on.
+
+Others are of the same line.
+"""
 _Entries = Iterator[tuple[int, int, bool]]
-"""Of each range of instructions: its length in bytes, by how much its line is further on, and whether it has one."""
+"""For each range of instructions: its length in bytes, and its line.
+
+The line is by how much it is further on, and whether there is one.
+"""
 
 
 class Lines:
@@ -41,14 +50,19 @@ class Lines:
         self._table = lru_cache(128)(partial(decoded, interpreter.version))
 
     def line_of(self, frame: Frame) -> int | None:
-        """Return the line that a frame stands at, counted from 1; of a caller that is the line of its call.
+        """Return the line that a frame stands at, counted from 1.
 
-        None where its instruction has no line, or the frame has ended or has another code than it had. Up to 3.10 that
-        is seen of each frame; from 3.11 on one that has ended may still look as it did, until its place is used again.
-        Raises Unreadable where the memory is not as expected.
+        Of a caller that is the line of its call.
+
+        None where its instruction has no line, or the frame has ended or has another code than it
+        had. Up to 3.10 that is seen of each frame; from 3.11 on one that has ended may still look
+        as it did, until its place is used again. Raises Unreadable where the memory is not as
+        expected.
         """
         python, offsets = self._python, self._python.offsets
-        if offsets.stack is not None:  # up to 3.10 a frame is an object, whose code keeps it for the next call
+        if (
+            offsets.stack is not None
+        ):  # up to 3.10 a frame is an object, whose code keeps it for the next call
             try:
                 alive(python, frame.address)
             except Missing:
@@ -58,7 +72,8 @@ class Lines:
         code = word_at(data, offsets.code - self._first)
         if python.untagged(code) != frame.code.address:
             return None
-        # As long as the frame has this code, that stays, and so does its table. A new frame gets its instruction later.
+        # As long as the frame has this code, that stays, and so does its table. A new frame gets
+        # its instruction later.
         try:
             line = self._line(frame, data[offsets.instruction - self._first :][:8])
         except Unreadable:
@@ -77,7 +92,9 @@ class Lines:
         if offsets.first_instruction is not None:
             at = word_at(instruction, 0) - frame.code.address - offsets.first_instruction
         else:
-            at = int.from_bytes(instruction[:4], "little", signed=True) * (2 if self._python.version >= (3, 10) else 1)
+            at = int.from_bytes(instruction[:4], "little", signed=True) * (
+                2 if self._python.version >= (3, 10) else 1
+            )
         if at in (-2, -1):
             return first_line  # it has not begun
         address = word_at(code, last - first)
@@ -93,11 +110,15 @@ class Lines:
         return None if line == NONE else line
 
 
-def decoded(version: tuple[int, int], first_line: int, data: bytes) -> tuple[array[int], array[int]]:
-    """Return where ranges of instructions start, in bytes and ascending, with the end of the last; and their lines.
+def decoded(
+    version: tuple[int, int], first_line: int, data: bytes
+) -> tuple[array[int], array[int]]:
+    """Return where ranges of instructions start, in bytes and ascending, with the end of the last.
 
-    No range is empty. A line is NONE where there is none, as that of the end. Lists would take ten times as much, some
-    20 kB a function. Raises Unreadable where a number is none of a line.
+    And their lines.
+
+    No range is empty. A line is NONE where there is none, as that of the end. Lists would take ten
+    times as much, some 20 kB a function. Raises Unreadable where a number is none of a line.
     """
     entries = _of_3_11 if version >= (3, 11) else _of_3_10 if version >= (3, 10) else _of_3_8
     starts, lines, line = array("i", [0]), array("i", [NONE]), first_line
@@ -114,7 +135,10 @@ def decoded(version: tuple[int, int], first_line: int, data: bytes) -> tuple[arr
 
 
 def _of_3_8(data: bytes) -> _Entries:
-    """Yield the entries of pairs: how much later the next line starts, and is further on. The last range is open."""
+    """Yield the entries of pairs: how much later the next line starts, and is further on.
+
+    The last range is open.
+    """
     delta = 0
     for length, following in struct.iter_unpack("Bb", data[: len(data) & ~1]):
         yield length, delta, True
@@ -137,7 +161,10 @@ def _of_3_11(data: bytes) -> _Entries:
 
 
 def _variable(data: bytes, at: int) -> int:
-    """Return a number of 6 bits in each byte, the lowest first; the lowest bit of all is its sign."""
+    """Return a number of 6 bits in each byte, the lowest first.
+
+    The lowest bit of all is its sign.
+    """
     number = 0
     for place, byte in enumerate(data[at : at + 8]):
         number |= (byte & 63) << 6 * place

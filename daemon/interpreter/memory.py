@@ -1,10 +1,13 @@
-"""The memory of another process, read through ``/proc/PID/mem``: it is neither stopped nor written to.
+"""The memory of another process, read through ``/proc/PID/mem``.
 
-The kernel asks for the right to trace the process, as it does of py-spy. What is read may be of two moments: the
-process goes on meanwhile.
+The process is neither stopped nor written to.
 
-/proc/PID/environ has the variables that a process was started with. Ray Train and scripts that spawn their ranks set
-RANK inside of the process; setenv(3) keeps the list at the C library's ``environ``, which ``variables_now`` reads.
+The kernel asks for the right to trace the process, as it does of py-spy. What is read may be of two
+moments: the process goes on meanwhile.
+
+/proc/PID/environ has the variables that a process was started with. Ray Train and scripts that
+spawn their ranks set RANK inside of the process; setenv(3) keeps the list at the C library's
+``environ``, which ``variables_now`` reads.
 """
 
 from __future__ import annotations
@@ -25,7 +28,10 @@ _NAMES, _SYMBOLS, _GNU_HASH = 5, 6, 0x6FFFFEF5
 _SYMBOL = struct.Struct("<I2BH2Q")
 _MOST_VARIABLES = 4096
 MOST_PROGRAMS = 16
-"""So many files of a process are searched, though each that it maps may have the name of a library."""
+"""At most so many files of a process are searched.
+
+Each file that it maps may have the name of a library.
+"""
 _LENGTH = 256
 _PAGE = 4096
 _LIBRARY = re.compile(r"libc(-[\d.]+)?\.so|ld-musl")
@@ -46,7 +52,9 @@ class Memory:
     def __init__(self, pid: int) -> None:
         """Open it; raises Unreadable where the kernel does not allow that."""
         try:
-            self._fd = os.open(processes.PROC / str(processes.shown_as(pid)) / "mem", os.O_RDONLY | os.O_CLOEXEC)
+            self._fd = os.open(
+                processes.PROC / str(processes.shown_as(pid)) / "mem", os.O_RDONLY | os.O_CLOEXEC
+            )
         except OSError as error:
             raise Unreadable(f"its memory cannot be opened ({error.strerror})") from error
         self._pid = pid
@@ -61,20 +69,28 @@ class Memory:
         except (OSError, OverflowError, ValueError) as error:
             raise Unreadable(f"there is no memory at {address:#x}") from error
         if len(data) < length:
-            raise Unreadable("the process has ended" if not data else f"there is no memory at {address:#x}")
+            raise Unreadable(
+                "the process has ended" if not data else f"there is no memory at {address:#x}"
+            )
         return data
 
     def read_together(self, *places: tuple[int, int]) -> list[bytes]:
-        """Return the bytes at some places, by address and length, all read within about a microsecond, in this order.
+        """Return the bytes at some places, all read within about a microsecond, in order.
 
-        Raises Unreadable where one of them is no memory. By the number of the process, which may be another's by now:
-        what is read counts only if ``read`` still works after it.
+        A place is an address and a length.
+
+        Raises Unreadable where one of them is no memory. By the number of the process, which may be
+        another's by now: what is read counts only if ``read`` still works after it.
         """
         lengths = [length for _, length in places]
         into = ctypes.create_string_buffer(sum(lengths))
         here = struct.pack("<2Q", ctypes.addressof(into), len(into))
-        there = struct.pack(f"<{2 * len(places)}Q", *(number for place in places for number in place))
-        done = _libc.process_vm_readv(self._pid, here, ctypes.c_ulong(1), there, ctypes.c_ulong(len(places)), 0)
+        there = struct.pack(
+            f"<{2 * len(places)}Q", *(number for place in places for number in place)
+        )
+        done = _libc.process_vm_readv(
+            self._pid, here, ctypes.c_ulong(1), there, ctypes.c_ulong(len(places)), 0
+        )
         if done != len(into):
             raise Unreadable("there is no memory at one of some places")
         data, found, at = into.raw, [], 0
@@ -93,16 +109,20 @@ def word_at(data: bytes, at: int) -> int:
 
 
 def mapped_files(maps: str) -> list[tuple[int, str]]:
-    """Return where the files of a memory map lie that are mapped from their start, and their paths."""
-    # Each line from its start: a name may be made so that to look for a match within it takes hours.
+    """Return the address and path of each file that a memory map has from its start."""
+    # Each line from its start: a name may be made so that to look for a match within it takes
+    # hours.
     found = re.findall(r"(?m)^([0-9a-f]+)-[0-9a-f]+ \S+ 0+ \S+ \d+ +(/.*)", maps)
     return [(int(start, 16), path) for start, path in found]
 
 
 def exported(memory: Memory, start: int, names: Iterable[str]) -> dict[str, int]:
-    """Return the addresses of symbols that an ELF file exports, which is mapped from ``start`` on, as the loader does.
+    """Return the addresses of symbols that a mapped ELF file exports, as the loader does.
 
-    Reads what is mapped, not the file: that may be another by now, and lie in another file system. Raises Unreadable.
+    The file is mapped from ``start`` on.
+
+    Reads what is mapped, not the file: that may be another by now, and lie in another file system.
+    Raises Unreadable.
     """
     header = memory.read(start, 64)
     if not header.startswith(b"\x7fELF\x02\x01"):  # of 64 bits, little-endian
@@ -110,9 +130,13 @@ def exported(memory: Memory, start: int, names: Iterable[str]) -> dict[str, int]
     count = int.from_bytes(header[56:58], "little")
     data = memory.read(start + word_at(header, 32), min(count, 64) * _SEGMENT.size)
     segments = list(_SEGMENT.iter_unpack(data))
-    first = next((address - offset for kind, _, offset, address, *_ in segments if kind == _LOADED), 0)
+    first = next(
+        (address - offset for kind, _, offset, address, *_ in segments if kind == _LOADED), 0
+    )
     bias = start - first
-    dynamic = next((bias + address for kind, _, _, address, *_ in segments if kind == _DYNAMIC), None)
+    dynamic = next(
+        (bias + address for kind, _, _, address, *_ in segments if kind == _DYNAMIC), None
+    )
     if dynamic is None:
         return {}
     tables = {}
@@ -125,7 +149,8 @@ def exported(memory: Memory, start: int, names: Iterable[str]) -> dict[str, int]
         return {}
     # The C library of GNU has these relocated in memory, and musl has not.
     names_at, symbols_at, hash_at = (
-        tables[tag] if tables[tag] >= start else bias + tables[tag] for tag in (_NAMES, _SYMBOLS, _GNU_HASH)
+        tables[tag] if tables[tag] >= start else bias + tables[tag]
+        for tag in (_NAMES, _SYMBOLS, _GNU_HASH)
     )
     found = {name: _look_up(memory, name.encode(), names_at, symbols_at, hash_at) for name in names}
     return {name: bias + value for name, value in found.items() if value}
@@ -145,7 +170,9 @@ def _look_up(memory: Memory, name: bytes, names_at: int, symbols_at: int, hash_a
     for place in range(symbol, symbol + 10_000) if symbol >= first else ():
         in_chain = int.from_bytes(memory.read(chains_at + (place - first) * 4, 4), "little")
         if in_chain | 1 == hashed | 1:
-            name_at, _, _, section, value, _ = _SYMBOL.unpack(memory.read(symbols_at + place * _SYMBOL.size, 24))
+            name_at, _, _, section, value, _ = _SYMBOL.unpack(
+                memory.read(symbols_at + place * _SYMBOL.size, 24)
+            )
             if section and memory.read(names_at + name_at, len(name) + 1) == name + b"\0":
                 return int(value)
         if in_chain & 1:
@@ -154,7 +181,10 @@ def _look_up(memory: Memory, name: bytes, names_at: int, symbols_at: int, hash_a
 
 
 def variables_now(pid: int, allowed: frozenset[str]) -> dict[str, str]:
-    """Return the variables in ``allowed``, cut at 256 bytes; none where the memory cannot be read."""
+    """Return the variables in ``allowed``, cut at 256 bytes.
+
+    None where the memory cannot be read.
+    """
     try:
         memory = Memory(pid)
     except Unreadable:
@@ -174,7 +204,14 @@ def _variables(memory: Memory, pid: int, allowed: frozenset[str]) -> dict[str, s
     places = [start for start, path in mapped if path == executable]
     places += [start for start, path in mapped if _LIBRARY.match(PurePath(path).name)]
     programs = places[:MOST_PROGRAMS]
-    address = next((found["environ"] for start in programs if (found := exported(memory, start, ("environ",)))), None)
+    address = next(
+        (
+            found["environ"]
+            for start in programs
+            if (found := exported(memory, start, ("environ",)))
+        ),
+        None,
+    )
     if address is None:
         return {}
     table, values = memory.word(address), dict[str, str]()

@@ -1,13 +1,17 @@
-"""Objects of a running Python: what a frame holds besides its variables, what type they are of, and generators.
+"""Objects of a running Python, and generators.
 
-    a frame -> its value stack, behind its variables: the iterators of its ``for`` loops, among other things
+It reads what a frame holds besides its variables, and what type objects are of.
+
+    a frame -> its value stack, behind its variables: the iterators of its ``for`` loops and more
     an object -> its type -> the name of that
     a generator -> its own frame and code, whether it runs or waits
 
-An object may be freed at any moment, and mostly its bytes stay as they were. But its count of references is null then,
-or the address of the next free place, where CPython's allocator put that. So what has no plausible count is gone.
+An object may be freed at any moment, and mostly its bytes stay as they were. But its count of
+references is null then, or the address of the next free place, where CPython's allocator put that.
+So what has no plausible count is gone.
 
-All of it raises Missing where no such object is alive, and Unreadable where the memory is not as expected.
+All of it raises Missing where no such object is alive, and Unreadable where the memory is not as
+expected.
 """
 
 from __future__ import annotations
@@ -29,7 +33,9 @@ class Missing(Exception):
 
 
 class Held(msgspec.Struct, frozen=True):
-    """An object, by its address, with the address and the name of its type: ``tqdm``, or ``module.name`` if it is C's.
+    """An object by its address, with the address and the name of its type.
+
+    The name is ``tqdm``, or ``module.name`` if the type is C's.
 
     Which form the name has is up to the type's author: of a class it is the name alone.
     """
@@ -40,17 +46,20 @@ class Held(msgspec.Struct, frozen=True):
 
 
 def held(interpreter: Interpreter, frame: Frame) -> list[Held]:
-    """Return the objects on the value stack of a frame, the outermost first, 20 at most; none if the frame has ended.
+    """Return the objects on the value stack of a frame, the outermost first, 20 at most.
 
-    The iterator of each ``for`` loop that runs is among them; ``with`` blocks and unfinished expressions put other
-    things in between. How far the stack reaches is not in memory while the function runs. So what it held before may
-    follow, as long as that looks like an object: check that one changes, and keeps its type, before using it.
+    None if the frame has ended.
+
+    The iterator of each ``for`` loop that runs is among them; ``with`` blocks and unfinished
+    expressions put other things in between. How far the stack reaches is not in memory while the
+    function runs. So what it held before may follow, as long as that looks like an object: check
+    that one changes, and keeps its type, before using it.
     """
     offsets, memory = interpreter.offsets, interpreter.memory
     first = frame.address + offsets.values + 8 * len(frame.code.variables)
     if offsets.stack is not None:
-        # Up to 3.10 a frame is an object, whose code keeps it for the next call. The names of variables that an outer
-        # function has are not among those of the code.
+        # Up to 3.10 a frame is an object, whose code keeps it for the next call. The names of
+        # variables that an outer function has are not among those of the code.
         try:
             alive(interpreter, frame.address)
         except Missing:
@@ -85,8 +94,8 @@ def alive(interpreter: Interpreter, address: int, expected: int | None = None) -
     if not address or address % 8:
         raise Missing("it is no object")
     references, kind = struct.unpack("<2Q", interpreter.memory.read(address, TYPE + 8))
-    # Since 3.14 the highest 16 bits of the count are flags. No program lies below address 0x400000, so neither does a
-    # place that its allocator freed.
+    # Since 3.14 the highest 16 bits of the count are flags. No program lies below address 0x400000,
+    # so neither does a place that its allocator freed.
     if not 0 < references & 0xFFFF_FFFF_FFFF < 0x400000:
         raise Missing("its object has gone")
     if expected is not None and kind != expected:
@@ -98,7 +107,11 @@ def generator_code(interpreter: Interpreter, address: int) -> Code:
     """Return the code of a generator, which may have ended."""
     offsets = interpreter.offsets
     alive(interpreter, address, interpreter.type("PyGen_Type"))
-    at = offsets.generator_frame + offsets.code if offsets.generator_code is None else offsets.generator_code
+    at = (
+        offsets.generator_frame + offsets.code
+        if offsets.generator_code is None
+        else offsets.generator_code
+    )
     return interpreter.code(interpreter.untagged(interpreter.memory.word(address + at)))
 
 
@@ -109,7 +122,9 @@ def generator_frame(interpreter: Interpreter, address: int, code: int) -> int:
     if offsets.generator_state is None:
         frame = memory.word(address + offsets.generator_frame)
     else:
-        state = int.from_bytes(memory.read(address + offsets.generator_state, 1), "little", signed=True)
+        state = int.from_bytes(
+            memory.read(address + offsets.generator_state, 1), "little", signed=True
+        )
         frame = address + offsets.generator_frame if state < offsets.ended else 0
     if not frame:
         raise Missing("its generator has ended")

@@ -1,12 +1,13 @@
 """Where things lie in the structures of CPython, by minor version, on 64 bits.
 
-``benchmarks/interpreteroffsets.py`` prints these numbers for an interpreter at hand, from its headers by ``offsetof``;
-the table holds what it printed for 3.8.18, 3.9.18, 3.10.13, 3.11.7, 3.12.1, 3.13.0, 3.14.10 and 3.15.2.
-``benchmarks/interpreteroffsets.c`` names the headers.
+``benchmarks/interpreteroffsets.py`` prints these numbers for an interpreter at hand, from its
+headers by ``offsetof``; the table holds what it printed for 3.8.18, 3.9.18, 3.10.13, 3.11.7,
+3.12.1, 3.13.0, 3.14.10 and 3.15.2. ``benchmarks/interpreteroffsets.c`` names the headers.
 
-From 3.13 on the interpreter has most of them at the beginning of ``_PyRuntime`` (``_Py_DebugOffsets``, in
-internal/pycore_runtime.h, and since 3.14 in internal/pycore_debug_offsets.h): those of its runtime, interpreter and
-thread states, which change from release to release, are taken from there, and all others have to be those of the table.
+From 3.13 on the interpreter has most of them at the beginning of ``_PyRuntime``
+(``_Py_DebugOffsets``, in internal/pycore_runtime.h, and since 3.14 in
+internal/pycore_debug_offsets.h): those of its runtime, interpreter and thread states, which change
+from release to release, are taken from there, and all others have to be those of the table.
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ class Offsets(msgspec.Struct, frozen=True):
     previous: int
     globals: int
     values: int
-    # f_lasti: in bytes from the code's beginning, in 3.10 in pairs of them; from 3.11 to 3.12 prev_instr, the address
-    # of the instruction that began last or of the last word of its cache; from 3.13 on instr_ptr, its address
+    # f_lasti: in bytes from the code's beginning, in 3.10 in pairs of them; from 3.11 to 3.12
+    # prev_instr, the address of the instruction that began last or of the last word of its cache;
+    # from 3.13 on instr_ptr, its address
     instruction: int
     # PyCodeObject: from 3.11 on all names of variables are in one tuple
     file: int
@@ -49,7 +51,9 @@ class Offsets(msgspec.Struct, frozen=True):
     variables: int
     cells: int | None
     stack_size: int
-    line_table: int  # co_lnotab up to 3.9, co_linetable from 3.10 on, which is another format from 3.11 on
+    line_table: (
+        int  # co_lnotab up to 3.9, co_linetable from 3.10 on, which is another format from 3.11 on
+    )
     # PyDictKeysObject
     entries: int
     indices: int
@@ -59,23 +63,33 @@ class Offsets(msgspec.Struct, frozen=True):
     ascii: int
     compact: int
     shared_keys: int  # PyHeapTypeObject: the keys that its instances share
-    # PyGenObject: up to 3.10 where its frame is, and its code; from 3.11 on the frame itself, and the state of that
+    # PyGenObject: up to 3.10 where its frame is, and its code; from 3.11 on the frame itself, and
+    # the state of that
     generator_frame: int
-    # _PyRangeIterObject: up to 3.11 its length stays, and an index goes up; from 3.12 on the length goes down
+    # _PyRangeIterObject: up to 3.11 its length stays, and an index goes up; from 3.12 on the length
+    # goes down
     range_left: int
     range_index: int | None = None
     generator_code: int | None = None
     generator_state: int | None = None
     ended: int = 1  # the state of a frame that has ended; those behind it as well
-    first_instruction: int | None = None  # PyCodeObject: co_code_adaptive, which is in it from 3.11 on
-    stack: int | None = None  # PyFrameObject: where its value stack begins; from 3.11 on that is behind its variables
-    # In front of an object: its dictionary, and in 3.11 its array of values, which 3.12 has in the dictionary's place.
+    first_instruction: int | None = (
+        None  # PyCodeObject: co_code_adaptive, which is in it from 3.11 on
+    )
+    stack: int | None = (
+        # PyFrameObject: where its value stack begins; from 3.11 on that is behind its variables
+        None
+    )
+    # In front of an object: its dictionary, and in 3.11 its array of values, which 3.12 has in the
+    # dictionary's place.
     dictionary: int | None = None
     array: int | None = None
     # PyDictValues: from 3.13 on it begins with some bytes of its own
     first_value: int = 0
     are_valid: int | None = None
-    has_tagged_references: bool = False  # the lowest bits of a reference from a frame say how it is counted
+    has_tagged_references: bool = (
+        False  # the lowest bits of a reference from a frame say how it is counted
+    )
 
 
 TYPE = 8  # of PyObject: where the address of its type is
@@ -87,7 +101,10 @@ CELL_VALUE = 16
 STRING_STATE = 32
 TYPE_NAME, TYPE_BASIC_SIZE, TYPE_FLAGS, TYPE_DICTIONARY = 24, 32, 168, 288
 IS_TYPE, HAS_MANAGED_DICTIONARY, HAS_INLINE_VALUES = 1 << 31, 1 << 4, 1 << 2
-"""Flags of a type: its instances are types; they have the dictionary in front of them; they have values behind them."""
+"""Flags of a type: its instances are types; they have the dictionary in front of them.
+
+They have values behind them.
+"""
 
 _3_8 = Offsets(
     main_interpreter=40, main_thread=72, threads=8, collector=None,
@@ -101,26 +118,32 @@ _3_11 = Offsets(
     main_interpreter=48, main_thread=80, threads=16, collector=648,
     next_thread=8, interpreter=16, ident=152, frame=56, frame_of_c=8,
     code=32, previous=48, globals=8, values=72, instruction=56,
-    file=112, name=120, first_line=72, variables=96, cells=None, stack_size=68, line_table=136, first_instruction=184,
+    file=112, name=120, first_line=72, variables=96, cells=None, stack_size=68, line_table=136,
+    first_instruction=184,
     entries=24, indices=32, has_tag=False, items=24, ascii=48, compact=72,
     shared_keys=872, generator_frame=80, generator_state=75, range_left=40, range_index=16,
     dictionary=-24, array=-32,
 )  # fmt: skip
 _3_12 = replace(
-    _3_11, main_thread=64, threads=72, collector=112, ident=136, frame_of_c=0, code=0, previous=8, globals=24,
+    _3_11, main_thread=64, threads=72, collector=112, ident=136, frame_of_c=0, code=0, previous=8,
+    globals=24,
     first_line=68, has_tag=True, ascii=40, compact=56, stack_size=64, shared_keys=880,
     generator_frame=72, generator_state=67, range_left=32, range_index=None, array=None,
     first_instruction=192,
 )  # fmt: skip
 _3_13 = replace(
-    _3_12, main_interpreter=640, main_thread=656, threads=7344, collector=7400, ident=152, frame=72, frame_of_c=None,
+    _3_12, main_interpreter=640, main_thread=656, threads=7344, collector=7400, ident=152, frame=72,
+    frame_of_c=None,
     first_value=8, are_valid=3, first_instruction=200,
 )  # fmt: skip
 _3_14 = replace(
-    _3_13, main_interpreter=816, main_thread=832, collector=None, values=80, items=32, has_tagged_references=True,
+    _3_13, main_interpreter=816, main_thread=832, collector=None, values=80, items=32,
+    has_tagged_references=True,
     first_instruction=208,
 )  # fmt: skip
-_3_15 = replace(_3_14, main_interpreter=944, main_thread=960, threads=7336, ident=176, shared_keys=888, ended=5)
+_3_15 = replace(
+    _3_14, main_interpreter=944, main_thread=960, threads=7336, ident=176, shared_keys=888, ended=5
+)
 
 BY_VERSION = {
     (3, 8): _3_8,
@@ -136,16 +159,30 @@ BY_VERSION = {
 _FIELDS = (
     "version free_threaded "
     "runtime_size finalizing interpreters_head "
-    "interpreter_size interpreter_id interpreter_next threads_head {threads_main}gc imports_modules sysdict builtins "
+    "interpreter_size interpreter_id interpreter_next threads_head {threads_main}gc "
+    "imports_modules sysdict builtins "
     "ceval_gil gil_runtime_state gil_enabled gil_locked gil_holder {generations}"
-    "thread_size thread_prev thread_next thread_interp current_frame {frames}thread_id native_thread_id "
+    "thread_size thread_prev thread_next thread_interp current_frame {frames}thread_id "
+    "native_thread_id "
     "datastack_chunk thread_status {after_status}"
     "frame_size previous executable instr_ptr localsplus owner {after_owner}"
-    "code_size filename name qualname linetable firstlineno argcount localsplusnames localspluskinds co_code_adaptive "
+    "code_size filename name qualname linetable firstlineno argcount localsplusnames "
+    "localspluskinds co_code_adaptive "
     "{tlbc}object_size ob_type"
 )
-_LATER = {"threads_main": "threads_main ", "generations": "code_generation tlbc_generation ", "tlbc": "co_tlbc "}
-_NONE = {"threads_main": "", "generations": "", "frames": "", "after_status": "", "after_owner": "", "tlbc": ""}
+_LATER = {
+    "threads_main": "threads_main ",
+    "generations": "code_generation tlbc_generation ",
+    "tlbc": "co_tlbc ",
+}
+_NONE = {
+    "threads_main": "",
+    "generations": "",
+    "frames": "",
+    "after_status": "",
+    "after_owner": "",
+    "tlbc": "",
+}
 _IN_RUNTIME = {
     (3, 13): _FIELDS.format(**_NONE),
     (3, 14): _FIELDS.format(**{**_NONE, **_LATER, "after_owner": "stackpointer tlbc_index "}),
@@ -160,7 +197,8 @@ _IN_RUNTIME = {
 }
 """The fields of ``_Py_DebugOffsets`` behind its cookie, 8 bytes each, as far as they are needed."""
 _OF_OBJECTS = {
-    "previous": "previous", "executable": "code", "localsplus": "values", "instr_ptr": "instruction",
+    "previous": "previous", "executable": "code", "localsplus": "values", "instr_ptr":
+    "instruction",
     "filename": "file", "name": "name", "firstlineno": "first_line", "localsplusnames": "variables",
     "linetable": "line_table", "co_code_adaptive": "first_instruction",
 }  # fmt: skip
@@ -168,7 +206,10 @@ _OF_OBJECTS = {
 
 
 def offsets_of(memory: Memory, runtime: int, version: tuple[int, int]) -> Offsets:
-    """Return the offsets of an interpreter by its ``_PyRuntime``; raises Unreadable where they are not known."""
+    """Return the offsets of an interpreter by its ``_PyRuntime``.
+
+    Raises Unreadable where they are not known.
+    """
     known = BY_VERSION.get(version)
     if known is None:
         raise Unreadable(f"the structures of Python {version[0]}.{version[1]} are not known")
@@ -183,7 +224,9 @@ def offsets_of(memory: Memory, runtime: int, version: tuple[int, int]) -> Offset
         raise FreeThreaded("it is a free-threaded Python, whose structures are others")
     if (said["version"] >> 24, said["version"] >> 16 & 0xFF) != version:
         raise Unreadable("its runtime says another version than its file")
-    if said["ob_type"] != TYPE or any(said[name] != getattr(known, ours) for name, ours in _OF_OBJECTS.items()):
+    if said["ob_type"] != TYPE or any(
+        said[name] != getattr(known, ours) for name, ours in _OF_OBJECTS.items()
+    ):
         raise Unreadable(f"its structures are not those of Python {version[0]}.{version[1]}")
     ahead = said["interpreters_head"] + 8
     return replace(

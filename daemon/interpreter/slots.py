@@ -1,12 +1,15 @@
-"""Where the reference to a value lies: in a dictionary, and in what the instances of a class have instead of one.
+"""Where the reference to a value lies.
 
-                                        3.8 to 3.10       3.11            3.12               3.13 on
-    of an instance, the dictionary at   tp_dictoffset     24 before it    24 before it       24 before it
-    or its values                       -                 32 before it    24 before, tagged  behind it
-    of its dictionary, the keys         in a table with the values, or shared with other instances, values apart
+It lies in a dictionary, or in what the instances of a class have instead of one.
 
-The keys of values without a dictionary are those that the class has for its instances. What is written in C has its
-dictionary at ``tp_dictoffset`` in every version.
+                            3.8 to 3.10     3.11          3.12               3.13 on
+    an instance's           tp_dictoffset   24 before it  24 before it       24 before it
+    dictionary at
+    or its values           -               32 before it  24 before, tagged  behind it
+    its dictionary's keys   in a table with the values, or shared with other instances, values apart
+
+The keys of values without a dictionary are those that the class has for its instances. What is
+written in C has its dictionary at ``tp_dictoffset`` in every version.
 """
 
 from __future__ import annotations
@@ -20,7 +23,14 @@ from profd.daemon.interpreter import offsets as layout
 from profd.daemon.interpreter.frames import Interpreter
 from profd.daemon.interpreter.memory import Unreadable, word_at
 from profd.daemon.interpreter.objects import Missing, alive
-from profd.daemon.interpreter.offsets import DICT_KEYS, DICT_VALUES, TYPE, TYPE_BASIC_SIZE, TYPE_DICTIONARY, TYPE_FLAGS
+from profd.daemon.interpreter.offsets import (
+    DICT_KEYS,
+    DICT_VALUES,
+    TYPE,
+    TYPE_BASIC_SIZE,
+    TYPE_DICTIONARY,
+    TYPE_FLAGS,
+)
 
 _MOST_KEYS = 100_000
 _NO_SUCH = "there is no variable of this name"
@@ -44,7 +54,8 @@ class Slot(msgspec.Struct, frozen=True):
 class Slots:
     """Finds slots in an interpreter, and remembers where in a table of keys each name was.
 
-    Everything raises Missing where there is no such value, and Unreadable where the memory is not as expected.
+    Everything raises Missing where there is no such value, and Unreadable where the memory is not
+    as expected.
     """
 
     def __init__(self, interpreter: Interpreter) -> None:
@@ -59,14 +70,19 @@ class Slots:
         kind, keys, values = (word_at(head, at) for at in (TYPE, DICT_KEYS, DICT_VALUES))
         if kind != python.type("PyDict_Type"):
             raise Unreadable("what has to be a dictionary is none")
-        links = [Link(dictionary + at, word) for at, word in ((TYPE, kind), (DICT_KEYS, keys), (DICT_VALUES, values))]
+        links = [
+            Link(dictionary + at, word)
+            for at, word in ((TYPE, kind), (DICT_KEYS, keys), (DICT_VALUES, values))
+        ]
         if values:
             return self._in_values(values, keys, (dictionary, name), links)
         key = self._key(keys, (dictionary, name))
         return Slot(key.place + 8, (*links, key))
 
     def of_attribute(self, instance: int, kind: int, name: str) -> Slot:
-        """Return the slot of an attribute that an instance of a type has of its own, not by its class or ``__slots__``.
+        """Return the slot of an attribute that an instance of a type has of its own.
+
+        An attribute by its class or ``__slots__`` is none of its own.
 
         Raises Missing as well where the object is gone, or of another type.
         """
@@ -85,8 +101,13 @@ class Slots:
                 keys = python.memory.word(place)
                 return self._in_values(values, keys, (instance, name), [*links, Link(place, keys)])
         elif at <= 0:
-            # Negative: behind the items of an object that has a number of them, a tuple for instance.
-            raise Missing("its object has its dictionary behind its items" if at else "its object has no dictionary")
+            # Negative: behind the items of an object that has a number of them, a tuple for
+            # instance.
+            raise Missing(
+                "its object has its dictionary behind its items"
+                if at
+                else "its object has no dictionary"
+            )
         dictionary = python.memory.word(instance + at)
         if not dictionary:
             raise Missing(_NO_SUCH)
@@ -94,7 +115,10 @@ class Slots:
         return Slot(found.address, (*links, Link(instance + at, dictionary), *found.links))
 
     def _values(self, instance: int, flags: int, size: int, links: list[Link]) -> int:
-        """Return where an instance has values without a dictionary; 0 where it has none. Adds to the links."""
+        """Return where an instance has values without a dictionary; 0 where it has none.
+
+        Adds to the links.
+        """
         offsets, memory = self._python.offsets, self._python.memory
         assert offsets.dictionary is not None
         if offsets.array is not None:
@@ -129,7 +153,9 @@ class Slots:
         start, width, count = self._table(keys)
         table = python.memory.read(start, count * width)
         for number in range(count):
-            at = (number + 1) * width - 16  # the hash comes first where keys may be anything, and the value last
+            at = (
+                number + 1
+            ) * width - 16  # the hash comes first where keys may be anything, and the value last
             key = word_at(table, at)
             is_text = key and python.memory.word(key + TYPE) == python.type("PyUnicode_Type")
             if is_text and python.text(key) == of[1]:
@@ -139,7 +165,7 @@ class Slots:
         raise Missing(_NO_SUCH)
 
     def _table(self, keys: int) -> tuple[int, int, int]:
-        """Return where the entries of a table of keys begin, the bytes of each, and how many there are."""
+        """Return where a key table's entries begin, the bytes of each, and how many there are."""
         offsets, memory = self._python.offsets, self._python.memory
         head = memory.read(keys, offsets.indices)
         count = word_at(head, offsets.entries)
@@ -147,7 +173,10 @@ class Slots:
             index_bytes, is_general = 1 << head[9], head[10] == 0
         else:
             size = word_at(head, 8)
-            index_bytes, is_general = size * (1 if size <= 0xFF else 2 if size <= 0xFFFF else 4), True
+            index_bytes, is_general = (
+                size * (1 if size <= 0xFF else 2 if size <= 0xFFFF else 4),
+                True,
+            )
         if count > _MOST_KEYS or index_bytes > 16 * _MOST_KEYS:
             raise Unreadable("what has to be a table of keys is none")
         return keys + offsets.indices + index_bytes, 24 if is_general else 16, count

@@ -1,7 +1,10 @@
-"""The channel from a launched script to its session: the relay sends its output, the launcher how it ended.
+"""The channel from a launched script to its session.
 
-One message is one packet, so that a message is whole or lost. The end that both share never blocks: the script matters
-more than the copy of its output, and a session that is slow or gone must not slow it.
+The relay sends the script's output, and the launcher sends how it ended.
+
+One message is one packet, so that a message is whole or lost. The end that both share never blocks:
+the script matters more than the copy of its output, and a session that is slow or gone must not
+slow it.
 """
 
 from __future__ import annotations
@@ -15,11 +18,16 @@ import msgspec
 
 CHUNK_BYTES = 32 * 1024  # the most of the script's output in one message
 LARGEST_BYTES = CHUNK_BYTES + 256  # room that any packet fits in
-BACKLOG_BYTES = 4 << 20  # the most of the script's output that waits for a slow session; as much as a run keeps
+BACKLOG_BYTES = (
+    4 << 20
+)  # the most of the script's output that waits for a slow session; as much as a run keeps
 
 
 class ScriptWrote(msgspec.Struct, frozen=True, tag="wrote"):
-    """Bytes that the script wrote to its terminal; ``lost_bytes`` before them could not be passed on."""
+    """Bytes that the script wrote to its terminal.
+
+    ``lost_bytes`` before them could not be passed on.
+    """
 
     data: bytes
     lost_bytes: int = 0
@@ -51,7 +59,10 @@ class ScriptChannel:
         return bool(self._backlog)
 
     def wrote(self, data: bytes) -> None:
-        """Pass on what the script wrote, at most ``CHUNK_BYTES``, soon; counted as lost where too much waits."""
+        """Pass on what the script wrote, at most ``CHUNK_BYTES``, soon.
+
+        Counted as lost where too much waits.
+        """
         if self._backlog_bytes + len(data) > BACKLOG_BYTES:
             self._lost_bytes += len(data)
             return
@@ -84,7 +95,10 @@ class ScriptChannel:
             self._backlog_bytes -= len(self._backlog.popleft().data)
 
     def exited(self, status: int) -> None:
-        """Pass on that the script has ended. Waits two seconds for room: there is no script left to hold up."""
+        """Pass on that the script has ended.
+
+        Waits two seconds for room: there is no script left to hold up.
+        """
         poller = select.poll()
         poller.register(self._end, select.POLLOUT)
         poller.poll(2_000)
@@ -105,7 +119,10 @@ class ScriptChannel:
 
 
 def make_channel() -> tuple[ScriptChannel, socket.socket]:
-    """Return the launcher's end, and the session's: a socket that gives one message (see ``decode``) a read."""
+    """Return the launcher's end, and the session's.
+
+    The session's is a socket that gives one message (see ``decode``) a read.
+    """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     return ScriptChannel(ours), theirs
 

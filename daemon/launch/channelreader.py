@@ -1,4 +1,7 @@
-"""The session's end of the channel from a launched script. The launcher, which waits for days, needs no event loop."""
+"""The session's end of the channel from a launched script.
+
+The launcher, which waits for days, needs no event loop.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ class ScriptChannelReader:
     """Reads the channel and passes on the script's output and how it ended."""
 
     def __init__(
-        self, channel_fd: int | None, take_output: Callable[[bytes], None], take_status: Callable[[int], None]
+        self,
+        channel_fd: int | None,
+        take_output: Callable[[bytes], None],
+        take_status: Callable[[int], None],
     ) -> None:
         """Start reading in the running loop; without a descriptor there is nothing to read."""
         self._loop = asyncio.get_running_loop()
@@ -23,7 +29,8 @@ class ScriptChannelReader:
         self._socket: socket.socket | None = None
         if channel_fd is not None:
             self._socket = socket.socket(fileno=channel_fd)
-            # It came through exec, and would through the next one: a py-spy that outlives the session would hold it.
+            # It came through exec, and would through the next one: a py-spy that outlives the
+            # session would hold it.
             self._socket.set_inheritable(False)
             self._socket.setblocking(False)
             self._loop.add_reader(channel_fd, self._read)
@@ -57,6 +64,8 @@ class ScriptChannelReader:
             self._take_status(message.status)
             return
         if message.lost_bytes:
-            self._take_output(f"\r\n[{message.lost_bytes} bytes of output were not kept]\r\n".encode())
+            self._take_output(
+                f"\r\n[{message.lost_bytes} bytes of output were not kept]\r\n".encode()
+            )
         if message.data:
             self._take_output(message.data)

@@ -1,4 +1,7 @@
-"""The first process of a container: the parent of all that is left behind there, which has to wait for each of them."""
+"""The first process of a container: the parent of all that is left behind there.
+
+It has to wait for each of them.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,12 @@ _FIRST = 1
 
 
 def step_below_init() -> None:
-    """Go on in a child with this process's place if this is a container's first process, which then only waits.
+    """Go on in a child with this process's place if this is a container's first process.
 
-    That one passes signals on and ends with the child's exit code. If there is no process left, this one goes on.
+    The first process then only waits.
+
+    That one passes signals on and ends with the child's exit code. If there is no process left,
+    this one goes on.
     """
     if os.getpid() != _FIRST:
         return
@@ -37,7 +43,10 @@ def step_below_init() -> None:
 
 
 def _wait(child: int, numbers: frozenset[signal.Signals]) -> int:
-    """Return the exit code of a child as a shell gives it: 128 + N for a signal; waits for whatever else ends."""
+    """Return the exit code of a child as a shell gives it: 128 + N for a signal.
+
+    Waits for whatever else ends.
+    """
     while True:
         info = signal.sigwaitinfo(numbers)
         if info.si_signo == signal.SIGCHLD:
@@ -51,7 +60,10 @@ def _wait(child: int, numbers: frozenset[signal.Signals]) -> int:
 
 
 def _reap(awaited: int) -> int | None:
-    """Wait for all that have ended; returns the status of the one that is awaited, None if it is not among them."""
+    """Wait for all that have ended.
+
+    Returns the status of the one that is awaited, None if it is not among them.
+    """
     found = None
     with contextlib.suppress(ChildProcessError):
         while True:

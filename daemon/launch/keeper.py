@@ -1,9 +1,10 @@
 """The keeper of a script's terminal: what a shell is to its job, below the dashboard.
 
-A session's leader takes its foreground group with it when it ends: the kernel hangs that up. A script that led the
-session of its pseudo-terminal would end whatever it leaves in the background. So the keeper leads it: the script's
-parent, which gives it the terminal as a shell does, takes it back at its end, and stays until nobody uses it. As the
-parent it also makes stops possible: the kernel ignores Ctrl-Z in a group without a parent in the same session.
+A session's leader takes its foreground group with it when it ends: the kernel hangs that up. A
+script that led the session of its pseudo-terminal would end whatever it leaves in the background.
+So the keeper leads it: the script's parent, which gives it the terminal as a shell does, takes it
+back at its end, and stays until nobody uses it. As the parent it also makes stops possible: the
+kernel ignores Ctrl-Z in a group without a parent in the same session.
 
 It depends on nobody, does nothing but wait, and is deaf to all signals but SIGKILL and SIGSTOP.
 """
@@ -31,7 +32,10 @@ class KeptScript(Script):
         self._keeper_pid, self._news = keeper_pid, news
 
     def _next_status(self) -> int | None:
-        """Return what the keeper tells. Of a keeper that is killed its end counts: it was the terminal's as well."""
+        """Return what the keeper tells.
+
+        Of a keeper that is killed its end counts: it was the terminal's as well.
+        """
         try:
             if packet := self._news.recv(_STATUS.size, socket.MSG_DONTWAIT):
                 return int(_STATUS.unpack(packet)[0])
@@ -48,7 +52,8 @@ class KeptScript(Script):
 def keep_script(start: Start, terminal: PseudoTerminal) -> KeptScript:
     """Start a command on a terminal, below a keeper; this process has to have one thread.
 
-    Raises CommandNotFound or CommandNotExecutable, with nothing left behind, and OSError if there is no process left.
+    Raises CommandNotFound or CommandNotExecutable, with nothing left behind, and OSError if there
+    is no process left.
     """
     news, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     failure_fd, report_fd = os.pipe()
@@ -96,7 +101,9 @@ def _keep(start: Start, terminal: PseudoTerminal, launcher: socket.socket, repor
             break
         _tell(launcher, status, launcher_pid)
     with contextlib.suppress(OSError):
-        os.tcsetpgrp(terminal.slave_fd, os.getpid())  # when this process ends, its own group alone is hung up
+        os.tcsetpgrp(
+            terminal.slave_fd, os.getpid()
+        )  # when this process ends, its own group alone is hung up
     # From now on the terminal is open for those only that the script has left behind.
     os.close(terminal.slave_fd)
     _tell(launcher, status, launcher_pid)

@@ -1,7 +1,8 @@
 """Gives a script the keys that are pressed on the real terminal, or that the dashboard passes on.
 
-The keys are the launcher's own to read: while it is stopped, they are the shell's. A dashboard has no descriptor of the
-script's terminal, which would keep it open without reading it: it sends packets, of keys or with a size.
+The keys are the launcher's own to read: while it is stopped, they are the shell's. A dashboard has
+no descriptor of the script's terminal, which would keep it open without reading it: it sends
+packets, of keys or with a size.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from profd.daemon.launch.terminal import PseudoTerminal, window_size
 _KEY_TIMEOUT_S = 1.0
 _SIZE = struct.Struct("=HH")
 _KEYS, _RESIZED = b"k", b"s"
-_ROOM_BYTES = 4096  # as many keys as a terminal takes unread; more are refused, and the user learns that
+_ROOM_BYTES = (
+    4096  # as many keys as a terminal takes unread; more are refused, and the user learns that
+)
 
 
 class Keyboard(threading.Thread):
@@ -64,7 +67,8 @@ class Keyboard(threading.Thread):
     def end(self) -> None:
         """Touch the real terminal no more: when this returns, its keys are someone else's."""
         os.write(self._waker_fd, b"\0")
-        # It may wait for a key that a shell has taken meanwhile, and that key is then the only one that is lost.
+        # It may wait for a key that a shell has taken meanwhile, and that key is then the only one
+        # that is lost.
         self.join(_KEY_TIMEOUT_S)
         if not self.is_alive():
             for fd in (self._wake_fd, self._waker_fd):

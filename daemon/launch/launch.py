@@ -1,7 +1,10 @@
-"""The launcher: the parent of the script, which passes signals on, waits for it, and ends with its exit code.
+"""The launcher: the parent of the script.
 
-Everything that can fail is somewhere else: session and dashboard are processes, started and waited for in threads. The
-main thread alone acts on their news and on signals. It waits for signals, and a thread that has news sends it one.
+It passes signals on, waits for the script, and ends with its exit code.
+
+Everything that can fail is somewhere else: session and dashboard are processes, started and waited
+for in threads. The main thread alone acts on their news and on signals. It waits for signals, and a
+thread that has news sends it one.
 """
 
 from __future__ import annotations
@@ -46,12 +49,13 @@ CLOSING_TIMEOUT_S = 15.0
 class Plan:
     """The command to be launched, and what others do for the launcher.
 
-    ``start_session`` returns the run file of a script that runs, once it is recorded, and what waits
-    until the session is gone: False if it has not closed the file within that many seconds. Raises
-    ProfdError. ``farewell`` returns the last lines on the finished run; without it only failures
-    are reported. ``narrate`` takes lines for the user. ``dashboard`` returns the command of a
-    dashboard on a run file and on the descriptor that takes the script's keys; without it the script
-    keeps profd's own stdin, stdout and stderr. ``variables`` are set in the command's environment.
+    ``start_session`` returns the run file of a script that runs, once it is recorded, and what
+    waits until the session is gone: False if it has not closed the file within that many seconds.
+    Raises ProfdError. ``farewell`` returns the last lines on the finished run; without it only
+    failures are reported. ``narrate`` takes lines for the user. ``dashboard`` returns the command
+    of a dashboard on a run file and on the descriptor that takes the script's keys; without it the
+    script keeps profd's own stdin, stdout and stderr. ``variables`` are set in the command's
+    environment.
     """
 
     command: tuple[str, ...]
@@ -63,11 +67,13 @@ class Plan:
 
 
 def launch(plan: Plan) -> int:
-    """Run a command as a child of this process, profiled, and return its exit code: -N if it died of the signal N.
+    """Run a command as a child of this process, profiled, and return its exit code.
 
-    This process may have one thread only. Raises CommandNotFound or CommandNotExecutable, with nothing left behind;
-    what fails later is narrated, and the script runs on. If nothing can be started beside it, this process becomes the
-    script.
+    The code is -N if the command died of the signal N.
+
+    This process may have one thread only. Raises CommandNotFound or CommandNotExecutable, with
+    nothing left behind; what fails later is narrated, and the script runs on. If nothing can be
+    started beside it, this process becomes the script.
     """
     occupy_standard_streams()
     step_below_init()
@@ -78,7 +84,10 @@ def launch(plan: Plan) -> int:
         try:
             begun = _begin(plan, placement, inherited, numbers)
         except OSError as error:
-            plan.narrate(f"profd: nothing is recorded: the system has nothing left to start it with ({error.strerror})")
+            plan.narrate(
+                "profd: nothing is recorded: the system has nothing left to start it with "
+                f"({error.strerror})"
+            )
             start = Start(plan.command, inherited, lambda: None, plan.variables)
             try:
                 start.execute()
@@ -88,7 +97,10 @@ def launch(plan: Plan) -> int:
 
 
 def _begin(
-    plan: Plan, placement: ScriptPlace, inherited: InheritedSignals, numbers: frozenset[signal.Signals]
+    plan: Plan,
+    placement: ScriptPlace,
+    inherited: InheritedSignals,
+    numbers: frozenset[signal.Signals],
 ) -> Launch:
     """Start the command; raises OSError if nothing runs then."""
     channel, session_end = make_channel()
@@ -135,8 +147,12 @@ class Launch:
             leads_session=leads_session(),
         )
         self._streams = InheritedStreams(self.script.pid)
-        self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()  # what the main thread is to do
-        self._wait_closed: Callable[[float], bool] | None = None  # of the session that records, or did
+        self._events: queue.SimpleQueue[Callable[[], None]] = (
+            queue.SimpleQueue()
+        )  # what the main thread is to do
+        self._wait_closed: Callable[[float], bool] | None = (
+            None  # of the session that records, or did
+        )
         self._news: list[str] = []
         self._has_script_ended = False
         self._is_session_over = False
@@ -217,9 +233,13 @@ class Launch:
             return
         is_apart = self.screen.placement.leads is not Leads.NOTHING
         if number in (signal.SIGTTIN, signal.SIGTTOU) and self.screen.hand_over(self.script.pid):
-            self.script.send_group(signal.SIGCONT)  # a shell has given this process the terminal, and told nobody
+            self.script.send_group(
+                signal.SIGCONT
+            )  # a shell has given this process the terminal, and told nobody
         elif is_apart and number != signal.SIGSTOP and not has_shell():
-            self.script.send_group(signal.SIGCONT)  # without profd the kernel would not have stopped it
+            self.script.send_group(
+                signal.SIGCONT
+            )  # without profd the kernel would not have stopped it
         elif self.witnesses is not None and self.screen.suspend():
             self.witnesses.stop_launcher(number)
 
@@ -232,7 +252,11 @@ class Launch:
             self._in_thread(self._close_session)
 
     def _open_dashboard(self, run_file: Path) -> None:
-        if self.plan.dashboard is None or self.screen.pseudo_terminal is None or self._has_script_ended:
+        if (
+            self.plan.dashboard is None
+            or self.screen.pseudo_terminal is None
+            or self._has_script_ended
+        ):
             return
         try:
             self.screen.open_dashboard(partial(self.plan.dashboard, run_file), self.inherited.mask)
@@ -244,27 +268,37 @@ class Launch:
             self.screen.show_script(f"profd: {why}; the command (pid {self.script.pid}) runs on")
 
     def _in_thread(self, work: Callable[[], Callable[[], None]]) -> None:
-        """Let a thread work, and this one then do what it returns, woken by a signal that it takes anyway."""
+        """Let a thread work, and this one then do what it returns.
+
+        A signal that this one takes anyway wakes it.
+        """
 
         def run() -> None:
             event: Callable[[], None] = partial(self._miss_session, "")
             try:
                 event = work()
             finally:
-                # Whatever goes wrong in there shows its traceback, and the script's end is still waited for.
+                # Whatever goes wrong in there shows its traceback, and the script's end is still
+                # waited for.
                 self._events.put(event)
                 os.kill(os.getpid(), signal.SIGCHLD)
 
         try:
             threading.Thread(target=run, name=work.__name__, daemon=True).start()
         except RuntimeError:
-            self._events.put(partial(self._miss_session, "profd: nothing is recorded: the system has no thread left"))
+            self._events.put(
+                partial(
+                    self._miss_session, "profd: nothing is recorded: the system has no thread left"
+                )
+            )
             os.kill(os.getpid(), signal.SIGCHLD)
 
     def _start_session(self) -> Callable[[], None]:
         news = "profd: the command ended before its recording had begun"
         try:
-            return partial(self._take_session, *self.plan.start_session(self.script, self.session_end))
+            return partial(
+                self._take_session, *self.plan.start_session(self.script, self.session_end)
+            )
         except NoSuchProcess:
             return partial(self._miss_session, news if self.plan.farewell else "")
         except ProfdError as error:
@@ -277,7 +311,10 @@ class Launch:
         news = []
         try:
             if not self._wait_closed(CLOSING_TIMEOUT_S):
-                news.append("profd: the recording broke off, or is still being closed: the run holds what is written")
+                news.append(
+                    "profd: the recording broke off, or is still being closed: the run holds "
+                    "what is written"
+                )
             if self.plan.farewell is not None:
                 news.append(self.plan.farewell())
         except ProfdError as error:

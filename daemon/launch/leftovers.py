@@ -1,7 +1,9 @@
-"""Python processes that a script has started and left: they go on once it has ended, and nobody records them.
+"""Python processes that a script has started and left.
 
-Their parent is gone, so that what says whose they are is when they began, where they went, and what they inherited:
-the session of the script, or its environment.
+They go on once it has ended, and nobody records them.
+
+Their parent is gone, so that what says whose they are is when they began, where they went, and what
+they inherited: the session of the script, or its environment.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ class Leftover(NamedTuple):
 
 
 def left_running(start_ticks: int, session: int) -> list[Leftover]:
-    """Return the outermost Python processes that a script, which has ended, left to those above profd.
+    """Return the outermost Python processes an ended script left to those above profd.
 
     ``start_ticks`` is when it began, ``session`` the id of its session.
     """
@@ -36,7 +38,12 @@ def left_running(start_ticks: int, session: int) -> list[Leftover]:
     found: dict[int, Leftover] = {}
     for pid in sorted(processes.pids()):
         stat = processes.read_stat(pid)
-        if stat is None or not stat.is_running or stat.start_ticks < start_ticks or stat.ppid not in above:
+        if (
+            stat is None
+            or not stat.is_running
+            or stat.start_ticks < start_ticks
+            or stat.ppid not in above
+        ):
             continue
         if processes.owner_uid(pid) != os.geteuid() or not _inherits(pid, session):
             continue

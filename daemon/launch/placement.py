@@ -1,8 +1,11 @@
-"""Where a script stands among sessions, process groups and terminals: as it would stand if profd were not there.
+"""Where a script stands among sessions, process groups and terminals.
 
-A shell with job control makes each job a process group and gives it the terminal; ``setsid``, ``docker run`` and a
-terminal's window make a command the leader of a session. The script gets such a place of its own. One that was started
-within the group of others (a shell's script, a pipeline) shares it with profd: they are signaled and stopped together.
+It stands as it would if profd were not there.
+
+A shell with job control makes each job a process group and gives it the terminal; ``setsid``,
+``docker run`` and a terminal's window make a command the leader of a session. The script gets such
+a place of its own. One that was started within the group of others (a shell's script, a pipeline)
+shares it with profd: they are signaled and stopped together.
 """
 
 from __future__ import annotations
@@ -31,8 +34,8 @@ class Leads(enum.Enum):
 class ScriptPlace:
     """The place of a script that keeps the stdin, stdout and stderr of profd.
 
-    ``terminal_fd`` is the controlling terminal, None if there is none, or if the script leads nothing. The script
-    begins in the foreground if ``has_foreground``.
+    ``terminal_fd`` is the controlling terminal, None if there is none, or if the script leads
+    nothing. The script begins in the foreground if ``has_foreground``.
     """
 
     leads: Leads
@@ -40,15 +43,22 @@ class ScriptPlace:
     has_foreground: bool = False
 
     def let_go(self) -> None:
-        """Leave the terminal to the script, which is still to be forked, if that is to lead a session on it."""
+        """Leave the terminal to the script if that is to lead a session on it.
+
+        The script is still to be forked.
+        """
         if self.leads is Leads.SESSION and self.terminal_fd is not None:
             fcntl.ioctl(self.terminal_fd, termios.TIOCNOTTY)
-            # The kernel hangs up who loses a terminal, here this process alone; nobody else is to hear of it.
+            # The kernel hangs up who loses a terminal, here this process alone; nobody else is to
+            # hear of it.
             for number in (signal.SIGHUP, signal.SIGCONT):
                 signal.sigtimedwait({number}, 0)
 
     def take(self) -> None:
-        """Take the place, in the process that is about to become the script; SIGTTOU has to be blocked."""
+        """Take the place, in the process that is about to become the script.
+
+        SIGTTOU has to be blocked.
+        """
         if self.leads is Leads.SESSION:
             os.setsid()
             if self.terminal_fd is not None:
@@ -95,7 +105,9 @@ def find_placement() -> ScriptPlace:
     if os.getpgrp() != pid or any(group == pid for group, _ in others):
         return ScriptPlace(Leads.NOTHING)
     terminal_fd = _controlling_terminal()
-    return ScriptPlace(Leads.GROUP, terminal_fd, terminal_fd is not None and os.tcgetpgrp(terminal_fd) == pid)
+    return ScriptPlace(
+        Leads.GROUP, terminal_fd, terminal_fd is not None and os.tcgetpgrp(terminal_fd) == pid
+    )
 
 
 def leads_session() -> bool:

@@ -1,10 +1,13 @@
-"""Copies the output of a script's pseudo-terminal: a process that always reads it, and shows it if it is to.
+"""Copies the output of a script's pseudo-terminal.
 
-A script whose terminal no one reads stands still, and one whose terminal is closed is hung up. So a process that
-depends on nobody reads it and holds it open: in a session of its own, out of reach of the terminal's keys and of job
-control, deaf to all signals but SIGKILL and SIGSTOP, not found by profd's name, until the last of the script's
-processes has closed it. It passes the output to the session, and to the real terminal while the script is shown, or
-once the launcher is gone; what no one takes is dropped. When the launcher was killed, it ends the dashboard.
+A process always reads that output, and shows it if it is to.
+
+A script whose terminal no one reads stands still, and one whose terminal is closed is hung up. So a
+process that depends on nobody reads it and holds it open: in a session of its own, out of reach of
+the terminal's keys and of job control, deaf to all signals but SIGKILL and SIGSTOP, not found by
+profd's name, until the last of the script's processes has closed it. It passes the output to the
+session, and to the real terminal while the script is shown, or once the launcher is gone; what no
+one takes is dropped. When the launcher was killed, it ends the dashboard.
 """
 
 from __future__ import annotations
@@ -31,9 +34,10 @@ HELD_BYTES = 2 * CHUNK_BYTES  # what is left of late output until the real termi
 class Orders(msgspec.Struct, frozen=True):
     """All that the launcher wants of the relay at a time.
 
-    ``script`` has the terminal; its output is copied to the real one while it ``is_shown``. ``dashboard`` is ended, and
-    the terminal cleaned up, where the launcher is killed. ``has_ended`` says that the script was waited for. ``notice``
-    is written to the real terminal before anything else, once, at most ``CHUNK_BYTES`` of it.
+    ``script`` has the terminal; its output is copied to the real one while it ``is_shown``.
+    ``dashboard`` is ended, and the terminal cleaned up, where the launcher is killed. ``has_ended``
+    says that the script was waited for. ``notice`` is written to the real terminal before anything
+    else, once, at most ``CHUNK_BYTES`` of it.
     """
 
     script: Identity | None = None
@@ -44,10 +48,17 @@ class Orders(msgspec.Struct, frozen=True):
 
 
 class Relay:
-    """The process that reads, as its launcher sees it; a child that outlives this process where it has to."""
+    """The process that reads, as its launcher sees it.
 
-    def __init__(self, master_fd: int, screen_fd: int, channel: ScriptChannel, anchor_fd: int) -> None:
-        """Start it: this process has one thread, and blocks what it takes of signals; raises OSError.
+    A child that outlives this process where it has to.
+    """
+
+    def __init__(
+        self, master_fd: int, screen_fd: int, channel: ScriptChannel, anchor_fd: int
+    ) -> None:
+        """Start it: this process has one thread, and blocks what it takes of signals.
+
+        Raises OSError.
 
         It keeps ``anchor_fd`` open for as long as it reads.
         """
@@ -61,7 +72,9 @@ class Relay:
             try:
                 os.setsid()
                 os.chdir("/")
-                let_go_of_all_but({master_fd, screen_fd, channel.fileno(), its_end.fileno(), anchor_fd})
+                let_go_of_all_but(
+                    {master_fd, screen_fd, channel.fileno(), its_end.fileno(), anchor_fd}
+                )
                 become_helper("output")
                 _Copier(master_fd, screen_fd, channel, its_end).run()
             finally:
@@ -74,18 +87,26 @@ class Relay:
         return its_end
 
     def revive(self) -> None:
-        """Restart a stopped relay, and continue a killed one in a thread here; neither should ever be needed."""
+        """Restart a stopped relay, and continue a killed one in a thread here.
+
+        Neither should ever be needed.
+        """
         pid, status = os.waitpid(self._pid, os.WNOHANG | os.WUNTRACED) if self._pid else (0, 0)
         if pid and os.WIFSTOPPED(status):
             os.kill(pid, signal.SIGCONT)
         elif pid:
             self._pid = 0
-            copier = _Copier(self._master_fd, os.dup(self._screen_fd), self._channel.copy(), self._open_end())
+            copier = _Copier(
+                self._master_fd, os.dup(self._screen_fd), self._channel.copy(), self._open_end()
+            )
             threading.Thread(target=copier.run, name="relay", daemon=True).start()
             self.order()
 
     def order(self, **changes: Identity | bytes | bool | None) -> None:
-        """Send changed orders to the relay, and wait until it has carried them out; it may be gone."""
+        """Send changed orders to the relay, and wait until it has carried them out.
+
+        It may be gone.
+        """
         self._orders = msgspec.structs.replace(self._orders, **changes)
         with contextlib.suppress(OSError):
             while select.select([self._end], [], [], 0)[0] and self._end.recv(1):
@@ -108,12 +129,16 @@ class _Copier:
         self._orders = Orders()
         self._has_launcher = True
         self._is_closed = False
-        """Whether no one had the script's terminal open at the last look; a script may open it again."""
+        """Whether no one had the script's terminal open at the last look.
+
+        A script may open it again.
+        """
         self._is_over = False
         self._is_settled = False
         self._is_free = False
-        """Whether the real terminal is nobody's of profd's: the launcher is gone, and the dashboard."""
-        # What a script leaves unread at its end is far less; a process of its own that writes on and on is left behind.
+        """Whether nobody of profd's has the real terminal: launcher and dashboard are gone."""
+        # What a script leaves unread at its end is far less; a process of its own that writes on
+        # and on is left behind.
         self._rest_bytes = 1 << 20
         self._orphan: Identity | None = None
         self._late = self._half_end = self._news = b""
@@ -121,8 +146,16 @@ class _Copier:
         """The last byte on the screen: news stand on a line of their own."""
 
     def run(self) -> None:
-        """Copy until no one has the script's terminal open, all is passed on, and the launcher is gone."""
-        while not self._is_over or self._has_launcher or self._orphan is not None or self.channel.has_backlog:
+        """Copy until no one has the script's terminal open and the launcher is gone.
+
+        All has to be passed on by then, too.
+        """
+        while (
+            not self._is_over
+            or self._has_launcher
+            or self._orphan is not None
+            or self.channel.has_backlog
+        ):
             ready = dict(self._poller().poll(self._patience_ms()))
             if self.channel.has_backlog and self.channel.fileno() in ready:
                 self.channel.flush()
@@ -132,7 +165,9 @@ class _Copier:
                 self._take_orders()
             elif self.master_fd in ready or (self._is_closed and not self._is_over):
                 self._read()
-            elif self._is_ending and not ready:  # what has it open still was left behind, and writes nothing now
+            elif (
+                self._is_ending and not ready
+            ):  # what has it open still was left behind, and writes nothing now
                 self._settle()
             if self._orphan is not None and not processes.is_running(*self._orphan):
                 self._orphan = None
@@ -150,7 +185,8 @@ class _Copier:
             poller.register(self.launcher, select.POLLIN)
         if self.channel.has_backlog:
             poller.register(self.channel, select.POLLOUT)
-        # Not before the launcher says whether to show it: what is read while nothing is shown is not shown later.
+        # Not before the launcher says whether to show it: what is read while nothing is shown is
+        # not shown later.
         is_begun = self._orders.script is not None or not self._has_launcher
         if is_begun and not self._is_closed:
             poller.register(self.master_fd, select.POLLIN)
@@ -180,7 +216,10 @@ class _Copier:
             self.launcher.send(b"\0", socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
     def _miss_launcher(self) -> None:
-        """Go on without a launcher. One that was killed has left its dashboard, which may be stopped."""
+        """Go on without a launcher.
+
+        One that was killed has left its dashboard, which may be stopped.
+        """
         self._has_launcher = False
         self._orphan = self._orders.dashboard
         for number in (signal.SIGTERM, signal.SIGCONT):
@@ -191,7 +230,10 @@ class _Copier:
             self._take_screen()
 
     def _take_screen(self) -> None:
-        """Show all that comes from now on: the terminal is the shell's, and the script in its background."""
+        """Show all that comes from now on.
+
+        The terminal is the shell's, and the script is in its background.
+        """
         script = self._orders.script
         if script is not None and not self._orders.has_ended and processes.is_running(*script):
             self._news = b"profd was ended; the command (pid %d) runs on\n" % script.pid
@@ -215,7 +257,9 @@ class _Copier:
         except OSError:  # how a pseudo-terminal says that no one has its other end open
             self._is_closed = True
             script = self._orders.script
-            self._is_over = self._orders.has_ended or script is None or not processes.is_running(*script)
+            self._is_over = (
+                self._orders.has_ended or script is None or not processes.is_running(*script)
+            )
             if self._is_over:
                 self._settle()
             return
@@ -235,7 +279,10 @@ class _Copier:
                 self._settle()
 
     def _write_late(self, data: bytes) -> None:
-        """Undo what the script's terminal has done to ends of lines: the shell's does it once more."""
+        """Undo what the script's terminal has done to ends of lines.
+
+        The shell's terminal does it once more.
+        """
         data = self._half_end + data
         self._half_end = b"\r" if data.endswith(b"\r") else b""
         data = data.removesuffix(b"\r").replace(b"\r\n", b"\n")

@@ -1,6 +1,7 @@
 """What is on the terminal of a launched script: the script itself, or the dashboard in its place.
 
-Owns the pseudo-terminal, the relay and the dashboard's process, and leaves the terminal as it was found.
+Owns the pseudo-terminal, the relay and the dashboard's process, and leaves the terminal as it was
+found.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ class Dashboard:
     """A running dashboard."""
 
     def __init__(self, command: Sequence[str], keys_fd: int, mask: Iterable[int]) -> None:
-        """Start it with ``keys_fd`` open under the same number, here no more, and with the signal mask ``mask``."""
+        """Start it with ``keys_fd`` open under the same number, and the signal mask ``mask``.
+
+        ``keys_fd`` is no longer open here.
+        """
         os.set_inheritable(keys_fd, True)
         try:
             self.pid = os.posix_spawn(command[0], list(command), os.environ, setsigmask=mask)
@@ -48,9 +52,14 @@ class Dashboard:
 
 
 class Screen:
-    """The script has the stdin, stdout and stderr of profd: there is hardly anything to do, which is the point."""
+    """The script has the stdin, stdout and stderr of profd.
 
-    pseudo_terminal: PseudoTerminal | None = None  # the script's own terminal; None if it has that of profd, or none
+    There is hardly anything to do, which is the point.
+    """
+
+    pseudo_terminal: PseudoTerminal | None = (
+        None  # the script's own terminal; None if it has that of profd, or none
+    )
 
     def __init__(self, placement: ScriptPlace) -> None:
         self.placement = placement
@@ -64,8 +73,13 @@ class Screen:
         """Make the terminal ready for a script that is about to be started by ``start_script``."""
         self.placement.let_go()
 
-    def start_script(self, command: Sequence[str], inherited: InheritedSignals, variables: Mapping[str, str]) -> Script:
-        """Start a command in its place; raises what ``fork_script`` does, and has the terminal as it was then."""
+    def start_script(
+        self, command: Sequence[str], inherited: InheritedSignals, variables: Mapping[str, str]
+    ) -> Script:
+        """Start a command in its place.
+
+        Raises what ``fork_script`` does, and has the terminal as it was then.
+        """
         try:
             script = fork_script(Start(command, inherited, self.placement.take, variables))
         except OSError:
@@ -75,42 +89,65 @@ class Screen:
         return script
 
     def start(self, script: Identity) -> None:
-        """Begin to show what a script writes. Here: close stdin and stdout, so that pipes end with the script."""
+        """Begin to show what a script writes.
+
+        Here: close stdin and stdout, so that pipes end with the script.
+        """
         null_fd = os.open(os.devnull, os.O_RDWR)
         for fd in (0, 1):
             os.dup2(null_fd, fd, inheritable=False)
         os.close(null_fd)
 
     def hand_over(self, group: int) -> bool:
-        """Give a group the foreground of the terminal if this process has it; says whether it did."""
+        """Give a group the foreground of the terminal if this process has it.
+
+        Says whether it did.
+        """
         return self.placement.hand_over(group)
 
     def suspend(self) -> bool:
-        """Leave the terminal to a shell; False if what is on it stops by itself, and this process along with it."""
+        """Leave the terminal to a shell.
+
+        False if what is on it stops by itself, and this process along with it.
+        """
         return True
 
     def say(self, line: str) -> bool:
-        """Write a line now; False where it would get between the script's own lines: stderr has no byte of profd's."""
+        """Write a line now.
+
+        False where it would get between the script's own lines: stderr has no byte of profd's.
+        """
         return False
 
-    def open_dashboard(self, make_command: Callable[[int], Sequence[str]], mask: Iterable[int]) -> None:
-        """Start the dashboard, with the signal mask ``mask``; its command names the descriptor for the keys."""
+    def open_dashboard(
+        self, make_command: Callable[[int], Sequence[str]], mask: Iterable[int]
+    ) -> None:
+        """Start the dashboard, with the signal mask ``mask``.
+
+        Its command names the descriptor for the keys.
+        """
 
     def show_script(self, why: str) -> None:
         """Show the script's own output from now on, after a line that says why."""
 
     def child_changed(self) -> str:
-        """Look after the dashboard's process; returns its end as one clause, empty where it has not ended."""
+        """Look after the dashboard's process.
+
+        Returns its end as one clause, empty where it has not ended.
+        """
         return ""
 
     def renew(self) -> None:
-        """Take the terminal up again: its window has another size, or this process goes on after a stop."""
+        """Take the terminal up again after a change of its size or a stop of this process."""
 
     def signaled(self, number: int) -> None:
         """Note that the terminal sent a signal to this process, and maybe to no other."""
 
     def script_ended(self, script: Identity) -> None:
-        """Take back the terminal of a script that led a group; copy the output that it has left unread."""
+        """Take back the terminal of a script that led a group.
+
+        Copy the output that it has left unread.
+        """
         self.placement.take_back(script.pid)
 
     def leave(self) -> None:
@@ -118,17 +155,25 @@ class Screen:
 
 
 class SharedScreen(Screen):
-    """The script has a pseudo-terminal, and the real one is the dashboard's until the user leaves that."""
+    """The script has a pseudo-terminal, and the dashboard has the real one.
+
+    The real one is the dashboard's until the user leaves that.
+    """
 
     pseudo_terminal: PseudoTerminal
 
     def __init__(self, terminal: Terminal, channel: ScriptChannel) -> None:
-        """Take the terminal, and copy output to ``channel``; raises OSError if the system has no process left."""
+        """Take the terminal, and copy output to ``channel``.
+
+        Raises OSError if the system has no process left.
+        """
         super().__init__(ScriptPlace(Leads.GROUP))
         self._terminal = terminal
         self.pseudo_terminal = PseudoTerminal(terminal)
         self._dashboard: Dashboard | None = None
-        self._relay = Relay(self.pseudo_terminal.master_fd, 1, channel, self.pseudo_terminal.anchor_fd)
+        self._relay = Relay(
+            self.pseudo_terminal.master_fd, 1, channel, self.pseudo_terminal.anchor_fd
+        )
         self._keyboard: Keyboard | None = None
         self._dashboards_keyboard: Keyboard | None = None
 
@@ -137,16 +182,23 @@ class SharedScreen(Screen):
         return self._dashboard is not None
 
     def make_room(self) -> None:
-        """Leave all keys to the script: in its first line it may ask for one that is a signal elsewhere."""
+        """Leave all keys to the script, which may ask for one in its first line."""
         self._terminal.make_raw()
 
-    def start_script(self, command: Sequence[str], inherited: InheritedSignals, variables: Mapping[str, str]) -> Script:
-        """Start a command as the leader of the terminal's session if this process leads one, else as a shell's job."""
+    def start_script(
+        self, command: Sequence[str], inherited: InheritedSignals, variables: Mapping[str, str]
+    ) -> Script:
+        """Start a command as the leader of the terminal's session, or as a shell's job.
+
+        It is the leader if this process leads a session, else a job.
+        """
         terminal = self.pseudo_terminal
         try:
             if leads_session():
                 return fork_script(Start(command, inherited, terminal.adopt, variables))
-            return keep_script(Start(command, inherited, terminal.adopt_as_job, variables), terminal)
+            return keep_script(
+                Start(command, inherited, terminal.adopt_as_job, variables), terminal
+            )
         except BaseException:
             self._terminal.restore()
             raise
@@ -169,10 +221,14 @@ class SharedScreen(Screen):
         self._terminal.restore()
         return True
 
-    def open_dashboard(self, make_command: Callable[[int], Sequence[str]], mask: Iterable[int]) -> None:
+    def open_dashboard(
+        self, make_command: Callable[[int], Sequence[str]], mask: Iterable[int]
+    ) -> None:
         self._release_terminal()
         keyboard = DashboardKeyboard(self.pseudo_terminal)
-        self._dashboard = Dashboard(make_command(keyboard.dashboards_fd), keyboard.dashboards_fd, mask)
+        self._dashboard = Dashboard(
+            make_command(keyboard.dashboards_fd), keyboard.dashboards_fd, mask
+        )
         self._relay.order(dashboard=self._dashboard.identity)
         keyboard.start()
         self._dashboards_keyboard = keyboard
@@ -182,7 +238,10 @@ class SharedScreen(Screen):
         self._relay.order(is_shown=True, notice=_for_raw_terminal(why))
 
     def child_changed(self) -> str:
-        """Reap the dashboard, or stop along with it: the shell that the user wants waits for this process."""
+        """Reap the dashboard, or stop along with it.
+
+        The shell that the user wants waits for this process.
+        """
         self._relay.revive()
         if self._dashboard is None:
             return ""
@@ -203,7 +262,10 @@ class SharedScreen(Screen):
         return "the dashboard was killed"
 
     def renew(self) -> None:
-        """Set size and modes for the script that is shown; the dashboard does so itself, unless it is still stopped."""
+        """Set size and modes for the script that is shown.
+
+        The dashboard does so itself, unless it is still stopped.
+        """
         if self._keyboard is not None:
             self._terminal.make_raw()
             with contextlib.suppress(OSError):  # it was closed: the hang-up comes, too
@@ -212,12 +274,18 @@ class SharedScreen(Screen):
             self._dashboard.resume()
 
     def signaled(self, number: int) -> None:
-        """Let a hangup end the dashboard: the kernel signals only the session's leader when a terminal is gone."""
+        """Let a hangup end the dashboard.
+
+        The kernel signals only the session's leader when a terminal is gone.
+        """
         if number == signal.SIGHUP and self._dashboard is not None:
             os.kill(self._dashboard.pid, signal.SIGHUP)
 
     def script_ended(self, script: Identity) -> None:
-        """Show all that the script wrote; the real terminal is given back unless the dashboard has it."""
+        """Show all that the script wrote.
+
+        The real terminal is given back unless the dashboard has it.
+        """
         self._relay.order(has_ended=True)
         self._release_terminal()
 

@@ -69,7 +69,10 @@ class Script:
                 os.kill(self.pid, number)
 
     def send_group(self, number: int) -> None:
-        """Send a signal to the group that it leads, which others may still be in when it has ended."""
+        """Send a signal to the group that it leads.
+
+        Others may still be in the group when it has ended.
+        """
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 
@@ -81,8 +84,8 @@ class Script:
 class Start:
     """How a command is to be started.
 
-    ``take_place`` is called in the process that becomes the script, and gives it its place among groups and terminals.
-    ``variables`` are set in the command's environment.
+    ``take_place`` is called in the process that becomes the script, and gives it its place among
+    groups and terminals. ``variables`` are set in the command's environment.
     """
 
     command: Sequence[str]
@@ -94,14 +97,20 @@ class Start:
     must_declare: bool = field(default_factory=lambda: Rights().ptrace_scope() == 1)
 
     def become_script(self, report_fd: int) -> None:
-        """Become the script, in a process forked for that; returns never, and reports why it failed."""
+        """Become the script, in a process forked for that.
+
+        Returns never, and reports why it failed.
+        """
         said = b""
         try:
-            signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)  # a process in the background may take the terminal
+            signal.pthread_sigmask(
+                signal.SIG_BLOCK, STOPPING
+            )  # a process in the background may take the terminal
             self.take_place()
             if self.must_declare:
-                # py-spy is no ancestor of the script, but a descendant of the launcher, which Yama takes as well. The
-                # declaration outlives the exec; the script's own children do not inherit it.
+                # py-spy is no ancestor of the script, but a descendant of the launcher, which Yama
+                # takes as well. The declaration outlives the exec; the script's own children do not
+                # inherit it.
                 ctypes.CDLL(None).prctl(_PR_SET_PTRACER, ctypes.c_ulong(self.launcher_pid), 0, 0, 0)
             self.execute()
         except OSError as error:
@@ -124,13 +133,16 @@ class Start:
         """Return the error for what ``become_script`` has reported."""
         if reason.isdigit():
             return _failure(self.command[0], int(reason))
-        return CommandNotExecutable(f"{self.command[0]} cannot be executed", reason.decode(errors="replace"))
+        return CommandNotExecutable(
+            f"{self.command[0]} cannot be executed", reason.decode(errors="replace")
+        )
 
 
 def fork_script(start: Start) -> Script:
     """Start a command as a child of this process, which has to have one thread.
 
-    Raises CommandNotFound or CommandNotExecutable, with nothing left behind, and OSError if there is no process left.
+    Raises CommandNotFound or CommandNotExecutable, with nothing left behind, and OSError if there
+    is no process left.
     """
     failure_fd, report_fd = os.pipe()
     try:
@@ -151,7 +163,10 @@ def fork_script(start: Start) -> Script:
 
 
 def become_script(command: Sequence[str]) -> NoReturn:
-    """Become a command that nothing of profd is needed for; raises CommandNotFound or CommandNotExecutable."""
+    """Become a command that nothing of profd is needed for.
+
+    Raises CommandNotFound or CommandNotExecutable.
+    """
     mask = frozenset(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
     inherited = InheritedSignals(mask, signal.getsignal(signal.SIGCHLD))
     try:
@@ -174,8 +189,14 @@ def _failure(name: str, code: int) -> ProfdError:
     if code in (errno.ENOENT, errno.ENOTDIR) and not exists:
         return CommandNotFound(f"there is no command {name}", "check its name and PATH")
     if code == errno.ENOENT:
-        return CommandNotFound(f"the interpreter that {name} names in its first line does not exist", "correct it")
-    remedy = f"try `profd run -- {Path(sys.executable).name} {name}`" if name.endswith(".py") else "see its permissions"
+        return CommandNotFound(
+            f"the interpreter that {name} names in its first line does not exist", "correct it"
+        )
+    remedy = (
+        f"try `profd run -- {Path(sys.executable).name} {name}`"
+        if name.endswith(".py")
+        else "see its permissions"
+    )
     if code == errno.ENOEXEC:
         remedy = "name its interpreter before it, or in a first line `#!...`"
     return CommandNotExecutable(f"{name} cannot be executed ({os.strerror(code)})", remedy)

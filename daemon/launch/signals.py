@@ -1,4 +1,6 @@
-"""The signals that a launcher takes in its script's stead, and which of them the script still has to be given.
+"""The signals that a launcher takes in its script's stead.
+
+It also says which of them the script still has to be given.
 
 Owns the launcher's signal mask while the script runs, and judges a signal by its origin.
 """
@@ -23,7 +25,8 @@ _LEFT_ALONE = frozenset(
     {
         # Nobody can take these.
         signal.SIGKILL, signal.SIGSTOP,
-        # Job control: a launcher in its script's group is stopped along with it, as a shell expects.
+        # Job control: a launcher in its script's group is stopped along with it, as a shell
+        # expects.
         signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU,
         # Faults of the launcher's own code.
         signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS,
@@ -31,11 +34,16 @@ _LEFT_ALONE = frozenset(
 )  # fmt: skip
 TAKEN = frozenset(signal.valid_signals()) - _LEFT_ALONE  # the signals that a launcher takes
 STOPPING = frozenset({signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU})
-"""What it takes, too, if the script has a group of its own: these stop the script, and then the launcher follows it."""
+"""What it takes, too, if the script has a group of its own.
+
+These stop the script, and then the launcher follows it.
+"""
 ENDING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
 """The signals by which a person asks a program to end."""
 # What the kernel sends to every process of the terminal's foreground group.
-_OF_TERMINAL = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGCONT, signal.SIGWINCH})
+_OF_TERMINAL = frozenset(
+    {signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGCONT, signal.SIGWINCH}
+)
 # What it sends to the leader of the session alone when the terminal hangs up.
 _OF_SESSION = frozenset({signal.SIGHUP, signal.SIGCONT})
 # What a sender may take, in seconds, to signal one process of a job after the other.
@@ -46,7 +54,10 @@ Action = Callable[[int, "FrameType | None"], object] | int | signal.Handlers | N
 
 @dataclass(frozen=True)
 class InheritedSignals:
-    """The mask and the handling of SIGCHLD at the launcher's start, for the script to find the same."""
+    """The mask and the handling of SIGCHLD at the launcher's start.
+
+    The script is to find the same.
+    """
 
     mask: frozenset[int]
     on_child: Action
@@ -54,8 +65,9 @@ class InheritedSignals:
     def hand_on(self) -> None:
         """Give them to this process, which is about to become the script.
 
-        What was ignored stays ignored over ``exec`` (``nohup``). Python ignores SIGPIPE and SIGXFSZ before its first
-        line runs: they become what they were. If that is unknown, they get their default, as from ``subprocess``.
+        What was ignored stays ignored over ``exec`` (``nohup``). Python ignores SIGPIPE and SIGXFSZ
+        before its first line runs: they become what they were. If that is unknown, they get their
+        default, as from ``subprocess``.
         """
         for number in {signal.SIGPIPE, signal.SIGXFSZ} - (program.ignored_signals() or frozenset()):
             signal.signal(number, signal.SIG_DFL)
@@ -70,7 +82,8 @@ class InheritedSignals:
 def taken(numbers: frozenset[signal.Signals]) -> Iterator[InheritedSignals]:
     """Hold some signals back from this process, to be read with ``signal.sigwaitinfo``.
 
-    A process that has other threads by then, or that starts a child, has to see to their masks itself.
+    A process that has other threads by then, or that starts a child, has to see to their masks
+    itself.
     """
     mask = frozenset(signal.pthread_sigmask(signal.SIG_BLOCK, numbers))
     # If SIGCHLD is ignored the kernel keeps no exit status.
@@ -83,7 +96,10 @@ def taken(numbers: frozenset[signal.Signals]) -> Iterator[InheritedSignals]:
 
 
 def die_of(number: int) -> None:
-    """End this process by a signal, without a core dump; returns if that is impossible, as for a container's first."""
+    """End this process by a signal, without a core dump.
+
+    Returns if that is impossible, as for a container's first.
+    """
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     if number not in (signal.SIGKILL, signal.SIGSTOP):
         signal.signal(number, signal.SIG_DFL)
@@ -92,11 +108,16 @@ def die_of(number: int) -> None:
 
 
 def is_from_process(info: signal.struct_siginfo) -> bool:
-    return info.si_code <= 0  # of kill, sigqueue, tgkill; what the kernel itself sends has a positive one
+    return (
+        info.si_code <= 0
+    )  # of kill, sigqueue, tgkill; what the kernel itself sends has a positive one
 
 
 def await_sender(info: signal.struct_siginfo) -> None:
-    """Wait until the sender of a signal has signaled all that it is about to: until it sleeps, or has ended."""
+    """Wait until the sender of a signal sleeps, or has ended.
+
+    By then it has signaled all that it is about to.
+    """
     deadline_s = time.monotonic() + _ROUND_S
     while time.monotonic() < deadline_s:
         sender = processes.read_stat(info.si_pid)
@@ -124,10 +145,12 @@ class Reached(enum.Enum):
 
 @dataclass(frozen=True)
 class Standing:
-    """How the launcher stands to its script and to the terminal: what decides which signals both of them get.
+    """How the launcher stands to its script and to the terminal.
 
-    ``in_one_group`` says whether they share a group, ``on_own_terminal`` whether the script has another terminal than
-    profd; ``leads_session`` is the launcher's.
+    This decides which signals both the launcher and the script get.
+
+    ``in_one_group`` says whether they share a group, ``on_own_terminal`` whether the script has
+    another terminal than profd; ``leads_session`` is the launcher's.
     """
 
     script_pid: int
@@ -136,12 +159,18 @@ class Standing:
     leads_session: bool = False
 
     def aim(self, info: signal.struct_siginfo, reached: Callable[[], Reached]) -> Aim:
-        """Say whom a signal that the launcher took has still to be given; asks the witnesses only if it depends."""
+        """Say whom a signal that the launcher took has still to be given.
+
+        Asks the witnesses only if it depends.
+        """
         if info.si_signo == signal.SIGCHLD:
             return Aim.NOBODY
         if not is_from_process(info):
             return self._aim_of_kernel(info.si_signo)
-        if info.si_pid in (self.script_pid, os.getpid()):  # a write of its own to a pipe without a reader
+        if info.si_pid in (
+            self.script_pid,
+            os.getpid(),
+        ):  # a write of its own to a pipe without a reader
             return Aim.NOBODY
         whom = reached()
         if whom is Reached.LAUNCHER:

@@ -1,7 +1,10 @@
-"""The descriptors that the launcher has of its caller's: it lets go of all that the script alone should have.
+"""The descriptors that the launcher has of its caller's.
 
-A pipe ends, and a lock is free, when the last descriptor is closed. stdin and stdout are the script's alone. stderr
-carries the launcher's own last lines: it stays open as long as the script's main process has it open, too.
+It lets go of all that the script alone should have.
+
+A pipe ends, and a lock is free, when the last descriptor is closed. stdin and stdout are the
+script's alone. stderr carries the launcher's own last lines: it stays open as long as the script's
+main process has it open, too.
 """
 
 from __future__ import annotations
@@ -20,7 +23,10 @@ class InheritedStreams:
     """What this process and the script have in common, from the script's exec on."""
 
     def __init__(self, script_pid: int) -> None:
-        """Close what the script has inherited beside the standard streams: all that goes through an exec."""
+        """Close what the script has inherited beside the standard streams.
+
+        That is all that goes through an exec.
+        """
         self._script_pid = script_pid
         for fd in _open_descriptors(os.getpid()):
             with contextlib.suppress(OSError):
@@ -28,7 +34,9 @@ class InheritedStreams:
                     os.close(fd)
         found = os.fstat(_STDERR)
         self._stderr: _Stream | None = None
-        if stat.S_ISFIFO(found.st_mode) or stat.S_ISSOCK(found.st_mode):  # a file or terminal has no end to wait for
+        if stat.S_ISFIFO(found.st_mode) or stat.S_ISSOCK(
+            found.st_mode
+        ):  # a file or terminal has no end to wait for
             self._stderr = _stream(os.getpid(), _STDERR)
 
     def let_go_with_script(self) -> None:
@@ -41,7 +49,9 @@ class InheritedStreams:
 
     def _of_script(self) -> Iterator[_Stream | None]:
         try:
-            yield _stream(self._script_pid, _STDERR)  # in most scripts it is there, and no other is looked at
+            yield _stream(
+                self._script_pid, _STDERR
+            )  # in most scripts it is there, and no other is looked at
             for fd in _open_descriptors(self._script_pid):
                 yield _stream(self._script_pid, fd)
         except OSError:
@@ -49,7 +59,9 @@ class InheritedStreams:
 
 
 def occupy_standard_streams() -> None:
-    """Open what is closed of stdin, stdout and stderr, so that nothing of profd's gets such a number.
+    """Open what is closed of stdin, stdout and stderr.
+
+    So nothing of profd's gets such a number.
 
     The script finds them closed.
     """

@@ -1,4 +1,4 @@
-"""The real terminal, and the pseudo-terminal of a script: modes, sizes and foreground groups of both."""
+"""The real terminal and a script's pseudo-terminal: modes, sizes, foreground groups."""
 
 from __future__ import annotations
 
@@ -13,16 +13,23 @@ import tty
 from profd.daemon import processes
 
 RESET = (
-    b"\x1b[?2026l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[0m\r"
+    b"\x1b[?2026l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[<u"
+    b"\x1b[?1049l\x1b[?25h\x1b[0m\r"
 )
-"""Leaves what a dashboard that was killed cannot leave itself: its screen, the mouse, the keyboard's modes, colors."""
+"""Leaves what a killed dashboard cannot leave itself.
+
+That is its screen, the mouse, the keyboard's modes, and colors.
+"""
 _SIZE = struct.Struct("HHHH")
 _STANDARD = (0, 1, 2)
 _WITHOUT_CURSOR = ("dumb", "unknown")
 
 
 def is_interactive() -> bool:
-    """Say whether stdin, stdout and stderr are a terminal, and this process is in its foreground."""
+    """Say whether the standard streams are a terminal with this process in its foreground.
+
+    The streams are stdin, stdout and stderr.
+    """
     try:
         return all(os.isatty(fd) for fd in _STANDARD) and os.tcgetpgrp(0) == os.getpgrp()
     except OSError:
@@ -35,7 +42,9 @@ def takes_dashboard() -> bool:
 
 
 def can_move_cursor() -> bool:
-    """Say whether the terminal can be written to anywhere, by its description; True of one without any.
+    """Say whether the terminal can be written to anywhere, by its description.
+
+    True of one without any.
 
     Emacs's `M-x shell`, CI jobs and some screen readers have terminals that cannot.
     """
@@ -48,7 +57,9 @@ def can_move_cursor() -> bool:
 
 
 def has_shell() -> bool:
-    """Say whether a shell takes the terminal when this process's job stops; where none does, a stop is for good.
+    """Say whether a shell takes the terminal when this process's job stops.
+
+    Where none does, a stop is for good.
 
     It does what the kernel does: it looks for a parent of the job in the same session.
     """
@@ -101,7 +112,8 @@ class PseudoTerminal:
     def __init__(self, like: Terminal) -> None:
         self.master_fd, self.slave_fd = os.openpty()
         self.lifeline_fd, self.anchor_fd = os.pipe()
-        # A script that does not read may hold up nobody. The flag is one for all that share the descriptor.
+        # A script that does not read may hold up nobody. The flag is one for all that share the
+        # descriptor.
         os.set_blocking(self.master_fd, False)
         termios.tcsetattr(self.slave_fd, termios.TCSANOW, like.modes)
         self.resize(like.size)
@@ -112,12 +124,18 @@ class PseudoTerminal:
         fcntl.ioctl(self.slave_fd, termios.TIOCSCTTY, 0)
 
     def adopt(self) -> None:
-        """Make the terminal that of this process, which is about to become the script and leads its session."""
+        """Make the terminal that of this process.
+
+        This process is about to become the script, and leads its session.
+        """
         self.lead()
         self._take_streams()
 
     def adopt_as_job(self) -> None:
-        """Make the terminal that of this process, a job below the leader of its session; SIGTTOU has to be blocked."""
+        """Make the terminal that of this process, a job below the leader of its session.
+
+        SIGTTOU has to be blocked.
+        """
         os.setpgid(0, 0)
         os.tcsetpgrp(self.slave_fd, os.getpid())
         self._take_streams()
@@ -139,6 +157,9 @@ class PseudoTerminal:
                 os.killpg(group, number)
 
     def release(self) -> None:
-        """Close the script's side, which is the script's alone from now on: so its end can be read."""
+        """Close the script's side, so that its end can be read.
+
+        That side is the script's alone from now on.
+        """
         os.close(self.slave_fd)
         os.close(self.lifeline_fd)

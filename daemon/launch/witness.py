@@ -1,14 +1,16 @@
-"""Two small processes that learn what the launcher alone cannot: who else got a signal, and what cannot be caught.
+"""Two small processes that learn what the launcher alone cannot.
+
+They learn who else got a signal, and what cannot be caught.
 
 A signal may have been sent to the launcher alone, to its group, or to all that there is of a job.
 The *canary* is in the launcher's group and does nothing: what it got, the group got. The *guardian*
-is in nobody's group, and has the script's name and command line: what it got, the script got as well
-(of a batch scheduler, of ``pkill -f train.py``).
+is in nobody's group, and has the script's name and command line: what it got, the script got as
+well (of a batch scheduler, of ``pkill -f train.py``).
 
-The guardian also acts if the launcher cannot. A group that is killed or stopped as a whole takes the
-script along, whose group is another one. A launcher that has stopped along with its script is woken
-when that goes on. Neither process is found by profd's name: what is meant for profd alone leaves
-them, and the script, alone.
+The guardian also acts if the launcher cannot. A group that is killed or stopped as a whole takes
+the script along, whose group is another one. A launcher that has stopped along with its script is
+woken when that goes on. Neither process is found by profd's name: what is meant for profd alone
+leaves them, and the script, alone.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ Sightings = list[tuple[int, int]]
 _PR_SET_PDEATHSIG = 1
 _PACKET_BYTES = 1 << 12
 _LOOK_MS = 50  # how often the guardian looks whether a stopped script goes on
-_LOOKS = 20  # in vain at one that is asked and neither answers nor is stopped: as many as there is a second
+# in vain at one that is asked and neither answers nor is stopped: as many as there is a second
+_LOOKS = 20
 _ASK, _FOLLOW, _WATCH, _REST, _LEAVE = b"?", b"f", b"w", b"r", b"."
 
 
@@ -41,9 +44,9 @@ class Witnesses:
     """The guardian, as its launcher sees it, and the canary below it."""
 
     def __init__(self, *, is_apart: bool) -> None:
-        """Start both: this process has one thread and blocks what it takes of signals, and has no script yet.
+        """Start both, before the script, whose group may be signaled at once.
 
-        They have to be there before the script is, whose group may be signaled at once.
+        This process has one thread, and blocks what it takes of signals.
         ``is_apart`` says whether the script is to lead a group of its own. Raises OSError.
         """
         self._end, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -57,7 +60,7 @@ class Witnesses:
         its_end.close()
 
     def follow(self, script: Identity) -> None:
-        """Let the guardian have the name of the script, which has been exec'ed, and share its fate."""
+        """Let the guardian have the name of a script that has been exec'ed, and share its fate."""
         self._tell(_FOLLOW + msgspec.msgpack.encode(script))
 
     def reached(self, info: signal.struct_siginfo) -> Reached:
@@ -69,7 +72,10 @@ class Witnesses:
         return Reached.ITS_GROUP if sighting in by_canary else Reached.LAUNCHER
 
     def stop_launcher(self, number: int) -> None:
-        """Stop this process by a signal; returns when it goes on, at the latest once the script does."""
+        """Stop this process by a signal.
+
+        Returns when it goes on, at the latest once the script does.
+        """
         self._tell(_WATCH)
         if number != signal.SIGSTOP:
             signal.signal(number, signal.SIG_DFL)
@@ -82,7 +88,9 @@ class Witnesses:
         self._tell(_LEAVE)
         self._end.close()
         with contextlib.suppress(OSError):
-            os.kill(self.pid, signal.SIGCONT)  # it may have been stopped along with all that there is of a job
+            os.kill(
+                self.pid, signal.SIGCONT
+            )  # it may have been stopped along with all that there is of a job
             os.waitpid(self.pid, 0)
 
     def _ask(self) -> tuple[Sightings, Sightings]:
@@ -91,7 +99,9 @@ class Witnesses:
                 pass  # answers that came too late
             self._tell(_ASK)
             if _answers(self._end, self.pid):
-                return msgspec.msgpack.decode(self._end.recv(_PACKET_BYTES), type=tuple[Sightings, Sightings])
+                return msgspec.msgpack.decode(
+                    self._end.recv(_PACKET_BYTES), type=tuple[Sightings, Sightings]
+                )
         return [], []
 
     def _tell(self, word: bytes) -> None:
@@ -173,16 +183,25 @@ class _Guardian:
             if _answers(self._canary, self._canary_pid):
                 seen += msgspec.msgpack.decode(self._canary.recv(_PACKET_BYTES), type=Sightings)
         with contextlib.suppress(OSError):
-            self._launcher.send(msgspec.msgpack.encode((_pending(), seen)), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+            self._launcher.send(
+                msgspec.msgpack.encode((_pending(), seen)),
+                socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL,
+            )
 
     def _mind_canary(self) -> None:
-        """Stop the script if the launcher's group was stopped as a whole; the launcher lets it go on."""
+        """Stop the script if the launcher's group was stopped as a whole.
+
+        The launcher lets it go on.
+        """
         pid, status = os.waitpid(self._canary_pid, os.WNOHANG | os.WUNTRACED)
         if pid and os.WIFSTOPPED(status) and self._is_apart and _comes_to(self._launcher_pid, "T"):
             self._signal_group(signal.SIGSTOP)
 
     def _miss_launcher(self) -> None:
-        """Kill the script if the launcher was killed with its whole group, as the script would have been."""
+        """Kill the script if the launcher was killed with its whole group.
+
+        The script would have been killed with that group.
+        """
         if self._is_apart and _comes_to(self._canary_pid, "ZX"):
             self._signal_group(signal.SIGKILL)
 
@@ -234,7 +253,10 @@ def _state(pid: int) -> str:
 
 
 def _comes_to(pid: int, states: str) -> bool:
-    """Say whether a process has come to a state, or does so in a moment: a group is not signaled all at once."""
+    """Say whether a process has come to a state, or does so in a moment.
+
+    A group is not signaled all at once.
+    """
     for _ in range(_LOOK_MS):
         if _state(pid) in states:
             return True

@@ -1,6 +1,9 @@
-"""Control groups of processes: their limits, how near processes are to them, throttling and OOM kills.
+"""Control groups of processes: their limits, throttling and OOM kills.
 
-A limit of any group above binds a process too, so groups are read with all groups above them that we can see.
+It also tells how near processes are to the limits.
+
+A limit of any group above binds a process too, so groups are read with all groups above them that
+we can see.
 """
 
 from __future__ import annotations
@@ -33,7 +36,10 @@ class Group(NamedTuple):
 
 
 class MemoryState(NamedTuple):
-    """Memory of a group; the working set is the used memory without the file cache that the kernel can drop."""
+    """Memory of a group.
+
+    The working set is the used memory without the file cache that the kernel can drop.
+    """
 
     limit_bytes: int
     used_bytes: int
@@ -41,7 +47,10 @@ class MemoryState(NamedTuple):
 
 
 class CpuState(NamedTuple):
-    """CPU time of a group: its limit, its periods so far, and those in which it had used up its limit."""
+    """CPU time of a group: its limit, its periods so far, and the throttled ones.
+
+    In a throttled period the group had used up its limit.
+    """
 
     limit_cores: float
     periods: int
@@ -56,12 +65,17 @@ def hierarchies(mountinfo: bytes | None) -> list[Hierarchy]:
         fields, file_system = before.split(" "), after.split(" ")
         if len(fields) > 4 and file_system[0] in ("cgroup", "cgroup2"):
             version = 2 if file_system[0] == "cgroup2" else 1
-            found.append(Hierarchy(version, frozenset(file_system[-1].split(",")), fields[3], fields[4]))
+            found.append(
+                Hierarchy(version, frozenset(file_system[-1].split(",")), fields[3], fields[4])
+            )
     return found
 
 
 def groups_of(pid: int, controller: str, mounted: Sequence[Hierarchy]) -> list[Group]:
-    """Return the group of a process that has a controller, and those above it, the innermost first."""
+    """Return the group of a process that has a controller, and those above it.
+
+    The innermost group comes first.
+    """
     text = (processes.read(f"/proc/{pid}/cgroup") or b"").decode(errors="replace")
     lines = (line.split(":", 2) for line in text.splitlines() if line.count(":") > 1)
     paths = {names: path for _, names, path in lines}
@@ -76,8 +90,13 @@ def groups_of(pid: int, controller: str, mounted: Sequence[Hierarchy]) -> list[G
 
 def _upwards(hierarchy: Hierarchy, path: str) -> Iterator[Group]:
     top, inner = PurePosixPath(hierarchy.root), PurePosixPath(path)
-    # A container without a namespace for groups sees its own at the mount point, and calls it by its path outside.
-    below = inner.relative_to(top) if inner.is_relative_to(top) and ".." not in inner.parts else PurePosixPath()
+    # A container without a namespace for groups sees its own at the mount point, and calls it by
+    # its path outside.
+    below = (
+        inner.relative_to(top)
+        if inner.is_relative_to(top) and ".." not in inner.parts
+        else PurePosixPath()
+    )
     while True:
         folder = str(PurePosixPath(hierarchy.mount) / below)
         yield Group(hierarchy.version, folder, str(top / below))
@@ -109,13 +128,20 @@ def cpu_of(group: Group) -> CpuState | None:
     if len(words) != 2 or not all(word.isdigit() and int(word) for word in words):
         return None
     stat = processes.read_pairs(f"{group.folder}/cpu.stat")
-    throttled_s = stat.get(b"throttled_usec", 0) / 1e6 if group.version == 2 else stat.get(b"throttled_time", 0) / 1e9
+    throttled_s = (
+        stat.get(b"throttled_usec", 0) / 1e6
+        if group.version == 2
+        else stat.get(b"throttled_time", 0) / 1e9
+    )
     periods, throttled = stat.get(b"nr_periods", 0), stat.get(b"nr_throttled", 0)
     return CpuState(int(words[0]) / int(words[1]), periods, throttled, throttled_s)
 
 
 def oom_kills_of(group: Group) -> int | None:
-    """Return how many processes of a group the kernel has ended for lack of memory; None where it does not count."""
+    """Return how many processes of a group the kernel has ended for lack of memory.
+
+    None where it does not count.
+    """
     name = "memory.events" if group.version == 2 else "memory.oom_control"
     return processes.read_pairs(f"{group.folder}/{name}").get(b"oom_kill")
 
@@ -136,7 +162,10 @@ class Limits:
         self._searched_ns = self._readings = 0
 
     def read(self, watched: Watched) -> Iterator[Point | EventHappened]:
-        """Yield the worst throttling and OOM kills each time, the rest every fifth time, limits when looked up."""
+        """Yield the worst throttling and OOM kills each time.
+
+        The rest comes every fifth time, and limits come when they are looked up.
+        """
         yield from self._search(watched)
         self._rates.turn()
         shares, lost = [], []
@@ -159,13 +188,24 @@ class Limits:
                 memory = memory_of(group)
                 if memory is not None:
                     yield Point("cgroup_memory_used_bytes", memory.used_bytes, device=group.path)
-                    yield Point("cgroup_memory_working_set_bytes", memory.working_set_bytes, device=group.path)
-            for group in {groups[0] for groups in self._memory.values() if groups and groups[0].version == 2}:
-                yield from pressure(self._slow_rates, "cgroup", group.folder + "/{}.pressure", group.path)
+                    yield Point(
+                        "cgroup_memory_working_set_bytes",
+                        memory.working_set_bytes,
+                        device=group.path,
+                    )
+            for group in {
+                groups[0] for groups in self._memory.values() if groups and groups[0].version == 2
+            }:
+                yield from pressure(
+                    self._slow_rates, "cgroup", group.folder + "/{}.pressure", group.path
+                )
         self._readings += 1
 
     def _search(self, watched: Watched) -> Iterator[Point]:
-        """Look up the groups of processes that are new, of all once a minute, and yield the limits of those."""
+        """Look up the groups of new processes, and yield the limits of those.
+
+        Once a minute, look up the groups of all processes.
+        """
         now_ns = self._clock.now_ns()
         if now_ns - self._searched_ns >= 60 * SECOND_NS:
             self._mounted = hierarchies(processes.read("/proc/self/mountinfo"))
@@ -181,14 +221,24 @@ class Limits:
                 for group in self._memory[identity]:
                     memory = memory_of(group)
                     if memory is not None:
-                        yield Point("cgroup_memory_limit_bytes", memory.limit_bytes, identity, device=group.path)
+                        yield Point(
+                            "cgroup_memory_limit_bytes",
+                            memory.limit_bytes,
+                            identity,
+                            device=group.path,
+                        )
                 for group in self._cpu[identity]:
                     cpu = cpu_of(group)
                     if cpu is not None:
-                        yield Point("cgroup_cpu_limit_cores", cpu.limit_cores, identity, device=group.path)
+                        yield Point(
+                            "cgroup_cpu_limit_cores", cpu.limit_cores, identity, device=group.path
+                        )
 
     def _kills_since(self) -> Iterator[EventHappened]:
-        """Yield an event where the kernel ended processes of a group that holds ours, not of those above."""
+        """Yield an event if the kernel ended processes of a group that holds ours.
+
+        Groups above that one do not count.
+        """
         # A known group stays known: its last process may be the one that was ended.
         for group in {*self._kills, *(groups[0] for groups in self._memory.values() if groups)}:
             kills = oom_kills_of(group)
@@ -199,7 +249,9 @@ class Limits:
             self._kills[group] = kills
             if ended > 0:
                 processes = "a process" if ended == 1 else f"{ended} processes"
-                text = f"out of memory: the kernel ended {processes} of the control group {group.path}"
+                text = (
+                    f"out of memory: the kernel ended {processes} of the control group {group.path}"
+                )
                 yield EventHappened(self._clock.now_ns(), "oom", text)
 
 

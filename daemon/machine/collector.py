@@ -1,7 +1,9 @@
-"""Counters of the processes of a run and of its machine, each kind that may hang in a thread of its own.
+"""Counters of the processes of a run and of its machine.
 
-What a process or a machine lacks, or does not let us read, is a missing point, never an error; what hangs delays no
-other thread.
+Each kind that may hang has a thread of its own.
+
+What a process or a machine lacks, or does not let us read, is a missing point, never an error; what
+hangs delays no other thread.
 """
 
 from __future__ import annotations
@@ -35,11 +37,13 @@ class Source(Protocol):
 class PollThread:
     """Reads some sources in a thread of their own; ``put`` takes their records, in that thread.
 
-    A thread that hangs is left behind when the session ends. A source that fails is no longer read, and an event says
-    so.
+    A thread that hangs is left behind when the session ends. A source that fails is no longer read,
+    and an event says so.
     """
 
-    def __init__(self, name: str, sources: Sequence[Source], clock: Clock, put: Callable[[Record], object]) -> None:
+    def __init__(
+        self, name: str, sources: Sequence[Source], clock: Clock, put: Callable[[Record], object]
+    ) -> None:
         """Start the thread; ``name`` names in words what it reads."""
         self.name, self._sources, self._clock, self._put = name, list(sources), clock, put
         self._due_ns: dict[Source, int] = {}
@@ -49,7 +53,9 @@ class PollThread:
         threading.Thread(target=self._run, name=f"profd-{name}", daemon=True).start()
 
     def ask(self, watched: Watched, *, everything: bool = False) -> Future[None] | None:
-        """Have the sources read that are due, or ``everything``; the future is done when they have been.
+        """Have the sources read that are due, or ``everything``.
+
+        The future is done when they have been.
 
         None where nothing is due, or the thread hangs.
         """
@@ -81,7 +87,11 @@ class PollThread:
                     continue
                 try:
                     found = list(source.read(watched))
-                except (ValueError, LookupError, OSError) as error:  # a kernel that writes its files in another way
+                except (
+                    ValueError,
+                    LookupError,
+                    OSError,
+                ) as error:  # a kernel that writes its files in another way
                     self._sources.remove(source)
                     self._report("error", f"{type(source).__name__} is no longer read: {error!r}")
                     continue
@@ -106,7 +116,13 @@ class HostCollector:
     """Reads what is due; ``put`` takes the records, in the threads that read."""
 
     def __init__(self, clock: Clock, put: Callable[[Record], object]) -> None:
-        counters = QuickCounters(clock), Machine(clock), MachineAtLength(clock), Cores(clock), Limits(clock)
+        counters = (
+            QuickCounters(clock),
+            Machine(clock),
+            MachineAtLength(clock),
+            Cores(clock),
+            Limits(clock),
+        )
         self._threads = (
             PollThread("counters", counters, clock, put),
             PollThread("open files and I/O of processes", (SlowCounters(clock),), clock, put),
@@ -122,10 +138,12 @@ class HostCollector:
         everything: bool = False,
         patience_s: float = 0.5,
     ) -> None:
-        """Read these processes, the target first, these of their threads (OS thread ids), and the machine.
+        """Read these processes, these of their threads, and the machine.
 
-        Reads what is due, or ``everything``. Returns when that is done, or after ``patience_s``: the records of a
-        reading that takes longer come later.
+        The target comes first. Threads are given as OS thread ids.
+
+        Reads what is due, or ``everything``. Returns when that is done, or after ``patience_s``:
+        the records of a reading that takes longer come later.
         """
         watched = Watched(tuple(identities), dict(python_threads))
         asked = [thread.ask(watched, everything=everything) for thread in self._threads]
@@ -137,7 +155,8 @@ class HostCollector:
         numbers = itertools.count(1)  # taken by several threads at a time, each number once
 
         def note(_: Future[None]) -> None:
-            # Only the last reading wakes the event loop: a wake-up by each costs more than most readings do.
+            # Only the last reading wakes the event loop: a wake-up by each costs more than most
+            # readings do.
             if next(numbers) == len(readings):
                 with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
                     loop.call_soon_threadsafe(done.set_result, None)

@@ -19,7 +19,10 @@ from profd.daemon.store.records import Identity, Point
 
 
 class Watched(msgspec.Struct, frozen=True):
-    """What a reading is about: the processes of a run, the target first, and their Python threads (OS thread ids)."""
+    """What a reading is about: the processes of a run and their Python threads.
+
+    The target comes first. Threads are given as OS thread ids.
+    """
 
     identities: tuple[Identity, ...] = ()
     threads: Mapping[Identity, frozenset[int]] = {}
@@ -30,14 +33,23 @@ class Rates:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._before, self._now = dict[Hashable, tuple[int, float]](), dict[Hashable, tuple[int, float]]()
+        self._before, self._now = (
+            dict[Hashable, tuple[int, float]](),
+            dict[Hashable, tuple[int, float]](),
+        )
 
     def turn(self) -> None:
-        """Begin a reading. What the last one did not hold is forgotten: many processes end in a long run."""
+        """Begin a reading.
+
+        What the last one did not hold is forgotten: many processes end in a long run.
+        """
         self._before, self._now = self._now, {}
 
     def per_s(self, key: Hashable, total: float) -> float | None:
-        """Return by how much a total grew a second since the last reading; None at the first. Never below 0."""
+        """Return by how much a total grew a second since the last reading; None at the first.
+
+        Never below 0.
+        """
         now_ns = self._clock.now_ns()
         before = self._before.get(key)
         self._now[key] = (now_ns, total)
@@ -54,13 +66,19 @@ class Rates:
         *,
         device: str | None = None,
     ) -> Iterator[Point]:
-        """Yield by how much a total grew a second since the last reading, as a point; nothing at the first."""
+        """Yield by how much a total grew a second since the last reading, as a point.
+
+        Nothing at the first.
+        """
         value = self.per_s((name, identity, os_tid, device), total)
         if value is not None:
             yield Point(name, value, identity, os_tid, device)
 
     def grown(self, key: Hashable, total: float) -> float | None:
-        """Return by how much a total grew since the last reading; None at the first. Never below 0."""
+        """Return by how much a total grew since the last reading; None at the first.
+
+        Never below 0.
+        """
         before = self._before.get(key)
         self._now[key] = (self._clock.now_ns(), total)
         return None if before is None else max(total - before[1], 0.0)
@@ -68,8 +86,11 @@ class Rates:
 
 _DISK_LINE = re.compile(rb"^ *\d+ +\d+ (\S+) ([\d ]+)$", re.MULTILINE)
 _NETWORK_LINE = re.compile(rb"^ *(\S+): *([\d ]+)$", re.MULTILINE)
-# Partitions, and what is stacked on other devices or in memory: their traffic is that of the disks below.
-_NO_DISK = re.compile(r"(loop|ram|zram|dm-|md|sr|fd)\d+$|(sd|vd|xvd|hd)[a-z]+\d+$|(nvme\d+n\d+|mmcblk\d+)p\d+$")
+# Partitions, and what is stacked on other devices or in memory: their traffic is that of the disks
+# below.
+_NO_DISK = re.compile(
+    r"(loop|ram|zram|dm-|md|sr|fd)\d+$|(sd|vd|xvd|hd)[a-z]+\d+$|(nvme\d+n\d+|mmcblk\d+)p\d+$"
+)
 _STALLED_US = re.compile(rb"^(some|full) .*total=(\d+)", re.MULTILINE)
 _MEMORY = re.compile(rb"^MemTotal: +(\d+) kB\n(?:.*\n)?MemAvailable: +(\d+) kB$", re.MULTILINE)
 _SECTOR_BYTES = 512
@@ -114,14 +135,21 @@ class MachineAtLength(_Rated):
             yield Point("host_swap_total_bytes", swap[b"SwapTotal"] * 1024)
         machine = processes.cpu_ticks().get("cpu")
         if machine is not None:
-            for name, part in (("host_io_wait_share", machine.io_wait), ("host_steal_share", machine.stolen)):
+            for name, part in (
+                ("host_io_wait_share", machine.io_wait),
+                ("host_steal_share", machine.stolen),
+            ):
                 share = _share(rates, name, part, machine.all)
                 if share is not None:
                     yield Point(name, share)
         for name, numbers in _busiest("/proc/diskstats", _DISK_LINE, (2, 6)):
             if not _NO_DISK.fullmatch(name) and len(numbers) >= 10:
-                yield from rates.points("disk_read_bytes_per_s", numbers[2] * _SECTOR_BYTES, device=name)
-                yield from rates.points("disk_write_bytes_per_s", numbers[6] * _SECTOR_BYTES, device=name)
+                yield from rates.points(
+                    "disk_read_bytes_per_s", numbers[2] * _SECTOR_BYTES, device=name
+                )
+                yield from rates.points(
+                    "disk_write_bytes_per_s", numbers[6] * _SECTOR_BYTES, device=name
+                )
                 yield from rates.points("disk_busy_share", numbers[9] / 1000, device=name)
         # A container has a network of its own: the target's counts, not profd's.
         process = watched.identities[0].pid if watched.identities else "self"
@@ -143,7 +171,10 @@ class Cores(_Rated):
 
 
 def _cpu_busy(name: str, rates: Rates, *, of_cores: bool) -> Iterator[Point]:
-    """Yield for which share of the time the machine, or each of its cores, was neither idle nor waiting for I/O."""
+    """Yield for which share of the time the machine, or each of its cores, was busy.
+
+    Busy means neither idle nor waiting for I/O.
+    """
     for label, ticks in processes.cpu_ticks().items():
         if (label == "cpu") != of_cores:
             share = _share(rates, label, ticks.busy, ticks.all)
@@ -157,7 +188,10 @@ def _share(rates: Rates, key: str, part: int, whole: int) -> float | None:
 
 
 def pressure(rates: Rates, prefix: str, path: str, device: str | None = None) -> Iterator[Point]:
-    """Yield for which share of the time tasks stalled on CPU, memory and I/O: some of them, and all."""
+    """Yield for which share of the time tasks stalled on CPU, memory and I/O.
+
+    There is a share for some of the tasks, and one for all.
+    """
     for resource in ("cpu", "memory", "io"):
         for kind, total_us in _STALLED_US.findall(processes.read(path.format(resource)) or b""):
             full = "_full" if kind == b"full" else ""
@@ -170,16 +204,29 @@ def pressure(rates: Rates, prefix: str, path: str, device: str | None = None) ->
 
 
 def _memory_bytes() -> tuple[int, int] | None:
-    """Return total and available memory; None where the kernel does not say both, as before Linux 3.14."""
+    """Return total and available memory.
+
+    None where the kernel does not say both, as before Linux 3.14.
+    """
     found = _MEMORY.search(processes.read("/proc/meminfo") or b"")
     return (int(found[1]) * 1024, int(found[2]) * 1024) if found else None
 
 
-def _busiest(path: str, line: re.Pattern[bytes], columns: tuple[int, int]) -> list[tuple[str, list[int]]]:
-    """Return name and numbers of the devices that moved most so far: a node with containers has hundreds."""
+def _busiest(
+    path: str, line: re.Pattern[bytes], columns: tuple[int, int]
+) -> list[tuple[str, list[int]]]:
+    """Return name and numbers of the devices that moved most so far.
+
+    A node with containers has hundreds of devices.
+    """
     text = processes.read(path) or b""
-    found = [(name.decode(), [int(word) for word in numbers.split()]) for name, numbers in line.findall(text)]
-    moved = [(name, numbers) for name, numbers in found if sum(numbers[column] for column in columns)]
+    found = [
+        (name.decode(), [int(word) for word in numbers.split()])
+        for name, numbers in line.findall(text)
+    ]
+    moved = [
+        (name, numbers) for name, numbers in found if sum(numbers[column] for column in columns)
+    ]
     moved.sort(key=lambda device: -sum(device[1][column] for column in columns))
     return moved[:8]
 
@@ -205,10 +252,14 @@ class Space:
         yield from _space("disk", f"{process}/cwd", folder, mounts, has_name=True)
 
 
-def _space(name: str, path: str, place: str, mounts: dict[str, str], *, has_name: bool = False) -> Iterator[Point]:
+def _space(
+    name: str, path: str, place: str, mounts: dict[str, str], *, has_name: bool = False
+) -> Iterator[Point]:
     """Yield the space at ``path``, which the target calls ``place``."""
     # The mount point, by the text of the place alone.
-    mount = max((mount for mount in mounts if Path(place).is_relative_to(mount)), key=len, default="")
+    mount = max(
+        (mount for mount in mounts if Path(place).is_relative_to(mount)), key=len, default=""
+    )
     if mounts.get(mount, "").startswith(NETWORK_FILE_SYSTEMS) or mount not in mounts:
         return
     try:
@@ -217,5 +268,7 @@ def _space(name: str, path: str, place: str, mounts: dict[str, str], *, has_name
         return
     device = mount if has_name else None
     # The space reserved for root counts as used: the target cannot have it.
-    yield Point(f"{name}_used_bytes", (found.f_blocks - found.f_bavail) * found.f_frsize, device=device)
+    yield Point(
+        f"{name}_used_bytes", (found.f_blocks - found.f_bavail) * found.f_frsize, device=device
+    )
     yield Point(f"{name}_total_bytes", found.f_blocks * found.f_frsize, device=device)

@@ -16,12 +16,18 @@ from profd.daemon.store.records import Identity, Point
 
 _STATES_READ = 10
 MOST_THREADS = 256
-"""Of more threads of a process those are read that have computed most: each costs 50 µs, and a row for each reading."""
+"""If a process has more threads, those that have computed most are read.
+
+Each costs 50 µs, and a row for each reading.
+"""
 _CHOICE_LASTS = 12  # readings
 
 
 class QuickCounters:
-    """CPU and resident memory of each process, CPU of its main thread: what changes from second to second."""
+    """CPU and resident memory of each process, and CPU of its main thread.
+
+    These change from second to second.
+    """
 
     interval_s = 1.0
 
@@ -40,7 +46,9 @@ class QuickCounters:
             yield from self._rates.points("cpu_cores", stat.cpu_ticks / CLOCK_TICKS, identity)
             yield Point("rss_bytes", stat.rss_bytes, identity)
             self._uninterruptible[identity] += stat.state == "D"
-            yield from _threads(self._rates, identity, watched.threads.get(identity, frozenset()) & {identity.pid})
+            yield from _threads(
+                self._rates, identity, watched.threads.get(identity, frozenset()) & {identity.pid}
+            )
             if self._readings % _STATES_READ == 0:
                 share = self._uninterruptible.pop(identity) / _STATES_READ
                 yield Point("main_thread_uninterruptible_share", share, identity)
@@ -51,7 +59,8 @@ class QuickCounters:
 class SlowCounters:
     """Faults, switches, I/O, files, kinds of memory, CPU of other threads.
 
-    Some of these files wait for a process that is executing another program, from a file system that may hang.
+    Some of these files wait for a process that is executing another program, from a file system
+    that may hang.
     """
 
     interval_s = 5.0
@@ -92,24 +101,36 @@ class SlowCounters:
         yield from rates.points("minor_faults_per_s", stat.minor_faults, identity)
         yield from rates.points("major_faults_per_s", stat.major_faults, identity)
         if self._knows_delays and stat.block_delay_ticks is not None:
-            yield from rates.points("main_thread_io_wait_share", stat.block_delay_ticks / CLOCK_TICKS, identity)
+            yield from rates.points(
+                "main_thread_io_wait_share", stat.block_delay_ticks / CLOCK_TICKS, identity
+            )
         # For how long the main thread could run and had no core; not every kernel counts that.
         counts = (processes.read(f"/proc/{pid}/schedstat") or b"").split()
         if len(counts) > 1:
-            yield from rates.points("main_thread_core_wait_share", int(counts[1]) / SECOND_NS, identity)
+            yield from rates.points(
+                "main_thread_core_wait_share", int(counts[1]) / SECOND_NS, identity
+            )
         io = processes.io_bytes(pid)
         if io is not None:
             yield from rates.points("read_bytes_per_s", io.read, identity)
             yield from rates.points("write_bytes_per_s", io.written, identity)
         status = processes.read_pairs(f"/proc/{pid}/status")
-        for name, key in (("rss_file_bytes", b"RssFile"), ("rss_shared_bytes", b"RssShmem"), ("swap_bytes", b"VmSwap")):
+        for name, key in (
+            ("rss_file_bytes", b"RssFile"),
+            ("rss_shared_bytes", b"RssShmem"),
+            ("swap_bytes", b"VmSwap"),
+        ):
             if key in status:
                 yield Point(name, status[key] * 1024, identity)
-        for name, key in (("voluntary", b"voluntary_ctxt_switches"), ("involuntary", b"nonvoluntary_ctxt_switches")):
+        for name, key in (
+            ("voluntary", b"voluntary_ctxt_switches"),
+            ("involuntary", b"nonvoluntary_ctxt_switches"),
+        ):
             if key in status:
                 yield from rates.points(f"main_thread_{name}_switches_per_s", status[key], identity)
         try:
-            # Since Linux 6.2 the size of the folder is the number of files; before it is 0, as of all folders in /proc.
+            # Since Linux 6.2 the size of the folder is the number of files; before it is 0, as of
+            # all folders in /proc.
             files = os.stat(f"/proc/{pid}/fd").st_size or len(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH116
         except OSError:
             return
@@ -130,9 +151,10 @@ LARGEST_BYTES = 4 << 30
 class MemoryMaps:
     """Proportional and unique memory of the processes, in turns.
 
-    While the kernel walks the pages of a process it holds a lock that the process needs to map memory: 12 ms a gigabyte
-    of small pages, measured on one machine. So processes above ``LARGEST_BYTES`` of resident memory are not read, and a
-    small budget of CPU time pays for the readings: a process that takes longer is read less often.
+    While the kernel walks the pages of a process it holds a lock that the process needs to map
+    memory: 12 ms a gigabyte of small pages, measured on one machine. So processes above
+    ``LARGEST_BYTES`` of resident memory are not read, and a small budget of CPU time pays for the
+    readings: a process that takes longer is read less often.
     """
 
     interval_s = 1.0
@@ -147,7 +169,9 @@ class MemoryMaps:
         self._due_ns = {identity: self._due_ns.get(identity, 0) for identity in watched.identities}
         for identity in sorted(watched.identities, key=lambda identity: self._due_ns[identity]):
             now_ns = self._clock.now_ns()
-            earned_ns = int((now_ns - self._earned_to_ns) * 0.0002)  # of one core, over all processes
+            earned_ns = int(
+                (now_ns - self._earned_to_ns) * 0.0002
+            )  # of one core, over all processes
             self._balance_ns = min(self._balance_ns + earned_ns, CAPITAL_NS)
             self._earned_to_ns = now_ns
             if self._balance_ns <= 0 or now_ns < self._due_ns[identity]:
@@ -160,5 +184,8 @@ class MemoryMaps:
             self._balance_ns -= self._cpu_ns() - before_ns
             if b"Pss" in kilobytes:
                 yield Point("pss_bytes", kilobytes[b"Pss"] * 1024, identity)
-                private = (kilobytes.get(f"Private_{kind}".encode(), 0) for kind in ("Clean", "Dirty", "Hugetlb"))
+                private = (
+                    kilobytes.get(f"Private_{kind}".encode(), 0)
+                    for kind in ("Clean", "Dirty", "Hugetlb")
+                )
                 yield Point("uss_bytes", sum(private) * 1024, identity)

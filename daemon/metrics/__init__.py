@@ -1,6 +1,8 @@
-"""Numbers of live runs for Prometheus and OpenTelemetry, in a process of their own that only reads run files.
+"""Numbers of live runs for Prometheus and OpenTelemetry.
 
-``catalog`` names every metric. ``parts`` and ``trends`` take the values of one run from a ``look`` at it. ``runs`` puts
-them together for all live runs, ``scrapes`` and ``otlp`` give them out. ``exporter`` starts the process and is all that
-a command imports.
+They are served in a process of their own that only reads run files.
+
+``catalog`` names every metric. ``parts`` and ``trends`` take the values of one run from a ``look``
+at it. ``runs`` puts them together for all live runs, ``scrapes`` and ``otlp`` give them out.
+``exporter`` starts the process and is all that a command imports.
 """

@@ -1,6 +1,7 @@
 """The exporter's process: ``python -m profd.daemon.metrics FILE|FOLDER [ADDRESS]``.
 
-For a FILE it ends with the run, for a FOLDER at a signal. It says on stderr where it serves, and what goes wrong.
+For a FILE it ends with the run, for a FOLDER at a signal. It says on stderr where it serves, and
+what goes wrong.
 """
 
 from __future__ import annotations
@@ -18,7 +19,13 @@ from pathlib import Path
 
 from profd.daemon import processes, rights, streams
 from profd.daemon.errors import NoSuchRun, ProfdError, UsageError
-from profd.daemon.metrics.exporter import check_endpoint, check_installed, listen, parse_address, url_of
+from profd.daemon.metrics.exporter import (
+    check_endpoint,
+    check_installed,
+    listen,
+    parse_address,
+    url_of,
+)
 from profd.daemon.metrics.runs import Folder, Runs
 
 
@@ -36,13 +43,19 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("path", type=Path, help="a live run file, or a folder of runs")
     parser.add_argument("address", nargs="?", help="where to serve: [HOST:]PORT")
     parser.add_argument("--otlp", metavar="ENDPOINT", help="URL of an OpenTelemetry receiver")
-    parser.add_argument("--listener-fd", type=int, metavar="FD", help="a socket that listens already")
-    parser.add_argument("--log", type=Path, metavar="FILE", help="where stderr goes: removed where nothing was said")
+    parser.add_argument(
+        "--listener-fd", type=int, metavar="FD", help="a socket that listens already"
+    )
+    parser.add_argument(
+        "--log", type=Path, metavar="FILE", help="where stderr goes: removed where nothing was said"
+    )
     parser.add_argument("--while-stdin", action="store_true", help="end when stdin is closed")
     options = parser.parse_args(words)
     # It reads files of its own user, and answers any request.
     path: Path = options.path.resolve()
-    rights.drop(path if path.is_dir() else path.parent, *([options.log.parent] if options.log else []))
+    rights.drop(
+        path if path.is_dir() else path.parent, *([options.log.parent] if options.log else [])
+    )
     try:
         _export(options, stop)
     except ProfdError as error:
@@ -64,7 +77,8 @@ def _export(options: argparse.Namespace, stop: threading.Event) -> None:
         runs.look_for_runs()
         if not runs.is_any():
             raise NoSuchRun(
-                f"{path} is not being recorded", "only live runs have metrics; `profd summary` reads others"
+                f"{path} is not being recorded",
+                "only live runs have metrics; `profd summary` reads others",
             )
     listener = _listener(options)
     if listener is not None:
@@ -72,7 +86,9 @@ def _export(options: argparse.Namespace, stop: threading.Event) -> None:
         from profd.daemon.metrics.scrapes import Server
 
         Server(listener, runs.samples).start()
-        sys.stderr.write("" if options.listener_fd is not None else f"metrics at {url_of(listener)}\n")
+        sys.stderr.write(
+            "" if options.listener_fd is not None else f"metrics at {url_of(listener)}\n"
+        )
     sender = None
     if options.otlp is not None:
         check_installed("otlp")
@@ -95,7 +111,9 @@ def _listener(options: argparse.Namespace) -> socket.socket | None:
     if options.address is not None:
         return listen(parse_address(options.address))
     if options.otlp is None:
-        raise UsageError("there is nowhere to give metrics to", "give an address to serve at, or --otlp ENDPOINT")
+        raise UsageError(
+            "there is nowhere to give metrics to", "give an address to serve at, or --otlp ENDPOINT"
+        )
     return None
 
 

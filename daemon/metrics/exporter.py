@@ -1,7 +1,7 @@
-"""Starts and ends the process that serves the metrics of a run, and parses the address it serves at.
+"""Starts and ends the process that serves a run's metrics, and parses its address.
 
-Everything that can be wrong with an address is found out before anything is started: the socket listens from then on,
-and the process takes it over.
+Everything that can be wrong with an address is found out before anything is started: the socket
+listens from then on, and the process takes it over.
 """
 
 from __future__ import annotations
@@ -28,10 +28,16 @@ class Address(NamedTuple):
 
 
 def parse_address(text: str) -> Address:
-    """Return the address that ``[HOST:]PORT`` means, on the loopback where no host is given; raises UsageError."""
+    """Return the address that ``[HOST:]PORT`` means, on the loopback where no host is given.
+
+    Raises UsageError.
+    """
     host, _, port = text.rpartition(":")
     if not (port.isascii() and port.isdigit() and int(port) <= 65535):
-        raise UsageError(f"{text} is no address for metrics", "give [HOST:]PORT: 9400, 0.0.0.0:9400 or [::1]:9400")
+        raise UsageError(
+            f"{text} is no address for metrics",
+            "give [HOST:]PORT: 9400, 0.0.0.0:9400 or [::1]:9400",
+        )
     return Address(host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port))
 
 
@@ -67,17 +73,23 @@ def _unusable(address: Address, error: OSError) -> UsageError:
 
 PROGRAM = "profd.daemon.metrics"
 _ENDED_WITH_ITS_RUN = (ExitCode.OK, ExitCode.NO_RUN, -signal.SIGTERM)
-"""The exit codes of a process whose run has ended; that of a short run has not come to look at it, or not to start."""
+"""The exit codes of a process whose run has ended.
+
+That of a short run has not come to look at it, or not to start.
+"""
 _NEEDED = {"metrics": "prometheus_client", "otlp": "opentelemetry.exporter.otlp.proto.http"}
 
 
 class Exporter:
     """The metrics of one run, from before it is started."""
 
-    def __init__(self, address: str | None, otlp: str | None, narrate: Callable[[str], None]) -> None:
+    def __init__(
+        self, address: str | None, otlp: str | None, narrate: Callable[[str], None]
+    ) -> None:
         """Listen at ``address``, and be ready to send to the OTLP ``otlp``; either may be None.
 
-        Raises UsageError where an address cannot be used, MissingTool where an extra is not installed.
+        Raises UsageError where an address cannot be used, MissingTool where an extra is not
+        installed.
         """
         self._narrate, self._otlp = narrate, otlp
         self._process: subprocess.Popen[bytes] | None = None
@@ -87,7 +99,9 @@ class Exporter:
                 check_installed(extra)
         if otlp is not None:
             check_endpoint(otlp)
-        self._listener: socket.socket | None = None if address is None else listen(parse_address(address))
+        self._listener: socket.socket | None = (
+            None if address is None else listen(parse_address(address))
+        )
         if self._listener is not None:
             narrate(f"profd: metrics at {url_of(self._listener)}")
 
@@ -111,7 +125,9 @@ class Exporter:
                     env=program.environment(),
                 )
         except OSError as error:
-            self._narrate(f"profd: there are no metrics: their process did not start ({error.strerror})")
+            self._narrate(
+                f"profd: there are no metrics: their process did not start ({error.strerror})"
+            )
         self.close()  # only the process listens from now on
 
     def close(self) -> None:
@@ -135,24 +151,37 @@ class Exporter:
             self._narrate(f"profd: the metrics broke off: see {self._log}")
 
 
-def open_exporter(address: str | None, otlp: str | None, narrate: Callable[[str], None]) -> Exporter | None:
-    """Return an exporter for what is asked for, None where nothing is; raises as ``Exporter`` does."""
+def open_exporter(
+    address: str | None, otlp: str | None, narrate: Callable[[str], None]
+) -> Exporter | None:
+    """Return an exporter for what is asked for, None where nothing is.
+
+    Raises as ``Exporter`` does.
+    """
     return None if address is None and otlp is None else Exporter(address, otlp, narrate)
 
 
 def check_installed(extra: str) -> None:
-    """Raise MissingTool where what an extra of profd brings is not there; imports nothing of it but its packages."""
+    """Raise MissingTool where what an extra of profd brings is not there.
+
+    Imports nothing of it but its packages.
+    """
     module = _NEEDED[extra]
     try:
         is_there = importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:  # a package above it
         is_there = False
     if not is_there:
-        raise MissingTool(f"--{extra} needs {module}, not installed here", f"pip install 'profd[{extra}]'")
+        raise MissingTool(
+            f"--{extra} needs {module}, not installed here", f"pip install 'profd[{extra}]'"
+        )
 
 
 def check_endpoint(endpoint: str) -> None:
     """Raise UsageError where metrics cannot be sent to such an endpoint."""
     scheme, _, rest = endpoint.partition("://")
     if scheme not in ("http", "https") or not rest.strip("/"):
-        raise UsageError(f"{endpoint} is no endpoint for OTLP over HTTP", "give its URL, such as http://localhost:4318")
+        raise UsageError(
+            f"{endpoint} is no endpoint for OTLP over HTTP",
+            "give its URL, such as http://localhost:4318",
+        )

@@ -34,7 +34,10 @@ class Integral:
                 self._lately.append(step)
 
     def mean(self, end_ns: int) -> float | None:
-        """Return the mean over the last seconds before ``end_ns``; None where nothing is known of them."""
+        """Return the mean over the last seconds before ``end_ns``.
+
+        None where nothing is known of them.
+        """
         from_ns = end_ns - 10 * SECOND_NS
         while self._lately and self._lately[0].end_ns <= from_ns:
             self._lately.popleft()
@@ -45,8 +48,9 @@ class Integral:
 class Look:
     """A run at one moment, by a reader that knows what lives.
 
-    ``recordings`` are those written since the look before, ``newest`` the newest value of each of ``series``. Counters
-    begin at ``began_ns``, with the run unless it was old already. ``integrals`` go on from look to look.
+    ``recordings`` are those written since the look before, ``newest`` the newest value of each of
+    ``series``. Counters begin at ``began_ns``, with the run unless it was old already.
+    ``integrals`` go on from look to look.
     """
 
     reader: RunReader
@@ -57,7 +61,10 @@ class Look:
     integrals: dict[int, Integral]
 
     def sample(self, metric: Metric, value: float | None, *labels: str) -> Sample:
-        """Return a value of this run with the labels beside ``run``; None is a value that is not known."""
+        """Return a value of this run with the labels beside ``run``.
+
+        None is a value that is not known.
+        """
         return Sample(metric, (self.reader.info.id, *labels), math.nan if value is None else value)
 
     def of_name(self, name: str) -> Iterator[SeriesRow]:
@@ -65,7 +72,9 @@ class Look:
 
     def value(self, name: str, device: str | None = None) -> float | None:
         """Return the newest value of the host, or of a device; None where there is none."""
-        found = (row.id for row in self.of_name(name) if row.process is None and row.device == device)
+        found = (
+            row.id for row in self.of_name(name) if row.process is None and row.device == device
+        )
         return self.newest.get(next(found, 0))
 
     def integral(self, series: SeriesRow) -> Integral:

@@ -1,6 +1,9 @@
-"""Sends metrics to an OpenTelemetry collector by the official SDK: the same instruments, read when it is time to send.
+"""Sends metrics to an OpenTelemetry collector by the official SDK.
 
-How often, with which headers and for which service is what OpenTelemetry's own environment variables say.
+The instruments are the same, and are read when it is time to send.
+
+How often, with which headers and for which service is what OpenTelemetry's own environment
+variables say.
 """
 
 from __future__ import annotations
@@ -26,12 +29,18 @@ class Sender:
 
     def __init__(self, endpoint: str, samples: Callable[[], Iterable[Sample]]) -> None:
         reader = PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=metrics_url(endpoint)))
-        service = Resource.create({} if "OTEL_SERVICE_NAME" in os.environ else {"service.name": "profd"})
-        self._provider = MeterProvider(metric_readers=[reader], resource=service, shutdown_on_exit=False)
+        service = Resource.create(
+            {} if "OTEL_SERVICE_NAME" in os.environ else {"service.name": "profd"}
+        )
+        self._provider = MeterProvider(
+            metric_readers=[reader], resource=service, shutdown_on_exit=False
+        )
         meter = self._provider.get_meter("profd", VERSION)
         for metric in METRICS:
             is_counter = metric.kind == "counter"
-            create = meter.create_observable_counter if is_counter else meter.create_observable_gauge
+            create = (
+                meter.create_observable_counter if is_counter else meter.create_observable_gauge
+            )
             observe = functools.partial(_observed, metric, samples)
             # Counters have no suffix here: receivers for Prometheus add it.
             create(metric.name.removesuffix("_total"), [observe], metric.unit, metric.help)
@@ -42,11 +51,18 @@ class Sender:
 
 
 def metrics_url(endpoint: str) -> str:
-    """Return where metrics are sent: an endpoint without a path is the base of OpenTelemetry's paths."""
+    """Return where metrics are sent.
+
+    An endpoint without a path is the base of OpenTelemetry's paths.
+    """
     return endpoint if urlsplit(endpoint).path.strip("/") else f"{endpoint.rstrip('/')}/v1/metrics"
 
 
-def _observed(metric: Metric, samples: Callable[[], Iterable[Sample]], _: CallbackOptions) -> Iterator[Observation]:
+def _observed(
+    metric: Metric, samples: Callable[[], Iterable[Sample]], _: CallbackOptions
+) -> Iterator[Observation]:
     for sample in samples():
         if sample.metric is metric and math.isfinite(sample.value):
-            yield Observation(float(sample.value), dict(zip(metric.labels, sample.labels, strict=True)))
+            yield Observation(
+                float(sample.value), dict(zip(metric.labels, sample.labels, strict=True))
+            )

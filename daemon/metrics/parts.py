@@ -1,4 +1,6 @@
-"""Metrics of one run: the run as a whole, findings, GPUs, memory, processes, steps, phases, and its sampling.
+"""Metrics of one run as a whole, and of its parts.
+
+They cover findings, GPUs, memory, processes, steps, phases, and the run's sampling.
 
 A function yields what a look shows. A class also keeps what went before.
 """
@@ -43,15 +45,22 @@ def state(look: Look) -> Iterator[Sample]:
     yield look.sample(catalog.HANGS, len(hangs))
     lasting = [hang for hang in hangs if hang.ended_ns is None]
     yield look.sample(catalog.HANGING, bool(lasting))
-    for rank in {one.rank for hang in lasting for one in hang.report.behind if one.rank is not None}:
+    for rank in {
+        one.rank for hang in lasting for one in hang.report.behind if one.rank is not None
+    }:
         yield look.sample(catalog.RANK_BEHIND, 1, str(rank))
 
 
 def findings(look: Look) -> Iterator[Sample]:
-    """Yield which rules found something; one that found something once has a series from then on."""
+    """Yield which rules found something.
+
+    One that found something once has a series from then on.
+    """
     found, looked_ns = rules_found(look.reader), look.reader.info.analyzed_ns
     for severity in SEVERITIES:
-        yield look.sample(catalog.FINDINGS, sum(one.holds for one in found if one.severity == severity), severity)
+        yield look.sample(
+            catalog.FINDINGS, sum(one.holds for one in found if one.severity == severity), severity
+        )
     for one in found:
         yield look.sample(catalog.FINDING, one.holds, one.rule, one.severity)
     yield look.sample(catalog.FINDINGS_LOOKED, None if looked_ns is None else looked_ns / SECOND_NS)
@@ -69,8 +78,14 @@ def gpus(look: Look) -> Iterator[Sample]:
 
 
 def shared_memory(look: Look) -> Iterator[Sample]:
-    """Yield the memory that the run shares with others; what the kernel does not say is left out."""
-    for metric, name in ((catalog.HOST_MEMORY_USED, HOST_USED), (catalog.HOST_MEMORY_TOTAL, HOST_TOTAL)):
+    """Yield the memory that the run shares with others.
+
+    What the kernel does not say is left out.
+    """
+    for metric, name in (
+        (catalog.HOST_MEMORY_USED, HOST_USED),
+        (catalog.HOST_MEMORY_TOTAL, HOST_TOTAL),
+    ):
         value = look.value(name)
         if value is not None:
             yield look.sample(metric, value)
@@ -86,7 +101,9 @@ def shared_memory(look: Look) -> Iterator[Sample]:
 
 
 def own_cost(look: Look) -> Iterator[Sample]:
-    yield look.sample(catalog.SELF_CPU, sum(look.integral(series).total_s for series in look.of_name(COST_SERIES)))
+    yield look.sample(
+        catalog.SELF_CPU, sum(look.integral(series).total_s for series in look.of_name(COST_SERIES))
+    )
     yield look.sample(catalog.SELF_MEMORY, look.value(OWN_RSS) or 0.0)
 
 
@@ -97,11 +114,18 @@ class Processes:
         self._groups: dict[Metric, set[tuple[str, str]]] = {}
 
     def take(self, look: Look) -> Iterator[Sample]:
-        living = {process.id: process for process in look.reader.processes.values() if process.ended_ns is None}
+        living = {
+            process.id: process
+            for process in look.reader.processes.values()
+            if process.ended_ns is None
+        }
         roles = Counter(process.role for process in living.values())
         for role in ("main", "worker", "helper", "launcher"):
             yield look.sample(catalog.PROCESSES, roles[role], role)
-        for metric, name in ((catalog.PROCESS_MEMORY, RSS), (catalog.PROCESS_GPU_MEMORY, MEMORY_OF_PROCESS)):
+        for metric, name in (
+            (catalog.PROCESS_MEMORY, RSS),
+            (catalog.PROCESS_GPU_MEMORY, MEMORY_OF_PROCESS),
+        ):
             sums: dict[tuple[str, str], float] = {}
             for series in look.of_name(name):
                 process, value = living.get(series.process or 0), look.newest.get(series.id)
@@ -115,7 +139,10 @@ class Processes:
 
 
 class StepCounts:
-    """The newest counts of each rank; a rank that was counted keeps its number when its process ends."""
+    """The newest counts of each rank.
+
+    A rank that was counted keeps its number when its process ends.
+    """
 
     def __init__(self, trends: Trends) -> None:
         self._trends = trends
@@ -132,8 +159,14 @@ class StepCounts:
             last, since_ns = counts[-1], lost[-1].to_ns if lost else 0
             first = next((one for one in counts if one.at_ns >= since_ns), last)
             # Counts are seconds apart. After a minute without one the rate is unknown.
-            is_known = first.at_ns < last.at_ns and look.reader.info.end_ns - last.at_ns <= 60 * SECOND_NS
-            per_s = (last.value - first.value) * SECOND_NS / (last.at_ns - first.at_ns) if is_known else None
+            is_known = (
+                first.at_ns < last.at_ns and look.reader.info.end_ns - last.at_ns <= 60 * SECOND_NS
+            )
+            per_s = (
+                (last.value - first.value) * SECOND_NS / (last.at_ns - first.at_ns)
+                if is_known
+                else None
+            )
             yield look.sample(catalog.STEPS, None if lost else last.value, rank)
             yield look.sample(catalog.STEP_RATE, per_s, rank)
         if not self._counts and ranks and self._trends.step_rate is not None:
@@ -147,7 +180,9 @@ class StepCounts:
             counts = deque(maxlen=9)
         elif series.id < known.id:
             return
-        counts.extend(look.reader.points(series.id, counts[-1].at_ns + 1 if counts else look.began_ns))
+        counts.extend(
+            look.reader.points(series.id, counts[-1].at_ns + 1 if counts else look.began_ns)
+        )
         if counts:
             self._counts[rank] = series, counts
 
@@ -198,7 +233,9 @@ class PhaseSeconds:
         ]
         spans = [span for span in spans if span.from_ns < span.to_ns]
         counted = self._read_to_ns | {span.thread: span.to_ns for span in spans}
-        self._read_to_ns = {thread: at_ns for thread, at_ns in counted.items() if thread in look.reader.threads}
+        self._read_to_ns = {
+            thread: at_ns for thread, at_ns in counted.items() if thread in look.reader.threads
+        }
         return spans
 
 
@@ -206,7 +243,10 @@ _IDLE = "CAST(known_ns - busy_ns AS INTEGER)"
 
 
 class IdleSeconds:
-    """Time by phase while GPUs were idle: what the recorder's sums by the minute say, some 20 s after it happened."""
+    """Time by phase while GPUs were idle.
+
+    The recorder's sums by the minute say it, some 20 s after it happened.
+    """
 
     def __init__(self, phases: PhaseIndex) -> None:
         self._counted: dict[tuple[int, int, int], int] = {}
@@ -220,8 +260,12 @@ class IdleSeconds:
         trainers = {process.id: rank_of(process) for process in look.trainers()}
         self._seconds.know(trainers.values())
         threads = look.reader.threads.values()
-        ranks = {thread.id: trainers[thread.process] for thread in threads if thread.process in trainers}
-        for row in minute_times(look.reader, ranks, range(self._first_open(look), ALL_TOGETHER), _IDLE):
+        ranks = {
+            thread.id: trainers[thread.process] for thread in threads if thread.process in trainers
+        }
+        for row in minute_times(
+            look.reader, ranks, range(self._first_open(look), ALL_TOGETHER), _IDLE
+        ):
             key = row.thread, row.column, row.stack
             before_ns, self._counted[key] = self._counted.get(key, 0), row.time_ns
             # A sum that is less than it was is one that the recorder began anew: all of it counts.
@@ -230,9 +274,13 @@ class IdleSeconds:
         return self._seconds.samples(look, catalog.GPU_IDLE_SECONDS)
 
     def _first_open(self, look: Look) -> int:
-        """Return the first minute that was not over at the last look, and forget what was counted before it."""
+        """Return the first minute that was not over at the last look.
+
+        What was counted before that minute is forgotten.
+        """
         open_ns = look.began_ns if self._open_ns is None else self._open_ns
-        # Then the recorder's sums of a time are complete: its recordings are seconds, its delay is 20 s.
+        # Then the recorder's sums of a time are complete: its recordings are seconds, its delay is
+        # 20 s.
         self._open_ns = max(look.reader.info.end_ns - 2 * MINUTE_NS, open_ns)
         first = (open_ns - look.reader.info.started_ns) // MINUTE_NS
         self._counted = {key: time_ns for key, time_ns in self._counted.items() if key[1] >= first}
@@ -261,7 +309,9 @@ class Quality:
             if row.process in self._lives and row.samples > row.torn:
                 self._lives[row.process].cover(row)
         for process, life in self._lives.items():
-            start_ns, end_ns = sampled_life(trainers[process], look.reader.info, life.first_ns, life.last_ns)
+            start_ns, end_ns = sampled_life(
+                trainers[process], look.reader.info, life.first_ns, life.last_ns
+            )
             life.lived_ns = max(end_ns - max(start_ns, look.began_ns), 0)
             life.beyond_ns = max((life.last_ns or 0) - end_ns, 0)
         lived_ns = self._ended_lived_ns + sum(life.lived_ns for life in self._lives.values())

@@ -23,7 +23,10 @@ from profd.daemon.store.entities import Entities, has_ended
 from profd.daemon.store.reader import RunReader
 
 OLD_NS = 600 * SECOND_NS
-"""Of a run that is older when it is first looked at, counters begin so long ago: reading it all would take long."""
+"""How long ago counters begin for a run that is older when it is first looked at.
+
+Reading all of it would take long.
+"""
 
 
 class RunWatch:
@@ -39,10 +42,19 @@ class RunWatch:
         self._integrals: dict[int, Integral] = {}
         trends, phases = trends or Trends(), PhaseIndex(self._living)
         self._forget_many = phases.forget_many
-        times = (parts.StepCounts(trends).take, parts.PhaseSeconds(phases).take, parts.IdleSeconds(phases).take)
+        times = (
+            parts.StepCounts(trends).take,
+            parts.PhaseSeconds(phases).take,
+            parts.IdleSeconds(phases).take,
+        )
         memory = (parts.gpus, parts.Processes().take, parts.shared_memory)
         rest = (parts.Quality().take, parts.own_cost, parts.findings, trends.take)
-        self._parts: tuple[Callable[[Look], Iterable[Sample]], ...] = (parts.state, *times, *memory, *rest)
+        self._parts: tuple[Callable[[Look], Iterable[Sample]], ...] = (
+            parts.state,
+            *times,
+            *memory,
+            *rest,
+        )
 
     def is_recorded(self) -> bool:
         """Say whether the run goes on; costs no look at its file."""
@@ -54,18 +66,24 @@ class RunWatch:
         self._forget_many()
         with RunReader(self._path, self._living) as reader, reader.one_moment():
             self._info = reader.info
-            recordings = tuple(reader.recordings_after(self._last_recording, from_ns=self._began_ns))
+            recordings = tuple(
+                reader.recordings_after(self._last_recording, from_ns=self._began_ns)
+            )
             self._last_recording = max((row.id for row in recordings), default=self._last_recording)
             series = [row for row in reader.list_series(*parts.SERIES) if row.os_tid is None]
             newest = reader.newest_values([row.id for row in series])
             look = Look(reader, series, self._began_ns, recordings, newest, self._integrals)
-            # Two processes may say that they are one rank: the younger one is believed, as one series has one value.
+            # Two processes may say that they are one rank: the younger one is believed, as one
+            # series has one value.
             samples = {sample[:2]: sample for part in self._parts for sample in part(look)}
         return list(samples.values())
 
 
 FRESH_S = 1.0
-"""Within so long the samples stay the same: several may ask at once, and some ask for each kind of metric by itself."""
+"""How long the samples stay the same.
+
+Several may ask at once, and some ask for each kind of metric by itself.
+"""
 
 
 class Folder:
@@ -89,7 +107,9 @@ class Folder:
 class Runs:
     """The runs that are recorded now; may be asked by several threads."""
 
-    def __init__(self, find: Callable[[], Iterable[Path]], now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, find: Callable[[], Iterable[Path]], now_s: Callable[[], float] = time.monotonic
+    ) -> None:
         self._find, self._now_s = find, now_s
         self._lock = threading.RLock()
         self._watches: dict[Path, RunWatch] = {}
@@ -99,12 +119,18 @@ class Runs:
         self._build = Sample(BUILD_INFO, (VERSION, python_version()), 1)
 
     def samples(self) -> list[Sample]:
-        """Return the values of all metrics of all runs; of one that has just ended, the last time."""
+        """Return the values of all metrics of all runs.
+
+        Of one that has just ended, the last time.
+        """
         with self._lock:
             if self._now_s() - self._asked_s >= FRESH_S:
                 self.look_for_runs()
                 rss_bytes = processes.rss_bytes(os.getpid()) or 0
-                own = [Sample(EXPORTER_CPU, (), time.process_time()), Sample(EXPORTER_MEMORY, (), rss_bytes)]
+                own = [
+                    Sample(EXPORTER_CPU, (), time.process_time()),
+                    Sample(EXPORTER_MEMORY, (), rss_bytes),
+                ]
                 self._samples = [self._build, *self._take_all(), *own]
                 self._asked_s = self._now_s()
             return self._samples

@@ -22,7 +22,10 @@ from profd.daemon.metrics.catalog import METRICS, Metric, Sample
 
 MOST_REQUESTS = 8
 _PLACE_WITHIN_S = 1.0
-"""For so long a request waits for the place of a client that was hung up on; others wait behind it."""
+"""For so long a request waits for the place of a client that was hung up on.
+
+Others wait behind it.
+"""
 
 
 class Scrape(Collector):
@@ -37,8 +40,12 @@ class Scrape(Collector):
         for metric, labels, value in self._samples():
             family = families.get(metric)
             if family is None:
-                family = families[metric] = Family(metric.name.removesuffix("_total"), metric.help, metric.kind)
-            family.add_sample(metric.name, dict(zip(metric.labels, labels, strict=True)), float(value))
+                family = families[metric] = Family(
+                    metric.name.removesuffix("_total"), metric.help, metric.kind
+                )
+            family.add_sample(
+                metric.name, dict(zip(metric.labels, labels, strict=True)), float(value)
+            )
         return [families[metric] for metric in METRICS if metric in families]
 
 
@@ -66,13 +73,19 @@ class Server(ThreadingMixIn, WSGIServer):
 
     def start(self) -> None:
         # Nobody stops it, so it need not wake up to see whether somebody does.
-        threading.Thread(target=self.serve_forever, args=(3600.0,), name="profd-scrapes", daemon=True).start()
+        threading.Thread(
+            target=self.serve_forever, args=(3600.0,), name="profd-scrapes", daemon=True
+        ).start()
 
-    def process_request(self, request: socket.socket | tuple[bytes, socket.socket], client_address: Any) -> None:  # noqa: ANN401  as in socketserver
+    def process_request(
+        self,
+        request: socket.socket | tuple[bytes, socket.socket],
+        client_address: Any,  # noqa: ANN401  as in socketserver
+    ) -> None:
         """Answer a request in a thread of its own.
 
-        One too many takes the place of the client that has been silent longest: it has not said what it wants. If all
-        have, it is hung up on, and its client tries again.
+        One too many takes the place of the client that has been silent longest: it has not said
+        what it wants. If all have, it is hung up on, and its client tries again.
         """
         if not self._free.acquire(blocking=False) and not self._take_place():
             self.shutdown_request(request)
@@ -102,7 +115,7 @@ class Server(ThreadingMixIn, WSGIServer):
 
 
 def _is_local(host: str) -> bool:
-    """Say whether what a request calls its host is an address, or a name that only this machine has."""
+    """Say whether a request's host is an address, or a name that only this machine has."""
     name = host.rpartition(":")[0] if re.search(r":\d+$", host) else host
     try:
         ipaddress.ip_address(name.strip("[]"))
@@ -120,7 +133,8 @@ class _Handler(WSGIRequestHandler):
     def parse_request(self) -> bool:
         """Read the head of a request; on the loopback address refuse one to another host's name.
 
-        A page of that name, in a browser on this machine, could have it lead here and read what it is not shown.
+        A page of that name, in a browser on this machine, could have it lead here and read what it
+        is not shown.
         """
         is_whole = super().parse_request()
         self.server.silent.pop(self.connection, None)

@@ -1,7 +1,9 @@
-"""Works out what takes longer than a scrape may: the growth of memory, and the rate of steps that are not counted.
+"""Works out what takes longer than a scrape may.
 
-A thread looks at the last part of the run, the more seldom the longer that takes: it uses at most a two-thousandth of a
-core, so that the whole exporter stays below four of them.
+That is the growth of memory, and the rate of steps that are not counted.
+
+A thread looks at the last part of the run, the more seldom the longer that takes: it uses at most a
+two-thousandth of a core, so that the whole exporter stays below four of them.
 """
 
 from __future__ import annotations
@@ -55,14 +57,22 @@ class Trends:
         """Yield what the last look found, and look again where it is time to."""
         age_ns = look.reader.info.end_ns - look.reader.info.started_ns
         # Before a minute there is little to see.
-        if not self._is_looking and age_ns >= 60 * SECOND_NS and self.now_s() >= self._rests_until_s:
+        if (
+            not self._is_looking
+            and age_ns >= 60 * SECOND_NS
+            and self.now_s() >= self._rests_until_s
+        ):
             self._is_looking = True
             self.start(functools.partial(self._look, look.reader.path))
         for process in look.trainers():
             for series, memory in _MEMORIES.items():
                 one = self._growths.get((process.id, series))
                 if process.ended_ns is None and (one is not None or memory == "rss"):
-                    left_s = math.inf if one is None or one.time_to_limit_s is None else one.time_to_limit_s
+                    left_s = (
+                        math.inf
+                        if one is None or one.time_to_limit_s is None
+                        else one.time_to_limit_s
+                    )
                     is_growing = one is not None and one.verdict == "growing"
                     labels = rank_of(process), memory
                     yield look.sample(MEMORY_SLOPE, one.slope_bytes_per_s if one else None, *labels)
@@ -75,12 +85,20 @@ class Trends:
             with RunReader(path, Entities(has_ended)) as reader, reader.one_moment():
                 info, phases = reader.info, PhaseIndex(reader)
                 every = reader.processes.values()
-                trainers = frozenset(row.id for row in every if row.role == "main" and row.ended_ns is None)
-                found = growth(reader, Selection(from_ns=info.end_ns - 600 * SECOND_NS, processes=trainers))
-                recent = Selection(from_ns=max(info.started_ns, info.end_ns - 60 * SECOND_NS), main_threads=True)
+                trainers = frozenset(
+                    row.id for row in every if row.role == "main" and row.ended_ns is None
+                )
+                found = growth(
+                    reader, Selection(from_ns=info.end_ns - 600 * SECOND_NS, processes=trainers)
+                )
+                recent = Selection(
+                    from_ns=max(info.started_ns, info.end_ns - 60 * SECOND_NS), main_threads=True
+                )
                 self.step_rate = take_steps(reader, recent, phases).per_s
                 self._growths = {(one.process, one.series): one for one in found}
-        except ProfdError as error:  # the run may have ended and gone meanwhile; the next scrape meets that itself
+        except (
+            ProfdError
+        ) as error:  # the run may have ended and gone meanwhile; the next scrape meets that itself
             sys.stderr.write(f"{error}\n")
         finally:
             self._rests_until_s = begun_s + max(EVERY_S, REST * (self.spent_s() - spent_before_s))

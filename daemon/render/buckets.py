@@ -1,8 +1,11 @@
-"""The samples of a run in time buckets of equal length: small enough for a page, exact for every bucket.
+"""The samples of a run in time buckets of equal length.
 
-A sample, with the time that it stands for, belongs to the bucket in which its interval starts, as ``Selection`` counts
-too. Buckets begin at 10 ms, the precision of the times themselves, and widen where they would be too many. Each width
-divides the next, so buckets are merged without the run file.
+They are small enough for a page, and exact for every bucket.
+
+A sample, with the time that it stands for, belongs to the bucket in which its interval starts, as
+``Selection`` counts too. Buckets begin at 10 ms, the precision of the times themselves, and widen
+where they would be too many. Each width divides the next, so buckets are merged without the run
+file.
 """
 
 from __future__ import annotations
@@ -30,15 +33,17 @@ TIME_UNIT_NS = 100 * MICROSECOND_NS
 MINUTE_MS = 60_000
 
 Columns = dict[str, Any]
-"""What a thread did, by name: entry ``i`` was seen ``samples[i]`` times in stack ``stacks[i]`` (ids of the run file).
+"""What a thread did, by name.
 
-``times_100us[i]`` is for how long, in units of 100 µs. ``steps[i]`` is the distance of its bucket to that of entry
-``i - 1`` (of the first one: to bucket 0), ``spans[i]`` how many buckets it lasted. ``parts`` are the samples and times
-for which the conditions of ``TimeBuckets.parts`` held.
+Entry ``i`` was seen ``samples[i]`` times in stack ``stacks[i]`` (ids of the run file).
+
+``times_100us[i]`` is for how long, in units of 100 µs. ``steps[i]`` is the distance of its bucket
+to that of entry ``i - 1`` (of the first one: to bucket 0), ``spans[i]`` how many buckets it lasted.
+``parts`` are the samples and times for which the conditions of ``TimeBuckets.parts`` held.
 """
 
-# Entries are lists, as a long run has hundreds of thousands: the last bucket that any interval reaches, then samples
-# and nanoseconds, of all and of each part.
+# Entries are lists, as a long run has hundreds of thousands: the last bucket that any interval
+# reaches, then samples and nanoseconds, of all and of each part.
 _LAST, _SAMPLES, _TIME_NS, _PARTS = 0, 1, 2, 3
 _Entry = list[int]
 _Entries = dict[tuple[int, int], _Entry]
@@ -65,15 +70,24 @@ class BucketBuilder:
         for part, inside_ns in enumerate(parts_ns):
             if inside_ns:
                 at, is_whole = _PARTS + 2 * part, inside_ns == whole_ns
-                entry[at] += interval.samples if is_whole else samples_inside(interval.samples, whole_ns, inside_ns)
+                entry[at] += (
+                    interval.samples
+                    if is_whole
+                    else samples_inside(interval.samples, whole_ns, inside_ns)
+                )
                 entry[at + 1] += inside_ns
         if self._count > self.entry_limit and self.width_ms < WIDTHS_MS[-1]:
             self._widen()
 
     def add_sums(
-        self, rows: Iterable[StackMinuteRow], width_ms: int, sums_of: Callable[[StackMinuteRow], tuple[int, ...]]
+        self,
+        rows: Iterable[StackMinuteRow],
+        width_ms: int,
+        sums_of: Callable[[StackMinuteRow], tuple[int, ...]],
     ) -> None:
-        """Take in sums by so many whole minutes, one for each thread and stack, before any interval.
+        """Take in sums by so many whole minutes, one for each thread and stack.
+
+        They are taken in before any interval.
 
         ``sums_of`` gives their samples and time, in all and for each part.
         """
@@ -108,7 +122,10 @@ class BucketBuilder:
 
 
 def _rounded(stacks: Sequence[int], times_ns: Sequence[int]) -> list[int]:
-    """Return times in units; what is cut off one goes to the next of its stack, so that sums by stack stay exact."""
+    """Return times in units.
+
+    What is cut off one goes to the next of its stack, so that sums by stack stay exact.
+    """
     left_ns = dict.fromkeys(stacks, TIME_UNIT_NS // 2)
     found = []
     for stack, time_ns in zip(stacks, times_ns, strict=True):
@@ -124,7 +141,9 @@ def _columns(entries: _Entries) -> Columns:
     lasts, *sums = zip(*map(entries.__getitem__, keys), strict=True)
     samples = [list(column) for column in sums[::2]]
     times = [_rounded(stacks, column) for column in sums[1::2]]
-    whole, *parts = ({"samples": each, "times_100us": spent} for each, spent in zip(samples, times, strict=True))
+    whole, *parts = (
+        {"samples": each, "times_100us": spent} for each, spent in zip(samples, times, strict=True)
+    )
     spans = [last - bucket + 1 for last, bucket in zip(lasts, buckets, strict=True)]
     return {"steps": distances(buckets), "spans": spans, "stacks": stacks, **whole, "parts": parts}
 
@@ -138,7 +157,8 @@ Part = tuple[str, ...]
 class TimeBuckets(msgspec.Struct, frozen=True):
     """The samples of a run; bucket 0 starts at ``RunInfo.started_ns``.
 
-    ``parts`` are the conditions that can be asked for: each that the run has readings for, and all of them together.
+    ``parts`` are the conditions that can be asked for: each that the run has readings for, and all
+    of them together.
     """
 
     width_ms: int
@@ -146,11 +166,16 @@ class TimeBuckets(msgspec.Struct, frozen=True):
     threads: dict[int, Columns]
 
 
-def take_buckets(reader: RunReader, entry_limit: int = 400_000, one_by_one: int = 2_000_000) -> TimeBuckets:
-    """Put all samples of a run into the narrowest buckets that need no more than ``entry_limit`` entries.
+def take_buckets(
+    reader: RunReader, entry_limit: int = 400_000, one_by_one: int = 2_000_000
+) -> TimeBuckets:
+    """Put all samples of a run into the narrowest buckets that the limit allows.
 
-    The limit is about 1.5 MB once compressed. Of a run with more than ``one_by_one`` samples the sums by the minute are
-    taken, where it has them, and buckets are a minute long or more: to read it all would take minutes.
+    The buckets need no more than ``entry_limit`` entries.
+
+    The limit is about 1.5 MB once compressed. Of a run with more than ``one_by_one`` samples the
+    sums by the minute are taken, where it has them, and buckets are a minute long or more: to read
+    it all would take minutes.
     """
     parts: list[Part] = [(name,) for name in ASKED_FOR if can_tell(reader, name)]
     if len(parts) > 1:
@@ -172,24 +197,37 @@ def _add_sums(reader: RunReader, builder: BucketBuilder, parts: Sequence[Part]) 
         for width_ms in WIDTHS_MS[WIDTHS_MS.index(MINUTE_MS) :]:
             together = width_ms // MINUTE_MS
             if together > 1 or count_stack_minutes(reader) <= builder.entry_limit:
-                rows = [row for one in found for row in stack_minutes(reader, one.threads, one.minutes, together)]
+                rows = [
+                    row
+                    for one in found
+                    for row in stack_minutes(reader, one.threads, one.minutes, together)
+                ]
                 if len(rows) <= builder.entry_limit:
                     break
         builder.add_sums(rows, width_ms, sums_of)
     return [rest for one in found for rest in one.rest]
 
 
-def _add_intervals(reader: RunReader, builder: BucketBuilder, parts: Sequence[Part], rest: Rest) -> None:
+def _add_intervals(
+    reader: RunReader, builder: BucketBuilder, parts: Sequence[Part], rest: Rest
+) -> None:
     time = within(rest.from_ns, rest.to_ns)
     alone: dict[Part, dict[int, IntervalSet]] = {
-        part: covers_of(reader, (Condition(part[0]),), rest.threads, time) for part in parts if len(part) == 1
+        part: covers_of(reader, (Condition(part[0]),), rest.threads, time)
+        for part in parts
+        if len(part) == 1
     }
     cursors: dict[int, list[IntervalCursor]] = {}
     for thread in rest.threads:
         held = {part: cover[thread] for part, cover in alone.items()}
         # All conditions together hold where each of them does.
-        all_held = held | {part: reduce(common, held.values()) for part in parts if part not in held}
+        all_held = held | {
+            part: reduce(common, held.values()) for part in parts if part not in held
+        }
         cursors[thread] = [IntervalCursor(all_held[part]) for part in parts]
     for interval in reader.intervals(rest.from_ns, rest.to_ns, rest.threads):
         end_ns = interval.start_ns + interval.duration_ns
-        builder.add(interval, [cursor.between(interval.start_ns, end_ns) for cursor in cursors[interval.thread]])
+        builder.add(
+            interval,
+            [cursor.between(interval.start_ns, end_ns) for cursor in cursors[interval.thread]],
+        )

@@ -1,4 +1,7 @@
-"""Findings, hangs and the death of a target as cards of the report; ``selection.js`` reads their addresses."""
+"""Findings, hangs and the death of a target as cards of the report.
+
+``selection.js`` reads their addresses.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,9 @@ def measures(finding: Finding) -> list[Fact]:
     for measure in finding.evidence.measures:
         hints = []
         if measure.low is not None and measure.high is not None:
-            hints.append(f"{quantity(measure.low, measure.unit)} to {quantity(measure.high, measure.unit)}")
+            hints.append(
+                f"{quantity(measure.low, measure.unit)} to {quantity(measure.high, measure.unit)}"
+            )
         if measure.samples is not None:
             hints.append(plural(measure.samples, "sample"))
         facts.append(Fact(measure.name, quantity(measure.value, measure.unit), " · ".join(hints)))
@@ -53,12 +58,19 @@ def proof_address(reader: RunReader, evidence: Evidence) -> str:
     info, selection, rows = reader.info, evidence.selection, reader.processes.values()
     words = []
     if evidence.from_ns > info.started_ns or evidence.to_ns < info.end_ns:
-        from_s, to_s = ((at_ns - info.started_ns) / SECOND_NS for at_ns in (evidence.from_ns, evidence.to_ns))
+        from_s, to_s = (
+            (at_ns - info.started_ns) / SECOND_NS for at_ns in (evidence.from_ns, evidence.to_ns)
+        )
         words.append(("t", f"{max(from_s, 0):.2f}-{to_s:.2f}"))
     # Processes and threads, unless they are those that the page opens with.
     if selection.processes is not None:
-        named = [row.id in selection.processes and (row.role == "main" or not selection.main_threads) for row in rows]
-        words.append(("process", ",".join(str(place) for place, is_named in enumerate(named) if is_named)))
+        named = [
+            row.id in selection.processes and (row.role == "main" or not selection.main_threads)
+            for row in rows
+        ]
+        words.append(
+            ("process", ",".join(str(place) for place, is_named in enumerate(named) if is_named))
+        )
     elif not selection.main_threads:
         words.append(("process", "all"))
     if selection.thread is not None:
@@ -69,7 +81,9 @@ def proof_address(reader: RunReader, evidence: Evidence) -> str:
         words.append(("rank", str(selection.rank)))
     if selection.phase is not None:
         words.append(("phase", selection.phase))
-    return urlencode([*words, *((one.name, "1") for one in selection.when if one.name in ASKED_FOR)])
+    return urlencode(
+        [*words, *((one.name, "1") for one in selection.when if one.name in ASKED_FOR)]
+    )
 
 
 def death_card(post_mortem: PostMortem | None) -> dict[str, Any] | None:
@@ -85,23 +99,45 @@ def death_card(post_mortem: PostMortem | None) -> dict[str, Any] | None:
         title = f"{name}: last seen {duration(place.before_end_s)} before the end in {place.place}"
         stacks.append({"title": title, "frames": place.frames[::-1], "source": place.source})
     sentence, held = post_mortem_sentence(post_mortem), [bytes_ for _, bytes_ in memory]
-    text = f"memory of the main process (RSS) over its last {duration(memory[0][0])}: " if memory else ""
-    text += f"{size(held[0])} at first, {size(max(held))} at most, {size(held[-1])} at last" if memory else ""
+    text = (
+        f"memory of the main process (RSS) over its last {duration(memory[0][0])}: "
+        if memory
+        else ""
+    )
+    text += (
+        f"{size(held[0])} at first, {size(max(held))} at most, {size(held[-1])} at last"
+        if memory
+        else ""
+    )
     words = {"sentence": sentence, "others": ", ".join(f"pid {pid}" for pid in post_mortem.others)}
-    return {**words, "stacks": stacks, "output": post_mortem.output, "memory": text, "curve": _curve(memory)}
+    return {
+        **words,
+        "stacks": stacks,
+        "output": post_mortem.output,
+        "memory": text,
+        "curve": _curve(memory),
+    }
 
 
 def _curve(memory: Sequence[tuple[float, int]]) -> str:
-    """Return memory over time as points of an SVG line, from nothing at the bottom to the most at the top."""
+    """Return memory over time as points of an SVG line.
+
+    The line goes from nothing at the bottom to the most at the top.
+    """
     if len(memory) < 2:
         return ""
     longest, most = max(memory[0][0], 1e-9), max(max(held for _, held in memory), 1)
     places = ((1 - before_s / longest, 1 - held / most) for before_s, held in memory)
-    return " ".join(f"{CURVE_WIDTH * across:.1f},{(CURVE_HEIGHT - 2) * down + 1:.1f}" for across, down in places)
+    return " ".join(
+        f"{CURVE_WIDTH * across:.1f},{(CURVE_HEIGHT - 2) * down + 1:.1f}" for across, down in places
+    )
 
 
 def hang_card(hang: Hang) -> dict[str, Any]:
-    """Put a hang on a card, with all the stacks that are worth reading, each from the leaf to the root."""
+    """Put a hang on a card, with all the stacks that are worth reading.
+
+    Each stack goes from the leaf to the root.
+    """
     stacks = []
     for place in hang.places[:_PLACES]:
         waits = [f"{_name(stand)}: {stand.wait}" for stand in place.stands[:_STANDS]]
@@ -111,8 +147,16 @@ def hang_card(hang: Hang) -> dict[str, Any]:
         stacks.append({"title": title, "frames": place.frames[::-1], "waits": waits})
     from_s = max(hang.since_s - 60, 0.0)
     to_s = hang.reported_s if hang.ended_s is None else hang.ended_s
-    when = f"{duration(hang.since_s)} into the run, reported after {duration(hang.reported_s - hang.since_s)}"
-    words = {"text": hang.text, "facts": hang.facts, "when": f"{when}; {went_on(hang)}", "stacks": stacks}
+    when = (
+        f"{duration(hang.since_s)} into the run, reported after "
+        f"{duration(hang.reported_s - hang.since_s)}"
+    )
+    words = {
+        "text": hang.text,
+        "facts": hang.facts,
+        "when": f"{when}; {went_on(hang)}",
+        "stacks": stacks,
+    }
     address = urlencode([("t", f"{from_s:.2f}-{to_s:.2f}"), ("process", "all"), ("thread", "all")])
     return {**words, "left_out": max(len(hang.places) - _PLACES, 0), "address": address}
 

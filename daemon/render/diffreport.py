@@ -2,8 +2,8 @@
 
 ``daemon.compare`` decides what changed; here it is put into words and columns.
 
-Functions are matched by name and module path, so that a checkout elsewhere, and lines that moved, change nothing.
-Values are in the unit of the diff: seconds a step, or shares of the time.
+Functions are matched by name and module path, so that a checkout elsewhere, and lines that moved,
+change nothing. Values are in the unit of the diff: seconds a step, or shares of the time.
 """
 
 from __future__ import annotations
@@ -37,17 +37,23 @@ class _Node(NamedTuple):
 
 
 def take_diff_tree(readers: Readers, selections: Selections, diff: Diff) -> dict[str, Any]:
-    """Return nodes as columns, callers first: the values of a node and all below in both runs, and its function.
+    """Return nodes as columns, callers first.
+
+    The columns are the values of a node and all below in both runs, and its function.
 
     That is -1 at the root; ``up`` is how far back the caller lies, 0 at the root.
     """
     functions = FunctionIndex(lambda frame: frame.module_path)
     root = _Node([0.0, 0.0], {})
-    for place, (reader, selection, side) in enumerate(zip(readers, selections, (diff.base, diff.new), strict=True)):
+    for place, (reader, selection, side) in enumerate(
+        zip(readers, selections, (diff.base, diff.new), strict=True)
+    ):
         whole = side.step_s if diff.unit == "s/step" and side.step_s else 1.0
         profile = take_profile(reader, compared(reader, selection, side))
         for stack, time_ns in profile.time_ns.items():
-            value = time_ns * (whole / (profile.total_ns or 1.0))  # stacks of which no time lies in the part compared
+            value = time_ns * (
+                whole / (profile.total_ns or 1.0)
+            )  # stacks of which no time lies in the part compared
             node = root
             node.values[place] += value
             for frame in reader.frames_of(stack):
@@ -65,21 +71,35 @@ def take_diff_tree(readers: Readers, selections: Selections, diff: Diff) -> dict
         base.append(float(f"{node.values[0]:.5g}"))
         new.append(float(f"{node.values[1]:.5g}"))
         found = node.children.items()
-        waiting += [(called, child, place) for called, child in found if any(map(float.__gt__, child.values, least))]
+        waiting += [
+            (called, child, place)
+            for called, child in found
+            if any(map(float.__gt__, child.values, least))
+        ]
     return {**functions.columns(), "up": up, "key": key, "base": base, "new": new}
 
 
 def compared(reader: RunReader, selection: Selection, side: Side) -> Selection:
-    """Return the part of a selection that is compared: the end of its range, without the start-up."""
-    end_ns = reader.info.end_ns if selection.to_ns is None else min(selection.to_ns, reader.info.end_ns)
-    return msgspec.structs.replace(selection, from_ns=end_ns - round(side.compared_s * SECOND_NS), to_ns=end_ns)
+    """Return the part of a selection that is compared.
+
+    It is the end of the selection's range, without the start-up.
+    """
+    end_ns = (
+        reader.info.end_ns if selection.to_ns is None else min(selection.to_ns, reader.info.end_ns)
+    )
+    return msgspec.structs.replace(
+        selection, from_ns=end_ns - round(side.compared_s * SECOND_NS), to_ns=end_ns
+    )
 
 
 SCRIPTS = ("text.js", "elements.js", "canvas.js", "flamegraph.js", "table.js", "diff.js")
 
 
 def write_diff_report(path: Path, readers: Readers, selections: Selections, diff: Diff) -> None:
-    """Write the comparison of two runs to ``path``, whole or not at all; raises OutputUnwritable."""
+    """Write the comparison of two runs to ``path``, whole or not at all.
+
+    Raises OutputUnwritable.
+    """
     write_whole(path, render_diff_report(readers, selections, diff).encode())
 
 
@@ -88,9 +108,15 @@ def render_diff_report(readers: Readers, selections: Selections, diff: Diff) -> 
 
     def shown(name: str, *fields: str) -> list[Any]:
         rows = getattr(diff, name)
-        return [msgspec.structs.replace(one, **{each: visible(getattr(one, each)) for each in fields}) for one in rows]
+        return [
+            msgspec.structs.replace(one, **{each: visible(getattr(one, each)) for each in fields})
+            for one in rows
+        ]
 
-    changes = {name: shown(name, "name", "module_path") for name in ("functions", "lines", "leaves", "phases")}
+    changes = {
+        name: shown(name, "name", "module_path")
+        for name in ("functions", "lines", "leaves", "phases")
+    }
     readings = {name: shown(name, "name") for name in ("operators", "memory", "gpus")}
     rows = {"unit": diff.unit, "least": diff.least, "changes": changes, "readings": readings}
     shares = "Shares of the time, as the steps of one of the runs are unknown"
@@ -102,31 +128,59 @@ def render_diff_report(readers: Readers, selections: Selections, diff: Diff) -> 
         names=[side.run for side in (diff.base, diff.new)],
         verdict=verdict(diff),
         step=_step(diff),
-        facts=[(name, *(fact.get(name, "") for fact in facts)) for name in dict.fromkeys([*facts[0], *facts[1]])],
-        basis=f"{what}, of the main threads, without the start-up. Bounds hold for all rows at once (95 %), from the "
-        f"unrest of {diff.base.blocks} and {diff.new.blocks} blocks of the runs; below {units.percent(diff.least)} of "
+        facts=[
+            (name, *(fact.get(name, "") for fact in facts))
+            for name in dict.fromkeys([*facts[0], *facts[1]])
+        ],
+        basis=f"{what}, of the main threads, without the start-up. Bounds hold for all rows at "
+        "once (95 %), from the "
+        f"unrest of {diff.base.blocks} and {diff.new.blocks} blocks of the runs; below "
+        f"{units.percent(diff.least)} of "
         "a step nothing is called a change.",
         note=machine_note(diff),
     )
 
 
 def _step(diff: Diff) -> str:
-    """Return how the time of a step changed, in a sentence; empty where the steps of a run are unknown."""
+    """Return how the time of a step changed, in a sentence.
+
+    Empty where the steps of a run are unknown.
+    """
     step = diff.step_time
     if step is None:
         return ""
     base, new = map(units.step_time, (step.base, step.new))
     low, high = (units.signed_percent(bound / step.base) for bound in (step.low, step.high))
     sure = "" if step.is_significant else ", which is no more than the unrest of the runs"
-    return f"A step takes {new}; it took {base}: {units.signed_percent(step.relative)} ({low} to {high}){sure}."
+    return (
+        f"A step takes {new}; it took {base}: {units.signed_percent(step.relative)} ({low} to "
+        f"{high}){sure}."
+    )
 
 
 def _facts(reader: RunReader, selection: Selection, side: Side) -> dict[str, str]:
     info = reader.info
     coverage = take_coverage(reader, compared(reader, selection, side))
-    words = {"run": info.id, "script": script(info.command), "command": " ".join(info.command), "host": info.host}
+    words = {
+        "run": info.id,
+        "script": script(info.command),
+        "command": " ".join(info.command),
+        "host": info.host,
+    }
     lengths_s = {"lasted": (info.end_ns - info.started_ns) / SECOND_NS, "compared": side.compared_s}
-    times = {"started": units.moment(info.started_ns), **{name: units.duration(s) for name, s in lengths_s.items()}}
-    shares = {"coverage": units.percent(coverage.share, 1), "torn": units.percent(coverage.torn_share, 1)}
+    times = {
+        "started": units.moment(info.started_ns),
+        **{name: units.duration(s) for name, s in lengths_s.items()},
+    }
+    shares = {
+        "coverage": units.percent(coverage.share, 1),
+        "torn": units.percent(coverage.torn_share, 1),
+    }
     versions = {name.replace("_", "-"): version for name, version in info.versions.items()}
-    return {**words, **times, **shares, "GPUs": ", ".join(device.model for device in reader.devices()), **versions}
+    return {
+        **words,
+        **times,
+        **shares,
+        "GPUs": ", ".join(device.model for device in reader.devices()),
+        **versions,
+    }

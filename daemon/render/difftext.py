@@ -26,41 +26,64 @@ def diff_text(diff: Diff, *, columns: int = WIDTH) -> str:
     lines = []
     for name, side in (("base", diff.base), ("new", diff.new)):
         step = "" if side.step_s is None else f", {step_time(side.step_s)} a step"
-        lines.append(f"{name:4}  {visible(side.run)}: {duration(side.compared_s)} of training{step}")
+        lines.append(
+            f"{name:4}  {visible(side.run)}: {duration(side.compared_s)} of training{step}"
+        )
     lines += ["", verdict(diff)]
     for field, title in _TITLES:
         changes: Sequence[Change] = getattr(diff, field)
-        shown = [change for change in changes if change.is_significant or change == diff.likeliest][:_ROWS]
+        shown = [change for change in changes if change.is_significant or change == diff.likeliest][
+            :_ROWS
+        ]
         if shown:
             lines += ["", _heads(title), *_rows(diff, shown)]
     # All rows of GPUs and peaks are shown, alike or not.
     lines += _section("GPUs", diff.gpus)
-    lines += _section("Memory, by role", [one for one in diff.memory if one.is_significant or one.unit == "bytes"])
-    lines += _section("Operators by themselves, a step", [one for one in diff.operators if one.is_significant])
+    lines += _section(
+        "Memory, by role", [one for one in diff.memory if one.is_significant or one.unit == "bytes"]
+    )
+    lines += _section(
+        "Operators by themselves, a step", [one for one in diff.operators if one.is_significant]
+    )
     lines += ["", *_basis(diff)]
     return "\n".join(cut(line, columns).rstrip() for line in lines)
 
 
 def verdict(diff: Diff) -> str:
     largest, step = diff.first, diff.step_time
-    longer = f"a step takes {percent(abs(step.relative), 1)} {_than(step)}" if step and step.is_significant else ""
+    longer = (
+        f"a step takes {percent(abs(step.relative), 1)} {_than(step)}"
+        if step and step.is_significant
+        else ""
+    )
     if largest is None and longer:
         return f"▲ {longer}: no part differs surely"
     if largest is None and diff.readings:
         one = diff.readings[0]
         base, new = (quantity(value, one.unit) for value in (one.base, one.new))
-        return f"▲ times are alike, but not all else: {visible(f'{one.name}, {one.measure}: {new} instead of {base}')}"
+        return (
+            "▲ times are alike, but not all else: "
+            f"{visible(f'{one.name}, {one.measure}: {new} instead of {base}')}"
+        )
     if largest is None and step is not None and abs(step.relative) >= diff.least:
-        said = f"no sure change: a step takes {percent(abs(step.relative), 1)} {_than(step)}, no part differs surely"
+        said = (
+            f"no sure change: a step takes {percent(abs(step.relative), 1)} {_than(step)}, no "
+            "part differs surely"
+        )
         return f"· {said}; two runs of one script may differ by {percent(diff.alike)}"
     if largest is None:
-        return f"✓ no change: nothing differs by more than the unrest of the runs and {percent(diff.least)} of a step"
+        return (
+            "✓ no change: nothing differs by more than the unrest of the runs and "
+            f"{percent(diff.least)} of a step"
+        )
     line = f":{largest.line}" if largest.line else ""
     place = f" ({visible(largest.module_path)}{line})" if largest.module_path else ""
     more = "more" if largest.difference > 0 else "less"
     amount = f"{quantity(abs(largest.difference), diff.unit)} {more}"
     if largest == diff.likeliest:
-        return f"▲ {longer or 'times differ'}: most likely {visible(largest.name)}{place}, by {amount}"
+        return (
+            f"▲ {longer or 'times differ'}: most likely {visible(largest.name)}{place}, by {amount}"
+        )
     cost = f"{visible(largest.name)}{place} takes {amount}"
     return f"▲ {longer}: {cost}" if longer else f"▲ {cost}"
 
@@ -70,15 +93,21 @@ def _than(change: Change) -> str:
 
 
 def machine_note(diff: Diff) -> str:
-    """Return what others took of the machine, where that may have changed steps; empty where not."""
+    """Return what others took of the machine, where that may have changed steps.
+
+    Empty where not.
+    """
     base, new = diff.base.company, diff.new.company
     allowed = slowing(base, new)
     if base is None or new is None or diff.unit != "s/step" or allowed < diff.least:
         return ""
     return (
-        f"Others kept {percent(base.others)} of the other cores busy in the base and {percent(new.others)} in the new "
-        f"run; the main thread may have waited for a core {percent(base.lacking)} and {percent(new.lacking)} of the "
-        f"time. That makes all steps of one run up to {percent(allowed)} longer, which the bounds allow for."
+        f"Others kept {percent(base.others)} of the other cores busy in the base and "
+        f"{percent(new.others)} in the new "
+        f"run; the main thread may have waited for a core {percent(base.lacking)} and "
+        f"{percent(new.lacking)} of the "
+        f"time. That makes all steps of one run up to {percent(allowed)} longer, which the "
+        "bounds allow for."
     )
 
 
@@ -93,14 +122,20 @@ def _rows(diff: Diff, changes: Sequence[Change]) -> Iterator[str]:
         base, new = (quantity(value, diff.unit) for value in (change.base, change.new))
         amounts = f"{base:>10}{new:>10}{signed_percent(change.relative):>10}"
         whole = change.difference / change.relative if change.relative else 1.0
-        yield f"{what}{amounts}  {signed_percent(change.low / whole)} to {signed_percent(change.high / whole)}"
+        yield (
+            f"{what}{amounts}  {signed_percent(change.low / whole)} to "
+            f"{signed_percent(change.high / whole)}"
+        )
 
 
 def _basis(diff: Diff) -> Iterator[str]:
     if diff.unit == "s/step":
         yield "Times are of the main threads, a step; changes are parts of the base's step."
     else:
-        yield "The steps of one of the runs are unknown: shares of the main threads' time are compared."
+        yield (
+            "The steps of one of the runs are unknown: shares of the main threads' time are "
+            "compared."
+        )
     blocks = f"{diff.base.blocks} and {diff.new.blocks}"
     yield f"Bounds hold for all rows at once, from the unrest of {blocks} blocks of the runs;"
     yield f"below {percent(diff.least)} of a step nothing is called a change."

@@ -1,11 +1,14 @@
-"""One HTML file out of a template, a style sheet, scripts and packed data, which needs nothing else.
+"""One HTML file out of a template, a style sheet, scripts and packed data.
 
-All text of a run may be hostile. Templates escape all of it, the data travel as base64, the scripts make text nodes of
-it, and the policy of the page lets nothing run or load but the one script and the one style sheet put in here.
+The file needs nothing else.
 
-Bytes: the length of the head in four, the head (JSON), the columns. A list that begins with an integer is a column: in
-the head stand the name of the typed array of JavaScript that it is, where it begins behind the head, and its length.
-All of it is deflated, then base64.
+All text of a run may be hostile. Templates escape all of it, the data travel as base64, the scripts
+make text nodes of it, and the policy of the page lets nothing run or load but the one script and
+the one style sheet put in here.
+
+Bytes: the length of the head in four, the head (JSON), the columns. A list that begins with an
+integer is a column: in the head stand the name of the typed array of JavaScript that it is, where
+it begins behind the head, and its length. All of it is deflated, then base64.
 """
 
 from __future__ import annotations
@@ -27,13 +30,20 @@ import msgspec
 from profd.daemon.render.plaintext import visible
 
 _LENGTH = struct.Struct("<I")
-_TYPECODES = {"Uint8Array": "B", "Uint16Array": "H", "Uint32Array": "I", "Int32Array": "i", "Float64Array": "d"}
+_TYPECODES = {
+    "Uint8Array": "B",
+    "Uint16Array": "H",
+    "Uint32Array": "I",
+    "Int32Array": "i",
+    "Float64Array": "d",
+}
 
 
 def pack(data: object) -> str:
     """Return data as base64: small, and no byte of it can be taken for markup.
 
-    Columns are looked for in dictionaries and lists; what else JSON knows may stand there too, structs as well.
+    Columns are looked for in dictionaries and lists; what else JSON knows may stand there too,
+    structs as well.
     """
     columns = bytearray()
     head = msgspec.json.encode(_without_columns(data, columns))
@@ -57,7 +67,9 @@ def _moved(numbers: Sequence[int], columns: bytearray) -> dict[str, str | int]:
     if least < 0:
         kind = "Int32Array" if least >= -(1 << 31) and most < 1 << 31 else "Float64Array"
     else:
-        kind = next((f"Uint{bits}Array" for bits in (8, 16, 32) if most < 1 << bits), "Float64Array")
+        kind = next(
+            (f"Uint{bits}Array" for bits in (8, 16, 32) if most < 1 << bits), "Float64Array"
+        )
     place: dict[str, str | int] = {"numbers": kind, "at": len(columns), "count": len(numbers)}
     values = array(_TYPECODES[kind], numbers)
     if sys.byteorder == "big":
@@ -72,7 +84,10 @@ def distances(values: Sequence[int]) -> list[int]:
 
 
 def _padded(part: bytes, before: int = 0) -> bytes:
-    """Return bytes, which have ``before`` others before them, with zeros up to where a typed array may begin."""
+    """Return bytes with zeros up to where a typed array may begin.
+
+    They have ``before`` others before them.
+    """
     return part + bytes(-(before + len(part)) % 8)
 
 
@@ -82,8 +97,8 @@ PAGE = Path(__file__).with_name("page")
 def render_page(template: str, scripts: Sequence[str], data: object, **words: object) -> str:
     """Return a page of the folder ``page`` as HTML.
 
-    ``scripts`` are in the order of their use: each may name what stands in one before it. ``words`` are the names of
-    the template, ``data`` is what the scripts decode.
+    ``scripts`` are in the order of their use: each may name what stands in one before it. ``words``
+    are the names of the template, ``data`` is what the scripts decode.
     """
     *texts, style = ((PAGE / name).read_text(encoding="utf-8") for name in (*scripts, "report.css"))
     script = '"use strict";(() => {\n' + "\n".join(texts) + "\n})();"
@@ -96,11 +111,18 @@ def render_page(template: str, scripts: Sequence[str], data: object, **words: ob
 
 
 def _finalize(value: object) -> object:
-    return visible(value) if isinstance(value, str) and not isinstance(value, markupsafe.Markup) else value
+    return (
+        visible(value)
+        if isinstance(value, str) and not isinstance(value, markupsafe.Markup)
+        else value
+    )
 
 
 TEMPLATES = jinja2.Environment(
-    autoescape=True, undefined=jinja2.StrictUndefined, finalize=_finalize, loader=jinja2.FileSystemLoader(PAGE)
+    autoescape=True,
+    undefined=jinja2.StrictUndefined,
+    finalize=_finalize,
+    loader=jinja2.FileSystemLoader(PAGE),
 )
 """All text of a run is escaped in them, as HTML and for what is invisible."""
 

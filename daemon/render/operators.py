@@ -1,6 +1,7 @@
 """The operators of a window as a table in the columns of ``key_averages().table()``, and as JSON.
 
-Columns of a device, of memory and of shapes are there only where the window has anything to show in them.
+Columns of a device, of memory and of shapes are there only where the window has anything to show in
+them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ _LINES, _IDLE_LINES = 6, 3
 
 
 class Sums(NamedTuple):
-    """What shares are shares of: the self times of all rows on the host, and of the work on devices."""
+    """What shares are shares of.
+
+    That is the self times of all rows on the host, and of the work on devices.
+    """
 
     self_cpu_ns: int
     self_cuda_ns: int
@@ -45,14 +49,21 @@ def sort_rows(rows: Iterable[OperatorTotals], field: str) -> list[OperatorTotals
 
 
 def usual_order(rows: Sequence[OperatorTotals]) -> str:
-    """Return the field to order rows by where nobody chose one: on a GPU its time is what counts."""
+    """Return the field to order rows by if nobody chose one.
+
+    On a GPU its time is what counts.
+    """
     return "self_cuda_ns" if sums_of(rows).self_cuda_ns else "self_cpu_ns"
 
 
 def operator_table(
-    rows: Sequence[OperatorTotals], limit: int | None = None, issuers: Mapping[str, Sequence[IssuingLine]] | None = None
+    rows: Sequence[OperatorTotals],
+    limit: int | None = None,
+    issuers: Mapping[str, Sequence[IssuingLine]] | None = None,
 ) -> str:
-    """Return the rows as a table, in their order, the first ``limit`` of them. No newline at the end.
+    """Return the rows as a table, in their order, the first ``limit`` of them.
+
+    No newline at the end.
 
     ``issuers`` are the lines that operators were issued from, by name.
     """
@@ -73,7 +84,10 @@ def operator_table(
 
 
 def operator_lines(windows: Sequence[WindowSummary], columns: int) -> Iterator[str]:
-    """Yield what took most in the last window, of each process of it; nothing where none was taken."""
+    """Yield what took most in the last window, of each process of it.
+
+    Nothing where none was taken.
+    """
     for window in windows:
         rank = "" if window.rank is None else f"rank {window.rank}, "
         on_gpu = any(row.self_cuda_share is not None for row in window.operators)
@@ -84,30 +98,45 @@ def operator_lines(windows: Sequence[WindowSummary], columns: int) -> Iterator[s
         yield f"  {'self CUDA  ' if on_gpu else ''}self CPU    calls  operator"
         for row in window.operators[:_LINES]:
             cuda = f"{percent(row.self_cuda_share or 0.0):>9}  " if on_gpu else ""
-            shares, place = f"{cuda}{percent(row.self_cpu_share):>8}", row.line.label if row.line else ""
-            yield cut(f"  {shares}  {row.calls:>7,}  {fit(row.name, 34)}  {visible(place)}", columns)
+            shares, place = (
+                f"{cuda}{percent(row.self_cpu_share):>8}",
+                row.line.label if row.line else "",
+            )
+            yield cut(
+                f"  {shares}  {row.calls:>7,}  {fit(row.name, 34)}  {visible(place)}", columns
+            )
 
 
 def about_lines(about: AboutWindow) -> Iterator[str]:
     """Yield what a window says beside its operators: whom GPUs waited for, and what it cost."""
     times = about.step_times
-    measured = ((times.before_s, "before the window"), (times.within_s, "in it"), (times.after_s, "after it"))
+    measured = (
+        (times.before_s, "before the window"),
+        (times.within_s, "in it"),
+        (times.after_s, "after it"),
+    )
     known = [f"{step_time(seconds)} {when}" for seconds, when in measured if seconds is not None]
     if len(known) > 1:
         yield f"A step took {', '.join(known)}."
     for gpu in about.gpus:
-        idle, host, rest = (gpu.share(ns) for ns in (gpu.idle_ns, gpu.host_ns, gpu.idle_ns - gpu.host_ns))
+        idle, host, rest = (
+            gpu.share(ns) for ns in (gpu.idle_ns, gpu.host_ns, gpu.idle_ns - gpu.host_ns)
+        )
         lines = [f"{one.samples} in {one.label} {one.function}" for one in gpu.lines[:_IDLE_LINES]]
         during = f" (of {plural(gpu.samples, 'sample')} {', '.join(lines)})" if lines else ""
         yield (
-            f"GPU {gpu.gpu} was idle {percent(idle)} from its first work to its last: {percent(host)} as nothing was "
+            f"GPU {gpu.gpu} was idle {percent(idle)} from its first work to its last: "
+            f"{percent(host)} as nothing was "
             f"launched{during}, {percent(rest)} by dependencies and latency."
         )
     yield from about.notes
 
 
 def issuer_of(row: OperatorTotals, issuers: Mapping[str, Sequence[IssuingLine]]) -> str:
-    """Return the line that most samples of an operator name, with their number; empty where none does."""
+    """Return the line that most samples of an operator name, with their number.
+
+    Empty where none does.
+    """
     lines = issuers.get(row.name) if row.device == HOST else None
     return f"{visible(lines[0].label)} ({lines[0].samples})" if lines else ""
 
@@ -136,7 +165,9 @@ def columns_of(rows: Sequence[OperatorTotals]) -> list[Column]:
     if any(row.input_shapes not in ("", "[]") for row in rows):
         columns.append(Column("Input Shapes", lambda row, _: visible(row.input_shapes)[:80]))
     if any(row.flops for row in rows):
-        columns.append(Column("Total MFLOPs", lambda row, _: f"{row.flops / 1e6:.3f}" if row.flops else "--"))
+        columns.append(
+            Column("Total MFLOPs", lambda row, _: f"{row.flops / 1e6:.3f}" if row.flops else "--")
+        )
     return columns
 
 
@@ -179,23 +210,34 @@ _DEVICE_COLUMNS = (
 
 
 def describe(reader: RunReader, window: WindowRow, field: str) -> dict[str, Any]:
-    """Return a window as its JSON has it, with its operators sorted by a field of their rows; raises RunUnreadable.
+    """Return a window as its JSON has it, with its operators sorted by a field of their rows.
 
-    ``steps`` counts the whole steps in it. Operators are kept apart by input shape; ``lines`` issued those of a name,
-    by the samples.
+    Raises RunUnreadable.
+
+    ``steps`` counts the whole steps in it. Operators are kept apart by input shape; ``lines``
+    issued those of a name, by the samples.
     """
     process, issuers = reader.processes[window.process], issuing_lines(reader, window)
     operators = []
     for row in sort_rows(reader.operators(window.id), field):
         fields: dict[str, Any] = {}
-        for name in [one for one in row.__struct_fields__ if one not in ("is_annotation", "input_shapes")]:
+        for name in [
+            one for one in row.__struct_fields__ if one not in ("is_annotation", "input_shapes")
+        ]:
             value, is_time = getattr(row, name), name.endswith("_ns")
             fields |= {f"{name[:-3]}_us": value / MICROSECOND_NS} if is_time else {name: value}
         lines = issuers.get(row.name, ()) if row.device == HOST else ()
         operators.append({**fields, "input_shapes": row.input_shapes, "lines": lines})
-    device = {name: getattr(window, name) for name in ("device_busy_ns", "device_idle_ns", "device_overlap_ns")}
+    device = {
+        name: getattr(window, name)
+        for name in ("device_busy_ns", "device_idle_ns", "device_overlap_ns")
+    }
     of_process = {"source": window.source, "pid": process.pid, "rank": process.rank}
-    when = {"start_ns": window.start_ns, "end_ns": window.end_ns, "steps": len(reader.window_steps(window.id))}
+    when = {
+        "start_ns": window.start_ns,
+        "end_ns": window.end_ns,
+        "steps": len(reader.window_steps(window.id)),
+    }
     return {
         **of_process,
         **when,

@@ -1,7 +1,9 @@
-"""What a report's page carries: all that it needs to count a selection, as columns of numbers and text.
+"""What a report's page carries, as columns of numbers and text.
 
-Ids of the run file become indices into columns, and text is made visible once, here. The page's scripts decode it:
-names are as they use them (``run.js``), times are ms from the run's start.
+It is all that the page needs to count a selection.
+
+Ids of the run file become indices into columns, and text is made visible once, here. The page's
+scripts decode it: names are as they use them (``run.js``), times are ms from the run's start.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ from profd.daemon.store.stepfunction import IDLE_BELOW
 
 
 class FunctionIndex:
-    """Functions and their files, each once; two frames are of one function if its name and ``path_of`` are the same.
+    """Functions and their files, each once.
+
+    Two frames are of one function if its name and ``path_of`` are the same.
 
     Files have their full path and ``module``, the path from the outermost package down.
     """
@@ -45,7 +49,9 @@ class FunctionIndex:
             if path not in self._file_index:
                 self._file_index[path] = len(self.files)
                 module = visible(frame.module_path)
-                self.files.append({"path": visible(frame.file), "module": module, "library": frame.is_library})
+                self.files.append(
+                    {"path": visible(frame.file), "module": module, "library": frame.is_library}
+                )
             self._index[key] = len(self.names)
             self.names.append(visible(frame.function))
             self.file_of.append(self._file_index[path])
@@ -58,10 +64,11 @@ class FunctionIndex:
 def take_payload(reader: RunReader, phases: PhaseIndex, memory: Iterable[Growth]) -> dict[str, Any]:
     """Take what the page shows; times are exact to a time bucket, counts are exact.
 
-    Bucket 0 starts at ``startedMs`` (of the epoch), buckets are ``bucketMs`` long. ``knownToMs`` is when the newest
-    recording ends. A GPU is idle where it is utilized below ``gpuIdleBelow``. Stacks are a prefix tree, callers first;
-    ``stackUp`` is how far back the calling stack lies, 0 at a root. ``parts`` names the conditions of the parts of a
-    thread's buckets. ``memory`` is how the memory of the processes grows.
+    Bucket 0 starts at ``startedMs`` (of the epoch), buckets are ``bucketMs`` long. ``knownToMs`` is
+    when the newest recording ends. A GPU is idle where it is utilized below ``gpuIdleBelow``.
+    Stacks are a prefix tree, callers first; ``stackUp`` is how far back the calling stack lies, 0
+    at a root. ``parts`` names the conditions of the parts of a thread's buckets. ``memory`` is how
+    the memory of the processes grows.
     """
     buckets = take_buckets(reader)
     stacks = _used_stacks(reader, buckets.threads.values())
@@ -74,7 +81,7 @@ def take_payload(reader: RunReader, phases: PhaseIndex, memory: Iterable[Growth]
     info, lives = reader.info, take_lives(reader)
 
     def thread_order(thread: int) -> tuple[bool, int, int, bool, int]:
-        """Order the training processes first, by rank, and the main thread of each before its others."""
+        """Order training processes first, by rank, and each main thread before the others."""
         row = reader.threads[thread]
         process = reader.processes[row.process]
         return (process.role != "main", process.rank or 0, process.id, not row.is_main, thread)
@@ -87,7 +94,12 @@ def take_payload(reader: RunReader, phases: PhaseIndex, memory: Iterable[Growth]
     def event_entry(row: EventRow) -> dict[str, object]:
         at_ms = (row.at_ns - info.started_ns) // MILLISECOND_NS
         process = None if row.process is None else processes.get(row.process)
-        return {"at_ms": at_ms, "kind": visible(row.kind), "process": process, "text": visible(row.text)}
+        return {
+            "at_ms": at_ms,
+            "kind": visible(row.kind),
+            "process": process,
+            "text": visible(row.text),
+        }
 
     return {
         "startedMs": info.started_ns // MILLISECOND_NS,
@@ -97,9 +109,13 @@ def take_payload(reader: RunReader, phases: PhaseIndex, memory: Iterable[Growth]
         "phases": PHASES,
         "frameFunction": [functions.of(frame) for frame in frames],
         "frameLine": [frame.line for frame in frames],
-        "frameSource": [None if frame.source is None else visible(frame.source) for frame in frames],
+        "frameSource": [
+            None if frame.source is None else visible(frame.source) for frame in frames
+        ],
         **functions.columns(),
-        "stackUp": [at - stack_index[row.parent] if row.parent else 0 for at, row in enumerate(stacks)],
+        "stackUp": [
+            at - stack_index[row.parent] if row.parent else 0 for at, row in enumerate(stacks)
+        ],
         "stackFrame": [frame_index[row.frame] for row in stacks],
         "stackPhase": [numbers[phases.of_stack(row.id)] for row in stacks],
         "threads": list(map(thread_entry, sorted(buckets.threads, key=thread_order))),
@@ -109,7 +125,9 @@ def take_payload(reader: RunReader, phases: PhaseIndex, memory: Iterable[Growth]
         "parts": [" ".join(names) for names in buckets.parts],
         "windows": [
             _window(reader, row, processes)
-            for row in [row for row in reader.windows() if not row.error][-32:]  # those on a schedule are thousands
+            for row in [row for row in reader.windows() if not row.error][
+                -32:
+            ]  # those on a schedule are thousands
         ],
         "events": list(map(event_entry, reader.events())),
     }
@@ -123,18 +141,24 @@ def _used_stacks(reader: RunReader, threads: Iterable[Columns]) -> list[StackRow
             while stack and stack not in used:
                 used.add(stack)
                 stack = reader.stacks[stack].parent
-    # A stack is written after the one that it was called from, so the order of ids is callers first.
+    # A stack is written after the one that it was called from, so the order of ids is callers
+    # first.
     return [reader.stacks[stack] for stack in sorted(used)]
 
 
 def _window(reader: RunReader, row: WindowRow, processes: Mapping[int, int]) -> dict[str, object]:
-    """Return a torch.profiler window; its operators are columns by name, ``left_out`` of them are not carried.
+    """Return a torch.profiler window.
 
-    ``issuer`` is the line of the user's code that an operator was issued from, empty where samples name none.
+    Its operators are columns by name, ``left_out`` of them are not carried.
+
+    ``issuer`` is the line of the user's code that an operator was issued from, empty where samples
+    name none.
     """
     operators, issuers = reader.operators(row.id), issuing_lines(reader, row)
     kept = sorted(operators, key=lambda one: -(one.self_cpu_ns + one.self_cuda_ns))[:600]
-    columns = {name: [getattr(one, name) for one in kept] for name in OperatorTotals.__struct_fields__}
+    columns = {
+        name: [getattr(one, name) for one in kept] for name in OperatorTotals.__struct_fields__
+    }
     for name in ("name", "device", "input_shapes"):
         columns[name] = list(map(visible, columns[name]))
     columns["issuer"] = [issuer_of(one, issuers) for one in kept]

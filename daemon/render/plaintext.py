@@ -1,9 +1,10 @@
 """Text in a terminal: widths, tables, control characters escaped, titles of processes.
 
-An East Asian wide character takes two cells, a combining mark none: as Rich counts, which draws the dashboard.
+An East Asian wide character takes two cells, a combining mark none: as Rich counts, which draws the
+dashboard.
 
-Function names, paths, source lines and command lines are whatever the profiled program made them. Escaping for HTML
-keeps them from running; this keeps them from lying.
+Function names, paths, source lines and command lines are whatever the profiled program made them.
+Escaping for HTML keeps them from running; this keeps them from lying.
 """
 
 from __future__ import annotations
@@ -19,19 +20,27 @@ from profd.daemon import naming
 from profd.daemon.store.rows import ProcessRow
 
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-"""Unicode categories without a picture of their own: controls, marks of direction, surrogates, line separators."""
+"""Unicode categories without a picture of their own.
+
+They are controls, marks of direction, surrogates and line separators.
+"""
 
 
 def visible(text: str) -> str:
-    r"""Return ``text`` with each invisible character as its escape: ``\n``, ``\x1b``, ``\u202e``."""
+    r"""Return ``text`` with invisible characters as escapes: ``\n``, ``\x1b``, ``\u202e``."""
     if text.isascii() and text.isprintable():
         return text
     hidden = {character for character in set(text) if unicodedata.category(character) in _HIDDEN}
-    return "".join(one.encode("unicode_escape").decode("ascii") if one in hidden else one for one in text)
+    return "".join(
+        one.encode("unicode_escape").decode("ascii") if one in hidden else one for one in text
+    )
 
 
 def visible_json(text: str) -> str:
-    """Return JSON with each invisible character as an escape of JSON's, but for the ends of its lines."""
+    """Return JSON with each invisible character as an escape of JSON's.
+
+    The ends of its lines stay.
+    """
     if text.isascii() and "\x7f" not in text:  # of these JSON itself leaves none but this one
         return text
     found = []
@@ -64,16 +73,28 @@ def cut(text: str, cells: int, *, keep_end: bool = False) -> str:
 
 
 def fit(text: str, cells: int, *, right: bool = False, keep_end: bool = False) -> str:
-    """Return a text escaped in exactly so many cells, cut or filled with blanks on the other side."""
+    """Return a text escaped in exactly so many cells.
+
+    It is cut, or filled with blanks on the other side.
+    """
     text = cut(text, cells, keep_end=keep_end)
     blanks = " " * (cells - cell_len(text))
     return blanks + text if right else text + blanks
 
 
 def wrapped(text: str, columns: int, lead: str = "") -> list[str]:
-    """Return a text escaped and broken into lines at its blanks; the lines after the first are indented below it."""
+    """Return a text escaped and broken into lines at its blanks.
+
+    The lines after the first are indented below it.
+    """
     indent = " " * max(len(lead), 2)
-    return textwrap.wrap(visible(text), columns, initial_indent=lead, subsequent_indent=indent, break_on_hyphens=False)
+    return textwrap.wrap(
+        visible(text),
+        columns,
+        initial_indent=lead,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+    )
 
 
 def listed(names: Sequence[str], most: int) -> str:
@@ -82,12 +103,17 @@ def listed(names: Sequence[str], most: int) -> str:
 
 
 def process_title(row: ProcessRow, host: str | None = None) -> str:
-    """Return what a process is called: ``main``, ``rank 0``, ``worker 1``, ``helper``, with a host given."""
+    """Return what a process is called: ``main``, ``rank 0``, ``worker 1``, ``helper``.
+
+    If a host is given, it follows.
+    """
     title = naming.process_title(row.role, row.ordinal, row.rank)
     return title if host is None else f"{title} {visible(host)}"
 
 
-def aligned(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> str:
+def aligned(
+    heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()
+) -> str:
     """Return a table with a line of heads; the columns named in ``right`` are aligned to the right.
 
     What is invisible in a cell, or would steer the terminal, is spelled out.
@@ -95,7 +121,10 @@ def aligned(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Seque
     lines = [list(heads), *(list(map(visible, row)) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
     sides = [str.rjust if head in right else str.ljust for head in heads]
-    padded = ([side(cell, room) for side, cell, room in zip(sides, line, widths, strict=True)] for line in lines)
+    padded = (
+        [side(cell, room) for side, cell, room in zip(sides, line, widths, strict=True)]
+        for line in lines
+    )
     return "\n".join("  ".join(cells).rstrip() for cells in padded)
 
 

@@ -1,6 +1,7 @@
 """The report: a run as one HTML file, with its title, verdict and facts.
 
-``payload`` has what the page counts again, ``take_words`` what it merely says; ``htmlpage`` makes one file of it.
+``payload`` has what the page counts again, ``take_words`` what it merely says; ``htmlpage`` makes
+one file of it.
 """
 
 from __future__ import annotations
@@ -25,11 +26,19 @@ from profd.daemon.store.reader import RunReader
 
 
 def take_words(reader: RunReader, summary: Summary, bucket_ms: int) -> dict[str, Any]:
-    """Put into words what stands outside of the charts; ``bucket_ms`` is how exactly the page selects time."""
+    """Put into words what stands outside of the charts.
+
+    ``bucket_ms`` is how exactly the page selects time.
+    """
     info = reader.info
-    command, length = " ".join(info.command), units.duration(max(info.end_ns - info.started_ns, 0) / SECOND_NS)
+    command, length = (
+        " ".join(info.command),
+        units.duration(max(info.end_ns - info.started_ns, 0) / SECOND_NS),
+    )
     how = "profd launched it" if info.mode == "launched" else "profd attached to it"
-    versions = ", ".join(f"{name.replace('_', '-')} {version}" for name, version in info.versions.items())
+    versions = ", ".join(
+        f"{name.replace('_', '-')} {version}" for name, version in info.versions.items()
+    )
     options = ", ".join(f"{name} = {value}" for name, value in info.options.items())
     precision = f"{bucket_ms} ms" if bucket_ms < 1000 else f"{bucket_ms // 1000} s"
     if bucket_ms >= 60_000:
@@ -57,20 +66,29 @@ def take_words(reader: RunReader, summary: Summary, bucket_ms: int) -> dict[str,
             Fact("versions", versions),
             Fact("options", options),
             Fact("samples",
-                 "Taken from outside without stopping the script; a share is as sure as its samples are many.",
+                 "Taken from outside without stopping the script; a share is as sure as its "
+                 "samples are many.",
                  "Shares in gray have a 95 % interval wider than themselves."),
             Fact("time",
-                 "Wall time, waiting included. What C++ or CUDA takes counts for the Python line that called it.",
+                 "Wall time, waiting included. What C++ or CUDA takes counts for the Python line "
+                 "that called it.",
                  "GPU kernels run after the line that started them."),
-            Fact("ranges", f"Selected ranges snap to {precision}.", "Counts within them are exact."),
+            Fact("ranges", f"Selected ranges snap to {precision}.",
+                 "Counts within them are exact."),
         ],
     }  # fmt: skip
 
 
 def take_verdict(summary: Summary) -> dict[str, Any]:
-    """Return a sentence with one number, the line of the user's code that it is about, and the next phases."""
+    """Return a sentence with one number, the line that it is about, and the next phases.
+
+    The line is one of the user's code.
+    """
     if not summary.phases:
-        lead = "No sample of a main thread was taken: the run was too short, or its stacks could not be read."
+        lead = (
+            "No sample of a main thread was taken: the run was too short, or its stacks could "
+            "not be read."
+        )
         return {"lead": lead, "line": None, "rest": ""}
     (first, share), *others = summary.phases.items()
     line = next((line for line in summary.phase_lines if line.phase == first), None)
@@ -85,26 +103,55 @@ def take_verdict(summary: Summary) -> dict[str, Any]:
 def _ending(summary: Summary) -> str:
     if summary.state != "live" and summary.post_mortem is not None:
         return summary.post_mortem.cause
-    return ending(summary.state, summary.why_ended, summary.target.exit.code, summary.target.exit.signal)
+    return ending(
+        summary.state, summary.why_ended, summary.target.exit.code, summary.target.exit.signal
+    )
 
 
 def _facts(summary: Summary) -> list[Fact]:
     shares = (
         ("coverage", summary.coverage, "", "share of the run's time that has samples"),
-        ("torn", summary.torn_share, "", "stacks caught between two moments, recognized and dropped"),
-        ("profd's cost", summary.cost_core_share, " of a core", "profd and its samplers, mean over the run"),
+        (
+            "torn",
+            summary.torn_share,
+            "",
+            "stacks caught between two moments, recognized and dropped",
+        ),
+        (
+            "profd's cost",
+            summary.cost_core_share,
+            " of a core",
+            "profd and its samplers, mean over the run",
+        ),
     )
     return [
-        Fact("samples", f"{summary.samples:,}", summary.no_samples or "of the main threads of training processes"),
+        Fact(
+            "samples",
+            f"{summary.samples:,}",
+            summary.no_samples or "of the main threads of training processes",
+        ),
         *(Fact("not read", text.partition(":")[0], text) for text in summary.unread),
-        *(Fact(name, units.percent(share, 1) + of, hint) for name, share, of, hint in shares if share is not None),
+        *(
+            Fact(name, units.percent(share, 1) + of, hint)
+            for name, share, of, hint in shares
+            if share is not None
+        ),
         Fact("processes", str(len(summary.processes)), "seen in the run's process tree"),
         Fact("run", summary.run, "the id of the run file"),
     ]
 
 
 SCRIPTS = (
-    *("text.js", "elements.js", "run.js", "selection.js", "counts.js", "canvas.js", "flamegraph.js", "tree.js"),
+    *(
+        "text.js",
+        "elements.js",
+        "run.js",
+        "selection.js",
+        "counts.js",
+        "canvas.js",
+        "flamegraph.js",
+        "tree.js",
+    ),
     *("timeline.js", "table.js", "tables.js", "operators.js", "panel.js", "page.js"),
 )
 """In the order of their use; each may name what stands in one before it."""
@@ -122,12 +169,20 @@ def write_report(reader: RunReader, path: Path) -> None:
 
 def render_report(reader: RunReader) -> str:
     was_enabled = gc.isenabled()
-    gc.disable()  # no cycles are made, and all that was read of a long run would be searched for them again and again
+    # no cycles are made, and all that was read of a long run would be searched for them again and
+    # again
+    gc.disable()
     try:
         summary = summarize(reader)
         payload = take_payload(reader, PhaseIndex(reader), summary.memory)
         words = take_words(reader, summary, payload["bucketMs"])
-        return render_page("report.html.j2", SCRIPTS, payload, **words, curve=(cards.CURVE_WIDTH, cards.CURVE_HEIGHT))
+        return render_page(
+            "report.html.j2",
+            SCRIPTS,
+            payload,
+            **words,
+            curve=(cards.CURVE_WIDTH, cards.CURVE_HEIGHT),
+        )
     finally:
         if was_enabled:
             gc.enable()

@@ -1,4 +1,6 @@
-"""Sections of a summary as lines of text: findings, GPUs, memory, hangs, the death of a target, ranks and nodes.
+"""Sections of a summary as lines of text.
+
+They are findings, GPUs, memory, hangs, the death of a target, ranks and nodes.
 
 Ranks and nodes are also tables of the report.
 """
@@ -27,7 +29,10 @@ from profd.daemon.units import UNKNOWN, clock, duration, percent, rate, size, st
 ALARM, WORTH_KNOWING, HEALTHY = "▲", "·", "✓"
 
 HEALTHY_SHARE = 0.8
-"""From so much of its time on, spent on what it is there for, a training without findings is healthy."""
+"""The share of its time from which a training without findings is healthy.
+
+That time is spent on what the training is there for.
+"""
 SEEN_SHARE = 0.1
 """From so much of it on a program trains."""
 MUCH_STARTUP = 0.2
@@ -35,9 +40,12 @@ MUCH_STARTUP = 0.2
 
 
 def verdict(findings: Sequence[Finding], phases: Mapping[str, float]) -> str:
-    """Return the strongest finding above info, else how much of the time is training; empty where hardly any is.
+    """Return the strongest finding above info, else how much of the time is training.
 
-    ``phases`` are the shares of the main thread's time. Where startup takes much, only the rest is judged.
+    Empty where hardly any is.
+
+    ``phases`` are the shares of the main thread's time. Where startup takes much, only the rest is
+    judged.
     """
     for finding in findings:
         if finding.severity != INFO:
@@ -54,12 +62,22 @@ def verdict(findings: Sequence[Finding], phases: Mapping[str, float]) -> str:
 
 
 def worked_share(phases: Mapping[str, float]) -> float:
-    """Return the share of forward, loss, backward and optimizer in the time of a training, its startup aside."""
-    return math.fsum(phases.get(name, 0.0) for name in STEP) / ((1 - phases.get(STARTUP, 0.0)) or 1.0)
+    """Return the share of forward, loss, backward and optimizer in a training's time.
+
+    The startup of the training does not count.
+    """
+    return math.fsum(phases.get(name, 0.0) for name in STEP) / (
+        (1 - phases.get(STARTUP, 0.0)) or 1.0
+    )
 
 
-def finding_lines(findings: Sequence[Finding], phases: Mapping[str, float], columns: int) -> Iterator[str]:
-    """Yield each finding and what to do about it, below the verdict where that is none of them; wrapped."""
+def finding_lines(
+    findings: Sequence[Finding], phases: Mapping[str, float], columns: int
+) -> Iterator[str]:
+    """Yield each finding and what to do about it, below the verdict where that is none of them.
+
+    Wrapped.
+    """
     if not findings or findings[0].severity == INFO:
         yield from wrapped(verdict(findings, phases), columns)
     for finding in findings:
@@ -85,7 +103,10 @@ def gpu_lines(gpus: Iterable[Gpu]) -> Iterator[str]:
 
 
 def idle_lines(idle: GpuIdle | None, columns: int) -> Iterator[str]:
-    """Yield for how long the GPUs were idle, and in which phases that may lie; nothing where no GPU was read."""
+    """Yield for how long the GPUs were idle, and in which phases that may lie.
+
+    Nothing where no GPU was read.
+    """
     if idle is None:
         return
     yield from ("", f"GPU idle {percent(idle.share)} of the time")
@@ -100,15 +121,23 @@ def idle_lines(idle: GpuIdle | None, columns: int) -> Iterator[str]:
 
 
 def of_idle(found: IdleShare) -> str:
-    """Return from where to where a share of the idle time reaches, and its estimate where there is one."""
+    """Return from where to where a share of the idle time reaches.
+
+    Its estimate is added if there is one.
+    """
     low, high = percent(found.low).removesuffix(" %"), percent(found.high)
     text = high if f"{low} %" == high else f"{low}-{high}"
     is_close = found.high - found.low < _LEAST_IDLE
-    return text if found.estimate is None or is_close else f"{text} (about {percent(found.estimate)})"
+    return (
+        text if found.estimate is None or is_close else f"{text} (about {percent(found.estimate)})"
+    )
 
 
 def growth_lines(memory: Iterable[Growth], names: Mapping[int, str]) -> Iterator[str]:
-    """Yield a line for each process that grows, and one for each GPU that it grows on; ``names`` are roles by PID."""
+    """Yield a line for each process that grows, and one for each GPU that it grows on.
+
+    ``names`` are roles by PID.
+    """
     growing = [growth for growth in memory if growth.verdict == "growing"]
     resident = {growth.pid for growth in growing if growth.series == "rss_bytes"}
     for growth in growing:
@@ -118,7 +147,10 @@ def growth_lines(memory: Iterable[Growth], names: Mapping[int, str]) -> Iterator
 
 
 def growth_words(growth: Growth) -> str:
-    """Return how memory grows, by the second and the step, and when it fills what bounds it; empty if not known."""
+    """Return how memory grows, by the second and the step, and when it fills what bounds it.
+
+    Empty if not known.
+    """
     if growth.verdict != "growing":
         cached = "grows by pages of files, which the kernel takes back"
         return {"steady": "steady", "cached": cached}.get(growth.verdict, "")
@@ -129,24 +161,33 @@ def growth_words(growth: Growth) -> str:
         text += f", {size(growth.bytes_per_step)} a step"
     if growth.limit is None or growth.time_to_limit_s is None:
         return text
-    limit = {"host": "the machine", "cgroup": "its control group"}.get(growth.limit.kind, growth.limit.name)
+    limit = {"host": "the machine", "cgroup": "its control group"}.get(
+        growth.limit.kind, growth.limit.name
+    )
     return f"{text}: {limit} is full in {duration(growth.time_to_limit_s)}"
 
 
 def jump_lines(jumps: Iterable[Jump], names: Mapping[int, str]) -> Iterator[str]:
     for jump in jumps:
         where = f" on {jump.device}" if jump.device is not None else ""
-        line = f" at {jump.line.module_path}:{jump.line.line}  {jump.line.source or ''}" if jump.line else ""
+        line = (
+            f" at {jump.line.module_path}:{jump.line.line}  {jump.line.source or ''}"
+            if jump.line
+            else ""
+        )
         name = names.get(jump.pid, "process")
         yield f"  {clock(jump.at_ns)}  {name} {jump.pid} rose{where} by {size(jump.by_bytes)}{line}"
 
 
 def hang_lines(hangs: Sequence[Hang], columns: int) -> Iterator[str]:
     for hang in hangs:
-        yield from wrapped(f"{duration(hang.since_s)} into the run: {hang.text}; {went_on(hang)}", columns, "  ▲ ")
+        yield from wrapped(
+            f"{duration(hang.since_s)} into the run: {hang.text}; {went_on(hang)}", columns, "  ▲ "
+        )
         for place in hang.places[:6]:
             names = [
-                stand.process if stand.is_main else f"{stand.process}, thread {stand.thread}" for stand in place.stands
+                stand.process if stand.is_main else f"{stand.process}, thread {stand.thread}"
+                for stand in place.stands
             ]
             waits = sorted({stand.wait for stand in place.stands})
             yield from wrapped(f"{listed(names, 4)}: {' / '.join(waits[:2])}", columns, "    ")
@@ -158,7 +199,11 @@ def hang_lines(hangs: Sequence[Hang], columns: int) -> Iterator[str]:
 
 
 def went_on(hang: Hang) -> str:
-    return "it did not go on" if hang.ended_s is None else f"it went on after {duration(hang.ended_s - hang.since_s)}"
+    return (
+        "it did not go on"
+        if hang.ended_s is None
+        else f"it went on after {duration(hang.ended_s - hang.since_s)}"
+    )
 
 
 def _short(frame: str) -> str:
@@ -167,7 +212,10 @@ def _short(frame: str) -> str:
 
 
 def post_mortem_sentence(post_mortem: PostMortem) -> str:
-    """Return the sentence: what ended the target, where it stood last, with how much memory, and its last error."""
+    """Return the sentence on the end of a target.
+
+    It says what ended the target, where it stood last, with how much memory, and its last error.
+    """
     facts = [post_mortem.cause]
     if post_mortem.last:
         facts.append(f"last seen {_last(post_mortem.last[0])}")
@@ -178,7 +226,10 @@ def post_mortem_sentence(post_mortem: PostMortem) -> str:
 
 
 def post_mortem_lines(post_mortem: PostMortem | None, columns: int) -> Iterator[str]:
-    """Yield the sentence, who else died, and the last lines of output; nothing where the target did not die."""
+    """Yield the sentence, who else died, and the last lines of output.
+
+    Nothing where the target did not die.
+    """
     if post_mortem is None:
         return
     yield from wrapped(post_mortem_sentence(post_mortem), columns, "  ")
@@ -196,7 +247,11 @@ _LONG_AGO_S = 5.0  # two recordings of a watched run: later, it may have been an
 def _last(place: LastPlace) -> str:
     rank = f"rank {place.rank} " if place.rank is not None else ""
     code = f": {place.source}" if place.source else ""
-    ago = f"{duration(place.before_end_s)} before the end " if place.before_end_s >= _LONG_AGO_S else ""
+    ago = (
+        f"{duration(place.before_end_s)} before the end "
+        if place.before_end_s >= _LONG_AGO_S
+        else ""
+    )
     return f"{rank}{ago}in {place.place}{code}"
 
 
@@ -206,19 +261,29 @@ _NODES = 32
 
 
 def rank_lines(ranks: Sequence[RankSummary], columns: int) -> Iterator[str]:
-    """Yield the table of the ranks; nothing where there are none. Of many those that wait least are shown."""
+    """Yield the table of the ranks; nothing where there are none.
+
+    Of many those that wait least are shown.
+    """
     if not ranks:
         return
     hosts = {row.host for row in ranks}
     node_cells = min(max(map(width, hosts)), 20) + 2 if len(hosts) > 1 else 0
-    yield f"     rank  {fit('node', node_cells)}   steps  own work   waits  longer than the others at"
+    yield (
+        f"     rank  {fit('node', node_cells)}   steps  own work   waits  longer than the others at"
+    )
     shown = _waiting_least(ranks, 16)
     for row in shown:
         steps = UNKNOWN if row.steps_per_s is None else rate(row.steps_per_s)
-        place = f"  {'▲' if row.is_late else ' '} {row.rank:>5}  {fit(row.host, node_cells)}{steps:>8}"
+        place = (
+            f"  {'▲' if row.is_late else ' '} {row.rank:>5}  {fit(row.host, node_cells)}{steps:>8}"
+        )
         shares, where = f"{percent(row.own_share):>8}  {percent(row.waiting_share):>6}", ""
         if (part := _surplus(row)) is not None:
-            where = f"+{percent(part.surplus)} {part.function}  {part.module_path}:{part.line}  {part.phase}"
+            where = (
+                f"+{percent(part.surplus)} {part.function}  {part.module_path}:{part.line}  "
+                f"{part.phase}"
+            )
         yield cut(f"{place}  {shares}  {where}", columns)
     if len(ranks) > len(shown):
         yield f"  and {len(ranks) - len(shown)} more that wait longer"
@@ -240,7 +305,9 @@ def node_lines(nodes: Sequence[JoinedNode]) -> Iterator[str]:
     cells = max(width(visible(node.host)) for node in nodes)
     yield f"  {fit('node', cells)}  {'clock':>20}  run"
     for node in nodes[:_NODES]:
-        yield f"  {fit(node.host, cells)}  {_ahead(node):>20}  {visible(node.run)}  {_known_by(node)}"
+        yield (
+            f"  {fit(node.host, cells)}  {_ahead(node):>20}  {visible(node.run)}  {_known_by(node)}"
+        )
     if len(nodes) > _NODES:
         yield f"  and {len(nodes) - _NODES} more"
 
@@ -263,7 +330,10 @@ def _known_by(node: JoinedNode) -> str:
 
 
 def rank_tables(summary: Summary) -> dict[str, object]:
-    """Return what the tables of ranks and of nodes show; no rows where the run is no job of ranks."""
+    """Return what the tables of ranks and of nodes show.
+
+    No rows where the run is no job of ranks.
+    """
     rates = [row.steps_per_s for row in summary.ranks if row.steps_per_s]
     step_s = 1 / statistics.median(rates) if rates else None
 
@@ -274,6 +344,8 @@ def rank_tables(summary: Summary) -> dict[str, object]:
         return f"{step_time(share * step_s)} ({percent(share)})"
 
     shown = _waiting_least(summary.ranks, 256)
-    ranks = [(row, of_step(row.own_share), of_step(row.waiting_share), _surplus(row)) for row in shown]
+    ranks = [
+        (row, of_step(row.own_share), of_step(row.waiting_share), _surplus(row)) for row in shown
+    ]
     nodes = [(node.host, node.run, _ahead(node), _known_by(node)) for node in summary.nodes]
     return {"ranks": ranks, "nodes": nodes, "left_out": len(summary.ranks) - len(shown)}

@@ -1,4 +1,6 @@
-"""The series that a report's page carries: CPU, memory and steps of processes, utilization and memory of GPUs.
+"""The series that a report's page carries.
+
+They are CPU, memory and steps of processes, and utilization and memory of GPUs.
 
 Each has about as many points as a screen has columns.
 """
@@ -23,7 +25,13 @@ from profd.daemon.store.merge import hosts_of, nodes_of
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import STEP_COUNT
 from profd.daemon.store.rows import SeriesRow
-from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS, UTILIZATION, IntervalSet, Step, StepFunction
+from profd.daemon.store.stepfunction import (
+    MEMORY_OF_PROCESS,
+    UTILIZATION,
+    IntervalSet,
+    Step,
+    StepFunction,
+)
 
 POINT_LIMIT = 1_200
 """Points kept of one series: about as many as a wide screen has columns."""
@@ -33,31 +41,43 @@ _DIGITS |= {"gpu_memory_used_bytes": -5, MEMORY_OF_PROCESS: -5}
 _MOST = 1e15
 
 Series = dict[str, Any]
-"""A series of numbers, each with the time over which it holds; what lies between these times is unknown.
+"""A series of numbers, each with the time over which it holds.
 
-``steps_ms`` are the distances of their ends in ms (of the first: to the run's start). A value holds since the end of
-the one before, but for ``gaps_ms`` after it; ``gap_steps`` are the places of the values before which a gap lies, each
-as its distance to the one before. A number is ``values[i]`` divided by ten to the power of ``digits``.
+What lies between these times is unknown.
+
+``steps_ms`` are the distances of their ends in ms (of the first: to the run's start). A value holds
+since the end of the one before, but for ``gaps_ms`` after it; ``gap_steps`` are the places of the
+values before which a gap lies, each as its distance to the one before. A number is ``values[i]``
+divided by ten to the power of ``digits``.
 """
 
 
 def process_entries(
     reader: RunReader, index: dict[int, int], lives: Lives, memory: Iterable[Growth]
 ) -> list[dict[str, Any]]:
-    """Return the processes with their series; ``index`` has the place of each, ``memory`` how theirs grows.
+    """Return the processes with their series.
+
+    ``index`` has the place of each, ``memory`` how theirs grows.
 
     The steps are empty where no loop counter was read.
     """
     started_ns = reader.info.started_ns
-    # Series are kept of the first processes: a job that starts thousands would fill the page with them.
+    # Series are kept of the first processes: a job that starts thousands would fill the page with
+    # them.
     charted = set(list(index)[:64])
     hosts = hosts_of(reader) if nodes_of(reader) else {}
     growths: defaultdict[int, list[dict[str, object]]] = defaultdict(list)
     for one in memory:
-        if one.series != "pss_bytes" and one.process in charted:  # PSS is part of RSS, and read seldom
-            title = "RSS" if one.device is None else f"on GPU {visible(one.device).removeprefix('gpu')}"
+        if (
+            one.series != "pss_bytes" and one.process in charted
+        ):  # PSS is part of RSS, and read seldom
+            title = (
+                "RSS" if one.device is None else f"on GPU {visible(one.device).removeprefix('gpu')}"
+            )
             series = _series(reader, reader.find_series(one.series, one.process, one.device))
-            growths[one.process].append({"title": title, "bytes": series, "growth": growth_words(one)})
+            growths[one.process].append(
+                {"title": title, "bytes": series, "growth": growth_words(one)}
+            )
 
     def charted_series(name: str, process: int) -> Series:
         return _series(reader, reader.find_series(name, process) if process in charted else None)
@@ -65,11 +85,16 @@ def process_entries(
     return [
         {
             "title": process_title(row, hosts.get(row.id)),
-            **{name: getattr(row, name) for name in ("role", "rank", "pid", "exit_code", "exit_signal")},
+            **{
+                name: getattr(row, name)
+                for name in ("role", "rank", "pid", "exit_code", "exit_signal")
+            },
             "parent": index.get(row.parent) if row.parent is not None else None,
             "command": visible(" ".join(row.command)),
             "seen_ms": (row.seen_ns - started_ns) // MILLISECOND_NS,
-            "ended_ms": None if row.ended_ns is None else (row.ended_ns - started_ns) // MILLISECOND_NS,
+            "ended_ms": None
+            if row.ended_ns is None
+            else (row.ended_ns - started_ns) // MILLISECOND_NS,
             "cover": _cover(lives.covers[row.id], started_ns),
             "cpu_cores": charted_series("cpu_cores", row.id),
             "rss_bytes": charted_series("rss_bytes", row.id),
@@ -85,14 +110,20 @@ def gpu_entries(reader: RunReader) -> list[dict[str, Any]]:
     names = {"utilization": UTILIZATION, "memory_bytes": "gpu_memory_used_bytes"}
 
     def entry(device: str) -> dict[str, Any]:
-        series = {name: _series(reader, reader.find_series(each, device=device)) for name, each in names.items()}
+        series = {
+            name: _series(reader, reader.find_series(each, device=device))
+            for name, each in names.items()
+        }
         return {"title": f"GPU {visible(device).removeprefix('gpu')}", **series}
 
     return list(map(entry, devices))
 
 
 def _cover(cover: IntervalSet, started_ns: int) -> dict[str, list[int]]:
-    """Return how much recordings cover of a process by a few times, and evenly between two of them; as distances."""
+    """Return how much recordings cover of a process by a few times, and evenly between two of them.
+
+    As distances.
+    """
     edges = cover.edges()
     together = -(-len(edges) // POINT_LIMIT)
     if together > 1:
@@ -109,9 +140,14 @@ def _series(reader: RunReader, found: SeriesRow | None) -> Series:
 
 
 def _steps_per_s(reader: RunReader, process: int) -> Series:
-    """Return the rate of steps between each two readings of the loop counter; none where it starts again."""
+    """Return the rate of steps between each two readings of the loop counter.
+
+    None where it starts again.
+    """
     steps = []
-    pairs = chain.from_iterable(pairwise(piece) for piece in counts_of(reader, process, Selection()).pieces)
+    pairs = chain.from_iterable(
+        pairwise(piece) for piece in counts_of(reader, process, Selection()).pieces
+    )
     for before, after in pairs:
         if after.at_ns > before.at_ns and after.value >= before.value:
             rate = (after.value - before.value) * SECOND_NS / (after.at_ns - before.at_ns)
@@ -120,23 +156,33 @@ def _steps_per_s(reader: RunReader, process: int) -> Series:
 
 
 def _columns(reader: RunReader, steps: list[Step], digits: int) -> Series:
-    """Return at most ``POINT_LIMIT`` steps, each the mean of as many neighbors, known for as long as all of them."""
+    """Return at most ``POINT_LIMIT`` steps, each the mean of as many neighbors.
+
+    A step is known for as long as all of them.
+    """
     together = -(-len(steps) // POINT_LIMIT)
     if together > 1:
         groups = [steps[at : at + together] for at in range(0, len(steps), together)]
-        totals = [StepFunction(group, None).over(group[0].start_ns, group[-1].end_ns) for group in groups]
+        totals = [
+            StepFunction(group, None).over(group[0].start_ns, group[-1].end_ns) for group in groups
+        ]
         ends = zip((group[-1].end_ns for group in groups), totals, strict=True)
         steps = [Step(end_ns - total.known_ns, end_ns, total.mean or 0.0) for end_ns, total in ends]
     started_ns = reader.info.started_ns
     begins_ms = [(step.start_ns - started_ns) // MILLISECOND_NS for step in steps]
     ends_ms = [(step.end_ns - started_ns) // MILLISECOND_NS for step in steps]
-    gaps_ms = [begin_ms - end_ms for begin_ms, end_ms in zip(begins_ms, [0, *ends_ms], strict=False)]
+    gaps_ms = [
+        begin_ms - end_ms for begin_ms, end_ms in zip(begins_ms, [0, *ends_ms], strict=False)
+    ]
     places = [place for place, gap_ms in enumerate(gaps_ms) if gap_ms]
     scale = 10.0**digits
     return {
         "steps_ms": distances(ends_ms),
         # No reading can be beyond the bounds; only a damaged file has such values.
-        "values": [round(value) if -_MOST < value < _MOST else 0 for value in (step.value * scale for step in steps)],
+        "values": [
+            round(value) if -_MOST < value < _MOST else 0
+            for value in (step.value * scale for step in steps)
+        ],
         "digits": digits,
         "gap_steps": distances(places),
         "gaps_ms": [gaps_ms[place] for place in places],

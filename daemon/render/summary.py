@@ -1,7 +1,7 @@
 """The summary of a run: what ``profd summary`` prints and ``--json`` writes, as one struct.
 
-Its fields are a promise to whoever reads the JSON: they may be added to, and ``version`` rises when one changes its
-meaning.
+Its fields are a promise to whoever reads the JSON: they may be added to, and ``version`` rises when
+one changes its meaning.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ _Changes = Mapping[int, TransitionsSeen]
 
 
 class Exit(msgspec.Struct, frozen=True):
-    """How a process ended: its exit code, or the name of the signal that ended it. Both None: not known, or running."""
+    """How a process ended: its exit code, or the name of the signal that ended it.
+
+    Both None: not known, or running.
+    """
 
     code: int | None
     signal: str | None
@@ -69,8 +72,8 @@ class Target(msgspec.Struct, frozen=True):
 class ProcessSummary(msgspec.Struct, frozen=True):
     """A process of the tree.
 
-    ``samples`` and ``functions`` are those of its main thread; ``cpu_cores`` is a mean, ``rss_bytes`` the last value in
-    the selection's range of time.
+    ``samples`` and ``functions`` are those of its main thread; ``cpu_cores`` is a mean,
+    ``rss_bytes`` the last value in the selection's range of time.
     """
 
     pid: int
@@ -88,16 +91,17 @@ class ProcessSummary(msgspec.Struct, frozen=True):
 class Summary(msgspec.Struct, frozen=True):
     """A run, or a selection of it.
 
-    ``state`` is live, ended or interrupted; ``why_ended`` is target-exited, stopped, duration or failed. ``samples``
-    are those of the selection, ``phases`` and ``functions`` their shares, 0 to 1, the largest first; ``rest`` are what
-    the shares of *other* and *waiting* consist of. ``Coverage`` explains ``coverage``, ``torn_share`` and
-    ``cost_core_share``. ``gpu_idle`` is None where no GPU was read. ``nodes`` are those of a job whose run files were
-    merged. ``losses`` are the first events of data that was dropped on the way to the run file, ``gaps`` what was not
-    read of the training processes, by reason, the longest first, ``unread`` the events of processes from which nothing
-    was read for some time, with the reason. ``no_samples`` says why ``samples`` is 0.
-    ``incident`` is the warning in one line: the target's death, a whole run without samples, hangs, and findings above
-    info; empty where there is none. ``leading_threads`` are those that are shown in place of a main thread that only
-    waits for them, by name.
+    ``state`` is live, ended or interrupted; ``why_ended`` is target-exited, stopped, duration or
+    failed. ``samples`` are those of the selection, ``phases`` and ``functions`` their shares, 0 to
+    1, the largest first; ``rest`` are what the shares of *other* and *waiting* consist of.
+    ``Coverage`` explains ``coverage``, ``torn_share`` and ``cost_core_share``. ``gpu_idle`` is None
+    where no GPU was read. ``nodes`` are those of a job whose run files were merged. ``losses`` are
+    the first events of data that was dropped on the way to the run file, ``gaps`` what was not read
+    of the training processes, by reason, the longest first, ``unread`` the events of processes from
+    which nothing was read for some time, with the reason. ``no_samples`` says why ``samples`` is 0.
+    ``incident`` is the warning in one line: the target's death, a whole run without samples, hangs,
+    and findings above info; empty where there is none. ``leading_threads`` are those that are shown
+    in place of a main thread that only waits for them, by name.
     """
 
     version: int
@@ -139,8 +143,8 @@ class Summary(msgspec.Struct, frozen=True):
 def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary:
     """Summarize a run over a selection of its samples.
 
-    Processes are listed with what they did in the selection's range of time and while its conditions held,
-    whichever of their threads it names.
+    Processes are listed with what they did in the selection's range of time and while its
+    conditions held, whichever of their threads it names.
     """
     phases = PhaseIndex(reader)
     changes = take_transitions(reader, selection)
@@ -161,12 +165,25 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
     incidents += [hang.text for hang in hangs]
     incidents += [finding.title for finding in findings if finding.severity != INFO]
     selected = profile.time_ns.keys()
-    variance = ShareVariance(lambda stack: frozenset({phases.of_stack(stack)} if stack in selected else ()))
+    variance = ShareVariance(
+        lambda stack: frozenset({phases.of_stack(stack)} if stack in selected else ())
+    )
     variance.add(profile.changes)
     target = Target(info.command, info.pid, _exit(info.exit_code, info.exit_signal))
-    errors = {name: variance.standard_error(name, share, profile.total_ns) for name, share in shares.items()}
+    errors = {
+        name: variance.standard_error(name, share, profile.total_ns)
+        for name, share in shares.items()
+    }
     return Summary(
-        *(VERSION, info.id, info.name, info.state, info.why_ended, target, (to_ns - from_ns) / SECOND_NS),
+        *(
+            VERSION,
+            info.id,
+            info.name,
+            info.state,
+            info.why_ended,
+            target,
+            (to_ns - from_ns) / SECOND_NS,
+        ),
         *(profile.total_samples, covered, coverage.torn_share, coverage.cost_core_share),
         *(take_steps(reader, selection, phases), shares, errors, phase_lines(profile, phases)),
         *(tuple(hot_functions(reader, profile, busy)[:20]), _processes(reader, selection, changes)),
@@ -216,11 +233,15 @@ def why_no_samples(reader: RunReader) -> str:
         return "no samples were taken yet"
     length = duration((info.end_ns - info.started_ns) / SECOND_NS)
     if not any(row.python for row in reader.processes.values()):
-        return f"no samples were taken: no process of it ran Python, as far as profd saw in {length}"
+        return (
+            f"no samples were taken: no process of it ran Python, as far as profd saw in {length}"
+        )
     return f"no samples were taken: the recording took {length}, and py-spy gave no stack in it"
 
 
-def _processes(reader: RunReader, selection: Selection, changes: _Changes) -> tuple[ProcessSummary, ...]:
+def _processes(
+    reader: RunReader, selection: Selection, changes: _Changes
+) -> tuple[ProcessSummary, ...]:
     """Return the processes of a selection: by rank, each worker after the process that started it.
 
     Those of which nothing is known come last: a compiler's live for moments, and are many.
@@ -238,14 +259,29 @@ def _processes(reader: RunReader, selection: Selection, changes: _Changes) -> tu
         profile = profiles[row.id]
         cpu_cores = mean_of_series(reader, "cpu_cores", row.id, selection)
         sums = (profile.total_samples, cpu_cores, int(last.value) if last else None)
-        fields = (row.pid, row.role, row.rank, row.ordinal, row.command, _exit(row.exit_code, row.exit_signal))
+        fields = (
+            row.pid,
+            row.role,
+            row.rank,
+            row.ordinal,
+            row.command,
+            _exit(row.exit_code, row.exit_signal),
+        )
         return ProcessSummary(*fields, *sums, tuple(hot_functions(reader, profile)[:5]))
 
-    found = map(described, sorted(filter(selection.takes_process, reader.processes.values()), key=order))
-    return tuple(sorted(found, key=lambda one: one.role != "main" and one.cpu_cores is None and not one.samples))
+    found = map(
+        described, sorted(filter(selection.takes_process, reader.processes.values()), key=order)
+    )
+    return tuple(
+        sorted(
+            found, key=lambda one: one.role != "main" and one.cpu_cores is None and not one.samples
+        )
+    )
 
 
-def _profiles_of_processes(reader: RunReader, selection: Selection, changes: _Changes) -> dict[int, Profile]:
+def _profiles_of_processes(
+    reader: RunReader, selection: Selection, changes: _Changes
+) -> dict[int, Profile]:
     """Return the profile of each main thread; ``changes`` are those of the selection."""
     totals: defaultdict[int, list[StackTotal]] = defaultdict(list)
     alone = Selection(from_ns=selection.from_ns, to_ns=selection.to_ns, when=selection.when)
@@ -258,7 +294,12 @@ def _profiles_of_processes(reader: RunReader, selection: Selection, changes: _Ch
     # One process at a time: its weight would change none of its shares.
     alike = dict.fromkeys(reader.processes, 1.0)
     return {
-        process: weighted(reader, totals[process], {process: changes[process]} if process in changes else {}, alike)
+        process: weighted(
+            reader,
+            totals[process],
+            {process: changes[process]} if process in changes else {},
+            alike,
+        )
         for process in reader.processes
     }
 

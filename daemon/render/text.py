@@ -1,4 +1,7 @@
-"""A summary as plain text, without control characters: the closing lines of a session, and ``profd summary``."""
+"""A summary as plain text, without control characters.
+
+It is for the closing lines of a session, and for ``profd summary``.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +25,16 @@ _NAMED = 4
 _BAR_CELLS, _FUNCTION_CELLS, _PLACE_CELLS = 12, 24, 22
 
 
-def closing_lines(summary: Summary, *, run: str | None = None, report: str | None = None, columns: int = WIDTH) -> str:
-    """Return what is said when a session ends: how the run ended, its largest phases, and what that rests on.
+def closing_lines(
+    summary: Summary, *, run: str | None = None, report: str | None = None, columns: int = WIDTH
+) -> str:
+    """Return what is said when a session ends.
 
-    ``run`` is how the run is called on a command line, by its id where it is not given. ``report`` is the path of its
-    report; the command that writes one where it is not given. No newline at the end.
+    That is how the run ended, its largest phases, and what that rests on.
+
+    ``run`` is how the run is called on a command line, by its id where it is not given. ``report``
+    is the path of its report; the command that writes one where it is not given. No newline at the
+    end.
     """
     lines = [f"profd  {_title(summary)}"]
     shown = [(name, share) for name, share in summary.phases.items() if share >= 0.05][:5]
@@ -44,16 +52,28 @@ def closing_lines(summary: Summary, *, run: str | None = None, report: str | Non
     for text in _unread(summary)[:1]:
         lines += wrapped(f"{sections.ALARM} {text}", columns)
     # Never cut: these two are there to be copied.
-    facts = [f"{_evidence(summary)} · {summary.run}", f"report: {report or f'profd report {run or summary.run}'}"]
+    facts = [
+        f"{_evidence(summary)} · {summary.run}",
+        f"report: {report or f'profd report {run or summary.run}'}",
+    ]
     return "\n".join([*(cut(line, columns) for line in lines), *map(visible, facts)])
 
 
 def summary_text(summary: Summary, *, columns: int = WIDTH) -> str:
-    """Return a summary as a screenful of text, no line of it wider than ``columns``. No newline at the end."""
+    """Return a summary as a screenful of text, no line of it wider than ``columns``.
+
+    No newline at the end.
+    """
     roles, steps = {row.pid: _role(row) for row in summary.processes}, summary.steps
     worked = {} if summary.hangs else summary.phases  # a run that hung is not called healthy
-    led_by = f"thread {', '.join(summary.leading_threads)}" if summary.leading_threads else "the main thread"
-    by = "" if steps.per_s_error is None else f"steps by {steps.source}, ± {rate(steps.per_s_error)}"
+    led_by = (
+        f"thread {', '.join(summary.leading_threads)}"
+        if summary.leading_threads
+        else "the main thread"
+    )
+    by = (
+        "" if steps.per_s_error is None else f"steps by {steps.source}, ± {rate(steps.per_s_error)}"
+    )
     lines = [
         _title(summary),
         f"pid {summary.target.pid} · {summary.run}",
@@ -61,13 +81,22 @@ def summary_text(summary: Summary, *, columns: int = WIDTH) -> str:
         *(wrapped(steps.why_unknown, columns) if steps.why_unknown else []),
         _evidence(summary),
         *(f"lost: {visible(text)}" for text in summary.losses),
-        *(f"not read for {duration(gap.seconds)}: {gap.reason} ({visible(gap.text)})" for gap in summary.gaps),
-        *(line for text in _unread(summary) for line in wrapped(f"{sections.ALARM} {text}", columns)),
+        *(
+            f"not read for {duration(gap.seconds)}: {gap.reason} ({visible(gap.text)})"
+            for gap in summary.gaps
+        ),
+        *(
+            line
+            for text in _unread(summary)
+            for line in wrapped(f"{sections.ALARM} {text}", columns)
+        ),
         *_section("How it ended", sections.post_mortem_lines(summary.post_mortem, columns)),
         *_section("Hangs", sections.hang_lines(summary.hangs, columns)),
         *_section(None, sections.finding_lines(summary.findings, worked, columns)),
         *_section(f"Phases of {visible(led_by)}", _phase_table(summary, columns)),
-        *_section(f"Hot functions of {visible(led_by)}", _function_table(summary.functions, columns)),
+        *_section(
+            f"Hot functions of {visible(led_by)}", _function_table(summary.functions, columns)
+        ),
         *_section("Operators of the last window", operator_lines(summary.last_window, columns)),
         *_section("Ranks", sections.rank_lines(summary.ranks, columns)),
         *_section("Nodes", sections.node_lines(summary.nodes)),
@@ -81,7 +110,9 @@ def summary_text(summary: Summary, *, columns: int = WIDTH) -> str:
 
 
 def _title(summary: Summary) -> str:
-    ended = ending(summary.state, summary.why_ended, summary.target.exit.code, summary.target.exit.signal)
+    ended = ending(
+        summary.state, summary.why_ended, summary.target.exit.code, summary.target.exit.signal
+    )
     colon = "" if ended.startswith("ended") else ":"
     title = f"{script(summary.target.command)}{colon} {ended} after {duration(summary.duration_s)}"
     steps = summary.steps
@@ -94,7 +125,7 @@ def _title(summary: Summary) -> str:
 
 
 def exactness(steps: Steps) -> str:
-    """Return what stands before a number of steps that is known less exactly than its digits suggest."""
+    """Return what stands before a step count that is less exact than its digits suggest."""
     matters = 0.02 * (steps.count or 0)
     if steps.unseen > matters:
         return "at least "
@@ -122,7 +153,10 @@ def _unread(summary: Summary) -> Sequence[str]:
 
 
 def _section(title: str | None, rows: Iterable[str]) -> Iterator[str]:
-    """Yield a title, if any, and its rows, with an empty line ahead; nothing where there are no rows."""
+    """Yield a title, if any, and its rows, with an empty line ahead.
+
+    Nothing where there are no rows.
+    """
     found = list(rows)
     if found:
         yield from ("", *([title] if title else []), *found)
@@ -130,12 +164,18 @@ def _section(title: str | None, rows: Iterable[str]) -> Iterator[str]:
 
 def _phase_table(summary: Summary, columns: int) -> Iterator[str]:
     lines = {line.phase: line for line in summary.phase_lines}
-    name_cells, place_cells = _widest(summary.phases), _widest(map(_place, summary.phase_lines), _PLACE_CELLS)
+    name_cells, place_cells = (
+        _widest(summary.phases),
+        _widest(map(_place, summary.phase_lines), _PLACE_CELLS),
+    )
     for name, share in summary.phases.items():
         row = f"  {phase_named(name).letter}  {fit(name, name_cells)}  {percent(share):>5}"
         row += f" {_margin(summary.phase_errors[name])}  {_bar(share)}"
         if name in lines:
-            row += f"  {fit(_place(lines[name]), place_cells, keep_end=True)}  {lines[name].source or ''}"
+            row += (
+                f"  {fit(_place(lines[name]), place_cells, keep_end=True)}  "
+                f"{lines[name].source or ''}"
+            )
         yield cut(row, columns)
         for what, part in itertools.islice(summary.rest.get(name, {}).items(), _NAMED):
             yield cut(f"       {percent(part):>5} {visible(what)}", columns)
@@ -148,9 +188,15 @@ def _function_table(functions: Sequence[FunctionRow], columns: int) -> Iterator[
     with_gpu = any(row.gpu_utilization is not None for row in shown)
     gpu_title = "   GPU" if with_gpu else ""
     if shown:
-        yield f"     self          total{gpu_title}  {fit('function', name_cells)}  {fit('where', place_cells)}  line"
+        yield (
+            f"     self          total{gpu_title}  {fit('function', name_cells)}  "
+            f"{fit('where', place_cells)}  line"
+        )
     for row in shown:
-        shares = f"{percent(row.self_share, 1):>7} {_margin(row.self_error)} {percent(row.total_share, 1):>7}"
+        shares = (
+            f"{percent(row.self_share, 1):>7} {_margin(row.self_error)} "
+            f"{percent(row.total_share, 1):>7}"
+        )
         shares += f"{percent(row.gpu_utilization):>6}" if with_gpu else ""
         where = f"{fit(row.function, name_cells)}  {fit(_place(row), place_cells, keep_end=True)}"
         yield cut(f"  {shares}  {where}  {row.source or ''}", columns)
@@ -161,7 +207,11 @@ def _process_table(processes: Sequence[ProcessSummary], columns: int) -> Iterato
         yield f"      pid  {'role':12}    CPU       RSS  hottest function"
     for process in processes[:_PROCESSES]:
         hottest = process.functions[0] if process.functions else None
-        doing = f"{percent(hottest.self_share):>5}  {hottest.function}  {_place(hottest)}" if hottest else UNKNOWN
+        doing = (
+            f"{percent(hottest.self_share):>5}  {hottest.function}  {_place(hottest)}"
+            if hottest
+            else UNKNOWN
+        )
         use = f"{percent(process.cpu_cores):>5}  {size(process.rss_bytes):>8}"
         yield cut(f"  {process.pid:>7}  {fit(_role(process), 12)}  {use}  {doing}", columns)
     if len(processes) > _PROCESSES:
@@ -181,7 +231,10 @@ def _place(line: FunctionRow | PhaseLine) -> str:
 
 
 def _margin(error: float) -> str:
-    """Return the margin of a share with this standard error, in points: 95 in 100 such intervals hold the truth."""
+    """Return the margin of a share with this standard error, in points.
+
+    Of 100 such intervals, 95 hold the truth.
+    """
     return f"± {100 * min(margin(error), 1):.1f}".ljust(6)
 
 

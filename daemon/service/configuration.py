@@ -1,4 +1,7 @@
-"""The supervisor's configuration, a TOML file: every key, its default, and its checks. See docs/daemon.md."""
+"""The supervisor's configuration, a TOML file: every key, its default, and its checks.
+
+See docs/daemon.md.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +26,8 @@ AtLeastZero = Annotated[float, msgspec.Meta(ge=0)]
 class Rule(msgspec.Struct, frozen=True):
     """Which processes are recorded: every condition must hold.
 
-    ``command`` is a regular expression, searched in the words of the command joined by blanks. ``users`` are names or
-    numbers.
+    ``command`` is a regular expression, searched in the words of the command joined by blanks.
+    ``users`` are names or numbers.
     """
 
     name: str = ""
@@ -43,9 +46,12 @@ class Exclusion(msgspec.Struct, frozen=True):
 
 
 class Retention(msgspec.Struct, frozen=True):
-    """How long each part of a run is kept: its detail (the run file), its report, and the report of an incident.
+    """How long each part of a run is kept.
 
-    An incident is a run that has a finding worth a warning, hung, or died. ``max_bytes`` is of all of these together.
+    The parts are its detail (the run file), its report, and the report of an incident.
+
+    An incident is a run that has a finding worth a warning, hung, or died. ``max_bytes`` is of all
+    of these together.
     """
 
     detail_hours: Positive = 168.0
@@ -57,9 +63,9 @@ class Retention(msgspec.Struct, frozen=True):
 class Configuration(msgspec.Struct, frozen=True):
     """The supervisor's configuration.
 
-    ``budget_percent`` is of one core, for all sessions of the host together; a session needs ``least_percent``, so
-    their ratio is how many there can be at a time. The metrics of all live runs are served at ``metrics`` and sent to
-    ``otlp``.
+    ``budget_percent`` is of one core, for all sessions of the host together; a session needs
+    ``least_percent``, so their ratio is how many there can be at a time. The metrics of all live
+    runs are served at ``metrics`` and sent to ``otlp``.
     """
 
     folder: str = ""
@@ -67,7 +73,10 @@ class Configuration(msgspec.Struct, frozen=True):
     budget_percent: Annotated[float, msgspec.Meta(ge=2)] = 10.0
     least_percent: Positive = 2.0
     most_per_user: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """How many of the sessions may be of one user; 0: all, where that user supervises, and three in five for root."""
+    """How many of the sessions may be of one user.
+
+    0: all, where that user supervises, and three in five for root.
+    """
     look_every_s: Annotated[float, msgspec.Meta(ge=0.1, le=60)] = 1.0
     slice_hours: Positive = 24.0
     hang_after_s: AtLeastZero = 120.0
@@ -102,10 +111,14 @@ def read_configuration(file: Path) -> Configuration:
         with file.open("rb") as opened:
             state, content = os.fstat(opened.fileno()), opened.read()
     except OSError as error:
-        raise UsageError(f"{file} cannot be read ({error.strerror})", "name another one with --config FILE") from error
+        raise UsageError(
+            f"{file} cannot be read ({error.strerror})", "name another one with --config FILE"
+        ) from error
     # It names commands, which root would run.
     if os.geteuid() == 0 and (state.st_uid != 0 or state.st_mode & 0o022):
-        raise UsageError(f"{file} may be written by others than root", f"chown root {file}; chmod go-w {file}")
+        raise UsageError(
+            f"{file} may be written by others than root", f"chown root {file}; chmod go-w {file}"
+        )
     return decode(content, str(file))
 
 
@@ -121,22 +134,34 @@ def decode(content: bytes, where: str) -> Configuration:
     except msgspec.ValidationError as error:
         raise UsageError(f"{where}: {error}", _PAGE) from error
     if configuration.least_percent > configuration.budget_percent:
-        raise UsageError(f"{where}: least_percent is more than budget_percent", "a session would have no room")
+        raise UsageError(
+            f"{where}: least_percent is more than budget_percent", "a session would have no room"
+        )
     if configuration.folder and not os.path.isabs(configuration.folder):  # noqa: PTH117
-        raise UsageError(f"{where}: folder {configuration.folder} is no absolute path", "write it from / on")
+        raise UsageError(
+            f"{where}: folder {configuration.folder} is no absolute path", "write it from / on"
+        )
     for number, rule in enumerate(configuration.rule, 1):
         if not (rule.torch or rule.gpu or rule.command):
-            raise UsageError(f"{where}, rule {number}: it would meet every Python", "give it torch, gpu or command")
+            raise UsageError(
+                f"{where}, rule {number}: it would meet every Python",
+                "give it torch, gpu or command",
+            )
         _check_pattern(rule.command, f"{where}, rule {number}")
     for number, exclusion in enumerate(configuration.exclude, 1):
         if not (exclusion.command or exclusion.users):
-            raise UsageError(f"{where}, exclude {number}: it would meet everything", "give it command or users")
+            raise UsageError(
+                f"{where}, exclude {number}: it would meet everything", "give it command or users"
+            )
         _check_pattern(exclusion.command, f"{where}, exclude {number}")
     return configuration
 
 
 def _check_keys(table: dict[str, Any], kind: type[msgspec.Struct], where: str) -> None:
-    """Raise UsageError for a key that a table of this kind does not have, with the nearest one that it has."""
+    """Raise UsageError for a key that a table of this kind does not have.
+
+    The error names the nearest key that the table has.
+    """
     fields = {field.name: field.type for field in msgspec.structs.fields(kind)}
     for key, value in table.items():
         if key not in fields:
@@ -144,16 +169,27 @@ def _check_keys(table: dict[str, Any], kind: type[msgspec.Struct], where: str) -
             hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(fields)}"
             raise UsageError(f"{where}: there is no key {key}", hint)
         kinds = (fields[key], *typing.get_args(fields[key]))
-        inner = next((one for one in kinds if isinstance(one, type) and issubclass(one, msgspec.Struct)), None)
+        inner = next(
+            (one for one in kinds if isinstance(one, type) and issubclass(one, msgspec.Struct)),
+            None,
+        )
         if inner is None:
             continue
-        tables = [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, dict)]
+        tables = [
+            one for one in (value if isinstance(value, list) else [value]) if isinstance(one, dict)
+        ]
         for number, below in enumerate(tables, 1):
-            _check_keys(below, inner, f"{where}, {key} {number}" if isinstance(value, list) else f"{where}, {key}")
+            _check_keys(
+                below,
+                inner,
+                f"{where}, {key} {number}" if isinstance(value, list) else f"{where}, {key}",
+            )
 
 
 def _check_pattern(pattern: str, where: str) -> None:
     try:
         re.compile(pattern)
     except re.error as error:
-        raise UsageError(f"{where}: {pattern!r} is no regular expression ({error})", "mend its command") from error
+        raise UsageError(
+            f"{where}: {pattern!r} is no regular expression ({error})", "mend its command"
+        ) from error

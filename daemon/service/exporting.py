@@ -18,12 +18,17 @@ _FIRST_REST_S = 2.0
 
 
 def metrics_command(configuration: Configuration, runs: Path) -> tuple[str, ...]:
-    """Return the command that serves or sends the metrics of the runs in a folder; empty where neither is wanted."""
+    """Return the command that serves or sends the metrics of the runs in a folder.
+
+    Empty where neither is wanted.
+    """
     if configuration.metrics is None and configuration.otlp is None:
         return ()
     address = () if configuration.metrics is None else (configuration.metrics,)
     endpoint = () if configuration.otlp is None else ("--otlp", configuration.otlp)
-    return tuple(program.words("profd.daemon.metrics", str(runs), *address, *endpoint, "--while-stdin"))
+    return tuple(
+        program.words("profd.daemon.metrics", str(runs), *address, *endpoint, "--while-stdin")
+    )
 
 
 class Exporting:

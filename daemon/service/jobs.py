@@ -11,11 +11,21 @@ from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.reads import Unread
 from profd.daemon.service.configuration import Configuration
 from profd.daemon.service.log import JsonLog
-from profd.daemon.service.processes import Job, ProcessInfo, ProcessScanner, ProcessTable, job_of, matching_rule
+from profd.daemon.service.processes import (
+    Job,
+    ProcessInfo,
+    ProcessScanner,
+    ProcessTable,
+    job_of,
+    matching_rule,
+)
 from profd.daemon.store.records import Identity
 
 QUIET_BELOW_CORES = 0.02
-"""A job that uses less waits for somebody: what a kernel of a notebook takes to listen is a tenth of it."""
+"""A job that uses less waits for somebody.
+
+What a kernel of a notebook takes to listen is a tenth of it.
+"""
 
 
 class Activity:
@@ -25,7 +35,9 @@ class Activity:
         self._table, self._clock = table, clock
         self._seen: dict[Identity, tuple[int, float]] = {}
         """When each was looked at last, and the CPU seconds that it had used by then."""
-        self._busy_ns: dict[Identity, int] = {}  # when it was last known to be busy; the first look counts
+        self._busy_ns: dict[
+            Identity, int
+        ] = {}  # when it was last known to be busy; the first look counts
 
     def look(self, roots: Iterable[Identity]) -> None:
         """Look at jobs, those that were not looked at lately, and forget all others."""
@@ -43,7 +55,9 @@ class Activity:
 
     def quiet_s(self, root: Identity) -> float:
         """Return for how long a job has been quiet by now; 0 of one that was not looked at."""
-        return (self._seen[root][0] - self._busy_ns[root]) / SECOND_NS if root in self._seen else 0.0
+        return (
+            (self._seen[root][0] - self._busy_ns[root]) / SECOND_NS if root in self._seen else 0.0
+        )
 
 
 STOPPED, DURATION, QUIET = "stopped", "duration", "quiet"
@@ -57,7 +71,8 @@ class _State:
 
     is_taken: bool = False  # whether it is recorded, or is not to be
     uid: int | None = None  # its user, while it is recorded
-    is_quiet: bool = False  # whether its recording ended because it was quiet; it is recorded again once it is not
+    # whether its recording ended because it was quiet; it is recorded again once it is not
+    is_quiet: bool = False
     is_noticed: bool = False  # whether something was logged of its delay or failure
     failures: int = 0
     rest_until_ns: int = 0
@@ -76,7 +91,9 @@ class Jobs:
         self._scanner = ProcessScanner(self.table, self.clock)
         self._activity = Activity(self.table, self.clock)
         self._states: defaultdict[Identity, _State] = defaultdict(_State)
-        self.is_any_waiting = False  # whether a job that meets the rules found no room at the last look
+        self.is_any_waiting = (
+            False  # whether a job that meets the rules found no room at the last look
+        )
 
     def skip(self, root: Identity) -> None:
         self._states[root].is_taken = True
@@ -89,12 +106,20 @@ class Jobs:
         return Counter(state.uid for state in self._states.values() if state.uid is not None)
 
     def poll(self, room: int) -> list[Job]:
-        """Return the jobs to be recorded from now on, ``room`` of them at most; they count as taken.
+        """Return the jobs to be recorded from now on, ``room`` of them at most.
+
+        They count as taken.
 
         Where there is not room for all, the user with the fewest places comes first.
         """
         self.table.begin_turn()
-        self._activity.look([root for root, state in self._states.items() if state.is_quiet or state.uid is not None])
+        self._activity.look(
+            [
+                root
+                for root, state in self._states.items()
+                if state.is_quiet or state.uid is not None
+            ]
+        )
         wanting: dict[Identity, tuple[Job, int]] = {}
         recorded: set[int] | None = None
         for process in self._scanner.poll():
@@ -106,8 +131,14 @@ class Jobs:
             if job is None or job.root in wanting:
                 continue
             recorded = self.table.recorded() if recorded is None else recorded
-            is_recorded = recorded & {job.root.pid, job.member, *self.table.descendants(job.root.pid)}
-            if is_recorded or (self._states[job.root].is_quiet and self._activity.quiet_s(job.root) > 0):
+            is_recorded = recorded & {
+                job.root.pid,
+                job.member,
+                *self.table.descendants(job.root.pid),
+            }
+            if is_recorded or (
+                self._states[job.root].is_quiet and self._activity.quiet_s(job.root) > 0
+            ):
                 self._scanner.look_again(job.member, 10.0)
             else:
                 wanting[job.root] = job, process.uid
@@ -116,7 +147,9 @@ class Jobs:
         while wanting and len(found) < room:
             held = self._places()
             # Among equals the one that began first.
-            root = min(wanting, key=lambda root: (held[wanting[root][1]], root.start_ticks, root.pid))
+            root = min(
+                wanting, key=lambda root: (held[wanting[root][1]], root.start_ticks, root.pid)
+            )
             if held[wanting[root][1]] >= most:
                 break
             job, uid = wanting.pop(root)
@@ -126,19 +159,31 @@ class Jobs:
         for job, _ in wanting.values():
             self._scanner.look_again(job.member, 2.0)
             if self.is_first_notice(job.root):
-                self.log.say("waiting", "there is no room for another session, or of its user", pid=job.root.pid)
+                self.log.say(
+                    "waiting",
+                    "there is no room for another session, or of its user",
+                    pid=job.root.pid,
+                )
         held = self._places()
         self.is_any_waiting = any(held[uid] < most for _, uid in wanting.values())
         return found
 
     def quietest(self) -> Identity | None:
-        """Return the job that has been quiet longest; None where none is for long enough to give up its place."""
+        """Return the job that has been quiet longest.
+
+        None where none is for long enough to give up its place.
+        """
         recorded = (root for root, state in self._states.items() if state.uid is not None)
         longest = max(recorded, key=self._activity.quiet_s, default=None)
-        return longest if longest is not None and self._activity.quiet_s(longest) >= QUIET_S else None
+        return (
+            longest if longest is not None and self._activity.quiet_s(longest) >= QUIET_S else None
+        )
 
     def end(self, root: Identity, why: str) -> None:
-        """Note why the recording of a job ended: one that somebody stopped is not begun again, others are."""
+        """Note why the recording of a job ended.
+
+        One that somebody stopped is not begun again, others are.
+        """
         self._states[root].uid = None
         if why in (DURATION, QUIET):
             self._release(root, 0.0)
@@ -157,17 +202,23 @@ class Jobs:
         self._release(root, min(5.0 * 2.0 ** (state.failures - 1), 600.0))
 
     def is_first_notice(self, root: Identity) -> bool:
-        """Say whether nothing was logged of a job's delay or failure so far; from now on something was."""
+        """Say whether nothing was logged of a job's delay or failure so far.
+
+        From now on something was.
+        """
         is_first = not self._states[root].is_noticed
         self._states[root].is_noticed = True
         return is_first
 
     def _job_of(self, process: ProcessInfo) -> Job | None:
-        """Return the job of a process that is to be recorded and old enough, and not taken yet; raises Unread."""
+        """Return the job of a process that is to be recorded and old enough, and not taken yet.
+
+        Raises Unread.
+        """
         if (rule := matching_rule(self.configuration, process)) is None:
             return None
-        # A user's supervisor and that of root find a process at the same time. Root's waits a little longer, so that
-        # the user's own records it.
+        # A user's supervisor and that of root find a process at the same time. Root's waits a
+        # little longer, so that the user's own records it.
         left_s = rule.min_age_s + (0.0 if process.uid == os.geteuid() else 3.0) - process.age_s
         if left_s > 0:
             self._scanner.look_again(process.identity.pid, left_s)

@@ -1,4 +1,7 @@
-"""The log of the service in lines of JSON (docs/daemon.md has fields and events), and its notifications to systemd."""
+"""The log of the service in lines of JSON, and its notifications to systemd.
+
+docs/daemon.md has the fields and events.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,9 @@ class JsonLog:
         self._stream = stream
         self._has_levels = "JOURNAL_STREAM" in os.environ
 
-    def say(self, event: str, message: str, *, level: str = "info", run: str = "", pid: int = 0) -> None:
+    def say(
+        self, event: str, message: str, *, level: str = "info", run: str = "", pid: int = 0
+    ) -> None:
         """Write a line; one that cannot be written is lost: its reader is gone."""
         now = datetime.now().astimezone().isoformat(timespec="milliseconds")
         text = msgspec.json.encode(Line(now, level, event, message, run, pid)) + b"\n"
@@ -47,7 +52,10 @@ class JsonLog:
 
 
 class SystemdNotifier:
-    """The socket that systemd named; its variables are taken out of the environment, as no child is to answer."""
+    """The socket that systemd named.
+
+    Its variables are taken out of the environment, as no child is to answer.
+    """
 
     def __init__(self) -> None:
         address = os.environ.pop("NOTIFY_SOCKET", "")
@@ -59,5 +67,8 @@ class SystemdNotifier:
 
     def tell(self, state: str) -> None:
         if self._address:
-            with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            with (
+                contextlib.suppress(OSError),
+                socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender,
+            ):
                 sender.sendto(state.encode(), self._address)

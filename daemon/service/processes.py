@@ -1,10 +1,13 @@
-"""The Python processes of a host and their jobs: what /proc says of them, and the rules for recording.
+"""The Python processes of a host and their jobs.
 
-A process changes mostly while it is young: it becomes another program, and it loads torch. Listing the processes is
-cheap, looking at one is not. So the older a process is, the more seldom it is looked at.
+Here is what /proc says of them, and the rules for recording.
 
-A rank belongs to its launcher, a DataLoader worker to the process that started it; a training that a notebook or a
-test starts is a job by itself, unless what starts it meets the rules too.
+A process changes mostly while it is young: it becomes another program, and it loads torch. Listing
+the processes is cheap, looking at one is not. So the older a process is, the more seldom it is
+looked at.
+
+A rank belongs to its launcher, a DataLoader worker to the process that started it; a training that
+a notebook or a test starts is a job by itself, unless what starts it meets the rules too.
 """
 
 from __future__ import annotations
@@ -28,7 +31,9 @@ from profd.daemon.store.records import Identity
 from profd.daemon.tree.attachable import TORCH_LIBRARY
 
 Value = TypeVar("Value")
-_GPU_DEVICE = "/dev/nvidia"  # a CUDA context maps the driver's devices, which loading torch alone does not
+_GPU_DEVICE = (
+    "/dev/nvidia"  # a CUDA context maps the driver's devices, which loading torch alone does not
+)
 _PYTHON = re.compile(r"/python[\d.]*[a-z]*( \(deleted\))?$")
 
 
@@ -81,19 +86,37 @@ class ProcessTable:
         if maps is None:
             return None
         uid, stat, command = processes.owner_uid(pid), processes.read_stat(pid), self._command(pid)
-        if uid is None or self._uid not in (0, uid) or stat is None or not command or is_profd(command):
+        if (
+            uid is None
+            or self._uid not in (0, uid)
+            or stat is None
+            or not command
+            or is_profd(command)
+        ):
             return None
         uses_torch, uses_gpu = TORCH_LIBRARY in maps, _GPU_DEVICE in maps
-        return ProcessInfo(Identity(pid, stat.start_ticks), stat.ppid, uid, command, uses_torch, uses_gpu, stat.age_s)
+        return ProcessInfo(
+            Identity(pid, stat.start_ticks),
+            stat.ppid,
+            uid,
+            command,
+            uses_torch,
+            uses_gpu,
+            stat.age_s,
+        )
 
     def _maps_of_python(self, pid: int) -> str | None:
-        """Return the maps of a Python; None where the process is none. Cheap where it was none before."""
+        """Return the maps of a Python; None where the process is none.
+
+        Cheap where it was none before.
+        """
         executable = processes.link(pid, "exe")
         if _PYTHON.search(executable):
             return self._maps(pid)
         known, looks = self._strangers.get(pid, ("", 0))
         looks = looks if known == executable else 0
-        # An embedded Python is loaded early: to look into the maps of every program again and again would be dear.
+        # An embedded Python is loaded early: to look into the maps of every program again and again
+        # would be dear.
         if not executable or looks == 5:
             return None
         self._strangers[pid] = (executable, looks + 1)
@@ -118,14 +141,18 @@ class ProcessTable:
         return sum(stat.cpu_ticks for stat in stats if stat is not None) / processes.CLOCK_TICKS
 
     def recorded(self) -> set[int]:
-        """Return the PIDs whose stacks are being recorded, by any session of their users or of root."""
+        """Return the PIDs whose stacks any session of their users or of root records."""
         claims = []
         for pid in self.pids():
             with contextlib.suppress(Unread):
                 claims.append((pid, _recorded_by(self._command(pid))))
         # Whoever may not trace a process cannot claim that it does.
         owner = processes.owner_uid
-        return {target for pid, target in claims if target is not None and owner(pid) in (0, owner(target))}
+        return {
+            target
+            for pid, target in claims
+            if target is not None and owner(pid) in (0, owner(target))
+        }
 
     def _maps(self, pid: int) -> str:
         return self._read(pid, processes.maps)
@@ -163,11 +190,16 @@ class ProcessScanner:
         return [process for _, pid in due if (process := self._look(pid, now_ns)) is not None]
 
     def _look(self, pid: int, now_ns: int) -> ProcessInfo | None:
-        """Look at a process, and again the later the older it is; one that could not be read comes after others."""
+        """Look at a process, and again the later the older it is.
+
+        One that could not be read comes after others.
+        """
         self.look_again(pid, 1.0)
         with contextlib.suppress(Unread):
             found = self.table.look(pid)
-            self.look_again(pid, min(max((now_ns - self._began_ns[pid]) / SECOND_NS / 2, 1.0), 60.0))
+            self.look_again(
+                pid, min(max((now_ns - self._began_ns[pid]) / SECOND_NS / 2, 1.0), 60.0)
+            )
             return found
         return None
 
@@ -182,27 +214,58 @@ class ProcessScanner:
 
 
 def matching_rule(configuration: Configuration, process: ProcessInfo) -> Rule | None:
-    """Return the rule that a process meets, its age aside; the one with the least age where it meets several."""
+    """Return the rule that a process meets, its age aside.
+
+    The one with the least age where it meets several.
+    """
     if any(_names(exclusion, process) for exclusion in configuration.exclude):
         return None
-    met = [rule for rule in configuration.rule if process.uses_torch >= rule.torch and process.uses_gpu >= rule.gpu]
-    return min((rule for rule in met if _names(rule, process)), key=lambda rule: rule.min_age_s, default=None)
+    met = [
+        rule
+        for rule in configuration.rule
+        if process.uses_torch >= rule.torch and process.uses_gpu >= rule.gpu
+    ]
+    return min(
+        (rule for rule in met if _names(rule, process)),
+        key=lambda rule: rule.min_age_s,
+        default=None,
+    )
 
 
 def _names(rule: Rule | Exclusion, process: ProcessInfo) -> bool:
-    """Say whether a process has the command and the user that a rule names; one that names none takes any."""
+    """Say whether a process has the command and the user that a rule names.
+
+    One that names none takes any.
+    """
     if rule.command and re.search(rule.command, " ".join(process.command)) is None:
         return False
-    return not rule.users or str(process.uid) in rule.users or processes.user_name(process.uid) in rule.users
+    return (
+        not rule.users
+        or str(process.uid) in rule.users
+        or processes.user_name(process.uid) in rule.users
+    )
 
 
 _LAUNCHERS = frozenset(
-    {"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "orted", "prted", "hydra_pmi_proxy", "srun"}
+    {
+        "mpirun",
+        "mpiexec",
+        "mpiexec.hydra",
+        "orterun",
+        "prterun",
+        "orted",
+        "prted",
+        "hydra_pmi_proxy",
+        "srun",
+    }
 )
 
 
 class Job(msgspec.Struct, frozen=True):
-    """What one session records: ``root`` and all below it. ``member`` is the PID that met the rule."""
+    """What one session records: ``root`` and all below it.
+
+    ``member`` is the PID that met the rule.
+    """
 
     root: Identity
     member: int
@@ -210,8 +273,13 @@ class Job(msgspec.Struct, frozen=True):
     command: tuple[str, ...]  # of the root, as it stands, secrets included
 
 
-def job_of(process: ProcessInfo, rule: str, table: ProcessTable, configuration: Configuration) -> Job | None:
-    """Return the job of a process that meets a rule; None where `profd run` launched it and so records it."""
+def job_of(
+    process: ProcessInfo, rule: str, table: ProcessTable, configuration: Configuration
+) -> Job | None:
+    """Return the job of a process that meets a rule.
+
+    None where `profd run` launched it and so records it.
+    """
     job = Job(process.identity, process.identity.pid, rule, process.command)
     pid = process.parent
     for _ in range(12):
@@ -222,7 +290,9 @@ def job_of(process: ProcessInfo, rule: str, table: ProcessTable, configuration: 
         if above.uid == process.uid:
             is_launcher = bool(above.command) and Path(above.command[0]).name in _LAUNCHERS
             python = None if is_launcher else table.look(pid)
-            if is_launcher or (python is not None and matching_rule(configuration, python) is not None):
+            if is_launcher or (
+                python is not None and matching_rule(configuration, python) is not None
+            ):
                 job = Job(above.identity, process.identity.pid, rule, above.command)
         pid = above.parent
     return job

@@ -1,6 +1,7 @@
 """Writes reports of runs in processes of low priority, one after the other, and logs incidents.
 
-The service records and may not import what analyzes: it starts profd's commands, and reads their JSON.
+The service records and may not import what analyzes: it starts profd's commands, and reads their
+JSON.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ class _Summary(msgspec.Struct, frozen=True):
 
 
 async def write_report(storage: RunStorage, run_id: str) -> str:
-    """Write ``<id>.json`` and ``<id>.html`` into the folder of reports; returns the incident. Raises ProfdError."""
+    """Write ``<id>.json`` and ``<id>.html`` into the folder of reports; returns the incident.
+
+    Raises ProfdError.
+    """
     run, page = str(run_file(run_id)), str(storage.report_file(run_id, ".html"))
     summary = storage.report_file(run_id, ".json")
     beside = summary.with_suffix(".new")
@@ -51,15 +55,22 @@ async def write_report(storage: RunStorage, run_id: str) -> str:
 
 
 def read_incident(summary: Path) -> str:
-    """Return the incident in the JSON summary of a run, empty where there is none; raises RunUnreadable."""
+    """Return the incident in the JSON summary of a run, empty where there is none.
+
+    Raises RunUnreadable.
+    """
     try:
         return msgspec.json.decode(summary.read_bytes(), type=_Summary).incident
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise RunUnreadable(f"{summary} is no summary ({error})", "see `profd summary` of the run") from error
+        raise RunUnreadable(
+            f"{summary} is no summary ({error})", "see `profd summary` of the run"
+        ) from error
 
 
 async def _profd(output: Path, *words: str) -> None:
-    """Run a command of profd's to its end; raises SessionFailed with the end of its stderr where it fails.
+    """Run a command of profd's to its end.
+
+    Raises SessionFailed with the end of its stderr where it fails.
 
     A run without samples is no failure of the command, and is what it reports.
     """
@@ -75,7 +86,9 @@ async def _profd(output: Path, *words: str) -> None:
                 raise SessionFailed(what, "run it by hand") from None
     if process.returncode not in (0, ExitCode.NO_SAMPLES):
         reason = stderr.decode(errors="replace").strip()[-400:]
-        raise SessionFailed(f"`profd {words[0]}` ended with {process.returncode} ({reason})", "run it by hand")
+        raise SessionFailed(
+            f"`profd {words[0]}` ended with {process.returncode} ({reason})", "run it by hand"
+        )
 
 
 @dataclass(eq=False)
@@ -96,7 +109,10 @@ class ReportQueue:
         return frozenset(self._waiting)
 
     def ask(self, entry: Entry) -> None:
-        """Have the report of a run written; one that waits already is written once, of what is known last."""
+        """Have the report of a run written.
+
+        One that waits already is written once, of what is known last.
+        """
         self._waiting[entry.run_id] = entry
         self._has_work.set()
 
@@ -110,11 +126,17 @@ class ReportQueue:
                 self.log.complain("unreported", error, run=entry.run_id)
             else:
                 level = "warning" if incident else "info"
-                self.log.say("reported", incident or "nothing to worry about", level=level, run=entry.run_id)
-                noted = msgspec.structs.replace(entry, is_reported=bool(entry.ended_ns), incident=incident)
+                self.log.say(
+                    "reported", incident or "nothing to worry about", level=level, run=entry.run_id
+                )
+                noted = msgspec.structs.replace(
+                    entry, is_reported=bool(entry.ended_ns), incident=incident
+                )
             if self._waiting[entry.run_id] is entry:
                 del self._waiting[entry.run_id]
-            with contextlib.suppress(ProfdError):  # logged when the session ended; the report is there all the same
+            with contextlib.suppress(
+                ProfdError
+            ):  # logged when the session ended; the report is there all the same
                 self.registry.put(noted)
             self.written()
             if not self._waiting:
@@ -123,7 +145,10 @@ class ReportQueue:
 
 @dataclass(eq=False)
 class Incidents:
-    """Logs hangs and findings of live runs, each once; has ``report`` written as soon as one hangs."""
+    """Logs hangs and findings of live runs, each once.
+
+    Has ``report`` written as soon as one hangs.
+    """
 
     log: JsonLog
     report: Callable[[Entry], None]
@@ -142,9 +167,13 @@ class Incidents:
                 continue
             hangs, logged = self._logged.get(run_id, (0, frozenset()))
             if count > hangs:
-                self.log.say("hang", "the run hangs", level="warning", run=run_id, pid=entry.root.pid)
+                self.log.say(
+                    "hang", "the run hangs", level="warning", run=run_id, pid=entry.root.pid
+                )
                 self.report(entry)
             for one in findings:
                 if one.id not in logged:
-                    self.log.say("finding", one.title, level="warning", run=run_id, pid=entry.root.pid)
+                    self.log.say(
+                        "finding", one.title, level="warning", run=run_id, pid=entry.root.pid
+                    )
             self._logged[run_id] = count, logged.union(one.id for one in findings)

@@ -1,11 +1,11 @@
 """The live sessions of the host: started, adopted and ended, each with its part of the budget.
 
-They are ordinary ones, as ``profd attach`` starts them, each a process of its own. They outlive the supervisor that
-started them; the next one adopts them by the registry. The pool lives in the supervisor's event loop; calls that may
-take seconds run in threads.
+They are ordinary ones, as ``profd attach`` starts them, each a process of its own. They outlive the
+supervisor that started them; the next one adopts them by the registry. The pool lives in the
+supervisor's event loop; calls that may take seconds run in threads.
 
-A session keeps to its part of the budget, but does not know what others spent before it: ten short jobs in a row are
-ten starts in one minute.
+A session keeps to its part of the budget, but does not know what others spent before it: ten short
+jobs in a row are ten starts in one minute.
 """
 
 from __future__ import annotations
@@ -32,7 +32,13 @@ from profd.daemon.service.processes import Job
 from profd.daemon.service.storage import Entry, RunRegistry, boot_id
 from profd.daemon.session.budget import MINUTE_S, Ledger, Spending
 from profd.daemon.session.control import ControlClient
-from profd.daemon.session.session import RunningSession, SessionOptions, end_session, is_session, start_session
+from profd.daemon.session.session import (
+    RunningSession,
+    SessionOptions,
+    end_session,
+    is_session,
+    start_session,
+)
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Identity
 from profd.daemon.tree.attachable import check_attachable
@@ -51,13 +57,19 @@ class Recording:
     control_socket: Path
     session: RunningSession | None = None  # None where another supervisor started it
     budget_percent: float = 0.0
-    """Its part of the host's budget, as it last heard; 0 where it heard none from this supervisor."""
+    """Its part of the host's budget, as it last heard.
+
+    0 where it heard none from this supervisor.
+    """
     cpu_s: float = 0.0  # CPU seconds at the last reading
     is_released: bool = False  # whether it ends because its job is quiet and another one waits
 
 
 class Sessions:
-    """Sessions of this user on this host. Each method but ``cpu_s`` may take seconds, and is called in a thread."""
+    """Sessions of this user on this host.
+
+    Each method but ``cpu_s`` may take seconds, and is called in a thread.
+    """
 
     def __init__(self, configuration: Configuration, registry: RunRegistry) -> None:
         self.configuration, self._registry = configuration, registry
@@ -66,7 +78,9 @@ class Sessions:
         """Start recording a job, and return once it is recorded; raises ProfdError."""
         check_attachable(job.root.pid)
         if not processes.is_running(*job.root):
-            raise NoSuchProcess(f"pid {job.root.pid} ended while it was looked at", "nothing was recorded")
+            raise NoSuchProcess(
+                f"pid {job.root.pid} ended while it was looked at", "nothing was recorded"
+            )
         wanted, name = self.configuration, paths.clean_name(script_name(job.command))
         run_id = paths.new_run_id(name)
         options = SessionOptions(
@@ -93,7 +107,9 @@ class Sessions:
             self._registry.remove(run_id)
             if isinstance(error, ProfdError):
                 raise
-            raise SessionFailed(f"the session of pid {job.root.pid} is gone ({error})", "see `profd ls`") from error
+            raise SessionFailed(
+                f"the session of pid {job.root.pid} is gone ({error})", "see `profd ls`"
+            ) from error
 
     def adopt(self, entry: Entry) -> Recording | None:
         pid = _find_session(entry.run_id)
@@ -119,7 +135,10 @@ class Sessions:
             end_session(recording.watch.identity).close()
 
     def close(self, recording: Recording) -> str:
-        """Let go of a session that has ended, and return why it did, as ``Entry.why_ended`` has it."""
+        """Let go of a session that has ended, and return why it did.
+
+        The reason is as ``Entry.why_ended`` has it.
+        """
         recording.watch.close()
         if recording.session is not None:
             recording.session.wait_closed(5.0)
@@ -162,7 +181,10 @@ def _find_session(run_id: str) -> int | None:
 
 
 START_S = 0.8
-"""CPU seconds that it takes to begin a recording, until its session has measured itself: interpreter and py-spy."""
+"""CPU seconds that it takes to begin a recording, until its session measures itself.
+
+The interpreter and py-spy take them.
+"""
 
 
 class HostBudget:
@@ -180,7 +202,9 @@ class HostBudget:
 
     def starts(self, budget_percent: float) -> int:
         """Return how many recordings may begin now without the minute passing the budget."""
-        return max(int((MINUTE_S * budget_percent / 100 - self._ledger.spent_s(MINUTE_S)) / START_S), 0)
+        return max(
+            int((MINUTE_S * budget_percent / 100 - self._ledger.spent_s(MINUTE_S)) / START_S), 0
+        )
 
     def part(self, budget_percent: float, least_percent: float, sessions: int) -> float:
         """Return what each of ``sessions`` may cost from now on, in percent of a core."""
@@ -230,7 +254,9 @@ class SessionPool:
         if recording is None:
             return False
         self.jobs.adopt(entry.root)
-        recording.cpu_s = self.sessions.cpu_s(recording)  # what it cost before is past and unknown here
+        recording.cpu_s = self.sessions.cpu_s(
+            recording
+        )  # what it cost before is past and unknown here
         self._follow(recording)
         self.log.say("adopted", "its session goes on", run=entry.run_id, pid=entry.root.pid)
         self.share()
@@ -242,19 +268,29 @@ class SessionPool:
         self.share()
 
     async def look(self) -> None:
-        """Begin what is to be recorded, and let a job go that has been quiet for long if another one waits."""
+        """Begin what is to be recorded.
+
+        Let a job go that has been quiet for long if another one waits.
+        """
         self.begin(await self._ask(self.jobs.poll, self.room))
         await self.make_room()
 
     async def make_room(self) -> None:
-        """Let a job go that has been quiet for long, where another one waits for its place; one at a time."""
-        if not self.jobs.is_any_waiting or any(recording.is_released for recording in self._live.values()):
+        """Let a job go that has been quiet for long, where another one waits for its place.
+
+        One at a time.
+        """
+        if not self.jobs.is_any_waiting or any(
+            recording.is_released for recording in self._live.values()
+        ):
             return
         root = await self._ask(self.jobs.quietest)
         for run_id, recording in self._live.items():
             if recording.entry.root == root:
                 recording.is_released = True
-                self.log.say("released", "it has been quiet, and another job waits", run=run_id, pid=root.pid)
+                self.log.say(
+                    "released", "it has been quiet, and another job waits", run=run_id, pid=root.pid
+                )
                 self._go(self._stop(recording))
 
     def share(self) -> None:
@@ -282,7 +318,9 @@ class SessionPool:
 
     def _part(self) -> float:
         wanted = self.configuration
-        return self._budget.part(wanted.budget_percent, wanted.least_percent, len(self._live) + self._starting)
+        return self._budget.part(
+            wanted.budget_percent, wanted.least_percent, len(self._live) + self._starting
+        )
 
     async def _begin(self, job: Job) -> None:
         # Room is made before it is taken: the budget holds at any time.
@@ -314,7 +352,9 @@ class SessionPool:
         async with self._sharing:
             part = self._part()
             # One whose part changed each second would never settle.
-            changed = [one for one in self._live.values() if abs(one.budget_percent - part) > 0.1 * part]
+            changed = [
+                one for one in self._live.values() if abs(one.budget_percent - part) > 0.1 * part
+            ]
             await asyncio.gather(*(self._allow(recording, part) for recording in changed))
 
     async def _allow(self, recording: Recording, part: float) -> None:
@@ -327,7 +367,10 @@ class SessionPool:
             recording.budget_percent = part
 
     def _spent_s(self, recording: Recording) -> float:
-        before_s, recording.cpu_s = recording.cpu_s, max(self.sessions.cpu_s(recording), recording.cpu_s)
+        before_s, recording.cpu_s = (
+            recording.cpu_s,
+            max(self.sessions.cpu_s(recording), recording.cpu_s),
+        )
         return recording.cpu_s - before_s
 
     def _follow(self, recording: Recording) -> None:
@@ -344,7 +387,9 @@ class SessionPool:
         why = await asyncio.to_thread(self.sessions.close, recording)
         if recording.is_released and why == STOPPED:
             why = QUIET
-        entry = msgspec.structs.replace(recording.entry, ended_ns=self.clock.now_ns(), why_ended=why)
+        entry = msgspec.structs.replace(
+            recording.entry, ended_ns=self.clock.now_ns(), why_ended=why
+        )
         del self._live[run_id]
         self._one_less.set()
         try:

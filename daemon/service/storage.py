@@ -1,11 +1,11 @@
 """The runs that the service keeps: their registry, their files, and what retention removes.
 
-An entry is written before its session is started, and goes away with the last file of its run. Runs without one belong
-to a person, and nothing here touches them.
+An entry is written before its session is started, and goes away with the last file of its run. Runs
+without one belong to a person, and nothing here touches them.
 
-Retention removes the detail of a run first and its report later; the report of an incident goes last. It works within
-two folders alone, by their open descriptors: no link is followed, neither in place of a folder nor of a file, and no
-name leaves them.
+Retention removes the detail of a run first and its report later; the report of an incident goes
+last. It works within two folders alone, by their open descriptors: no link is followed, neither in
+place of a folder nor of a file, and no name leaves them.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _AGED = "aged"  # an empty file whose time says when age last removed something
 class Entry(msgspec.Struct, frozen=True):
     """A run that the supervisor began, of the job with this root.
 
-    ``why_ended`` is that of the run file, ``interrupted`` where the session was cut off, empty while it is live.
-    ``incident`` is from its report: findings worth a warning, hangs, a death.
+    ``why_ended`` is that of the run file, ``interrupted`` where the session was cut off, empty
+    while it is live. ``incident`` is from its report: findings worth a warning, hangs, a death.
     """
 
     run_id: str
@@ -81,7 +81,9 @@ class RunRegistry:
             with replacing(path) as file:
                 file.write(msgspec.json.encode(entry))
         except OSError as error:
-            raise OutputUnwritable(f"cannot write {path} ({error.strerror})", "make room on its disk") from error
+            raise OutputUnwritable(
+                f"cannot write {path} ({error.strerror})", "make room on its disk"
+            ) from error
 
     def remove(self, run_id: str) -> None:
         with contextlib.suppress(OSError):
@@ -135,11 +137,16 @@ class Removal(NamedTuple):
 
 
 def removals(
-    kept: Sequence[Kept], retention: Retention, now_ns: int, live_bytes: int = 0, most_old: int | None = None
+    kept: Sequence[Kept],
+    retention: Retention,
+    now_ns: int,
+    live_bytes: int = 0,
+    most_old: int | None = None,
 ) -> list[Removal]:
     """Return what is to be removed, in this order.
 
-    ``live_bytes`` are those of live runs. At most ``most_old`` runs lose something for their age; None: any number.
+    ``live_bytes`` are those of live runs. At most ``most_old`` runs lose something for their age;
+    None: any number.
     """
     oldest_first = sorted(kept, key=lambda one: one.ended_ns)
     old = [parts for one in oldest_first if (parts := list(_too_old(one, retention, now_ns)))]
@@ -172,7 +179,8 @@ class RunStorage:
 
     def __init__(self, runs: Path, reports: Path) -> None:
         self._reports = reports
-        # The first ending is the run file; the others are there while it is written, or where it was cut off.
+        # The first ending is the run file; the others are there while it is written, or where it
+        # was cut off.
         run_endings = (paths.SUFFIX, f"{paths.SUFFIX}-wal", f"{paths.SUFFIX}-shm")
         self._parts = {RUN_FILES: (runs, run_endings), REPORT_FILES: (reports, (".html", ".json"))}
 
@@ -199,7 +207,11 @@ class RunStorage:
     def _files(self, part: str, run_id: str) -> list[os.stat_result]:
         folder, endings = self._parts[part]
         with _opened(folder) as descriptor:
-            return [found for ending in endings if (found := _plain_file(f"{run_id}{ending}", descriptor)) is not None]
+            return [
+                found
+                for ending in endings
+                if (found := _plain_file(f"{run_id}{ending}", descriptor)) is not None
+            ]
 
 
 def _plain_file(name: str, folder: int | None) -> os.stat_result | None:
@@ -249,8 +261,9 @@ class RunRetention:
         live_bytes = sum(size(RUN_FILES, run_id) for run_id in live)
         # By the clock on the wall, which may have been set right since this one was made.
         now_ns = self.clock.now_ns() + self.clock.wall_jump_ns()
-        # Age removes parts of at most a tenth of the runs in an hour, of one run at least: a machine that boots with a
-        # clock of years ahead finds everything too old, and until that is set right little is gone.
+        # Age removes parts of at most a tenth of the runs in an hour, of one run at least: a
+        # machine that boots with a clock of years ahead finds everything too old, and until that is
+        # set right little is gone.
         is_too_soon = 0 <= now_ns - self.registry.aged_ns() < _HOUR_NS
         most_old = 0 if is_too_soon else max(len(kept) // 10, 1)
         gone = removals(kept, retention, now_ns, live_bytes, most_old)

@@ -1,4 +1,7 @@
-"""The loop of the service: finds jobs, has them recorded and reported, applies retention; one instance a user."""
+"""The loop of the service: finds jobs, has them recorded and reported, applies retention.
+
+One instance a user.
+"""
 
 from __future__ import annotations
 
@@ -45,9 +48,13 @@ class Supervisor:
 
     def __post_init__(self) -> None:
         self._retention = RunRetention(self.registry, self.storage, self.log, self.clock)
-        self._reports = ReportQueue(self.write_report, self.registry, self.log, self._apply_retention)
+        self._reports = ReportQueue(
+            self.write_report, self.registry, self.log, self._apply_retention
+        )
         kept = self.registry, self.log, self.clock
-        self._pool = SessionPool(self.configuration, self.sessions, self.jobs, *kept, self._reports.ask)
+        self._pool = SessionPool(
+            self.configuration, self.sessions, self.jobs, *kept, self._reports.ask
+        )
         self._exporting = Exporting(self.log)
         self._incidents = Incidents(self.log, self._reports.ask)
         self._ended = asyncio.Event()
@@ -56,7 +63,10 @@ class Supervisor:
         self._ended.set()
 
     def use(self, configuration: Configuration) -> None:
-        """Go by another configuration from now on; sessions that live keep their rate and the length of their run."""
+        """Go by another configuration from now on.
+
+        Sessions that live keep their rate and the length of their run.
+        """
         self.configuration = self._pool.configuration = configuration
         self.sessions.configuration = self.jobs.configuration = configuration
         self._pool.share()
@@ -71,7 +81,12 @@ class Supervisor:
         self._take_over()
         self._exporting.use(metrics_command(self.configuration, paths.runs_folder()))
         works = [
-            *(self._look(), self._reports.work(), self._beat(self._apply_retention, 300.0), self._ended.wait()),
+            *(
+                self._look(),
+                self._reports.work(),
+                self._beat(self._apply_retention, 300.0),
+                self._ended.wait(),
+            ),
             self._beat(lambda: self._incidents.look(self._pool.live), INCIDENTS_EVERY_S),
         ]
         if notifier.watchdog_s:
@@ -84,7 +99,10 @@ class Supervisor:
         await self._close(tasks)
 
     def _take_over(self) -> None:
-        """Adopt the sessions of the supervisor before this one, and ask for the reports that it did not write."""
+        """Adopt the sessions of the supervisor before this one.
+
+        Ask for the reports that it did not write.
+        """
         # A run that ended meanwhile is noted; one that never began is forgotten.
         for entry in self.registry.entries():
             if not entry.ended_ns:
@@ -96,7 +114,9 @@ class Supervisor:
                     self.registry.remove(entry.run_id)
                     continue
                 why = why_ended(entry.run_id)
-                self.log.say("ended", f"{why}, while no supervisor ran", run=entry.run_id, pid=entry.root.pid)
+                self.log.say(
+                    "ended", f"{why}, while no supervisor ran", run=entry.run_id, pid=entry.root.pid
+                )
                 entry = msgspec.structs.replace(entry, ended_ns=written_ns, why_ended=why)
             if entry.why_ended == STOPPED and entry.is_of_this_boot:
                 self.jobs.skip(entry.root)
@@ -104,7 +124,10 @@ class Supervisor:
                 self._reports.ask(entry)
 
     async def _look(self) -> None:
-        """Begin what is to be recorded; a look that fails is logged once, and the next one may do better."""
+        """Begin what is to be recorded.
+
+        A look that fails is logged once, and the next one may do better.
+        """
         last_failure = ""
         while True:
             self._pool.meter()
@@ -126,7 +149,9 @@ class Supervisor:
             await asyncio.sleep(every_s)
 
     def _apply_retention(self) -> None:
-        self._retention.apply(self.configuration.retention, {*self._pool.live, *self._reports.in_work})
+        self._retention.apply(
+            self.configuration.retention, {*self._pool.live, *self._reports.in_work}
+        )
 
     async def _close(self, tasks: list[asyncio.Future[Any]]) -> None:
         """End in order, and raise what kept the supervision from going on."""
@@ -148,7 +173,10 @@ class SingleInstanceLock:
     """The lock, held until ``close`` or the end of the process."""
 
     def __init__(self, folder: Path) -> None:
-        """Take the lock in ``folder``; raises SessionFailed where another process holds it, and OutputUnwritable."""
+        """Take the lock in ``folder``.
+
+        Raises SessionFailed where another process holds it, and OutputUnwritable.
+        """
         path = folder / "daemon.lock"
         try:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

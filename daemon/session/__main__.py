@@ -25,7 +25,9 @@ from profd.daemon.session.session import Failed, Ready, decode_options, encode
 
 def _announce(word: Ready | Failed) -> None:
     """Answer on stdout and close it: the starter reads to its end."""
-    with contextlib.suppress(BrokenPipeError):  # the starter is gone; the session records all the same
+    with contextlib.suppress(
+        BrokenPipeError
+    ):  # the starter is gone; the session records all the same
         os.write(1, encode(word))
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
@@ -34,7 +36,10 @@ def _announce(word: Ready | Failed) -> None:
 
 
 def _begin(ready: Ready) -> None:
-    """Announce that all is in place. From here on others come first; until here the first sample is waited for."""
+    """Announce that all is in place.
+
+    From here on others come first; until here the first sample is waited for.
+    """
     scheduling.give_way_as_session()
     _announce(ready)
 

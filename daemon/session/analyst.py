@@ -1,4 +1,7 @@
-"""The process that looks for findings while a run is recorded; the recording goes on whatever happens to it."""
+"""The process that looks for findings while a run is recorded.
+
+The recording goes on whatever happens to it.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,15 @@ from profd.daemon.clock import Clock
 from profd.daemon.store.records import AnalysisLost, EventHappened, FindingsTaken, Record
 
 RESTS_S = (5.0, 60.0, 60.0)
-"""Before each start of the process. For a run that is over sooner, its readers look for findings."""
+"""Before each start of the process.
+
+For a run that is over sooner, its readers look for findings.
+"""
 UNWATCHED_S = 7.0
-"""Later, where nobody reads what it finds: its imports are half a second of CPU time, beside those of the start."""
+"""The process starts so much later if nobody reads what it finds.
+
+Its imports are half a second of CPU time, beside those of the start.
+"""
 WHOLE_WITHIN_S = 5.0
 """How long the end of a run waits for the findings of all of it; else its readers look for them."""
 
@@ -50,7 +59,10 @@ class Analyst:
             self._process.stdin.write(b"r")
 
     async def close(self, within_s: float = WHOLE_WITHIN_S) -> None:
-        """Take the findings of the whole run, which has ended, where they are there soon; end the process."""
+        """Take the findings of the whole run, which has ended, where they are there soon.
+
+        End the process.
+        """
         self._is_closing = True
         if self._process is not None and self._process.stdin is not None and within_s:
             self._process.stdin.write(b"\n")
@@ -59,7 +71,10 @@ class Analyst:
         await asyncio.gather(self._watching, return_exceptions=True)
 
     async def _watch(self) -> None:
-        """Run one process after the other until the whole run was looked at; note once that one has died."""
+        """Run one process after the other until the whole run was looked at.
+
+        Note once that one has died.
+        """
         is_noted = False
         for rest_s in self.rests_s:
             await asyncio.sleep(rest_s)
@@ -74,7 +89,10 @@ class Analyst:
             is_noted = True
 
     async def _listen(self) -> bool:
-        """Start the process and take what it finds; False where it ends before it has looked at the whole run."""
+        """Start the process and take what it finds.
+
+        False where it ends before it has looked at the whole run.
+        """
         try:
             async with child(self.words, stdin=PIPE, stdout=PIPE, longest_line=4 << 20) as process:
                 assert process.stdout is not None
@@ -86,7 +104,11 @@ class Analyst:
                         return True
                     if self.is_read():
                         self.ask()
-        except (OSError, msgspec.DecodeError, ValueError):  # ValueError: no text, or a line without end
+        except (
+            OSError,
+            msgspec.DecodeError,
+            ValueError,
+        ):  # ValueError: no text, or a line without end
             pass
         finally:
             self._process = None

@@ -24,7 +24,10 @@ class Spending(NamedTuple):
 
 
 class CostMeter:
-    """CPU and memory of this process and all that it started; for the thread that starts and reaps them."""
+    """CPU and memory of this process and all that it started.
+
+    For the thread that starts and reaps them.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -35,13 +38,17 @@ class CostMeter:
 
     def take(self) -> Spending:
         now_ns = self._clock.now_ns()
-        ended = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+        ended = (
+            resource.getrusage(resource.RUSAGE_SELF),
+            resource.getrusage(resource.RUSAGE_CHILDREN),
+        )
         # The main thread starts them all, and psutil would read the whole machine.
         self._children = processes.children(os.getpid(), of_all_threads=False)
         living = (processes.read_stat(pid) for pid in self._children)
         cpu_s = sum(stat.cpu_ticks for stat in living if stat is not None) / processes.CLOCK_TICKS
         cpu_s += sum(usage.ru_utime + usage.ru_stime for usage in ended)
-        # A living child is counted in ticks, one that has ended exactly: the sum may go back by one of them.
+        # A living child is counted in ticks, one that has ended exactly: the sum may go back by one
+        # of them.
         cpu_s = max(cpu_s, self._last_cpu_s)
         spending = Spending(cpu_s - self._last_cpu_s, (now_ns - self._last_ns) / SECOND_NS)
         self._last_ns, self._last_cpu_s = now_ns, cpu_s
@@ -54,14 +61,19 @@ class CostMeter:
 
 LOWEST_RATE_HZ = 3
 MINUTE_S = 60.0
-_READINGS = 18  # a multiple of a recording's length in seconds: starting and reading one comes at once
+_READINGS = (
+    18  # a multiple of a recording's length in seconds: starting and reading one comes at once
+)
 _AIM = 0.94
 _ROOM = 0.90  # of the allowance: what costs less has room for a higher rate
 _MUCH_ROOM, _FEWEST = 0.7, 10  # so much room shows in so few readings: of two recordings
 _SHORTEST_S = 0.5  # what a shorter time costs says nothing: a tick of CPU time is 10 ms
 _MOST_RISE, _SMALL_RISE = 4.0, 1.15
 _SAMPLE_S, _THREAD_S = 0.0006, 0.0001
-"""What a sample takes before there is a reading: of a loop of some depth, and of each further thread, which waits."""
+"""What a sample takes before there is a reading.
+
+The first is for a loop of some depth, the second for each further thread, which waits.
+"""
 
 
 class Ledger:
@@ -78,7 +90,10 @@ class Ledger:
             self._held_s -= self._entries.popleft().over_s
 
     def spent_s(self, last_s: float) -> float:
-        """Return the CPU seconds of the last ``last_s`` seconds; before the first reading nothing was spent."""
+        """Return the CPU seconds of the last ``last_s`` seconds.
+
+        Before the first reading nothing was spent.
+        """
         spent_s, left_s = 0.0, last_s
         for entry in reversed(self._entries):
             if entry.over_s >= left_s:
@@ -88,38 +103,51 @@ class Ledger:
         return spent_s
 
     def allowance(self, budget_cores: float) -> float:
-        """Return the cores that may be taken from now on so that no minute passes the budget, whenever it ends."""
+        """Return the cores that may be taken from now on within the budget.
+
+        No minute then passes the budget, whenever it ends.
+        """
         whole_s = MINUTE_S * budget_cores
-        return min((whole_s - self.spent_s(MINUTE_S - ahead_s)) / ahead_s for ahead_s in (5.0, 10.0, 20.0, 40.0, 60.0))
+        return min(
+            (whole_s - self.spent_s(MINUTE_S - ahead_s)) / ahead_s
+            for ahead_s in (5.0, 10.0, 20.0, 40.0, 60.0)
+        )
 
 
 class Governor:
-    """Lowers the sampling rate while profd costs more than its budget, and raises it again when there is room.
+    """Lowers the sampling rate while profd costs more than its budget.
 
-    The control law: every reading (about a second's cost) goes into a ledger of the last minute, start-up too. From it
-    follows the *allowance*: the cores that may be taken from now on so that no minute passes the budget. The
-    *forecast* is the mean of the readings since the rate last changed, eighteen at most. The one that follows a
-    lowering is in part of the rate before, and left out; one of less than half a second counts with the next. When the
-    forecast is above the allowance, the rate is lowered in proportion, to 94 % of it. The fewer the readings, the
-    further above it has to be (three times as high for one, 70 % for three): one costly second moves nothing, while a
-    target that costs ten times the estimate is met at once. When eighteen readings are below 90 % of the allowance, or
-    ten below 70 %, the rate is raised, then not quite as far, and to four times at most: cost grows by no more than
-    the rate does, as part of it is fixed.
+    It raises the rate again when there is room.
 
-    After a lowering the governor waits before it raises: ten seconds at first, since the reason was most likely the
-    imports, which are deep, costly to read and soon over. Where a raise has to be taken back within a minute, it waits
-    for 24 seconds, and twice as long each further time, up to four minutes: workers that come and go with every epoch
-    shall not move the rate each time. A raise by 15 % or less does not wait: it cannot pass the budget by a fifth
-    before it is taken back.
+    The control law: every reading (about a second's cost) goes into a ledger of the last minute,
+    start-up too. From it follows the *allowance*: the cores that may be taken from now on so that
+    no minute passes the budget. The *forecast* is the mean of the readings since the rate last
+    changed, eighteen at most. The one that follows a lowering is in part of the rate before, and
+    left out; one of less than half a second counts with the next. When the forecast is above the
+    allowance, the rate is lowered in proportion, to 94 % of it. The fewer the readings, the further
+    above it has to be (three times as high for one, 70 % for three): one costly second moves
+    nothing, while a target that costs ten times the estimate is met at once. When eighteen readings
+    are below 90 % of the allowance, or ten below 70 %, the rate is raised, then not quite as far,
+    and to four times at most: cost grows by no more than the rate does, as part of it is fixed.
 
-    Only the rate of the main processes is set. Those that take turns get a part of it, and a part of the time that
-    shrinks with it (``turn_share``), so that they give way twice as fast. To give up their turns first would gain next
-    to nothing: at a fifth of the rate and half of the time, one at a time, all of them together take a tenth of what a
-    main process takes.
+    After a lowering the governor waits before it raises: ten seconds at first, since the reason was
+    most likely the imports, which are deep, costly to read and soon over. Where a raise has to be
+    taken back within a minute, it waits for 24 seconds, and twice as long each further time, up to
+    four minutes: workers that come and go with every epoch shall not move the rate each time. A
+    raise by 15 % or less does not wait: it cannot pass the budget by a fifth before it is taken
+    back.
+
+    Only the rate of the main processes is set. Those that take turns get a part of it, and a part
+    of the time that shrinks with it (``turn_share``), so that they give way twice as fast. To give
+    up their turns first would gain next to nothing: at a fifth of the rate and half of the time,
+    one at a time, all of them together take a tenth of what a main process takes.
     """
 
     def __init__(self, rate_hz: int, budget_cores: float, threads: int = 1) -> None:
-        """Sample at ``rate_hz`` at most; begins with less where the budget might not bear it for so many threads."""
+        """Sample at ``rate_hz`` at most.
+
+        Begins with less where the budget might not bear it for so many threads.
+        """
         self.highest_hz = rate_hz
         self.is_held = False  # so that the rate does not rise
         self._lowest_hz = min(rate_hz, LOWEST_RATE_HZ)
@@ -127,7 +155,9 @@ class Governor:
         self._ledger = Ledger()
         self._readings: deque[float] = deque(maxlen=_READINGS)
         self._unread = Spending(0.0, 0.0)
-        self._is_settling = True  # what starting costs has to be paid, but says nothing of what recording costs
+        self._is_settling = (
+            True  # what starting costs has to be paid, but says nothing of what recording costs
+        )
         self._raise_wait_s = 10.0
         self._since_lowering_s = self._since_rise_s = MINUTE_S
         self.mean_hz = self._within_bounds(budget_cores / (_SAMPLE_S + _THREAD_S * (threads - 1)))
@@ -139,7 +169,10 @@ class Governor:
         return int(self.mean_hz)
 
     def next_hz(self) -> int:
-        """Return the rate of the next recording: whole numbers by turns, as at 3 Hz one more is a third of the cost."""
+        """Return the rate of the next recording.
+
+        Whole numbers take turns, as at 3 Hz one more is a third of the cost.
+        """
         self._owed_hz += self.mean_hz
         rate_hz = int(self._owed_hz)
         self._owed_hz -= rate_hz
@@ -147,19 +180,26 @@ class Governor:
 
     @property
     def turn_share(self) -> float:
-        """The share of the time in which one of those that take turns is recorded: half, at the highest rate."""
+        """The share of the time in which one of those that take turns is recorded.
+
+        It is half at the highest rate.
+        """
         return 0.5 * self.mean_hz / self.highest_hz
 
     @property
     def is_beyond_budget(self) -> bool:
-        """Whether profd costs more than its budget at the lowest rate too, so that there is nothing left to lower."""
+        """Whether profd costs more than its budget at the lowest rate, too.
+
+        Then there is nothing left to lower.
+        """
         is_lowest = self.mean_hz == self._lowest_hz and len(self._readings) == _READINGS
         return is_lowest and sum(self._readings) > self._budget_cores * _READINGS
 
     def allowance(self, chains: int) -> Allowance:
         """Return what each of some chains may take: anything while there is a lower rate.
 
-        At the lowest rate recordings have to pause, for as long as a minute that they go on in would pass the budget.
+        At the lowest rate recordings have to pause, for as long as a minute that they go on in
+        would pass the budget.
         """
         if self.mean_hz > self._lowest_hz:
             return Allowance()
@@ -169,7 +209,10 @@ class Governor:
         return Allowance(cores / shares, left_s / shares, minute_s / shares)
 
     def aim(self, rate_hz: int) -> None:
-        """Sample at ``rate_hz`` at most from now on, and at once as near to it as the budget allows."""
+        """Sample at ``rate_hz`` at most from now on.
+
+        The rate is at once as near to it as the budget allows.
+        """
         room_hz = float(rate_hz)
         if self._readings and any(self._readings):
             cores_per_hz = sum(self._readings) / len(self._readings) / self.mean_hz
@@ -184,8 +227,9 @@ class Governor:
     def take(self, spending: Spending, *, for_window: bool = False) -> bool:
         """Take in what was spent since the last call; True where the rate changed.
 
-        ``for_window`` says that a window was read meanwhile. Somebody asked for it, and it may cost as much as half a
-        minute of samples: it counts as a usual reading, so that it leaves no run without samples.
+        ``for_window`` says that a window was read meanwhile. Somebody asked for it, and it may cost
+        as much as half a minute of samples: it counts as a usual reading, so that it leaves no run
+        without samples.
         """
         if for_window and self._readings:
             usual = sum(self._readings) / len(self._readings)
@@ -196,7 +240,9 @@ class Governor:
         if self._is_settling:
             self._is_settling = False
             return False
-        self._unread = Spending(self._unread.cpu_s + spending.cpu_s, self._unread.over_s + spending.over_s)
+        self._unread = Spending(
+            self._unread.cpu_s + spending.cpu_s, self._unread.over_s + spending.over_s
+        )
         if self._unread.over_s < _SHORTEST_S:
             return False
         self._readings.append(self._unread.cores)
@@ -225,7 +271,12 @@ class Governor:
         room, part = (_ROOM, 1.0) if len(self._readings) == _READINGS else (_MUCH_ROOM, 0.85)
         rise = min(factor * part, _MOST_RISE)
         is_calm = self._since_lowering_s >= self._raise_wait_s or rise <= _SMALL_RISE
-        if is_calm and not self.is_held and len(self._readings) >= _FEWEST and forecast < room * allowance:
+        if (
+            is_calm
+            and not self.is_held
+            and len(self._readings) >= _FEWEST
+            and forecast < room * allowance
+        ):
             return self._within_bounds(self.mean_hz * rise)
         return self.mean_hz
 

@@ -1,7 +1,7 @@
 """Commands to a live session over its Unix socket: one JSON object a line, one answer a line.
 
-The server's side runs in the session's event loop; the client's side is plain and blocking, for commands and the
-dashboard's reading thread. Only the session's own user (and root) is answered.
+The server's side runs in the session's event loop; the client's side is plain and blocking, for
+commands and the dashboard's reading thread. Only the session's own user (and root) is answered.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Request(msgspec.Struct, frozen=True):
     """A command of a client.
 
     ``hello`` for the status, ``watch`` for fresh data while it stays connected, ``window`` for a
-    torch.profiler window, ``mark`` to mark this moment with a note, ``rate`` to sample at ``rate_hz`` at most, or
-    ``budget`` to cost ``budget_percent`` of a core at most.
+    torch.profiler window, ``mark`` to mark this moment with a note, ``rate`` to sample at
+    ``rate_hz`` at most, or ``budget`` to cost ``budget_percent`` of a core at most.
     """
 
     command: Literal["hello", "watch", "window", "mark", "rate", "budget"]
@@ -91,10 +91,15 @@ class ControlServer:
         self._server: asyncio.Server | None = None
 
     async def renew(self) -> None:
-        """Bind the socket again where it is gone, as the folder of a login is when its user logs out."""
+        """Bind the socket again if it is gone.
+
+        The folder of a login goes when its user logs out.
+        """
         former = self._server
         if former is not None and not self.path.exists():
-            with contextlib.suppress(SessionFailed, OutputUnwritable):  # there is no such folder until the next login
+            with contextlib.suppress(
+                SessionFailed, OutputUnwritable
+            ):  # there is no such folder until the next login
                 paths.make_private(self.path.parent)
                 await self.start()
                 former.close()
@@ -111,7 +116,9 @@ class ControlServer:
             listening.bind(str(unnamed))
             listening.listen(100)
             unnamed.rename(self.path)
-            self._server = await asyncio.start_unix_server(self._serve, sock=listening, limit=_LINE_LIMIT)
+            self._server = await asyncio.start_unix_server(
+                self._serve, sock=listening, limit=_LINE_LIMIT
+            )
         except OSError as error:
             listening.close()
             reason = f"{self.path} cannot be bound ({error.strerror or error})"
@@ -138,7 +145,9 @@ class ControlServer:
                     writer.write(msgspec.json.encode(self._answer(line, writer)) + b"\n")
                     await writer.drain()
         except (ConnectionError, ValueError, asyncio.LimitOverrunError):
-            pass  # a client that breaks off, or sends a line without end, ends its own connection and nothing else
+            # a client that breaks off, or sends a line without end, ends its own connection and
+            # nothing else
+            pass
         finally:
             self._connections.pop(writer, None)
             if writer in self._watchers:
@@ -146,7 +155,9 @@ class ControlServer:
                 self.watchers_changed(len(self._watchers))
             writer.close()
 
-    def _answer(self, line: bytes, writer: asyncio.StreamWriter) -> SessionStatus | WindowBegun | Refusal:
+    def _answer(
+        self, line: bytes, writer: asyncio.StreamWriter
+    ) -> SessionStatus | WindowBegun | Refusal:
         try:
             request = msgspec.json.decode(line, type=Request)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -161,10 +172,16 @@ class ControlServer:
 
 
 class ControlClient:
-    """A connection to a live session; every method raises SessionFailed where the session cannot be reached."""
+    """A connection to a live session.
+
+    Every method raises SessionFailed where the session cannot be reached.
+    """
 
     def __init__(self, path: Path, pid: int | None = None) -> None:
-        """Connect to a socket where this process of this user listens: a run file may name any socket."""
+        """Connect to a socket on which this process of this user listens.
+
+        Check that, because a run file may name any socket.
+        """
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(_TIMEOUT_S)
         try:
@@ -173,10 +190,14 @@ class ControlClient:
             self._socket.close()
             reason = f"the session at {path} cannot be reached ({error.strerror or error})"
             raise SessionFailed(reason, "it may have ended: see `profd ls`") from error
-        found, uid = _peer(self._socket)  # the PID of a process in a container that cannot be seen from here is 0
+        found, uid = _peer(
+            self._socket
+        )  # the PID of a process in a container that cannot be seen from here is 0
         if (uid != os.getuid() and os.getuid() != 0) or (pid is not None and found not in (pid, 0)):
             self._socket.close()
-            raise SessionFailed(f"what listens at {path} is not that session", "see `profd ls` for those there are")
+            raise SessionFailed(
+                f"what listens at {path} is not that session", "see `profd ls` for those there are"
+            )
 
     def hello(self) -> SessionStatus:
         return self._ask(Request("hello"), SessionStatus)
@@ -193,7 +214,10 @@ class ControlClient:
         return self._ask(Request("mark", note=note[:LONGEST_NOTE]), SessionStatus)
 
     def aim_at_rate(self, rate_hz: int) -> SessionStatus:
-        """Ask for another rate, of at most HIGHEST_RATE_HZ; the status says what the budget allowed of it."""
+        """Ask for another rate, of at most HIGHEST_RATE_HZ.
+
+        The status says what the budget allowed of it.
+        """
         return self._ask(Request("rate", rate_hz=rate_hz), SessionStatus)
 
     def aim_at_budget(self, budget_percent: float) -> SessionStatus:
@@ -209,7 +233,9 @@ class ControlClient:
             while not line.endswith(b"\n"):
                 part = self._socket.recv(_LINE_LIMIT)
                 if not part:
-                    raise SessionFailed("the session hung up", "see `profd ls` for the sessions there are")
+                    raise SessionFailed(
+                        "the session hung up", "see `profd ls` for the sessions there are"
+                    )
                 line += part
             answer = msgspec.json.decode(line, type=dict[str, Any])
             if "error" in answer:
@@ -222,12 +248,18 @@ class ControlClient:
 
 
 def window_request(*, inject: bool = False) -> WindowRequest:
-    """Return the request for a window of the usual length; ``inject`` allows to start it inside of the process."""
+    """Return the request for a window of the usual length.
+
+    ``inject`` allows to start it inside of the process.
+    """
     return WindowRequest(inject=inject)
 
 
 def _peer(connection: socket.socket) -> tuple[int, int]:
-    """Return the PID and the user of the process at the other end, as they were when it connected or listened."""
+    """Return the PID and the user of the process at the other end.
+
+    Both are as they were when that process connected or listened.
+    """
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, uid, _ = _CREDENTIALS.unpack(credentials)
     return int(pid), int(uid)

@@ -10,7 +10,10 @@ from profd.daemon.paths import replacing
 from profd.daemon.store import database
 
 MOST_IN_MEMORY_BYTES = 256 << 20
-"""The limit of a run that is written to memory: it counts for the training's own limit of memory."""
+"""The limit of a run that is written to memory.
+
+Such a run counts for the training's own limit of memory.
+"""
 
 
 class LiveFile:
@@ -18,8 +21,8 @@ class LiveFile:
 
     It is linked from where the run will end up.
 
-    ``most_bytes`` is how large it may grow there, None where only its disk limits it; ``warning`` is for the user,
-    empty where there is nothing to warn of.
+    ``most_bytes`` is how large it may grow there, None where only its disk limits it; ``warning``
+    is for the user, empty where there is nothing to warn of.
     """
 
     def __init__(self, wanted: Path) -> None:
@@ -28,35 +31,53 @@ class LiveFile:
         self.warning = ""
         self._wanted = wanted
         is_on_network = paths.is_on_network(wanted.parent)
-        # SQLite opens a file and its logs by their names, again and again. Who may put a link there chooses the file.
+        # SQLite opens a file and its logs by their names, again and again. Who may put a link there
+        # chooses the file.
         if is_on_network or paths.may_others_write(wanted.parent):
             folder = _local_folder()
             # Another run of this name may be live, for another folder.
             name = f"{wanted.stem}-{os.urandom(4).hex()}{wanted.suffix}"
             self.path = paths.make_private(folder / f"profd-{os.getuid()}") / name
-            if paths.is_in_memory(folder) and (is_on_network or not paths.is_in_memory(wanted.parent)):
+            if paths.is_in_memory(folder) and (
+                is_on_network or not paths.is_in_memory(wanted.parent)
+            ):
                 self.most_bytes = MOST_IN_MEMORY_BYTES
                 what = "is on a network" if is_on_network else "may be written by others"
-                why = f"{wanted.parent} {what} and {folder} is on no disk: set TMPDIR to a folder on a local disk"
-                self.warning = f"the run is written to memory, at most {MOST_IN_MEMORY_BYTES >> 20} MiB, as {why}"
+                why = (
+                    f"{wanted.parent} {what} and {folder} is on no disk: set TMPDIR to a folder "
+                    "on a local disk"
+                )
+                self.warning = (
+                    "the run is written to memory, at most "
+                    f"{MOST_IN_MEMORY_BYTES >> 20} "
+                    f"MiB, as {why}"
+                )
             try:
                 wanted.symlink_to(self.path)
             except OSError as error:
                 raise database.unwritable(wanted, error) from error
 
     def is_there(self) -> bool:
-        """Say whether the file can still be found: it may be written for long after its folder was removed."""
+        """Say whether the file can still be found.
+
+        It may be written for long after its folder was removed.
+        """
         return self.path.exists()
 
     def settle(self) -> None:
-        """Move the finished file to where it was asked for; raises OutputUnwritable, and leaves it then."""
+        """Move the finished file to where it was asked for.
+
+        Raises OutputUnwritable, and leaves it then.
+        """
         if self.path == self._wanted:
             return
         from shutil import copyfileobj
 
         whole, copy = self.path, self.path.with_name(f".{self.path.name}.whole")
         try:
-            if self.path.with_name(f"{self.path.name}-wal").exists():  # a reader keeps a part of the run in the log
+            if self.path.with_name(
+                f"{self.path.name}-wal"
+            ).exists():  # a reader keeps a part of the run in the log
                 whole = copy
                 copy.unlink(missing_ok=True)
                 database.copy_whole(self.path, copy)
@@ -69,11 +90,18 @@ class LiveFile:
 
 
 def _local_folder() -> Path:
-    """Return the folder for temporary files that suits a run best: on a disk of this machine, else in its memory."""
+    """Return the folder for temporary files that suits a run best.
+
+    It is on a disk of this machine, else in its memory.
+    """
     import tempfile
 
     # The variables by which clusters name a job's folder on a disk of its node.
     named = map(os.environ.get, ("SLURM_TMPDIR", "PBS_JOBFS", "LOCAL_SCRATCH"))
     folders = [Path(folder) for folder in (tempfile.gettempdir(), *named, "/var/tmp") if folder]
-    local = [folder for folder in folders if os.access(folder, os.W_OK | os.X_OK) and not paths.is_on_network(folder)]
+    local = [
+        folder
+        for folder in folders
+        if os.access(folder, os.W_OK | os.X_OK) and not paths.is_on_network(folder)
+    ]
     return min(local or folders[:1], key=paths.is_in_memory)

@@ -1,4 +1,7 @@
-"""Notices that somebody opens a file, such as the run that is recorded: by inotify(7), at no cost while nobody does."""
+"""Notices that somebody opens a file, such as the run that is recorded.
+
+It uses inotify(7), at no cost while nobody opens the file.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ from pathlib import Path
 
 _OPEN = 0x20
 LATELY_S = 300.0
-"""A scraper that reads once a minute, or a user's occasional look, counts as reading all the time."""
+"""A scraper that reads once a minute counts as reading all the time.
+
+So does a user's occasional look.
+"""
 
 
 class Openings:
@@ -22,12 +28,17 @@ class Openings:
         self._opened, self._last_s = opened, -math.inf
         libc = ctypes.CDLL(None)
         self._fd = libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._is_watched = self._fd >= 0 and libc.inotify_add_watch(self._fd, os.fsencode(path), _OPEN) >= 0
+        self._is_watched = (
+            self._fd >= 0 and libc.inotify_add_watch(self._fd, os.fsencode(path), _OPEN) >= 0
+        )
         if self._is_watched:
             asyncio.get_running_loop().add_reader(self._fd, self._take)
 
     def were_lately(self) -> bool:
-        """Say whether somebody opened it lately, or may have: a user has a number of such watches, and no more."""
+        """Say whether somebody opened it lately, or may have.
+
+        A user has a number of such watches, and no more.
+        """
         return not self._is_watched or time.monotonic() - self._last_s < LATELY_S
 
     def close(self) -> None:

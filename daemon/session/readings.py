@@ -12,12 +12,18 @@ from profd.daemon.session.budget import CostMeter, Governor
 from profd.daemon.store.records import EventHappened, Identity, Point, PointsTaken, Record
 
 TRIM_EVERY_NS = 30 * SECOND_NS
-"""How often free memory is given back: recordings that are read leave a megabyte of it, the start two."""
+"""How often free memory is given back.
+
+Recordings that are read leave one megabyte of it, the start leaves two.
+"""
 
 
 @dataclass(eq=False)
 class Readings:
-    """Passes readings to ``put``, also in the threads that read, and costs to the governor of the sampling rate."""
+    """Passes readings to ``put`` and costs to the governor of the sampling rate.
+
+    It calls ``put`` also in the threads that read.
+    """
 
     clock: Clock
     governor: Governor
@@ -42,7 +48,10 @@ class Readings:
         """Read once; ``for_window`` says that a window is being taken."""
         await self._counters.collect(identities, python_threads)
         spending = self._cost.take()
-        own = (Point("profd_cpu_cores", spending.cores), Point("profd_rss_bytes", self._cost.rss_bytes()))
+        own = (
+            Point("profd_cpu_cores", spending.cores),
+            Point("profd_rss_bytes", self._cost.rss_bytes()),
+        )
         self.put(PointsTaken(self.clock.now_ns(), own))
         self.governor.take(spending, for_window=for_window)
         before_hz, rate_hz = self._noted_hz, self.governor.rate_hz
@@ -52,7 +61,10 @@ class Readings:
             why = "to stay within its budget" if rate_hz < before_hz else "as there is room again"
             self._say("note", f"profd samples at {rate_hz} Hz instead of {before_hz} Hz, {why}")
         if self.governor.is_beyond_budget and not self._has_noted_excess:
-            self._say("note", f"profd costs more than its budget even at {rate_hz} Hz, which is its lowest rate")
+            self._say(
+                "note",
+                f"profd costs more than its budget even at {rate_hz} Hz, which is its lowest rate",
+            )
             self._has_noted_excess = True
         if self.clock.now_ns() >= self._trim_at_ns:
             self._trim_at_ns = self.clock.now_ns() + TRIM_EVERY_NS
@@ -60,15 +72,24 @@ class Readings:
         slept_ns = self.clock.suspended_ns()
         if slept_ns - self._slept_ns > SECOND_NS:
             slept_s = (slept_ns - self._slept_ns) / SECOND_NS
-            self._say("wall-jump", f"the machine was suspended for {slept_s:.3f} s, which the run's times leave out")
+            self._say(
+                "wall-jump",
+                f"the machine was suspended for {slept_s:.3f} s, which the run's times leave out",
+            )
             self._slept_ns = slept_ns
         jump_ns = self.clock.wall_jump_ns() - slept_ns
         if abs(jump_ns - self._wall_jump_ns) > SECOND_NS:
-            self._say("wall-jump", f"the wall clock jumped by {(jump_ns - self._wall_jump_ns) / SECOND_NS:+.3f} s")
+            self._say(
+                "wall-jump",
+                f"the wall clock jumped by {(jump_ns - self._wall_jump_ns) / SECOND_NS:+.3f} s",
+            )
             self._wall_jump_ns = jump_ns
 
     async def close(self) -> None:
-        """Read a last time, though the target is gone: control groups count what the kernel killed."""
+        """Read a last time, even though the target is gone.
+
+        Control groups count what the kernel killed.
+        """
         await self._counters.collect((), {}, everything=True)
         self._counters.close()
 
@@ -77,7 +98,10 @@ class Readings:
         before_hz = self.governor.rate_hz
         self.governor.aim(rate_hz)
         self._noted_hz = self.governor.rate_hz
-        self._say("note", f"profd samples at {self._noted_hz} Hz instead of {before_hz} Hz, as it was asked to")
+        self._say(
+            "note",
+            f"profd samples at {self._noted_hz} Hz instead of {before_hz} Hz, as it was asked to",
+        )
 
     def _say(self, kind: str, text: str) -> None:
         self.put(EventHappened(self.clock.now_ns(), kind, text))

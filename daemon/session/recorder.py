@@ -1,6 +1,9 @@
-"""A session: brings tree, collectors, writer and control together, from the first look to the last record.
+"""A session: brings tree, collectors, writer and control together.
 
-All of it runs in one event loop, but for the counters (a thread, since a read of them may hang) and the writer.
+It does so from the first look to the last record.
+
+All of it runs in one event loop, but for the counters (a thread, since a read of them may hang) and
+the writer.
 """
 
 from __future__ import annotations
@@ -52,7 +55,14 @@ if TYPE_CHECKING:
     from profd.daemon.session.windowing import Windowing
 
 STATUS_TIMEOUT_S = 1.0
-LATER = ("gpu.collector", "hangs.job", "hangs.serving", "hangs.watch", "session.readings", "session.stepping")
+LATER = (
+    "gpu.collector",
+    "hangs.job",
+    "hangs.serving",
+    "hangs.watch",
+    "session.readings",
+    "session.stepping",
+)
 """What takes half as long to import as all the rest, and what the first sample can do without."""
 _MOST_FILES, _LONGEST_PATH = 4096, 4096
 """Of so many files it is known which process runs them: a training has some hundred. The kernel
@@ -69,9 +79,13 @@ class Recorder:
         self.has_begun = False
         self._clock = clock
         self._watchers = 0
-        self._governor = Governor(options.rate_hz, options.budget_percent / 100, count_threads(options.pid))
+        self._governor = Governor(
+            options.rate_hz, options.budget_percent / 100, count_threads(options.pid)
+        )
         self._root = Identity(options.pid, options.start_ticks)
-        self._tree = ProcessTree(self._root, mask_command, clock, options.subprocesses, options.folder)
+        self._tree = ProcessTree(
+            self._root, mask_command, clock, options.subprocesses, options.folder
+        )
         self._reading = ReadingWatch(clock, self._put)
         self._root_origin, self._origins = origin.ANY, dict[str, origin.Origin]()
         """By file that of the process whose stacks showed it first; the root's for all others."""
@@ -88,10 +102,15 @@ class Recorder:
         """When the script's last output came."""
 
     async def run(self, announce: Callable[[Ready], None]) -> None:
-        """Record until the target ends or the time is over; ``announce`` is called once all is in place."""
+        """Record until the target ends or the time is over.
+
+        ``announce`` is called once all is in place.
+        """
         options, clock = self.options, self._clock
         self._loop = asyncio.get_running_loop()
-        self._sampling = Sampling(find_py_spy(), self._governor, clock, self._put, self._reading.take_failure)
+        self._sampling = Sampling(
+            find_py_spy(), self._governor, clock, self._put, self._reading.take_failure
+        )
         self._members = Members(self._tree, self._sampling, None, clock, self._put)
         watch = exitstatus.watch_target(self._root)
         self._live_file = LiveFile(options.run_file)
@@ -100,7 +119,10 @@ class Recorder:
         started = run_started(options, socket_path, clock.now_ns())
         describe = described(self._describe, with_source=options.source)
         files = files_of(options.pid)
-        own, cells = script_folder(options.command, options.folder or started.cwd), Cells(files, options.pid)
+        own, cells = (
+            script_folder(options.command, options.folder or started.cwd),
+            Cells(files, options.pid),
+        )
         self._sources = lru_cache(8)(partial(SourceTree, files, own, cells))
         self._writer = RunWriter(run_file, started, describe, self._live_file.most_bytes)
         self._writer.gathers = True
@@ -128,9 +150,13 @@ class Recorder:
             watch.close()
             await asyncio.to_thread(self._writer.close)
         if self._writer.failure:
-            raise OutputUnwritable(f"{run_file} is cut off ({self._writer.failure})", "make room on its disk")
+            raise OutputUnwritable(
+                f"{run_file} is cut off ({self._writer.failure})", "make room on its disk"
+            )
         if not self._live_file.is_there():
-            raise OutputUnwritable(f"{run_file} was removed while it was written", "record again; the target runs on")
+            raise OutputUnwritable(
+                f"{run_file} was removed while it was written", "record again; the target runs on"
+            )
         self._live_file.settle()
 
     async def _record(self, watch: exitstatus.Watch, run_file: Path) -> None:
@@ -141,16 +167,29 @@ class Recorder:
         for module in LATER:
             await asyncio.to_thread(import_module, f"profd.daemon.{module}")
         readings = self._begin_others()
-        self._script = ScriptChannelReader(self.options.channel_fd, self._take_output, self._take_status)
-        endless = {asyncio.ensure_future(self._follow_tree()), asyncio.ensure_future(self._read(readings))}
+        self._script = ScriptChannelReader(
+            self.options.channel_fd, self._take_output, self._take_status
+        )
+        endless = {
+            asyncio.ensure_future(self._follow_tree()),
+            asyncio.ensure_future(self._read(readings)),
+        }
         if self.options.nccl_ras in ("poll", "any"):
             endless.add(asyncio.ensure_future(self._poll_job()))
         schedule = self.options.window_schedule
         if schedule is not None and schedule.every_s is not None:
-            keeping = self._windowing.keep(schedule.every_s, schedule.request, self._tree.members.values)
+            keeping = self._windowing.keep(
+                schedule.every_s, schedule.request, self._tree.members.values
+            )
             endless.add(asyncio.ensure_future(keeping))
-        words, take, is_read = analyst.command(run_file), self._take_findings, self._are_findings_read
-        self._analyst = findings = analyst.Analyst(words, self._clock, take, analyst.RESTS_S, is_read)
+        words, take, is_read = (
+            analyst.command(run_file),
+            self._take_findings,
+            self._are_findings_read,
+        )
+        self._analyst = findings = analyst.Analyst(
+            words, self._clock, take, analyst.RESTS_S, is_read
+        )
         ended = asyncio.ensure_future(self._ended.wait())
         await asyncio.wait({*endless, ended}, return_when=asyncio.FIRST_COMPLETED)
         broken = [task for task in endless if task.done()]  # only an error ends it
@@ -178,7 +217,9 @@ class Recorder:
         self._script.close()
         if self._openings is not None:
             self._openings.close()
-        await findings.close(0 if self._writer.failure or self._writer.trouble else analyst.WHOLE_WITHIN_S)
+        await findings.close(
+            0 if self._writer.failure or self._writer.trouble else analyst.WHOLE_WITHIN_S
+        )
         for task in broken:
             task.result()
 
@@ -204,19 +245,33 @@ class Recorder:
         options, clock = self.options, self._clock
         self._readings = Readings(clock, self._governor, self._put_watched)
         everything, in_container = options.all_gpus, Rights().in_container()
-        self._gpus = GpuCollector(clock, self._put_watched, everything=everything, in_container=in_container)
+        self._gpus = GpuCollector(
+            clock, self._put_watched, everything=everything, in_container=in_container
+        )
         self._gpus.start()
         self._stepping = Stepping(clock, self._put_watched)
         if options.steps:
             self._members.follow_steps(self._stepping)
         self._inquiry = JobInquiry(Mode(options.nccl_ras), clock, self._put, self._learn_ranks)
         ask = None if self._inquiry.mode is Mode.OFF else self._inquiry.ask
-        requests = partial(read_requests, options.server_metrics) if options.server_metrics else None
+        requests = (
+            partial(read_requests, options.server_metrics) if options.server_metrics else None
+        )
         if options.hang_after_s is not None:
-            run = {"PROFD_RUN": options.run_id, "PROFD_RUN_FILE": str(options.run_file), "PROFD_PID": str(options.pid)}
+            run = {
+                "PROFD_RUN": options.run_id,
+                "PROFD_RUN_FILE": str(options.run_file),
+                "PROFD_PID": str(options.pid),
+            }
             members, hook = self._tree.members.values, Hook(options.on_hang, run)
             self._hangs = HangWatch(
-                options.hang_after_s, clock, members, self._put, hook=hook, ask=ask, requests=requests
+                options.hang_after_s,
+                clock,
+                members,
+                self._put,
+                hook=hook,
+                ask=ask,
+                requests=requests,
             )
             self._hangs.start()
         return self._readings
@@ -230,10 +285,14 @@ class Recorder:
         was_in_trouble = False
         while True:
             trouble = self._writer.trouble
-            if bool(trouble) != was_in_trouble:  # it cannot stand in the run, so the session's log has it
+            if (
+                bool(trouble) != was_in_trouble
+            ):  # it cannot stand in the run, so the session's log has it
                 was_in_trouble = bool(trouble)
                 again = f"{trouble}: it is tried again until it can be"
-                sys.stderr.write(f"profd: {again if trouble else 'the run file can be written again'}\n")
+                sys.stderr.write(
+                    f"profd: {again if trouble else 'the run file can be written again'}\n"
+                )
             if self._writer.failure or not self._live_file.is_there():
                 self._end("failed")
             await self._server.renew()
@@ -243,8 +302,12 @@ class Recorder:
             self._gpus.check()
             before_hz = self._governor.rate_hz
             is_window = "_windowing" in vars(self) and self._windowing.is_taking
-            await readings.take(self._tree.members, self._members.python_threads, for_window=is_window)
-            if self._governor.rate_hz < before_hz:  # what is in flight costs too much to wait for its end
+            await readings.take(
+                self._tree.members, self._members.python_threads, for_window=is_window
+            )
+            if (
+                self._governor.rate_hz < before_hz
+            ):  # what is in flight costs too much to wait for its end
                 self._sampling.hurry()
             await asyncio.sleep(until_tick_s(1.0))
 
@@ -263,9 +326,15 @@ class Recorder:
         self._loop.call_soon_threadsafe(self._members.take_ranks, ranks)
 
     async def _exit_status(self, watch: exitstatus.Watch) -> int | None:
-        """Return how the target ended, once its output is here: after a second without any at the latest."""
+        """Return how the target ended, once its output is here.
+
+        Wait at most until no output has come for a second.
+        """
         while self._script.is_open or self._members.root_status is None:
-            if self._clock.now_ns() - max(self._ended_ns, self._output_ns) >= STATUS_TIMEOUT_S * SECOND_NS:
+            if (
+                self._clock.now_ns() - max(self._ended_ns, self._output_ns)
+                >= STATUS_TIMEOUT_S * SECOND_NS
+            ):
                 break
             if not self._script.is_open:  # its launcher is gone, or it never had one
                 self._members.root_status = watch.status()
@@ -274,9 +343,14 @@ class Recorder:
         return watch.status() if status is None else status
 
     def carry_out(self, request: Request) -> SessionStatus | WindowBegun:
-        """Carry out a request that came over the control socket; raises SessionFailed where there can be no window."""
+        """Carry out a request that came over the control socket.
+
+        Raises SessionFailed where there can be no window.
+        """
         if request.command == "window":
-            return self._windowing.begin(self._tree.members.values(), request.window or WindowRequest())
+            return self._windowing.begin(
+                self._tree.members.values(), request.window or WindowRequest()
+            )
         if request.command == "mark":
             self._say("mark", request.note)
         elif request.command == "rate" and request.rate_hz is not None:
@@ -310,37 +384,59 @@ class Recorder:
         """Learn by a recording which process runs the code of a file."""
         member = self._tree.members.get(recording.identity)
         if member is not None and len(self._origins) < _MOST_FILES:
-            new = {frame.file for stack in recording.stacks for frame in stack} - self._origins.keys()
+            new = {
+                frame.file for stack in recording.stacks for frame in stack
+            } - self._origins.keys()
             self._origins |= {file: member.origin for file in new if len(file) <= _LONGEST_PATH}
 
     def _describe(self, frame: records.Frame) -> records.FrameDescription:
         """Describe a frame, in the writer's thread, and say once of a file that it has changed."""
         found = self._sources(self._origins.get(frame.file, self._root_origin)).describe(frame)
         file = "" if found.is_library else frame.file  # an upgrade changes hundreds of a library's
-        if found.source == records.CHANGED_SOURCE and file not in self._changed and len(self._changed) < _MOST_FILES:
+        if (
+            found.source == records.CHANGED_SOURCE
+            and file not in self._changed
+            and len(self._changed) < _MOST_FILES
+        ):
             self._changed.add(file)
-            text = "has changed since it was started: its lines are not shown, phases and steps go by names alone"
+            text = (
+                "has changed since it was started: its lines are not shown, phases "
+                "and steps go "
+                "by names alone"
+            )
             self._put_watched(EventHappened(self._clock.now_ns(), "note", f"{frame.file} {text}"))
         return found
 
     def _put_watched(self, record: Record) -> None:
-        """Pass a record to the watch for hangs and to the writer; called in the threads that read, too."""
+        """Pass a record to the watch for hangs and to the writer.
+
+        Called in the threads that read, too.
+        """
         if self._hangs is not None:
             self._hangs.take(record)
         self._writer.put(record)
 
     def _are_findings_read(self) -> bool:
-        """Say whether somebody reads findings: a dashboard, windows that go by them, or whoever opens the run file."""
+        """Say whether somebody reads findings.
+
+        A dashboard, windows that go by them, and whoever opens the run file read them.
+        """
         schedule = self.options.window_schedule
         is_waiting = schedule is not None and schedule.on_finding
-        return self._watchers > 0 or is_waiting or (self._openings is not None and self._openings.were_lately())
+        return (
+            self._watchers > 0
+            or is_waiting
+            or (self._openings is not None and self._openings.were_lately())
+        )
 
     def _take_findings(self, record: Record) -> None:
         self._put(record)
         schedule = self.options.window_schedule
         if not isinstance(record, records.FindingsTaken) or self._ended.is_set():
             return
-        if self._openings is None and self._analyst is not None:  # the process that has looked has opened it itself
+        if (
+            self._openings is None and self._analyst is not None
+        ):  # the process that has looked has opened it itself
             self._openings = Openings(self._live_file.path, self._analyst.ask)
         if schedule is not None and schedule.on_finding:
             self._windowing.heed(record.findings, schedule.request, self._tree.members.values())
@@ -364,7 +460,11 @@ class Recorder:
 
 def run_started(options: SessionOptions, control_socket: Path, now_ns: int) -> records.RunStarted:
     me, system = processes.read_stat(os.getpid()), os.uname()
-    versions = {"profd": VERSION, "python": processes.python_version(options.pid) or "", "kernel": system.release}
+    versions = {
+        "profd": VERSION,
+        "python": processes.python_version(options.pid) or "",
+        "kernel": system.release,
+    }
     with contextlib.suppress(OSError):  # its recordings say why
         versions["py_spy"] = version_of(find_py_spy())
     return records.RunStarted(

@@ -1,6 +1,7 @@
 """Samples the stacks of the processes of a run: which, how often, and for how long at a time.
 
-Main processes are sampled without a gap; the others in turns, because most are workers, which are alike.
+Main processes are sampled without a gap; the others in turns, because most are workers, which are
+alike.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ from profd.daemon.userfiles import files_of
 if TYPE_CHECKING:
     from profd.daemon.session.stepping import Stepping
 
-# From one hand-over to the next: a kill -9 loses this much, and the time to start, end and write a recording, less than
-# 5 s in all. To start one takes 15 to 20 ms of CPU time, most of it to read the symbols of the interpreter.
+# From one hand-over to the next: a kill -9 loses this much, and the time to start, end and write a
+# recording, less than 5 s in all. To start one takes 15 to 20 ms of CPU time, most of it to read
+# the symbols of the interpreter.
 LENGTH_S = 4.5
 WATCHED_LENGTH_S = 1.6
 CLOSING_TIMEOUT_S = 10.0
@@ -41,7 +43,10 @@ LOOK_S = 0.25
 
 
 class Sampling:
-    """The chains of recordings of all members; while ``is_watched``, recordings are short, to be seen soon."""
+    """The chains of recordings of all members.
+
+    While ``is_watched``, recordings are short, to be seen soon.
+    """
 
     def __init__(
         self,
@@ -68,13 +73,20 @@ class Sampling:
         about = self._clock, self._put, failed, seen_in, self._allowance
         chain = StackChain(self._executable, member.identity, pace, source, *about)
         # One that turns out to be a worker stays as it began.
-        run = chain.run() if member.role in (roles.MAIN, roles.LAUNCHER) else chain.run_in_turns(self._turn)
+        run = (
+            chain.run()
+            if member.role in (roles.MAIN, roles.LAUNCHER)
+            else chain.run_in_turns(self._turn)
+        )
         task = asyncio.ensure_future(run)
         self._chains[member.identity] = (chain, task)
         task.add_done_callback(lambda done: self._forget(member.identity, done))
 
     def take_main(self, member: Member) -> None:
-        """Sample a process without a gap from now on that has turned out to be a main one, and look at the others."""
+        """Sample a process without a gap from now on, and look at the others.
+
+        The process has turned out to be a main one.
+        """
         if member.identity in self._chains:
             self._chains[member.identity][0].leave_turns()
         for chain, _ in self._chains.values():
@@ -86,7 +98,10 @@ class Sampling:
             self._chains[member.identity][0].stop()
 
     def keep_off_cores(self) -> None:
-        """Have each py-spy run beside what it samples, where that is needed; to be called each second."""
+        """Have each py-spy run beside what it samples, where that is needed.
+
+        To be called each second.
+        """
         self._cores.look()
         for chain, _ in self._chains.values():
             chain.keep_off_core(self._cores)
@@ -99,7 +114,10 @@ class Sampling:
             await asyncio.sleep(until_tick_s(LOOK_S))
 
     def hold_rate(self) -> None:
-        """Keep the rate from rising while recordings pause: what they cost then says nothing of it."""
+        """Keep the rate from rising while recordings pause.
+
+        What they cost then says nothing of the rate.
+        """
         self.governor.is_held = any(chain.is_resting for chain, _ in self._chains.values())
 
     def hurry(self) -> None:
@@ -107,7 +125,10 @@ class Sampling:
             chain.hurry()
 
     async def close(self) -> None:
-        """End all recordings and hand over what they hold; those that do not end in time are broken off."""
+        """End all recordings and hand over what they hold.
+
+        Those that do not end in time are broken off.
+        """
         tasks = {task for _, task in self._chains.values()}
         for chain, _ in self._chains.values():
             chain.stop()
@@ -132,19 +153,30 @@ class Sampling:
         length_s = WATCHED_LENGTH_S if self.is_watched else LENGTH_S
         # However small the budget: new processes are to be seen, and stacks show which are workers.
         turn_share = max(self.governor.turn_share, 0.1)
-        length_s, rest_ratio = max(length_s - OVERLAP_SAMPLES / rate_hz, 0.5), (1 - turn_share) / turn_share
-        # A helper may be a rank or a worker, which its stacks show once it has imported what it needs.
+        length_s, rest_ratio = (
+            max(length_s - OVERLAP_SAMPLES / rate_hz, 0.5),
+            (1 - turn_share) / turn_share,
+        )
+        # A helper may be a rank or a worker, which its stacks show once it has imported what it
+        # needs.
         return Pace(rate_hz, length_s, rest_ratio, is_unknown=member.role == roles.HELPER)
 
     def _forget(self, identity: Identity, task: asyncio.Task[None]) -> None:
         self._chains.pop(identity, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             traceback.print_exception(error)
-            self._put(EventHappened(self._clock.now_ns(), "error", f"sampling stopped: {error!r}", identity))
+            self._put(
+                EventHappened(
+                    self._clock.now_ns(), "error", f"sampling stopped: {error!r}", identity
+                )
+            )
 
 
 def seen_in(pid: int) -> str:
-    """Return why py-spy cannot read a process, as far as that is seen in it; else nothing. Blocking."""
+    """Return why py-spy cannot read a process, as far as that is seen in it; else nothing.
+
+    Blocking.
+    """
     reason = why_unread(pid)
     return reason.what if reason is not None else ""
 
@@ -176,12 +208,20 @@ class Members:
             command = " ".join(member.command)[:200]
             if change.kind == "started":
                 place = f" ({in_words(member.placement)})" if member.placement else ""
-                self._say(change.kind, f"{member.role} {member.identity.pid}{place}: {command}", member)
+                self._say(
+                    change.kind, f"{member.role} {member.identity.pid}{place}: {command}", member
+                )
             else:
                 now = "became" if change.kind == "exec" else "runs Python now:"
                 self._say(change.kind, f"process {member.identity.pid} {now} {command}", member)
-            is_idle = member.role == roles.HELPER and roles.only_waits(member.command)  # others wait for their turns
-            if member.python is None or is_idle or (is_profd(member.command) and member.identity != self.tree.root):
+            is_idle = member.role == roles.HELPER and roles.only_waits(
+                member.command
+            )  # others wait for their turns
+            if (
+                member.python is None
+                or is_idle
+                or (is_profd(member.command) and member.identity != self.tree.root)
+            ):
                 self.sampling.end(member)
             else:
                 self.sampling.begin(member)
@@ -202,16 +242,22 @@ class Members:
                 self._take_end(change.member, change.exit_status)
 
     def take_recording(self, recording: RecordingTaken) -> RecordingTaken:
-        """Learn roles and threads from a recording on its way, and return it with its leading thread marked.
+        """Learn roles and threads from a recording on its way, and return it.
+
+        The returned recording has its leading thread marked.
 
         It may come after its process has ended.
         """
         member = self.tree.members.get(recording.identity)
         if member is not None:
-            self.python_threads[recording.identity] = frozenset(thread.os_tid for thread in recording.threads)
+            self.python_threads[recording.identity] = frozenset(
+                thread.os_tid for thread in recording.threads
+            )
         for changed in self.tree.take_stacks(recording.identity, recording.stacks):
             self._take_role(changed)
-        trains = self.leaders.knows(recording.identity) if member is None else member.role == roles.MAIN
+        trains = (
+            self.leaders.knows(recording.identity) if member is None else member.role == roles.MAIN
+        )
         if not trains:
             return recording
         pid = recording.identity.pid
@@ -222,10 +268,15 @@ class Members:
         for member in self.tree.take_ranks(ranks):
             self._take_role(member)
             if member.rank is not None:
-                self._say("note", f"pid {member.identity.pid} is rank {member.rank} by NCCL", member)
+                self._say(
+                    "note", f"pid {member.identity.pid} is rank {member.rank} by NCCL", member
+                )
 
     def _take_role(self, member: Member) -> None:
-        """Write a member whose role or rank has become known, and sample and count it as is due to it."""
+        """Write a member whose role or rank has become known.
+
+        The member is also sampled and counted as is due to it.
+        """
         self.put(self.tree.record_of(member))
         if member.role == roles.MAIN:
             self.sampling.take_main(member)
@@ -241,7 +292,11 @@ class Members:
         code, number = exitstatus.code_and_signal(status)
         self.put(ProcessEnded(member.identity, self.clock.now_ns(), code, number))
         if member.identity != self.tree.root:
-            self._say("ended", f"{member.role} {member.identity.pid} {exitstatus.in_words(code, number)}", member)
+            self._say(
+                "ended",
+                f"{member.role} {member.identity.pid} {exitstatus.in_words(code, number)}",
+                member,
+            )
         elif status is not None:
             self.root_status = status
 

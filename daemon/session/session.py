@@ -1,7 +1,8 @@
 """Starts a session: the headless process that records a run, apart from whoever asked for it.
 
-The process has its own session and process group, so neither a closed terminal nor a signal to the script's group
-reaches it. This module imports little, because a launcher needs it while the script starts.
+The process has its own session and process group, so neither a closed terminal nor a signal to the
+script's group reaches it. This module imports little, because a launcher needs it while the script
+starts.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ _FAREWELL_TIMEOUT_S = 2.0
 class SessionOptions(msgspec.Struct, frozen=True):
     """What to record and where to.
 
-    ``mode`` is ``launched`` or ``attached``. ``rate_hz`` is that of the main processes of ranks; ``budget_percent``
-    is of one core and covers all of profd but the dashboard. The descriptor is set by ``start_session``.
+    ``mode`` is ``launched`` or ``attached``. ``rate_hz`` is that of the main processes of ranks;
+    ``budget_percent`` is of one core and covers all of profd but the dashboard. The descriptor is
+    set by ``start_session``.
     """
 
     run_id: str
@@ -59,9 +61,15 @@ class SessionOptions(msgspec.Struct, frozen=True):
     nccl_ras: str = "hang"
     """When NCCL's RAS is asked: off, hang, poll or any, see ``collectives.ras.Mode``."""
     server_metrics: int | None = None
-    """The loopback port of the target's own metrics, by which requests are seen; None where it is not asked."""
+    """The loopback port of the target's own metrics, by which requests are seen.
+
+    None where it is not asked.
+    """
     window_folder: Path | None = None
-    """The folder in which the script's torch asks for windows; None where it was not armed for that."""
+    """The folder in which the script's torch asks for windows.
+
+    None where it was not armed for that.
+    """
     window_schedule: Schedule | None = None
     """When windows are taken without being asked for."""
     channel_fd: int | None = None
@@ -108,7 +116,10 @@ class RunningSession:
         self._process.terminate()
 
     def wait_closed(self, timeout_s: float | None) -> bool:
-        """Wait until it is gone, with a timeout even if stopped; False where its file is not closed then."""
+        """Wait until it is gone, with a timeout even if stopped.
+
+        False where its file is not closed then.
+        """
         if timeout_s is not None:
             self._process.send_signal(signal.SIGCONT)
         try:
@@ -118,7 +129,10 @@ class RunningSession:
 
 
 class StartingSession:
-    """The process of a session that has no options yet: it imports what it needs. It is ended where it gets none."""
+    """The process of a session that has no options yet: it imports what it needs.
+
+    It is ended where it gets none.
+    """
 
     def __init__(self, *fds: int) -> None:
         """Start it; it gets these descriptors."""
@@ -148,7 +162,10 @@ class StartingSession:
 
 
 def start_ahead() -> contextlib.AbstractContextManager[StartingSession | None]:
-    """Start the process of a session that gets its options later; None where that fails: ``start_session`` says why."""
+    """Start the process of a session that gets its options later.
+
+    None where that fails: ``start_session`` says why.
+    """
     try:
         return StartingSession()
     except OSError:
@@ -164,9 +181,9 @@ def start_session(
 ) -> RunningSession:
     """Start a session and return it once it records.
 
-    ``channel`` is the session's end of the channel from a launched script; it stays open here. ``starting`` is a
-    process that was started ahead, ``meanwhile`` is called before it is waited for. Raises the error that kept the
-    session from starting, SessionFailed where it named none.
+    ``channel`` is the session's end of the channel from a launched script; it stays open here.
+    ``starting`` is a process that was started ahead, ``meanwhile`` is called before it is waited
+    for. Raises the error that kept the session from starting, SessionFailed where it named none.
     """
     channel_fd = channel.fileno() if channel else None
     # Bytes that are no text are replaced: the command is to be shown, not to be run.
@@ -175,7 +192,9 @@ def start_session(
     try:
         starting = starting or StartingSession(*([] if channel_fd is None else [channel_fd]))
     except OSError as error:
-        raise SessionFailed(f"no session can be started: {error}", "mend that, and try again") from None
+        raise SessionFailed(
+            f"no session can be started: {error}", "mend that, and try again"
+        ) from None
     process, log = starting.process, paths.runtime_folder() / f"{options.run_id}.log"
     starting.log.rename(log)
     try:
@@ -190,20 +209,27 @@ def start_session(
 
 
 def end_session(recorder: Identity) -> Watch:
-    """Ask a session to end, whoever started it; returns what becomes readable once it has closed its file and is gone.
+    """Ask a session to end, whoever started it.
 
-    By a signal and not by its socket, which goes away with the folder of a login. Raises ProcessLookupError where it
-    has ended, SessionFailed where the process is no session: a run file may name anything.
+    Returns what becomes readable once it has closed its file and is gone.
+
+    By a signal and not by its socket, which goes away with the folder of a login. Raises
+    ProcessLookupError where it has ended, SessionFailed where the process is no session: a run file
+    may name anything.
     """
     watch = Watch(recorder)
     try:
         if not is_session(recorder.pid):
-            raise SessionFailed(f"process {recorder.pid} is no session of profd's", "nothing was done to it")
+            raise SessionFailed(
+                f"process {recorder.pid} is no session of profd's", "nothing was done to it"
+            )
         for number in (signal.SIGTERM, signal.SIGCONT):  # one that is stopped would not hear it
             watch.send(number)
     except PermissionError:
         watch.close()
-        raise SessionFailed(f"the session {recorder.pid} is another user's", "become that user, or root") from None
+        raise SessionFailed(
+            f"the session {recorder.pid} is another user's", "become that user, or root"
+        ) from None
     except (ProcessLookupError, SessionFailed):
         watch.close()
         raise
@@ -216,14 +242,21 @@ def is_session(pid: int) -> bool:
 
 
 def _answer(
-    process: subprocess.Popen[bytes], options: SessionOptions, log: Path, meanwhile: Callable[[], object] | None
+    process: subprocess.Popen[bytes],
+    options: SessionOptions,
+    log: Path,
+    meanwhile: Callable[[], object] | None,
 ) -> Ready:
     """Send the session its options and return its answer; it closes its output after that."""
     assert process.stdin is not None
     assert process.stdout is not None
     with process.stdout:
-        # The options fit into the pipe's buffer, or the session reads them: neither waits for the other.
-        with contextlib.suppress(BrokenPipeError), process.stdin:  # it ended before it read them; its log says why
+        # The options fit into the pipe's buffer, or the session reads them: neither waits for the
+        # other.
+        with (
+            contextlib.suppress(BrokenPipeError),
+            process.stdin,
+        ):  # it ended before it read them; its log says why
             process.stdin.write(encode(options))
         if meanwhile is not None:
             meanwhile()

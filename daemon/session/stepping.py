@@ -1,4 +1,7 @@
-"""Follows the training processes of a tree: one thread reads in turn what counts their steps, and their collectors."""
+"""Follows the training processes of a tree.
+
+One thread reads in turn what counts their steps, and their collectors.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ STEPS, COLLECTIONS = "steps", "garbage collections"
 
 
 class Stepping:
-    """The readers of steps and of garbage collections; ``put`` takes their records, in the thread that reads."""
+    """The readers of steps and of garbage collections.
+
+    ``put`` takes their records, in the thread that reads.
+    """
 
     def __init__(self, clock: Clock, put: Callable[[Record], object]) -> None:
         self._clock, self._put = clock, put
@@ -27,7 +33,10 @@ class Stepping:
         self._lock = threading.Lock()
         self._is_closing = False
         self._news = threading.Event()
-        """A process came or went, or there is to be an end: else the thread sleeps until the next reading is due."""
+        """Set when a process came or went, or when there is to be an end.
+
+        Otherwise the thread sleeps until the next reading is due.
+        """
         self._thread = threading.Thread(target=self._run, name="profd-steps", daemon=True)
 
     def begin(self, member: Member) -> None:
@@ -36,7 +45,9 @@ class Stepping:
         if member.role != roles.MAIN or (identity, STEPS) in self._readers:
             return
         with self._lock:
-            self._readers[identity, STEPS] = StepReader(identity, self._clock, self._put, origin=member.origin)
+            self._readers[identity, STEPS] = StepReader(
+                identity, self._clock, self._put, origin=member.origin
+            )
             self._readers[identity, COLLECTIONS] = GarbageReader(identity, self._clock, self._put)
         self._news.set()
         if self._thread.ident is None:
@@ -49,13 +60,19 @@ class Stepping:
         self._news.set()
 
     def take_output(self, data: bytes) -> None:
-        """Use what a launched script wrote, unless several processes train: it may be of any of them."""
+        """Use what a launched script wrote, unless several processes train.
+
+        If several train, it may be the output of any of them.
+        """
         readers = [one for one in list(self._readers.values()) if isinstance(one, StepReader)]
         if len(readers) == 1:
             readers[0].hear(data)
 
     def close(self) -> None:
-        """Take the last reading of each process that lives, and read no more. Blocks for as long as that takes."""
+        """Take the last reading of each process that lives, and read no more.
+
+        Blocks for as long as that takes.
+        """
         self._is_closing = True
         self._news.set()
         if self._thread.ident is not None:

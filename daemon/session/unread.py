@@ -1,7 +1,10 @@
-"""Watches whether the stacks of each process are read, and says if they are not: for how long, why, and what helps.
+"""Watches whether the stacks of each process are read.
 
-What was read when is known from recordings. A process is *unread* from its last recording with a whole stack on. Why
-that is so is looked for in the process as soon as a recording fails or has none, since a process may end meanwhile.
+If they are not, it says for how long, why, and what helps.
+
+What was read when is known from recordings. A process is *unread* from its last recording with a
+whole stack on. Why that is so is looked for in the process as soon as a recording fails or has
+none, since a process may end meanwhile.
 """
 
 from __future__ import annotations
@@ -21,12 +24,18 @@ SILENT_NS = 5 * SECOND_NS
 """Less may be a process that is being born or dies, or a moment at which none could be read."""
 _CLOSING_S = 2.0
 _MUCH_TORN, _ENOUGH = 0.05, 500
-"""Of so many stacks; of a training that moves as fast as it can two or three in a hundred are torn."""
+"""Of so many stacks.
+
+Of a training that moves as fast as it can two or three in a hundred are torn.
+"""
 
 
 @dataclass(eq=False)
 class _Silence:
-    """What is known of a process that is not read: since when, py-spy's last words, and what was seen in it."""
+    """What is known of a process that is not read.
+
+    That is since when, py-spy's last words, and what was seen in it.
+    """
 
     since_ns: int
     words: str = ""
@@ -38,7 +47,10 @@ class _Silence:
 
 @dataclass(eq=False)
 class ReadingWatch:
-    """Takes what becomes of recordings; ``put`` takes events. Belongs to the thread of an event loop."""
+    """Takes what becomes of recordings; ``put`` takes events.
+
+    Belongs to the thread of an event loop.
+    """
 
     clock: Clock
     put: Callable[[Record], object]
@@ -76,7 +88,12 @@ class ReadingWatch:
     def end(self, identity: Identity) -> None:
         """Watch a process no more, which has ended; say it if it could never be read."""
         silence = self._silences.pop(identity, None)
-        if silence is not None and identity not in self._read and silence.reason and silence.reason.lasting:
+        if (
+            silence is not None
+            and identity not in self._read
+            and silence.reason
+            and silence.reason.lasting
+        ):
             self._say(identity, silence)
         self._read.discard(identity)
 
@@ -90,13 +107,18 @@ class ReadingWatch:
                 self._say(identity, silence)
 
     def _miss(self, identity: Identity, since_ns: int, words: str) -> None:
-        """Take in that nothing was read; look into the process at first, and again after twice as long."""
+        """Take in that nothing was read.
+
+        Look into the process at first, and again after twice as long.
+        """
         if _dies(identity):
             return
         silence = self._silences.setdefault(identity, _Silence(since_ns))
         silence.words = words or silence.words
         now_ns, looked_ns = self.clock.now_ns(), silence.looked_ns
-        is_due = looked_ns is None or now_ns - silence.since_ns >= 2 * (looked_ns - silence.since_ns)
+        is_due = looked_ns is None or now_ns - silence.since_ns >= 2 * (
+            looked_ns - silence.since_ns
+        )
         if is_due and (silence.look is None or silence.look.done()):
             silence.looked_ns = now_ns
             silence.look = asyncio.ensure_future(self._look(identity, silence))
@@ -105,14 +127,19 @@ class ReadingWatch:
 
     async def _look(self, identity: Identity, silence: _Silence) -> None:
         found = await asyncio.to_thread(self.why, identity.pid)
-        if _dies(identity) and not (found and found.lasting):  # that it runs nothing any more says nothing
+        if _dies(identity) and not (
+            found and found.lasting
+        ):  # that it runs nothing any more says nothing
             return
         silence.reason = found
         if self.clock.now_ns() - silence.since_ns >= SILENT_NS:
             self._say(identity, silence)
 
     async def _look_for_missing(self, identity: Identity) -> None:
-        """Look why the outermost frames of a process's stacks are not those that Python begins with, and say it."""
+        """Look why the outermost frames of a process's stacks are wrong, and say it.
+
+        They are not those that Python begins with.
+        """
         found = await asyncio.to_thread(self.why, identity.pid)
         if found is not None and found.leaves_some:
             text = f"not all frames of pid {identity.pid} are read: {found.what}; {found.remedy}"
@@ -120,7 +147,9 @@ class ReadingWatch:
 
     def _say(self, identity: Identity, silence: _Silence) -> None:
         if silence.is_said or (silence.reason == RUNS_NOTHING and identity in self._read):
-            return  # what has run Python and does not now, ends or waits for a call: there is nothing to read
+            # what has run Python and does not now, ends or waits for a call: there is nothing to
+            # read
+            return
         silence.is_said = True
         length_s, words = (self.clock.now_ns() - silence.since_ns) / SECOND_NS, silence.words
         said = f" (py-spy: {words})" if words else ""
@@ -135,18 +164,29 @@ class ReadingWatch:
         share = self._torn / self._stacks if self._stacks >= _ENOUGH else 0.0
         if share >= _MUCH_TORN and not self._is_torn_said:
             self._is_torn_said = True
-            text = f"{percent(share)} of the stacks were torn and left out: what the shares rest on is less than usual"
+            text = (
+                f"{percent(share)} of the stacks were torn and left out: what the shares "
+                "rest on "
+                "is less than usual"
+            )
             self.put(EventHappened(self.clock.now_ns(), "note", text))
 
 
 def _is_without_root(recording: RecordingTaken) -> bool:
     """Say whether the main thread's stacks begin nowhere that a main thread begins."""
     main = next((one for one in recording.threads if one.is_main and one.intervals), None)
-    seen = {recording.stacks[one.stack][0].function for one in main.intervals} if main else ROOT_FUNCTIONS
+    seen = (
+        {recording.stacks[one.stack][0].function for one in main.intervals}
+        if main
+        else ROOT_FUNCTIONS
+    )
     return ROOT_FUNCTIONS.isdisjoint(seen)
 
 
 def _dies(identity: Identity) -> bool:
-    """Say whether a process has ended or is ending: nothing can be read of it while its memory is taken down."""
+    """Say whether a process has ended or is ending.
+
+    Nothing can be read of it while its memory is taken down.
+    """
     stat = processes.read_running(*identity)
     return stat is None or not (stat.image or processes.shown_as(stat.pid) != stat.pid)

@@ -21,7 +21,8 @@ from profd.daemon.windows.request import WindowRequest
 from profd.daemon.windows.taking import WindowBackend, WindowTaker
 
 _REMEDY = (
-    "launch it with `profd run --torch-window -- CMD`, or add --inject, which has gdb (from Python 3.14 on Python "
+    "launch it with `profd run --torch-window -- CMD`, or add --inject, which has gdb (from "
+    "Python 3.14 on Python "
     "itself) start the profiler inside of the process that runs"
 )
 
@@ -52,8 +53,13 @@ class Windowing:
             self._on_demand.daemon.start()
 
     def begin(self, members: Collection[Member], request: WindowRequest) -> WindowBegun:
-        """Ask every training process for a window, or the one that is named; raises SessionFailed where none can be."""
-        training = [member for member in members if member.role == MAIN and member.python is not None]
+        """Ask every training process for a window, or the one that is named.
+
+        Raises SessionFailed where none can be.
+        """
+        training = [
+            member for member in members if member.role == MAIN and member.python is not None
+        ]
         if request.pid is not None:
             training = [member for member in training if member.identity.pid == request.pid]
         if not training:
@@ -64,14 +70,20 @@ class Windowing:
         # One that has not asked yet may be importing torch still: it is given its time.
         listening = self._on_demand.daemon.clients if self._on_demand else set()
         chosen = [member for member in training if member.identity.pid in listening] or training
-        asked = {one.identity: backend for one in chosen if (backend := self._backend_of(one, request)) is not None}
+        asked = {
+            one.identity: backend
+            for one in chosen
+            if (backend := self._backend_of(one, request)) is not None
+        }
         if not asked:
             raise SessionFailed("this run takes no windows", _REMEDY)
         asked_ns = self._taker.begin(asked, request)
         injected = any(isinstance(backend, Injection) for backend in asked.values())
         return WindowBegun(asked_ns, tuple(identity.pid for identity in asked), injected)
 
-    async def keep(self, every_s: float, request: WindowRequest, members: Callable[[], Collection[Member]]) -> None:
+    async def keep(
+        self, every_s: float, request: WindowRequest, members: Callable[[], Collection[Member]]
+    ) -> None:
         """Take a window every ``every_s`` seconds; one that cannot be taken is an event."""
         while True:
             await self.sleep(every_s)
@@ -80,10 +92,16 @@ class Windowing:
             except SessionFailed as error:
                 self._say(f"no window by schedule: {error}")
 
-    def heed(self, findings: Collection[Found], request: WindowRequest, members: Collection[Member]) -> None:
-        """Take one window for each rule whose finding is worth one; those that are found at once share theirs."""
+    def heed(
+        self, findings: Collection[Found], request: WindowRequest, members: Collection[Member]
+    ) -> None:
+        """Take one window for each rule whose finding is worth one.
+
+        Those that are found at once share theirs.
+        """
         new = [one for one in findings if one.severity != "info" and one.rule not in self._shown]
-        # A process that has not asked for work may still import torch, and has no operators to show.
+        # A process that has not asked for work may still import torch, and has no operators to
+        # show.
         if not new or self._on_demand is None or not self._on_demand.daemon.clients:
             return
         with contextlib.suppress(SessionFailed):  # the next look asks again
@@ -95,12 +113,19 @@ class Windowing:
         self.put(EventHappened(self.clock.now_ns(), "window", text))
 
     def _backend_of(self, member: Member, request: WindowRequest) -> WindowBackend | None:
-        """Return the backend for a process, None where there is none: an armed process is never injected."""
+        """Return the backend for a process, None if there is none.
+
+        An armed process is never injected.
+        """
         if self._on_demand is not None:
             return self._on_demand
         if sockets := sockets_of(member.identity.pid):
             return self._passing.setdefault(sockets, OnDemand(sockets.folder, self.clock))
-        return Injection(injection.helper_for(member.python or ""), self.clock) if request.inject else None
+        return (
+            Injection(injection.helper_for(member.python or ""), self.clock)
+            if request.inject
+            else None
+        )
 
     async def close(self) -> None:
         await self._taker.close()

@@ -1,13 +1,18 @@
-"""Makes a record of the run out of a py-spy recording: decoded, clock applied, cut, samples apportioned. Pure.
+"""Makes a record of the run out of a py-spy recording.
 
-py-spy reads a stack from the leaf to the root, frame by frame out of the memory of another process, and notes the time
-when it has all threads. A deep stack is noted later after it was true than a flat one. Taken as they are noted, deep
-stacks would lose that time to flat ones with every sample: 15 points of a recursion 200 deep, one or two of a training
-loop. How long a read takes is known from the CPU time of the recording, in proportion to the frames.
+The recording is decoded and cut, the clock is applied, and samples are apportioned. The module is
+pure.
 
-py-spy reports how many stacks it read in all, and the trace shows when each stack was first seen. Every sample stands
-for the time up to the next one, so a thread's samples are given to its intervals by their length: the share of time is
-the one estimate that is unbiased whatever the program's own rhythm (docs/decisions-measurements.md, 3).
+py-spy reads a stack from the leaf to the root, frame by frame out of the memory of another process,
+and notes the time when it has all threads. A deep stack is noted later after it was true than a
+flat one. Taken as they are noted, deep stacks would lose that time to flat ones with every sample:
+15 points of a recursion 200 deep, one or two of a training loop. How long a read takes is known
+from the CPU time of the recording, in proportion to the frames.
+
+py-spy reports how many stacks it read in all, and the trace shows when each stack was first seen.
+Every sample stands for the time up to the next one, so a thread's samples are given to its
+intervals by their length: the share of time is the one estimate that is unbiased whatever the
+program's own rhythm (docs/decisions-measurements.md, 3).
 """
 
 from __future__ import annotations
@@ -27,17 +32,23 @@ from profd.daemon.store.records import Identity, Interval, RecordingTaken, Stack
 from profd.daemon.store.stepfunction import IntervalSet
 
 START_US = 15_000
-"""CPU time of a recording that is no reading: starting py-spy, finding the interpreter, writing the file."""
+"""CPU time of a recording that is no reading.
+
+It goes into starting py-spy, finding the interpreter, and writing the file.
+"""
 FRAMES_AROUND = 12
-"""What a moment of reading costs beside the frames themselves, in frames: 210 µs of CPU time, and 17 µs a frame."""
+"""What a moment of reading costs beside the frames themselves, in frames.
+
+The moment costs 210 µs of CPU time, and a frame 17 µs.
+"""
 USUAL_US_PER_FRAME = 8.0
 
 
 def as_read(traces: Sequence[ThreadTrace], samples: int, cpu_ns: int) -> list[ThreadTrace]:
     """Return what threads did with each change at the time when it was read; their order stays.
 
-    ``samples`` are the stacks that were read of all threads, ``cpu_ns`` is what the recording took, 0 where that is not
-    known: then changes stay as they were noted.
+    ``samples`` are the stacks that were read of all threads, ``cpu_ns`` is what the recording took,
+    0 where that is not known: then changes stay as they were noted.
     """
     lengths = [trace.changes[-1].at_us - trace.changes[0].at_us for trace in traces]
     longest = max(lengths, default=0)
@@ -50,17 +61,26 @@ def as_read(traces: Sequence[ThreadTrace], samples: int, cpu_ns: int) -> list[Th
         per_frame_us = (cpu_ns / MICROSECOND_NS - START_US) / moments / (FRAMES_AROUND + frames)
         per_frame_us = min(max(per_frame_us, 2.0), 40.0)
     around = [FRAMES_AROUND + max(frames - depth, 0.0) for depth in depths]
-    return [_shifted(trace, per_frame_us, beside) for trace, beside in zip(traces, around, strict=True)]
+    return [
+        _shifted(trace, per_frame_us, beside) for trace, beside in zip(traces, around, strict=True)
+    ]
 
 
 def _mean_depth(trace: ThreadTrace) -> float:
     whole = trace.changes[-1].at_us - trace.changes[0].at_us
     stays = zip(trace.changes, trace.changes[1:], strict=False)
-    return sum(len(now.frames) * (after.at_us - now.at_us) for now, after in stays) / whole if whole else 0.0
+    return (
+        sum(len(now.frames) * (after.at_us - now.at_us) for now, after in stays) / whole
+        if whole
+        else 0.0
+    )
 
 
 def _shifted(trace: ThreadTrace, per_frame_us: float, frames_around: float) -> ThreadTrace:
-    """Return a thread's changes each earlier by the time that its stack took to be read; its end stays."""
+    """Return a thread's changes each earlier by the time that its stack took to be read.
+
+    Its end stays.
+    """
     *seen, end = trace.changes
     shifted: list[Change] = []
     for change in seen:
@@ -82,14 +102,16 @@ class Span(msgspec.Struct, frozen=True):
 
     def holds(self, at_ns: int) -> bool:
         """Say whether a time lies in the span."""
-        return (self.from_ns is None or at_ns >= self.from_ns) and (self.to_ns is None or at_ns < self.to_ns)
+        return (self.from_ns is None or at_ns >= self.from_ns) and (
+            self.to_ns is None or at_ns < self.to_ns
+        )
 
 
 class Threads(msgspec.Struct, frozen=True):
     """The threads of a process when a recording was about to end, as the kernel knew them.
 
-    ``ids`` is the id that each has for the process itself → its id here. ``is_current`` is False where the process was
-    gone by then: which of its threads had ended before it is unknown.
+    ``ids`` is the id that each has for the process itself → its id here. ``is_current`` is False
+    where the process was gone by then: which of its threads had ended before it is unknown.
     """
 
     ids: Mapping[int, int] = {}
@@ -97,7 +119,9 @@ class Threads(msgspec.Struct, frozen=True):
 
 
 class _Seen(NamedTuple):
-    """What a recording saw of a thread: pieces (start, length, stack, samples), without a stack if they were torn.
+    """What a recording saw of a thread.
+
+    ``pieces`` are (start, length, stack, samples), without a stack if they were torn.
 
     ``torn_ns`` are the times of other torn reads.
     """
@@ -125,7 +149,10 @@ def assemble(
     gaps = _unread(noted, raw, rate_hz, keep)
     about = _samples_by_thread(noted, raw.samples)
     is_gone = not threads.is_current
-    read = [_read(trace, samples, raw, evidence, is_gone=is_gone) for trace, samples in zip(noted, about, strict=True)]
+    read = [
+        _read(trace, samples, raw, evidence, is_gone=is_gone)
+        for trace, samples in zip(noted, about, strict=True)
+    ]
     traces = as_read([trace for trace, *_ in read], raw.samples, raw.cpu_ns)
     if threads.is_current:
         living = {None, *threads.ids}
@@ -134,8 +161,12 @@ def assemble(
     seen: list[_Seen] = []
     for trace, (_, torn_us, is_seldom_in_python), total in zip(traces, read, totals, strict=True):
         pieces, samples = _pieces(trace, raw.zero_ns, keep, gaps), max(total - len(torn_us), 0)
-        if gaps.length_ns:  # py-spy makes up at once for samples that are late, and reads a process that is stopped
-            samples = min(samples, sum(length_ns for _, length_ns, _ in pieces) * rate_hz // SECOND_NS)
+        if (
+            gaps.length_ns
+        ):  # py-spy makes up at once for samples that are late, and reads a process that is stopped
+            samples = min(
+                samples, sum(length_ns for _, length_ns, _ in pieces) * rate_hz // SECOND_NS
+            )
         shares = apportion(samples, [length_ns for _, length_ns, _ in pieces])
         with_shares = [(*piece, share) for piece, share in zip(pieces, shares, strict=True)]
         torn_ns = [raw.zero_ns + at_us * MICROSECOND_NS for at_us in torn_us]
@@ -145,7 +176,9 @@ def assemble(
     last_us = max((trace.changes[-1].at_us for trace in traces), default=0)
     whole = raw.zero_ns + first_us * MICROSECOND_NS, raw.zero_ns + last_us * MICROSECOND_NS
     errors = raw.errors - sum(gaps.between(one.at_ns, one.at_ns + 1) for one in raw.failed)
-    empty = RecordingTaken(identity, 0, 0, rate_hz, 0, 0, errors, raw.clock_error_ns, raw.cpu_ns, (), ())
+    empty = RecordingTaken(
+        identity, 0, 0, rate_hz, 0, 0, errors, raw.clock_error_ns, raw.cpu_ns, (), ()
+    )
     edges = [keep.from_ns, *itertools.chain.from_iterable(gaps.ranges()), keep.to_ns]
     found: list[RecordingTaken] = []
     for from_ns, to_ns in zip(edges[::2], edges[1::2], strict=True):
@@ -156,7 +189,9 @@ def assemble(
     return tuple(found)
 
 
-def _unread(noted: Sequence[ThreadTrace], raw: RawRecording, rate_hz: int, keep: Span) -> IntervalSet:
+def _unread(
+    noted: Sequence[ThreadTrace], raw: RawRecording, rate_hz: int, keep: Span
+) -> IntervalSet:
     """Return when nothing was read while a recording ran, within ``keep``."""
     # The last change of each trace is its end, which is no sample. A sample is one of all threads.
     seen_us = sorted({change.at_us for trace in noted for change in trace.changes[:-1]})
@@ -167,12 +202,16 @@ def _unread(noted: Sequence[ThreadTrace], raw: RawRecording, rate_hz: int, keep:
         known = Known(seen_ns, sorted(one.at_ns for one in raw.failed), raw.pulses, raw.spells)
         begin_ns = seen_ns[0] if keep.from_ns is None else min(keep.from_ns, seen_ns[0])
         found = unread(known, rate_hz, begin_ns, end_ns)
-        for span in found.ranges_between(keep.from_ns or 0, end_ns if keep.to_ns is None else keep.to_ns):
+        for span in found.ranges_between(
+            keep.from_ns or 0, end_ns if keep.to_ns is None else keep.to_ns
+        ):
             kept.add(*span)
     return kept
 
 
-def _timeline(trace: ThreadTrace, identity: Identity, threads: Threads, *, is_alone: bool) -> ThreadTimeline:
+def _timeline(
+    trace: ThreadTrace, identity: Identity, threads: Threads, *, is_alone: bool
+) -> ThreadTimeline:
     if trace.os_tid is None:  # the interpreter has only its own id of the thread
         os_tid, is_main = trace.ident, trace.name == _MAIN_THREAD or is_alone
     else:
@@ -181,51 +220,87 @@ def _timeline(trace: ThreadTrace, identity: Identity, threads: Threads, *, is_al
     return ThreadTimeline(os_tid, trace.name or (_MAIN_THREAD if is_main else ""), is_main, ())
 
 
-def _stretch(seen: Sequence[_Seen], span: Span, whole: tuple[int, int], empty: RecordingTaken) -> RecordingTaken:
+def _stretch(
+    seen: Sequence[_Seen], span: Span, whole: tuple[int, int], empty: RecordingTaken
+) -> RecordingTaken:
     """Return ``empty`` with what was seen in a span of the ``whole`` recording."""
     timelines: list[ThreadTimeline] = []
     stacks: dict[Stack, int] = {}
     samples = torn = 0
     for thread in seen:
         inside = [piece for piece in thread.pieces if span.holds(piece[0])]
-        kept = [(*times, stacks.setdefault(stack, len(stacks)), share) for *times, stack, share in inside if stack]
+        kept = [
+            (*times, stacks.setdefault(stack, len(stacks)), share)
+            for *times, stack, share in inside
+            if stack
+        ]
         intervals = tuple(Interval(*fields) for fields in kept)
         lost = sum(map(span.holds, thread.torn_ns))
-        lost += 0 if thread.is_seldom_in_python else sum(share for *_, stack, share in inside if not stack)
-        samples, torn = samples + sum(interval.samples for interval in intervals) + lost, torn + lost
+        lost += (
+            0
+            if thread.is_seldom_in_python
+            else sum(share for *_, stack, share in inside if not stack)
+        )
+        samples, torn = (
+            samples + sum(interval.samples for interval in intervals) + lost,
+            torn + lost,
+        )
         timelines.append(msgspec.structs.replace(thread.timeline, intervals=intervals))
     start_ns, end_ns = whole
     start_ns = max(start_ns, span.from_ns) if span.from_ns is not None else start_ns
     end_ns = min(end_ns, span.to_ns) if span.to_ns is not None else end_ns
-    times = {"start_ns": start_ns, "end_ns": max(start_ns, end_ns), "samples": samples, "torn": torn}
+    times = {
+        "start_ns": start_ns,
+        "end_ns": max(start_ns, end_ns),
+        "samples": samples,
+        "torn": torn,
+    }
     return msgspec.structs.replace(empty, **times, stacks=tuple(stacks), threads=tuple(timelines))
 
 
 _Read = tuple[ThreadTrace, list[int], bool]
 _MOST_TORN = 20
-"""More samples in a row are hardly ever torn: Python is ending, which takes seconds where much was imported."""
+"""More samples in a row than this are hardly ever torn.
+
+If they are, Python is ending, which takes seconds if much was imported.
+"""
 
 
-def _read(trace: ThreadTrace, samples: int, raw: RawRecording, evidence: Evidence, *, is_gone: bool) -> _Read:
-    """Return a thread without impossible stacks, when reads of it were torn, and whether it is one of a C library's.
+def _read(
+    trace: ThreadTrace, samples: int, raw: RawRecording, evidence: Evidence, *, is_gone: bool
+) -> _Read:
+    """Return a thread without impossible stacks, and when reads of it were torn.
 
-    A torn read is no sample, as one that failed is none: what was seen before it lasts until the next sample, unless it
-    was most likely something else. Where there were many samples in a row, what the thread did meanwhile is unknown.
+    The last value says whether it is a thread of a C library.
 
-    Threads of C libraries, those of autograd and of compilers, call into Python now and then and have no frames
-    meanwhile. A thread that has frames for most of the time has always some: there a stack without any is torn.
+    A torn read is no sample, as one that failed is none: what was seen before it lasts until the
+    next sample, unless it was most likely something else. Where there were many samples in a row,
+    what the thread did meanwhile is unknown.
+
+    Threads of C libraries, those of autograd and of compilers, call into Python now and then and
+    have no frames meanwhile. A thread that has frames for most of the time has always some: there a
+    stack without any is torn.
     """
     *changes, end = trace.changes
-    stays = [(change.frames, after.at_us - change.at_us) for change, after in itertools.pairwise(trace.changes)]
+    stays = [
+        (change.frames, after.at_us - change.at_us)
+        for change, after in itertools.pairwise(trace.changes)
+    ]
     whole_us = sum(length_us for _, length_us in stays)
     is_seldom_in_python = 2 * sum(length_us for frames, length_us in stays if not frames) > whole_us
     roots = misreads.valid_roots(stays)
     mended = misreads.mend([frames for frames, _ in stays], roots, evidence)
-    with_root = (place for place, (frames, _) in enumerate(stays) if frames and frames[0].function in roots)
+    with_root = (
+        place for place, (frames, _) in enumerate(stays) if frames and frames[0].function in roots
+    )
     ran = max(with_root, default=-1) + 1
     is_rootless = any(frames for frames, _ in stays[ran:])
-    is_ending = is_gone or (is_rootless and sum(us for _, us in stays[ran:]) * samples > _MOST_TORN * whole_us)
-    if is_ending:  # what Python calls as it ends has no caller, and would be taken for the inner end of another stack
+    is_ending = is_gone or (
+        is_rootless and sum(us for _, us in stays[ran:]) * samples > _MOST_TORN * whole_us
+    )
+    # what Python calls as it ends has no caller, and would be taken for the inner end of another
+    # stack
+    if is_ending:
         mended = [*mended[:ran], *[None] * (len(mended) - ran)]
     found: list[Change] = []
     torn_us: list[int] = []
@@ -236,16 +311,26 @@ def _read(trace: ThreadTrace, samples: int, raw: RawRecording, evidence: Evidenc
             found.append(Change(change.at_us, stack or ()))
         else:
             torn_us.append(change.at_us)
-    failed_us = [(one.at_ns - raw.zero_ns) // MICROSECOND_NS for one in raw.failed if one.ident == trace.ident]
+    failed_us = [
+        (one.at_ns - raw.zero_ns) // MICROSECOND_NS
+        for one in raw.failed
+        if one.ident == trace.ident
+    ]
     times_us, known = [*failed_us, *torn_us], samples - len(torn_us)
     if is_ending:
-        times_us = _without_its_end(found, times_us, end.at_us, whole_us / max(samples + len(failed_us), 1))
+        times_us = _without_its_end(
+            found, times_us, end.at_us, whole_us / max(samples + len(failed_us), 1)
+        )
     visited = misreads.with_visits((*found, end), times_us, known, evidence.torn_shares)
     return msgspec.structs.replace(trace, changes=visited), torn_us, is_seldom_in_python
 
 
-def _without_its_end(found: list[Change], times_us: Sequence[int], end_us: int, distance_us: float) -> list[int]:
-    """Return when reads of a process that ends failed while it still ran, and end its last stack before the others.
+def _without_its_end(
+    found: list[Change], times_us: Sequence[int], end_us: int, distance_us: float
+) -> list[int]:
+    """Return when reads of a process that ends failed while it still ran.
+
+    This also ends its last stack before the other failed reads.
 
     The last reads of a process that ends fail whatever it does: they say nothing of what it did.
     """
@@ -261,8 +346,8 @@ def _without_its_end(found: list[Change], times_us: Sequence[int], end_us: int, 
 def apportion(total: int, lengths: Sequence[int]) -> list[int]:
     """Split ``total`` samples over intervals by their length.
 
-    The shares are rounded so that they add up and none of them is favored by its place: the running sum is rounded,
-    not each share. The result adds up to ``total``, to 0 where all lengths are 0.
+    The shares are rounded so that they add up and none of them is favored by its place: the running
+    sum is rounded, not each share. The result adds up to ``total``, to 0 where all lengths are 0.
     """
     whole = sum(lengths)
     shares, before, reached = [], 0, 0
@@ -277,7 +362,9 @@ def apportion(total: int, lengths: Sequence[int]) -> list[int]:
 def _of_living(
     traces: list[ThreadTrace], raw: RawRecording, identity: Identity, rate_hz: int, threads: Threads
 ) -> tuple[list[ThreadTrace], RawRecording]:
-    """Return the traces of threads by the ids that they have, and the recording without reads of one that has ended.
+    """Return the traces of threads by the ids that they have, and the recording.
+
+    The recording comes without reads of a thread that has ended.
 
     Python does not learn that its main thread has ended, and py-spy reads it on and on.
     """
@@ -286,9 +373,13 @@ def _of_living(
         return traces, raw
     found, lost = [], 0
     for trace, samples in zip(traces, _samples_by_thread(traces, raw.samples), strict=True):
-        is_main = trace.os_tid == identity.pid or (trace.name == _MAIN_THREAD and trace.os_tid not in threads.ids)
+        is_main = trace.os_tid == identity.pid or (
+            trace.name == _MAIN_THREAD and trace.os_tid not in threads.ids
+        )
         found.append(_ended(trace, rate_hz) if is_main else trace)
-        ran_us, whole_us = (one.changes[-1].at_us - one.changes[0].at_us for one in (found[-1], trace))
+        ran_us, whole_us = (
+            one.changes[-1].at_us - one.changes[0].at_us for one in (found[-1], trace)
+        )
         lost += samples - samples * ran_us // max(whole_us, 1)
     return found, msgspec.structs.replace(raw, samples=raw.samples - lost)
 
@@ -296,8 +387,8 @@ def _of_living(
 def _renumbered(traces: list[ThreadTrace], threads: Threads) -> list[ThreadTrace]:
     """Return the traces of a process's threads by the ids that they have.
 
-    Where an extension forks, Python does not learn that it did: it has the ids of the parent's threads, of which one
-    alone goes on. That is the one that moves.
+    Where an extension forks, Python does not learn that it did: it has the ids of the parent's
+    threads, of which one alone goes on. That is the one that moves.
     """
     is_known = any(trace.os_tid is None or trace.os_tid in threads.ids for trace in traces)
     if is_known or not traces or not threads.is_current or len(threads.ids) != 1:
@@ -308,7 +399,10 @@ def _renumbered(traces: list[ThreadTrace], threads: Threads) -> list[ThreadTrace
 
 
 def _ended(trace: ThreadTrace, rate_hz: int) -> ThreadTrace:
-    """Return the trace of a thread that is gone, up to the mean distance of samples after its last one."""
+    """Return the trace of a thread that is gone.
+
+    It reaches up to the mean distance of samples after its last one.
+    """
     *changes, seen, end = trace.changes
     latest_us = seen.at_us + SECOND_NS // MICROSECOND_NS // rate_hz
     end = msgspec.structs.replace(end, at_us=min(end.at_us, latest_us))
@@ -316,25 +410,42 @@ def _ended(trace: ThreadTrace, rate_hz: int) -> ThreadTrace:
 
 
 def _samples_by_thread(traces: Sequence[ThreadTrace], samples: int) -> list[int]:
-    """Split the total over the threads by how long each was there: every sample reads every thread."""
+    """Split the total over the threads by how long each was there.
+
+    Every sample reads every thread.
+    """
     lengths = [trace.changes[-1].at_us - trace.changes[0].at_us for trace in traces]
     whole = sum(lengths)
-    return [round(samples * length / whole) if whole else samples // len(traces) for length in lengths]
+    return [
+        round(samples * length / whole) if whole else samples // len(traces) for length in lengths
+    ]
 
 
-def _pieces(trace: ThreadTrace, zero_ns: int, keep: Span, gaps: IntervalSet) -> list[tuple[int, int, Stack]]:
-    """Return start and length in ns, and stack, of a thread's intervals, each in two where it spans an end of ``keep``.
+def _pieces(
+    trace: ThreadTrace, zero_ns: int, keep: Span, gaps: IntervalSet
+) -> list[tuple[int, int, Stack]]:
+    """Return start and length in ns, and stack, of a thread's intervals.
 
-    A stack that was left at the moment at which it was met has none: it has no time, and the next one begins there.
-    Nor has what lies in ``gaps``.
+    An interval that spans an end of ``keep`` is split in two.
+
+    A stack that was left at the moment at which it was met has none: it has no time, and the next
+    one begins there. Nor has what lies in ``gaps``.
     """
     times = [zero_ns + change.at_us * MICROSECOND_NS for change in trace.changes]
     pieces = []
     for change, start_ns, end_ns in zip(trace.changes, times, times[1:], strict=False):
-        inner = [cut for cut in (keep.from_ns, keep.to_ns) if cut is not None and start_ns < cut < end_ns]
+        inner = [
+            cut for cut in (keep.from_ns, keep.to_ns) if cut is not None and start_ns < cut < end_ns
+        ]
         for first, last in itertools.pairwise([start_ns, *inner, end_ns]):
-            ends = itertools.chain.from_iterable(gaps.ranges_between(first, last)) if gaps.length_ns else ()
+            ends = (
+                itertools.chain.from_iterable(gaps.ranges_between(first, last))
+                if gaps.length_ns
+                else ()
+            )
             edges = [first, *ends, last]
-            read = [(one, two) for one, two in zip(edges[::2], edges[1::2], strict=True) if one < two]
+            read = [
+                (one, two) for one, two in zip(edges[::2], edges[1::2], strict=True) if one < two
+            ]
             pieces += [(one, two - one, change.frames) for one, two in read]
     return pieces

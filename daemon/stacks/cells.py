@@ -1,8 +1,11 @@
-"""The cells of notebooks: their source and numbers, from the history that IPython keeps of what it has run.
+"""The cells of notebooks: their source and numbers.
 
-A kernel compiles a cell under a name that stands for no file: ``/tmp/ipykernel_PID/HASH.py`` by the cell's text
-(ipykernel, compiler.py), in a terminal ``<ipython-input-NUMBER-HASH>`` (IPython, core/compilerop.py). IPython writes a
-cell into its history before it runs it (core/history.py, store_inputs), so the text is found by its hash.
+They come from the history that IPython keeps of what it has run.
+
+A kernel compiles a cell under a name that stands for no file: ``/tmp/ipykernel_PID/HASH.py`` by the
+cell's text (ipykernel, compiler.py), in a terminal ``<ipython-input-NUMBER-HASH>`` (IPython,
+core/compilerop.py). IPython writes a cell into its history before it runs it (core/history.py,
+store_inputs), so the text is found by its hash.
 """
 
 from __future__ import annotations
@@ -43,19 +46,25 @@ class Cells:
 
     def __init__(self, files: UserFiles, pid: int) -> None:
         found = processes.environment(pid, frozenset({"HOME", "IPYTHONDIR"}))
-        self._history = f"{found.get('IPYTHONDIR') or found.get('HOME', '') + '/.ipython'}/{_HISTORY}"
+        self._history = (
+            f"{found.get('IPYTHONDIR') or found.get('HOME', '') + '/.ipython'}/{_HISTORY}"
+        )
         self._files = files if processes.owner_uid(pid) == os.geteuid() else None
         self._known: dict[str, Cell | None] = {}
 
     def cell(self, file: str) -> Cell | None:
-        """Return the cell that a frame's file stands for; None where it is no cell, or its number is not known."""
+        """Return the cell that a frame's file stands for.
+
+        None where it is no cell, or its number is not known.
+        """
         of_kernel, of_terminal = _OF_KERNEL.search(file), _OF_TERMINAL.match(file)
         if not (of_kernel or of_terminal):
             return None
         if file not in self._known:
             number = int(of_terminal[1]) if of_terminal else None
             rows = (row for row in self._rows() if _has(of_kernel, of_terminal, *row[1:]))
-            # IPython drops the empty lines that a cell begins with, and puts calls for its commands.
+            # IPython drops the empty lines that a cell begins with, and puts calls for its
+            # commands.
             found = (Cell(line, source) for line, source, _ in rows)
             self._known[file] = next(found, None if number is None else Cell(number))
         return self._known[file]
@@ -65,21 +74,33 @@ class Cells:
         if descriptor is None:
             return
         try:
-            # Immutable: no lock is taken that a kernel could wait for. A row in the making is not seen.
+            # Immutable: no lock is taken that a kernel could wait for. A row in the making is not
+            # seen.
             where = f"file:/proc/self/fd/{descriptor}?mode=ro&immutable=1"
-            with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(where, uri=True)) as history:
+            with (
+                contextlib.suppress(sqlite3.Error),
+                contextlib.closing(sqlite3.connect(where, uri=True)) as history,
+            ):
                 yield from history.execute(_NEWEST)
         finally:
             os.close(descriptor)
 
 
-def _has(of_kernel: re.Match[str] | None, of_terminal: re.Match[str] | None, source: str, raw: str) -> bool:
-    """Say whether a frame's file was named after a cell; the history has it without the last ends of lines."""
+def _has(
+    of_kernel: re.Match[str] | None, of_terminal: re.Match[str] | None, source: str, raw: str
+) -> bool:
+    """Say whether a frame's file was named after a cell.
+
+    The history has it without the last ends of lines.
+    """
     if of_kernel:
         return int(of_kernel[1]) in (murmur(raw.encode()), murmur(f"{raw}\n".encode()))
     import hashlib  # two megabytes with OpenSSL, for terminals alone
 
-    digests = (hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest() for text in (source, f"{source}\n"))
+    digests = (
+        hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+        for text in (source, f"{source}\n")
+    )
     return of_terminal is not None and any(digest.startswith(of_terminal[2]) for digest in digests)
 
 

@@ -1,7 +1,8 @@
 """Chains recordings of one process: gap-free, or in turns with other processes.
 
-Gap-free, the next recording is started, the one before it ended once the next one samples, and both are cut at that
-moment. In turns, one recording at a time is taken of many processes that are alike, so that their number costs nothing.
+Gap-free, the next recording is started, the one before it ended once the next one samples, and both
+are cut at that moment. In turns, one recording at a time is taken of many processes that are alike,
+so that their number costs nothing.
 """
 
 from __future__ import annotations
@@ -28,13 +29,16 @@ from profd.daemon.stacks.recording import Recording
 from profd.daemon.stacks.source import Statements
 from profd.daemon.store.records import EventHappened, GapFound, Identity, Record
 
-# After py-spy reports that it samples, the next recording runs on for this many mean distances of samples before the
-# cut: then it has most probably seen something.
+# After py-spy reports that it samples, the next recording runs on for this many mean distances of
+# samples before the cut: then it has most probably seen something.
 OVERLAP_SAMPLES = 3
 FIRST_LENGTH_S = 0.5
 START_TIMEOUT_S = 20.0
 REST_S, WATCH_S = 2.0, 0.1
-"""What was spent is known a second later; a recording takes a core at most, so it is ended this much too late."""
+"""What was spent is known a second later.
+
+A recording takes a core at most, so it is ended this much too late.
+"""
 ENOUGH_S = 0.5
 """What has taken so much CPU has a sample or is about to have one."""
 MOST_OF_A_MINUTE = 0.75
@@ -45,9 +49,10 @@ RETRY_LAST_S = 2.0
 class Pace(NamedTuple):
     """How a process is to be sampled, from the next recording on.
 
-    ``length_s`` is how long a recording lasts before the next one is started, which it then overlaps; ``rest_ratio``
-    how long nothing is recorded for each second of a turn. Where it ``is_unknown`` what the process is for, neither a
-    turn nor a rest is longer than an eighth of the time for which it has been there.
+    ``length_s`` is how long a recording lasts before the next one is started, which it then
+    overlaps; ``rest_ratio`` how long nothing is recorded for each second of a turn. Where it
+    ``is_unknown`` what the process is for, neither a turn nor a rest is longer than an eighth of
+    the time for which it has been there.
     """
 
     rate_hz: int
@@ -57,9 +62,12 @@ class Pace(NamedTuple):
 
 
 class Allowance(NamedTuple):
-    """The CPU that a chain may take while nothing is left to lower but its time; by itself it is not bounded.
+    """The CPU that a chain may take while nothing is left to lower but its time.
 
-    ``cores`` may be taken all the time, ``cpu_s`` seconds by the next recording, of ``minute_s`` in a whole minute.
+    By itself it is not bounded.
+
+    ``cores`` may be taken all the time, ``cpu_s`` seconds by the next recording, of ``minute_s`` in
+    a whole minute.
     """
 
     cores: float = math.inf
@@ -69,7 +77,10 @@ class Allowance(NamedTuple):
 
 @dataclass(eq=False)
 class StackChain:
-    """The recordings of one process, from now to its end; ``pace`` is asked anew for each of them."""
+    """The recordings of one process, from now to its end.
+
+    ``pace`` is asked anew for each of them.
+    """
 
     executable: str
     identity: Identity
@@ -98,7 +109,10 @@ class StackChain:
         self._asking: asyncio.Task[None] | None = None
 
     def hurry(self) -> None:
-        """End the recording in flight now, so that its samples can be seen, and let the next one take over."""
+        """End the recording in flight now, and let the next one take over.
+
+        The samples of the ended one can then be seen.
+        """
         self._hurry.set()
 
     def stop(self) -> None:
@@ -106,7 +120,10 @@ class StackChain:
         self._hurry.set()
 
     def keep_off_core(self, cores: FreeCores) -> None:
-        """Have py-spy run beside the process's main thread, if that is needed; to be called each second."""
+        """Have py-spy run beside the process's main thread, if that is needed.
+
+        To be called each second.
+        """
         stat = processes.read_running(*self.identity) if self._in_flight else None
         if stat is not None and stat.core is not None:
             self._cores = cores.beside(stat.core)
@@ -114,7 +131,10 @@ class StackChain:
                 recording.run_on(self._cores)
 
     def look(self) -> None:
-        """Look whether the process runs, and whether py-spy does; to be called some times a second."""
+        """Look whether the process runs, and whether py-spy does.
+
+        To be called some times a second.
+        """
         for recording in self._in_flight:
             recording.look()
         stat = processes.read_running(*self.identity)
@@ -153,8 +173,11 @@ class StackChain:
             current, from_ns = await self._begin_patiently(), None
             while current is not None:
                 await self._wait(self._hurry, current.length_s, self._enough)
-                # One that has ended by itself: the process is gone, or has become another program with exec.
-                is_followed = self._goes_on() and not current.ended.done() and self._can_afford(current)
+                # One that has ended by itself: the process is gone, or has become another program
+                # with exec.
+                is_followed = (
+                    self._goes_on() and not current.ended.done() and self._can_afford(current)
+                )
                 following = await self._begin() if is_followed else None
                 cut_ns = self.clock.now_ns()
                 await self._finish(current, Span(from_ns, cut_ns if following else None))
@@ -165,7 +188,10 @@ class StackChain:
             self._account.close(self.clock.now_ns())
 
     async def run_in_turns(self, turn: asyncio.Semaphore) -> None:
-        """Record whenever ``turn`` is free, until the process is gone, the chain is stopped, or leaves its turns."""
+        """Record whenever ``turn`` is free.
+
+        This goes on until the process is gone, or the chain is stopped or leaves its turns.
+        """
         with self._abandoning():
             while self._goes_on() and self._is_in_turns:
                 async with turn:
@@ -175,7 +201,8 @@ class StackChain:
                         self._account.rest()
                         self._can_afford(recording)
                         await self._finish(recording, Span())
-                        # Then none is recorded: processes that are alike need not be sampled all the time.
+                        # Then none is recorded: processes that are alike need not be sampled all
+                        # the time.
                         if self._is_in_turns:
                             pace = self.pace()
                             rest_s = recording.length_s * pace.rest_ratio
@@ -191,7 +218,10 @@ class StackChain:
         return (self.clock.now_ns() - self._begun_ns) / SECOND_NS / 8
 
     def _can_afford(self, recording: Recording) -> bool:
-        """Say whether what a recording takes may be taken all the time; if not, the chain rests before the next one."""
+        """Say whether what a recording takes may be taken all the time.
+
+        If not, the chain rests before the next one.
+        """
         cores = self.allowance().cores
         taken = recording.cost_cores(self._usual_length_s) if cores < math.inf else 0.0
         was_resting, self._is_resting = self._is_resting, taken > cores
@@ -201,7 +231,10 @@ class StackChain:
         return not self._is_resting
 
     async def _rest(self) -> None:
-        """Wait until the budget of this minute has room for the next recording, or nearly all of it is left."""
+        """Wait until the budget of this minute has room for the next recording.
+
+        The wait also ends if nearly all of the budget is left.
+        """
         while self._is_resting and self._goes_on():
             self._account.rest()
             await self._wait(self._stop, REST_S)
@@ -209,13 +242,19 @@ class StackChain:
             if allowance.cpu_s >= min(self._cost_s, MOST_OF_A_MINUTE * allowance.minute_s):
                 break
 
-    async def _break_off(self, recording: Recording, cpu_s: float, enough: asyncio.Future[bool]) -> None:
-        """Say when a recording has taken enough, and end it once it takes more than these seconds of CPU."""
+    async def _break_off(
+        self, recording: Recording, cpu_s: float, enough: asyncio.Future[bool]
+    ) -> None:
+        """Say when a recording has taken enough, and end it beyond ``cpu_s`` seconds of CPU."""
         while not recording.ended.done():
             if recording.sampling_cpu_s() > ENOUGH_S and not enough.done():
                 enough.set_result(True)
             if recording.cpu_s() > cpu_s:
-                text = f"{cpu_s:.1f} s of CPU, what profd's budget leaves, were not enough for one recording of it"
+                text = (
+                    f"{cpu_s:.1f} s of CPU, what profd's budget leaves, were not "
+                    "enough for one "
+                    "recording of it"
+                )
                 self._say("note", f"{text}: none is taken until the next minute")
                 recording.abandon()
                 self._is_resting, self._cost_s = True, math.inf
@@ -237,7 +276,10 @@ class StackChain:
                 recording.abandon()
 
     async def _begin_patiently(self) -> Recording | None:
-        """Start a recording, again and again while the process lives: an interpreter may not be ready yet."""
+        """Start a recording, again and again while the process lives.
+
+        An interpreter may not be ready yet.
+        """
         pause_s = RETRY_FIRST_S
         while self._goes_on():
             recording = await self._begin()
@@ -249,7 +291,10 @@ class StackChain:
         return None
 
     async def _begin(self) -> Recording | None:
-        """Start a recording and return it once it has sampled for a moment; None where it would not."""
+        """Start a recording and return it once it has sampled for a moment.
+
+        None where it would not.
+        """
         rate_hz, length_s, _, is_unknown = self.pace()
         self._usual_length_s = length_s
         if self._is_resting:
@@ -294,8 +339,8 @@ class StackChain:
         self._find_out()
 
     async def _finish(self, recording: Recording, keep: Span) -> None:
-        # Before the end: a thread that goes while py-spy writes was there until then. Once the process ends, and its
-        # threads one by one, what was known of them stays.
+        # Before the end: a thread that goes while py-spy writes was there until then. Once the
+        # process ends, and its threads one by one, what was known of them stays.
         is_alive = processes.is_running(*self.identity) and not recording.ended.done()
         ids = processes.thread_ids(self.identity.pid) if is_alive else {}
         self._threads = Threads(ids, is_current=True) if ids else Threads(self._threads.ids)
@@ -306,7 +351,11 @@ class StackChain:
             # Its log has every failed read, or none that is understood.
             if raw.errors and not raw.failed and not self._has_reported_log:
                 self._has_reported_log = True
-                text = f"py-spy failed to read {raw.errors} stacks, and profd cannot read from its log when: code that "
+                text = (
+                    f"py-spy failed to read {raw.errors} stacks, and profd cannot "
+                    "read from its "
+                    "log when: code that "
+                )
                 text += "calls and returns all the time may be shown too small. "
                 self._say("loss", f"{text}`profd doctor` shows which py-spy is known")
             self._keep(raw, recording.rate_hz, keep)
@@ -318,7 +367,9 @@ class StackChain:
     def _keep(self, raw: RawRecording, rate_hz: int, keep: Span) -> None:
         """Put what a recording has read, and why it has not read the rest."""
         raw = msgspec.structs.replace(raw, spells=tuple(self._account.spells(raw.zero_ns)))
-        records = assembly.assemble(raw, self.identity, rate_hz, keep, self._threads, self._evidence)
+        records = assembly.assemble(
+            raw, self.identity, rate_hz, keep, self._threads, self._evidence
+        )
         read = [(one.start_ns, one.end_ns) for one in records if one.end_ns > one.start_ns]
         self._account.take(read, SECOND_NS // rate_hz, [(one.at_ns, one.why) for one in raw.failed])
         for record in records:
@@ -331,8 +382,13 @@ class StackChain:
             text = f"not read for {length_s:.1f} s: {gap.reason} ({gap.text})"
             self.put(EventHappened(gap.start_ns, "gap", text, self.identity))
 
-    async def _wait(self, event: asyncio.Event, timeout_s: float, future: asyncio.Future[bool] | None = None) -> None:
-        """Wait for the first of these, or until the time is over; a hurry, but the last one, is served by then."""
+    async def _wait(
+        self, event: asyncio.Event, timeout_s: float, future: asyncio.Future[bool] | None = None
+    ) -> None:
+        """Wait for the first of these, or until the time is over.
+
+        A hurry, but the last one, is served by then.
+        """
         happened = asyncio.ensure_future(event.wait())
         waited: set[asyncio.Future[Any]] = {happened} if future is None else {happened, future}
         try:
@@ -347,7 +403,10 @@ class StackChain:
 
 
 def _look_at(stat: processes.Stat, now_ns: int) -> Look:
-    """Return what is seen of a process now, by its main thread: signals and groups pause all threads of it."""
+    """Return what is seen of a process now, by its main thread.
+
+    Signals and control groups pause all threads of it.
+    """
     pause = STOPPED if stat.state in "Tt" else FROZEN if is_frozen(stat.pid, stat.pid) else ""
     slices = (processes.read(f"{processes.PROC}/{stat.pid}/schedstat") or b"").split()[2:]
     return Look(now_ns, pause, stat.image, stat.cpu_ticks + sum(map(int, slices)))

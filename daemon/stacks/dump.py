@@ -27,7 +27,10 @@ class DumpedFrame(msgspec.Struct, frozen=True):
 
 
 class DumpedThread(msgspec.Struct, frozen=True):
-    """A thread and its stack, the innermost frame first; ``active``: on the CPU, as far as py-spy knows."""
+    """A thread and its stack, the innermost frame first.
+
+    ``active``: on the CPU, as far as py-spy knows.
+    """
 
     thread_id: int
     os_thread_id: int | None
@@ -42,8 +45,18 @@ class DumpFailed(Exception):
 
 
 def take_dump(pid: int, *, tries: int = 5) -> tuple[DumpedThread, ...]:
-    """Return the threads of a process with their stacks; raises DumpFailed, and MissingTool without py-spy."""
-    command = [find_py_spy(), "dump", "--nonblocking", "--json", "--pid", str(processes.shown_as(pid))]
+    """Return the threads of a process with their stacks.
+
+    Raises DumpFailed, and MissingTool without py-spy.
+    """
+    command = [
+        find_py_spy(),
+        "dump",
+        "--nonblocking",
+        "--json",
+        "--pid",
+        str(processes.shown_as(pid)),
+    ]
     reason = ""
     for _ in range(tries):
         try:
@@ -61,12 +74,17 @@ def take_dump(pid: int, *, tries: int = 5) -> tuple[DumpedThread, ...]:
 
 
 def _ask(pid: int, command: list[str]) -> tuple[int, bytes, bytes]:
-    """Return py-spy's exit code, stdout and stderr; raises DumpFailed where it hangs, and is left to end by itself."""
+    """Return py-spy's exit code, stdout and stderr.
+
+    Raises DumpFailed where it hangs, and is left to end by itself.
+    """
     if (before := _hanging.get(pid)) is not None and before.poll() is None:
         raise DumpFailed("py-spy still waits for an answer of the kernel's to an earlier look")
     _hanging.pop(pid, None)
     environment, pipe = {**os.environ, **ENVIRONMENT}, subprocess.PIPE
-    process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe)
+    process = subprocess.Popen(
+        command, env=environment, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe
+    )
     try:
         answer, said = process.communicate(timeout=_TIMEOUT_S)
     except subprocess.TimeoutExpired:
@@ -77,7 +95,10 @@ def _ask(pid: int, command: list[str]) -> tuple[int, bytes, bytes]:
 
 
 def decode_dump(said: bytes) -> tuple[DumpedThread, ...]:
-    """Return the threads that py-spy wrote as JSON; raises ValueError where it is something else."""
+    """Return the threads that py-spy wrote as JSON.
+
+    Raises ValueError where it is something else.
+    """
     try:
         return tuple(msgspec.json.decode(said, type=list[DumpedThread]))
     except RecursionError as error:

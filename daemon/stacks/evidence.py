@@ -1,4 +1,7 @@
-"""What is known of a process from the stacks that were seen in it: its calls, how they end, and where they are torn."""
+"""What is known of a process from the stacks that were seen in it.
+
+That is its calls, how its stacks end, and where they are torn.
+"""
 
 from __future__ import annotations
 
@@ -14,29 +17,37 @@ from profd.daemon.store.records import Frame, Stack
 Code = tuple[str, str]
 Key = TypeVar("Key")
 
-# A training has some hundred of each, and torn ones, ever new: where there are more, what was seen seldom goes. Calls
-# are 400 bytes each, stacks and places some hundred.
+# A training has some hundred of each, and torn ones, ever new: where there are more, what was seen
+# seldom goes. Calls are 400 bytes each, stacks and places some hundred.
 MOST_CALLS, MOST_STACKS, MOST_PLACES = 2_000, 500, 2_000
 
-# Of the times that a function was seen to be entered, those from a line that does not seem to call it. Beside another
-# line of the same function less has to speak against a line: most functions call another one once.
+# Of the times that a function was seen to be entered, those from a line that does not seem to call
+# it. Beside another line of the same function less has to speak against a line: most functions call
+# another one once.
 _RARE_SHARE, _RARE_SHARE_BESIDE = 0.02, 0.1
 _USUAL_TIMES, _USUAL_TIMES_BESIDE = 30, 10
 # What has none of these is names, constants and commas, or part of a longer statement.
 _MAY_CALL = re.compile(
-    r"[^\w\s,='\":#]|\b(?:if|elif|while|for|in|is|not|and|or|with|import|class|await|yield|assert|del|except|raise)\b"
+    r"[^\w\s,='\":#]|\b(?:if|elif|while|for|in|is|not|and|or|with|import|class|await|yield"
+    r"|assert|del|except|raise)\b"
 )
 # Entered from any line: by the collector, by a signal, by a debugger.
 _FROM_ANYWHERE = ("__del__", "_remove", "remove")
 
 
 def halved(times: Counter[Key]) -> Counter[Key]:
-    """Return half of each count, without what is left with none: what was seen once or long ago is forgotten."""
+    """Return half of each count, without what is left with none.
+
+    What was seen once or long ago is forgotten.
+    """
     return Counter({key: count // 2 for key, count in times.items() if count > 1})
 
 
 class Calls:
-    """How often each function was seen to be entered from each line: what later stacks are judged by."""
+    """How often each function was seen to be entered from each line.
+
+    Later stacks are judged by this.
+    """
 
     def __init__(self) -> None:
         self._callers: defaultdict[Code, Counter[Frame]] = defaultdict(Counter)
@@ -45,9 +56,16 @@ class Calls:
         self.held = 0
 
     def add(self, stacks: Sequence[Stack], order: Iterable[int]) -> None:
-        """Count the calls of stacks that one thread had in this order: those that the one before had not."""
+        """Count the calls of stacks that one thread had in this order.
+
+        A call counts only if the stack before did not have it.
+        """
         if self.held > MOST_CALLS:
-            kept = {callee: left for callee, callers in self._callers.items() if (left := halved(callers))}
+            kept = {
+                callee: left
+                for callee, callers in self._callers.items()
+                if (left := halved(callers))
+            }
             self._callers, self.times_left = defaultdict(Counter, kept), halved(self.times_left)
             self.held = sum(map(len, kept.values()))
         # A loop goes from stack to stack in few ways.
@@ -66,9 +84,16 @@ class Calls:
         return self._callers.get(callee) or Counter()
 
     def usual_line(self, caller: Frame, callee: Code) -> Frame | None:
-        """Return the line of the caller's function that a function is mostly entered from, where that is known."""
+        """Return the line of the caller's function that a function is mostly entered from.
+
+        The result is None if that is not known.
+        """
         callers = self.callers(callee)
-        found = max((line for line in callers if line[:2] == caller[:2]), key=callers.__getitem__, default=None)
+        found = max(
+            (line for line in callers if line[:2] == caller[:2]),
+            key=callers.__getitem__,
+            default=None,
+        )
         return found if found is not None and callers[found] >= _USUAL_TIMES_BESIDE else None
 
 
@@ -92,13 +117,14 @@ def is_possible_call(caller: Frame, callee: Frame, calls: Calls, source: Stateme
         statement = source.at(caller.file, caller.line)
         if statement is not None and not statement.may_call and name not in statement.names:
             return False
-    # It is not, where the function is entered from another line so often that this one would be a wonder. Whatever has
-    # no name of its own is called in ways that no text shows.
+    # It is not, where the function is entered from another line so often that this one would be a
+    # wonder. Whatever has no name of its own is called in ways that no text shows.
     enough = _USUAL_TIMES_BESIDE if is_beside else _USUAL_TIMES
     if name.startswith(("__", "<")) or usual is None or usual == caller or times < enough:
         return True
     if not re.search(rf"\b{re.escape(name)}\b", source.line(usual.file, usual.line) or ""):
-        # Not even where it belongs is it called by its name: then this line has to be known for calling others.
+        # Not even where it belongs is it called by its name: then this line has to be known for
+        # calling others.
         left = calls.times_left[caller]
         if left < enough or often > _RARE_SHARE_BESIDE * left:
             return True
@@ -123,20 +149,31 @@ class SuffixIndex:
             known[stack] += times
 
     def whole(self, torn: Stack, roots: frozenset[str]) -> Stack | None:
-        """Return the most frequent of the stacks from ``roots`` that end most like a torn one, if any ends so."""
+        """Return the stack from ``roots`` that ends most like a torn one, if any ends so.
+
+        If several do, it is the most frequent of them.
+        """
         known: Mapping[Stack, int] = self._stacks.get(torn[-1], {}) if torn else {}
         possible = [stack for stack in known if stack[0].function in roots]
-        return max(possible, key=lambda stack: (common(stack[::-1], torn[::-1]), known[stack]), default=None)
+        return max(
+            possible,
+            key=lambda stack: (common(stack[::-1], torn[::-1]), known[stack]),
+            default=None,
+        )
 
 
 # A place of few sightings counts mostly as the place around it, which has the weight of this many.
 _AROUND = 1
-# From here on one place is as restless as another: how often reads fail and how often they are torn are not the same.
+# From here on one place is as restless as another: how often reads fail and how often they are torn
+# are not the same.
 _MOST = 0.5
 
 
 class _Place:
-    """A beginning of stacks: how often it was seen, whole or torn, how often torn, and where the stacks go on."""
+    """A beginning of stacks: how often it was seen and torn, and where the stacks go on.
+
+    ``seen`` counts both whole and torn stacks.
+    """
 
     __slots__ = ("inner", "seen", "torn")
 
@@ -145,14 +182,20 @@ class _Place:
         self.inner: dict[Frame, _Place] = {}
 
     def halve(self) -> int:
-        """Count half of what was seen; return how many places inside this one are left, which were seen twice."""
+        """Count half of what was seen.
+
+        Return how many places inside this one are left, which were seen twice.
+        """
         self.seen, self.torn = self.seen / 2, self.torn / 2
         self.inner = {frame: place for frame, place in self.inner.items() if place.seen >= 2}
         return sum(1 + place.halve() for place in self.inner.values())
 
 
 class TornShares:
-    """The torn share of a process's stacks, by what they begin with: ``held`` such places are known."""
+    """The torn share of a process's stacks, by what they begin with.
+
+    ``held`` is how many such places are known.
+    """
 
     def __init__(self) -> None:
         self._outside = _Place()
@@ -169,7 +212,10 @@ class TornShares:
                 place.torn += torn_times
 
     def of(self, stack: Stack) -> float:
-        """Return how likely a read fails in a stack, beside others: the same for all where none was ever torn."""
+        """Return how likely a read fails in a stack, beside others.
+
+        It is the same for all stacks if none was ever torn.
+        """
         around = self._outside
         if not around.torn:
             return _MOST

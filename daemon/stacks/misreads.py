@@ -1,23 +1,29 @@
-"""Misread stacks: torn ones, mended where that can be, and failed reads, given to the most likely stack. Pure.
+"""Misread stacks: torn ones and failed reads.
 
-py-spy reads a running interpreter without stopping it, so now and then the frames of two moments are glued together,
-or memory is taken for a frame that is none. Such a stack does not begin where threads begin, has a frame that cannot
-be one, or a call that its line cannot make. To drop a whole stack is worse than to keep a torn one, so a call counts as
-impossible only where it is rare and everything that is known speaks against it.
+Torn stacks are mended if that can be. Failed reads are given to the most likely stack. The module
+is pure.
 
-Stacks are read from the leaf to the root, and the most frequent tear is a caller that went on to its next line before
-its turn came. Where another line of the same function is known for the call, the stack is mended, not dropped. Where
-the thread returns from a function meanwhile, the outer frames are lost, and the inner ones are often those of a whole
-stack that was seen: then the torn one is taken for that.
+py-spy reads a running interpreter without stopping it, so now and then the frames of two moments
+are glued together, or memory is taken for a frame that is none. Such a stack does not begin where
+threads begin, has a frame that cannot be one, or a call that its line cannot make. To drop a whole
+stack is worse than to keep a torn one, so a call counts as impossible only where it is rare and
+everything that is known speaks against it.
 
-A read fails where the thread moved on while its frames were read one by one. In a recursion 200 deep a fifth of all
-reads fails, in Python that calls and returns all the time a half, in a flat loop or in a long call into C none. Left
-out, they take time from the stacks that are hard to read: three points of the recursion, and twenty of a training that
-writes thousands of log lines a step. py-spy's log says when a read failed, so such a moment becomes a *visit*: a sample
-of the far harder stack that the thread was most likely in. How hard a stack is goes by its frames, and by the share of
-torn reads around it (``TornShares``): where a thread enters and leaves functions all the time, other reads are torn,
-and known for what they were. Among stacks that are about as hard, the one of a failed read is unknown: there it stays
-no sample.
+Stacks are read from the leaf to the root, and the most frequent tear is a caller that went on to
+its next line before its turn came. Where another line of the same function is known for the call,
+the stack is mended, not dropped. Where the thread returns from a function meanwhile, the outer
+frames are lost, and the inner ones are often those of a whole stack that was seen: then the torn
+one is taken for that.
+
+A read fails where the thread moved on while its frames were read one by one. In a recursion 200
+deep a fifth of all reads fails, in Python that calls and returns all the time a half, in a flat
+loop or in a long call into C none. Left out, they take time from the stacks that are hard to read:
+three points of the recursion, and twenty of a training that writes thousands of log lines a step.
+py-spy's log says when a read failed, so such a moment becomes a *visit*: a sample of the far harder
+stack that the thread was most likely in. How hard a stack is goes by its frames, and by the share
+of torn reads around it (``TornShares``): where a thread enters and leaves functions all the time,
+other reads are torn, and known for what they were. Among stacks that are about as hard, the one of
+a failed read is unknown: there it stays no sample.
 """
 
 from __future__ import annotations
@@ -34,13 +40,16 @@ from profd.daemon.stacks.evidence import Evidence, TornShares, common, is_possib
 from profd.daemon.stacks.pyspy import Change
 from profd.daemon.store.records import Frame, Stack
 
-# Where CPython starts a thread's Python code: scripts, `-m` and interactive code in the main thread, threading's
-# bootstrap elsewhere (with its class before it from Python 3.11 on).
+# Where CPython starts a thread's Python code: scripts, `-m` and interactive code in the main
+# thread, threading's bootstrap elsewhere (with its class before it from Python 3.11 on).
 ROOT_FUNCTIONS = frozenset({"<module>", "_run_module_as_main", "_bootstrap", "Thread._bootstrap"})
 
 
 def valid_roots(stacks: Iterable[tuple[Stack, int]]) -> frozenset[str]:
-    """Return the known roots of one thread's stacks, else, as for threads of C libraries, its most frequent one."""
+    """Return the known roots of one thread's stacks, else its most frequent one.
+
+    Threads of C libraries, for example, have no known root.
+    """
     roots: Counter[str] = Counter()
     for stack, samples in stacks:
         if stack:
@@ -49,7 +58,10 @@ def valid_roots(stacks: Iterable[tuple[Stack, int]]) -> frozenset[str]:
 
 
 def mend(stacks: Sequence[Stack], roots: frozenset[str], evidence: Evidence) -> list[Stack | None]:
-    """Learn from stacks of one thread, in order of time, and return them as they can have been, else None."""
+    """Learn from stacks of one thread, in order of time, and return them mended.
+
+    Each is returned as it can have been, else as None.
+    """
     calls, source = evidence.calls, evidence.source
     # Stacks are long, and dear to hash.
     numbers: dict[Stack, int] = {}
@@ -64,9 +76,16 @@ def mend(stacks: Sequence[Stack], roots: frozenset[str], evidence: Evidence) -> 
 
     @functools.cache
     def caller_of(call: tuple[Frame, Frame]) -> Frame | None:
-        """Return the line that a call can have come from: the one that was read, or another one of its function."""
+        """Return the line that a call can have come from.
+
+        It is the line that was read, or another one of its function.
+        """
         caller, callee = call
-        return caller if is_possible_call(caller, callee, calls, source) else calls.usual_line(caller, callee[:2])
+        return (
+            caller
+            if is_possible_call(caller, callee, calls, source)
+            else calls.usual_line(caller, callee[:2])
+        )
 
     def possible(stack: Stack) -> Stack | None:
         nonlocal before
@@ -79,7 +98,10 @@ def mend(stacks: Sequence[Stack], roots: frozenset[str], evidence: Evidence) -> 
         return (*whole, stack[-1]) if len(whole) == len(callers) else None
 
     mended = list(map(possible, distinct))
-    seen = [(stack, found, times[number]) for number, (stack, found) in enumerate(zip(distinct, mended, strict=True))]
+    seen = [
+        (stack, found, times[number])
+        for number, (stack, found) in enumerate(zip(distinct, mended, strict=True))
+    ]
     evidence.endings.learn({stack: often for stack, found, often in seen if found == stack})
     for number, (stack, found, often) in enumerate(seen):
         if found is None:
@@ -90,7 +112,9 @@ def mend(stacks: Sequence[Stack], roots: frozenset[str], evidence: Evidence) -> 
 
 
 def _counted(stacks: Sequence[tuple[Stack, Stack | None, int]]) -> tuple[dict[Stack, float], ...]:
-    """Return how often stacks were seen, as what they were or may have been, and how often they were torn.
+    """Return how often stacks were seen, and how often they were torn.
+
+    A stack counts as what it was or may have been.
 
     Of each ``stacks`` has what it was mended to, and how often it was seen.
     """
@@ -104,7 +128,11 @@ def _counted(stacks: Sequence[tuple[Stack, Stack | None, int]]) -> tuple[dict[St
     seen.update(known)
     lost = [(stack, often) for stack, found, often in stacks if found is None]
     # Here they are only gone through, and that only where one was lost.
-    codes = [({frame[:2] for frame in one}, {frame.file for frame in one}) for one in known] if lost else []
+    codes = (
+        [({frame[:2] for frame in one}, {frame.file for frame in one}) for one in known]
+        if lost
+        else []
+    )
     places = list(zip(codes, known.items(), strict=False))
     for stack, times in lost:
         # It may have been any stack with the same function in it, or else any of the same file.
@@ -120,46 +148,63 @@ def _counted(stacks: Sequence[tuple[Stack, Stack | None, int]]) -> tuple[dict[St
 
 
 _LINES = 1 << 31
-"""A code object keeps its first line as a C int, and so each later line. What is torn reads as a negative one."""
+"""A code object keeps its first line as a C int, and so each later line.
+
+What is torn reads as a negative one.
+"""
 
 
 def is_plausible(frame: Frame) -> bool:
-    """Say whether a frame can be one: memory to which nothing was written yet has no names, or NUL bytes for them.
+    """Say whether a frame can be one.
 
-    What the names consist of says nothing. A folder may be called anything, and so may generated code.
+    Memory to which nothing was written yet has no names, or NUL bytes for them.
+
+    What the names consist of says nothing. A folder may be called anything, and so may generated
+    code.
     """
     return bool(frame.function.strip("\0") and frame.file.strip("\0")) and 0 <= frame.line < _LINES
 
 
 _FAR_HARDER = 8
-"""So many times the frames, or the torn reads: what a training loop has, from its script to the innermost module, is
-less."""
+"""A far harder stack has so many times the frames, or the torn reads.
+
+A training loop has less, from its script to the innermost module.
+"""
 _NEAR, _FAR, _FAR_WEIGHT = 3.0, 15.0, 0.1
-"""The stacks seen within this many distances of samples show where a thread was at a moment. Those further away count
-a little, too: where all reads fail nothing is seen nearby."""
+"""The stacks seen within this many distances of samples show where a thread was at a moment.
+
+Those further away count a little, too: where all reads fail nothing is seen nearby.
+"""
 _REACH = 30.0
 
 
 def with_visits(
     changes: tuple[Change, ...], failed_us: Sequence[int], samples: int, torn_shares: TornShares
 ) -> tuple[Change, ...]:
-    """Return what a thread did, with visits of far harder stacks at those times at which reads failed.
+    """Return what a thread did, with visits of far harder stacks when reads failed.
 
-    ``failed_us`` are these times, ``samples`` is how many reads did not fail; ``torn_shares`` are the process's.
+    ``failed_us`` are these times, ``samples`` is how many reads did not fail; ``torn_shares`` are
+    the process's.
 
-    Like a sample, a visit stands for the time up to the next one. That is the next read which fails or shows another
-    stack, unless the thread is back before in the stack that it left, which leaves no trace. But reads come when they
-    come, whatever the thread does: on average a visit stands for the distance of samples.
+    Like a sample, a visit stands for the time up to the next one. That is the next read which fails
+    or shows another stack, unless the thread is back before in the stack that it left, which leaves
+    no trace. But reads come when they come, whatever the thread does: on average a visit stands for
+    the distance of samples.
     """
     if not failed_us:
         return changes
     thread = _Thread(changes, sorted(failed_us), samples, torn_shares)
-    visits = [visit for number in range(len(failed_us)) if (visit := thread.visit(number)) is not None]
+    visits = [
+        visit for number in range(len(failed_us)) if (visit := thread.visit(number)) is not None
+    ]
     if not visits:
         return changes
     lengths_us = [visit.until_us - visit.from_us for visit in visits]
     most_us = round(cap(lengths_us, len(lengths_us) * thread.distance_us))
-    by_place = {place: list(here) for place, here in itertools.groupby(visits, key=lambda visit: visit.place)}
+    by_place = {
+        place: list(here)
+        for place, here in itertools.groupby(visits, key=lambda visit: visit.place)
+    }
     visited: list[Change] = []
     for place, (change, after) in enumerate(itertools.pairwise(changes)):
         visited.append(change)
@@ -174,7 +219,10 @@ def with_visits(
 
 
 class _Visit(NamedTuple):
-    """A stay in another stack than the one that was seen before and after, in the interval at a place."""
+    """A stay in another stack than the one that was seen before and after.
+
+    It lies in the interval at ``place``.
+    """
 
     place: int
     from_us: int
@@ -186,11 +234,17 @@ class _Thread:
     """A thread with failed reads, and ``samples`` that did not fail."""
 
     def __init__(
-        self, changes: Sequence[Change], times_us: Sequence[int], samples: int, torn_shares: TornShares
+        self,
+        changes: Sequence[Change],
+        times_us: Sequence[int],
+        samples: int,
+        torn_shares: TornShares,
     ) -> None:
         self._times_us = times_us
         self._starts_us = [change.at_us for change in changes]
-        self.distance_us = max((self._starts_us[-1] - self._starts_us[0]) / (samples + len(times_us)), 1.0)
+        self.distance_us = max(
+            (self._starts_us[-1] - self._starts_us[0]) / (samples + len(times_us)), 1.0
+        )
         """The mean distance of samples."""
         self._places = [bisect_right(self._starts_us, at_us) - 1 for at_us in times_us]
         self._near_us, self._far_us = _NEAR * self.distance_us, _FAR * self.distance_us
@@ -199,10 +253,16 @@ class _Thread:
         self._numbers = [numbers.setdefault(change.frames, len(numbers)) for change in changes]
         self._stacks = list(numbers)
         self._difficulties = [(1 + len(stack)) * torn_shares.of(stack) for stack in self._stacks]
-        """How likely a read of each fails, beside others: by how long it takes, in frames, and its torn share."""
+        """How likely a read of each stack fails, beside others.
+
+        It depends on how long the read takes, in frames, and on the stack's torn share.
+        """
 
     def visit(self, number: int) -> _Visit | None:
-        """Return the visit of a far harder stack that a read failed in, up to the next sight of anything, if any."""
+        """Return the visit of a far harder stack that a read failed in, if any.
+
+        It lasts up to the next sight of anything.
+        """
         at_us, place = self._times_us[number], self._places[number]
         if not 0 <= place < len(self._starts_us) - 1:
             return None
@@ -210,42 +270,59 @@ class _Thread:
         first = max(bisect_left(self._starts_us, at_us - reach_us) - 1, 0)
         last = min(bisect_right(self._starts_us, at_us + reach_us), len(self._starts_us) - 1)
         far_harder = _FAR_HARDER * self._difficulties[self._numbers[place]]
-        hardest = max((self._difficulties[stack] for stack in self._numbers[first:last]), default=1.0)
+        hardest = max(
+            (self._difficulties[stack] for stack in self._numbers[first:last]), default=1.0
+        )
         if hardest < far_harder:
             return None
         likely = self._likely(first, last, at_us, hardest)
-        # Multiples of this, less their whole part, are spread evenly however many are taken: chance, but the same every
-        # time.
+        # Multiples of this, less their whole part, are spread evenly however many are taken:
+        # chance, but the same every time.
         left = (number + 1) * (math.sqrt(5) - 1) / 2 % 1 * sum(likely.values())
         for stack, weight in likely.items():
             left -= weight
             if left <= 0:
                 if self._difficulties[stack] < far_harder:
                     return None
-                until_us = min([self._starts_us[place + 1], *self._times_us[number + 1 : number + 2]])
+                until_us = min(
+                    [self._starts_us[place + 1], *self._times_us[number + 1 : number + 2]]
+                )
                 return _Visit(place, at_us, until_us, self._stacks[stack])
         return None
 
     def _likely(self, first: int, last: int, at_us: int, hardest: float) -> dict[int, float]:
-        """Return by stack how likely a read failed in it: its time about then, by how hard it is to read."""
+        """Return by stack how likely a read failed in it.
+
+        That is its time about then, by how hard it is to read.
+        """
         failed_us = [0.0] * (last - first)  # for how much time of each interval reads failed
         for number in range(bisect_left(self._places, first), bisect_left(self._places, last)):
             distance_us = abs(self._times_us[number] - at_us)
             if distance_us < _REACH * self.distance_us:
-                weight = math.exp(-distance_us / self._near_us) + _FAR_WEIGHT * math.exp(-distance_us / self._far_us)
+                weight = math.exp(-distance_us / self._near_us) + _FAR_WEIGHT * math.exp(
+                    -distance_us / self._far_us
+                )
                 failed_us[self._places[number] - first] += self.distance_us * weight
-        past_us = [self._past_us(start_us - at_us) for start_us in self._starts_us[first : last + 1]]
+        past_us = [
+            self._past_us(start_us - at_us) for start_us in self._starts_us[first : last + 1]
+        ]
         times_us = [later_us - before_us for before_us, later_us in itertools.pairwise(past_us)]
         likely: dict[int, float] = {}
-        for number, time_us, lost_us in zip(self._numbers[first:last], times_us, failed_us, strict=True):
+        for number, time_us, lost_us in zip(
+            self._numbers[first:last], times_us, failed_us, strict=True
+        ):
             difficulty = self._difficulties[number]
-            # The less, the harder others nearby are; a tenth is left for its stack, however many reads failed there.
+            # The less, the harder others nearby are; a tenth is left for its stack, however many
+            # reads failed there.
             left_us = max(time_us - lost_us * (1 - difficulty / hardest), 0.1 * time_us)
             likely[number] = likely.get(number, 0.0) + left_us * difficulty
         return likely
 
     def _past_us(self, distance_us: float) -> float:
-        """Return how much time there is up to a distance from a moment; it counts the less the further away it is."""
+        """Return how much time there is up to a distance from a moment.
+
+        It counts the less the further away it is.
+        """
         near_us, far_us = self._near_us, self._far_us
         near = near_us * math.exp(-abs(distance_us) / near_us)
         left_us = near + _FAR_WEIGHT * far_us * math.exp(-abs(distance_us) / far_us)
@@ -253,7 +330,10 @@ class _Thread:
 
 
 def cap(lengths: Sequence[float], whole: float) -> float:
-    """Return what lengths have to be cut to so that they add up to ``whole``; the longest where they are too short."""
+    """Return what lengths have to be cut to so that they add up to ``whole``.
+
+    The longest where they are too short.
+    """
     left = whole
     for longer, length in zip(range(len(lengths), 0, -1), sorted(lengths), strict=True):
         if length * longer >= left:

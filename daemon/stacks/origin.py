@@ -1,7 +1,7 @@
 """What a process's code was read from: since when, and the folder that relative names begin in.
 
-Python reads a file when it is imported, and keeps its name alone. Only what has not changed since the process began its
-program is surely what it read.
+Python reads a file when it is imported, and keeps its name alone. Only what has not changed since
+the process began its program is surely what it read.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class Origin(NamedTuple):
     """Where the code of a process is from.
 
     ``since_ns`` is when it began its program, of the wall clock, None if that is not to matter.
-    ``folders`` are those that it may have begun in: Python 3.8, ``runpy`` and ``python -m cProfile``
-    keep a script's name as it was given.
+    ``folders`` are those that it may have begun in: Python 3.8, ``runpy`` and ``python -m
+    cProfile`` keep a script's name as it was given.
     """
 
     since_ns: int | None = None
@@ -44,9 +44,14 @@ def origin_of(pid: int, exec_ns: int | None = None, folder: str = "") -> Origin:
 
 
 def _begun_ns(pid: int) -> int | None:
-    """Return when a process was started; of a forked one, which has its code, when its parent was."""
+    """Return when a process was started.
+
+    Of a forked one, which has its code, when its parent was.
+    """
     stat = processes.read_stat(pid)
-    while stat is not None and stat.image and (parent := processes.read_stat(stat.ppid)) is not None:
+    while (
+        stat is not None and stat.image and (parent := processes.read_stat(stat.ppid)) is not None
+    ):
         if parent.image != stat.image:  # the stack of each program starts elsewhere
             break
         stat = parent

@@ -1,9 +1,10 @@
 """py-spy: where it is, what it is given, and what it wrote.
 
-What runs it is in ``recording`` and ``dump``: a command that only looks need not import an event loop.
+What runs it is in ``recording`` and ``dump``: a command that only looks need not import an event
+loop.
 
-Its trace holds *changes*: at a sample whose stack differs from the one before, the frames that went are ended and the
-new ones begun. A sample that repeats the stack before it leaves no trace.
+Its trace holds *changes*: at a sample whose stack differs from the one before, the frames that went
+are ended and the new ones begun. A sample that repeats the stack before it leaves no trace.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ KNOWN_VERSIONS = ((0, 4, 3), (0, 5))
 LOG_FAILURES = {"RUST_LOG": "py_spy=warn"}
 """What has py-spy write a line with the time for each read that fails."""
 _LOGGED = re.compile(
-    rb"(?m)^\[(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{1,9})Z +WARN +py_spy\] Failed to get stack trace from \d+: (.*)"
+    rb"(?m)^\[(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{1,9})Z +WARN +py_spy\] Failed to get stack "
+    rb"trace from \d+: (.*)"
 )
 _TOTALS = re.compile(rb"Samples: (\d+) Errors: (\d+)")
 # With RUST_BACKTRACE in the environment py-spy would unwind its own stack at every read that fails.
@@ -44,9 +46,9 @@ ENVIRONMENT = {"RUST_LIB_BACKTRACE": "0", **LOG_FAILURES}
 class PySpyOutput(msgspec.Struct, frozen=True):
     """The output of one py-spy process.
 
-    ``trace`` is its file, ``said`` all that it wrote to stdout and stderr: its log and its totals. It reported that it
-    samples at ``sampling_ns``, 0 where it never did. ``wall_jump_ns`` is by how much the wall clock, which its log goes
-    by, was ahead of the run's clock.
+    ``trace`` is its file, ``said`` all that it wrote to stdout and stderr: its log and its totals.
+    It reported that it samples at ``sampling_ns``, 0 where it never did. ``wall_jump_ns`` is by how
+    much the wall clock, which its log goes by, was ahead of the run's clock.
     """
 
     trace: bytes
@@ -59,7 +61,10 @@ class PySpyOutput(msgspec.Struct, frozen=True):
 
 
 class FailedRead(msgspec.Struct, frozen=True):
-    """A read that failed: when, at which thread as the interpreter calls it (None: it does not say), and why."""
+    """A read that failed: when, at which thread, and why.
+
+    The thread is named as the interpreter calls it, or is None if py-spy does not say.
+    """
 
     at_ns: int
     ident: int | None
@@ -69,9 +74,10 @@ class FailedRead(msgspec.Struct, frozen=True):
 class RawRecording(msgspec.Struct, frozen=True):
     """A py-spy recording.
 
-    ``zero_ns`` is the time of the trace's zero, in the middle of the bracket that it must lie in, ``clock_error_ns``
-    half of the bracket's width. ``samples`` counts the stacks read of all threads, ``errors`` the failed reads, of
-    which ``failed`` has those with a time. ``pulses`` show that py-spy ran, ``spells`` whether the process did.
+    ``zero_ns`` is the time of the trace's zero, in the middle of the bracket that it must lie in,
+    ``clock_error_ns`` half of the bracket's width. ``samples`` counts the stacks read of all
+    threads, ``errors`` the failed reads, of which ``failed`` has those with a time. ``pulses`` show
+    that py-spy ran, ``spells`` whether the process did.
     """
 
     data: bytes
@@ -90,11 +96,22 @@ class RecordingFailed(Exception):
 
 
 def find_py_spy() -> str:
-    """Return the path of py-spy: the one that the user names, else that beside profd; raises MissingTool."""
+    """Return the path of py-spy: the one that the user names, else that beside profd.
+
+    Raises MissingTool.
+    """
     if named := os.environ.get(EXECUTABLE_VARIABLE):
-        # A session runs in another folder than the command that starts it: a relative path would be another file there.
-        if not Path(named).is_absolute() or not Path(named).is_file() or not os.access(named, os.X_OK):
-            what = f"{EXECUTABLE_VARIABLE} is {named}, which is not the absolute path of an executable file"
+        # A session runs in another folder than the command that starts it: a relative path would be
+        # another file there.
+        if (
+            not Path(named).is_absolute()
+            or not Path(named).is_file()
+            or not os.access(named, os.X_OK)
+        ):
+            what = (
+                f"{EXECUTABLE_VARIABLE} is {named}, which is not the absolute path of an "
+                "executable file"
+            )
             raise MissingTool(what, "name a py-spy, or unset the variable")
         return named
     beside = Path(sysconfig.get_path("scripts")) / "py-spy"
@@ -104,14 +121,21 @@ def find_py_spy() -> str:
 
     found = which("py-spy")
     if not found:
-        raise MissingTool("py-spy is not installed beside profd", "install it with `pip install py-spy`")
+        raise MissingTool(
+            "py-spy is not installed beside profd", "install it with `pip install py-spy`"
+        )
     return found
 
 
 def version_of(py_spy: str) -> str:
-    """Return the version that py-spy says it has, empty where it says none; raises OSError where it does not run."""
+    """Return the version that py-spy says it has, empty where it says none.
+
+    Raises OSError where it does not run.
+    """
     try:
-        said = subprocess.run([py_spy, "--version"], capture_output=True, text=True, timeout=10).stdout
+        said = subprocess.run(
+            [py_spy, "--version"], capture_output=True, text=True, timeout=10
+        ).stdout
     except subprocess.TimeoutExpired as error:
         raise OSError(str(error)) from None
     return said.strip().removeprefix("py-spy ")
@@ -122,19 +146,27 @@ def read_output(output: PySpyOutput) -> RawRecording:
     totals = _TOTALS.search(output.said)
     if not totals or not output.trace:
         raise RecordingFailed(reason_of(output.said))
-    # The trace counts from a moment after py-spy was spawned and before it first spoke; its last events are stamped
-    # just before it writes and ends. (The file's own time of writing would be a closer bound, but it comes from
-    # the kernel's coarse clock, which a virtual machine may update late.)
+    # The trace counts from a moment after py-spy was spawned and before it first spoke; its last
+    # events are stamped just before it writes and ends. (The file's own time of writing would be a
+    # closer bound, but it comes from the kernel's coarse clock, which a virtual machine may update
+    # late.)
     earliest_ns, last_ns = output.spawned_ns, last_timestamp_us(output.trace) * 1000
-    latest_ns = max(min(output.sampling_ns or output.ended_ns, output.ended_ns - last_ns), earliest_ns)
+    latest_ns = max(
+        min(output.sampling_ns or output.ended_ns, output.ended_ns - last_ns), earliest_ns
+    )
     zero_ns, clock_error_ns = (earliest_ns + latest_ns) // 2, (latest_ns - earliest_ns) // 2
     samples, errors = map(int, totals.groups())
     failed = read_log(output.said, output.wall_jump_ns)
-    return RawRecording(output.trace, zero_ns, clock_error_ns, samples, errors, output.cpu_ns, failed)
+    return RawRecording(
+        output.trace, zero_ns, clock_error_ns, samples, errors, output.cpu_ns, failed
+    )
 
 
 def read_log(said: bytes, wall_ahead_ns: int) -> tuple[FailedRead, ...]:
-    """Return the failed reads with a time that py-spy logged, by a clock that the wall clock is ahead of."""
+    """Return the failed reads with a time that py-spy logged.
+
+    Their times are by a clock that the wall clock is ahead of.
+    """
     found = []
     for seconds, fraction, why in _LOGGED.findall(said):
         try:
@@ -164,7 +196,10 @@ def reason_of(said: bytes) -> str:
 
 
 def last_timestamp_us(data: bytes) -> int:
-    """Return the timestamp of a trace's last event without decoding the trace; 0 where there is none."""
+    """Return the timestamp of a trace's last event without decoding the trace.
+
+    0 where there is none.
+    """
     found = re.search(rb'"ts":(\d+)[^{}]*\}\s*\]\s*$', data[-4096:])
     return int(found[1]) if found else 0
 
@@ -173,7 +208,10 @@ _THREAD = re.compile(r"thread \((?:0x[0-9a-fA-F]+|(\d{1,9}))\)(?:: (.*))?", re.D
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
-    """From ``at_us`` on, until the next change, the thread stood in ``frames`` (root first; empty: in none)."""
+    """The thread stood in ``frames`` from ``at_us`` on, until the next change.
+
+    ``frames`` begins with the root; it is empty if the thread stood in none.
+    """
 
     at_us: int
     frames: Stack
@@ -182,8 +220,8 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 class ThreadTrace(msgspec.Struct, frozen=True):
     """The changes of one thread in order of time; the last one only marks the end of the trace.
 
-    ``ident`` is the interpreter's id of the thread, ``os_tid`` the kernel's in the process's own PID namespace: None up
-    to Python 3.10, which does not have it.
+    ``ident`` is the interpreter's id of the thread, ``os_tid`` the kernel's in the process's own
+    PID namespace: None up to Python 3.10, which does not have it.
     """
 
     ident: int
@@ -196,7 +234,8 @@ class TraceDamaged(Exception):
     """The bytes are no trace of py-spy's; the message says why."""
 
 
-# A recording has thousands of events, which hold nothing that could hold them: the collector need not look at them.
+# A recording has thousands of events, which hold nothing that could hold them: the collector need
+# not look at them.
 class _Arguments(msgspec.Struct, gc=False):
     filename: str = ""
     # 32 bits, with or without a sign: the line of a frame that was read torn may be anything.
@@ -215,7 +254,10 @@ _decoder = msgspec.json.Decoder(list[_Event])
 _PART_BYTES = 1 << 17
 """So much of a trace is decoded at a time: decoded, it takes three times the memory."""
 BETWEEN = b'},{"args":'
-"""What py-spy writes between two events, and what no text within one has: there a quotation mark is escaped."""
+"""What py-spy writes between two events.
+
+No text within an event has this, since a quotation mark is escaped there.
+"""
 
 
 def _events(data: bytes) -> Iterator[list[_Event]]:
@@ -231,7 +273,10 @@ def _events(data: bytes) -> Iterator[list[_Event]]:
 
 
 def decode(data: bytes) -> list[ThreadTrace]:
-    """Return what each thread did by py-spy's chrometrace, in order of appearance; raises TraceDamaged."""
+    """Return what each thread did by py-spy's chrometrace, in order of appearance.
+
+    Raises TraceDamaged.
+    """
     threads: defaultdict[int, _Stacks] = defaultdict(_Stacks)
     for events in _events(data):
         by_thread: defaultdict[int, list[_Event]] = defaultdict(list)
@@ -250,7 +295,10 @@ _frame = functools.lru_cache(1 << 11)(Frame)
 
 
 class _Stacks:
-    """The stacks of one thread, rebuilt from its events; several events at one time are one change."""
+    """The stacks of one thread, rebuilt from its events.
+
+    Several events at one time are one change.
+    """
 
     def __init__(self) -> None:
         self._stack: list[Frame] = []
@@ -272,7 +320,8 @@ class _Stacks:
                 named = (event.name, event.args.filename, event.args.line or 0)
                 frame = known.get(named)
                 if frame is None:
-                    # The root names one thread alone: workers that come and go would fill the cache with theirs.
+                    # The root names one thread alone: workers that come and go would fill the cache
+                    # with theirs.
                     frame = known[named] = _frame(*named) if stack else Frame(*named)
                 stack.append(frame)
             elif stack:

@@ -1,10 +1,11 @@
 """What of a process was read when: the one place that says so. Pure.
 
-A stack lasts until the next sample shows another one, but only while there are samples: py-spy leaves no trace of one
-that shows the same stack as before. That it went on sampling is known from elsewhere. Between two samples it sleeps
-for a mean distance or computes, which the kernel counts; its log has the reads that failed; and the session looks
-at the process that is read. If any of these speaks against a span, the span is *in doubt*, and only the samples
-that its trace shows prove that it read then.
+A stack lasts until the next sample shows another one, but only while there are samples: py-spy
+leaves no trace of one that shows the same stack as before. That it went on sampling is known from
+elsewhere. Between two samples it sleeps for a mean distance or computes, which the kernel counts;
+its log has the reads that failed; and the session looks at the process that is read. If any of
+these speaks against a span, the span is *in doubt*, and only the samples that its trace shows prove
+that it read then.
 
 What was not read is a gap: no stack has time there. The looks also say why it was not read.
 """
@@ -23,9 +24,15 @@ from profd.daemon.store.records import GapFound, Identity
 from profd.daemon.store.stepfunction import IntervalSet, common, united
 
 ENOUGH = 20
-"""So many mean distances without a sample are no chance, and so many reads show whether most of them succeed."""
+"""So many mean distances without a sample are no chance.
+
+So many reads show whether most of them succeed.
+"""
 _DEVIATIONS = 4.0
-"""By so many standard deviations the number of samples in a span may be too small by chance: one span in 30,000."""
+"""By so many standard deviations a span may have too few samples by chance.
+
+This happens in one span in 30,000.
+"""
 
 STOPPED, FROZEN, SUSPENDED = "stopped", "frozen", "suspended"
 PROFD_STOPPED, UNREADABLE, EXEC = "profd stopped", "py-spy could not read", "exec"
@@ -46,8 +53,9 @@ _LATELY = 8
 class Look(NamedTuple):
     """A process as the session saw it.
 
-    ``pause`` is STOPPED, FROZEN or empty. ``image`` tells the programs of a process apart, 0: not known. ``runs`` grows
-    only if the process runs: with its CPU time, and each time that its main thread gets a core.
+    ``pause`` is STOPPED, FROZEN or empty. ``image`` tells the programs of a process apart, 0: not
+    known. ``runs`` grows only if the process runs: with its CPU time, and each time that its main
+    thread gets a core.
     """
 
     at_ns: int
@@ -79,7 +87,8 @@ class Pulse(NamedTuple):
 class Known(NamedTuple):
     """What is known of when a recording has read.
 
-    ``seen_ns`` are times at which it surely did, in order; the others may speak against some of the rest.
+    ``seen_ns`` are times at which it surely did, in order; the others may speak against some of the
+    rest.
     """
 
     seen_ns: Sequence[int]
@@ -92,7 +101,9 @@ def unread(known: Known, rate_hz: int, from_ns: int, to_ns: int) -> IntervalSet:
     """Return the parts of [from_ns, to_ns) in which a recording has not read a process that ran."""
     whole, distance_ns = IntervalSet(), SECOND_NS // rate_hz
     whole.add(from_ns, to_ns)
-    doubts = united(_union(_doubtful(known, rate_hz, from_ns, to_ns)), _union(_suspended(known.spells)))
+    doubts = united(
+        _union(_doubtful(known, rate_hz, from_ns, to_ns)), _union(_suspended(known.spells))
+    )
     silent = _without_samples(doubts, known.seen_ns, ENOUGH * distance_ns, distance_ns)
     found = united(silent, _union(_after_exec(known, from_ns, to_ns, distance_ns)))
     return common(united(found, _paused(known.spells, known.seen_ns)), whole)
@@ -107,7 +118,10 @@ def _union(spans: Iterable[tuple[int, int]]) -> IntervalSet:
 
 
 def _doubtful(known: Known, rate_hz: int, from_ns: int, to_ns: int) -> Iterator[tuple[int, int]]:
-    """Yield spans in which too few reads succeeded, each with its neighbors: these may lack samples in part."""
+    """Yield spans in which too few reads succeeded, each with its neighbors.
+
+    These may lack samples in part.
+    """
     pulses = known.pulses
     if not pulses and known.failed_ns:  # py-spy is then taken to have slept as often as is due
         times_ns = [*range(from_ns, to_ns, ENOUGH * SECOND_NS // rate_hz), to_ns]
@@ -120,7 +134,7 @@ def _doubtful(known: Known, rate_hz: int, from_ns: int, to_ns: int) -> Iterator[
 
 
 def _blocks(pulses: Sequence[Pulse], rate_hz: int) -> Iterator[tuple[Pulse, Pulse]]:
-    """Yield spans from pulse to pulse that are long enough to tell whether samples were taken in them."""
+    """Yield spans between pulses that are long enough to tell if samples were taken."""
     first = pulses[0]
     for pulse in pulses[1:]:
         if (pulse.at_ns - first.at_ns) * rate_hz >= ENOUGH * SECOND_NS or pulse is pulses[-1]:
@@ -129,10 +143,14 @@ def _blocks(pulses: Sequence[Pulse], rate_hz: int) -> Iterator[tuple[Pulse, Puls
 
 
 def _is_read(first: Pulse, last: Pulse, failed_ns: Sequence[int], rate_hz: int, to_ns: int) -> bool:
-    """Say whether about as many reads succeeded in a span as were due, up to the end of the recording."""
+    """Say whether about as many reads succeeded in a span as were due.
+
+    The span counts up to the end of the recording.
+    """
     due = max(min(last.at_ns, to_ns) - first.at_ns, 0) * rate_hz / SECOND_NS
     failed = bisect_left(failed_ns, last.at_ns) - bisect_left(failed_ns, first.at_ns)
-    # After a read that takes longer than the distance of samples it does not sleep. But so may one that fails.
+    # After a read that takes longer than the distance of samples it does not sleep. But so may one
+    # that fails.
     busy_ns = 0 if failed else last.busy_ns - first.busy_ns
     done = last.sleeps - first.sleeps - failed + busy_ns * rate_hz / SECOND_NS
     return done >= due - _DEVIATIONS * math.sqrt(due)
@@ -142,15 +160,25 @@ def _suspended(spells: Sequence[Spell]) -> Iterator[tuple[int, int]]:
     return ((spell.from_ns, spell.to_ns) for spell in spells if spell.state == SUSPENDED)
 
 
-def _after_exec(known: Known, from_ns: int, to_ns: int, distance_ns: int) -> Iterator[tuple[int, int]]:
-    """Yield the rest of a recording in which the process became another program: it reads the one that is gone."""
+def _after_exec(
+    known: Known, from_ns: int, to_ns: int, distance_ns: int
+) -> Iterator[tuple[int, int]]:
+    """Yield the rest of a recording in which the process became another program.
+
+    The recording reads the program that is gone.
+    """
     for before, after in pairwise(spell for spell in known.spells if spell.image):
         if before.image != after.image and from_ns < after.from_ns and before.to_ns < to_ns:
-            yield max(before.to_ns, *(at_ns + distance_ns for at_ns in known.seen_ns[-1:]), from_ns), to_ns
+            yield (
+                max(before.to_ns, *(at_ns + distance_ns for at_ns in known.seen_ns[-1:]), from_ns),
+                to_ns,
+            )
             return
 
 
-def _without_samples(doubts: IntervalSet, seen_ns: Sequence[int], least_ns: int, distance_ns: int) -> IntervalSet:
+def _without_samples(
+    doubts: IntervalSet, seen_ns: Sequence[int], least_ns: int, distance_ns: int
+) -> IntervalSet:
     """Return the parts of spans in doubt in which no sample shows for longer than ``least_ns``.
 
     A sample stands for one distance of samples after it.
@@ -166,7 +194,9 @@ def _without_samples(doubts: IntervalSet, seen_ns: Sequence[int], least_ns: int,
 
 
 def _paused(spells: Sequence[Spell], seen_ns: Sequence[int]) -> IntervalSet:
-    """Return when a process stood still: from the last sign of life before a pause to the first one after it.
+    """Return when a process stood still.
+
+    That is from the last sign of life before a pause to the first one after it.
 
     A stack that changes is such a sign, and so is a look at a process that runs.
     """
@@ -174,14 +204,22 @@ def _paused(spells: Sequence[Spell], seen_ns: Sequence[int]) -> IntervalSet:
     for place, (from_ns, to_ns, state, _) in enumerate(spells):
         if state in (STOPPED, FROZEN):
             before, after = bisect_right(seen_ns, from_ns), bisect_left(seen_ns, to_ns)
-            signs_ns = [*seen_ns[max(before - 1, 0) : before], *(spell.to_ns for spell in spells[:place][-1:])]
-            ends_ns = [*seen_ns[after : after + 1], *(spell.from_ns for spell in spells[place + 1 :][:1])]
+            signs_ns = [
+                *seen_ns[max(before - 1, 0) : before],
+                *(spell.to_ns for spell in spells[:place][-1:]),
+            ]
+            ends_ns = [
+                *seen_ns[after : after + 1],
+                *(spell.from_ns for spell in spells[place + 1 :][:1]),
+            ]
             found.add(max(signs_ns, default=from_ns), min(ends_ns, default=to_ns))
     return found
 
 
 class Account:
-    """The account of one process: what was read of it, in order of time, and why the rest was not; ``put`` takes gaps.
+    """The account of one process: what was read of it, in order of time, and why the rest was not.
+
+    ``put`` takes gaps.
 
     Its memory is that of what changed, however long it looks.
     """
@@ -195,8 +233,15 @@ class Account:
         self._found: deque[tuple[int, str]] = deque(maxlen=_LATELY)
 
     def look(self, look: Look) -> bool:
-        """Take in a look, later than those before; say whether the process has become another program since."""
-        before = self._spells[-1] if self._spells else Spell(look.at_ns, look.at_ns, look.pause, look.image)
+        """Take in a look, later than those before.
+
+        Say whether the process has become another program since.
+        """
+        before = (
+            self._spells[-1]
+            if self._spells
+            else Spell(look.at_ns, look.at_ns, look.pause, look.image)
+        )
         image = look.image or before.image
         if look.at_ns - before.to_ns > LATE_NS:
             self._spells.append(Spell(before.to_ns, look.at_ns, self._why_late(look), image))
@@ -209,9 +254,14 @@ class Account:
         return image != before.image != 0
 
     def _why_late(self, look: Look) -> str:
-        """Return why nothing looked: whether the process, which ran before at a pace, ran meanwhile as well."""
+        """Return why nothing looked.
+
+        It depends on whether the process, which ran before at a pace, ran meanwhile as well.
+        """
         first, last = self._lately[0], self._lately[-1]
-        usual = (last.runs - first.runs) * (look.at_ns - last.at_ns) / max(last.at_ns - first.at_ns, 1)
+        usual = (
+            (last.runs - first.runs) * (look.at_ns - last.at_ns) / max(last.at_ns - first.at_ns, 1)
+        )
         is_known = usual >= ENOUGH and last.image == look.image
         return SUSPENDED if is_known and 2 * (look.runs - last.runs) < usual else PROFD_STOPPED
 
@@ -221,7 +271,10 @@ class Account:
         return self._spells[max(first - 1, 0) :]
 
     def hear(self, words: str) -> None:
-        """Take in what py-spy said when it could not read; it counts until something is read again."""
+        """Take in what py-spy said when it could not read.
+
+        It counts until something is read again.
+        """
         if words in self._words or len(self._words) < _MOST_WORDS:
             self._words[words] += 1
 
@@ -234,10 +287,13 @@ class Account:
         self._read_to_ns = None
         self._words.clear()
 
-    def take(self, read: Iterable[tuple[int, int]], distance_ns: int, failed: Sequence[tuple[int, str]]) -> None:
+    def take(
+        self, read: Iterable[tuple[int, int]], distance_ns: int, failed: Sequence[tuple[int, str]]
+    ) -> None:
         """Take in the stretches that a recording has read, with this distance of samples.
 
-        What lies between two of them is a gap. ``failed`` are its failed reads with py-spy's words, in order of time.
+        What lies between two of them is a gap. ``failed`` are its failed reads with py-spy's words,
+        in order of time.
         """
         for from_ns, to_ns in read:
             before_ns = self._read_to_ns
@@ -249,23 +305,33 @@ class Account:
             self._spells = self.spells(self._read_to_ns - LATE_NS)
         self._hear_between(failed, self._read_to_ns or 0, None)
 
-    def _hear_between(self, failed: Sequence[tuple[int, str]], from_ns: int, to_ns: int | None) -> None:
+    def _hear_between(
+        self, failed: Sequence[tuple[int, str]], from_ns: int, to_ns: int | None
+    ) -> None:
         for at_ns, words in failed:
             if from_ns <= at_ns and (to_ns is None or at_ns < to_ns):
                 self.hear(words)
 
     def close(self, at_ns: int) -> None:
-        """Take in that nothing more is read: a process that has not ended by then was not read to its end."""
+        """Take in that nothing more is read.
+
+        A process that has not ended by then was not read to its end.
+        """
         if self._read_to_ns is not None and at_ns - self._read_to_ns > LATE_NS:
             self._explain(self._read_to_ns, at_ns, 0)
 
     def _explain(self, from_ns: int, to_ns: int, chance_ns: int) -> None:
-        """Put the gaps in a range of time, each with its reason; without one it may last ``chance_ns`` by chance."""
+        """Put the gaps in a range of time, each with its reason.
+
+        Without one it may last ``chance_ns`` by chance.
+        """
         for start_ns, end_ns, reason in self._reasons(from_ns, to_ns):
             if reason == UNREADABLE and not self._words and end_ns - start_ns <= chance_ns:
                 continue
             said = self._words.most_common(1)[0][0] if self._words else "it took no samples"
-            causes = [cause for at_ns, cause in self._found if start_ns <= at_ns <= end_ns + LATE_NS]
+            causes = [
+                cause for at_ns, cause in self._found if start_ns <= at_ns <= end_ns + LATE_NS
+            ]
             text = "; ".join([*causes[:1], said]) if reason == UNREADABLE else _IN_WORDS[reason]
             self._put(GapFound(self._identity, start_ns, end_ns, reason, text))
 
@@ -279,7 +345,10 @@ class Account:
                 begin_ns = max(before[0].to_ns if before else spell.from_ns, at_ns)
                 end_ns = min(after[0].from_ns if after else spell.to_ns, to_ns)
                 if begin_ns < end_ns:
-                    parts += [(at_ns, begin_ns, self._otherwise(at_ns, begin_ns)), (begin_ns, end_ns, spell.state)]
+                    parts += [
+                        (at_ns, begin_ns, self._otherwise(at_ns, begin_ns)),
+                        (begin_ns, end_ns, spell.state),
+                    ]
                     at_ns = end_ns
         parts.append((at_ns, to_ns, self._otherwise(at_ns, to_ns)))
         return _joined(parts)
@@ -287,7 +356,10 @@ class Account:
     def _otherwise(self, from_ns: int, to_ns: int) -> str:
         """Return why a process that ran was not read."""
         pairs = pairwise(spell for spell in self._spells if spell.image)
-        changed = (one.image != other.image and one.to_ns < to_ns and other.from_ns >= from_ns for one, other in pairs)
+        changed = (
+            one.image != other.image and one.to_ns < to_ns and other.from_ns >= from_ns
+            for one, other in pairs
+        )
         return EXEC if any(changed) else UNREADABLE
 
 

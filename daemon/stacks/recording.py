@@ -1,8 +1,8 @@
 """One py-spy recording as a child process: started, seen to sample, ended, collected with its cost.
 
-The result and the log go into anonymous memory files: nothing is left behind when either side is killed, a full disk is
-no matter, and no failed read wakes the session. py-spy always gets a duration, so that one whose session is gone ends
-by itself.
+The result and the log go into anonymous memory files: nothing is left behind when either side is
+killed, a full disk is no matter, and no failed read wakes the session. py-spy always gets a
+duration, so that one whose session is gone ends by itself.
 """
 
 from __future__ import annotations
@@ -18,21 +18,36 @@ import msgspec
 
 from profd.daemon import processes, scheduling
 from profd.daemon.clock import SECOND_NS, Clock
-from profd.daemon.stacks.pyspy import ENVIRONMENT, PySpyOutput, RawRecording, RecordingFailed, read_output
+from profd.daemon.stacks.pyspy import (
+    ENVIRONMENT,
+    PySpyOutput,
+    RawRecording,
+    RecordingFailed,
+    read_output,
+)
 from profd.daemon.stacks.reads import Pulse
 
 _SAMPLING = b"Sampling process"
 _KILL_AFTER_S = 5.0
 _LOOKS_THAT_FAIL = 4
-_PATIENCE = 36  # times that, for as long as py-spy computes: a sample of 2,000 threads takes a second of CPU
+# times that, for as long as py-spy computes: a sample of 2,000 threads takes a second of CPU
+_PATIENCE = 36
 LEAST_CPU_S = 0.05
-"""Of less CPU time, which is counted in hundredths of a second, the cost of sampling cannot be judged."""
+"""The least CPU time by which the cost of sampling can be judged.
+
+CPU time is counted in hundredths of a second.
+"""
 
 
 class Recording:
-    """A running py-spy recording; ``sampling`` completes once it samples: False where it ended before."""
+    """A running py-spy recording.
 
-    def __init__(self, executable: str, pid: int, rate_hz: int, length_s: float, clock: Clock) -> None:
+    ``sampling`` completes once it samples: False where it ended before.
+    """
+
+    def __init__(
+        self, executable: str, pid: int, rate_hz: int, length_s: float, clock: Clock
+    ) -> None:
         """Start py-spy on ``pid`` for at most ``length_s`` seconds and a few to spare."""
         loop = asyncio.get_running_loop()
         self.rate_hz, self.length_s = rate_hz, length_s
@@ -48,8 +63,25 @@ class Recording:
         self._start_cpu_s = 0.0
         duration_s = math.ceil(length_s) + 5
         arguments = [
-            *("py-spy", "record", "--nonblocking", "--idle", "--threads", "--format", "chrometrace"),
-            *("--rate", str(rate_hz), "--duration", str(duration_s), "--output", "/proc/self/fd/3", "--pid", str(pid)),
+            *(
+                "py-spy",
+                "record",
+                "--nonblocking",
+                "--idle",
+                "--threads",
+                "--format",
+                "chrometrace",
+            ),
+            *(
+                "--rate",
+                str(rate_hz),
+                "--duration",
+                str(duration_s),
+                "--output",
+                "/proc/self/fd/3",
+                "--pid",
+                str(pid),
+            ),
         ]
         try:
             with contextlib.ExitStack() as opened:
@@ -61,11 +93,15 @@ class Recording:
                 try:
                     os.set_blocking(self._pipe, False)
                     trace, log = memory
-                    passed = [(os.POSIX_SPAWN_DUP2, fd, to) for fd, to in ((write_end, 1), (log, 2), (trace, 3))]
+                    passed = [
+                        (os.POSIX_SPAWN_DUP2, fd, to)
+                        for fd, to in ((write_end, 1), (log, 2), (trace, 3))
+                    ]
                     files = [(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0), *passed]
                     signals = [signal.SIGINT, signal.SIGPIPE, signal.SIGTERM]
                     environment = {**os.environ, **ENVIRONMENT}
-                    self._pid = os.posix_spawn(  # in a group of its own: a Ctrl-C at the terminal is not for it
+                    # in a group of its own: a Ctrl-C at the terminal is not for it
+                    self._pid = os.posix_spawn(
                         executable, arguments, environment,
                         file_actions=files, setpgroup=0, setsigmask=[], setsigdef=signals,
                     )  # fmt: skip
@@ -85,9 +121,14 @@ class Recording:
             scheduling.keep_to(self._pid, cores)
 
     def look(self) -> None:
-        """Look whether py-spy has slept and run since the last look; to be called some times a second."""
+        """Look whether py-spy has slept and run since the last look.
+
+        To be called some times a second.
+        """
         if not self.ended.done() and self._memory:
-            sleeps = processes.read_pairs(f"{processes.PROC}/{self._pid}/status").get(b"voluntary_ctxt_switches")
+            sleeps = processes.read_pairs(f"{processes.PROC}/{self._pid}/status").get(
+                b"voluntary_ctxt_switches"
+            )
             stat = processes.read_stat(self._pid)
             if sleeps is not None and stat is not None:
                 busy_ns = stat.cpu_ticks * SECOND_NS // processes.CLOCK_TICKS
@@ -96,11 +137,16 @@ class Recording:
 
     @property
     def is_failing(self) -> bool:
-        """Whether reads failed in the last second, and py-spy hardly slept: each of them takes long, or most fail."""
+        """Whether reads failed in the last second, and py-spy hardly slept.
+
+        Then each of them takes long, or most fail.
+        """
         if len(self._log_bytes) < _LOOKS_THAT_FAIL or self._log_bytes[-1] == self._log_bytes[0]:
             return False
         first, last = self._pulses[-_LOOKS_THAT_FAIL], self._pulses[-1]
-        return 2 * (last.sleeps - first.sleeps) * SECOND_NS < self.rate_hz * (last.at_ns - first.at_ns)
+        return 2 * (last.sleeps - first.sleeps) * SECOND_NS < self.rate_hz * (
+            last.at_ns - first.at_ns
+        )
 
     def cpu_s(self) -> float:
         """Return the seconds of CPU that it has taken until now."""
@@ -113,7 +159,10 @@ class Recording:
 
     def cost_cores(self, length_s: float) -> float:
         """Return the cores that one of this kind and this length takes, its start included."""
-        cpu_s, sampling_s = self.sampling_cpu_s(), (self._clock.now_ns() - self._sampling_ns) / SECOND_NS
+        cpu_s, sampling_s = (
+            self.sampling_cpu_s(),
+            (self._clock.now_ns() - self._sampling_ns) / SECOND_NS,
+        )
         if cpu_s < LEAST_CPU_S:
             return 0.0
         return cpu_s / sampling_s + self._start_cpu_s / length_s
@@ -123,7 +172,10 @@ class Recording:
         self._signal(signal.SIGINT)
 
     async def collect(self) -> RawRecording:
-        """Wait for the end of the recording and return it; raises RecordingFailed where there is none."""
+        """Wait for the end of the recording and return it.
+
+        Raises RecordingFailed where there is none.
+        """
         try:
             if not await self._has_ended():
                 self._signal(signal.SIGKILL)
@@ -132,13 +184,18 @@ class Recording:
         finally:
             trace, log = self._release()
         said, times_ns = self._said + log, (self.spawned_ns, self._sampling_ns, self._ended_ns)
-        raw = read_output(PySpyOutput(trace, said, *times_ns, self.cpu_ns, self._clock.wall_jump_ns()))
+        raw = read_output(
+            PySpyOutput(trace, said, *times_ns, self.cpu_ns, self._clock.wall_jump_ns())
+        )
         # Where the kernel does not count, nothing but the spawn is known.
         pulses = tuple(self._pulses) if len(self._pulses) > 1 else ()
         return msgspec.structs.replace(raw, pulses=pulses)
 
     async def _has_ended(self) -> bool:
-        """Wait for the end, three minutes at most; says whether it came before py-spy stood still for some seconds."""
+        """Wait for the end, three minutes at most.
+
+        Says whether it came before py-spy stood still for some seconds.
+        """
         for _ in range(_PATIENCE):
             before_s = self.cpu_s()
             await asyncio.wait({self.ended}, timeout=_KILL_AFTER_S)
@@ -149,12 +206,18 @@ class Recording:
         return False
 
     def abandon(self) -> None:
-        """Kill py-spy and let go of what it has written; of no effect on a recording that was collected."""
+        """Kill py-spy and let go of what it has written.
+
+        Of no effect on a recording that was collected.
+        """
         self._signal(signal.SIGKILL)
         self._release()
 
     def _release(self) -> list[bytes]:
-        """Let go of what py-spy has written, and return it, trace and log; nothing where that was done before."""
+        """Let go of what py-spy has written, and return it, trace and log.
+
+        Nothing where that was done before.
+        """
         held, self._memory = self._memory, []
         found = [os.pread(file, os.fstat(file).st_size, 0) for file in held]
         for file in held:
@@ -183,8 +246,12 @@ class Recording:
         self._reap()
 
     def _reap(self) -> None:
-        """Collect exit status and cost; the process has closed its output, so this is a matter of microseconds."""
-        # No such child: it was reaped already, as a process that ignores SIGCHLD has it. Its cost is then not known.
+        """Collect exit status and cost.
+
+        The process has closed its output, so this is a matter of microseconds.
+        """
+        # No such child: it was reaped already, as a process that ignores SIGCHLD has it. Its cost
+        # is then not known.
         with contextlib.suppress(ChildProcessError):
             pid, _, usage = os.wait4(self._pid, os.WNOHANG)
             if not pid:

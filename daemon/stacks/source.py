@@ -1,8 +1,9 @@
 """The source behind a frame: library or user code, and what the statement at a line may call.
 
-Reads source files as the target's user sees them; see ``userfiles``. Only the function around a line is parsed: a whole
-file takes tens of milliseconds and megabytes. A text with lines that stand further left than the function they are in,
-such as those of a string, is cut in two; it then parses as nothing at all, or as something without the line.
+Reads source files as the target's user sees them; see ``userfiles``. Only the function around a
+line is parsed: a whole file takes tens of milliseconds and megabytes. A text with lines that stand
+further left than the function they are in, such as those of a string, is cut in two; it then parses
+as nothing at all, or as something without the line.
 """
 
 from __future__ import annotations
@@ -42,10 +43,13 @@ class SourceTree:
     ) -> None:
         self._files, self._cells, self._origin = files or UserFiles(), cells, origin
         self._own = f"{own}/" if own else ""
-        # Files are asked for other lines all through a run: a few are held as they are, others packed.
+        # Files are asked for other lines all through a run: a few are held as they are, others
+        # packed.
         self._text = functools.lru_cache(4)(self._read)
         self._kept_line = functools.lru_cache(2048)(self._line)
-        self._has_init = functools.lru_cache(1024)(lambda folder: self._files.is_file(str(folder / "__init__.py")))
+        self._has_init = functools.lru_cache(1024)(
+            lambda folder: self._files.is_file(str(folder / "__init__.py"))
+        )
         self._found = functools.lru_cache(1024)(self._find)
 
     def describe(self, frame: Frame) -> FrameDescription:
@@ -54,8 +58,11 @@ class SourceTree:
         if cell is not None:
             lines = split_lines(cell.text)
             text = lines[frame.line - 1].strip()[:200] if 0 < frame.line <= len(lines) else None
-            return FrameDescription(f"cell {cell.number}", False, text, is_without_gradients(lines, frame.line))
-        # Beside a script, what has no file is made by libraries: a dataclass, a lambda of Pyro that is evaluated.
+            return FrameDescription(
+                f"cell {cell.number}", False, text, is_without_gradients(lines, frame.line)
+            )
+        # Beside a script, what has no file is made by libraries: a dataclass, a lambda of Pyro that
+        # is evaluated.
         is_made = bool(self._own) and frame.file == "<string>"
         of_library = is_made or is_library(self.absolute(frame.file).removeprefix(self._own))
         switched_off = not of_library and is_without_gradients(self.lines(frame.file), frame.line)
@@ -91,7 +98,9 @@ class SourceTree:
 
     def _read(self, file: str) -> str:
         path = self._found(file)
-        return decoded(self._files.kept(path, self._origin.since_ns)) if path.startswith("/") else ""
+        return (
+            decoded(self._files.kept(path, self._origin.since_ns)) if path.startswith("/") else ""
+        )
 
     def absolute(self, file: str) -> str:
         """Return the path of a file whose name is relative; another name as it is."""
@@ -109,7 +118,10 @@ class SourceTree:
         return found[0] if len(found) == 1 else file
 
     def module_path(self, file: str) -> str:
-        """Return the path from the outermost package down, as py-spy shortens it: ``torch/nn/modules/module.py``."""
+        """Return the path from the outermost package down, as py-spy shortens it.
+
+        An example is ``torch/nn/modules/module.py``.
+        """
         path = Path(self.absolute(file))
         folder = path.parent
         while folder != folder.parent and self._has_init(folder):
@@ -138,16 +150,23 @@ def split_lines(text: str) -> list[str]:
 
 @functools.lru_cache(4096)
 def is_library(file: str) -> bool:
-    """Say whether a file belongs to an installed package, the standard library, or the interpreter itself."""
+    """Say whether a file is one of a library.
+
+    That is an installed package, the standard library, or the interpreter itself.
+    """
     if file.startswith("<"):
         return file not in ("<string>", "<stdin>") and not file.startswith("<ipython")
-    # The standard library is that of whichever interpreter: …/lib/python3.11/threading.py, …/lib64/python3.6/…
+    # The standard library is that of whichever interpreter: …/lib/python3.11/threading.py,
+    # …/lib64/python3.6/…
     is_installed = not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts)
     return is_installed or re.search(r"/lib(64)?/python3\.\d+[a-z]?/", file) is not None
 
 
 def parsed(text: str) -> ast.Module | None:
-    """Return the tree of a text; None where that is another Python's syntax, no Python, or cut in two."""
+    """Return the tree of a text.
+
+    None where that is another Python's syntax, no Python, or cut in two.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -172,7 +191,10 @@ class Block(NamedTuple):
 
 
 def block_around(lines: Sequence[str], line: int) -> Block | None:
-    """Return the function that holds a line, or the file, unless that is long; None where that is unclear."""
+    """Return the function that holds a line, or the file, unless that is long.
+
+    None where that is unclear.
+    """
     if not 0 < line <= len(lines):
         return None
     start = _head_above(lines, line - 1)
@@ -196,14 +218,23 @@ def block_around(lines: Sequence[str], line: int) -> Block | None:
 
 
 def _head_above(lines: Sequence[str], index: int) -> int | None:
-    """Return the index of the head of the function that holds a line, its own where it is one; None outside of any."""
+    """Return the index of the head of the function that holds a line, its own where it is one.
+
+    None outside of any.
+    """
     if _FUNCTION.match(lines[index].lstrip()):
         return index
-    return next((above for above in _heads_above(lines, index) if _FUNCTION.match(lines[above].lstrip())), None)
+    return next(
+        (above for above in _heads_above(lines, index) if _FUNCTION.match(lines[above].lstrip())),
+        None,
+    )
 
 
 def _heads_above(lines: Sequence[str], index: int) -> Iterator[int]:
-    """Yield the indexes of the lines that a line stands below of further left, up to the head of its function."""
+    """Yield the indexes of the heads above a line, up to the head of its function.
+
+    Each head stands further left than the line below it.
+    """
     left = _indent(lines[index])
     for above in range(index - 1, -1, -1):
         text = lines[above].lstrip()
@@ -222,7 +253,10 @@ def is_without_gradients(lines: Sequence[str], line: int) -> bool:
 
 
 def _first_decorator(lines: Sequence[str], start: int) -> int | None:
-    """Return the index of a function's first decorator, of its head where it has none; None where it may have one."""
+    """Return the index of a function's first decorator, of its head where it has none.
+
+    None where it may have one.
+    """
     left = _indent(lines[start])
     for above in range(start - 1, -1, -1):
         text = lines[above].lstrip()
@@ -244,10 +278,21 @@ def _indent(line: str) -> int:
 PARSED_AT_ONCE = 8
 _BODIES = (ast.stmt, ast.excepthandler, ast.match_case)
 
-# What these are made of enters no function: names that are read, bound and returned. Everything else may: a call, an
-# operator, an attribute, a loop, a truth value (`__bool__`), an import, a decorator, an await.
+# What these are made of enters no function: names that are read, bound and returned. Everything
+# else may: a call, an operator, an attribute, a loop, a truth value (`__bool__`), an import, a
+# decorator, an await.
 _HARMLESS = (
-    *(ast.Expr, ast.Return, ast.Assign, ast.AnnAssign, ast.Pass, ast.Break, ast.Continue, ast.Global, ast.Nonlocal),
+    *(
+        ast.Expr,
+        ast.Return,
+        ast.Assign,
+        ast.AnnAssign,
+        ast.Pass,
+        ast.Break,
+        ast.Continue,
+        ast.Global,
+        ast.Nonlocal,
+    ),
     *(ast.Try, ast.FunctionDef, ast.AsyncFunctionDef, ast.arguments, ast.arg, ast.Lambda),
     *(ast.Name, ast.Constant, ast.Tuple, ast.List, ast.Load, ast.Store),
 )
@@ -262,7 +307,10 @@ class Statement(msgspec.Struct, frozen=True):
 
 
 class Statements:
-    """The statements of the source files that a target sees; processes that see the same files share them."""
+    """The statements of the source files that a target sees.
+
+    Processes that see the same files share them.
+    """
 
     def __init__(self, files: UserFiles | None = None, origin: Origin = ANY) -> None:
         self._sources = SourceTree(files, origin=origin)
@@ -277,7 +325,10 @@ class Statements:
         self._left = PARSED_AT_ONCE
 
     def at(self, file: str, line: int) -> Statement | None:
-        """Return the statement at a line; None where nothing is known of it, or too much was parsed already."""
+        """Return the statement at a line.
+
+        None where nothing is known of it, or too much was parsed already.
+        """
         place = (file, line)
         if place not in self._answers:
             if not self._left:
@@ -287,19 +338,26 @@ class Statements:
                 self._answers.clear()
             block = block_around(self._sources.lines(file), line)
             tree = parsed(block.text) if block else None
-            self._answers[place] = _statement(tree, line - block.first_line + 1) if block and tree else None
+            self._answers[place] = (
+                _statement(tree, line - block.first_line + 1) if block and tree else None
+            )
         return self._answers[place]
 
 
 def _statement(tree: ast.Module, line: int) -> Statement | None:
-    """Return the statement that holds a line; None where none does or several begin on its first line."""
+    """Return the statement that holds a line.
+
+    None where none does or several begin on its first line.
+    """
     above = [(first, node) for node in _statements(tree) if (first := _first_line(node)) <= line]
     nearest = max((first for first, _ in above), default=0)
     nodes = [node for first, node in above if first == nearest]
     if len(nodes) != 1:
         return None
     body: list[ast.stmt] = getattr(nodes[0], "body", [])
-    last = body[0].lineno - 1 if body else nodes[0].end_lineno or nodes[0].lineno  # of a compound one, of its head
+    last = (
+        body[0].lineno - 1 if body else nodes[0].end_lineno or nodes[0].lineno
+    )  # of a compound one, of its head
     return describe(nodes[0]) if line <= last else None
 
 
@@ -321,8 +379,12 @@ def describe(node: ast.stmt) -> Statement:
     named = [getattr(part, field, None) for part in parts for field in ("id", "attr", "name")]
     is_decorated = bool(getattr(node, "decorator_list", ()))
     may_call = is_decorated or not all(isinstance(part, _HARMLESS) for part in parts)
-    calls_unnamed = is_decorated or not all(isinstance(func, ast.Name | ast.Attribute) for func in called)
-    return Statement(frozenset(name for name in named if isinstance(name, str)), may_call, calls_unnamed)
+    calls_unnamed = is_decorated or not all(
+        isinstance(func, ast.Name | ast.Attribute) for func in called
+    )
+    return Statement(
+        frozenset(name for name in named if isinstance(name, str)), may_call, calls_unnamed
+    )
 
 
 def _first_line(node: ast.stmt) -> int:

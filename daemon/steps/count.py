@@ -1,10 +1,13 @@
-"""Adds up the rounds of a loop from readings of its counter, over all the times that it begins anew. Pure.
+"""Adds up a loop's rounds from readings of its counter over all times it begins anew.
 
-While the counter grows, the rounds between two readings are plain. Where it has begun anew, the number of rounds of
-the whole loop (an epoch) is needed: from the loop's ``range``, from a reading in the last round, or from two readings
-less than two rounds apart. Until then the count goes by the loop's rate, and the error says how exact that is. Where
-epochs have different numbers of rounds, as episodes do, it goes by the rate within them: such a loop may also have
-begun anew, and come further than before, between two readings.
+It is pure.
+
+While the counter grows, the rounds between two readings are plain. Where it has begun anew, the
+number of rounds of the whole loop (an epoch) is needed: from the loop's ``range``, from a reading
+in the last round, or from two readings less than two rounds apart. Until then the count goes by the
+loop's rate, and the error says how exact that is. Where epochs have different numbers of rounds, as
+episodes do, it goes by the rate within them: such a loop may also have begun anew, and come further
+than before, between two readings.
 """
 
 from __future__ import annotations
@@ -20,10 +23,11 @@ CLOSE_ROUNDS = 0.5
 # The rate is not known before this many readings.
 _KNOWN = 5
 
-# So many epochs that surely ended before the longest one show that epochs have different numbers of rounds. A pause may
-# look like one of them.
+# So many epochs that surely ended before the longest one show that epochs have different numbers of
+# rounds. A pause may look like one of them.
 _SHORT_ENDS = 3
-# So many in a row that were read last in the same round, the furthest of all, show that it was the last one.
+# So many in a row that were read last in the same round, the furthest of all, show that it was the
+# last one.
 _SAME_ENDS = 3
 # The rate within epochs is that of so many readings.
 _MOST_WITHIN = 60
@@ -32,10 +36,12 @@ Off = tuple[int, int] | None
 
 
 class _Unsure(NamedTuple):
-    """A time that the loop began anew: ``uncounted`` is the round after it less those counted meanwhile.
+    """A time that the loop began anew.
 
-    ``error`` is how many of these may be wrong. ``by_pace`` is how many more there were by the loop's rate alone, and
-    ``pace_error`` how many of those may be wrong.
+    ``uncounted`` is the round after it, less those counted meanwhile.
+
+    ``error`` is how many of these may be wrong. ``by_pace`` is how many more there were by the
+    loop's rate alone, and ``pace_error`` how many of those may be wrong.
     """
 
     epochs: int
@@ -47,12 +53,15 @@ class _Unsure(NamedTuple):
 
 
 class Count:
-    """The rounds of one loop. They begin with the number that the counter itself shows when it is first read.
+    """The rounds of one loop.
 
-    Of a loop that another counter has counted so far (``goes_on``) they begin with none. A counter that ``is_added``
-    goes on over epochs, until it is seen to begin anew. One that ``is_late`` stands at the number of rounds after the
-    last of them. A loop that ``breaks`` may end before its last round. Epochs may come in groups of ``early`` at most,
-    as the loop of the epochs may end early (0: it does not).
+    They begin with the number that the counter itself shows when it is first read.
+
+    Of a loop that another counter has counted so far (``goes_on``) they begin with none. A counter
+    that ``is_added`` goes on over epochs, until it is seen to begin anew. One that ``is_late``
+    stands at the number of rounds after the last of them. A loop that ``breaks`` may end before its
+    last round. Epochs may come in groups of ``early`` at most, as the loop of the epochs may end
+    early (0: it does not).
     """
 
     def __init__(
@@ -64,7 +73,12 @@ class Count:
         breaks: bool = False,
         early: int = 0,
     ) -> None:
-        self.is_added, self._is_late, self._goes_on, self._breaks = is_added, is_late, goes_on, breaks
+        self.is_added, self._is_late, self._goes_on, self._breaks = (
+            is_added,
+            is_late,
+            goes_on,
+            breaks,
+        )
         self._early = early
         self.rounds = 0
         self.error = 0
@@ -81,30 +95,40 @@ class Count:
         """Whether epochs have different numbers of rounds."""
         self._epoch: int | None = None
         self._epoch_ns = 0
-        """When the loop was last read in this epoch; one of the next may have passed while the counter stood."""
+        """When the loop was last read in this epoch.
+
+        One of the next may have passed while the counter stood.
+        """
         self._longest = self._seen_length = 0
         self._short_ends = 0
         """How many more epochs ended long before the longest one than did not."""
         self._ended_at: int | None = None
         """The round that was read last before the loop began anew."""
         self._assumed = 0
-        """How many epochs were taken for as long as the others, though their own end was not seen."""
+        """How many epochs were taken for as long as the others, though their end was unseen."""
         self.unsure: list[_Unsure] = []
         """Each time that the loop began anew before its rounds were known."""
         self._recent: deque[tuple[int, int]] = deque()
         self._within: deque[tuple[float, int]] = deque(maxlen=_MOST_WITHIN)
-        """Seconds from one reading to the next, and the rounds made, where both were surely in the same epoch."""
+        """The seconds between two readings surely in the same epoch, and the rounds made."""
         self._same_ends = 0
         """How many epochs in a row were read last in the same round."""
         self._fastest = 0.0
         """The most rounds a second that surely passed from one reading to the next."""
         self._off_ns = 0
 
-    def take(self, at_ns: int, number: int, epoch: int | None = None, end: int | None = None, off: Off = None) -> None:
+    def take(
+        self,
+        at_ns: int,
+        number: int,
+        epoch: int | None = None,
+        end: int | None = None,
+        off: Off = None,
+    ) -> None:
         """Add a reading: the counter showed the round ``number`` (from 0).
 
-        ``epoch`` is the counter of the loop outside; ``end`` is the number of rounds, where the loop has it.
-        ``off`` is from when to when the loop was seen to be left, since the last time.
+        ``epoch`` is the counter of the loop outside; ``end`` is the number of rounds, where the
+        loop has it. ``off`` is from when to when the loop was seen to be left, since the last time.
         """
         if end is not None and self.needs_end:
             self._learn(end)
@@ -114,8 +138,12 @@ class Count:
         else:
             left_ns, back_ns = off or (at_ns, at_ns)
             self._off_ns += back_ns - left_ns
-            was_off = left_ns < back_ns  # seen to be left more than once: a single look may have missed it
-            made = self._made(self.round, left_ns - self.at_ns, at_ns - back_ns, number, epoch, was_off=was_off)
+            was_off = (
+                left_ns < back_ns
+            )  # seen to be left more than once: a single look may have missed it
+            made = self._made(
+                self.round, left_ns - self.at_ns, at_ns - back_ns, number, epoch, was_off=was_off
+            )
             self.rounds += made
             if made:
                 self.changed_ns, self.has_moved = at_ns, True
@@ -132,7 +160,10 @@ class Count:
 
     @property
     def needs_end(self) -> bool:
-        """Whether the number of rounds of a ``range`` would say how long epochs are; not of those left before it."""
+        """Whether the number of rounds of a ``range`` would say how long epochs are.
+
+        Not of those left before it.
+        """
         return self.length is None and not self.varies and not (self._breaks and self.unsure)
 
     def forget_epoch(self) -> None:
@@ -140,7 +171,10 @@ class Count:
         self._epoch = None
 
     def rest(self, gap_s: float) -> tuple[int, int]:
-        """Return the rounds after the last reading of a loop that was left so long after it, and their error."""
+        """Return the rounds of a left loop after its last reading, and their error.
+
+        The loop was left within ``gap_s`` seconds of that reading.
+        """
         if self.round is None:
             return 0, 0
         unread = self.per_s() * gap_s
@@ -159,16 +193,22 @@ class Count:
 
     def pace_within(self) -> float:
         """Return the rounds a second within an epoch."""
-        took_s, made = sum(gap_s for gap_s, _ in self._within), sum(rounds for _, rounds in self._within)
+        took_s, made = (
+            sum(gap_s for gap_s, _ in self._within),
+            sum(rounds for _, rounds in self._within),
+        )
         return made / took_s if made >= _KNOWN else self.per_s()
 
     def is_near_end(self, ahead_s: float) -> bool:
-        """Say whether the loop may begin anew within some seconds, or is in what has to be its last round."""
+        """Say whether the loop may begin anew in some seconds or must be in its last round."""
         if self.round is None:
             return False
         if self.length is not None:
             return not self._is_length_read and self.round >= self.length - 1
-        return self._ended_at is not None and abs(self.round - self._ended_at) <= 2 + 2 * ahead_s * self.per_s()
+        return (
+            self._ended_at is not None
+            and abs(self.round - self._ended_at) <= 2 + 2 * ahead_s * self.per_s()
+        )
 
     def is_far_from_end(self, ahead_s: float) -> bool:
         """Say whether the loop goes on for longer than some seconds for all that is known."""
@@ -181,19 +221,36 @@ class Count:
         return self.round + self.per_s() * ahead_s < self.length
 
     def _made(
-        self, last: int, before_ns: int, after_ns: int, number: int, now: int | None, *, was_off: bool = False
+        self,
+        last: int,
+        before_ns: int,
+        after_ns: int,
+        number: int,
+        now: int | None,
+        *,
+        was_off: bool = False,
     ) -> int:
         """Return the rounds since the last reading: made so long after it, and before this one."""
         gap_s, length = (before_ns + after_ns) / SECOND_NS, self.length or self._longest
         expected, known = self.per_s() * gap_s, len(self._recent) >= _KNOWN
         if now is not None and now != self._epoch and number + 1 == self.length:
-            # The number of the next epoch is there before its first round: until then the counter stands at its end.
+            # The number of the next epoch is there before its first round: until then the counter
+            # stands at its end.
             now -= number - last + length / 2 > expected
         epochs = None if now is None or self._epoch is None else now - self._epoch
-        fastest = max(expected, self._fastest * ((self.at_ns - self._epoch_ns) / SECOND_NS * bool(epochs) + gap_s))
-        # A function that was left and called again has begun anew, though a generator goes on: the pace shows which.
+        fastest = max(
+            expected,
+            self._fastest * ((self.at_ns - self._epoch_ns) / SECOND_NS * bool(epochs) + gap_s),
+        )
+        # A function that was left and called again has begun anew, though a generator goes on: the
+        # pace shows which.
         since = self.per_s() * after_ns / SECOND_NS
-        is_anew = was_off and known and not self.is_added and abs(number - since) < abs(number - last - expected)
+        is_anew = (
+            was_off
+            and known
+            and not self.is_added
+            and abs(number - since) < abs(number - last - expected)
+        )
         if self.varies:
             return self._made_of_unlike(last, before_ns, after_ns, number, now, is_anew=is_anew)
         # Where the loop is short it may have begun anew, and come as far again.
@@ -210,13 +267,21 @@ class Count:
         self._epoch, is_numbered = now, epochs is not None and epochs >= 0
 
         def unseen(made: int) -> int:
-            """Return the rounds of the epochs that may have passed besides, where their number is not known.
+            """Return the rounds of epochs that may also have passed, if their number is not known.
 
             It is not, either, where the loops around have begun anew themselves.
             """
-            return 0 if is_numbered or not known else length * max(int((1.5 * fastest - made) / length), 0)
+            return (
+                0
+                if is_numbered or not known
+                else length * max(int((1.5 * fastest - made) / length), 0)
+            )
 
-        if number >= last and not is_anew and (not epochs or (self.is_added and self._ended_at is None)):
+        if (
+            number >= last
+            and not is_anew
+            and (not epochs or (self.is_added and self._ended_at is None))
+        ):
             unmade = round(expected) - (number - last)
             if epochs is None and known and self._ended_at is not None and unmade > length / 2:
                 self.error += max(unmade, length)  # it may have begun anew, and come further
@@ -224,7 +289,9 @@ class Count:
                 self.error += unseen(number - last)
             return number - last
         unread = self.per_s() * before_ns / SECOND_NS
-        is_seen = epochs in (None, 1) and self._sees_end(last, unread, 1.5 * self._fastest * before_ns / SECOND_NS)
+        is_seen = epochs in (None, 1) and self._sees_end(
+            last, unread, 1.5 * self._fastest * before_ns / SECOND_NS
+        )
         epochs = max(epochs or 1, 1)
         if self.length is not None:
             made = epochs * self.length - last + number
@@ -236,30 +303,51 @@ class Count:
                 return made
             self._forget_length(round(made - expected))
         # What was made since it was back is known.
-        by_pace = max(epochs + number, round(expected) if unread >= expected else number + round(unread))
-        missed, missed_s = epochs * self._longest - last, (before_ns + after_ns * (epochs > 1)) / SECOND_NS
+        by_pace = max(
+            epochs + number, round(expected) if unread >= expected else number + round(unread)
+        )
+        missed, missed_s = (
+            epochs * self._longest - last,
+            (before_ns + after_ns * (epochs > 1)) / SECOND_NS,
+        )
         if known:
             is_short_end = missed > 3 + 2 * self.pace_within() * missed_s
             self._short_ends = max(self._short_ends + (1 if is_short_end else -1), 0)
-            # Faster than it ever was it hardly went on to the end of an epoch as long as the longest.
-            if self._short_ends == _SHORT_ENDS or missed > 3 + 2 * max(self._fastest, self.pace_within()) * missed_s:
+            # Faster than it ever was it hardly went on to the end of an epoch as long as the
+            # longest.
+            if (
+                self._short_ends == _SHORT_ENDS
+                or missed > 3 + 2 * max(self._fastest, self.pace_within()) * missed_s
+            ):
                 self._vary()
         if self.varies:
             return self._count_by_pace(epochs + number, by_pace, min(expected, unread))
         made = max(missed + number, by_pace)
         pace_error = max(by_pace - epochs - number, 1 + math.ceil(min(expected, unread) / 2))
-        error = max(made - epochs - number, pace_error)  # epochs may be unlike, for all that is known
+        error = max(
+            made - epochs - number, pace_error
+        )  # epochs may be unlike, for all that is known
         self.error += error + unseen(made)
         self.unsure.append(_Unsure(epochs, last, number - made, error, by_pace - made, pace_error))
         return made
 
     def _made_of_unlike(
-        self, last: int, before_ns: int, after_ns: int, number: int, now: int | None, *, is_anew: bool
+        self,
+        last: int,
+        before_ns: int,
+        after_ns: int,
+        number: int,
+        now: int | None,
+        *,
+        is_anew: bool,
     ) -> int:
         """Return the same where epochs have different numbers of rounds."""
         epochs = None if now is None or self._epoch is None else now - self._epoch
         self._epoch = now
-        gap_s, unread = (before_ns + after_ns) / SECOND_NS, self.pace_within() * before_ns / SECOND_NS
+        gap_s, unread = (
+            (before_ns + after_ns) / SECOND_NS,
+            self.pace_within() * before_ns / SECOND_NS,
+        )
         expected = self.pace_within() * gap_s
         if number >= last and not is_anew and not epochs:
             if epochs == 0 or self.is_added or number + 1 > 2 * expected:
@@ -279,10 +367,10 @@ class Count:
         return made
 
     def _sees_end(self, last: int, unread: float, most_unread: float) -> bool:
-        """Say whether the last reading was in the last round of an epoch, and learn from that how many it has.
+        """Say whether the last reading was in an epoch's last round, and learn its length.
 
-        That is so where the counter stood still there, for 4 rounds or more, or less than a round may follow; unless
-        as many may follow, at most, as the epoch still had.
+        That is so where the counter stood still there, for 4 rounds or more, or less than a round
+        may follow; unless as many may follow, at most, as the epoch still had.
         """
         self._same_ends = self._same_ends + 1 if last == self._ended_at else 1
         self._ended_at = last
@@ -317,14 +405,24 @@ class Count:
         self.unsure.clear()
 
     def _forget_length(self, apart: int) -> None:
-        """Take the loop for one whose rounds vary: each epoch that was assumed may be wrong by ``apart``."""
-        self.length, was_sure, self._is_length_read = None, self._is_length_read and not self._breaks, False
+        """Take the loop for one whose rounds vary.
+
+        Each epoch that was assumed may be wrong by ``apart``.
+        """
+        self.length, was_sure, self._is_length_read = (
+            None,
+            self._is_length_read and not self._breaks,
+            False,
+        )
         self.error += apart * self._assumed
         if not was_sure:
             self._vary()
 
     def _vary(self) -> None:
-        """Count by pace from now on, and what was counted as if all epochs were as long as the longest."""
+        """Count by pace from now on.
+
+        Recount by pace what was counted as if all epochs were as long as the longest.
+        """
         self.varies, self._short_ends = True, 0
         for one in self.unsure:
             self.rounds += one.by_pace

@@ -1,7 +1,9 @@
-"""The loops around a line of source, and what they count by, as the source says. Parses the function around the line.
+"""The loops around a line of source, and what they count by, as the source says.
 
-A ``for`` loop counts by what ``range`` and ``enumerate`` give, any loop by a variable that goes up by a number in each
-round. A variable that the loop also sets in another way does not count.
+Parses the function around the line.
+
+A ``for`` loop counts by what ``range`` and ``enumerate`` give, any loop by a variable that goes up
+by a number in each round. A variable that the loop also sets in another way does not count.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from profd.daemon.stacks.source import SourceTree, block_around, parsed
 from profd.daemon.userfiles import UserFiles
 
 _SETTINGS = re.compile(r"(self\.)?(args|opts?|cfg|config|conf|hparams|flags|FLAGS|settings)\b")
-_OPTIMIZER = re.compile(r"(?i)(^|_)(opt|optim|optimi[sz]ers?|scaler|accelerator|engine|model_engine)\d*(_|$)")
+_OPTIMIZER = re.compile(
+    r"(?i)(^|_)(opt|optim|optimi[sz]ers?|scaler|accelerator|engine|model_engine)\d*(_|$)"
+)
 # What a source numbers that nobody can see through, as Keras' does: (begin_step, end_step, batch).
 _NUMBERED = re.compile(r"(\w+_)?(step|iteration)|batch_(idx|index)")
 _PATH = re.compile(r"""[^\W\d]\w*(\.\w+|\["[^"]*"\])*""")
@@ -27,11 +31,14 @@ Loops = ast.For | ast.AsyncFor | ast.While
 
 
 class Counter(msgspec.Struct, frozen=True):
-    """A variable that changes by ``stride`` in each round of a loop, from ``start`` on, if the source says where.
+    """A variable that changes by ``stride`` in each round of a loop.
 
-    Names (a stride may be one) are like ``step``, ``self.step`` and ``state["step"]``. ``is_added``: the loop adds to
-    it, so that it may go on where the loop begins anew; ``is_late``: it does so after the backward pass, or in the
-    second half of the round; ``of_updates``: together with the optimizer's step, which is not in each round.
+    It does so from ``start`` on, if the source says where.
+
+    Names (a stride may be one) are like ``step``, ``self.step`` and ``state["step"]``.
+    ``is_added``: the loop adds to it, so that it may go on where the loop begins anew; ``is_late``:
+    it does so after the backward pass, or in the second half of the round; ``of_updates``: together
+    with the optimizer's step, which is not in each round.
     """
 
     name: str
@@ -45,10 +52,11 @@ class Counter(msgspec.Struct, frozen=True):
 class Loop(msgspec.Struct, frozen=True):
     """A loop: its lines, what it counts by, and the names that a ``for`` loop sets (``given``).
 
-    ``bars`` are the variables with ``update()`` called in each round: progress bars. ``updates``: the optimizer's step
-    is in its own body. ``every`` is n where the model is updated in every n-th round: a number, or the name of one; ""
-    where the step is conditional in another way, and None where it is in each round. ``shared`` are the counters that
-    another loop of the function sets, too. A loop that ``breaks`` may end before its last round.
+    ``bars`` are the variables with ``update()`` called in each round: progress bars. ``updates``:
+    the optimizer's step is in its own body. ``every`` is n where the model is updated in every n-th
+    round: a number, or the name of one; "" where the step is conditional in another way, and None
+    where it is in each round. ``shared`` are the counters that another loop of the function sets,
+    too. A loop that ``breaks`` may end before its last round.
     """
 
     first_line: int
@@ -65,7 +73,10 @@ class Loop(msgspec.Struct, frozen=True):
 
 
 class Function(msgspec.Struct, frozen=True):
-    """A function, or all of a file: its lines, and its loops of more than one line, the outer ones first."""
+    """A function, or all of a file: its lines and its loops.
+
+    The loops have more than one line, and the outer ones come first.
+    """
 
     first_line: int
     last_line: int
@@ -85,8 +96,14 @@ class Declared:
         self._functions: defaultdict[tuple[str, str], list[Function]] = defaultdict(list)
 
     def function_at(self, file: str, name: str, line: int) -> Function:
-        """Return the function of a name around a line; one without loops where nothing is known of it."""
-        found = next((one for one in self._functions[file, name] if one.first_line <= line <= one.last_line), None)
+        """Return the function of a name around a line.
+
+        One without loops where nothing is known of it.
+        """
+        found = next(
+            (one for one in self._functions[file, name] if one.first_line <= line <= one.last_line),
+            None,
+        )
         if found is None:
             lines = self._sources.lines(file)
             found = _parse(lines, line)
@@ -98,7 +115,10 @@ class Declared:
 
 
 def _parse(lines: Sequence[str], line: int) -> Function:
-    """Return the function around a line; only that line, without loops, where its source cannot be had."""
+    """Return the function around a line.
+
+    Only that line, without loops, where its source cannot be had.
+    """
     block = block_around(lines, line)
     tree = parsed(block.text) if block is not None else None
     if block is None or tree is None:
@@ -109,10 +129,14 @@ def _parse(lines: Sequence[str], line: int) -> Function:
     is_function = len(body) == 1 and isinstance(body[0], ast.FunctionDef | ast.AsyncFunctionDef)
     before = block.first_line - 1
     nodes = list(_nodes(ast.iter_child_nodes(body[0]) if is_function else tree.body))
-    stores: dict[Loops, Tally[str | None]] = {node: Tally() for node in nodes if isinstance(node, Loops)}
+    stores: dict[Loops, Tally[str | None]] = {
+        node: Tally() for node in nodes if isinstance(node, Loops)
+    }
     for loop, names in stores.items():
         for node in ast.walk(loop):
-            if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
+            if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and not isinstance(
+                node.ctx, ast.Load
+            ):
                 names[path(node)] += 1
     loops = [
         _loop(node, before, nodes, stores)
@@ -131,8 +155,13 @@ def _nodes(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
             yield from _nodes(ast.iter_child_nodes(node))
 
 
-def _loop(node: Loops, before: int, nodes: Sequence[ast.AST], stores: dict[Loops, Tally[str | None]]) -> Loop:
-    """Return the facts of a loop; ``nodes`` and ``stores`` are of its function, whose text begins after ``before``."""
+def _loop(
+    node: Loops, before: int, nodes: Sequence[ast.AST], stores: dict[Loops, Tally[str | None]]
+) -> Loop:
+    """Return the facts of a loop.
+
+    ``nodes`` and ``stores`` are of its function, whose text begins after ``before``.
+    """
     last_line = node.end_lineno or node.lineno
     own = list(_own(node.body, ()))
     updates: list[_Ifs] = []
@@ -142,25 +171,41 @@ def _loop(node: Loops, before: int, nodes: Sequence[ast.AST], stores: dict[Loops
         match part:
             case ast.Call() if _is_update(part):
                 updates.append(ifs)
-            case ast.Call(func=ast.Attribute(ast.Name(bar), "update"), args=[] | [ast.Constant(1), *_], keywords=[]):
+            case ast.Call(
+                func=ast.Attribute(ast.Name(bar), "update"),
+                args=[] | [ast.Constant(1), *_],
+                keywords=[],
+            ):
                 bars += [] if ifs else [bar]
             case ast.Yield():
                 yields = True
             case ast.Break() | ast.Return():
                 breaks = True
-    backward = [one.lineno for one in ast.walk(node) if isinstance(one, ast.Call) and _name(one.func) == "backward"]
+    backward = [
+        one.lineno
+        for one in ast.walk(node)
+        if isinstance(one, ast.Call) and _name(one.func) == "backward"
+    ]
     middle = min(backward, default=(node.body[0].lineno + last_line) / 2)
     counting = [(one.lineno, ifs, _addition(one)) for one, ifs in own if not ifs or ifs in updates]
     every = _every(updates, stores[node])
     in_some = every is not None
-    counters = [Counter(*by, None, True, line >= middle, bool(ifs) and in_some) for line, ifs, by in counting if by]
+    counters = [
+        Counter(*by, None, True, line >= middle, bool(ifs) and in_some)
+        for line, ifs, by in counting
+        if by
+    ]
     given: tuple[str, ...] = ()
     if not isinstance(node, ast.While):
         given = tuple(one.id for one in ast.walk(node.target) if isinstance(one, ast.Name))
         source = node.iter
         if isinstance(source, ast.Name):  # what was last assigned to it above
-            above = [one for one in nodes if isinstance(one, ast.Assign) and one.lineno < node.lineno]
-            above = [one for one in above if [path(target) for target in one.targets] == [source.id]]
+            above = [
+                one for one in nodes if isinstance(one, ast.Assign) and one.lineno < node.lineno
+            ]
+            above = [
+                one for one in above if [path(target) for target in one.targets] == [source.id]
+            ]
             source = max(above, key=lambda one: one.lineno).value if above else source
         counters += _given(node.target, source)
     # What the loop sets in another way, too, does not count.
@@ -173,7 +218,10 @@ def _loop(node: Loops, before: int, nodes: Sequence[ast.AST], stores: dict[Loops
 
 
 def _is_over_optimizers(node: Loops) -> bool:
-    """Say whether a loop has the optimizers of one step in its rounds, which make a step each: no loop of steps."""
+    """Say whether a loop has the optimizers of one step in its rounds.
+
+    They make a step each, so it is no loop of steps.
+    """
     if isinstance(node, ast.While) or any(
         _name(one.func) == "backward" for one in ast.walk(node) if isinstance(one, ast.Call)
     ):
@@ -183,7 +231,9 @@ def _is_over_optimizers(node: Loops) -> bool:
         match part:
             case ast.Call(func=ast.Attribute(ast.Name(owner), "step"), args=[]) if owner in given:
                 return True
-            case ast.Call(func=ast.Attribute(_, "step"), args=[ast.Name(argument), *_]) if argument in given:
+            case ast.Call(func=ast.Attribute(_, "step"), args=[ast.Name(argument), *_]) if (
+                argument in given
+            ):
                 return bool(_OPTIMIZER.search(argument))
     return False
 
@@ -192,7 +242,10 @@ _Ifs = tuple[ast.If, ...]
 
 
 def _own(body: Sequence[ast.stmt], ifs: _Ifs) -> Iterator[tuple[ast.stmt, _Ifs]]:
-    """Yield the simple statements of a loop's own rounds with conditions around them, ``continue``'s included."""
+    """Yield the simple statements of a loop's own rounds with conditions around them.
+
+    The conditions of ``continue`` are included.
+    """
     for statement in body:
         if isinstance(statement, ast.If):
             yield from _own(statement.body, (*ifs, statement))
@@ -203,19 +256,29 @@ def _own(body: Sequence[ast.stmt], ifs: _Ifs) -> Iterator[tuple[ast.stmt, _Ifs]]
             yield from _own(statement.body, ifs)
         elif isinstance(statement, ast.Try):
             yield from _own([*statement.body, *statement.orelse, *statement.finalbody], ifs)
-        elif not isinstance(statement, Loops | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        elif not isinstance(
+            statement, Loops | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+        ):
             yield statement, ifs
 
 
 def _addition(statement: ast.stmt) -> tuple[str, int] | None:
-    """Return what a statement adds a number above 0 to, and this number; a scheduler of torch's counts its calls."""
+    """Return what a statement adds a number above 0 to, and this number.
+
+    A scheduler of torch's counts its calls.
+    """
     match statement:
-        case ast.Expr(value=ast.Call(func=ast.Attribute(value=owner, attr="step"), args=[], keywords=[])):
+        case ast.Expr(
+            value=ast.Call(func=ast.Attribute(value=owner, attr="step"), args=[], keywords=[])
+        ):
             name = path(owner)
             return (f"{name}.last_epoch", 1) if name and "sched" in name.lower() else None
         case ast.AugAssign(target=target, op=ast.Add(), value=ast.Constant(value=int(by))):
             name = path(target)
-        case ast.Assign(targets=[target], value=ast.BinOp(left=left, op=ast.Add(), right=ast.Constant(value=int(by)))):
+        case ast.Assign(
+            targets=[target],
+            value=ast.BinOp(left=left, op=ast.Add(), right=ast.Constant(value=int(by))),
+        ):
             name = path(target) if path(target) == path(left) else None
         case _:
             return None
@@ -223,13 +286,22 @@ def _addition(statement: ast.stmt) -> tuple[str, int] | None:
 
 
 def path(node: ast.expr) -> str | None:
-    """Return a variable, an attribute or an entry of a dictionary as it stands in the source; None for all else."""
-    text = ast.unparse(node).replace("'", '"') if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) else ""
+    """Return a variable, an attribute or an entry of a dictionary as it stands in the source.
+
+    None for all else.
+    """
+    text = (
+        ast.unparse(node).replace("'", '"')
+        if isinstance(node, ast.Name | ast.Attribute | ast.Subscript)
+        else ""
+    )
     return text if _PATH.fullmatch(text) else None
 
 
 def _given(target: ast.expr, source: ast.expr) -> list[Counter]:
-    """Return the variable that a loop's source numbers, bare or in whatever wraps it: a progress bar.
+    """Return the variable that a loop's source numbers.
+
+    The source is bare, or in whatever wraps it, as a progress bar does.
 
     Of a source that does not show it, that is the first of several whose name says so.
     """
@@ -259,7 +331,10 @@ def _numbered(target: ast.expr, source: ast.expr) -> list[Counter]:
 
 
 def _number(given: Sequence[ast.expr], default: int) -> int | str | None:
-    """Return the number that is given, or its name, or the default where none is; None for all else."""
+    """Return the number that is given, or its name, or the default where none is.
+
+    None for all else.
+    """
     if not given or not isinstance(given[0], ast.Constant):
         return path(given[0]) if given else default
     return given[0].value if type(given[0].value) is int else None
@@ -273,30 +348,54 @@ def _is_update(node: ast.AST) -> bool:
 
 
 def _every(updates: Sequence[_Ifs], stored: Tally[str | None]) -> int | str | None:
-    """Return n where the model is updated in every n-th round: the condition asks for a remainder of n."""
-    conditions = [[one for one in ifs if not _is_always(one) and not _is_setting(one.test, stored)] for ifs in updates]
+    """Return n if the model is updated in every n-th round.
+
+    The condition asks for a remainder of n.
+    """
+    conditions = [
+        [one for one in ifs if not _is_always(one) and not _is_setting(one.test, stored)]
+        for ifs in updates
+    ]
     if not conditions or not all(conditions):
         return None
-    binary = (node for one in conditions[0] for node in ast.walk(one.test) if isinstance(node, ast.BinOp))
-    return next((_number([node.right], 1) or "" for node in binary if isinstance(node.op, ast.Mod)), "")
+    binary = (
+        node for one in conditions[0] for node in ast.walk(one.test) if isinstance(node, ast.BinOp)
+    )
+    return next(
+        (_number([node.right], 1) or "" for node in binary if isinstance(node.op, ast.Mod)), ""
+    )
 
 
 def _is_always(condition: ast.If) -> bool:
     """Say whether the model is updated either way: with a scaler of gradients, or without."""
     return all(
-        any(_is_update(node) for one in body for node in ast.walk(one)) for body in (condition.body, condition.orelse)
+        any(_is_update(node) for one in body for node in ast.walk(one))
+        for body in (condition.body, condition.orelse)
     )
 
 
 def _is_setting(test: ast.expr, stored: Tally[str | None]) -> bool:
-    """Say whether a condition is the same in all rounds of a loop, which sets the names in ``stored``."""
+    """Say whether a condition is the same in all rounds of a loop.
+
+    The loop sets the names in ``stored``.
+    """
     for node in ast.walk(test):
-        if isinstance(node, ast.Call | ast.BinOp) or (isinstance(node, ast.Name) and stored[node.id]):
+        if isinstance(node, ast.Call | ast.BinOp) or (
+            isinstance(node, ast.Name) and stored[node.id]
+        ):
             return False
-        if isinstance(node, ast.Attribute | ast.Subscript) and not _SETTINGS.match(ast.unparse(node)):
+        if isinstance(node, ast.Attribute | ast.Subscript) and not _SETTINGS.match(
+            ast.unparse(node)
+        ):
             return False
     return True
 
 
 def _name(node: ast.expr) -> str:
-    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+    return (
+        node.id
+        if isinstance(node, ast.Name)
+        else node.attr
+        if isinstance(node, ast.Attribute)
+        else ""
+    )

@@ -1,7 +1,10 @@
-"""The steps that a script prints itself: ``iter 120: loss 2.31``, ``step 300/5000``, ``Epoch: [2][120/938]``.
+"""The steps that a script prints itself.
 
-A number in brackets alone is none: scripts print samples so, too. Reads profd's pseudo-terminal, where the script was
-launched in one, or the end of the regular file that its standard output goes to.
+Examples are ``iter 120: loss 2.31``, ``step 300/5000`` and ``Epoch: [2][120/938]``.
+
+A number in brackets alone is none: scripts print samples so, too. Reads profd's pseudo-terminal,
+where the script was launched in one, or the end of the regular file that its standard output goes
+to.
 """
 
 from __future__ import annotations
@@ -18,8 +21,11 @@ _WORD = re.compile(
     r"(?i)(?<![a-z])(?:iter(?:ation)?|(?:global[ _])?step|batch|it|update)s?\b[\s:=#\[]{1,4}"
     r"(\d[\d,]{0,14})(?![\d.]|,\d|\s*(?:ms|it/s|s\b))"
 )
-# What may be repeated has bounds: a line that was made for it would else take hours, and a number would be none.
-_BRACKET = re.compile(r"epoch:?\s{0,9}\[\d{1,9}\]\s{0,9}\[\s{0,9}(\d{1,9})/\d{1,9}\]", re.IGNORECASE)
+# What may be repeated has bounds: a line that was made for it would else take hours, and a number
+# would be none.
+_BRACKET = re.compile(
+    r"epoch:?\s{0,9}\[\d{1,9}\]\s{0,9}\[\s{0,9}(\d{1,9})/\d{1,9}\]", re.IGNORECASE
+)
 _BAR = re.compile(r"(?<!\d)(\d{1,15})/\d{1,15} \[\d[\d:]{0,20}<[^\]]{0,200}?(?:it/s|s/it)")
 _LINE_BYTES = 4096
 
@@ -47,7 +53,10 @@ class StepLog:
 
 
 class OutputFile:
-    """The regular file that the standard output of a process goes to, opened as the user of the process."""
+    """The regular file that the standard output of a process goes to.
+
+    It is opened as the user of the process.
+    """
 
     def __init__(self, pid: int, files: UserFiles) -> None:
         self._fd, self._read = -1, 0

@@ -1,7 +1,8 @@
 """Finds the loop of a training's steps, by sampled stacks and by the source of the loops in them.
 
-It is the innermost one around the backward pass or the optimizer's step: the user's, or that of a library that trains
-for the user. A program without either steps through a loop whose names say so. Pure.
+It is the innermost one around the backward pass or the optimizer's step: the user's, or that of a
+library that trains for the user. A program without either steps through a loop whose names say so.
+Pure.
 """
 
 from __future__ import annotations
@@ -19,15 +20,21 @@ from profd.daemon.steps.declared import Declared, Function, Loop
 from profd.daemon.store.records import Frame
 
 _BACKWARD = re.compile(r"/torch/(_tensor|autograd/(__init__|graph))\.py$")
-_OPTIMIZER = re.compile(r"/torch/optim/(?!lr_scheduler|swa_utils)|/keras/src/optimizers/base_|/fastai/optimizer\.py$")
-_STEP = re.compile(r"(^|_)(global_)?(steps?|iters?|iteration|batch|batches|idx|it|updates?)(_|\d|$)", re.IGNORECASE)
+_OPTIMIZER = re.compile(
+    r"/torch/optim/(?!lr_scheduler|swa_utils)|/keras/src/optimizers/base_|/fastai/optimizer\.py$"
+)
+_STEP = re.compile(
+    r"(^|_)(global_)?(steps?|iters?|iteration|batch|batches|idx|it|updates?)(_|\d|$)", re.IGNORECASE
+)
 _NO_STEP = re.compile(
-    r"size|epoch|layer|group|attempt|retry|retries|max|total|num_(?!iter)|(^|[._])(eval|valid|test|predict)",
+    r"size|epoch|layer|group|attempt|retry|retries|max|total|num_(?!iter)"
+    r"|(^|[._])(eval|valid|test|predict)",
     re.IGNORECASE,
 )
 # A stack that is read while the program goes on may be of two moments: one alone does not count.
 _LEAST_SIGHTS = 2
-# After this many stacks in the backward pass, and none in the optimizer, the optimizer is never seen.
+# After this many stacks in the backward pass, and none in the optimizer, the optimizer is never
+# seen.
 _LEAST_WITHOUT_OPTIMIZER = 20
 
 
@@ -45,7 +52,9 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class StepLoop(msgspec.Struct, frozen=True):
-    """The loop of the steps, the loops around it with the outermost first, and that of micro-batches inside it.
+    """The loop of the steps, the loops around it, and that of micro-batches inside it.
+
+    The loops around it have the outermost first.
 
     ``lines`` are those of its function below which the training was seen, and not an evaluation.
     """
@@ -65,8 +74,9 @@ _BACKWARD_PASS, _UPDATE, _OTHER = "backward pass", "update", "other"
 class Sight(msgspec.Struct, frozen=True):
     """What one stack shows: ``chain`` are the loops around what it is in, the outermost first.
 
-    That is a backward pass, an update of the model, or something other, of the user's own; of the rest (``part`` is
-    None) the chain is not needed. ``keys`` are those of the chain; ``trains`` where a frame does.
+    That is a backward pass, an update of the model, or something other, of the user's own; of the
+    rest (``part`` is None) the chain is not needed. ``keys`` are those of the chain; ``trains``
+    where a frame does.
     """
 
     stack: Stack
@@ -83,7 +93,10 @@ def sight_of(stack: Stack, declared: Declared) -> Sight:
 
 
 def _shown(stack: Stack, training: int | None, declared: Declared) -> tuple[str | None, _Chain]:
-    """Return what a stack is in, whose frame at ``training`` trains, if one does, and the loops around it."""
+    """Return what a stack is in, and the loops around it.
+
+    The frame at ``training`` trains; ``training`` is None if no frame does.
+    """
     if any(frame.file == "<frozen importlib._bootstrap>" for frame in stack):
         return None, ()
     if training is not None:
@@ -98,7 +111,10 @@ def _shown(stack: Stack, training: int | None, declared: Declared) -> tuple[str 
 
 
 class Sights:
-    """What the last stacks of a program showed. Those of the training are kept apart from others: they may be few."""
+    """What the last stacks of a program showed.
+
+    Those of the training are kept apart from others: they may be few.
+    """
 
     def __init__(self) -> None:
         self._training, self._others = deque[Sight](maxlen=30), deque[Sight](maxlen=30)
@@ -117,20 +133,25 @@ class Sights:
         return find_loop([*self._training, *self._others])
 
     def without_training(self) -> int:
-        """Return how many the last ones were, 40 at most, if none of them was of the training; else 0."""
+        """Return how many the last ones were, 40 at most, if none of them was of the training.
+
+        Else 0.
+        """
         return 0 if any(self._were_of_training) else len(self._were_of_training)
 
 
 def find_loop(sights: Sequence[Sight]) -> StepLoop | None:
     backward, optimizer, others = (
-        [sight for sight in sights if sight.part == part] for part in (_BACKWARD_PASS, _UPDATE, _OTHER)
+        [sight for sight in sights if sight.part == part]
+        for part in (_BACKWARD_PASS, _UPDATE, _OTHER)
     )
     if not backward and not optimizer:
         # A program of torch that is in neither evaluates: its training comes later.
         uses_torch = any("/torch/" in frame.file for sight in sights for frame in sight.stack)
         return None if uses_torch or len(others) < 10 else _by_names(others)
     inner, outer = _most_common(backward), _most_common(optimizer)
-    # The optimizer's step is in one of the loops around the backward pass; where it is never seen, in the innermost.
+    # The optimizer's step is in one of the loops around the backward pass; where it is never seen,
+    # in the innermost.
     is_plain = bool(optimizer) or len(inner) < 2 or _updating(inner)
     most = Tally(sight.keys for sight in (*backward, *optimizer)).most_common(1)[0][1]
     if most < (_LEAST_SIGHTS if is_plain else _LEAST_WITHOUT_OPTIMIZER):
@@ -147,7 +168,12 @@ def find_loop(sights: Sequence[Sight]) -> StepLoop | None:
     if not chain:
         return None
     place, training = chain[length - 1], (sight.stack for sight in sights if sight.trains)
-    seen = (frame for stack in training for frame in stack if (frame.file, frame.function) == (place.file, place.name))
+    seen = (
+        frame
+        for stack in training
+        for frame in stack
+        if (frame.file, frame.function) == (place.file, place.name)
+    )
     return StepLoop(place, chain[: length - 1], micro, frozenset(frame.line for frame in seen))
 
 
@@ -168,14 +194,21 @@ def trains(frame: Frame) -> bool:
 
 def _places(frames: Sequence[Frame], declared: Declared) -> Iterator[Place]:
     for frame in frames:
-        if frame.function.endswith(("<listcomp>", "<genexpr>", "<setcomp>", "<dictcomp>", "<lambda>")):
+        if frame.function.endswith(
+            ("<listcomp>", "<genexpr>", "<setcomp>", "<dictcomp>", "<lambda>")
+        ):
             continue  # a part of the function that it stands in, whose frame is beside
         function = declared.function_at(frame.file, frame.function, frame.line)
-        yield from (Place(frame.file, frame.function, function, loop) for loop in function.around(frame.line))
+        yield from (
+            Place(frame.file, frame.function, function, loop)
+            for loop in function.around(frame.line)
+        )
 
 
 def _within_a_library(inner: _Chain, outer: _Chain) -> int:
-    """Return how many loops two chains begin with alike, where they part in a library that a loop of the user's calls.
+    """Return how many first loops two chains share if they part in a library, else 0.
+
+    A loop of the user's calls that library.
 
     Pyro's backward pass is in a loop over particles, its optimizer's step in one over parameters.
     """
@@ -185,11 +218,16 @@ def _within_a_library(inner: _Chain, outer: _Chain) -> int:
             break
         same += 1
     parts = same and same < min(len(inner), len(outer)) and not is_library(inner[same - 1].file)
-    return same if parts and all(is_library(place.file) for place in (inner[same], outer[same])) else 0
+    return (
+        same if parts and all(is_library(place.file) for place in (inner[same], outer[same])) else 0
+    )
 
 
 def _updating(chain: _Chain) -> int:
-    """Return how many loops there are down to the innermost one with the optimizer's step; 0 where none has it."""
+    """Return how many loops there are down to the innermost one with the optimizer's step.
+
+    0 where none has it.
+    """
     return max((number for number, place in enumerate(chain, 1) if place.loop.updates), default=0)
 
 

@@ -1,10 +1,14 @@
-"""Follows the steps of one training process from outside: finds its loop on its stack, and reads what counts it.
+"""Follows the steps of one training process from outside.
 
-A reading takes 0.1 to 0.5 ms of CPU time, and a look at the stack 0.5 to 1 ms. There are ten readings a second, four
-while the loop's end is far, one where its rounds are short besides, and more where that shows how many rounds an epoch
-has; a loop that has nothing to count it is looked at once a second.
+It finds the process's loop on its stack and reads what counts it.
 
-What is stored: `step_count` and `step_count_error` as series, and events that name the source, and that there is none.
+A reading takes 0.1 to 0.5 ms of CPU time, and a look at the stack 0.5 to 1 ms. There are ten
+readings a second, four while the loop's end is far, one where its rounds are short besides, and
+more where that shows how many rounds an epoch has; a loop that has nothing to count it is looked at
+once a second.
+
+What is stored: `step_count` and `step_count_error` as series, and events that name the source, and
+that there is none.
 """
 
 from __future__ import annotations
@@ -34,7 +38,8 @@ LOG = Source("the script's own log", Global(0, ""))
 READ_S, FAR_S, SHORT_S, FINE_S, END_S = 0.1, 0.25, 1.0, 0.005, 0.002
 # So many rounds from one reading to the next show the pace: when a round began is then no matter.
 _SHORT_ROUNDS = 4
-# Readings may take 2 ms a second in the long run, and this much more at first: that shows how long an epoch is.
+# Readings may take 2 ms a second in the long run, and this much more at first: that shows how long
+# an epoch is.
 EARNED_SHARE = 0.002
 CAPITAL_S = 0.3
 # A first count that is not sure is given up so many times: five seconds.
@@ -43,8 +48,8 @@ _MOST_UNSURE_FIRSTS = 50
 _MOST_VAIN = 50
 # This many stacks without another loop show that there is none.
 _NO_OTHER = 15
-# This many stacks in a row with the training elsewhere show that it is not counted: by then they outnumber all others,
-# so that the loop there is known, and what counts it was looked for.
+# This many stacks in a row with the training elsewhere show that it is not counted: by then they
+# outnumber all others, so that the loop there is known, and what counts it was looked for.
 _ELSEWHERE, _ELSEWHERE_AT_END = 25, 2
 
 
@@ -75,17 +80,20 @@ class StepReader:
         self._source: Source | None = None
         self._outside: list[Around] = []
         self._check: tuple[Source, int, int] | None = None
-        """Another source of the same loop, the round that it showed last, and the rounds counted by then."""
+        """Another source of the same loop, its last round, and the rounds counted by then."""
         self._bound_ns = 0
         self._counted: tuple[tuple[str, int], Source] | None = None
         """What counts, or did last, with the key of its loop."""
         self._every = 1
         """The rounds for each step of the optimizer."""
         self._elsewhere = 0
-        """How many stacks in a row showed the training outside of the loop that is counted, while the count stood."""
+        """How many stacks in a row showed training outside the counted loop.
+
+        They are counted while the count stood.
+        """
         self._count = Count()
         self._before = self._error_before = 0
-        """The steps of the counts before this one, and how many more or fewer there may have been."""
+        """The steps of the counts before this one, and by how many they may be off."""
         self._has_paused = False
         self._stored: tuple[int, int] | None = None
         self._unsure_firsts = 0
@@ -108,14 +116,20 @@ class StepReader:
         except Moved:
             pause_s = READ_S
         now_ns = self.clock.now_ns()
-        earned_s = min(self._balance_s + (now_ns - self._earned_ns) / SECOND_NS * EARNED_SHARE, CAPITAL_S)
-        # To find the loop costs more once: that is not held against the next readings for longer than half a second.
+        earned_s = min(
+            self._balance_s + (now_ns - self._earned_ns) / SECOND_NS * EARNED_SHARE, CAPITAL_S
+        )
+        # To find the loop costs more once: that is not held against the next readings for longer
+        # than half a second.
         self._balance_s = max(earned_s - (time.thread_time_ns() - begun_ns) / SECOND_NS, -0.001)
         self._earned_ns = now_ns
         return max(pause_s, -self._balance_s / EARNED_SHARE)
 
     def end(self) -> None:
-        """Take the last reading, so that the count ends where the recording ends, and store what is known."""
+        """Take the last reading and store what is known.
+
+        So the count ends where the recording ends.
+        """
         with contextlib.suppress(Unreadable, Moved):
             if self._source is not None and self._program is not None:
                 self._read(self._program, self._source)
@@ -137,7 +151,11 @@ class StepReader:
                     self._say("note", f"its steps are not read: {error}")
                 return READ_S if self._tries < 100 else 2.0
         has_looked = self._look(self._program)
-        if self._source is None and self._loop is not None and (has_looked or not self._is_without_counter()):
+        if (
+            self._source is None
+            and self._loop is not None
+            and (has_looked or not self._is_without_counter())
+        ):
             self._source = self._bind(self._program, self._loop)
             self._vain = 0 if self._source is not None else self._vain + 1
         if self._source is None:
@@ -153,8 +171,11 @@ class StepReader:
             self._source = None
         if self._is_without_counter() and not self._follows_log():
             return SHORT_S
-        # What counts the next epoch shows on few stacks only: looking more often loses fewer of its rounds.
-        is_just_lost = self.clock.now_ns() - self._count.at_ns < SECOND_NS and self._balance_s > CAPITAL_S / 3
+        # What counts the next epoch shows on few stacks only: looking more often loses fewer of its
+        # rounds.
+        is_just_lost = (
+            self.clock.now_ns() - self._count.at_ns < SECOND_NS and self._balance_s > CAPITAL_S / 3
+        )
         is_variable = self._counted is not None and self._counted[1] is not LOG
         return FINE_S if is_variable and is_just_lost else READ_S
 
@@ -167,18 +188,28 @@ class StepReader:
         return self._vain > _MOST_VAIN and self._counted_by() in (None, LOG.name)
 
     def _follows_log(self) -> bool:
-        """Say whether the script's output has steps, or is in a file, whose lines have the time at which it is read."""
+        """Say whether the script's output has steps or is in a file.
+
+        The lines of a file have the time at which it is read.
+        """
         return self._counted_by() == LOG.name or (self._output is not None and self._output.is_open)
 
     def _look(self, program: Program) -> bool:
-        """Look at the stack for the loop of the steps: now and then, and often while the one that is known pauses.
+        """Look at the stack for the loop of the steps now and then.
+
+        It looks often while the known loop pauses.
 
         Says whether it was due.
         """
         now_ns = self.clock.now_ns()
         looks_elsewhere = self._sights.without_training() if self._loop is not None else 0
         wait_s = READ_S * max(looks_elsewhere - _NO_OTHER, 1)
-        if self._source is not None and not self._off and not self._elsewhere and not self._pauses(now_ns):
+        if (
+            self._source is not None
+            and not self._off
+            and not self._elsewhere
+            and not self._pauses(now_ns)
+        ):
             wait_s = 2.0
         elif self._is_without_counter():
             wait_s = max(wait_s, SHORT_S)
@@ -191,7 +222,9 @@ class StepReader:
             if sight.trains and self._loop is not None and self._loop.place.key not in sight.keys:
                 self._vain = 0  # another loop, which may have a counter
             if self._counted is not None and sight.trains:
-                self._elsewhere = 0 if has_moved or self._counted[0] in sight.keys else self._elsewhere + 1
+                self._elsewhere = (
+                    0 if has_moved or self._counted[0] in sight.keys else self._elsewhere + 1
+                )
         found = self._sights.loop()
         if found is not None and (self._loop is None or found.place.key != self._loop.place.key):
             self._sights.clear()
@@ -201,19 +234,30 @@ class StepReader:
         return True
 
     def _lose(self) -> None:
-        """Say that nothing counts the training any more, since the count has moved last; the next count begins anew."""
+        """Say that nothing counts the training any more, since the count has moved last.
+
+        The next count begins anew.
+        """
         if self._counted is None or self._loop is None:
             return
         (file, line), is_other = self._counted[0], self._loop.place.key != self._counted[0]
         why = f"the training goes on outside of the loop at {self._declared.path_of(file)}:{line}"
         if is_other:
             file, line = self._loop.place.key
-            why = f"the loop at {self._declared.path_of(file)}:{line} has no counter that can be read"
+            why = (
+                f"the loop at {self._declared.path_of(file)}:{line} has no counter that can be read"
+            )
         text = f"steps are not counted any more: {why}"
         at_ns = self._count.changed_ns or self._bound_ns
         self.put(records.EventHappened(at_ns, records.STEPS_LOST, text, self.identity))
         self._before, self._error_before = self._made()
-        self._count, self._counted, self._source, self._off, self._elsewhere = Count(), None, None, None, 0
+        self._count, self._counted, self._source, self._off, self._elsewhere = (
+            Count(),
+            None,
+            None,
+            None,
+            0,
+        )
 
     def _counted_by(self) -> str | None:
         """Return the name of what counts the present loop, or did before it paused."""
@@ -228,7 +272,9 @@ class StepReader:
         self._bound_ns = self.clock.now_ns()
         # What counted before goes on to count, also where another source happened to be read first.
         source = next((one for one in found if one.name == self._counted_by()), found[0])
-        others = [one for one in found if one is not source and one.stride == 1 and not one.of_updates]
+        others = [
+            one for one in found if one is not source and one.stride == 1 and not one.of_updates
+        ]
         self._check = (others[0], -1, 0) if others and not source.of_updates else None
         outside = program.outside_of(loop)
         if outside != self._outside:  # their number is another one now
@@ -236,12 +282,21 @@ class StepReader:
             self._count.forget_epoch()
         if source.name != self._counted_by():
             every, name = None if source.of_updates else loop.place.loop.every, source.name
-            number = program.number_of(loop.place, every) if isinstance(every, str) and every else every
+            number = (
+                program.number_of(loop.place, every) if isinstance(every, str) and every else every
+            )
             rounds = number if isinstance(number, int) and number > 0 else 1
             if loop.micro is not None and not source.of_updates:
-                name += f", optimizer steps; its micro-batches are those of line {loop.micro.loop.first_line}"
+                name += (
+                    ", optimizer steps; its micro-batches are those of line "
+                    f"{loop.micro.loop.first_line}"
+                )
             elif every is not None:
-                name += f", {rounds} micro-batches for each optimizer step" if rounds > 1 else ", micro-batches"
+                name += (
+                    f", {rounds} micro-batches for each optimizer step"
+                    if rounds > 1
+                    else ", micro-batches"
+                )
             self._begin(loop, source, rounds)
             self._say(records.STEP_SOURCE, name)
         return source
@@ -250,7 +305,12 @@ class StepReader:
         """Count by another source from now on: of a loop after those before, or of the same one."""
         key, before = self._counted or (None, None)
         self._counted, self._elsewhere = (loop.place.key, source), 0
-        if source.is_added and before and source.variable == before.variable and every == self._every:
+        if (
+            source.is_added
+            and before
+            and source.variable == before.variable
+            and every == self._every
+        ):
             return  # one number of all loops
         goes_on = key == loop.place.key and self._count.round is not None
         if self._count.round is not None:
@@ -265,30 +325,51 @@ class StepReader:
         nearest = self._outside[-1] if len(self._outside) > 1 else None
         early = nearest.rounds if nearest is not None and nearest.breaks else 0
         breaks = self._loop is not None and self._loop.place.loop.breaks
-        return Count(is_added=source.is_added, is_late=source.is_late, goes_on=goes_on, breaks=breaks, early=early)
+        return Count(
+            is_added=source.is_added,
+            is_late=source.is_late,
+            goes_on=goes_on,
+            breaks=breaks,
+            early=early,
+        )
 
     # Readings
 
     def _read(self, program: Program, source: Source) -> bool:
         """Take a reading; say whether there will be another one of this source."""
         epoch, number, at_ns = None, None, 0
-        for _ in range(5):  # its round, the number of the loop around and the time have to be of the same moment
-            begun_ns, epoch, number = self.clock.now_ns(), program.epoch_of(self._outside), program.round_of(source)
+        for _ in range(
+            5
+        ):  # its round, the number of the loop around and the time have to be of the same moment
+            begun_ns, epoch, number = (
+                self.clock.now_ns(),
+                program.epoch_of(self._outside),
+                program.round_of(source),
+            )
             at_ns = self.clock.now_ns()
             if at_ns - begun_ns < FINE_S * SECOND_NS and epoch == program.epoch_of(self._outside):
                 break
         is_variable = isinstance(source.variable, Local | Global)
-        if number is None:  # a variable is there again with its function, an iterator is another one then
+        if (
+            number is None
+        ):  # a variable is there again with its function, an iterator is another one then
             if not self._off:
                 self._sights.clear()
             self._off = self._off[0] if self._off else at_ns, at_ns
             return is_variable
         end = None
-        if source.end is not None and self._count.needs_end:  # its iterator knows how many rounds are left
+        if (
+            source.end is not None and self._count.needs_end
+        ):  # its iterator knows how many rounds are left
             left = program.value(source.end)
-            end = number + 1 + left if left is not None and program.round_of(source) == number else None
+            end = (
+                number + 1 + left
+                if left is not None and program.round_of(source) == number
+                else None
+            )
         self._count.take(at_ns, number, epoch, end, self._off)
-        # All counts are compared with the first: that one is sure, unless epochs are too short for any to be.
+        # All counts are compared with the first: that one is sure, unless epochs are too short for
+        # any to be.
         if self._stored is None and self._count.error and self._unsure_firsts < _MOST_UNSURE_FIRSTS:
             self._unsure_firsts += 1
             self._count = self._count_of(source)
@@ -308,9 +389,11 @@ class StepReader:
         return usual_s if self._count.is_far_from_end(4 * usual_s) else READ_S
 
     def _pauses(self, at_ns: int) -> bool:
-        """Say whether the count stands still for longer than three usual steps, or than any step takes."""
+        """Say whether the count stands still longer than three usual steps, or than any step."""
         still_s = (at_ns - max(self._count.changed_ns, self._bound_ns)) / SECOND_NS
-        return still_s > 10 or (still_s > max(3 * READ_S, 1.2 * self._usual_s()) and still_s * self._count.per_s() > 3)
+        return still_s > 10 or (
+            still_s > max(3 * READ_S, 1.2 * self._usual_s()) and still_s * self._count.per_s() > 3
+        )
 
     def _pause_s(self) -> float:
         count = self._count
@@ -327,12 +410,15 @@ class StepReader:
     # What is stored
 
     def _made(self, rest: int = 0, rest_error: int = 0) -> tuple[int, int]:
-        """Return the steps so far, with more rounds than were read, and how many more or fewer there may have been."""
+        """Return the steps so far, with unread rounds added, and by how many they may be off."""
         steps = self._before + (self._count.rounds + rest) // self._every
         return steps, self._error_before + self._count.error + rest_error
 
     def _store(self, now_ns: int, *, is_last: bool = False) -> None:
-        """Store the count once a second, and at both ends of a pause, so that nobody extrapolates over it."""
+        """Store the count once a second and at both ends of a pause.
+
+        So nobody extrapolates over the pause.
+        """
         changed_ns, rest = self._count.changed_ns, (0, 0)
         if self._off:  # it went on after the last reading, and another loop may go on since
             if self._stored is None or not self._count.has_moved:
@@ -341,22 +427,34 @@ class StepReader:
         steps, error = self._made(*rest)
         if self._off and self._sights.without_training() < _NO_OTHER:
             since_s = max(now_ns - self._off[0], 0) / SECOND_NS
-            error += 3 + math.ceil(1.2 * self._count.per_s() * since_s)  # it may go faster than it did
+            error += 3 + math.ceil(
+                1.2 * self._count.per_s() * since_s
+            )  # it may go faster than it did
         stored_ns, stored = self._stored or (0, 0)
         has_changed = self._count.has_moved if self._stored is None else steps > stored
         at_ns = changed_ns if has_changed and self._every == 1 else now_ns
         pauses = bool(self._off) or self._pauses(now_ns)
         wait_ns = SECOND_NS if pauses == self._has_paused else SECOND_NS // 4
-        if at_ns > stored_ns and (has_changed or pauses) and (is_last or now_ns - stored_ns >= wait_ns):
+        if (
+            at_ns > stored_ns
+            and (has_changed or pauses)
+            and (is_last or now_ns - stored_ns >= wait_ns)
+        ):
             steps, self._has_paused = max(steps, stored), pauses
             self._stored = at_ns, steps
-            points = Point(records.STEP_COUNT, steps, self.identity), Point(records.STEP_ERROR, error, self.identity)
+            points = (
+                Point(records.STEP_COUNT, steps, self.identity),
+                Point(records.STEP_ERROR, error, self.identity),
+            )
             self.put(records.PointsTaken(at_ns, points))
 
     # Other sources
 
     def _compare(self, program: Program, source: Source) -> None:
-        """Compare the sources now and then; say so once where they disagree by more than their errors."""
+        """Compare the sources now and then.
+
+        Say so once where they disagree by more than their errors.
+        """
         at_ns, rounds = self.clock.now_ns(), self._count.rounds
         if self._check is None or at_ns - self._bound_ns < SECOND_NS:
             return
@@ -368,7 +466,11 @@ class StepReader:
         self._check = other, number, rounds
         made = rounds - rounds_before
         apart, begins_anew = number - before - made, number < max(before, made)
-        if before >= 0 and not begins_anew and abs(apart) > 2 + self._count.error + self._count.per_s() * READ_S:
+        if (
+            before >= 0
+            and not begins_anew
+            and abs(apart) > 2 + self._count.error + self._count.per_s() * READ_S
+        ):
             self._check = None
             self._say("steps disagree", f"{other.name} and {source.name} differ by {apart} steps")
 
@@ -383,7 +485,9 @@ class StepReader:
             if step is not None and self._loop is not None:
                 if self._counted_by() != LOG.name:
                     self._begin(self._loop, LOG)
-                    self.put(records.EventHappened(at_ns, records.STEP_SOURCE, LOG.name, self.identity))
+                    self.put(
+                        records.EventHappened(at_ns, records.STEP_SOURCE, LOG.name, self.identity)
+                    )
                 self._count.take(at_ns, step)
                 # The last line may be older than it was read.
                 self._count.error = max(self._count.error, self._log.apart)

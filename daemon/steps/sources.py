@@ -1,7 +1,10 @@
-"""Finds what counts the rounds of a loop in a running program: variables of it that are read from outside.
+"""Finds what counts the rounds of a loop in a running program.
 
-In this order: the variable that the loop counts by, as its source declares it; a progress bar's ``n``; the count of
-the DataLoader's iterator. The loop's frame has the first, as a variable; its iterators lie on that frame's stack.
+That is variables of the program that are read from outside.
+
+In this order: the variable that the loop counts by, as its source declares it; a progress bar's
+``n``; the count of the DataLoader's iterator. The loop's frame has the first, as a variable; its
+iterators lie on that frame's stack.
 """
 
 from __future__ import annotations
@@ -16,7 +19,15 @@ import msgspec
 
 from profd.daemon.interpreter import integers
 from profd.daemon.interpreter.frames import Code, Frame, open_interpreter
-from profd.daemon.interpreter.integers import Attribute, Global, Local, Moved, OfGenerator, Variable, local_of
+from profd.daemon.interpreter.integers import (
+    Attribute,
+    Global,
+    Local,
+    Moved,
+    OfGenerator,
+    Variable,
+    local_of,
+)
 from profd.daemon.interpreter.lines import Lines
 from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.interpreter.objects import Held, Missing, generator_code, held
@@ -34,7 +45,8 @@ _PART = re.compile(r"""^\w+|\.\w+|\["[^"]*"\]""")
 class _Library(NamedTuple):
     """What a library counts steps by: a ``path`` from the loop of the steps, or from one around it.
 
-    ``file`` is a pattern of the file that this loop is in; ``of_updates``: these are not the rounds of that loop.
+    ``file`` is a pattern of the file that this loop is in; ``of_updates``: these are not the rounds
+    of that loop.
     """
 
     file: str
@@ -54,16 +66,22 @@ _LIBRARIES = (
     # Its own loop over batches is one line.
     _Library(r"/fastai/learner\.py$", "fastai's train_iter", "self.train_iter", of_updates=False),
     # Steps of environments, made elsewhere than the backward pass.
-    _Library("/(stable_baselines3|sb3_contrib)/", "Stable-Baselines3's num_timesteps", "self.num_timesteps"),
+    _Library(
+        "/(stable_baselines3|sb3_contrib)/",
+        "Stable-Baselines3's num_timesteps",
+        "self.num_timesteps",
+    ),
     _Library("/tianshou/trainer", "tianshou's env_step", "self._env_step", is_around=True),
 )
 
 
 class Source(msgspec.Struct, frozen=True):
-    """A variable that counts the rounds of a loop: by ``stride`` from ``start`` on. ``name`` is for the user.
+    """A variable that counts the rounds of a loop: by ``stride`` from ``start`` on.
 
-    ``end`` is the iterator of the loop's ``range``, which knows how many rounds are left. ``is_added``, ``is_late``
-    and ``of_updates`` are those of the counter that the source declares.
+    ``name`` is for the user.
+
+    ``end`` is the iterator of the loop's ``range``, which knows how many rounds are left.
+    ``is_added``, ``is_late`` and ``of_updates`` are those of the counter that the source declares.
     """
 
     name: str
@@ -75,11 +93,16 @@ class Source(msgspec.Struct, frozen=True):
     is_late: bool = False
     of_updates: bool = False
     within: tuple[Place, Code] | None = None
-    """Where it counts, if it may be read elsewhere: other loops use it, too, or time goes by between loops around."""
+    """Where it counts, if it may be read elsewhere.
+
+    It may be if other loops use it, too, or if time goes by between loops around.
+    """
 
 
 class Around(NamedTuple):
-    """A loop around that of the steps: what it counts by, from where, its rounds, and whether it may end before them.
+    """A loop around that of the steps: what it counts by, from where, and its rounds.
+
+    ``breaks`` says whether it may end before them.
 
     Of the outermost one the rounds are not needed.
     """
@@ -101,18 +124,26 @@ class Program:
         self._lines = Lines(self._python)
         self._declared = declared
         self._own: dict[Variable, int] = {}
-        """What variables of several loops were last, while they were seen to be the right loop's."""
+        """The last value that each variable was seen to have in the right loop.
+
+        Several loops use these variables.
+        """
         self.close = self._python.memory.close
 
     def stack(self) -> list[records.Frame]:
-        """Return the frames of the main thread, the outermost first; those inside of what trains have no lines."""
+        """Return the frames of the main thread, the outermost first.
+
+        Those inside of what trains have no lines.
+        """
         found: list[records.Frame] = []
         is_inside = False
         for frame in reversed(self._python.stack(self._thread)):
             line = 0 if is_inside else self._lines.line_of(frame)
             if line is None:
                 raise Unreadable("a frame has ended meanwhile")
-            found.append(records.Frame(frame.code.name, self._declared.absolute(frame.code.file), line))
+            found.append(
+                records.Frame(frame.code.name, self._declared.absolute(frame.code.file), line)
+            )
             is_inside = is_inside or trains(found[-1])
         return found
 
@@ -121,8 +152,14 @@ class Program:
         stack = self._python.stack(self._thread)
         frame = _frame_of(stack, loop.place)
         found: list[Source] = []
-        line = self._lines.line_of(frame) if frame is not None and not _is_other(stack, loop) else None
-        if frame is not None and line is not None and loop.place.loop.first_line <= line <= loop.place.loop.last_line:
+        line = (
+            self._lines.line_of(frame) if frame is not None and not _is_other(stack, loop) else None
+        )
+        if (
+            frame is not None
+            and line is not None
+            and loop.place.loop.first_line <= line <= loop.place.loop.last_line
+        ):
             iterator = self._iterator(frame, loop.place)
             found += self._of_libraries(stack, loop)
             found += self._counters(frame, loop.place, iterator, self.outside_of(loop))
@@ -140,7 +177,10 @@ class Program:
         return True
 
     def outside_of(self, loop: StepLoop) -> list[Around]:
-        """Return the nearest loop around that counts its rounds, and those around it as far as all rounds are known."""
+        """Return the nearest outer loop that counts its rounds, and the loops around it.
+
+        The loops around it are included as far as all rounds are known.
+        """
         stack, found = self._python.stack(self._thread), list[Around]()
         for place in reversed(loop.around):
             frame = _frame_of(stack, place)
@@ -157,7 +197,11 @@ class Program:
             number = self.value(variable)
             if variable is not None and number is not None:
                 left, rounds = self.value(_left_of(self._iterator(frame, place))), 0
-                if counter.start is not None and left is not None and self.value(variable) == number:
+                if (
+                    counter.start is not None
+                    and left is not None
+                    and self.value(variable) == number
+                ):
                     rounds = number - counter.start + 1 + left
                 return Around(variable, counter.start or 0, rounds, place.loop.breaks)
         return None
@@ -172,7 +216,10 @@ class Program:
         return epoch if outside else None
 
     def round_of(self, source: Source) -> int | None:
-        """Return the round, from 0, of a source, None where it shows none; raises Moved where it is too fast."""
+        """Return the round, from 0, of a source, None where it shows none.
+
+        Raises Moved where it is too fast.
+        """
         try:
             value: int | None = self._reader.read(source.variable)
         except Moved:
@@ -184,9 +231,10 @@ class Program:
         return None if value is None else (value - source.start) // source.stride
 
     def _of_loop(self, source: Source, value: int, place: Place, code: Code) -> int | None:
-        """Return the value of a variable where it is this loop's, and not another one's that uses it, too.
+        """Return a variable's value if it is this loop's and not another's that uses it, too.
 
-        In a round it is. At the loop's head it is that of the last round, unless the loop has only just begun.
+        In a round it is. At the loop's head it is that of the last round, unless the loop has only
+        just begun.
         """
         for _ in range(6):
             try:
@@ -218,7 +266,10 @@ class Program:
             return None
 
     def _variable(self, frame: Frame | None, path: str) -> Local | Global | Attribute | None:
-        """Return what a path like ``self.state["step"]`` means in a frame; None where it leads nowhere now."""
+        """Return what a path like ``self.state["step"]`` means in a frame.
+
+        None where it leads nowhere now.
+        """
         if frame is None:
             return None
         name, *parts = _PART.findall(path)
@@ -250,7 +301,9 @@ class Program:
             its = [one for one in _LIBRARIES if re.search(one.file, place.file)]
             for one in (one for one in its if one.is_around or place is loop.place):
                 if steps := self._variable(_frame_of(stack, place), one.path):
-                    yield Source(one.name, steps, is_added=True, is_late=True, of_updates=one.of_updates)
+                    yield Source(
+                        one.name, steps, is_added=True, is_late=True, of_updates=one.of_updates
+                    )
 
     def _counters(
         self, frame: Frame, place: Place, iterator: Held | None, around: Sequence[Around]
@@ -258,17 +311,25 @@ class Program:
         """Yield what the loop counts by: what stands for updates first, then what it adds to."""
         left, is_nested = _left_of(iterator), len(around) > 1
         for one in sorted(place.loop.counters, key=_rank):
-            stride = one.stride if isinstance(one.stride, int) else self.number_of(place, one.stride)
+            stride = (
+                one.stride if isinstance(one.stride, int) else self.number_of(place, one.stride)
+            )
             variable = self._variable(frame, one.name)
             if stride and stride > 0 and variable is not None:
                 name = self._named(one.name, place.name, place.file, place.loop)
                 # Between two rounds of a loop around, it is what it was at the end of the last one.
                 within = (place, frame.code) if is_nested or one.name in place.loop.shared else None
-                end, kind = None if one.is_added else left, (one.is_added, one.is_late, one.of_updates)
+                end, kind = (
+                    None if one.is_added else left,
+                    (one.is_added, one.is_late, one.of_updates),
+                )
                 yield Source(name, variable, stride, one.start or 0, end, *kind, within)
 
     def _named(self, counter: str, function: str, file: str, loop: Loop) -> str:
-        return f"loop counter `{counter}` in {function} ({self._declared.path_of(file)}:{loop.first_line})"
+        return (
+            f"loop counter `{counter}` in {function} "
+            f"({self._declared.path_of(file)}:{loop.first_line})"
+        )
 
     def _bars(self, frame: Frame, place: Place) -> Iterator[Source]:
         for name in place.loop.bars:
@@ -276,10 +337,18 @@ class Program:
                 bar = self._reader.object_of(local_of(frame, name) or Global(frame.globals, name))
                 if _BAR.search(bar.type_name):
                     attribute = Attribute(bar.address, bar.type, "n")
-                    yield Source(f"progress bar `{name}` in {place.name}", attribute, is_added=True, is_late=True)
+                    yield Source(
+                        f"progress bar `{name}` in {place.name}",
+                        attribute,
+                        is_added=True,
+                        is_late=True,
+                    )
 
     def _iterated(self, iterator: Held | None) -> Iterator[Source]:
-        """Yield what counts in the loop's iterator: a progress bar, another generator's counter, a DataLoader's."""
+        """Yield what counts in the loop's iterator.
+
+        That is a progress bar, another generator's counter, or a DataLoader's.
+        """
         with contextlib.suppress(Missing, Unreadable):
             if iterator is not None and _LOADER.search(iterator.type_name):
                 yield _of_loader(iterator)
@@ -290,8 +359,14 @@ class Program:
                 for counter in loop.counters if loop.yields else ():
                     if counter.name in code.variables and isinstance(counter.stride, int):
                         is_bar = code.file.endswith("tqdm/std.py")
-                        name = "progress bar" if is_bar else self._named(counter.name, code.name, code.file, loop)
-                        variable = OfGenerator(iterator.address, code.address, code.variables.index(counter.name))
+                        name = (
+                            "progress bar"
+                            if is_bar
+                            else self._named(counter.name, code.name, code.file, loop)
+                        )
+                        variable = OfGenerator(
+                            iterator.address, code.address, code.variables.index(counter.name)
+                        )
                         yield Source(name, variable, counter.stride, counter.start or 0)
 
     def _loading(self, inside: list[Frame]) -> Iterator[Source]:
@@ -305,9 +380,17 @@ class Program:
 
 
 def _rank(counter: Counter) -> tuple[bool, ...]:
-    """Return what sorts counters, the best first; that of an object outlives the loop, and is no other object's."""
+    """Return what sorts counters, the best first.
+
+    That of an object outlives the loop, and is no other object's.
+    """
     is_of_object = not counter.name.isidentifier() and not counter.name.endswith(".last_epoch")
-    return not counter.of_updates, not counter.is_added, counter.stride != 1, not (counter.is_added and is_of_object)
+    return (
+        not counter.of_updates,
+        not counter.is_added,
+        counter.stride != 1,
+        not (counter.is_added and is_of_object),
+    )
 
 
 def _left_of(iterator: Held | None) -> integers.RangeLeft | None:
@@ -321,7 +404,10 @@ def _of_loader(loader: Held) -> Source:
 
 
 def _is_other(stack: list[Frame], loop: StepLoop) -> bool:
-    """Say whether functions of a loop are on a stack more often than where it trains: it evaluates by them, too."""
+    """Say whether a loop's functions are on a stack more often than where it trains.
+
+    The loop then evaluates by them, too.
+    """
     places = (*loop.around, loop.place)
     seen = Tally(place.key for place in places)
     return any(len(_frames_of(stack, place)) > seen[place.key] for place in places)

@@ -1,10 +1,12 @@
 """Opens and checks SQLite files: their errors, the schema, and bounds on what a query may cost.
 
-A hostile file of some kilobytes can give billions of rows: many places in it point to one page. A sound file cannot:
-its size limits its rows, its text and the work of a query. So a query ends when it passes these limits. They count
-rows, bytes and instructions, not seconds, because a busy machine reads a sound file slowly, too.
+A hostile file of some kilobytes can give billions of rows: many places in it point to one page. A
+sound file cannot: its size limits its rows, its text and the work of a query. So a query ends when
+it passes these limits. They count rows, bytes and instructions, not seconds, because a busy machine
+reads a sound file slowly, too.
 
-A view, a generated column or an index on an expression would run code of the file's author. Such a file is refused.
+A view, a generated column or an index on an expression would run code of the file's author. Such a
+file is refused.
 """
 
 from __future__ import annotations
@@ -23,14 +25,18 @@ import msgspec
 
 from profd.daemon.errors import OutputUnwritable, RunUnreadable
 
-LEAST_ROW_BYTES = 6  # what the smallest row takes in its page: two bytes that say where it is, and four of its own
+# what the smallest row takes in its page: two bytes that say where it is, and four of its own
+LEAST_ROW_BYTES = 6
 _COUNTED_AT_ONCE = 10_000
 _BEST_COMPRESSION = 16  # of a file system
 _NOT_YET_ON_DISK = 8 << 20  # ZFS counts blocks some seconds after they were written
 
 
 class BoundedConnection(sqlite3.Connection):
-    """A connection to a file that may be hostile; ``bound`` has to be called before anything is asked."""
+    """A connection to a file that may be hostile.
+
+    ``bound`` has to be called before anything is asked.
+    """
 
     _path: Path
     _work = _most_work = _most_rows = _most_text_bytes = 0
@@ -41,8 +47,13 @@ class BoundedConnection(sqlite3.Connection):
         self._measure()
         self.set_progress_handler(self._is_too_much_work, _COUNTED_AT_ONCE)
 
-    def rows(self, sql: str, values: Sequence[int | str | None] | Mapping[str, int] = ()) -> list[tuple[Any, ...]]:
-        """Return what a query gives; raises sqlite3.Error also where that is more than a sound file can give."""
+    def rows(
+        self, sql: str, values: Sequence[int | str | None] | Mapping[str, int] = ()
+    ) -> list[tuple[Any, ...]]:
+        """Return what a query gives.
+
+        Raises sqlite3.Error also where that is more than a sound file can give.
+        """
         self._work = text_bytes = 0
         found: list[tuple[Any, ...]] = []
         most_rows, most_text_bytes = self._most_rows, self._most_text_bytes
@@ -59,7 +70,9 @@ class BoundedConnection(sqlite3.Connection):
                         raise sqlite3.DatabaseError("it gives more than its size accounts for")
         except sqlite3.OperationalError as error:
             if self._work > self._most_work:
-                raise sqlite3.DatabaseError("it takes more work than its size accounts for") from error
+                raise sqlite3.DatabaseError(
+                    "it takes more work than its size accounts for"
+                ) from error
             raise
         return found
 
@@ -78,7 +91,10 @@ class BoundedConnection(sqlite3.Connection):
 
 
 def honest_size(path: Path) -> int:
-    """Return the size of a run file and its log in bytes, as far as the disk has it: a sparse file may claim any."""
+    """Return the size of a run file and its log in bytes, as far as the disk has it.
+
+    A sparse file may claim any size.
+    """
     size = 0
     for name in (os.fspath(path), f"{path}-wal"):
         with contextlib.suppress(OSError):
@@ -87,7 +103,8 @@ def honest_size(path: Path) -> int:
     return size
 
 
-# What makes the tables of a new run file: a file holds it, and each reader parses it, without the comments.
+# What makes the tables of a new run file: a file holds it, and each reader parses it, without the
+# comments.
 TEXT = re.sub(r" *--.*", "", Path(__file__).with_name("schema.sql").read_text())
 _ENTRIES = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
 _COLUMNS = "SELECT name, type, pk, hidden, dflt_value FROM pragma_table_xinfo(?)"
@@ -95,7 +112,10 @@ _INDEX_COLUMNS = "SELECT name FROM pragma_index_xinfo(?) WHERE key"
 
 
 def _check_schema(connection: sqlite3.Connection) -> None:
-    """Raise sqlite3.DatabaseError where a file has what no run file has; an older one may lack tables."""
+    """Raise sqlite3.DatabaseError where a file has what no run file has.
+
+    An older one may lack tables.
+    """
     tables, indexes = _own_schema()
     for kind, name, table, text in connection.execute(_ENTRIES).fetchall():
         if kind == "index" and text is None:  # SQLite's own, of a primary key or UNIQUE
@@ -107,14 +127,18 @@ def _check_schema(connection: sqlite3.Connection) -> None:
         elif kind == "table" and name in tables and str(text).startswith("CREATE TABLE "):
             is_own = tables[name].issuperset(connection.execute(_COLUMNS, (name,)))
         else:
-            is_own = False  # a virtual table says so in its text, and is asked nothing: that would call its module
+            # a virtual table says so in its text, and is asked nothing: that would call its module
+            is_own = False
         if not is_own:
             raise sqlite3.DatabaseError(f"its {kind} {name} is none that a run file has")
 
 
 @functools.cache
 def _own_schema() -> tuple[dict[str, frozenset[Any]], dict[str, tuple[str, list[Any]]]]:
-    """Return the columns of each table of a new file, and by name each index: its table and columns."""
+    """Return the columns of each table of a new file, and by name each index.
+
+    An index has its table and columns.
+    """
     tables, indexes = {}, {}
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(TEXT)
@@ -126,30 +150,46 @@ def _own_schema() -> tuple[dict[str, frozenset[Any]], dict[str, tuple[str, list[
     return tables, indexes
 
 
-APPLICATION_ID = 0x70726664  # "prfd", so that file(1) and we can tell a run file from any other database
+APPLICATION_ID = (
+    0x70726664  # "prfd", so that file(1) and we can tell a run file from any other database
+)
 SCHEMA_VERSION = 1
 _LOG_VERSIONS = slice(18, 20)  # of the header: 2 and 2 where a write-ahead log is kept
-_HEADER = struct.Struct(">16sHBBBBBBII")  # SQLite's file header up to the size of the database in pages
+_HEADER = struct.Struct(
+    ">16sHBBBBBBII"
+)  # SQLite's file header up to the size of the database in pages
 _SEE_RUNS = "see `profd ls` for the runs there are"
 LOCK_TIMEOUT_S = 1.0  # how long a statement waits while another process has locked the file
-# SQLITE_BUSY, _LOCKED, _NOMEM, _READONLY, _IOERR, _FULL, _CANTOPEN, _PROTOCOL, without what stands in the upper bytes.
+# SQLITE_BUSY, _LOCKED, _NOMEM, _READONLY, _IOERR, _FULL, _CANTOPEN, _PROTOCOL, without what stands
+# in the upper bytes.
 _READ_ONLY, _CANNOT_OPEN = 8, 14
 _PASSING = frozenset({5, 6, 7, 8, 10, 13, 14, 15})
 
 
 def create(path: Path) -> sqlite3.Connection:
-    """Create a run file in WAL mode, for its owner alone and for one more thread; raises OutputUnwritable."""
+    """Create a run file in WAL mode, for its owner alone and for one more thread.
+
+    Raises OutputUnwritable.
+    """
     try:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        os.close(
+            os.open(
+                path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+            )
+        )
     except OSError as error:
         raise unwritable(path, error) from error
     connection = None
     try:
-        connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=LOCK_TIMEOUT_S)
-        # Half of what is usual: each commit writes a page of every series anew, and each table has a page at least.
+        connection = sqlite3.connect(
+            path, check_same_thread=False, isolation_level=None, timeout=LOCK_TIMEOUT_S
+        )
+        # Half of what is usual: each commit writes a page of every series anew, and each table has
+        # a page at least.
         connection.execute("PRAGMA page_size = 2048")
         connection.execute("PRAGMA journal_mode = WAL")
-        # In WAL mode this loses nothing when a process is killed, and at a power failure the last commits only.
+        # In WAL mode this loses nothing when a process is killed, and at a power failure the last
+        # commits only.
         connection.execute("PRAGMA synchronous = NORMAL")
         # In KiB, half of what is usual: what was written is hardly read again.
         connection.execute("PRAGMA cache_size = -1000")
@@ -172,7 +212,10 @@ def remove(path: Path) -> None:
 
 
 def may_pass(error: Exception) -> bool:
-    """Say whether what was refused may be granted later: a lock, room on the disk, an answer of the disk, memory."""
+    """Say whether what was refused may be granted later.
+
+    That may be a lock, room on the disk, an answer of the disk, or memory.
+    """
     code = getattr(error, "sqlite_errorcode", None)  # from Python 3.11 on
     if code is None:
         return isinstance(error, (sqlite3.OperationalError, MemoryError))
@@ -181,14 +224,21 @@ def may_pass(error: Exception) -> bool:
 
 def is_of_the_data(error: Exception) -> bool:
     """Say whether something is wrong with what was to be written, and not with the file."""
-    of_the_data = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
+    of_the_data = (
+        sqlite3.IntegrityError,
+        sqlite3.DataError,
+        sqlite3.InterfaceError,
+        sqlite3.ProgrammingError,
+    )
     return isinstance(error, of_the_data) or not isinstance(error, (sqlite3.Error, MemoryError))
 
 
 def insert(connection: sqlite3.Connection, table: str, row: Mapping[str, object]) -> int:
     """Add a row to a table, and return its id."""
     names, places = ", ".join(row), ", ".join("?" * len(row))
-    cursor = connection.execute(f"INSERT INTO {table} ({names}) VALUES ({places})", tuple(row.values()))
+    cursor = connection.execute(
+        f"INSERT INTO {table} ({names}) VALUES ({places})", tuple(row.values())
+    )
     if cursor.lastrowid is None:
         raise sqlite3.DatabaseError("an insert gave no id")
     return cursor.lastrowid
@@ -196,11 +246,16 @@ def insert(connection: sqlite3.Connection, table: str, row: Mapping[str, object]
 
 def set_meta(connection: sqlite3.Connection, **values: object) -> None:
     """Write facts of the run as a whole."""
-    connection.executemany("INSERT OR REPLACE INTO meta (name, value) VALUES (?,?)", list(values.items()))
+    connection.executemany(
+        "INSERT OR REPLACE INTO meta (name, value) VALUES (?,?)", list(values.items())
+    )
 
 
 def open_readonly(path: Path) -> BoundedConnection:
-    """Open a run file, live or finished; raises RunUnreadable where it is missing, damaged, newer or none."""
+    """Open a run file, live or finished.
+
+    Raises RunUnreadable where it is missing, damaged, newer or none.
+    """
     _check_header(path)
     lacks_log = is_without_log(path)  # SQLite makes one for its readers
     connection = _connect(path)
@@ -209,7 +264,9 @@ def open_readonly(path: Path) -> BoundedConnection:
             connection.bound(path)
             for pragma in ("query_only = ON", "trusted_schema = OFF", "cell_size_check = ON"):
                 connection.execute(f"PRAGMA {pragma}")
-            application_id, version = connection.rows("SELECT * FROM pragma_application_id, pragma_user_version")[0]
+            application_id, version = connection.rows(
+                "SELECT * FROM pragma_application_id, pragma_user_version"
+            )[0]
             if lacks_log and _is_begun_in_log(connection):
                 raise without_log(path)
             if application_id != APPLICATION_ID:
@@ -247,10 +304,12 @@ def _connect(path: Path) -> BoundedConnection:
 
 
 def _connect_as(path: Path, how: str) -> BoundedConnection:
-    # A prepared statement with the ids of a hundred rows takes 15 KB, and each has other ids: to keep the usual 128
-    # would cost megabytes, and saves no time that could be measured.
+    # A prepared statement with the ids of a hundred rows takes 15 KB, and each has other ids: to
+    # keep the usual 128 would cost megabytes, and saves no time that could be measured.
     uri, factory = f"{path.absolute().as_uri()}?{how}", BoundedConnection
-    connection = sqlite3.connect(uri, uri=True, check_same_thread=False, factory=factory, cached_statements=8)
+    connection = sqlite3.connect(
+        uri, uri=True, check_same_thread=False, factory=factory, cached_statements=8
+    )
     try:
         connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
     except sqlite3.Error:
@@ -311,7 +370,10 @@ def unreadable(path: Path, why: str) -> RunUnreadable:
 
 
 def copy_whole(source: Path, destination: Path) -> None:
-    """Write a run file, which others may read, and what its log still holds, as one file; raises OutputUnwritable."""
+    """Write a run file, which others may read, and what its log still holds, as one file.
+
+    Raises OutputUnwritable.
+    """
     try:
         with contextlib.closing(sqlite3.connect(source)) as connection:
             connection.execute("VACUUM INTO ?", (str(destination),))
@@ -322,11 +384,16 @@ def copy_whole(source: Path, destination: Path) -> None:
 def unwritable(path: Path, error: Exception) -> OutputUnwritable:
     """Return the error to raise when a file cannot be written."""
     why = getattr(error, "strerror", None) or str(error) or "out of memory"
-    return OutputUnwritable(f"cannot write {path} ({why})", "choose another place with -o FILE, or set PROFD_HOME")
+    return OutputUnwritable(
+        f"cannot write {path} ({why})", "choose another place with -o FILE, or set PROFD_HOME"
+    )
 
 
 def _check_header(path: Path) -> None:
-    """Raise RunUnreadable where the header already shows that the file is none of ours, or has lost its end."""
+    """Raise RunUnreadable if the header already shows that the file is none of ours.
+
+    Raise it also if the header shows that the file has lost its end.
+    """
     try:
         header = b""
         if path.is_file():  # a pipe would keep us waiting

@@ -1,7 +1,9 @@
-"""What the rows of a run file refer to: processes, threads, frames and stacks, held in memory by id.
+"""What the rows of a run file refer to, held in memory by id.
 
-``top_up`` reads the rows that are new, and those that may still change. So what one reader of a file knows is the
-position from which the next one goes on.
+These are processes, threads, frames and stacks.
+
+``top_up`` reads the rows that are new, and those that may still change. So what one reader of a
+file knows is the position from which the next one goes on.
 """
 
 from __future__ import annotations
@@ -15,12 +17,16 @@ from profd.daemon.store.rows import FrameRow, ProcessRow, StackRow, ThreadRow
 from profd.daemon.store.runfile import Row, RunFile
 
 LINGER_NS = 30 * SECOND_NS
-"""For so long a training process that has ended is kept where others are not: what was recorded last comes later."""
+"""How long a training process that has ended is kept, while others are not.
+
+What was recorded last comes later.
+"""
 
 
 _WITH_CALLERS = """
     WITH RECURSIVE named (id) AS (
-        SELECT id FROM stack WHERE id IN ({}) UNION SELECT stack.parent FROM stack JOIN named USING (id)
+        SELECT id FROM stack WHERE id IN ({})
+        UNION SELECT stack.parent FROM stack JOIN named USING (id)
     )
     SELECT id, parent, frame FROM stack WHERE id IN named ORDER BY id
 """
@@ -35,12 +41,16 @@ class Entities:
     """The processes, threads, frames and stacks of a run, by id."""
 
     def __init__(
-        self, is_over: Callable[[ProcessRow, int], bool] | None = None, *, only_main_threads: bool = False
+        self,
+        is_over: Callable[[ProcessRow, int], bool] | None = None,
+        *,
+        only_main_threads: bool = False,
     ) -> None:
         """Begin with nothing.
 
-        Processes that are over at a time in ns, by ``is_over``, are forgotten with their threads, and of stacks those
-        alone are there that a row has named: weeks of workers that come and go cost no memory.
+        Processes that are over at a time in ns, by ``is_over``, are forgotten with their threads,
+        and of stacks those alone are there that a row has named: weeks of workers that come and go
+        cost no memory.
         """
         self.frames: dict[int, FrameRow] = {}
         self.without_gradients: set[int] = set()
@@ -53,27 +63,37 @@ class Entities:
         self._of_threads = "is_main" if only_main_threads else "1"
 
     def top_up(self, file: RunFile, now_ns: int) -> None:
-        """Take in what was written up to about ``now_ns``; raises RunUnreadable where rows contradict each other."""
+        """Take in what was written up to about ``now_ns``.
+
+        Raises RunUnreadable where rows contradict each other.
+        """
         nameless = [row.id for row in self.threads.values() if not row.name]
         living = [row.id for row in self.processes.values() if row.ended_ns is None]
         try:
-            # Children before parents in the order of foreign keys: what a row read now refers to is then there too.
+            # Children before parents in the order of foreign keys: what a row read now refers to is
+            # then there too.
             threads = _of_ids(file, "thread", ThreadRow, nameless)
             threads += self._new(file, "thread", ThreadRow, self._of_threads)
-            processes = _of_ids(file, "process", ProcessRow, living) + self._new(file, "process", ProcessRow)
+            processes = _of_ids(file, "process", ProcessRow, living) + self._new(
+                file, "process", ProcessRow
+            )
             stacks = self._new(file, "stack", StackRow) if self.is_whole else []
             frames = self._new(file, "frame", FrameRow)
             self.frames.update({row.id: row for row in frames})
             if frames and file.has_table("frame_without_gradients"):
                 after = max(self.without_gradients, default=0)
-                found = file.select(tuple[int], "SELECT id FROM frame_without_gradients WHERE id > ?", after)
+                found = file.select(
+                    tuple[int], "SELECT id FROM frame_without_gradients WHERE id > ?", after
+                )
                 self.without_gradients.update(row[0] for row in found)
             self.threads.update({row.id: row for row in threads})
             self.processes.update({row.id: row for row in processes})
             self._add(file, stacks)
             named = {row.process for row in threads} | {row.parent for row in processes}
             if self._is_over is not None:
-                self._forget([row.id for row in self.processes.values() if self._is_over(row, now_ns)])
+                self._forget(
+                    [row.id for row in self.processes.values() if self._is_over(row, now_ns)]
+                )
             elif not self.processes.keys() >= named - {None}:
                 raise database.unreadable(file.path, "a row names a process that is not there")
         except RunUnreadable:
@@ -86,7 +106,9 @@ class Entities:
         self._read_to[table] = newest
         if newest <= after:
             return []
-        return file.fetch_from(table, row, f"id > ? AND id <= ? AND {condition} ORDER BY id", after, newest)
+        return file.fetch_from(
+            table, row, f"id > ? AND id <= ? AND {condition} ORDER BY id", after, newest
+        )
 
     def _add(self, file: RunFile, stacks: Iterable[StackRow]) -> None:
         for row in stacks:
@@ -102,16 +124,25 @@ class Entities:
             del self.threads[one]
 
     def knows(
-        self, file: RunFile, threads: Collection[int], stacks: Collection[int], processes: Collection[int]
+        self,
+        file: RunFile,
+        threads: Collection[int],
+        stacks: Collection[int],
+        processes: Collection[int],
     ) -> bool:
-        """Say whether rows of these ids are there; of threads and processes, where none are forgotten.
+        """Say whether rows of these ids are there.
 
-        Stacks that are read only once a row names them are read now; raises RunUnreadable where they are damaged.
+        Of threads and processes, where none are forgotten.
+
+        Stacks that are read only once a row names them are read now; raises RunUnreadable where
+        they are damaged.
         """
         if not self.is_whole:
             threads, processes = (), ()
             if unread := set(stacks) - self.stacks.keys():
-                found = file.fetch(StackRow, _WITH_CALLERS.format(",".join(f"{one:d}" for one in unread)))
+                found = file.fetch(
+                    StackRow, _WITH_CALLERS.format(",".join(f"{one:d}" for one in unread))
+                )
                 if not self.frames.keys() >= {row.frame for row in found}:
                     return False  # they are younger than the tables in memory
                 self._add(file, found)
@@ -119,11 +150,15 @@ class Entities:
         return all(table.keys() >= set(ids) for table, ids in tables)
 
     def frames_of(self, stack: int) -> tuple[FrameRow, ...]:
-        """Return the frames of a stack from the root to the leaf; raises KeyError where it is not there whole."""
+        """Return the frames of a stack from the root to the leaf.
+
+        Raises KeyError where it is not there whole.
+        """
         frames: list[FrameRow] = []
         while stack:
             row = self.stacks[stack]
-            # A stack is written after the one that it extends: only a damaged file goes in a circle.
+            # A stack is written after the one that it extends: only a damaged file goes in a
+            # circle.
             if row.parent >= stack:
                 raise KeyError(stack)
             frames.append(self.frames[row.frame])

@@ -1,7 +1,10 @@
-"""The rows of table ``finding``: when each finding came and went, from one analysis of the run after the other.
+"""The rows of table ``finding``: when each finding came and went.
 
-What comes again soon after it went did not go: its row goes on, so that a finding at the threshold of its rule does not
-fill the file. Only a finding that stayed away has an event that says so, at the time at which it went.
+They are written from one analysis of the run after the other.
+
+What comes again soon after it went did not go: its row goes on, so that a finding at the threshold
+of its rule does not fill the file. Only a finding that stayed away has an event that says so, at
+the time at which it went.
 
 Files that are older than the table have no such rows.
 """
@@ -18,14 +21,19 @@ from profd.daemon.store.records import FindingsTaken
 from profd.daemon.store.rows import FindingRow
 from profd.daemon.store.runfile import RunFile
 
-AWAY_NS = 60 * SECOND_NS  # after so long without it a finding is gone for good; when it comes again it is a new one
+AWAY_NS = (
+    60 * SECOND_NS
+)  # after so long without it a finding is gone for good; when it comes again it is a new one
 
 
 _GOES_ON = """
     UPDATE finding SET title = ?, report = ?, seen_ns = ?, to_ns = NULL
     WHERE NOT is_whole AND rule = ? AND severity = ? AND (to_ns IS NULL OR to_ns > ?)
 """
-_ADD = "INSERT INTO finding (is_whole, rule, severity, title, from_ns, seen_ns, report) VALUES (?,?,?,?,?,?,?)"
+_ADD = (
+    "INSERT INTO finding (is_whole, rule, severity, title, from_ns, seen_ns, report) VALUES "
+    "(?,?,?,?,?,?,?)"
+)
 
 
 class RuleFound(msgspec.Struct, frozen=True):
@@ -37,12 +45,18 @@ class RuleFound(msgspec.Struct, frozen=True):
 
 
 def findings_now(file: RunFile) -> list[FindingRow]:
-    """Return the findings of the last part of a live run; after its end those that held until then."""
+    """Return the findings of the last part of a live run.
+
+    After its end those that held until then.
+    """
     return file.fetch_from("finding", FindingRow, "NOT is_whole AND to_ns IS NULL ORDER BY id")
 
 
 def findings_of_whole(file: RunFile) -> list[FindingRow]:
-    """Return the findings of the whole run; none where ``RunInfo.findings_made_by`` says that it was not analyzed."""
+    """Return the findings of the whole run.
+
+    None where ``RunInfo.findings_made_by`` says that it was not analyzed.
+    """
     return file.fetch_from("finding", FindingRow, "is_whole ORDER BY id")
 
 
@@ -50,7 +64,11 @@ def rules_found(file: RunFile) -> list[RuleFound]:
     """Return each rule and severity that was found while the run was live."""
     if not file.has_table("finding"):
         return []
-    sql = "SELECT rule, severity, max(to_ns IS NULL) FROM finding WHERE NOT is_whole GROUP BY 1, 2 ORDER BY 1, 2"
+    sql = (
+        "SELECT rule, severity, max(to_ns IS NULL) FROM finding WHERE NOT is_whole "
+        "GROUP BY 1, 2 "
+        "ORDER BY 1, 2"
+    )
     return file.fetch(RuleFound, sql)
 
 
@@ -59,29 +77,40 @@ def write_findings(connection: sqlite3.Connection, taken: FindingsTaken) -> None
     for one in taken.findings:
         known = (one.title, one.report, at_ns, one.rule, one.severity, at_ns - AWAY_NS)
         if is_whole or not connection.execute(_GOES_ON, known).rowcount:
-            connection.execute(_ADD, (is_whole, one.rule, one.severity, one.title, at_ns, at_ns, one.report))
+            connection.execute(
+                _ADD, (is_whole, one.rule, one.severity, one.title, at_ns, at_ns, one.report)
+            )
             if not is_whole:
                 _say(connection, at_ns, one.severity, one.title)
     if is_whole:
         set_meta(connection, findings_made_by=taken.made_by)
         return
-    connection.execute("UPDATE finding SET to_ns = ?1 WHERE NOT is_whole AND to_ns IS NULL AND seen_ns < ?1", (at_ns,))
+    connection.execute(
+        "UPDATE finding SET to_ns = ?1 WHERE NOT is_whole AND to_ns IS NULL AND seen_ns < ?1",
+        (at_ns,),
+    )
     say_gone(connection, at_ns, AWAY_NS)
     set_meta(connection, analyzed_ns=at_ns, analysis_lost_ns=None)
 
 
 def lose_analysis(connection: sqlite3.Connection, at_ns: int) -> None:
     """Write that from now on nothing says whether a finding still holds."""
-    connection.execute("UPDATE finding SET to_ns = ? WHERE NOT is_whole AND to_ns IS NULL", (at_ns,))
+    connection.execute(
+        "UPDATE finding SET to_ns = ? WHERE NOT is_whole AND to_ns IS NULL", (at_ns,)
+    )
     set_meta(connection, analysis_lost_ns=at_ns)
 
 
 def say_gone(connection: sqlite3.Connection, at_ns: int, away_ns: int = 0) -> None:
-    """Write the events of the findings that have stayed away for ``away_ns`` since the last analysis was written."""
+    """Write the events of the findings that have stayed away for ``away_ns``.
+
+    Only those count that have done so since the last analysis was written.
+    """
     said = connection.execute("SELECT value FROM meta WHERE name = 'analyzed_ns'").fetchone()
     after_ns = (said[0] if said else 0) - AWAY_NS
     rows = connection.execute(
-        "SELECT to_ns, severity, title FROM finding WHERE NOT is_whole AND to_ns > ? AND to_ns <= ? ORDER BY to_ns",
+        "SELECT to_ns, severity, title FROM finding WHERE NOT is_whole AND to_ns > ? AND to_ns "
+        "<= ? ORDER BY to_ns",
         (after_ns, at_ns - away_ns),
     ).fetchall()
     for to_ns, severity, title in rows:
@@ -91,4 +120,6 @@ def say_gone(connection: sqlite3.Connection, at_ns: int, away_ns: int = 0) -> No
 def _say(connection: sqlite3.Connection, at_ns: int, severity: str, text: str) -> None:
     """Write an event; what is only worth knowing has none."""
     if severity != "info":
-        connection.execute("INSERT INTO event (at_ns, kind, text) VALUES (?, 'finding', ?)", (at_ns, text))
+        connection.execute(
+            "INSERT INTO event (at_ns, kind, text) VALUES (?, 'finding', ?)", (at_ns, text)
+        )

@@ -1,4 +1,7 @@
-"""The ids of what a run file has once, however often it is seen: processes, threads, series, frames and stacks."""
+"""The ids of what a run file has once, however often it is seen.
+
+These are processes, threads, series, frames and stacks.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,11 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.database import insert
 from profd.daemon.store.records import DescribeFrame, Frame, Identity, Point, Stack
 
-REMEMBERED_NS = 30 * SECOND_NS  # recordings and counters of a process that has ended come in for some seconds more
-# Some hundred bytes each, and of both generations of them. A training has some thousand stacks, and few at a time.
+REMEMBERED_NS = (
+    30 * SECOND_NS
+)  # recordings and counters of a process that has ended come in for some seconds more
+# Some hundred bytes each, and of both generations of them. A training has some thousand stacks, and
+# few at a time.
 FRAMES_HELD = 1024
 STACKS_HELD = 2048
 WHOLE_HELD = 512
@@ -28,7 +34,10 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Recent(Generic[Key]):
-    """Ids of what was asked for lately: of the last ``most`` keys surely, of twice as many at most."""
+    """Ids of what was asked for lately.
+
+    They are those of the last ``most`` keys surely, and of twice as many at most.
+    """
 
     __slots__ = ("_elder", "_most", "_young")
 
@@ -74,7 +83,9 @@ class Interning:
     def __len__(self) -> int:
         members = (self._shared, *self._members.values())
         of_members = sum(1 + len(member.threads) + len(member.series) for member in members)
-        return len(self._frames) + len(self._stacks) + len(self._whole) + len(self._ended) + of_members
+        return (
+            len(self._frames) + len(self._stacks) + len(self._whole) + len(self._ended) + of_members
+        )
 
     def process(self, identity: Identity | None) -> int | None:
         member = self._member(identity) if identity else None
@@ -91,8 +102,8 @@ class Interning:
     def thread(self, identity: Identity, os_tid: int, name: str, *, is_main: bool) -> int:
         """Return the id of a thread; raises LookupError where the file does not know the process.
 
-        A thread whose name is not known yet, "", is the one that has a name before or later. One that begins to lead is
-        another row from there on: what it did before stays what it was.
+        A thread whose name is not known yet, "", is the one that has a name before or later. One
+        that begins to lead is another row from there on: what it did before stays what it was.
         """
         member = self._known(identity)
 
@@ -109,7 +120,10 @@ class Interning:
         return member.threads.get((os_tid, name, is_main), look_up)
 
     def series(self, point: Point) -> int:
-        """Return the id of a point's series; raises LookupError where the file does not know the process."""
+        """Return the id of a point's series.
+
+        Raises LookupError where the file does not know the process.
+        """
         member = self._known(point.identity) if point.identity else self._shared
 
         def look_up() -> int:
@@ -119,7 +133,10 @@ class Interning:
         return member.series.get((point.name, point.os_tid, point.device), look_up)
 
     def stacks(self, stacks: Sequence[Stack]) -> list[int]:
-        """Return the ids of stacks; 0 is the empty one. A new one is looked up from where it leaves the one before."""
+        """Return the ids of stacks; 0 is the empty one.
+
+        A new one is looked up from where it leaves the one before.
+        """
         found, before, path = [], Stack(), [0]
         for frames in stacks:
             known = self._whole.get(frames)
@@ -178,21 +195,33 @@ class Interning:
             raise LookupError(f"process {identity.pid} is not in the file")
         return member
 
-    def _find_or_add(self, table: str, row: Mapping[str, object], more: Callable[[], dict[str, object]] = dict) -> int:
-        """Return the id of the row that has these values; where there is none, add it with ``more`` beside them."""
+    def _find_or_add(
+        self, table: str, row: Mapping[str, object], more: Callable[[], dict[str, object]] = dict
+    ) -> int:
+        """Return the id of the row that has these values.
+
+        Where there is none, add it with ``more`` beside them.
+        """
         found = self._find(table, row)
         return insert(self._connection, table, {**row, **more()}) if found is None else found
 
     def _find(self, table: str, row: Mapping[str, object]) -> int | None:
         where = " AND ".join(f"{name} IS ?" for name in row)
-        found = self._connection.execute(f"SELECT id FROM {table} WHERE {where}", tuple(row.values())).fetchone()
+        found = self._connection.execute(
+            f"SELECT id FROM {table} WHERE {where}", tuple(row.values())
+        ).fetchone()
         return int(found[0]) if found else None
 
 
 @dataclass(slots=True)
 class _Member:
-    """A process, with its threads by id, name and whether they lead, and its series by name, thread and device."""
+    """A process, with its threads and its series.
+
+    Threads are by id, name and whether they lead. Series are by name, thread and device.
+    """
 
     process: int | None
     threads: Recent[tuple[int, str, bool]] = field(default_factory=lambda: Recent(THREADS_HELD))
-    series: Recent[tuple[str, int | None, str | None]] = field(default_factory=lambda: Recent(SERIES_HELD))
+    series: Recent[tuple[str, int | None, str | None]] = field(
+        default_factory=lambda: Recent(SERIES_HELD)
+    )

@@ -1,4 +1,6 @@
-"""Merges the run files of a job's nodes into one: replays their rows as records, for the writer's own tables to write.
+"""Merges the run files of a job's nodes into one.
+
+It replays their rows as records, for the writer's own tables to write.
 
 The caller says by how much each node's clock is ahead.
 """
@@ -30,15 +32,19 @@ from profd.daemon.store.records import (
 from profd.daemon.store.rows import RecordingRow, ThreadRow, WindowRow
 from profd.daemon.store.tables import Tables
 
-_NODE_BIT = 40  # of the start time of a process: its bits from here up are the number of its node in a joined file
+# of the start time of a process: its bits from here up are the number of its node in a joined file
+_NODE_BIT = 40
 _AT_ONCE_NS = 60 * SECOND_NS
 Timed = TypeVar("Timed", records.WindowStep, records.HostGap, records.WindowWait)
 
 
 class JoinedNode(msgspec.Struct, frozen=True):
-    """A node of a joined file: its run, how far its clock was ahead of the first node's, and how that is known.
+    """A node of a joined file.
 
-    ``host`` is its name among the nodes; ``error_ns`` is None where the wall clocks were taken for equal.
+    It has its run, how far its clock was ahead of the first node's, and how that is known.
+
+    ``host`` is its name among the nodes; ``error_ns`` is None where the wall clocks were taken for
+    equal.
     """
 
     number: int
@@ -61,16 +67,24 @@ def hosts_of(reader: RunReader) -> Mapping[int, str]:
     """Return by process the host that it ran on."""
     nodes = {node.number: node.host for node in nodes_of(reader)}
     host = reader.info.host
-    return {row.id: nodes.get(row.start_ticks >> _NODE_BIT, host) for row in reader.processes.values()}
+    return {
+        row.id: nodes.get(row.start_ticks >> _NODE_BIT, host) for row in reader.processes.values()
+    }
 
 
-def join_runs(readers: Sequence[RunReader], nodes: Sequence[JoinedNode], name: str, path: Path) -> None:
+def join_runs(
+    readers: Sequence[RunReader], nodes: Sequence[JoinedNode], name: str, path: Path
+) -> None:
     """Write the runs of a job's nodes, in the order of their numbers, to a new file ``path``.
 
-    All must be held at one moment. Raises OutputUnwritable, and RunUnreadable where one turns out to be damaged.
+    All must be held at one moment. Raises OutputUnwritable, and RunUnreadable where one turns out
+    to be damaged.
     """
     replays = [_Replay(reader, node) for reader, node in zip(readers, nodes, strict=True)]
-    started_ns, end_ns = min(replay.started_ns for replay in replays), max(replay.end_ns for replay in replays)
+    started_ns, end_ns = (
+        min(replay.started_ns for replay in replays),
+        max(replay.end_ns for replay in replays),
+    )
     infos = [reader.info for reader in readers]
     # The job ended as the first node that did not end well, else as all did.
     badly = [info for info in infos if info.exit_code or info.exit_signal]
@@ -78,7 +92,10 @@ def join_runs(readers: Sequence[RunReader], nodes: Sequence[JoinedNode], name: s
     ended = records.RunEnded(end_ns, info.why_ended or "stopped", info.exit_code, info.exit_signal)
     # What else is known of the job are the first node's words.
     first, same = infos[0], ("name", "mode", "command", "cwd", "user", "versions", "options")
-    words = {field: getattr(first, field) for field in same} | {"id": name, "host": f"{len(infos)} nodes"}
+    words = {field: getattr(first, field) for field in same} | {
+        "id": name,
+        "host": f"{len(infos)} nodes",
+    }
     target, recorder = Identity(first.pid, first.start_ticks), Identity(first.recorder.pid, 0)
     started = records.RunStarted(**words, target=target, started_ns=started_ns, recorder=recorder)
     # Of a frame that several files have the first one's description counts.
@@ -86,7 +103,9 @@ def join_runs(readers: Sequence[RunReader], nodes: Sequence[JoinedNode], name: s
     for reader in readers:
         for row in reader.frames.values():
             switched_off = row.id in reader.entities.without_gradients
-            description = FrameDescription(row.module_path, row.is_library, row.source, switched_off)
+            description = FrameDescription(
+                row.module_path, row.is_library, row.source, switched_off
+            )
             descriptions.setdefault(Frame(row.function, row.file, row.line), description)
     connection = database.create(path)
     try:
@@ -100,8 +119,11 @@ def join_runs(readers: Sequence[RunReader], nodes: Sequence[JoinedNode], name: s
             batch = [record for replay in replays for record in replay.readings(at_ns, to_ns)]
             batch += [record for replay in replays for record in replay.samples(at_ns, to_ns)]
             tables.commit(sorted(batch, key=time_of))
-        # What names processes comes after all that is known of them: those that ended are forgotten.
-        tables.commit(sorted((record for replay in replays for record in replay.occasions()), key=time_of))
+        # What names processes comes after all that is known of them: those that ended are
+        # forgotten.
+        tables.commit(
+            sorted((record for replay in replays for record in replay.occasions()), key=time_of)
+        )
         tables.commit([ended])
         tables.finish()
     except sqlite3.Error as error:
@@ -112,12 +134,17 @@ def join_runs(readers: Sequence[RunReader], nodes: Sequence[JoinedNode], name: s
 class _Replay:
     """The records of the run file of one node.
 
-    What the file says of the host as a whole, or of a device, is of that node's. Processes keep their PIDs and get a
-    start time of their own, as those of two nodes may have both in common.
+    What the file says of the host as a whole, or of a device, is of that node's. Processes keep
+    their PIDs and get a start time of their own, as those of two nodes may have both in common.
     """
 
     def __init__(self, reader: RunReader, node: JoinedNode) -> None:
-        self._reader, self._number, self._label, self._ahead_ns = reader, node.number, node.host, node.offset_ns
+        self._reader, self._number, self._label, self._ahead_ns = (
+            reader,
+            node.number,
+            node.host,
+            node.offset_ns,
+        )
         self.started_ns = reader.info.started_ns - self._ahead_ns
         self.end_ns = reader.info.end_ns - self._ahead_ns
         self._recordings: defaultdict[int, list[RecordingRow]] = defaultdict(list)
@@ -138,27 +165,37 @@ class _Replay:
         for row in sorted(self._reader.processes.values(), key=lambda row: row.id):
             place, placement = placements.get(row.id), None
             if place is not None and row.rank is not None:
-                placement = records.Placement(row.rank, place.local_rank, self._number, place.world_size)
+                placement = records.Placement(
+                    row.rank, place.local_rank, self._number, place.world_size
+                )
             parent = None if row.parent is None else self._identity(row.parent)
             known = row.command, row.role, row.rank, row.ordinal, row.python
-            yield records.ProcessSeen(self._identity(row.id), parent, *known, row.seen_ns - self._ahead_ns, placement)
+            yield records.ProcessSeen(
+                self._identity(row.id), parent, *known, row.seen_ns - self._ahead_ns, placement
+            )
         for gpu in self._reader.devices():
             name = self._device(gpu.name)
-            yield records.DeviceSeen(self.started_ns, name, gpu.index, gpu.model, gpu.uuid, gpu.memory_bytes)
+            yield records.DeviceSeen(
+                self.started_ns, name, gpu.index, gpu.model, gpu.uuid, gpu.memory_bytes
+            )
 
     def occasions(self) -> Iterator[Record]:
         """Yield what happened once: ends of processes, events, gaps, windows, hangs."""
         for row in self._reader.processes.values():
             if row.ended_ns is not None:
                 at_ns = row.ended_ns - self._ahead_ns
-                yield records.ProcessEnded(self._identity(row.id), at_ns, row.exit_code, row.exit_signal)
+                yield records.ProcessEnded(
+                    self._identity(row.id), at_ns, row.exit_code, row.exit_signal
+                )
         for event in self._reader.events():
             text = f"{self._label}: {event.text}" if event.process is None else event.text
             identity = None if event.process is None else self._identity(event.process)
             yield records.EventHappened(event.at_ns - self._ahead_ns, event.kind, text, identity)
         for gap in self._reader.gaps():
             start_ns, end_ns = gap.start_ns - self._ahead_ns, gap.end_ns - self._ahead_ns
-            yield records.GapFound(self._identity(gap.process), start_ns, end_ns, gap.reason, gap.text)
+            yield records.GapFound(
+                self._identity(gap.process), start_ns, end_ns, gap.reason, gap.text
+            )
         for window in self._reader.windows():
             yield self._window(window)
         for hang in self._reader.hangs():
@@ -171,15 +208,24 @@ class _Replay:
         at: defaultdict[int, list[Point]] = defaultdict(list)
         for series in self._reader.list_series():
             identity = None if series.process is None else self._identity(series.process)
-            device = self._device(series.device) if identity is None or series.device is not None else None
-            for point in self._reader.points(series.id, from_ns + self._ahead_ns, to_ns + self._ahead_ns):
+            device = (
+                self._device(series.device)
+                if identity is None or series.device is not None
+                else None
+            )
+            for point in self._reader.points(
+                series.id, from_ns + self._ahead_ns, to_ns + self._ahead_ns
+            ):
                 value = Point(series.name, point.value, identity, series.os_tid, device)
                 at[point.at_ns - self._ahead_ns].append(value)
         for at_ns, points in at.items():
             yield records.PointsTaken(at_ns, tuple(points))
 
     def samples(self, from_ns: int, to_ns: int) -> Iterator[Record]:
-        """Yield the recordings that start in a range of time, each with the intervals that start until the next."""
+        """Yield the recordings that start in a range of time.
+
+        Each has the intervals that start until the next.
+        """
         threads: defaultdict[int, list[ThreadRow]] = defaultdict(list)
         for thread in self._reader.threads.values():
             threads[thread.process].append(thread)
@@ -188,7 +234,9 @@ class _Replay:
             first, last = bisect.bisect_left(starts, from_ns), bisect.bisect_left(starts, to_ns)
             for at in range(first, last):
                 following_ns = rows[at + 1].start_ns if at + 1 < len(rows) else None
-                yield self._recording(rows[at], threads[process], rows[at].start_ns if at else None, following_ns)
+                yield self._recording(
+                    rows[at], threads[process], rows[at].start_ns if at else None, following_ns
+                )
 
     def _recording(
         self, row: RecordingRow, threads: list[ThreadRow], from_ns: int | None, to_ns: int | None
@@ -197,17 +245,33 @@ class _Replay:
         by_thread: defaultdict[int, list[Interval]] = defaultdict(list)
         for one in self._reader.intervals(from_ns, to_ns, [thread.id for thread in threads]):
             place = places.setdefault(one.stack, len(places))
-            by_thread[one.thread].append(Interval(one.start_ns - self._ahead_ns, one.duration_ns, place, one.samples))
-        frames, seen = map(self._reader.frames_of, places), [thread for thread in threads if thread.id in by_thread]
+            by_thread[one.thread].append(
+                Interval(one.start_ns - self._ahead_ns, one.duration_ns, place, one.samples)
+            )
+        frames, seen = (
+            map(self._reader.frames_of, places),
+            [thread for thread in threads if thread.id in by_thread],
+        )
         return records.RecordingTaken(
-            *(self._identity(row.process), row.start_ns - self._ahead_ns, row.end_ns - self._ahead_ns),
+            *(
+                self._identity(row.process),
+                row.start_ns - self._ahead_ns,
+                row.end_ns - self._ahead_ns,
+            ),
             *(row.rate_hz, row.samples, row.torn, row.errors, row.clock_error_ns, row.cpu_ns),
-            tuple(tuple(Frame(one.function, one.file, one.line) for one in stack) for stack in frames),
-            tuple(ThreadTimeline(one.os_tid, one.name, one.is_main, tuple(by_thread[one.id])) for one in seen),
+            tuple(
+                tuple(Frame(one.function, one.file, one.line) for one in stack) for stack in frames
+            ),
+            tuple(
+                ThreadTimeline(one.os_tid, one.name, one.is_main, tuple(by_thread[one.id]))
+                for one in seen
+            ),
         )
 
     def _shifted(self, one: Timed) -> Timed:
-        return msgspec.structs.replace(one, start_ns=one.start_ns - self._ahead_ns, end_ns=one.end_ns - self._ahead_ns)
+        return msgspec.structs.replace(
+            one, start_ns=one.start_ns - self._ahead_ns, end_ns=one.end_ns - self._ahead_ns
+        )
 
     def _window(self, row: WindowRow) -> records.WindowTaken:
         return records.WindowTaken(

@@ -1,4 +1,7 @@
-"""Writes sums of readings by the minute while a run is written. ``stepfunction`` says how long a reading holds."""
+"""Writes sums of readings by the minute while a run is written.
+
+``stepfunction`` says how long a reading holds.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,23 @@ import msgspec
 from profd.daemon.store.stepfunction import MINUTE_NS, Step, StepBuilder
 
 _ADD = """
-    INSERT INTO point_minute (series, minute, readings, known_ns, area, least, most, last_ns) VALUES (?,?,?,?,?,?,?,?)
+    INSERT INTO point_minute (series, minute, readings, known_ns, area, least, most, last_ns)
+    VALUES (?,?,?,?,?,?,?,?)
     ON CONFLICT (series, minute) DO UPDATE SET
-        readings = readings + excluded.readings, known_ns = known_ns + excluded.known_ns, area = area + excluded.area,
-        least = min(least, excluded.least), most = max(most, excluded.most), last_ns = max(last_ns, excluded.last_ns)
+        readings = readings + excluded.readings,
+        known_ns = known_ns + excluded.known_ns,
+        area = area + excluded.area,
+        least = min(least, excluded.least),
+        most = max(most, excluded.most),
+        last_ns = max(last_ns, excluded.last_ns)
 """
 
 _COLUMNS = ("minute", "readings", "known_ns", "area", "least", "most", "last_ns")
 FORGOTTEN_NS = 5 * MINUTE_NS
-"""After so long a series is taken to have ended; one that goes on begins anew, as a series does that was never read."""
+"""After so long a series is taken to have ended.
+
+One that goes on begins anew, as a series does that was never read.
+"""
 
 
 class _Minute(msgspec.Struct):
@@ -38,8 +49,8 @@ class _Minute(msgspec.Struct):
 class PointRollups:
     """The sums of a run file that is being written, for its writer's thread.
 
-    Readings count once the transaction that adds them is committed, and a minute that they complete is written by the
-    next one. So a transaction that fails has nothing to take back.
+    Readings count once the transaction that adds them is committed, and a minute that they complete
+    is written by the next one. So a transaction that fails has nothing to take back.
     """
 
     def __init__(self, connection: sqlite3.Connection, started_ns: int) -> None:
@@ -67,15 +78,24 @@ class PointRollups:
 
     def add(self, readings: Iterable[tuple[int, int, float]]) -> None:
         """Take the readings that the transaction adds: series, time in ns, value."""
-        self._added += [one for one in readings if math.isfinite(one[2])]  # the table of points takes no others either
+        self._added += [
+            one for one in readings if math.isfinite(one[2])
+        ]  # the table of points takes no others either
 
     def settle(self, now_ns: int) -> None:
-        """Write what is complete, and end series that were not read for long, as those of processes that have ended."""
+        """Write what is complete, and end series that were not read for long.
+
+        The series of processes that have ended are such.
+        """
         if now_ns >= self._settled_ns + MINUTE_NS:
             self._settled_ns = now_ns
             going_on = {series for series, _, _ in self._added}
-            last_ns = {series: known.builder.last_ns or 0 for series, known in self._minutes.items()}
-            self._end(one for one in last_ns.keys() - going_on if last_ns[one] < now_ns - FORGOTTEN_NS)
+            last_ns = {
+                series: known.builder.last_ns or 0 for series, known in self._minutes.items()
+            }
+            self._end(
+                one for one in last_ns.keys() - going_on if last_ns[one] < now_ns - FORGOTTEN_NS
+            )
         self._write()
 
     def finish(self) -> None:

@@ -1,8 +1,8 @@
 """Reads a run file, live or finished: all that shows something reads a run through it.
 
-A reader belongs to one thread at a time. What rows refer to (frames, stacks, processes, threads) is held in memory
-and topped up on ``refresh``; series are read by name, the large tables (intervals, points) by time range. The functions
-of ``rollups`` read sums by the minute and by columns of time.
+A reader belongs to one thread at a time. What rows refer to (frames, stacks, processes, threads) is
+held in memory and topped up on ``refresh``; series are read by name, the large tables (intervals,
+points) by time range. The functions of ``rollups`` read sums by the minute and by columns of time.
 """
 
 from __future__ import annotations
@@ -17,24 +17,38 @@ from profd.daemon.store import database, records, rows
 from profd.daemon.store.entities import Entities
 from profd.daemon.store.records import Count, IntervalLength, Time, Value
 from profd.daemon.store.rollups import StoredRollups
-from profd.daemon.store.rows import FrameRow, IntervalRow, PointRow, RecordingRow, SeriesRow, StackTotal, count_total
+from profd.daemon.store.rows import (
+    FrameRow,
+    IntervalRow,
+    PointRow,
+    RecordingRow,
+    SeriesRow,
+    StackTotal,
+    count_total,
+)
 from profd.daemon.store.runfile import RunFile, time_range
 from profd.daemon.store.stepfunction import READINGS, StepFunction, step_function
 
 _LATEST_NS = 1 << 62
-# No recording lasts longer: by this the index of their starts is of use where only their ends are asked for.
+# No recording lasts longer: by this the index of their starts is of use where only their ends are
+# asked for.
 _LONGEST_NS = 60 * SECOND_NS
 _PART_NS = 300 * SECOND_NS
 
 
 class RunReader(RunFile):
-    """An open run file. Every method raises RunUnreadable where the file turns out to be damaged."""
+    """An open run file.
+
+    Every method raises RunUnreadable where the file turns out to be damaged.
+    """
 
     def __init__(self, path: Path, known: Entities | None = None) -> None:
-        """Open ``path`` and read what its rows refer to; raises RunUnreadable where it is no readable run file.
+        """Open ``path`` and read what its rows refer to.
 
-        ``known`` is what an earlier reader of the same file knew: this one goes on from there, and reads none of what
-        is new before ``refresh`` or ``one_moment``.
+        Raises RunUnreadable where it is no readable run file.
+
+        ``known`` is what an earlier reader of the same file knew: this one goes on from there, and
+        reads none of what is new before ``refresh`` or ``one_moment``.
         """
         super().__init__(path)
         self.entities = known or Entities()
@@ -68,7 +82,9 @@ class RunReader(RunFile):
 
     @contextlib.contextmanager
     def one_moment(self) -> Iterator[None]:
-        """Read everything as of one moment: refreshed on entry, blind to what a live run writes until the end.
+        """Read everything as of one moment.
+
+        The reader is refreshed on entry, and blind to what a live run writes until the end.
 
         Without it an interval may name a stack that is newer than the tables in memory.
         """
@@ -77,25 +93,34 @@ class RunReader(RunFile):
             yield
 
     def check_known(
-        self, threads: Collection[int] = (), stacks: Collection[int] = (), processes: Collection[int] = ()
+        self,
+        threads: Collection[int] = (),
+        stacks: Collection[int] = (),
+        processes: Collection[int] = (),
     ) -> None:
         """Raise RunUnreadable where rows name what is not there, nor was written since."""
         for _ in range(2):
             if self.entities.knows(self, threads, stacks, processes):
                 return
             self.refresh()
-        raise database.unreadable(self.path, "a row names a process, a thread or a stack that is not there")
+        raise database.unreadable(
+            self.path, "a row names a process, a thread or a stack that is not there"
+        )
 
     def frames_of(self, stack: int) -> tuple[FrameRow, ...]:
         """Return the frames of a stack from the root to the leaf."""
-        if stack and stack not in self.stacks:  # an interval may be younger than the tables in memory
+        if (
+            stack and stack not in self.stacks
+        ):  # an interval may be younger than the tables in memory
             self.check_known(stacks=[stack])
         try:
             return self.entities.frames_of(stack)
         except KeyError as error:
             raise database.unreadable(self.path, f"stack {error} is damaged") from None
 
-    def find_series(self, name: str, process: int | None = None, device: str | None = None) -> SeriesRow | None:
+    def find_series(
+        self, name: str, process: int | None = None, device: str | None = None
+    ) -> SeriesRow | None:
         """Return the series of this name of a process, a device or (both None) the host, if any."""
         key = "process IS ? AND name = ? AND os_tid IS NULL AND device IS ?"
         found = self.fetch_from("series", SeriesRow, key, process, name, device)
@@ -106,8 +131,8 @@ class RunReader(RunFile):
     ) -> list[SeriesRow]:
         """Return the series of these names, or of all, in the order of writing.
 
-        ``processes`` are those that are asked for, None for what belongs to none. A reader that forgets processes has
-        no series of those.
+        ``processes`` are those that are asked for, None for what belongs to none. A reader that
+        forgets processes has no series of those.
         """
         if processes is None and not self.entities.is_whole:
             processes = {None, *self.processes}
@@ -116,7 +141,9 @@ class RunReader(RunFile):
             where += f" AND name IN ({','.join('?' * len(names))})"
         if processes is not None:
             ids = ",".join(f"{one:d}" for one in processes if one is not None)
-            where += f" AND (process IN ({ids}){' OR process IS NULL' if None in processes else ''})"
+            where += (
+                f" AND (process IN ({ids}){' OR process IS NULL' if None in processes else ''})"
+            )
         found = self.fetch_from("series", SeriesRow, f"{where} ORDER BY id", *names)
         self.check_known(processes={row.process for row in found if row.process is not None})
         return found
@@ -126,54 +153,87 @@ class RunReader(RunFile):
         return [
             thread
             for thread in self.threads.values()
-            if thread.is_main and thread.process in self.processes and self.processes[thread.process].role == "main"
+            if thread.is_main
+            and thread.process in self.processes
+            and self.processes[thread.process].role == "main"
         ]
 
     def intervals(
-        self, from_ns: int | None = None, to_ns: int | None = None, threads: Collection[int] | None = None
+        self,
+        from_ns: int | None = None,
+        to_ns: int | None = None,
+        threads: Collection[int] | None = None,
     ) -> Iterator[IntervalRow]:
-        """Yield the intervals that *start* in [from_ns, to_ns), in order of time, of all threads or of these.
+        """Yield the intervals that *start* in [from_ns, to_ns), in order of time.
+
+        Yield those of all threads or of these.
 
         They are read some minutes at a time: those of a day take hundreds of megabytes.
         """
         for begin_ns, end_ns in self._parts(from_ns, to_ns):
             where, values = _intervals_of(begin_ns, end_ns, threads)
-            sql = f"SELECT start_ns, duration_ns, thread, stack, samples FROM interval WHERE {where} ORDER BY start_ns"
+            sql = (
+                "SELECT start_ns, duration_ns, thread, stack, samples FROM interval WHERE "
+                f"{where} ORDER BY start_ns"
+            )
             found = self.select(tuple[Time, IntervalLength, int, int, Count], sql, *values)
             self.check_known({one[2] for one in found}, {one[3] for one in found})
             for one in found:
                 yield IntervalRow(*one)
 
     def sampled_threads(self, from_ns: int | None = None, to_ns: int | None = None) -> set[int]:
-        """Return the ids of the threads that were sampled in [from_ns, to_ns): of a long run those that lived then."""
+        """Return the ids of the threads that were sampled in [from_ns, to_ns).
+
+        Of a long run they are those that lived then.
+        """
         where, values = time_range("start_ns", from_ns, to_ns)
-        found = self.select(tuple[int], f"SELECT DISTINCT thread FROM interval WHERE {where}", *values)
+        found = self.select(
+            tuple[int], f"SELECT DISTINCT thread FROM interval WHERE {where}", *values
+        )
         return {thread for (thread,) in found}
 
-    def _parts(self, from_ns: int | None, to_ns: int | None) -> Iterator[tuple[int | None, int | None]]:
+    def _parts(
+        self, from_ns: int | None, to_ns: int | None
+    ) -> Iterator[tuple[int | None, int | None]]:
         first_ns = self.info.started_ns if from_ns is None else from_ns
         last_ns = self.info.end_ns if to_ns is None else to_ns
         # The times of a file may be anything: there are a thousand parts at most.
         cuts = range(first_ns, last_ns, max(_PART_NS, (last_ns - first_ns) // 1000))[1:]
         yield from zip((from_ns, *cuts), (*cuts, to_ns), strict=True)
 
-    def stack_spans(self, from_ns: int, to_ns: int, threads: Collection[int]) -> list[tuple[int, int, int]]:
-        """Return by stack the first start and the last end of the intervals that start in [from_ns, to_ns)."""
+    def stack_spans(
+        self, from_ns: int, to_ns: int, threads: Collection[int]
+    ) -> list[tuple[int, int, int]]:
+        """Return by stack the first start and the last end of its intervals.
+
+        Only intervals that start in [from_ns, to_ns) count.
+        """
         where, values = _intervals_of(from_ns, to_ns, threads)
-        sql = f"SELECT stack, min(start_ns), max(start_ns + duration_ns) FROM interval WHERE {where} GROUP BY stack"
+        sql = (
+            "SELECT stack, min(start_ns), max(start_ns + duration_ns) FROM interval WHERE "
+            f"{where} GROUP BY stack"
+        )
         found = self.select(tuple[int, Time, Time], sql, *values)
         self.check_known(stacks={stack for stack, _, _ in found})
         return found
 
     def totals(
-        self, from_ns: int | None = None, to_ns: int | None = None, threads: Collection[int] | None = None
+        self,
+        from_ns: int | None = None,
+        to_ns: int | None = None,
+        threads: Collection[int] | None = None,
     ) -> list[StackTotal]:
-        """Return the sums by thread and stack of the intervals that start in [from_ns, to_ns), of all threads or some.
+        """Return by thread and stack the sums of intervals that start in [from_ns, to_ns).
 
-        Whole minutes are taken from the sums, the rest from the intervals: the same to the nanosecond.
+        They are of all threads or of some.
+
+        Whole minutes are taken from the sums, the rest from the intervals: the same to the
+        nanosecond.
         """
         found: dict[tuple[int, int], StackTotal] = {}
-        sums, rests = self.rollups.sums(from_ns, to_ns, self.threads if threads is None else threads)
+        sums, rests = self.rollups.sums(
+            from_ns, to_ns, self.threads if threads is None else threads
+        )
         for one in sums:
             count_total(found, StackTotal(one.thread, one.stack, one.samples, one.duration_ns))
         for rest in rests:
@@ -182,23 +242,41 @@ class RunReader(RunFile):
         return list(found.values())
 
     def stack_totals(
-        self, from_ns: int | None = None, to_ns: int | None = None, threads: Collection[int] | None = None
+        self,
+        from_ns: int | None = None,
+        to_ns: int | None = None,
+        threads: Collection[int] | None = None,
     ) -> list[StackTotal]:
-        """Return the same as ``totals``, from the intervals alone: as quick where a range is short."""
+        """Return the same as ``totals``, from the intervals alone.
+
+        That is as quick if a range is short.
+        """
         where, values = _intervals_of(from_ns, to_ns, threads)
-        sql = f"SELECT thread, stack, sum(samples), sum(duration_ns) FROM interval WHERE {where} GROUP BY thread, stack"
+        sql = (
+            f"SELECT thread, stack, sum(samples), sum(duration_ns) FROM interval WHERE {where} "
+            "GROUP BY thread, stack"
+        )
         found = self.fetch(StackTotal, sql, *values)
         self.check_known({one.thread for one in found}, {one.stack for one in found})
         return found
 
-    def recordings(self, from_ns: int | None = None, to_ns: int | None = None) -> list[RecordingRow]:
+    def recordings(
+        self, from_ns: int | None = None, to_ns: int | None = None
+    ) -> list[RecordingRow]:
         """Return the recordings that start in [from_ns, to_ns), in order of time."""
         where, values = time_range("start_ns", from_ns, to_ns)
         return self._recordings(f"{where} ORDER BY start_ns", *values)
 
-    def recordings_after(self, recording: int, limit: int = -1, from_ns: int = 0) -> list[RecordingRow]:
-        """Return the recordings written after this id that start at ``from_ns`` or later: all, or ``limit``."""
-        return self._recordings("id > ? AND start_ns >= ? ORDER BY id LIMIT ?", recording, from_ns, limit)
+    def recordings_after(
+        self, recording: int, limit: int = -1, from_ns: int = 0
+    ) -> list[RecordingRow]:
+        """Return the recordings written after this id that start at ``from_ns`` or later.
+
+        Return all of them, or ``limit``.
+        """
+        return self._recordings(
+            "id > ? AND start_ns >= ? ORDER BY id LIMIT ?", recording, from_ns, limit
+        )
 
     def _recordings(self, where: str, *values: int) -> list[RecordingRow]:
         found = self.fetch_from("recording", RecordingRow, where, *values)
@@ -206,7 +284,10 @@ class RunReader(RunFile):
         return found
 
     def gaps(self, from_ns: int | None = None, to_ns: int | None = None) -> list[rows.GapRow]:
-        """Return the gaps that reach into [from_ns, to_ns), in order of time; none of a file without their table."""
+        """Return the gaps that reach into [from_ns, to_ns), in order of time.
+
+        Return none of a file without their table.
+        """
         ends, values = time_range("end_ns", None if from_ns is None else from_ns + 1, None)
         begins, more = time_range("start_ns", None, to_ns)
         return self._gaps(f"{ends} AND {begins} ORDER BY start_ns", *values, *more)
@@ -223,41 +304,63 @@ class RunReader(RunFile):
     def recorded(self, from_ns: int | None = None, to_ns: int | None = None) -> rows.RecordedTotal:
         """Return what the recordings that start in [from_ns, to_ns) have read in all."""
         where, values = time_range("start_ns", from_ns, to_ns)
-        sql = f"SELECT coalesce(sum(samples), 0), coalesce(sum(torn), 0) FROM recording WHERE {where}"
+        sql = (
+            f"SELECT coalesce(sum(samples), 0), coalesce(sum(torn), 0) FROM recording WHERE {where}"
+        )
         return self.fetch(rows.RecordedTotal, sql, *values)[0]
 
     def reads(self, from_ns: int | None = None, to_ns: int | None = None) -> list[rows.ReadsTotal]:
-        """Return by process how many reads were due and how many failed, in recordings that reach into a range."""
-        begins, values = time_range("start_ns", None if from_ns is None else from_ns - _LONGEST_NS, to_ns)
+        """Return by process how many reads were due and how many failed.
+
+        Count the recordings that reach into a range.
+        """
+        begins, values = time_range(
+            "start_ns", None if from_ns is None else from_ns - _LONGEST_NS, to_ns
+        )
         ends, after = time_range("end_ns", None if from_ns is None else from_ns + 1, None)
         due = "sum(rate_hz * max(end_ns - start_ns, 0) / 1e9)"
-        sql = f"SELECT process, sum(errors), {due} FROM recording WHERE {begins} AND {ends} GROUP BY process"
+        sql = (
+            f"SELECT process, sum(errors), {due} FROM recording WHERE {begins} AND {ends} GROUP "
+            "BY process"
+        )
         return self.fetch(rows.ReadsTotal, sql, *values, *after)
 
-    def points(self, series: int, from_ns: int | None = None, to_ns: int | None = None) -> list[PointRow]:
+    def points(
+        self, series: int, from_ns: int | None = None, to_ns: int | None = None
+    ) -> list[PointRow]:
         """Return the points of a series in [from_ns, to_ns), in order of time."""
         where, values = time_range("at_ns", from_ns, to_ns)
-        return self.fetch_from("point", PointRow, f"series = ? AND {where} ORDER BY at_ns", series, *values)
+        return self.fetch_from(
+            "point", PointRow, f"series = ? AND {where} ORDER BY at_ns", series, *values
+        )
 
-    def readings(self, series: int, from_ns: int | None = None, to_ns: int | None = None) -> list[PointRow]:
-        """Return the points of a series that decide its value in [from_ns, to_ns), each from the one before it on.
+    def readings(
+        self, series: int, from_ns: int | None = None, to_ns: int | None = None
+    ) -> list[PointRow]:
+        """Return the points of a series that decide its value in [from_ns, to_ns).
 
-        Points before the range give the usual distance. Two lie beyond its end: the first reading of a series holds for
-        as long as the second one.
+        Each decides it from the point before it on.
+
+        Points before the range give the usual distance. Two lie beyond its end: the first reading
+        of a series holds for as long as the second one.
         """
         if from_ns is None and to_ns is None:
             return self.points(series)
         times = {"from": from_ns or 0, "to": _LATEST_NS if to_ns is None else to_ns}
         return self.fetch(PointRow, READINGS, series=series, **times)
 
-    def steps(self, series: int, from_ns: int | None = None, to_ns: int | None = None) -> StepFunction:
+    def steps(
+        self, series: int, from_ns: int | None = None, to_ns: int | None = None
+    ) -> StepFunction:
         """Return a series as a function of time that is complete over [from_ns, to_ns)."""
         return step_function(self.readings(series, from_ns, to_ns))
 
     def last_point(self, series: int, to_ns: int | None = None) -> PointRow | None:
         """Return the newest point of a series, of those up to a time where one is given."""
         rest = "series = ? AND at_ns <= ? ORDER BY at_ns DESC LIMIT 1"
-        found = self.fetch_from("point", PointRow, rest, series, _LATEST_NS if to_ns is None else to_ns)
+        found = self.fetch_from(
+            "point", PointRow, rest, series, _LATEST_NS if to_ns is None else to_ns
+        )
         return found[0] if found else None
 
     def points_around(self, series: int, at_ns: int) -> tuple[PointRow | None, PointRow | None]:
@@ -274,31 +377,48 @@ class RunReader(RunFile):
         return {one: value for one, value in found if value is not None}
 
     def events(self, *kinds: str, after_id: int = 0) -> list[rows.EventRow]:
-        """Return the events of some kinds, or all, written after the one with this id, in the order of writing."""
+        """Return the events of some kinds, or all, written after the one with this id.
+
+        They are in the order of writing.
+        """
         of_kinds = f"AND kind IN ({','.join('?' * len(kinds))})" if kinds else ""
-        return self.fetch_from("event", rows.EventRow, f"id > ? {of_kinds} ORDER BY id", after_id, *kinds)
+        return self.fetch_from(
+            "event", rows.EventRow, f"id > ? {of_kinds} ORDER BY id", after_id, *kinds
+        )
 
     def output(self, after_id: int = 0) -> list[rows.OutputRow]:
         """Return the script's output written after the row with this id, in order."""
         return self.fetch_from("output", rows.OutputRow, "id > ? ORDER BY id", after_id)
 
     def hangs(self) -> list[rows.HangRow]:
-        """Return the hangs of the run in order of time; none from a file that is older than their table."""
+        """Return the hangs of the run in order of time.
+
+        None from a file that is older than their table.
+        """
         return self.fetch_from("hang", rows.HangRow, "1 ORDER BY id")
 
     def placements(self) -> dict[int, rows.PlacementRow]:
-        """Return by process the places of ranks in their job; none from a file that is older than their table."""
+        """Return by process the places of ranks in their job.
+
+        None from a file that is older than their table.
+        """
         return {one.process: one for one in self.fetch_from("placement", rows.PlacementRow)}
 
     def devices(self) -> list[rows.DeviceRow]:
-        """Return the GPUs that the run used, in order; none from a file that is older than their table."""
+        """Return the GPUs that the run used, in order.
+
+        None from a file that is older than their table.
+        """
         if not self.has_table("device"):
             return []
         sql = "SELECT name, number, model, uuid, memory_bytes FROM device ORDER BY number, name"
         return self.fetch(rows.DeviceRow, sql)
 
     def windows(self, asked_ns: int = 0) -> list[rows.WindowRow]:
-        """Return the windows asked for at this time or later, as written; none of a file older than their table."""
+        """Return the windows asked for at this time or later, as written.
+
+        None of a file older than their table.
+        """
         if not self.has_table("window"):
             return []
         columns = ", ".join(rows.WindowRow.__struct_fields__[:-1])
@@ -309,31 +429,46 @@ class RunReader(RunFile):
 
     def window_steps(self, window: int) -> list[records.WindowStep]:
         """Return the whole steps within a window, in order of time."""
-        return self.fetch_from("window_step", records.WindowStep, "window = ? ORDER BY start_ns", window)
+        return self.fetch_from(
+            "window_step", records.WindowStep, "window = ? ORDER BY start_ns", window
+        )
 
     def operators(self, window: int) -> list[records.OperatorTotals]:
         """Return the operators of a window by input shape, and its kernels."""
-        return self.fetch_from("operator", records.OperatorTotals, "window = ? ORDER BY rowid", window)
+        return self.fetch_from(
+            "operator", records.OperatorTotals, "window = ? ORDER BY rowid", window
+        )
 
     def window_gpus(self, window: int) -> list[records.WindowGpu]:
-        """Return the GPUs of a window by number; none from a file that is older than their table."""
+        """Return the GPUs of a window by number.
+
+        None from a file that is older than their table.
+        """
         return self.fetch_from("window_gpu", records.WindowGpu, "window = ? ORDER BY gpu", window)
 
     def host_gaps(self, window: int) -> list[records.HostGap]:
         """Return the gaps of GPUs that the host caused in a window, by GPU and time."""
-        return self.fetch_from("host_gap", records.HostGap, "window = ? ORDER BY gpu, start_ns", window)
+        return self.fetch_from(
+            "host_gap", records.HostGap, "window = ? ORDER BY gpu, start_ns", window
+        )
 
     def window_waits(self, window: int) -> list[records.WindowWait]:
         """Return the waits of a window in order of time."""
-        return self.fetch_from("window_wait", records.WindowWait, "window = ? ORDER BY start_ns", window)
+        return self.fetch_from(
+            "window_wait", records.WindowWait, "window = ? ORDER BY start_ns", window
+        )
 
     def window_trace(self, window: int) -> bytes | None:
         """Return the trace of a window, gzipped; None where it was not kept."""
-        trace: bytes | None = self.value(bytes | None, "SELECT trace FROM window WHERE id = ?", window)
+        trace: bytes | None = self.value(
+            bytes | None, "SELECT trace FROM window WHERE id = ?", window
+        )
         return trace
 
 
-def _intervals_of(from_ns: int | None, to_ns: int | None, threads: Collection[int] | None) -> tuple[str, list[int]]:
+def _intervals_of(
+    from_ns: int | None, to_ns: int | None, threads: Collection[int] | None
+) -> tuple[str, list[int]]:
     """Return a condition on intervals, as SQL, and its values."""
     where, values = time_range("start_ns", from_ns, to_ns)
     if threads is None:

@@ -1,7 +1,7 @@
 """What collectors hand to the writer: frozen records, complete in themselves.
 
-A process is named by its ``Identity`` and a stack by its frames; the writer turns both into integers. All times are
-nanoseconds of the run's clock.
+A process is named by its ``Identity`` and a stack by its frames; the writer turns both into
+integers. All times are nanoseconds of the run's clock.
 """
 
 from __future__ import annotations
@@ -12,17 +12,35 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 Time = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
-"""Nanoseconds: of the run's clock, or a length. More than 140 years is an error, and would flood what counts it."""
+"""Nanoseconds: of the run's clock, or a length.
+
+More than 140 years is an error, and would flood what counts it.
+"""
 IntervalLength = Annotated[int, msgspec.Meta(ge=0, le=1 << 45)]
-"""Nanoseconds that a thread stood in one stack: 10 hours, where a recording lasts a minute. Sums of it have 64 bits."""
-Value = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]  # a finite number: nothing that is measured is infinite
+"""Nanoseconds that a thread stood in one stack: 10 hours, where a recording lasts a minute.
+
+Sums of it have 64 bits.
+"""
+Value = Annotated[
+    float, msgspec.Meta(ge=-1e300, le=1e300)
+]  # a finite number: nothing that is measured is infinite
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 48)]
 COLLECTIVES_BEHIND = "collectives_behind"
-"""By how many collectives a rank is behind all others at once; 0 where it is not the only one that is last."""
+"""By how many collectives a rank is behind all others at once.
+
+0 where it is not the only one that is last.
+"""
 COLLECTING = "garbage_collection_share"
-STEP_COUNT, STEP_ERROR, STEP_SOURCE, STEPS_LOST = "step_count", "step_count_error", "counter", "uncounted"
-"""The series of the steps of a process and of how many may be wrong; the kinds of the events that say what counts from
-there on, and that and why nothing does."""
+STEP_COUNT, STEP_ERROR, STEP_SOURCE, STEPS_LOST = (
+    "step_count",
+    "step_count_error",
+    "counter",
+    "uncounted",
+)
+"""The series of the steps of a process and of how many may be wrong.
+
+The kinds of the events that say what counts from there on, and that and why nothing does.
+"""
 UNREAD = "unread"
 """The kind of the events that say of a process that nothing is read from it, and why."""
 
@@ -30,7 +48,8 @@ UNREAD = "unread"
 class Identity(NamedTuple):
     """A process for all time: PIDs are used again, a PID with its start time is not.
 
-    ``start_ticks`` is field 22 of ``/proc/PID/stat``: clock ticks from boot to the start of the process.
+    ``start_ticks`` is field 22 of ``/proc/PID/stat``: clock ticks from boot to the start of the
+    process.
     """
 
     pid: int
@@ -38,7 +57,10 @@ class Identity(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """A function at a line. ``file`` is the full path; ``line`` is 0 where py-spy does not know it."""
+    """A function at a line.
+
+    ``file`` is the full path; ``line`` is 0 where py-spy does not know it.
+    """
 
     function: str
     file: str
@@ -50,7 +72,10 @@ Stack = tuple[Frame, ...]
 
 
 class FrameDescription(msgspec.Struct, frozen=True):
-    """What is kept of a frame beside its identity; see table ``frame``, and ``frame_without_gradients``."""
+    """What is kept of a frame beside its identity.
+
+    See table ``frame``, and ``frame_without_gradients``.
+    """
 
     module_path: str
     is_library: bool
@@ -64,9 +89,12 @@ DescribeFrame = Callable[[Frame], FrameDescription]
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """The place of a process in a job: its rank of ``world_size``, and its ``local_rank`` on the node of this number.
+    """The place of a process in a job.
 
-    ``job`` is the name that its launcher gives all ranks of the job. None where the launcher does not say.
+    It is its rank of ``world_size``, and its ``local_rank`` on the node of this number.
+
+    ``job`` is the name that its launcher gives all ranks of the job. None where the launcher does
+    not say.
     """
 
     rank: int
@@ -79,8 +107,8 @@ class Placement(msgspec.Struct, frozen=True):
 class ProcessSeen(msgspec.Struct, frozen=True, tag="process"):
     """A process of the tree, new or known better than before.
 
-    ``role`` is one of main, worker, helper, launcher. ``python`` is its version, None where it is no Python.
-    ``placement`` is that of a process which is the rank itself, and none of its workers.
+    ``role`` is one of main, worker, helper, launcher. ``python`` is its version, None where it is
+    no Python. ``placement`` is that of a process which is the rank itself, and none of its workers.
     """
 
     identity: Identity
@@ -104,7 +132,10 @@ class ProcessEnded(msgspec.Struct, frozen=True, tag="process-ended"):
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """A thread stood in one stack, seen there ``samples`` times; ``stack`` indexes ``RecordingTaken.stacks``."""
+    """A thread stood in one stack, seen there ``samples`` times.
+
+    ``stack`` indexes ``RecordingTaken.stacks``.
+    """
 
     start_ns: int
     duration_ns: int
@@ -124,8 +155,8 @@ class ThreadTimeline(msgspec.Struct, frozen=True):
 class RecordingTaken(msgspec.Struct, frozen=True, tag="recording"):
     """One py-spy recording of one process, checked and cut against its neighbors.
 
-    ``stacks`` are frames from the root to the leaf. ``samples`` counts every stack that was read, the ``torn`` ones
-    that were dropped among them.
+    ``stacks`` are frames from the root to the leaf. ``samples`` counts every stack that was read,
+    the ``torn`` ones that were dropped among them.
     """
 
     identity: Identity
@@ -156,14 +187,19 @@ class Point(msgspec.Struct, frozen=True):
 
 
 class PointsTaken(msgspec.Struct, frozen=True, tag="points"):
-    """Values of many series, at one time unless they have their own; those of one series in order of time."""
+    """Values of many series, at one time unless they have their own.
+
+    Those of one series in order of time.
+    """
 
     at_ns: int
     points: tuple[Point, ...]
 
 
 class DeviceSeen(msgspec.Struct, frozen=True, tag="device"):
-    """A GPU that is read from now on, or a MIG instance of one; ``name`` is that in ``Point.device``.
+    """A GPU that is read from now on, or a MIG instance of one.
+
+    ``name`` is that in ``Point.device``.
 
     ``index`` is NVML's number of the GPU, ``memory_bytes`` None where it is unknown.
     """
@@ -186,7 +222,10 @@ class EventHappened(msgspec.Struct, frozen=True, tag="event"):
 
 
 class GapFound(msgspec.Struct, frozen=True, tag="gap"):
-    """Nothing was read of a process in [start_ns, end_ns); see table ``gap`` for the reasons. ``text`` says more."""
+    """Nothing was read of a process in [start_ns, end_ns).
+
+    See table ``gap`` for the reasons. ``text`` says more.
+    """
 
     identity: Identity
     start_ns: int
@@ -203,7 +242,10 @@ class WindowStep(msgspec.Struct, frozen=True, order=True):
 
 
 class HostGap(msgspec.Struct, frozen=True, order=True):
-    """A time in which a GPU waited for the call that launched its next work, in thread ``os_tid`` as far as known."""
+    """A time in which a GPU waited for the call that launched its next work.
+
+    The call was in thread ``os_tid``, as far as known.
+    """
 
     gpu: int
     start_ns: Time
@@ -215,7 +257,10 @@ COLLECTIVE = "collective"
 
 
 class WindowWait(msgspec.Struct, frozen=True, order=True):
-    """A call in which a thread waited for GPUs or their memory; or ``COLLECTIVE``: a GPU ran nothing else."""
+    """A call in which a thread waited for GPUs or their memory.
+
+    Or ``COLLECTIVE``: a GPU ran nothing else.
+    """
 
     name: str
     start_ns: Time
@@ -224,7 +269,9 @@ class WindowWait(msgspec.Struct, frozen=True, order=True):
 
 
 class WindowGpu(msgspec.Struct, frozen=True):
-    """Time of a GPU in a window, from its first work to its last: busy, idle, and with two things at once.
+    """Time of a GPU in a window, from its first work to its last.
+
+    It is the time busy, idle, and with two things at once.
 
     Of the idle time ``host_ns`` passed before the work that came next was launched.
     """
@@ -237,7 +284,10 @@ class WindowGpu(msgspec.Struct, frozen=True):
 
 
 class OperatorTotals(msgspec.Struct, frozen=True):
-    """All calls of an operator with inputs of one shape, or of a kernel, in a window; see table ``operator``."""
+    """All calls of an operator with inputs of one shape, or of a kernel, in a window.
+
+    See table ``operator``.
+    """
 
     name: str
     device: str
@@ -259,8 +309,8 @@ class WindowTaken(msgspec.Struct, frozen=True, tag="window"):
     """A torch.profiler window of one process, or (``error`` is not empty) why there is none.
 
     ``gaps`` are the longest of those that the host caused, by GPU and in order of time.
-    ``asked_ns`` is when it was asked for, the same for all processes asked at once. ``trace`` is gzipped, None where it
-    was not kept; ``trace_bytes`` is its size unpacked.
+    ``asked_ns`` is when it was asked for, the same for all processes asked at once. ``trace`` is
+    gzipped, None where it was not kept; ``trace_bytes`` is its size unpacked.
     """
 
     identity: Identity
@@ -280,7 +330,10 @@ class WindowTaken(msgspec.Struct, frozen=True, tag="window"):
 
 
 class Stand(msgspec.Struct, frozen=True, rename={"process": "who"}):
-    """A thread that stands still in a hang: ``process`` names its process in words, ``wait`` says what it waits for."""
+    """A thread that stands still in a hang.
+
+    ``process`` names its process in words, and ``wait`` says what it waits for.
+    """
 
     process: str
     pid: int
@@ -301,8 +354,9 @@ class HangGroup(msgspec.Struct, frozen=True):
 class RankBehind(msgspec.Struct, frozen=True):
     """A rank that the others of its job wait for in a hang, and the operation that they wait in.
 
-    ``place`` is where it stands in the user's code, ``state`` what it waits for or how it ended; both are empty where
-    it is not of this run. ``host`` is empty where it is of this host; ``pid`` None where it is unknown.
+    ``place`` is where it stands in the user's code, ``state`` what it waits for or how it ended;
+    both are empty where it is not of this run. ``host`` is empty where it is of this host; ``pid``
+    None where it is unknown.
     """
 
     rank: int | None
@@ -316,9 +370,9 @@ class RankBehind(msgspec.Struct, frozen=True):
 class HangReport(msgspec.Struct, frozen=True):
     """A hang, as it was when it was reported.
 
-    ``cause`` is its group of causes, see docs/hangs.md. ``groups`` are main threads first, then by size. ``facts`` are
-    lines on what else is known: processes that ended shortly before, the last step, the GPUs. ``behind`` are the ranks
-    that the others wait for; none where that is unknown.
+    ``cause`` is its group of causes, see docs/hangs.md. ``groups`` are main threads first, then by
+    size. ``facts`` are lines on what else is known: processes that ended shortly before, the last
+    step, the GPUs. ``behind`` are the ranks that the others wait for; none where that is unknown.
     """
 
     cause: str
@@ -344,7 +398,10 @@ class HangEnded(msgspec.Struct, frozen=True, tag="hang-ended"):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A finding: its ``rule``, ``severity`` and ``title`` (a sentence), and all of it as JSON in ``report``."""
+    """A finding: its ``rule``, ``severity`` and ``title``, and all of it in ``report``.
+
+    ``title`` is a sentence, and ``report`` is JSON.
+    """
 
     rule: str
     severity: str
@@ -353,9 +410,12 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class FindingsTaken(msgspec.Struct, frozen=True, tag="findings"):
-    """What slows the last part of a live run at ``at_ns``; with ``made_by`` what slowed all of a run that has ended.
+    """What slows the last part of a live run at ``at_ns``.
 
-    ``made_by`` names the analysis: another version of it, or other rules of phases, may find something else.
+    With ``made_by`` what slowed all of a run that has ended.
+
+    ``made_by`` names the analysis: another version of it, or other rules of phases, may find
+    something else.
     """
 
     at_ns: int
@@ -385,8 +445,25 @@ class RunEnded(msgspec.Struct, frozen=True, tag="run-ended"):
     exit_signal: int | None = None
 
 
-_OfProcesses = ProcessSeen | ProcessEnded | RecordingTaken | PointsTaken | DeviceSeen | EventHappened | OutputWritten
-Record = _OfProcesses | GapFound | WindowTaken | HangFound | HangEnded | FindingsTaken | AnalysisLost | RunEnded
+_OfProcesses = (
+    ProcessSeen
+    | ProcessEnded
+    | RecordingTaken
+    | PointsTaken
+    | DeviceSeen
+    | EventHappened
+    | OutputWritten
+)
+Record = (
+    _OfProcesses
+    | GapFound
+    | WindowTaken
+    | HangFound
+    | HangEnded
+    | FindingsTaken
+    | AnalysisLost
+    | RunEnded
+)
 
 
 def time_of(record: Record) -> int:
@@ -395,7 +472,10 @@ def time_of(record: Record) -> int:
 
 
 class RunStarted(msgspec.Struct, frozen=True):
-    """What is known of a run when its file is made; ``options`` are those that change what the numbers mean."""
+    """What is known of a run when its file is made.
+
+    ``options`` are those that change what the numbers mean.
+    """
 
     id: str
     name: str

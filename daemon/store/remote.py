@@ -1,4 +1,7 @@
-"""Run files that lie behind a URL: brought here to be read. Knows nothing of what stands in them."""
+"""Run files that lie behind a URL: brought here to be read.
+
+Knows nothing of what stands in them.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +19,26 @@ if TYPE_CHECKING:
 
 
 def open_url(url: str) -> tuple[fsspec.AbstractFileSystem, str]:
-    """Return what reads and writes at a URL or path that fsspec knows, and the path there, without a closing slash.
+    """Return what reads and writes at a URL or path that fsspec knows, and the path there.
+
+    The path has no closing slash.
 
     Raises MissingTool without fsspec or what it needs for this URL, UsageError where it is none.
     """
     try:
         import fsspec
     except ImportError:
-        raise MissingTool(f"{url} needs fsspec, not installed here", "pip install 'profd[fleet]'") from None
+        raise MissingTool(
+            f"{url} needs fsspec, not installed here", "pip install 'profd[fleet]'"
+        ) from None
     try:
         files, root = fsspec.core.url_to_fs(url)
     except ImportError as error:
         raise MissingTool(f"{url} needs a package that is not installed", str(error)) from None
     except Exception as error:  # noqa: BLE001  see ``reaching``
-        raise UsageError(f"{url} is no place that can be read ({said_by(error)})", "name a folder or a URL") from None
+        raise UsageError(
+            f"{url} is no place that can be read ({said_by(error)})", "name a folder or a URL"
+        ) from None
     return files, root.rstrip("/") or "/"
 
 
@@ -37,7 +46,8 @@ def open_url(url: str) -> tuple[fsspec.AbstractFileSystem, str]:
 def reaching(failure: Callable[[str], ProfdError]) -> Iterator[None]:
     """Raise ``failure`` of what was said where a store cannot be reached.
 
-    Each kind of store has a package of its own, and that its own errors: for credentials, for names of hosts.
+    Each kind of store has a package of its own, and that its own errors: for credentials, for names
+    of hosts.
     """
     try:
         yield
@@ -49,22 +59,35 @@ def reaching(failure: Callable[[str], ProfdError]) -> Iterator[None]:
 
 def said_by(error: Exception) -> str:
     """Return what an error says, which may be nothing but its name."""
-    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+    return (
+        (error.strerror if isinstance(error, OSError) else None)
+        or str(error)
+        or type(error).__name__
+    )
 
 
 def fetch(url: str, into: Path) -> Path:
-    """Copy the run file at a URL, or the run files in a folder there, into a folder; returns the copy, or the folder.
+    """Copy the run file at a URL, or the run files in a folder there, into a folder.
 
-    Raises NoSuchRun where there are none, RunUnreadable where they cannot be brought here, and what ``open_url`` does.
+    Returns the copy, or the folder.
+
+    Raises NoSuchRun where there are none, RunUnreadable where they cannot be brought here, and what
+    ``open_url`` does.
     """
     files, root = open_url(url)
     remedy = f"see that it is there, and that {into.parent} has room"
     with reaching(lambda said: RunUnreadable(f"cannot read {url} ({said})", remedy)):
         is_file = files.isfile(root)
-        found = [root] if is_file else sorted(name for name in files.ls(root, False) if name.endswith(paths.SUFFIX))
+        found = (
+            [root]
+            if is_file
+            else sorted(name for name in files.ls(root, False) if name.endswith(paths.SUFFIX))
+        )
         copies = {name: into / name.rpartition("/")[2] for name in found}
         for name, copy in copies.items():
             files.get_file(name, os.fspath(copy))
     if not copies:
-        raise NoSuchRun(f"{url} holds no run files", f"name a file, or a folder with files *{paths.SUFFIX}")
+        raise NoSuchRun(
+            f"{url} holds no run files", f"name a file, or a folder with files *{paths.SUFFIX}"
+        )
     return copies[root] if is_file else into

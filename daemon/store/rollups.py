@@ -1,8 +1,11 @@
-"""Reads the sums of a run file: what was seen of threads and series, by whole minutes since the run's start.
+"""Reads the sums of a run file.
 
-The newest part of a live run has no sums yet. ``StoredRollups`` splits a range of time into the minutes that the sums
-have, and a rest to be read interval by interval. Both together give what all intervals would give, to the nanosecond.
-The sums that were asked for last are kept: a dashboard asks for nearly the same again and again.
+They are what was seen of threads and series, by whole minutes since the run's start.
+
+The newest part of a live run has no sums yet. ``StoredRollups`` splits a range of time into the
+minutes that the sums have, and a rest to be read interval by interval. Both together give what all
+intervals would give, to the nanosecond. The sums that were asked for last are kept: a dashboard
+asks for nearly the same again and again.
 """
 
 from __future__ import annotations
@@ -30,10 +33,13 @@ _KEPT = 12
 
 
 class StackMinuteRow(msgspec.Struct, frozen=True):
-    """What was seen of a thread in one stack, over one minute or some; ``minute`` is the first of them.
+    """What was seen of a thread in one stack, over one minute or some.
 
-    ``until_ns`` is when the last interval ends. The utilization of the GPUs is known for ``known_ns`` of the time, and
-    that weighted with it is ``busy_ns``. ``idle``: while these were idle, ``cpu``: while the thread was on the CPU.
+    ``minute`` is the first of them.
+
+    ``until_ns`` is when the last interval ends. The utilization of the GPUs is known for
+    ``known_ns`` of the time, and that weighted with it is ``busy_ns``. ``idle``: while these were
+    idle, ``cpu``: while the thread was on the CPU.
     """
 
     thread: int
@@ -82,7 +88,10 @@ class SummedRow(msgspec.Struct, frozen=True):
 
 
 class Rest(NamedTuple):
-    """Threads, and a range of time in which their intervals have to be read one by one; None: open."""
+    """Threads, and a range of time in which their intervals have to be read one by one.
+
+    None: open.
+    """
 
     threads: frozenset[int]
     from_ns: int | None
@@ -90,10 +99,12 @@ class Rest(NamedTuple):
 
 
 class Split(NamedTuple):
-    """Threads, the minutes of a range of time of which the sums have all, and what lies beside these minutes.
+    """How a range of time of ``threads`` is split.
 
-    Of ``hours``, which are among the minutes, there are sums by the hour too. What ``is_settled`` does not change while
-    the run goes on.
+    The sums have all of its ``minutes``, and ``rest`` is what lies beside these minutes.
+
+    Of ``hours``, which are among the minutes, there are sums by the hour too. What ``is_settled``
+    does not change while the run goes on.
     """
 
     threads: frozenset[int]
@@ -120,26 +131,45 @@ class StoredRollups:
         self._growing: dict[tuple[frozenset[int], int | None], _Growing] = {}
         self._ends_ns: dict[int, int] = {}
         self._ends_read_to = 0
-        self._kept: OrderedDict[tuple[frozenset[int], str, int, int, int], list[StackMinuteRow]] = OrderedDict()
+        self._kept: OrderedDict[tuple[frozenset[int], str, int, int, int], list[StackMinuteRow]] = (
+            OrderedDict()
+        )
 
     def processes(self) -> Mapping[int, SummedRow]:
-        """Return by process what of it is in the sums; nothing of a file that is older than they are."""
+        """Return by process what of it is in the sums.
+
+        Nothing of a file that is older than they are.
+        """
         version = self._reader.version()
         if self._processes[0] != version:
-            # Before the ends of recordings: what is written meanwhile is then read one by one, and counts once.
+            # Before the ends of recordings: what is written meanwhile is then read one by one, and
+            # counts once.
             rows = self._reader.fetch_from("summed_process", SummedRow)
             newest = self._reader.newest_id("recording")
-            sql = "SELECT process, max(end_ns) FROM recording WHERE id > ? AND id <= ? GROUP BY process"
-            for process, end_ns in self._reader.select(tuple[int, Time], sql, self._ends_read_to, newest):
+            sql = (
+                "SELECT process, max(end_ns) FROM recording WHERE id > ? AND id <= ? GROUP BY "
+                "process"
+            )
+            for process, end_ns in self._reader.select(
+                tuple[int, Time], sql, self._ends_read_to, newest
+            ):
                 self._ends_ns[process] = max(end_ns, self._ends_ns.get(process, 0))
             self._ends_read_to = newest
-            self._processes = version, {row.process: row for row in rows if row.process in self._ends_ns}
+            self._processes = (
+                version,
+                {row.process: row for row in rows if row.process in self._ends_ns},
+            )
         return self._processes[1]
 
-    def split(self, from_ns: int | None, to_ns: int | None, threads: Collection[int]) -> list[Split]:
+    def split(
+        self, from_ns: int | None, to_ns: int | None, threads: Collection[int]
+    ) -> list[Split]:
         """Return by threads how [from_ns, to_ns) is to be read."""
         info = self._reader.info
-        start_ns, end_ns = info.started_ns if from_ns is None else from_ns, info.end_ns if to_ns is None else to_ns
+        start_ns, end_ns = (
+            info.started_ns if from_ns is None else from_ns,
+            info.end_ns if to_ns is None else to_ns,
+        )
         known = self.processes() if end_ns - start_ns >= LEAST_MINUTES * MINUTE_NS else {}
         alike: defaultdict[Split, set[int]] = defaultdict(set)
         for thread in threads:
@@ -152,7 +182,10 @@ class StoredRollups:
         ]
 
     def by_stack(self, one: Split) -> list[StackMinuteRow]:
-        """Return the sums of what is split, by thread and stack: in up to three parts, to be added up."""
+        """Return the sums of what is split, by thread and stack.
+
+        They come in up to three parts, to be added up.
+        """
         first, last = one.minutes.start, one.minutes.stop
         if not one.hours:
             return self._added_up(one, "minutes", first, last)
@@ -163,12 +196,20 @@ class StoredRollups:
     def sums(
         self, from_ns: int | None, to_ns: int | None, threads: Collection[int]
     ) -> tuple[list[StackMinuteRow], list[Rest]]:
-        """Return the sums that the file has of [from_ns, to_ns), to be added up, and what lies beside them."""
+        """Return the sums that the file has of [from_ns, to_ns), and what lies beside them.
+
+        The sums are to be added up.
+        """
         splits = self.split(from_ns, to_ns, threads)
-        return [row for one in splits for row in self.by_stack(one)], [rest for one in splits for rest in one.rest]
+        return [row for one in splits for row in self.by_stack(one)], [
+            rest for one in splits for rest in one.rest
+        ]
 
     def _added_up(self, one: Split, unit: str, first: int, last: int) -> list[StackMinuteRow]:
-        """Return sums over minutes or hours: a run that grows is asked for nearly the same again and again."""
+        """Return sums over minutes or hours.
+
+        They are kept, because a run that grows is asked for nearly the same again and again.
+        """
         if first >= last:
             return []
         version = 0 if one.is_settled else self._reader.newest_id("recording")
@@ -187,7 +228,8 @@ class StoredRollups:
     def beside(self, rest: Rest) -> Iterable[StackTotal]:
         """Return by thread and stack the intervals that lie beside the sums.
 
-        At the end of a run that grows, what was recorded since the last call is added to what was read then.
+        At the end of a run that grows, what was recorded since the last call is added to what was
+        read then.
         """
         reader = self._reader
         if rest.to_ns is not None or reader.info.state == "ended":
@@ -198,7 +240,8 @@ class StoredRollups:
         if growing is None or not self._add_recorded(growing, rest):
             growing = _Growing(newest, self._ends_ns.copy())
             growing.add(reader.stack_totals(rest.from_ns, None, rest.threads))
-        # What was written while it was read may be in it, or not: then it is read anew at the next call.
+        # What was written while it was read may be in it, or not: then it is read anew at the next
+        # call.
         if newest == self._ends_read_to == reader.newest_id("recording"):
             self._growing[key] = growing
         if len(self._growing) > _KEPT:
@@ -206,7 +249,10 @@ class StoredRollups:
         return growing.totals.values()
 
     def _add_recorded(self, growing: _Growing, rest: Rest) -> bool:
-        """Add what was recorded since; False where a recording came late, so that nothing is known."""
+        """Add what was recorded since.
+
+        False where a recording came late, so that nothing is known.
+        """
         threads: defaultdict[int, list[int]] = defaultdict(list)
         for thread in rest.threads:
             threads[self._reader.threads[thread].process].append(thread)
@@ -229,7 +275,10 @@ def hours_between(from_ns: int, to_ns: int) -> range:
 
 
 class _Growing:
-    """What was seen at the end of a run that grows, up to one recording, and when those of each process end."""
+    """What was seen at the end of a run that grows, up to one recording.
+
+    It has also when the recordings of each process end.
+    """
 
     def __init__(self, recording: int, ends_ns: dict[int, int]) -> None:
         self.recording, self.ends_ns = recording, ends_ns
@@ -241,9 +290,16 @@ class _Growing:
 
 
 def _split(
-    started_ns: int, from_ns: int | None, to_ns: int | None, summed: SummedRow | None, recorded_ns: int
+    started_ns: int,
+    from_ns: int | None,
+    to_ns: int | None,
+    summed: SummedRow | None,
+    recorded_ns: int,
 ) -> Split:
-    """Return how a range of time of a process is to be read, whose recordings end at ``recorded_ns``; of no threads."""
+    """Return how a range of time of a process is to be read.
+
+    Its recordings end at ``recorded_ns``. The split is of no threads.
+    """
     none = frozenset[int]()
     one_by_one = Split(none, range(0), range(0), (Rest(none, from_ns, to_ns),), is_settled=False)
     if summed is None:
@@ -261,7 +317,9 @@ def _split(
     if first != MINUTES.start and (from_ns is None or from_ns < first_ns):
         rest.append(Rest(none, from_ns, first_ns))
     if last != MINUTES.stop and last_ns < recorded_ns and (to_ns is None or last_ns < to_ns):
-        rest.append(Rest(none, last_ns, to_ns))  # the same for all processes: they are read in one scan
+        rest.append(
+            Rest(none, last_ns, to_ns)
+        )  # the same for all processes: they are read in one scan
     summed_hours = hours_between(summed.from_ns - started_ns, summed.to_ns - started_ns)
     start = max(summed_hours.start, -(-first // HOUR_MINUTES))
     hours = range(start, max(min(summed_hours.stop, last // HOUR_MINUTES), start))
@@ -271,40 +329,71 @@ def _split(
 def stack_minutes(
     reader: RunReader, threads: Collection[int], minutes: range, together: int = 1
 ) -> list[StackMinuteRow]:
-    """Return the sums of threads over minutes, so many ``together``, counted from the run's start; in order of time."""
+    """Return the sums of threads over minutes, so many ``together``, counted from the run's start.
+
+    In order of time.
+    """
     if not minutes:
         return []
     where = _among(threads, "minute")
     if together == 1:
         sql = f"SELECT * FROM stack_minute WHERE {where} ORDER BY thread, minute, stack"
         return _known(reader, reader.fetch(StackMinuteRow, sql, minutes.start, minutes.stop))
-    sql = f"SELECT thread, ?, stack, {ADDED_UP} FROM stack_minute WHERE {where} GROUP BY thread, stack"
+    sql = (
+        f"SELECT thread, ?, stack, {ADDED_UP} FROM stack_minute WHERE {where} GROUP BY "
+        "thread, stack"
+    )
     if together >= ALL_TOGETHER:
         return _known(reader, reader.fetch(StackMinuteRow, sql, 0, minutes.start, minutes.stop))
     found: list[StackMinuteRow] = []
     # To sort a few at a time is quicker than to sort them all.
-    of_thread = "(SELECT min(minute) FROM stack_minute AS sum WHERE sum.thread = thread.id AND minute >= ?)"
+    of_thread = (
+        "(SELECT min(minute) FROM stack_minute AS sum WHERE sum.thread = thread.id AND minute >= ?)"
+    )
     next_minute = f"SELECT min({of_thread}) FROM thread WHERE id IN ({_listed(threads)})"
     first = minutes.start
-    while (minute := reader.value(int | None, next_minute, first)) is not None and minute < minutes.stop:
+    while (
+        minute := reader.value(int | None, next_minute, first)
+    ) is not None and minute < minutes.stop:
         begin = minute // together * together
-        found += reader.fetch(StackMinuteRow, sql, begin, first, min(begin + together, minutes.stop))
+        found += reader.fetch(
+            StackMinuteRow, sql, begin, first, min(begin + together, minutes.stop)
+        )
         first = begin + together
     return _known(reader, found)
 
 
 def stack_hours(reader: RunReader, threads: Collection[int], hours: range) -> list[StackMinuteRow]:
-    """Return the sums of some threads over whole hours, which the file has to have of all of them, by stack."""
-    sql = f"SELECT thread, ?, stack, {ADDED_UP} FROM stack_hour WHERE {_among(threads, 'hour')} GROUP BY thread, stack"
-    return _known(reader, reader.fetch(StackMinuteRow, sql, hours.start * HOUR_MINUTES, hours.start, hours.stop))
+    """Return the sums of some threads over whole hours, by stack.
+
+    The file has to have sums of all these hours.
+    """
+    sql = (
+        f"SELECT thread, ?, stack, {ADDED_UP} FROM stack_hour WHERE {_among(threads, 'hour')} "
+        "GROUP BY thread, stack"
+    )
+    return _known(
+        reader,
+        reader.fetch(StackMinuteRow, sql, hours.start * HOUR_MINUTES, hours.start, hours.stop),
+    )
 
 
 def minute_times(
     reader: RunReader, threads: Collection[int], minutes: range, time: str = "duration_ns"
 ) -> list[ColumnTime]:
-    """Return a time of each stack by minute: so much of ``stack_minutes`` as a picture needs, without what has none."""
-    sql = f"SELECT minute, thread, stack, {time} FROM stack_minute WHERE {_among(threads, 'minute')} AND {time} > 0"
-    return _known(reader, reader.fetch(ColumnTime, sql, minutes.start, minutes.stop)) if minutes else []
+    """Return a time of each stack by minute, without what has none.
+
+    It is as much of ``stack_minutes`` as a picture needs.
+    """
+    sql = (
+        f"SELECT minute, thread, stack, {time} FROM stack_minute WHERE "
+        f"{_among(threads, 'minute')} AND {time} > 0"
+    )
+    return (
+        _known(reader, reader.fetch(ColumnTime, sql, minutes.start, minutes.stop))
+        if minutes
+        else []
+    )
 
 
 def _among(threads: Collection[int], unit: str) -> str:
@@ -322,7 +411,10 @@ def _known(reader: RunReader, found: list[Seen]) -> list[Seen]:
 
 
 def span_totals(reader: RunReader, spans: Sequence[Span]) -> list[StackTotal]:
-    """Return by thread and stack the intervals that start in the spans of their threads: in one scan."""
+    """Return by thread and stack the intervals that start in the spans of their threads.
+
+    They are read in one scan.
+    """
     if not spans:
         return []
     values = ", ".join(f"({span.thread:d}, {span.from_ns:d}, {span.to_ns:d})" for span in spans)
@@ -338,12 +430,16 @@ def span_totals(reader: RunReader, spans: Sequence[Span]) -> list[StackTotal]:
 
 def count_stack_minutes(reader: RunReader) -> int:
     """Return how many sums of a minute a run file has, of all threads."""
-    # Of a column: rows alone are counted in one instruction, which nothing ends in a file that goes in circles.
+    # Of a column: rows alone are counted in one instruction, which nothing ends in a file that goes
+    # in circles.
     return int(reader.value(Count, "SELECT count(minute) FROM stack_minute"))
 
 
 def point_minutes(reader: RunReader, series: int, first: int, last: int) -> list[PointMinuteRow]:
-    """Return the sums of a series over the minutes [first, last); the newest of a live run is not among them."""
+    """Return the sums of a series over the minutes [first, last).
+
+    The newest of a live run is not among them.
+    """
     where = "series = ? AND minute >= ? AND minute < ? ORDER BY minute"
     return reader.fetch_from("point_minute", PointMinuteRow, where, series, first, last)
 
@@ -359,17 +455,21 @@ class Grid(NamedTuple):
 _COLUMN_END = ":origin + ((start_ns - :origin) / :column + 1) * :column"
 
 
-def stack_times(reader: RunReader, grid: Grid, first: int, last: int, threads: Collection[int]) -> list[ColumnTime]:
-    """Return the time of threads by stack in the columns from ``first`` up to, not including, ``last``.
+def stack_times(
+    reader: RunReader, grid: Grid, first: int, last: int, threads: Collection[int]
+) -> list[ColumnTime]:
+    """Return the time of threads by stack in the columns [``first``, ``last``).
 
-    An interval that lies in several columns is cut at their bounds. Few do, so they alone are read one by one.
+    An interval that lies in several columns is cut at their bounds. Few do, so they alone are read
+    one by one.
     """
     origin_ns, column_ns = grid
     from_ns, to_ns = origin_ns + first * column_ns, origin_ns + last * column_ns
     times = {"origin": origin_ns, "column": column_ns, "from": from_ns, "to": to_ns}
     among = f"start_ns < :to AND thread IN ({_listed(threads)})"
     within = f"""
-        SELECT (start_ns - :origin) / :column AS at, thread, stack, sum(min(duration_ns, {_COLUMN_END} - start_ns))
+        SELECT (start_ns - :origin) / :column AS at, thread, stack,
+            sum(min(duration_ns, {_COLUMN_END} - start_ns))
         FROM interval WHERE start_ns >= :from AND {among} GROUP BY at, thread, stack
     """
     across = f"""
@@ -378,12 +478,16 @@ def stack_times(reader: RunReader, grid: Grid, first: int, last: int, threads: C
     """
     found = reader.fetch(ColumnTime, within, **times)
     times["back"] = from_ns - LONGEST_INTERVAL_NS
-    for start_ns, duration_ns, thread, stack in reader.select(tuple[Time, IntervalLength, int, int], across, **times):
+    for start_ns, duration_ns, thread, stack in reader.select(
+        tuple[Time, IntervalLength, int, int], across, **times
+    ):
         end_ns = start_ns + duration_ns
         begins = (start_ns - origin_ns) // column_ns
         ends = (end_ns - 1 - origin_ns) // column_ns
         found += [
-            ColumnTime(column, thread, stack, min(end_ns - (origin_ns + column * column_ns), column_ns))
+            ColumnTime(
+                column, thread, stack, min(end_ns - (origin_ns + column * column_ns), column_ns)
+            )
             for column in range(max(begins + 1, first), min(ends + 1, last))
         ]
     return _known(reader, found)

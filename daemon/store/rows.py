@@ -1,4 +1,7 @@
-"""What the reader returns: frozen rows of the run file. Times are nanoseconds of the run's clock."""
+"""What the reader returns: frozen rows of the run file.
+
+Times are nanoseconds of the run's clock.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,26 @@ from typing import Annotated
 
 import msgspec
 
-from profd.daemon.store.records import CHANGED_SOURCE, Count, HangReport, Identity, IntervalLength, Time, Value
+from profd.daemon.store.records import (
+    CHANGED_SOURCE,
+    Count,
+    HangReport,
+    Identity,
+    IntervalLength,
+    Time,
+    Value,
+)
 
 
 class RunInfo(msgspec.Struct, frozen=True):
     """A run as a whole.
 
-    ``state`` is ``live`` (its recorder is running), ``ended``, or ``interrupted`` (the recorder died without closing
-    the file). ``end_ns`` is the last time that anything is known of, so ``end_ns - started_ns`` is the run's length.
-    ``why_ended`` is target-exited, stopped, duration, failed; None while live or interrupted. ``analyzed_ns`` is when
-    findings were last looked for while it was live, ``analysis_lost_ns`` since when nothing looks for any;
-    ``findings_made_by`` names the analysis that wrote the findings of the whole run. All three: None where not.
+    ``state`` is ``live`` (its recorder is running), ``ended``, or ``interrupted`` (the recorder
+    died without closing the file). ``end_ns`` is the last time that anything is known of, so
+    ``end_ns - started_ns`` is the run's length. ``why_ended`` is target-exited, stopped, duration,
+    failed; None while live or interrupted. ``analyzed_ns`` is when findings were last looked for
+    while it was live, ``analysis_lost_ns`` since when nothing looks for any; ``findings_made_by``
+    names the analysis that wrote the findings of the whole run. All three: None where not.
     """
 
     id: str
@@ -81,7 +93,9 @@ class ThreadRow(msgspec.Struct, frozen=True):
 
 
 class FrameRow(msgspec.Struct, frozen=True):
-    """A function at a line; ``source`` is the text of the line, stripped, None where it could not be read.
+    """A function at a line.
+
+    ``source`` is the text of the line, stripped, None where it could not be read.
 
     ``CHANGED_SOURCE`` stands for that of a file that has changed since its process was started.
     """
@@ -111,7 +125,10 @@ class FrameRow(msgspec.Struct, frozen=True):
 
 
 class StackRow(msgspec.Struct, frozen=True):
-    """A node of the prefix tree of stacks: ``frame`` called from the stack ``parent`` (0: it is a root)."""
+    """A node of the prefix tree of stacks: ``frame`` called from the stack ``parent``.
+
+    ``parent`` is 0 if the node is a root.
+    """
 
     id: int
     parent: int
@@ -134,7 +151,10 @@ class RecordingRow(msgspec.Struct, frozen=True):
 
 
 class GapRow(msgspec.Struct, frozen=True):
-    """A process that was to be sampled without a gap was not read; ``text`` is what is known of that."""
+    """A process that was to be sampled without a gap was not read.
+
+    ``text`` is what is known of that.
+    """
 
     id: int
     process: int
@@ -222,7 +242,10 @@ class DeviceRow(msgspec.Struct, frozen=True):
 
 
 class SeriesRow(msgspec.Struct, frozen=True):
-    """A series of numbers; of the host where process, os_tid and device are None. The unit stands in the name."""
+    """A series of numbers; of the host where process, os_tid and device are None.
+
+    The unit stands in the name.
+    """
 
     id: int
     name: str
@@ -249,10 +272,13 @@ class EventRow(msgspec.Struct, frozen=True):
 
 
 class WindowRow(msgspec.Struct, frozen=True):
-    """A torch.profiler window of one process; ``error`` says why there is none, and is empty where there is one.
+    """A torch.profiler window of one process.
 
-    The device's times are of all devices together, None where nothing ran on any. ``trace_bytes`` is the
-    trace's size, ``kept_bytes`` that of the gzipped one in the file, None where it was too large to be kept.
+    ``error`` says why there is none, and is empty where there is one.
+
+    The device's times are of all devices together, None where nothing ran on any. ``trace_bytes``
+    is the trace's size, ``kept_bytes`` that of the gzipped one in the file, None where it was too
+    large to be kept.
     """
 
     id: int
@@ -270,7 +296,10 @@ class WindowRow(msgspec.Struct, frozen=True):
 
 
 class HangRow(msgspec.Struct, frozen=True):
-    """A time without progress: from ``since_ns`` on, reported at ``at_ns``; ``ended_ns`` is None if it did not end."""
+    """A time without progress: from ``since_ns`` on, reported at ``at_ns``.
+
+    ``ended_ns`` is None if it did not end.
+    """
 
     id: int
     at_ns: Time
@@ -282,7 +311,9 @@ class HangRow(msgspec.Struct, frozen=True):
 
 
 class FindingRow(msgspec.Struct, frozen=True):
-    """A finding of the whole run, or of its last part while it was live; ``report`` is all of it, as JSON.
+    """A finding of the whole run, or of its last part while it was live.
+
+    ``report`` is all of it, as JSON.
 
     It held from ``from_ns`` to ``to_ns``, which is None where it holds still, or held to the end.
     """

@@ -20,16 +20,30 @@ Row = TypeVar("Row", bound=msgspec.Struct)
 Kind = TypeVar("Kind", bound=tuple[Any, ...])
 _AS_STORED: dict[object, object] = {bool: int, tuple[str, ...]: str, HangReport: str}
 """How the file holds what SQLite has no type for: a truth value is an integer, all else is JSON."""
-_LATER_TABLES = frozenset({
-    "device", "finding", "gap", "hang", "host_gap", "placement", "point_minute", "summed_process", "window",
-    "window_gpu", "window_wait",
-})  # fmt: skip
+_LATER_TABLES = frozenset(
+    {
+        "device",
+        "finding",
+        "gap",
+        "hang",
+        "host_gap",
+        "placement",
+        "point_minute",
+        "summed_process",
+        "window",
+        "window_gpu",
+        "window_wait",
+    }
+)
 """The tables that an older file may lack: it has no rows of them."""
 
 
 @functools.cache
 def _columns(row: type[msgspec.Struct]) -> tuple[Any, list[tuple[int, Callable[[Any], object]]]]:
-    """Return the type of a row as the file holds it, and by its place what turns a column into its field."""
+    """Return the type of a row as the file holds it, and what turns columns into fields.
+
+    The latter is by the place of a column.
+    """
     hints = get_type_hints(row, include_extras=True)
     fields = [hints[name] for name in row.__struct_fields__]
     stored = tuple(_AS_STORED.get(field, field) for field in fields)
@@ -42,7 +56,10 @@ def _columns(row: type[msgspec.Struct]) -> tuple[Any, list[tuple[int, Callable[[
 
 
 class RunFile:
-    """A run file, open for reading. Every method raises RunUnreadable where the file turns out to be damaged."""
+    """A run file, open for reading.
+
+    Every method raises RunUnreadable where the file turns out to be damaged.
+    """
 
     def __init__(self, path: Path) -> None:
         """Open ``path``; raises RunUnreadable where it is no readable run file."""
@@ -53,7 +70,10 @@ class RunFile:
         self._connection.close()
 
     def version(self) -> int:
-        """Return a number that is another one after anything was committed by others. Costs a look at the log."""
+        """Return a number that is another one after anything was committed by others.
+
+        Costs a look at the log.
+        """
         return int(self._query("PRAGMA data_version")[0][0])
 
     def newest_id(self, table: str) -> int:
@@ -69,7 +89,9 @@ class RunFile:
         with database.reading(self.path):
             return msgspec.convert(found[0][0] if found else None, kind)
 
-    def select(self, kind: type[Kind], sql: str, *values: int | str | None, **named: int) -> list[Kind]:
+    def select(
+        self, kind: type[Kind], sql: str, *values: int | str | None, **named: int
+    ) -> list[Kind]:
         """Return what a query gives, as tuples of this type."""
         with database.reading(self.path):
             found: list[Kind] = msgspec.convert(self._query(sql, *values, **named), list[kind])  # type: ignore[valid-type]
@@ -87,11 +109,18 @@ class RunFile:
                     one[place] = turn(one[place])
         return [row(*one) for one in lists]
 
-    def fetch_from(self, table: str, row: type[Row], rest: str = "1", *values: int | str | None) -> list[Row]:
-        """Return the rows of a table whose columns are the fields of ``row``; ``rest`` follows WHERE."""
+    def fetch_from(
+        self, table: str, row: type[Row], rest: str = "1", *values: int | str | None
+    ) -> list[Row]:
+        """Return the rows of a table whose columns are the fields of ``row``.
+
+        ``rest`` follows WHERE.
+        """
         if table in _LATER_TABLES and not self.has_table(table):
             return []
-        return self.fetch(row, f"SELECT {', '.join(row.__struct_fields__)} FROM {table} WHERE {rest}", *values)
+        return self.fetch(
+            row, f"SELECT {', '.join(row.__struct_fields__)} FROM {table} WHERE {rest}", *values
+        )
 
     def run_info(self) -> RunInfo:
         meta = dict(self._query("SELECT name, value FROM meta"))
@@ -124,7 +153,9 @@ class RunFile:
 def time_range(column: str, from_ns: int | None, to_ns: int | None) -> tuple[str, list[int]]:
     """Return a condition on a column of times, as SQL, and its values."""
     bounds = [(sign, at_ns) for sign, at_ns in ((">=", from_ns), ("<", to_ns)) if at_ns is not None]
-    return " AND ".join(["1", *(f"{column} {sign} ?" for sign, _ in bounds)]), [at_ns for _, at_ns in bounds]
+    return " AND ".join(["1", *(f"{column} {sign} ?" for sign, _ in bounds)]), [
+        at_ns for _, at_ns in bounds
+    ]
 
 
 _LONGEST_NS = 10 * 366 * 86400 * SECOND_NS
@@ -135,14 +166,30 @@ _AS_JSON: dict[str, Any] = {
     "versions": dict[str, str],
     "options": dict[str, int | float | bool | str | None],
 }
-_STARTED_FIELDS = {"id", "name", "mode", "cwd", "host", "user", "started_ns", "control_socket", "state", "written_ns"}
+_STARTED_FIELDS = {
+    "id",
+    "name",
+    "mode",
+    "cwd",
+    "host",
+    "user",
+    "started_ns",
+    "control_socket",
+    "state",
+    "written_ns",
+}
 _STARTED_FIELDS |= _AS_JSON.keys()
 
 
 def _run_info(meta: Mapping[str, Any]) -> RunInfo:
-    """Return the run of a file whose table ``meta`` says this; raises msgspec.DecodeError where a type is wrong."""
+    """Return the run of a file whose table ``meta`` says this.
+
+    Raises msgspec.DecodeError where a type is wrong.
+    """
     values: dict[str, Any] = {name: meta.get(name) for name in RunInfo.__struct_fields__}
-    values |= {name: msgspec.json.decode(str(meta[name]), type=kind) for name, kind in _AS_JSON.items()}
+    values |= {
+        name: msgspec.json.decode(str(meta[name]), type=kind) for name, kind in _AS_JSON.items()
+    }
     values["pid"], values["start_ticks"] = values["target"]
     values["end_ns"] = meta.get("ended_ns") or meta["written_ns"]
     if values["state"] == "live" and not processes.is_running(*values["recorder"]):

@@ -1,8 +1,11 @@
-"""Writes sums of intervals by the minute while a run is written: how long threads stood in which stack, while what.
+"""Writes sums of intervals by the minute while a run is written.
 
-A recording is summed up a little after its end, when the readings of that time have come in. Until then its intervals
-are held in memory, and not read from the file. The sums of a process have all intervals of one range of time; what
-contradicts that range makes them begin anew. All is done by the writer's thread, within the transaction that is open.
+They say how long threads stood in which stack, while what went on.
+
+A recording is summed up a little after its end, when the readings of that time have come in. Until
+then its intervals are held in memory, and not read from the file. The sums of a process have all
+intervals of one range of time; what contradicts that range makes them begin anew. All is done by
+the writer's thread, within the transaction that is open.
 """
 
 from __future__ import annotations
@@ -19,17 +22,23 @@ from profd.daemon.store.rows import PointRow
 from profd.daemon.store.stepfunction import MINUTE_NS, IntervalCursor, StepFunction, common
 
 LAG_NS = 20 * SECOND_NS
-"""After so long the readings of a time are there: the CPU time of threads is read every five seconds."""
+"""The readings of a time are there after so long.
+
+The CPU time of threads is read every five seconds.
+"""
 
 ENDED_LONG_AGO_NS = 5 * MINUTE_NS
 MANY_PROCESSES = 64
 
 _COUNTED = ", ".join(
-    f"{name} = max({name}, excluded.{name})" if name == "until_ns" else f"{name} = {name} + excluded.{name}"
+    f"{name} = max({name}, excluded.{name})"
+    if name == "until_ns"
+    else f"{name} = {name} + excluded.{name}"
     for name in FIELDS
 )
 _ADD = f"""
-    INSERT INTO stack_minute (thread, minute, stack, {", ".join(FIELDS)}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)
+    INSERT INTO stack_minute (thread, minute, stack, {", ".join(FIELDS)})
+    VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)
     ON CONFLICT (thread, minute, stack) DO UPDATE SET {_COUNTED}
 """
 _OF_PROCESS = "thread IN (SELECT id FROM thread WHERE process = :process)"
@@ -63,7 +72,10 @@ class _Recording(NamedTuple):
 
 
 class _Summed(NamedTuple):
-    """From when to when the intervals of a process are in the sums, and which GPUs they were held against."""
+    """From when to when the intervals of a process are in the sums.
+
+    ``devices`` are the GPUs that they were held against.
+    """
 
     from_ns: int
     to_ns: int
@@ -99,13 +111,20 @@ class StackRollups:
         self._waiting, self._summed, self._many = self._before
         self.begin()
 
-    def recorded(self, process: int, start_ns: int, end_ns: int, intervals: Sequence[IntervalColumns]) -> None:
-        """Take in a recording that was written, with its intervals, those of a thread in order of time."""
+    def recorded(
+        self, process: int, start_ns: int, end_ns: int, intervals: Sequence[IntervalColumns]
+    ) -> None:
+        """Take in a recording that was written, with its intervals.
+
+        Those of a thread are in order of time.
+        """
         starts = [interval[0] for interval in intervals]
         begin_ns = min(starts, default=start_ns)
         recording = _Recording(process, begin_ns, max([end_ns - 1, *starts]) + 1, intervals)
         known = self._summed.get(process)
-        if known is not None and begin_ns < known.to_ns:  # at once: from now on the sums of its minutes lack it
+        if (
+            known is not None and begin_ns < known.to_ns
+        ):  # at once: from now on the sums of its minutes lack it
             self._set(process, self._anew(process, known, max(known.to_ns, recording.end_ns)))
         else:
             self._waiting.append(recording)
@@ -117,7 +136,9 @@ class StackRollups:
         if len(self._summed) < self._many:
             return
         # Of a process that ended long ago no more recordings come.
-        ended = self._connection.execute("SELECT id FROM process WHERE ended_ns < ?", (now_ns - ENDED_LONG_AGO_NS,))
+        ended = self._connection.execute(
+            "SELECT id FROM process WHERE ended_ns < ?", (now_ns - ENDED_LONG_AGO_NS,)
+        )
         for (process,) in ended:
             self._summed.pop(process, None)
         self._many = max(MANY_PROCESSES, 2 * len(self._summed))
@@ -137,11 +158,20 @@ class StackRollups:
             known = self._anew(process, known, known.to_ns)._replace(devices=devices)
         if recording.end_ns > known.to_ns:
             self._add(recording, devices)
-            hours = hours_between(known.from_ns - self._started_ns, recording.end_ns - self._started_ns)
-            complete = hours_between(known.from_ns - self._started_ns, known.to_ns - self._started_ns)
+            hours = hours_between(
+                known.from_ns - self._started_ns, recording.end_ns - self._started_ns
+            )
+            complete = hours_between(
+                known.from_ns - self._started_ns, known.to_ns - self._started_ns
+            )
             for hour in range(max(hours.start, complete.stop), hours.stop):
                 first = hour * HOUR_MINUTES
-                values = {"process": process, "hour": hour, "first": first, "last": first + HOUR_MINUTES}
+                values = {
+                    "process": process,
+                    "hour": hour,
+                    "first": first,
+                    "last": first + HOUR_MINUTES,
+                }
                 self._connection.execute(_ADD_HOUR, values)
             known = known._replace(to_ns=recording.end_ns)
         self._set(process, known)
@@ -149,7 +179,9 @@ class StackRollups:
     def _anew(self, process: int, known: _Summed, from_ns: int) -> _Summed:
         """Have the sums of a process begin anew at a time, as yet empty."""
         for table in ("stack_minute", "stack_hour"):
-            self._connection.execute(f"DELETE FROM {table} WHERE {_OF_PROCESS}", {"process": process})
+            self._connection.execute(
+                f"DELETE FROM {table} WHERE {_OF_PROCESS}", {"process": process}
+            )
         return known._replace(from_ns=from_ns, to_ns=from_ns)
 
     def _set(self, process: int, known: _Summed) -> None:
@@ -162,13 +194,23 @@ class StackRollups:
     def _add(self, recording: _Recording, devices: frozenset[str]) -> None:
         if not recording.intervals:
             return
-        conditions = _Conditions(self._connection, recording.start_ns, recording.end_ns, recording.process, devices)
+        conditions = _Conditions(
+            self._connection, recording.start_ns, recording.end_ns, recording.process, devices
+        )
         sums: defaultdict[tuple[int, int, int], _Sum] = defaultdict(_Sum)
         for start_ns, thread, duration_ns, stack, samples in recording.intervals:
             minute = (start_ns - self._started_ns) // MINUTE_NS
             conditions.count(sums[thread, minute, stack], thread, start_ns, duration_ns, samples)
         rows = [
-            (*key, one.samples, one.duration_ns, one.until_ns, one.known_ns, one.busy_ns, *one.parts)
+            (
+                *key,
+                one.samples,
+                one.duration_ns,
+                one.until_ns,
+                one.known_ns,
+                one.busy_ns,
+                *one.parts,
+            )
             for key, one in sorted(sums.items())
         ]
         self._connection.executemany(_ADD, rows)
@@ -181,7 +223,9 @@ class StackRollups:
             return devices
         parents: dict[int, int | None] = {}
         held: defaultdict[int, set[str]] = defaultdict(set)
-        for one, parent, device in execute(_HELD_BY_LINE, {"process": process, "name": stepfunction.MEMORY_OF_PROCESS}):
+        for one, parent, device in execute(
+            _HELD_BY_LINE, {"process": process, "name": stepfunction.MEMORY_OF_PROCESS}
+        ):
             parents[one] = parent
             held[one].update([device] if device is not None else [])
         return stepfunction.devices_used(process, parents, held, devices)
@@ -191,12 +235,19 @@ class _Conditions:
     """What held for the threads of one process in a range of time."""
 
     def __init__(
-        self, connection: sqlite3.Connection, from_ns: int, to_ns: int, process: int, devices: frozenset[str]
+        self,
+        connection: sqlite3.Connection,
+        from_ns: int,
+        to_ns: int,
+        process: int,
+        devices: frozenset[str],
     ) -> None:
         self._connection = connection
         self._range = {"from": from_ns, "to": to_ns + stepfunction.LONGEST_INTERVAL_NS}
         self._process = process
-        of_devices = [self._steps(stepfunction.UTILIZATION, None, None, device) for device in sorted(devices)]
+        of_devices = [
+            self._steps(stepfunction.UTILIZATION, None, None, device) for device in sorted(devices)
+        ]
         self._utilization = stepfunction.mean_function([one for one in of_devices if one.steps])
         self._idle = stepfunction.idle_time(self._utilization)
         self._of_thread: dict[int, tuple[IntervalCursor, ...]] = {}
@@ -210,8 +261,12 @@ class _Conditions:
         to.known_ns += known_ns
         to.busy_ns += mean * known_ns
         if thread not in self._of_thread:
-            os_tid = self._connection.execute("SELECT os_tid FROM thread WHERE id = ?", (thread,)).fetchone()[0]
-            ran = stepfunction.on_cpu_time(self._steps(stepfunction.THREAD_CPU, self._process, os_tid, None))
+            os_tid = self._connection.execute(
+                "SELECT os_tid FROM thread WHERE id = ?", (thread,)
+            ).fetchone()[0]
+            ran = stepfunction.on_cpu_time(
+                self._steps(stepfunction.THREAD_CPU, self._process, os_tid, None)
+            )
             of_thread = self._idle, ran, common(self._idle, ran)
             self._of_thread[thread] = tuple(map(IntervalCursor, of_thread))
         idle, on_cpu, both = self._of_thread[thread]
@@ -222,7 +277,9 @@ class _Conditions:
                 to.parts[2 * part] += stepfunction.samples_inside(samples, duration_ns, inside_ns)
                 to.parts[2 * part + 1] += inside_ns
 
-    def _steps(self, name: str, process: int | None, os_tid: int | None, device: str | None) -> StepFunction:
+    def _steps(
+        self, name: str, process: int | None, os_tid: int | None, device: str | None
+    ) -> StepFunction:
         found = self._connection.execute(
             "SELECT id FROM series WHERE name = ? AND process IS ? AND os_tid IS ? AND device IS ?",
             (name, process, os_tid, device),

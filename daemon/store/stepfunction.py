@@ -1,12 +1,18 @@
-"""Ranges of time, and how long a reading holds: what a series was over a range. docs/architecture.md says why.
+"""Ranges of time, and how long a reading holds: what a series was over a range.
 
-All that needs an answer asks here, while a run is written and afterwards: both have to agree to the nanosecond.
+Docs/architecture.md says why.
+
+All that needs an answer asks here, while a run is written and afterwards: both have to agree to the
+nanosecond.
 
 1. A reading holds for the time since the one before it: a rate is stored as the mean of that time.
-2. After a pause of more than three usual distances it holds for the last three of them, and what lies before is
-   unknown. The usual distance is the median of the last nine, so that a part of a series gives the same as all of it.
-3. The first reading holds for as long as the second one does: else a worker that lives for ten seconds lacks a tenth.
-4. After the last reading nothing is known. A single reading is known at its own moment and holds for no time.
+2. After a pause of more than three usual distances it holds for the last three of them, and what
+   lies before is unknown. The usual distance is the median of the last nine, so that a part of a
+   series gives the same as all of it.
+3. The first reading holds for as long as the second one does: else a worker that lives for ten
+   seconds lacks a tenth.
+4. After the last reading nothing is known. A single reading is known at its own moment and holds
+   for no time.
 """
 
 from __future__ import annotations
@@ -26,7 +32,10 @@ DISTANCES = 9  # of the last readings: what is usual is their median
 
 
 class IntervalSet:
-    """A union of ranges of time, added in order of their start: what recordings cover, when a condition held."""
+    """A union of ranges of time, added in order of their start.
+
+    It holds what recordings cover, or when a condition held.
+    """
 
     __slots__ = ("_before", "_ends", "_starts")
 
@@ -81,9 +90,16 @@ class IntervalSet:
                 yield start_ns, end_ns
 
     def edges(self) -> list[tuple[int, int]]:
-        """Return the times at which a range begins or ends, each with how much is covered before it."""
+        """Return the times at which a range begins or ends.
+
+        Each comes with how much is covered before it.
+        """
         ranges = zip(self._starts, self._ends, self._before, strict=True)
-        return [edge for start, end, before in ranges for edge in ((start, before), (end, before + end - start))]
+        return [
+            edge
+            for start, end, before in ranges
+            for edge in ((start, before), (end, before + end - start))
+        ]
 
 
 def united(one: IntervalSet, other: IntervalSet) -> IntervalSet:
@@ -104,7 +120,10 @@ def common(one: IntervalSet, other: IntervalSet) -> IntervalSet:
 
 
 class IntervalCursor:
-    """How much of ranges is covered, where each range that is asked for starts no earlier than the one before."""
+    """How much of ranges is covered.
+
+    Each range that is asked for starts no earlier than the one before.
+    """
 
     __slots__ = ("_at", "_cover", "_ends", "_starts")
 
@@ -144,7 +163,10 @@ class StepBuilder:
         self._distances_ns: list[int] = []  # a deque takes 0.7 kB, of each series
 
     def add(self, at_ns: int, value: float) -> Sequence[Step]:
-        """Take in a reading, return what it tells: two steps at the second, nothing at the first or an older one."""
+        """Take in a reading, and return what it tells.
+
+        The second one tells two steps. The first one, or an older one, tells nothing.
+        """
         if self.last_ns is None:
             self._first, self.last_ns = PointRow(at_ns, value), at_ns
             return ()
@@ -155,7 +177,9 @@ class StepBuilder:
         distances_ns.append(distance_ns)
         if len(distances_ns) > DISTANCES:
             del distances_ns[0]
-        if distance_ns > LONGEST_DISTANCES * min(distances_ns):  # else it is not longer than so many medians either
+        if distance_ns > LONGEST_DISTANCES * min(
+            distances_ns
+        ):  # else it is not longer than so many medians either
             distance_ns = min(distance_ns, int(LONGEST_DISTANCES * _median(distances_ns)))
         self.last_ns = at_ns
         step = Step(at_ns - distance_ns, at_ns, value)
@@ -173,8 +197,8 @@ class StepBuilder:
 class Aggregate(NamedTuple):
     """What a series was over a range of time.
 
-    ``known_ns`` is for how much of the range that is known, ``integral`` the values, each times the nanoseconds that it
-    held. ``least`` and ``most`` are infinite where nothing is known.
+    ``known_ns`` is for how much of the range that is known, ``integral`` the values, each times the
+    nanoseconds that it held. ``least`` and ``most`` are infinite where nothing is known.
     """
 
     known_ns: int = 0
@@ -189,7 +213,10 @@ class Aggregate(NamedTuple):
 
     @property
     def mean(self) -> float | None:
-        """The mean over the time that is known; of a moment, its value; None where there is no reading."""
+        """The mean over the time that is known; of a moment, its value.
+
+        None where there is no reading.
+        """
         if self.known_ns:
             return self.integral / self.known_ns
         return self.most if self.is_known else None
@@ -209,8 +236,8 @@ def sum_aggregates(aggregates: Iterable[Aggregate]) -> Aggregate:
 class StepFunction:
     """A piecewise constant function of time, unknown where nothing was read.
 
-    ``period_ns`` is the usual distance of two readings: shorter changes do not show. None where there are fewer than
-    two readings.
+    ``period_ns`` is the usual distance of two readings: shorter changes do not show. None where
+    there are fewer than two readings.
     """
 
     def __init__(self, steps: Sequence[Step], period_ns: int | None) -> None:
@@ -219,10 +246,15 @@ class StepFunction:
         self._starts = [step.start_ns for step in steps]
 
     def mean(self, from_ns: int, to_ns: int) -> tuple[float, int]:
-        """Return the mean over [from_ns, to_ns) and how many ns of it are known; (0.0, 0) where nothing is."""
+        """Return the mean over [from_ns, to_ns) and how many ns of it are known.
+
+        Return (0.0, 0) if nothing is known.
+        """
         whole, known_ns = 0.0, 0
         for step in self._between(from_ns, to_ns):
-            start_ns = step.start_ns if step.start_ns > from_ns else from_ns  # not max: done for each interval of a run
+            start_ns = (
+                step.start_ns if step.start_ns > from_ns else from_ns
+            )  # not max: done for each interval of a run
             end_ns = step.end_ns if step.end_ns < to_ns else to_ns
             if end_ns > start_ns:
                 whole += step.value * (end_ns - start_ns)
@@ -230,11 +262,18 @@ class StepFunction:
         return (whole / known_ns if known_ns else 0.0), known_ns
 
     def over(self, from_ns: int, to_ns: int) -> Aggregate:
-        inside = ((step.end_ns - step.start_ns, step.value) for step in self.clipped(from_ns, to_ns))
-        return sum_aggregates(Aggregate(length_ns, value * length_ns, value, value) for length_ns, value in inside)
+        inside = (
+            (step.end_ns - step.start_ns, step.value) for step in self.clipped(from_ns, to_ns)
+        )
+        return sum_aggregates(
+            Aggregate(length_ns, value * length_ns, value, value) for length_ns, value in inside
+        )
 
     def clipped(self, from_ns: int, to_ns: int) -> Iterator[Step]:
-        """Yield the parts of the steps that lie in [from_ns, to_ns), and those of a moment in it."""
+        """Yield the parts of the steps that lie in [from_ns, to_ns).
+
+        Yield also the steps of a moment in it.
+        """
         for step in self._between(from_ns, to_ns):
             if from_ns <= step.start_ns and step.end_ns <= to_ns:
                 yield step
@@ -251,7 +290,9 @@ class StepFunction:
 
     def _between(self, from_ns: int, to_ns: int) -> Sequence[Step]:
         """Return the steps that may reach into [from_ns, to_ns)."""
-        return self.steps[max(bisect_right(self._starts, from_ns) - 1, 0) : bisect_left(self._starts, to_ns)]
+        return self.steps[
+            max(bisect_right(self._starts, from_ns) - 1, 0) : bisect_left(self._starts, to_ns)
+        ]
 
 
 def step_function(points: Iterable[PointRow]) -> StepFunction:
@@ -275,13 +316,19 @@ def mean_function(functions: Sequence[StepFunction]) -> StepFunction:
     """Return the mean of several functions wherever at least one is known."""
     if len(functions) <= 1:
         return functions[0] if functions else StepFunction([], None)
-    edges = sorted({edge for one in functions for step in one.steps for edge in (step.start_ns, step.end_ns)})
+    edges = sorted(
+        {edge for one in functions for step in one.steps for edge in (step.start_ns, step.end_ns)}
+    )
     steps = []
     for start_ns, end_ns in pairwise(edges):
-        known = [mean for mean, known_ns in (one.mean(start_ns, end_ns) for one in functions) if known_ns]
+        known = [
+            mean for mean, known_ns in (one.mean(start_ns, end_ns) for one in functions) if known_ns
+        ]
         if known:
             steps.append(Step(start_ns, end_ns, sum(known) / len(known)))
-    return StepFunction(steps, max((one.period_ns for one in functions if one.period_ns is not None), default=None))
+    return StepFunction(
+        steps, max((one.period_ns for one in functions if one.period_ns is not None), default=None)
+    )
 
 
 MINUTE_NS = 60 * SECOND_NS
@@ -293,13 +340,18 @@ LONGEST_INTERVAL_NS = MINUTE_NS  # no interval is longer: none is longer than it
 READINGS = """
     SELECT at_ns, value FROM point WHERE series = :series
     AND at_ns >= coalesce((SELECT min(at_ns) FROM (
-        SELECT at_ns FROM point WHERE series = :series AND at_ns <= :from ORDER BY at_ns DESC LIMIT 10)), :from)
-    AND at_ns <= coalesce(
-        (SELECT at_ns FROM point WHERE series = :series AND at_ns >= :to ORDER BY at_ns LIMIT 1 OFFSET 1),
+        SELECT at_ns FROM point WHERE series = :series AND at_ns <= :from
+        ORDER BY at_ns DESC LIMIT 10)), :from)
+    AND at_ns <= coalesce((
+        SELECT at_ns FROM point WHERE series = :series AND at_ns >= :to
+        ORDER BY at_ns LIMIT 1 OFFSET 1),
         9223372036854775807)
     ORDER BY at_ns
 """
-"""The readings that decide the values in a range: with those before it for the usual distance, and two after it."""
+"""The readings that decide the values in a range.
+
+With them are those before it for the usual distance, and two after it.
+"""
 
 
 def idle_time(utilization: StepFunction, limit: float = IDLE_BELOW) -> IntervalSet:
@@ -318,9 +370,12 @@ def devices_used(
     held: Mapping[int, Collection[str]],
     devices: frozenset[str],
 ) -> frozenset[str]:
-    """Return the devices on which a process, or the one that it works for, has memory; else all devices.
+    """Return the devices on which a process, or the one that it works for, has memory.
 
-    ``held`` are the devices on which each process has memory: a worker loads data for its parent's GPU.
+    Else all devices.
+
+    ``held`` are the devices on which each process has memory: a worker loads data for its parent's
+    GPU.
     """
     seen: set[int] = set()
     at: int | None = process
@@ -334,5 +389,8 @@ def devices_used(
 
 
 def samples_inside(samples: int, duration_ns: int, inside_ns: int) -> int:
-    """Return how many samples of an interval belong to ``inside_ns`` of it: whole ones, so that all sums agree."""
+    """Return how many samples of an interval belong to ``inside_ns`` of it.
+
+    They are whole samples, so that all sums agree.
+    """
     return (2 * samples * inside_ns + duration_ns) // (2 * max(duration_ns, 1))

@@ -1,9 +1,9 @@
 """Puts records into the tables of a run file: SQL and ids.
 
-What is seen again and again (processes, threads, series, frames, stacks) is written once, then an integer. A run may go
-on for weeks, with new workers every few seconds and functions that are made up as it goes. So the memory for ids is
-bounded: processes that ended are forgotten soon, the rest when much is newer. What was forgotten is found again in the
-file.
+What is seen again and again (processes, threads, series, frames, stacks) is written once, then an
+integer. A run may go on for weeks, with new workers every few seconds and functions that are made
+up as it goes. So the memory for ids is bounded: processes that ended are forgotten soon, the rest
+when much is newer. What was forgotten is found again in the file.
 """
 
 from __future__ import annotations
@@ -49,7 +49,10 @@ class Tables:
         self._point_sums = PointRollups(self._connection, started.started_ns)
 
     def commit(self, batch: Sequence[Record]) -> None:
-        """Write a batch in one transaction: whole, or after an error nothing of it, and it can be written again."""
+        """Write a batch in one transaction.
+
+        It is written whole. After an error nothing of it is written, and it can be written again.
+        """
         if not batch:
             return
         with self._transaction():
@@ -74,9 +77,13 @@ class Tables:
         self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:
-        """Close the file; a log that is not folded in stays beside it, and the run is complete so, too."""
-        # Out of WAL mode by a journal in memory: one on the disk that a fault leaves there has to be rolled back before
-        # anyone can read, and readers may not write. All that is written by it is the header.
+        """Close the file.
+
+        A log that is not folded in stays beside it, and the run is complete so, too.
+        """
+        # Out of WAL mode by a journal in memory: one on the disk that a fault leaves there has to
+        # be rolled back before anyone can read, and readers may not write. All that is written by
+        # it is the header.
         with contextlib.suppress(sqlite3.Error, MemoryError):
             self._connection.execute("PRAGMA journal_mode = MEMORY")
         with contextlib.suppress(sqlite3.Error, MemoryError):
@@ -117,19 +124,30 @@ class Tables:
         known = self._ids.process(record.identity)
         if known is None:
             identity = record.identity._asdict()
-            known = insert(self._connection, "process", {**identity, **values, "seen_ns": record.at_ns})
+            known = insert(
+                self._connection, "process", {**identity, **values, "seen_ns": record.at_ns}
+            )
         else:
             changes = ", ".join(f"{name} = ?" for name in values)
-            self._connection.execute(f"UPDATE process SET {changes} WHERE id = ?", (*values.values(), known))
+            self._connection.execute(
+                f"UPDATE process SET {changes} WHERE id = ?", (*values.values(), known)
+            )
         if record.placement is not None:
             _, *place = msgspec.structs.astuple(record.placement)
-            self._connection.execute("INSERT OR REPLACE INTO placement VALUES (?,?,?,?,?)", (known, *place))
+            self._connection.execute(
+                "INSERT OR REPLACE INTO placement VALUES (?,?,?,?,?)", (known, *place)
+            )
 
     @_write.register
     def _(self, record: records.ProcessEnded) -> None:
         self._connection.execute(
             "UPDATE process SET ended_ns = ?, exit_code = ?, exit_signal = ? WHERE id = ?",
-            (record.at_ns, record.exit_code, record.exit_signal, self._ids.process(record.identity)),
+            (
+                record.at_ns,
+                record.exit_code,
+                record.exit_signal,
+                self._ids.process(record.identity),
+            ),
         )
         self._ids.end(record.identity, record.at_ns)
 
@@ -142,38 +160,62 @@ class Tables:
         stacks = self._ids.stacks(record.stacks)
         intervals: list[IntervalColumns] = []
         for timeline in record.threads:
-            thread = self._ids.thread(record.identity, timeline.os_tid, timeline.name, is_main=timeline.is_main)
-            intervals += [(i.start_ns, thread, i.duration_ns, stacks[i.stack], i.samples) for i in timeline.intervals]
-        written = self._connection.executemany("INSERT OR IGNORE INTO interval VALUES (?,?,?,?,?)", intervals).rowcount
-        if written < len(intervals):  # of those of a thread that start together the table takes the first
+            thread = self._ids.thread(
+                record.identity, timeline.os_tid, timeline.name, is_main=timeline.is_main
+            )
+            intervals += [
+                (i.start_ns, thread, i.duration_ns, stacks[i.stack], i.samples)
+                for i in timeline.intervals
+            ]
+        written = self._connection.executemany(
+            "INSERT OR IGNORE INTO interval VALUES (?,?,?,?,?)", intervals
+        ).rowcount
+        if written < len(
+            intervals
+        ):  # of those of a thread that start together the table takes the first
             intervals = sorted({row[:2]: row for row in reversed(intervals)}.values())
         self._stack_sums.recorded(process, record.start_ns, record.end_ns, intervals)
 
     @_write.register
     def _(self, record: records.GapFound) -> None:
         values = {name: getattr(record, name) for name in ("start_ns", "end_ns", "reason", "text")}
-        insert(self._connection, "gap", {"process": self._process_id(record.identity, record.start_ns), **values})
+        insert(
+            self._connection,
+            "gap",
+            {"process": self._process_id(record.identity, record.start_ns), **values},
+        )
 
     @_write.register
     def _(self, record: records.PointsTaken) -> None:
         for identity in {point.identity for point in record.points if point.identity}:
             self._process_id(identity, record.at_ns)
         at_ns, id_of = record.at_ns, self._ids.series
-        rows = [(id_of(point), at_ns if point.at_ns is None else point.at_ns, point.value) for point in record.points]
-        self._connection.executemany("INSERT OR IGNORE INTO point (series, at_ns, value) VALUES (?,?,?)", rows)
+        rows = [
+            (id_of(point), at_ns if point.at_ns is None else point.at_ns, point.value)
+            for point in record.points
+        ]
+        self._connection.executemany(
+            "INSERT OR IGNORE INTO point (series, at_ns, value) VALUES (?,?,?)", rows
+        )
         self._point_sums.add(rows)
 
     @_write.register
     def _(self, record: records.DeviceSeen) -> None:
         self._connection.execute(
-            "INSERT OR REPLACE INTO device (name, number, model, uuid, memory_bytes) VALUES (?,?,?,?,?)",
+            "INSERT OR REPLACE INTO device (name, number, model, uuid, memory_bytes) VALUES "
+            "(?,?,?,?,?)",
             (record.name, record.index, record.model, record.uuid, record.memory_bytes),
         )
 
     @_write.register
     def _(self, record: records.EventHappened) -> None:
         process = self._ids.process(record.identity)
-        values = {"at_ns": record.at_ns, "kind": record.kind, "process": process, "text": record.text}
+        values = {
+            "at_ns": record.at_ns,
+            "kind": record.kind,
+            "process": process,
+            "text": record.text,
+        }
         insert(self._connection, "event", values)
 
     @_write.register
@@ -182,9 +224,15 @@ class Tables:
         values = {name: getattr(record, name) for name in names}
         values["process"] = self._process_id(record.identity, record.at_ns)
         for name in ("busy_ns", "idle_ns", "overlap_ns"):
-            values[f"device_{name}"] = sum(getattr(gpu, name) for gpu in record.gpus) if record.gpus else None
+            values[f"device_{name}"] = (
+                sum(getattr(gpu, name) for gpu in record.gpus) if record.gpus else None
+            )
         window = insert(self._connection, "window", values)
-        tables = {"window_step": record.steps, "operator": record.operators, "window_wait": record.waits}
+        tables = {
+            "window_step": record.steps,
+            "operator": record.operators,
+            "window_wait": record.waits,
+        }
         for table, rows in {**tables, "window_gpu": record.gpus, "host_gap": record.gaps}.items():
             values_of = [(window, *msgspec.structs.astuple(row)) for row in rows]
             if values_of:
@@ -199,7 +247,9 @@ class Tables:
 
     @_write.register
     def _(self, record: records.HangEnded) -> None:
-        self._connection.execute("UPDATE hang SET ended_ns = ? WHERE at_ns = ?", (record.at_ns, record.hang_ns))
+        self._connection.execute(
+            "UPDATE hang SET ended_ns = ? WHERE at_ns = ?", (record.at_ns, record.hang_ns)
+        )
 
     @_write.register
     def _(self, record: records.FindingsTaken) -> None:
@@ -222,11 +272,18 @@ class Tables:
     @_write.register
     def _(self, record: records.RunEnded) -> None:
         say_gone(self._connection, record.at_ns)
-        exit_ = {"why_ended": record.why, "exit_code": record.exit_code, "exit_signal": record.exit_signal}
+        exit_ = {
+            "why_ended": record.why,
+            "exit_code": record.exit_code,
+            "exit_signal": record.exit_signal,
+        }
         set_meta(self._connection, state="ended", ended_ns=record.at_ns, **exit_)
 
     def _process_id(self, identity: Identity, at_ns: int) -> int:
-        """Return the id of a process; of one whose first record was dropped, little is known until it is seen again."""
+        """Return the id of a process.
+
+        Of one whose first record was dropped, little is known until it is seen again.
+        """
         while (known := self._ids.process(identity)) is None:
             self._write(ProcessSeen(identity, None, (), "helper", None, None, None, at_ns))
         return known

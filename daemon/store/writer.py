@@ -1,11 +1,12 @@
 """Writes a run file: one thread takes records off a bounded queue and commits them in batches.
 
-Collectors call ``put`` and never wait: when the queue is full the record is dropped and counted. What the disk or a
-lock refuses is tried again until it is granted; the run then says what was dropped meanwhile. A record that no file
-takes is dropped alone. Only a damaged file ends the writer, which says so in ``failure`` and takes nothing more;
-whatever was committed stays readable.
+Collectors call ``put`` and never wait: when the queue is full the record is dropped and counted.
+What the disk or a lock refuses is tried again until it is granted; the run then says what was
+dropped meanwhile. A record that no file takes is dropped alone. Only a damaged file ends the
+writer, which says so in ``failure`` and takes nothing more; whatever was committed stays readable.
 
-profd stops well before the disk is full. What it leaves free is also what folding the log into the file may take.
+profd stops well before the disk is full. What it leaves free is also what folding the log into the
+file may take.
 """
 
 from __future__ import annotations
@@ -46,13 +47,17 @@ class Losses:
     def take(self, written_ns: int, *, is_end: bool = False) -> list[EventHappened]:
         """Return what is to be said in a run that is written up to a time; it then counts as said.
 
-        What was dropped is younger than what is still queued. If the event came before that is written, the sums of the
-        run would take all up to then for complete.
+        What was dropped is younger than what is still queued. If the event came before that is
+        written, the sums of the run would take all up to then for complete.
         """
         with self._lock:
-            if not self._unsaid or (not is_end and written_ns < max(self._first_ns, self._silent_to_ns)):
+            if not self._unsaid or (
+                not is_end and written_ns < max(self._first_ns, self._silent_to_ns)
+            ):
                 return []
-            self._silent_to_ns = written_ns + 60 * SECOND_NS  # losses that go on are said no more often
+            self._silent_to_ns = (
+                written_ns + 60 * SECOND_NS
+            )  # losses that go on are said no more often
             length_s = (self._last_ns - self._first_ns) / SECOND_NS
             said = "; ".join(
                 f"{count} {'record was' if count == 1 else 'records were'} dropped: {why}"
@@ -70,14 +75,20 @@ class Room:
     """Looks at the disk of a file that is written with a log beside it, and at the file."""
 
     def __init__(self, path: Path, most_bytes: int | None) -> None:
-        """Take the file; ``most_bytes`` is how large it may be with its log, None where only the disk says so."""
+        """Take the file.
+
+        ``most_bytes`` is how large it may be with its log, None where only the disk says so.
+        """
         self._files = (path, path.with_name(f"{path.name}-wal"))
         self._most_bytes = most_bytes
         self.is_short = False
         self.why = ""  # what there is room for, or not, in words
 
     def look(self) -> bool:
-        """Look again; True where ``is_short`` changed by that. A disk whose room is unknown has some."""
+        """Look again; True where ``is_short`` changed by that.
+
+        A disk whose room is unknown has some.
+        """
         try:
             disk = os.statvfs(self._files[0].parent)
         except OSError:
@@ -86,7 +97,10 @@ class Room:
         file_bytes, log_bytes = map(_size, self._files)
         kept_bytes = min(LEFT_FREE_BYTES, 0.05 * whole_bytes) + log_bytes
         # More has to be free again before a run goes on: it is not to stop and go all the time.
-        was_short, self.is_short = self.is_short, free_bytes < kept_bytes * (1.5 if self.is_short else 1)
+        was_short, self.is_short = (
+            self.is_short,
+            free_bytes < kept_bytes * (1.5 if self.is_short else 1),
+        )
         self.why = f"{size(free_bytes)} are free on the disk of the run file"
         if self._most_bytes is not None and file_bytes + log_bytes > self._most_bytes:
             self.is_short = True
@@ -101,25 +115,36 @@ def _size(path: Path) -> int:
         return 0
 
 
-QUEUE_LENGTH = 4096  # in records of some kilobytes: a large one counts for as many as it takes the memory of
+QUEUE_LENGTH = (
+    4096  # in records of some kilobytes: a large one counts for as many as it takes the memory of
+)
 BATCH_LENGTH = 256
 GATHER_S, WATCHED_GATHER_S = 3.0, 0.1
-"""How long readings wait for others, where nobody watches and where somebody does: a transaction takes longer than to
-write them."""
-FIRST_WAIT_S, LONGEST_WAIT_S = 0.05, 2.0  # between two tries at what was refused; each wait is twice the one before
+"""How long readings wait for others, if nobody watches and if somebody does.
+
+A transaction takes longer than to write them.
+"""
+FIRST_WAIT_S, LONGEST_WAIT_S = (
+    0.05,
+    2.0,
+)  # between two tries at what was refused; each wait is twice the one before
 
 
 class RunWriter:
     """The writer of one run file, with its thread."""
 
     def __init__(
-        self, path: Path, started: records.RunStarted, describe_frame: DescribeFrame, most_bytes: int | None = None
+        self,
+        path: Path,
+        started: records.RunStarted,
+        describe_frame: DescribeFrame,
+        most_bytes: int | None = None,
     ) -> None:
         """Create the run file and start the thread.
 
-        ``describe_frame`` is called once a frame, in the writer's thread, and may read files. At ``most_bytes`` the
-        file takes nothing more than what is small.
-        Raises OutputUnwritable where the file cannot be made.
+        ``describe_frame`` is called once a frame, in the writer's thread, and may read files. At
+        ``most_bytes`` the file takes nothing more than what is small. Raises OutputUnwritable where
+        the file cannot be made.
         """
         self.path = path
         self.failure: str | None = None
@@ -141,7 +166,10 @@ class RunWriter:
         self._thread.start()
 
     def put(self, record: Record) -> bool:
-        """Hand a record over; False where it was dropped. Half of the queue is for small records of what happened."""
+        """Hand a record over; False where it was dropped.
+
+        Half of the queue is for small records of what happened.
+        """
         if self.failure is None:
             try:
                 if _is_bulk(record) and self._queue.qsize() >= QUEUE_LENGTH:
@@ -158,8 +186,8 @@ class RunWriter:
     def close(self, timeout_s: float = 30.0) -> None:
         """Write what is queued, fold the write-ahead log into the file, and end the thread.
 
-        What takes longer than ``timeout_s`` is given up, and sooner where nothing can be written anyway; ``failure``
-        then says so.
+        What takes longer than ``timeout_s`` is given up, and sooner where nothing can be written
+        anyway; ``failure`` then says so.
         """
         if self.trouble:
             timeout_s = min(timeout_s, 10.0)
@@ -172,7 +200,9 @@ class RunWriter:
         if self._thread.is_alive() and self.trouble:
             self._thread.join(database.LOCK_TIMEOUT_S + LONGEST_WAIT_S)
         if self._thread.is_alive():
-            self.failure = self.failure or f"the disk was too slow to close the file within {timeout_s:.0f} s"
+            self.failure = (
+                self.failure or f"the disk was too slow to close the file within {timeout_s:.0f} s"
+            )
 
     def _run(self) -> None:
         try:
@@ -184,12 +214,17 @@ class RunWriter:
         except Exception as error:  # noqa: BLE001  the end of a thread: whatever it was, it is said and not lost here
             self.failure = str(error) or type(error).__name__
             with contextlib.suppress(queue.Empty):
-                while True:  # no one will write these, and whoever closes the writer needs room to say so
+                while (
+                    True
+                ):  # no one will write these, and whoever closes the writer needs room to say so
                     self._queue.get_nowait()
         self._tables.close()
 
     def _write_batch(self) -> bool:
-        """Wait for a record, commit it with all that are there by then; False at the end of the run."""
+        """Wait for a record, commit it with all that are there by then.
+
+        False at the end of the run.
+        """
         batch = [self._queue.get()]
         if self._queue.qsize() < BATCH_LENGTH:
             self._is_due.wait(GATHER_S if self.gathers else WATCHED_GATHER_S)
@@ -204,12 +239,19 @@ class RunWriter:
         return batch[-1] is not None
 
     def _fitting(self, records: Sequence[Record]) -> list[Record]:
-        """Return what there is room for: where the disk is nearly full, no more than what is small."""
+        """Return what there is room for.
+
+        If the disk is nearly full, that is no more than what is small.
+        """
         said: list[Record] = []
         if self._room.look() and records:
             what = "samples and readings pause" if self._room.is_short else "the recording goes on"
             text = f"{what}: {self._room.why}"
-            said.append(EventHappened(self._tables.written_ns, "loss" if self._room.is_short else "note", text))
+            said.append(
+                EventHappened(
+                    self._tables.written_ns, "loss" if self._room.is_short else "note", text
+                )
+            )
         for record in records:
             if self._room.is_short and _is_bulk(record):
                 self._losses.count(record, "there is no room for more")
@@ -247,7 +289,10 @@ class RunWriter:
             wait_s = min(2 * wait_s, LONGEST_WAIT_S)
 
     def _fold(self) -> None:
-        """Fold the log into the file; the run is complete without that, so what cannot be is not tried for long."""
+        """Fold the log into the file.
+
+        The run is complete without that, so what cannot be is not tried for long.
+        """
         for _ in range(3):
             try:
                 self._tables.fold()
@@ -277,7 +322,10 @@ class _WeighedQueue(queue.Queue["Record | None"]):
 
 def _is_bulk(record: Record) -> bool:
     """Say whether a record is of those that take the room, and of which a run may lack some."""
-    return isinstance(record, (records.RecordingTaken, records.PointsTaken, records.OutputWritten, records.WindowTaken))
+    return isinstance(
+        record,
+        (records.RecordingTaken, records.PointsTaken, records.OutputWritten, records.WindowTaken),
+    )
 
 
 def _length_of(record: Record | None) -> int:
@@ -289,5 +337,9 @@ def _length_of(record: Record | None) -> int:
     elif isinstance(record, records.OutputWritten):
         held = len(record.data)
     elif isinstance(record, records.WindowTaken):
-        held = len(record.trace or b"") + 300 * len(record.operators) + 100 * len(record.gaps + record.waits)
+        held = (
+            len(record.trace or b"")
+            + 300 * len(record.operators)
+            + 100 * len(record.gaps + record.waits)
+        )
     return 1 + held // 16384

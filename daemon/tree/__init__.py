@@ -1,1 +1,4 @@
-"""The processes of a run: which there are, what they are for, how they end, and whether one can be attached to."""
+"""The processes of a run: which there are, what they are for, and how they end.
+
+It also tells whether a process can be attached to.
+"""

@@ -1,7 +1,9 @@
-"""Finds the running training processes, and whether a process can be attached to, or for which reason not.
+"""Finds the running training processes, and whether a process can be attached to.
 
-The check asks cheap and certain questions first, and lets py-spy itself have the last word. What it asks the system
-stands in ``System``, so that tests can try every reason.
+If it cannot, it says for which reason.
+
+The check asks cheap and certain questions first, and lets py-spy itself have the last word. What it
+asks the system stands in ``System``, so that tests can try every reason.
 """
 
 from __future__ import annotations
@@ -26,18 +28,22 @@ from profd.daemon.stacks.dump import DumpFailed, take_dump
 from profd.daemon.tree.unread import Reason, why_unread
 
 LOOK_S = 1.0
-"""All reads of processes take so much CPU time at most when they are listed, and those of a user half of it."""
+"""The most CPU time that all reads of processes take when they are listed.
+
+The reads of one user's processes take at most half of it.
+"""
 TORCH_LIBRARY = "/libtorch"
 """Stands in the maps of a process that has PyTorch loaded."""
 _OLDEST, _NEWEST = (3, 8), (3, 15)
 PYTHON_VERSIONS = f"CPython {_OLDEST[0]}.{_OLDEST[1]} to {_NEWEST[0]}.{_NEWEST[1]}"
-# jupyter_server services/sessions/sessionmanager.py, get_kernel_env: the notebook's path, also in JupyterLab.
+# jupyter_server services/sessions/sessionmanager.py, get_kernel_env: the notebook's path, also in
+# JupyterLab.
 _NOTEBOOK = "JPY_SESSION_NAME"
 _SEE_LS = "`profd ls` lists the processes that you can attach to"
 _AS_ROOT = 'run it as root: sudo "$(command -v profd)" attach {pid}'
 _OTHER_PYTHON = re.compile(r"(pypy|graalpy)[\d.]*$", re.IGNORECASE)
-# The words of py-spy where it never will read a process. It says the latter of much else, too: of a thread that is too
-# deep, and of a process that has only begun.
+# The words of py-spy where it never will read a process. It says the latter of much else, too: of a
+# thread that is too deep, and of a process that has only begun.
 _UNSUPPORTED = re.compile(r"(?i)unsupported version of python:? ?(?P<version>[\d.]*)")
 _NOT_FOUND = re.compile(r"(?i)failed to find (python version|a python interpreter)")
 NO_FRAMES = "it finds no frame"
@@ -45,10 +51,12 @@ NO_FRAMES = "it finds no frame"
 
 
 class Attachable(msgspec.Struct, frozen=True):
-    """A Python process of this user; ``uses_torch`` where it has PyTorch loaded, None if that is not known.
+    """A Python process of this user.
 
-    Secrets in ``command`` are masked; it is the name of the process alone if that was not read in time. ``notebook`` is
-    the path of the notebook that a kernel runs for, empty where it is none's.
+    ``uses_torch`` where it has PyTorch loaded, None if that is not known.
+
+    Secrets in ``command`` are masked; it is the name of the process alone if that was not read in
+    time. ``notebook`` is the path of the notebook that a kernel runs for, empty where it is none's.
     """
 
     pid: int
@@ -60,12 +68,19 @@ class Attachable(msgspec.Struct, frozen=True):
 
 
 def find_attachable() -> list[Attachable]:
-    """Return the outermost processes worth attaching to, those with PyTorch first, then the youngest first."""
+    """Return the outermost processes worth attaching to.
+
+    Those with PyTorch come first, then the youngest.
+    """
     uid = os.geteuid()
-    owners = {pid: owner for pid in processes.pids() if (owner := processes.owner_uid(pid)) is not None}
+    owners = {
+        pid: owner for pid in processes.pids() if (owner := processes.owner_uid(pid)) is not None
+    }
     count = Counter(owners.values())
     # A user with many processes keeps nobody waiting but for the last of its own.
-    pids = sorted((pid for pid in owners if uid in (0, owners[pid])), key=lambda pid: count[owners[pid]])
+    pids = sorted(
+        (pid for pid in owners if uid in (0, owners[pid])), key=lambda pid: count[owners[pid]]
+    )
     reads, found = Reads(user_s=LOOK_S / 2, all_s=LOOK_S), dict[int, Attachable]()
     for pid in pids:
         if pid != os.getpid() and (one := _look(pid, owners[pid], reads)) is not None:
@@ -75,7 +90,10 @@ def find_attachable() -> list[Attachable]:
 
 
 def _look(pid: int, uid: int, reads: Reads) -> Attachable | None:
-    """Return what is shown of a process, once there is no time to read it what costs none; None if it is no Python."""
+    """Return what is shown of a process, once there is no time to read it what costs none.
+
+    None if it is no Python.
+    """
     stat = processes.read_stat(pid)
     if stat is None or not stat.is_running:
         return None
@@ -97,10 +115,17 @@ def _look(pid: int, uid: int, reads: Reads) -> Attachable | None:
 
 
 def _is_covered(process: Attachable, found: dict[int, Attachable]) -> bool:
-    """Say whether the parent of a process is shown in its place: attaching to that shows it as well."""
+    """Say whether the parent of a process is shown in its place.
+
+    Attaching to the parent shows the process as well.
+    """
     stat = processes.read_stat(process.pid)
     parent = found.get(stat.ppid) if stat else None
-    return parent is not None and not process.notebook and (parent.uses_torch or not process.uses_torch)
+    return (
+        parent is not None
+        and not process.notebook
+        and (parent.uses_torch or not process.uses_torch)
+    )
 
 
 class System(Rights):
@@ -123,12 +148,16 @@ class System(Rights):
 
 
 def check_attachable(pid: int, system: System | None = None) -> str:
-    """Return where profd can read the Python stacks of a process or of its descendants, else say why it cannot.
+    """Return where profd can read the Python stacks of a process or of its descendants.
 
-    What is returned is why nothing can be read at the moment, as far as that may pass; empty if all can.
+    If it cannot, say why.
 
-    Raises, in this order: NoSuchProcess, ZombieProcess, OtherUsersProcess, NotPython, PtraceScopeForbids or
-    MissingCapability, UnsupportedPython (last, as only py-spy can tell); and MissingTool where py-spy is missing.
+    What is returned is why nothing can be read at the moment, as far as that may pass; empty if all
+    can.
+
+    Raises, in this order: NoSuchProcess, ZombieProcess, OtherUsersProcess, NotPython,
+    PtraceScopeForbids or MissingCapability, UnsupportedPython (last, as only py-spy can tell); and
+    MissingTool where py-spy is missing.
     """
     system = system or System()
     found = system.credentials(pid)
@@ -153,7 +182,9 @@ def check_attachable(pid: int, system: System | None = None) -> str:
     if not found.is_kernel_thread and (may_be_python or system.python_version(pid) is not None):
         pythons = [pid]
     else:  # a launcher: the Pythons below it
-        pythons = [child for child in system.descendants(pid) if system.python_version(child) is not None]
+        pythons = [
+            child for child in system.descendants(pid) if system.python_version(child) is not None
+        ]
     problems = []
     for python in pythons:
         problem = _problem(python, system)
@@ -169,25 +200,40 @@ def check_attachable(pid: int, system: System | None = None) -> str:
 
 
 def _check_owner(pid: int, found: Credentials, system: System) -> None:
-    """Raise OtherUsersProcess where user ids alone forbid reading; root passes, whatever it lacks is no user."""
+    """Raise OtherUsersProcess where user ids alone forbid reading.
+
+    Root passes, whatever it lacks is no user.
+    """
     others = [uid for uid in found.uids if uid != system.uid]
     if not others or system.uid == 0 or system.may_read_all():
         return
     if found.uids[0] == system.uid:
-        what = f"pid {pid} ({found.name}) is yours, but runs with the rights of user {others[0]} (setuid)"
+        what = (
+            f"pid {pid} ({found.name}) is yours, but runs with the rights of user {others[0]} "
+            "(setuid)"
+        )
     else:
-        what = f"pid {pid} ({found.name}) belongs to user {found.uids[0]}, and you are user {system.uid}"
+        what = (
+            f"pid {pid} ({found.name}) belongs to user {found.uids[0]}, and you are user "
+            f"{system.uid}"
+        )
     raise errors.OtherUsersProcess(what, _as_root(pid, system))
 
 
 def _as_root(pid: int, system: System) -> str:
-    """Return the command that attaches as root: few containers have a sudo, and their host can give the right."""
+    """Return the command that attaches as root.
+
+    Few containers have a sudo, and their host can give the right.
+    """
     command = system.place().command(pid)
     return f"run it as root, on the host: {command}" if command else _AS_ROOT.format(pid=pid)
 
 
 def _problem(pid: int, system: System) -> ProfdError | str:
-    """Return why the stacks of a Python process cannot be read, as a text if that may pass; empty if they can."""
+    """Return why the stacks of a Python process cannot be read, as a text if that may pass.
+
+    Empty if they can.
+    """
     other = _OTHER_PYTHON.fullmatch(Path(system.executable(pid) or "").name)
     if other:
         what = f"pid {pid} runs {other[0]}, and only CPython can be read"
@@ -200,7 +246,9 @@ def _problem(pid: int, system: System) -> ProfdError | str:
     if reason is not None:
         what = f"pid {pid} cannot be read: {reason.what} (py-spy: {said})"
         passes = said == NO_FRAMES or not reason.lasting
-        return f"{what}; {reason.remedy}" if passes else errors.UnsupportedPython(what, reason.remedy)
+        return (
+            f"{what}; {reason.remedy}" if passes else errors.UnsupportedPython(what, reason.remedy)
+        )
     if re.search("permission denied|operation not permitted", said, re.IGNORECASE):
         is_refused = system.ptrace_scope() >= 1 and not system.may_read_all()
         return _refusal(pid, errno.EACCES, system) if is_refused else ""
@@ -208,7 +256,10 @@ def _problem(pid: int, system: System) -> ProfdError | str:
 
 
 def _unsupported(pid: int, said: str, system: System) -> ProfdError | None:
-    """Return that py-spy does not know this Python, if its words say so; else it was an unlucky moment."""
+    """Return that py-spy does not know this Python, if its words say so.
+
+    Else it was an unlucky moment.
+    """
     named, version = _UNSUPPORTED.search(said), system.python_version(pid)
     if not named and not (_NOT_FOUND.search(said) and _is_unknown_to_py_spy(version)):
         return None
@@ -225,7 +276,10 @@ def _is_unknown_to_py_spy(version: str | None) -> bool:
 
 
 def _refusal(pid: int, number: int, system: System) -> ProfdError:
-    """Return the error that explains why the memory of our own process, or of any to root, is closed to us."""
+    """Return the error that explains why the memory of a process is closed to us.
+
+    The process is our own, or is any process if we are root.
+    """
     if number == errno.ESRCH:
         return errors.NoSuchProcess(f"pid {pid} ended while it was looked at", _SEE_LS)
     scope, place = system.ptrace_scope(), system.place()
@@ -233,42 +287,75 @@ def _refusal(pid: int, number: int, system: System) -> ProfdError:
     if scope >= 3 or (scope >= 1 and not system.may_read_all()):
         where = " on the host" if place.runtime else ""
         launch = ", or launch the script with `profd run`" if scope == 1 else ""
-        first = f"on the host: {command} (it gives the right to this command alone), or " if command else ""
+        first = (
+            f"on the host: {command} (it gives the right to this command alone), or "
+            if command
+            else ""
+        )
         remedy = f"{first}sudo sysctl kernel.yama.ptrace_scope=0{where}{launch}"
         if not command:
             remedy += f", or {_AS_ROOT.format(pid=pid)}"
         if scope >= 3:
-            remedy = f"at 3 it stays until a reboot{where}: set it to 0 in /etc/sysctl.d, and reboot"
-        what = f"pid {pid} cannot be read, because kernel.yama.ptrace_scope is {scope} on this machine"
+            remedy = (
+                f"at 3 it stays until a reboot{where}: set it to 0 in /etc/sysctl.d, and reboot"
+            )
+        what = (
+            f"pid {pid} cannot be read, because kernel.yama.ptrace_scope is {scope} on this machine"
+        )
         return errors.PtraceScopeForbids(what, remedy)
     return errors.MissingCapability(*_withheld(pid, system, place))
 
 
 def _withheld(pid: int, system: System, place: Place) -> tuple[str, str]:
-    """Return what withholds the right to read a process that is not another user's, and the remedy."""
+    """Return what withholds the right to read a process, and the remedy.
+
+    The process is not another user's.
+    """
     run = f"{place.runtime if place.runtime in ('docker', 'podman') else 'docker'} run"
     on_host = f"start the container with `{run} %s`, or run profd on the host"
     if system.is_filtered(pid):
-        what = f"a seccomp filter forbids profd the calls that read pid {pid} (process_vm_readv, ptrace)"
-        remedy = "run profd outside of what set the filter; a unit of systemd allows them by SystemCallFilter=@debug"
+        what = (
+            f"a seccomp filter forbids profd the calls that read pid {pid} (process_vm_readv, "
+            "ptrace)"
+        )
+        remedy = (
+            "run profd outside of what set the filter; a unit of systemd allows them by "
+            "SystemCallFilter=@debug"
+        )
         return what, on_host % "--security-opt seccomp=unconfined" if place.runtime else remedy
     module = system.security_module()
     if system.may_read_all() and not module:
-        what = f"the kernel keeps profd from reading pid {pid}, and it is unknown why: profd has the right to read all "
-        what += "processes (CAP_SYS_PTRACE), and neither a seccomp filter, SELinux nor AppArmor confines it"
+        what = (
+            f"the kernel keeps profd from reading pid {pid}, and it is unknown why: profd has "
+            "the right to read all "
+        )
+        what += (
+            "processes (CAP_SYS_PTRACE), and neither a seccomp filter, SELinux nor AppArmor "
+            "confines it"
+        )
         return what, "run profd on the host" if place.runtime else ""
     if system.may_read_all():
         what = f"{module} keeps profd from reading pid {pid}"
         if place.runtime:
             option = "label=disable" if module == "SELinux" else "apparmor=unconfined"
             return what, on_host % f"--security-opt {option}"
-        remedies = {"SELinux": "sudo setsebool deny_ptrace off", "AppArmor": "sudo aa-complain PROFILE, that of profd"}
+        remedies = {
+            "SELinux": "sudo setsebool deny_ptrace off",
+            "AppArmor": "sudo aa-complain PROFILE, that of profd",
+        }
         return what, remedies[module]
     if place.runtime:
         what = f"this container may not read pid {pid}: it lacks the capability SYS_PTRACE"
         command = place.command(pid)
-        first = f"on the host: {command} (it gives the right to this command alone), or " if command else ""
+        first = (
+            f"on the host: {command} (it gives the right to this command alone), or "
+            if command
+            else ""
+        )
         return what, first + on_host % "--cap-add=SYS_PTRACE"
-    what = f"the kernel closes pid {pid} even to its own user (it has more rights than you, or is marked undumpable)"
+    what = (
+        f"the kernel closes pid {pid} even to its own user (it has more rights than you, or is "
+        "marked undumpable)"
+    )
     step = system.place(pid).step_command(pid)
     return what, (f"{step}, or " if step else "") + _AS_ROOT.format(pid=pid)

@@ -1,7 +1,7 @@
 """Reads the exit status of a process that is not our child.
 
-First from the zombie in /proc, then from the kernel's own note behind a pidfd (Linux 6.15 and later), which outlives
-the process. A status is as of ``waitpid``.
+First from the zombie in /proc, then from the kernel's own note behind a pidfd (Linux 6.15 and
+later), which outlives the process. A status is as of ``waitpid``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ _PIDFD_INFO_EXIT = 1 << 3
 
 
 class Watch:
-    """A handle on a process that becomes readable when the process ends: wait for it with ``select`` or a loop."""
+    """A handle on a process that becomes readable when the process ends.
+
+    Wait for it with ``select`` or a loop.
+    """
 
     def __init__(self, identity: Identity) -> None:
         """Open the handle; raises ProcessLookupError where the process is gone."""
@@ -36,7 +39,10 @@ class Watch:
         return self._pidfd
 
     def send(self, number: int) -> None:
-        """Send a signal to this very process; raises ProcessLookupError where it has ended, PermissionError."""
+        """Send a signal to this very process.
+
+        Raises ProcessLookupError where it has ended, PermissionError.
+        """
         signal.pidfd_send_signal(self._pidfd, number)
 
     def status(self) -> int | None:
@@ -47,7 +53,9 @@ class Watch:
         question = _PIDFD_INFO.pack(_PIDFD_INFO_EXIT, *[0] * 13)
         try:
             # PIDFD_GET_INFO, as _IOWR of linux/ioctl.h has it.
-            answer = fcntl.ioctl(self._pidfd, (3 << 30) | (_PIDFD_INFO.size << 16) | (0xFF << 8) | 11, question)
+            answer = fcntl.ioctl(
+                self._pidfd, (3 << 30) | (_PIDFD_INFO.size << 16) | (0xFF << 8) | 11, question
+            )
         except OSError:
             return None
         fields = _PIDFD_INFO.unpack(answer)
@@ -58,18 +66,26 @@ class Watch:
 
 
 def watch_target(identity: Identity) -> Watch:
-    """Return a handle on the process that is to be recorded; raises NoSuchProcess, and SessionFailed on old kernels."""
+    """Return a handle on the process that is to be recorded.
+
+    Raises NoSuchProcess, and SessionFailed on old kernels.
+    """
     try:
         return Watch(identity)
     except ProcessLookupError:
-        raise NoSuchProcess(f"process {identity.pid} has ended already", "nothing was recorded") from None
+        raise NoSuchProcess(
+            f"process {identity.pid} has ended already", "nothing was recorded"
+        ) from None
     except OSError as error:
         what = f"process {identity.pid} cannot be watched ({error.strerror})"
         raise SessionFailed(what, "profd needs Linux 5.3 or later") from error
 
 
 def code_and_signal(status: int | None) -> tuple[int | None, int | None]:
-    """Split a status as of ``waitpid`` into exit code and signal; both are None where the status is."""
+    """Split a status as of ``waitpid`` into exit code and signal.
+
+    Both are None where the status is.
+    """
     if status is None:
         return None, None
     if os.WIFSIGNALED(status):
@@ -85,6 +101,9 @@ def in_words(code: int | None, number: int | None) -> str:
 
 
 def of_zombie(stat: processes.Stat) -> int | None:
-    """Return a zombie's exit status, None where it lives; others than its user are shown 0, and get None."""
+    """Return a zombie's exit status, None where it lives.
+
+    Others than its user are shown 0, and get None.
+    """
     may_look = stat.exit_status != 0 or os.geteuid() in (0, processes.owner_uid(stat.pid))
     return stat.exit_status if stat.state in "ZX" and may_look else None

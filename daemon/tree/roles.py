@@ -13,7 +13,8 @@ MAIN, WORKER, HELPER, LAUNCHER = "main", "worker", "helper", "launcher"
 
 _TRACKER = re.compile(r"multiprocessing[.](resource|semaphore)_tracker")
 _HELPER = re.compile(rf"{_TRACKER.pattern}|multiprocessing[.]forkserver|_inductor.compile_worker")
-# (function without its class, end of the file's path): the loop that a worker process stands in all its life.
+# (function without its class, end of the file's path): the loop that a worker process stands in all
+# its life.
 _WORKER_LOOPS = (
     ("_worker_loop", "torch/utils/data/_utils/worker.py"),
     ("worker", "multiprocessing/pool.py"),
@@ -21,7 +22,10 @@ _WORKER_LOOPS = (
 )
 _BACKWARD = ("backward", "grad")
 SPAWNED, SPAWNED_NUMBER = ("_wrap", "torch/multiprocessing/spawn.py"), "i"
-"""The first function of a process that ``torch.multiprocessing.spawn`` started, and its variable with the number."""
+"""The first function of a process that ``torch.multiprocessing.spawn`` started.
+
+The second constant is its variable with the number.
+"""
 # What a process calls only as one of a group: a model that is trained in parallel, a collective.
 _IN_GROUP = (
     ("forward", "torch/nn/parallel/distributed.py"),
@@ -33,15 +37,18 @@ _IN_GROUP = (
 def role_of(command: Sequence[str], is_python: bool, parent_role: str | None) -> str:
     """Return the role of a process by its command and its parent's role.
 
-    ``parent_role`` is None for the root of the tree. A Python below a training process starts as a helper: only its
-    stacks can say that it is a worker (see ``is_worker``), or that it trains (``is_training``).
+    ``parent_role`` is None for the root of the tree. A Python below a training process starts as a
+    helper: only its stacks can say that it is a worker (see ``is_worker``), or that it trains
+    (``is_training``).
     """
     if not is_python:
         return LAUNCHER if parent_role in (None, LAUNCHER) else HELPER
     # What a forkserver starts has its command line: one that profd was attached to is no helper.
     if parent_role is not None and _HELPER.search(" ".join(command)):
         return HELPER
-    if is_launcher(_program(command)) or (starts_script(command) and parent_role in (None, LAUNCHER)):
+    if is_launcher(_program(command)) or (
+        starts_script(command) and parent_role in (None, LAUNCHER)
+    ):
         return LAUNCHER
     if parent_role is not None and is_profd(command):
         return HELPER
@@ -49,7 +56,7 @@ def role_of(command: Sequence[str], is_python: bool, parent_role: str | None) ->
 
 
 def only_waits(command: Sequence[str]) -> bool:
-    """Say whether a process is one of multiprocessing's that wait for others to end, and do nothing else."""
+    """Say whether a process of multiprocessing only waits for others to end."""
     return _TRACKER.search(" ".join(command)) is not None
 
 
@@ -61,21 +68,36 @@ def is_worker(stacks: Collection[Sequence[Frame]]) -> bool:
 def is_training(stacks: Collection[Sequence[Frame]]) -> bool:
     """Say whether stacks show a backward pass of torch."""
     frames = (frame for stack in stacks for frame in stack)
-    return any(frame.function in _BACKWARD and frame.file.endswith("torch/autograd/__init__.py") for frame in frames)
+    return any(
+        frame.function in _BACKWARD and frame.file.endswith("torch/autograd/__init__.py")
+        for frame in frames
+    )
 
 
 def is_spawned_rank(stacks: Collection[Sequence[Frame]]) -> bool:
-    """Say whether stacks show that ``torch.multiprocessing.spawn`` started a process, which is one of a group."""
-    return any(_holds(stack, SPAWNED) and any(_holds(stack, call) for call in _IN_GROUP) for stack in stacks)
+    """Say whether stacks show that ``torch.multiprocessing.spawn`` started a process.
+
+    Such a process is one of a group.
+    """
+    return any(
+        _holds(stack, SPAWNED) and any(_holds(stack, call) for call in _IN_GROUP)
+        for stack in stacks
+    )
 
 
 def _holds(stack: Sequence[Frame], call: tuple[str, str]) -> bool:
     function, path = call
-    return any(frame.function.rpartition(".")[2] == function and frame.file.endswith(path) for frame in stack)
+    return any(
+        frame.function.rpartition(".")[2] == function and frame.file.endswith(path)
+        for frame in stack
+    )
 
 
 def _program(command: Sequence[str]) -> str:
-    """Return the script or the module that a command line of Python names; empty where it names none."""
+    """Return the script or the module that a command line of Python names.
+
+    Empty where it names none.
+    """
     words = iter(command[1:])
     for word in words:
         if word == "-m":
@@ -88,13 +110,16 @@ def _program(command: Sequence[str]) -> str:
 
 
 def next_ordinal(taken: Collection[int | None]) -> int:
-    """Return the lowest number from 1 that no living sibling has: an epoch's new workers take those of the last."""
+    """Return the lowest number from 1 that no living sibling has.
+
+    An epoch's new workers take the numbers of those of the last epoch.
+    """
     return next(number for number in itertools.count(1) if number not in taken)
 
 
-# The variables of each launcher: of the rank, local rank, node and world size; empty where it has none. The nearest to
-# the process first: torchrun or mpirun within a Slurm job gives each node's agent a number of Slurm's, and all ranks of
-# the node inherit it.
+# The variables of each launcher: of the rank, local rank, node and world size; empty where it has
+# none. The nearest to the process first: torchrun or mpirun within a Slurm job gives each node's
+# agent a number of Slurm's, and all ranks of the node inherit it.
 _LAUNCHERS = (
     ("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "", "OMPI_COMM_WORLD_SIZE"),
@@ -102,7 +127,13 @@ _LAUNCHERS = (
     ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_NTASKS"),
 )
 
-_JOB_VARIABLES = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID")
+_JOB_VARIABLES = (
+    "TORCHELASTIC_RUN_ID",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "SLURM_JOB_ID",
+    "SLURM_STEP_ID",
+)
 _WORD = re.compile(r"[!-~]{1,128}")
 
 VARIABLES = frozenset({name for names in (*_LAUNCHERS, _JOB_VARIABLES) for name in names if name})
@@ -113,7 +144,8 @@ def placement_of(environment: Mapping[str, str]) -> Placement | None:
     """Return the place that the nearest launcher alone gave a process; None where none did."""
     for names in _LAUNCHERS:
         rank, local_rank, node, world_size = (
-            int(word) if re.fullmatch(r"[0-9]{1,6}", word := environment.get(name, "")) else None for name in names
+            int(word) if re.fullmatch(r"[0-9]{1,6}", word := environment.get(name, "")) else None
+            for name in names
         )
         if rank is not None:
             return Placement(rank, local_rank, node, world_size, _job(environment))
@@ -128,12 +160,15 @@ def in_words(place: Placement) -> str:
 
 
 def _job(environment: Mapping[str, str]) -> str | None:
-    """Return what all ranks of a job, and no other, have in common; None where the variables do not say.
+    """Return what all ranks of a job, and no other, have in common.
+
+    None where the variables do not say.
 
     Several trainings may run in one job of Slurm's, so its number comes last.
     """
     run_id, address, port, job, step = (
-        word if _WORD.fullmatch(word := environment.get(name, "")) else None for name in _JOB_VARIABLES
+        word if _WORD.fullmatch(word := environment.get(name, "")) else None
+        for name in _JOB_VARIABLES
     )
     if run_id not in (None, "none"):  # what torchrun writes where it was given none
         return run_id

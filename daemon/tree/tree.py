@@ -1,4 +1,7 @@
-"""Follows the processes of a run as they come and go, and shows the stacks of a whole tree at this moment."""
+"""Follows the processes of a run as they come and go.
+
+It also shows the stacks of a whole tree at this moment.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +28,17 @@ from profd.daemon.tree.unread import why_unread
 
 FULL_SCAN_EVERY = 4
 _THREADS_AT_ONCE = 64
-"""For each further so many threads, a full scan of a process is that much rarer: it reads a file of each thread."""
+"""For each further so many threads, a full scan of a process is that much rarer.
+
+A full scan reads a file of each thread.
+"""
 
 
 class Member(msgspec.Struct):
-    """A living process of the tree, as it is known now. A process that is itself a rank has a ``placement``."""
+    """A living process of the tree, as it is known now.
+
+    A process that is itself a rank has a ``placement``.
+    """
 
     identity: Identity
     parent: Identity | None
@@ -42,13 +51,19 @@ class Member(msgspec.Struct):
     placement: Placement | None = None
     origin: Origin = ANY
     looks: int = 0
-    """How many recordings were taken while it had no place in a job: with the 1st, 2nd, 4th, … it is looked for one."""
+    """How many recordings were taken while it had no place in a job.
+
+    With the 1st, 2nd, 4th, … a place is looked for.
+    """
     tries: int = 0
     """The same for the number that it was spawned with."""
     trains: bool = False
     """Whether its stacks have shown that it trains."""
     polls: int = 0
-    """How many times it was looked at while it was no Python: with the 1st, 2nd, 4th, … it may have become one."""
+    """How many times it was looked at while it was no Python.
+
+    With the 1st, 2nd, 4th, … it may have become one.
+    """
     has_ranks: bool = False
     """Whether it is a script that starts its ranks itself: what it starts later need not be one."""
 
@@ -66,7 +81,10 @@ class Change(msgspec.Struct, frozen=True):
 
 @dataclass(eq=False)
 class ProcessTree:
-    """A process and its descendants (unless ``subprocesses`` is False), those whose parent is gone among them."""
+    """A process and its descendants, those whose parent is gone among them.
+
+    The descendants are left out if ``subprocesses`` is False.
+    """
 
     root: Identity
     mask: Callable[[Sequence[str]], tuple[str, ...]]
@@ -81,7 +99,7 @@ class ProcessTree:
         self._polled_ns, self._before_ns = self.clock.now_ns(), 0
 
     def poll(self) -> list[Change]:
-        """Look at the tree and return what changed since the last look, parents before their children."""
+        """Look at the tree and return what changed since the last look, parents first."""
         changes = self._add([self.root.pid], None) if self._scans == 0 else []
         self._before_ns, self._polled_ns = self._polled_ns, self.clock.now_ns()
         full = self._scans % FULL_SCAN_EVERY == 0
@@ -93,7 +111,9 @@ class ProcessTree:
             if self.subprocesses and member.identity in self.members:
                 of_all = full and self._scans_fully(member)
                 children = processes.children(member.identity.pid, of_all_threads=of_all)
-                appeared = self._add([pid for pid in children if pid not in known], member)  # those are looked at
+                appeared = self._add(
+                    [pid for pid in children if pid not in known], member
+                )  # those are looked at
                 changes += appeared
                 pending += [change.member for change in appeared]
         return changes
@@ -104,7 +124,10 @@ class ProcessTree:
         return (self._scans - 1) % every == 0
 
     def take_stacks(self, identity: Identity, stacks: Sequence[Sequence[Frame]]) -> list[Member]:
-        """Learn a member's role by its stacks, and a rank that it has set itself; returns the members that changed."""
+        """Learn a member's role by its stacks, and a rank that it has set itself.
+
+        Returns the members that changed.
+        """
         member = self.members.get(identity)
         if member is None:
             return []
@@ -123,8 +146,8 @@ class ProcessTree:
     def _take_trainer(self, member: Member) -> list[Member]:
         """Make a main of a process that trains; returns the members that changed.
 
-        Scripts start their ranks by ``torch.multiprocessing``, and wait: they are launchers. What trains itself stays a
-        main process, and what it has started a helper.
+        Scripts start their ranks by ``torch.multiprocessing``, and wait: they are launchers. What
+        trains itself stays a main process, and what it has started a helper.
         """
         if member.role == roles.LAUNCHER:
             member.role = roles.MAIN
@@ -144,10 +167,14 @@ class ProcessTree:
 
     def _next_ordinal(self, member: Member) -> int:
         others = (other for other in self.members.values() if other is not member)
-        return roles.next_ordinal([other.ordinal for other in others if other.parent == member.parent])
+        return roles.next_ordinal(
+            [other.ordinal for other in others if other.parent == member.parent]
+        )
 
     def take_ranks(self, ranks: Mapping[int, int]) -> list[Member]:
-        """Learn which processes (by PID) are which rank of a job; returns those that their environment did not say.
+        """Learn which processes (by PID) are which rank of a job.
+
+        Returns those that their environment did not say.
 
         What started them is no rank itself, and so a launcher.
         """
@@ -164,11 +191,16 @@ class ProcessTree:
         return changed
 
     def _learn_place(self, member: Member) -> bool:
-        """Look whether a process without a place in a job has given itself one; Ray Train sets RANK like that."""
+        """Look whether a process without a place in a job has given itself one.
+
+        Ray Train sets RANK like that.
+        """
         if member.placement is not None or member.python is None:
             return False
         member.looks += 1
-        if member.looks & (member.looks - 1):  # not a power of two: each look reads the process's whole memory map
+        if member.looks & (
+            member.looks - 1
+        ):  # not a power of two: each look reads the process's whole memory map
             return False
         if not processes.is_running(*member.identity):
             return False
@@ -180,7 +212,10 @@ class ProcessTree:
         return True
 
     def _learn_number(self, member: Member, stacks: Sequence[Sequence[Frame]]) -> bool:
-        """Learn the rank of one of a group that ``torch.multiprocessing.spawn`` started: its number on this machine."""
+        """Learn the rank of a process that ``torch.multiprocessing.spawn`` started.
+
+        The process is one of a group, and its rank is its number on this machine.
+        """
         if member.rank is not None or not roles.is_spawned_rank(stacks):
             return False
         member.tries += 1
@@ -193,14 +228,22 @@ class ProcessTree:
         return True
 
     def _is_taken(self, rank: int, member: Member) -> bool:
-        siblings = (other for other in self.members.values() if other is not member and other.parent == member.parent)
+        siblings = (
+            other
+            for other in self.members.values()
+            if other is not member and other.parent == member.parent
+        )
         return any(other.role == roles.MAIN and other.rank == rank for other in siblings)
 
     def _inherit(self, member: Member) -> list[Member]:
         """Give what a rank has started its rank; returns the members that changed."""
         changed = []
         for child in self.members.values():
-            if child.parent == member.identity and child.role != roles.MAIN and child.rank != member.rank:
+            if (
+                child.parent == member.identity
+                and child.role != roles.MAIN
+                and child.rank != member.rank
+            ):
                 child.rank = member.rank
                 changed += [child, *self._inherit(child)]
         return changed
@@ -217,8 +260,11 @@ class ProcessTree:
         if stat is None or stat.start_ticks != identity.start_ticks or not stat.is_running:
             is_zombie = stat is not None and stat.start_ticks == identity.start_ticks
             del self.members[identity]
-            yield Change("ended", member, exitstatus.of_zombie(stat) if stat and is_zombie else None)
-        # A dying process has no image any more, for as long as the kernel takes its memory back, and names nothing.
+            yield Change(
+                "ended", member, exitstatus.of_zombie(stat) if stat and is_zombie else None
+            )
+        # A dying process has no image any more, for as long as the kernel takes its memory back,
+        # and names nothing.
         elif stat.image not in (0, member.image):
             self._read(member, stat.image, self._before_ns)
             member.polls = 0
@@ -228,9 +274,15 @@ class ProcessTree:
             yield Change("loaded", member)
 
     def _has_loaded_python(self, member: Member) -> bool:
-        """Say whether a program runs a Python now: it loads the library after its start, or embeds it for later."""
+        """Say whether a program runs a Python now.
+
+        It loads the library after its start, or embeds it for later.
+        """
         member.polls += 1
-        return not member.polls & (member.polls - 1) and processes.python_version(member.identity.pid) is not None
+        return (
+            not member.polls & (member.polls - 1)
+            and processes.python_version(member.identity.pid) is not None
+        )
 
     def _add(self, pids: Iterable[int], parent: Member | None) -> list[Change]:
         appeared = []
@@ -249,7 +301,10 @@ class ProcessTree:
         return appeared
 
     def _read(self, member: Member, image: int, exec_ns: int | None = None) -> None:
-        """Read what a member is by its program, which it began after ``exec_ns``, if that is known."""
+        """Read what a member is by its program.
+
+        It began that program after ``exec_ns``, if that is known.
+        """
         pid = member.identity.pid
         parent = self.members.get(member.parent) if member.parent else None
         member.image, member.trains, member.has_ranks = image, False, False
@@ -258,7 +313,9 @@ class ProcessTree:
         if parent is not None and parent.image == image:  # forked, with its parent's code
             member.origin = parent.origin
         else:
-            member.origin = origin_of(pid, exec_ns, self.folder if member.identity == self.root else "")
+            member.origin = origin_of(
+                pid, exec_ns, self.folder if member.identity == self.root else ""
+            )
         above = None if parent is None else roles.MAIN if parent.has_ranks else parent.role
         member.role = roles.role_of(member.command, member.python is not None, above)
         if member.role == roles.MAIN:
@@ -269,7 +326,10 @@ class ProcessTree:
 
 
 class DumpedProcess(msgspec.Struct, frozen=True):
-    """A process with its threads; ``error`` says why there are none, or none that stands anywhere."""
+    """A process with its threads.
+
+    ``error`` says why there are none, or none that stands anywhere.
+    """
 
     pid: int
     command: tuple[str, ...]
@@ -285,7 +345,10 @@ class MergedStack(msgspec.Struct, frozen=True):
 
 
 def dump_tree(pid: int) -> list[DumpedProcess]:
-    """Look at the Python processes of a tree; raises where ``pid`` cannot be looked at, others have ``error``."""
+    """Look at the Python processes of a tree.
+
+    Raises where ``pid`` cannot be looked at, others have ``error``.
+    """
     check_attachable(pid)
     found = []
     for member in (pid, *Rights().descendants(pid)):
@@ -295,19 +358,32 @@ def dump_tree(pid: int) -> list[DumpedProcess]:
                 threads, error = take_dump(member), ""
             except DumpFailed as failure:
                 threads, error = (), str(failure)
-            if not any(thread.frames for thread in threads) and (reason := why_unread(member)) is not None:
+            if (
+                not any(thread.frames for thread in threads)
+                and (reason := why_unread(member)) is not None
+            ):
                 error = f"{reason.what}{f' (py-spy: {error})' if error else ''}; {reason.remedy}"
             found.append(DumpedProcess(member, command, threads, error))
     return found
 
 
 def merge(dumped: Sequence[DumpedProcess]) -> list[MergedStack]:
-    """Return each distinct stack once: those of main threads first, then by how many stand in them."""
+    """Return each distinct stack once.
+
+    Stacks of main threads come first, then those in which most threads stand.
+    """
     standing: defaultdict[tuple[DumpedFrame, ...], list[str]] = defaultdict(list)
     for process in dumped:
         for thread in process.threads:
             mark = " (GIL)" if thread.owns_gil else " (active)" if thread.active else ""
-            standing[thread.frames].append(f"pid {process.pid} {thread.thread_name or 'thread'}{mark}")
+            standing[thread.frames].append(
+                f"pid {process.pid} {thread.thread_name or 'thread'}{mark}"
+            )
     merged = [MergedStack(tuple(owners), frames) for frames, owners in standing.items()]
-    merged.sort(key=lambda stack: (not any(" MainThread" in owner for owner in stack.owners), -len(stack.owners)))
+    merged.sort(
+        key=lambda stack: (
+            not any(" MainThread" in owner for owner in stack.owners),
+            -len(stack.owners),
+        )
+    )
     return merged

@@ -1,7 +1,9 @@
-"""Why py-spy reads nothing of a process: looked for in the process itself, and said only if it was seen there.
+"""Why py-spy reads nothing of a process.
 
-Each look knows a limit of py-spy's, and what of the process meets it. A process that meets none has no known reason:
-then py-spy's own words are all that can be said.
+The reason is looked for in the process itself, and said only if it was seen there.
+
+Each look knows a limit of py-spy's, and what of the process meets it. A process that meets none has
+no known reason: then py-spy's own words are all that can be said.
 """
 
 from __future__ import annotations
@@ -19,7 +21,10 @@ from profd.daemon.interpreter.frames import Interpreter, open_interpreter
 from profd.daemon.interpreter.memory import FreeThreaded, Unreadable, mapped_files
 
 _MOST_FRAMES, _ENDLESS = 4_096, 1 << 18
-"""Of one thread: with more py-spy gives up the whole process; so many are no stack, but one that was read torn."""
+"""Of one thread: with more py-spy gives up the whole process.
+
+So many are no stack, but one that was read torn.
+"""
 _OF_CODE = re.compile(r"(?m)^([0-9a-f]+)-[0-9a-f]+ r-xp ([0-9a-f]+) \S+ \S+ +(/.*)$")
 _LIBPYTHON = re.compile(r"/libpython\d\.\d\d?[mdut]?\.so")
 _MOVABLE = 3  # ET_DYN: its addresses are relative to where it is loaded
@@ -27,7 +32,9 @@ _NO_TEXT = "\ufffd"
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """Why nothing is read, as a clause about the process, and what helps. What is not ``lasting`` passes by itself.
+    """Why nothing is read, as a clause about the process, and what helps.
+
+    What is not ``lasting`` passes by itself.
 
     Where it ``leaves_some`` other frames of the same stacks are read.
     """
@@ -38,11 +45,16 @@ class Reason(msgspec.Struct, frozen=True):
     leaves_some: bool = False
 
 
-RUNS_NOTHING = Reason("no thread of it runs Python code now", "it is read once one does", lasting=False)
+RUNS_NOTHING = Reason(
+    "no thread of it runs Python code now", "it is read once one does", lasting=False
+)
 
 
 def why_unread(pid: int) -> Reason | None:
-    """Return why py-spy reads nothing of a process, as far as that is seen in it; None if nothing is."""
+    """Return why py-spy reads nothing of a process, as far as that is seen in it.
+
+    None if nothing is.
+    """
     found = _of_files(pid) or _of_program(pid)
     if found is not None:
         return found
@@ -50,7 +62,9 @@ def why_unread(pid: int) -> Reason | None:
         python = open_interpreter(pid)
     except FreeThreaded:
         what = "it runs a free-threaded Python, which py-spy cannot read"
-        return Reason(what, "run the script with the build that has the GIL; austin reads 3.13t and 3.14t")
+        return Reason(
+            what, "run the script with the build that has the GIL; austin reads 3.13t and 3.14t"
+        )
     except Unreadable:
         return None
     with contextlib.closing(python.memory), contextlib.suppress(Unreadable):
@@ -59,19 +73,31 @@ def why_unread(pid: int) -> Reason | None:
 
 
 def _of_interpreter(python: Interpreter) -> Iterator[Reason]:
-    """Yield what of an interpreter's threads py-spy cannot read; raises Unreadable if they move meanwhile."""
+    """Yield what of an interpreter's threads py-spy cannot read.
+
+    Raises Unreadable if they move meanwhile.
+    """
     threads = list(python.threads())
     depths = [sum(1 for _ in python.frames(thread, _ENDLESS)) for thread in threads]
     if _MOST_FRAMES < (deepest := max(depths, default=0)) < _ENDLESS:
-        what = f"a thread of it is {deepest:,} calls deep, and py-spy reads a process only up to {_MOST_FRAMES:,}"
+        what = (
+            f"a thread of it is {deepest:,} calls deep, and py-spy reads a process only up to "
+            f"{_MOST_FRAMES:,}"
+        )
         yield Reason(what, "it is read again once that thread returns", lasting=False)
     if not python.is_newest():
         what = "it has more than one interpreter, and py-spy reads the threads of the newest alone"
         yield Reason(what, "do without subinterpreters, or end them before the training begins")
     frames = [frame for thread in threads for frame in python.stack(thread)]
-    odd = next((frame.code for frame in frames if _NO_TEXT in frame.code.file + frame.code.name), None)
+    odd = next(
+        (frame.code for frame in frames if _NO_TEXT in frame.code.file + frame.code.name), None
+    )
     if odd is not None:
-        what = f"the name of its file {odd.file} is not UTF-8, and py-spy leaves out the frames of such files"
+        what = (
+            f"the name of its file {odd.file} is not UTF-8, and py-spy leaves out "
+            "the frames of "
+            "such files"
+        )
         yield Reason(what, "rename that folder or file, and start it again", leaves_some=True)
     if not frames:
         yield RUNS_NOTHING
@@ -81,23 +107,32 @@ def _of_files(pid: int) -> Reason | None:
     """Return what keeps py-spy from the files whose symbols it reads."""
     root = processes.PROC / str(processes.shown_as(pid))
     libraries = (path for _, path in mapped_files(processes.maps(pid)) if _LIBPYTHON.search(path))
-    for file, path in ((root / "exe", processes.link(pid, "exe")), *((root / f"root{one}", one) for one in libraries)):
+    for file, path in (
+        (root / "exe", processes.link(pid, "exe")),
+        *((root / f"root{one}", one) for one in libraries),
+    ):
         try:
             os.close(os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
         except PermissionError as error:
             if not path:  # the process itself is not ours to look into
                 return None
             what = f"py-spy cannot open its file {path} ({error.strerror}), on {_file_system(path)}"
-            return Reason(what, "run profd as a user whom that file system lets in, that of the process")
+            return Reason(
+                what, "run profd as a user whom that file system lets in, that of the process"
+            )
         except OSError:
             continue
     return None
 
 
 def _file_system(path: str) -> str:
-    """Return the kind of file system that a path lies on for this process, and where that is mounted."""
+    """Return the kind of file system of a path for this process, and its mount point."""
     text = (processes.read(f"{processes.PROC}/self/mountinfo") or b"").decode(errors="replace")
-    mounts = [(words[4], words[words.index("-") + 1]) for words in map(str.split, text.splitlines()) if "-" in words]
+    mounts = [
+        (words[4], words[words.index("-") + 1])
+        for words in map(str.split, text.splitlines())
+        if "-" in words
+    ]
     over = [mount for mount in mounts if PurePath(path).is_relative_to(mount[0])]
     at, kind = max(over, key=lambda mount: len(mount[0]), default=("", ""))
     return f"the {kind} file system at {at}" if kind else "an unknown file system"
@@ -120,12 +155,17 @@ def _of_library(maps: str, root: Path) -> Reason | None:
     held = (path for path in libraries if elf.python_in(f"{root}/root{path}") is not None)
     if (path := next(held, None)) is None:
         return None
-    what = f"its Python is in {path}, and py-spy looks for one in the program and in libpython3.*.so"
+    what = (
+        f"its Python is in {path}, and py-spy looks for one in the program and in libpython3.*.so"
+    )
     return Reason(what, "give that library the name that Python gives it")
 
 
 def _of_second_mapping(maps: str, program: str, root: Path) -> Reason | None:
-    """Return that py-spy is wrong about where the program begins, which it takes from the first part with code."""
+    """Return that py-spy is wrong about where the program begins.
+
+    py-spy takes that from the first part with code.
+    """
     parts = (found for found in _OF_CODE.findall(maps) if found[-1] == program)
     begins = [int(start, 16) - int(offset, 16) for start, offset, _ in parts]
     starts = [start for start, path in mapped_files(maps) if path == program]

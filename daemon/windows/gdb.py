@@ -1,10 +1,13 @@
-"""Has gdb make a running interpreter execute a text at its next safe point, where no remote execution is built in.
+"""Has gdb make a running interpreter execute a text at its next safe point.
 
-While gdb holds the process, two functions are called in it and nothing else: ``mmap`` for a page that the text is
-written to, and ``Py_AddPendingCall`` to queue ``PyRun_SimpleString(page)``. Neither takes memory from the heap or needs
-the GIL. gdb saves all registers around them, the vector registers too, so gdb makes the calls. A gdb that cannot
-restore these (before 14, where the CPU has AMX) fails on a program of profd's own first.
-Addresses are found before, so that no symbols are read while the process is stopped.
+This is for interpreters that have no remote execution built in.
+
+While gdb holds the process, two functions are called in it and nothing else: ``mmap`` for a page
+that the text is written to, and ``Py_AddPendingCall`` to queue ``PyRun_SimpleString(page)``.
+Neither takes memory from the heap or needs the GIL. gdb saves all registers around them, the vector
+registers too, so gdb makes the calls. A gdb that cannot restore these (before 14, where the CPU has
+AMX) fails on a program of profd's own first. Addresses are found before, so that no symbols are
+read while the process is stopped.
 """
 
 from __future__ import annotations
@@ -39,25 +42,45 @@ _SETTINGS = (
     "set debuginfod enabled off",
     "set auto-solib-add off",
     "set libthread-db-search-path /nonexistent",
-    # Else it opens each of the hundreds of libraries of a torch process while that is stopped: 0.2 s and more.
+    # Else it opens each of the hundreds of libraries of a torch process while that is stopped: 0.2
+    # s and more.
     "set sysroot /nonexistent",
     "set confirm off",
     "set pagination off",
     # A call that is interrupted leaves no trace in the registers of the process.
     "set unwindonsignal on",
 )
-_PASSING = "SIGALRM SIGCHLD SIGCONT SIGHUP SIGIO SIGPIPE SIGPROF SIGTERM SIGURG SIGUSR1 SIGUSR2 SIGVTALRM SIGWINCH"
+_PASSING = (
+    "SIGALRM SIGCHLD SIGCONT SIGHUP SIGIO SIGPIPE SIGPROF SIGTERM SIGURG SIGUSR1 SIGUSR2 "
+    "SIGVTALRM SIGWINCH"
+)
 """Signals that reach the process as usual while gdb holds it, and stop nothing."""
 _URGENCY = -10
-"""The niceness of gdb, where the system grants it: a process is held for as long as gdb waits for its turn."""
-_REHEARSAL = ("file /bin/sh", "set startup-with-shell off", "starti", "set $mxcsr = $mxcsr ^ 0x8000", "kill")
-"""Changes a register in a program before its first instruction. $mxcsr is a variable where the CPU has no such one."""
+"""The niceness of gdb, if the system grants it.
+
+A process is held for as long as gdb waits for its turn.
+"""
+_REHEARSAL = (
+    "file /bin/sh",
+    "set startup-with-shell off",
+    "starti",
+    "set $mxcsr = $mxcsr ^ 0x8000",
+    "kill",
+)
+"""Changes a register in a program before its first instruction.
+
+$mxcsr is a variable where the CPU has no such one.
+"""
 _REFUSED = re.compile(r"^ptrace: Operation not permitted", re.MULTILINE)
 _AT_A_WORD = 'read go && exec "$@" </dev/null'
-"""Waits for a line, then becomes gdb: by then the process has the niceness and the OOM score that gdb needs."""
+"""Waits for a line, then becomes gdb.
+
+By then the process has the niceness and the OOM score that gdb needs.
+"""
 _REMEDY = "restart the command with `profd run --torch-window -- CMD`, which needs no gdb"
 _ALLOW = (
-    "become root, in a container give it --cap-add SYS_PTRACE, set /proc/sys/kernel/yama/ptrace_scope to 0 if it is "
+    "become root, in a container give it --cap-add SYS_PTRACE, set "
+    "/proc/sys/kernel/yama/ptrace_scope to 0 if it is "
     f"above, or {_REMEDY}"
 )
 
@@ -90,17 +113,24 @@ def find_calls(pid: int) -> Calls:
     try:
         found = symbols.find(pid, (_MAP, _QUEUE, _RUN))
     except Unreadable as error:
-        raise WindowFailed(f"the functions of process {pid} cannot be looked up: {error}", _ALLOW) from error
+        raise WindowFailed(
+            f"the functions of process {pid} cannot be looked up: {error}", _ALLOW
+        ) from error
     if missing := [name for name in (_MAP, _QUEUE, _RUN) if name not in found]:
         raise WindowFailed(f"process {pid} has no {missing[0]} that can be found", _REMEDY)
     return Calls(found[_MAP], found[_QUEUE], found[_RUN])
 
 
 def lay_out(pid: int, write: Callable[[int, int], str]) -> Text:
-    """Return a text and its place in a process, by ``write`` of address and length in bytes; raises WindowFailed."""
+    """Return a text and its place in a process, by ``write`` of address and length in bytes.
+
+    Raises WindowFailed.
+    """
     page = symbols.free_page(pid)
     # The numbers are part of the text, so its length is that with the widest possible numbers.
-    page_bytes = (len(write((1 << 64) - 1, (1 << 32) - 1).encode()) // _PAGE_BYTES + 1) * _PAGE_BYTES
+    page_bytes = (
+        len(write((1 << 64) - 1, (1 << 32) - 1).encode()) // _PAGE_BYTES + 1
+    ) * _PAGE_BYTES
     return Text(write(page, page_bytes).encode(), page, page_bytes)
 
 
@@ -111,7 +141,9 @@ async def execute(pid: int, text: Text, calls: Calls, timeout_s: float = TIMEOUT
     if not status:
         raise WindowFailed(f"process {pid} cannot be looked at: it is gone")
     if (tracer := status.get("TracerPid", "0")) != "0":
-        raise WindowFailed(f"process {pid} is being debugged by process {tracer}", "wait for it to let go")
+        raise WindowFailed(
+            f"process {pid} is being debugged by process {tracer}", "wait for it to let go"
+        )
     if status["State"][0] in "Tt":
         raise WindowFailed(f"process {pid} is stopped", f"let it run on: kill -CONT {pid}")
     rights = as_owner(pid)
@@ -139,32 +171,49 @@ detach
 
 
 async def rehearse(program: str, rights: dict[str, Any], timeout_s: float = TIMEOUT_S) -> None:
-    """Raise WindowFailed where gdb cannot write registers, and so could not restore those of a process.
+    """Raise WindowFailed if gdb cannot write registers.
 
-    gdb 13 on a Xeon with AMX has room for 2,696 of the 11,008 bytes that the kernel wants back. It would make the call
-    all the same, and then not restore the last registers: a system call that the stop interrupted could end with an
-    error that no program knows.
+    It could then not restore those of a process.
+
+    gdb 13 on a Xeon with AMX has room for 2,696 of the 11,008 bytes that the kernel wants back. It
+    would make the call all the same, and then not restore the last registers: a system call that
+    the stop interrupted could end with an error that no program knows.
     """
     steps = [word for step in _REHEARSAL for word in ("-ex", step)]
     process = await _start([*_gdb(program), *steps], rights, stdin=asyncio.subprocess.DEVNULL)
     try:
         said, _ = await asyncio.wait_for(process.communicate(), timeout_s)
     except asyncio.TimeoutError:
-        raise WindowFailed(f"gdb did not start a program of its own within {timeout_s:.0f} s", _REMEDY) from None
+        raise WindowFailed(
+            f"gdb did not start a program of its own within {timeout_s:.0f} s", _REMEDY
+        ) from None
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()  # the program that it holds ends with it
     if b"Couldn't write" in said:
-        what = "this gdb is too old for this CPU: it could not give back the registers of the process"
+        what = (
+            "this gdb is too old for this CPU: it could not give back the registers of the process"
+        )
         raise WindowFailed(what, f"install gdb 14 or newer, or {_REMEDY}")
 
 
-async def _start(words: list[str], rights: dict[str, Any], stdin: int) -> asyncio.subprocess.Process:
-    """Start a program with these rights, which prints English, and whose own Python finds nothing set for another."""
-    kept = {name: value for name, value in rights.get("env", os.environ).items() if not name.startswith("PYTHON")}
+async def _start(
+    words: list[str], rights: dict[str, Any], stdin: int
+) -> asyncio.subprocess.Process:
+    """Start a program that has these rights and prints English.
+
+    Its own Python finds nothing that is set for another one.
+    """
+    kept = {
+        name: value
+        for name, value in rights.get("env", os.environ).items()
+        if not name.startswith("PYTHON")
+    }
     options = {**rights, "env": {**kept, "LC_ALL": "C"}, "start_new_session": True}
     out, error = asyncio.subprocess.PIPE, asyncio.subprocess.STDOUT
-    return await asyncio.create_subprocess_exec(*words, stdin=stdin, stdout=out, stderr=error, **options)
+    return await asyncio.create_subprocess_exec(
+        *words, stdin=stdin, stdout=out, stderr=error, **options
+    )
 
 
 def _gdb(program: str) -> list[str]:
@@ -174,7 +223,10 @@ def _gdb(program: str) -> list[str]:
 
 
 async def _held(run: Coroutine[Any, Any, str]) -> str:
-    """Return the output of gdb, and wait for its end also where this is canceled: it must let go of the process."""
+    """Return the output of gdb, and wait for its end even if this is canceled.
+
+    gdb must let go of the process.
+    """
     running = asyncio.ensure_future(run)
     try:
         return await asyncio.shield(running)
@@ -183,33 +235,44 @@ async def _held(run: Coroutine[Any, Any, str]) -> str:
         raise
 
 
-async def _run(program: str, pid: int, text: Text, calls: Calls, timeout_s: float, rights: dict[str, Any]) -> str:
+async def _run(
+    program: str, pid: int, text: Text, calls: Calls, timeout_s: float, rights: dict[str, Any]
+) -> str:
     with TemporaryDirectory(prefix="profd-gdb-") as folder:
         page, script = Path(folder) / "page", Path(folder) / "script"
         page.write_bytes(text.content + b"\0")
         script.write_text(commands(pid, page, text, calls))
         for path, mode in ((page, 0o644), (script, 0o644), (Path(folder), 0o755)):
-            path.chmod(mode)  # it may be another user's gdb that reads them, and nothing in them is a secret
+            path.chmod(
+                mode
+            )  # it may be another user's gdb that reads them, and nothing in them is a secret
         opening = ["-ex", f"handle {_PASSING} nostop noprint pass", "-ex", f"file /proc/{pid}/exe"]
         words = ["/bin/sh", "-c", _AT_A_WORD, program, *_gdb(program), *opening, "-x", str(script)]
         process = await _start(words, rights, stdin=asyncio.subprocess.PIPE)
         with contextlib.suppress(OSError):  # not root, as most are
             os.setpriority(os.PRIO_PROCESS, process.pid, _URGENCY)
-        processes.spare(process.pid, pid)  # killed in the middle of a call, it takes the process along
+        processes.spare(
+            process.pid, pid
+        )  # killed in the middle of a call, it takes the process along
         reading = asyncio.ensure_future(process.communicate(b"go\n"))
         try:
             said, _ = await asyncio.wait_for(asyncio.shield(reading), timeout_s)
         except asyncio.TimeoutError:
             await _end(process, reading, pid)
-            raise WindowFailed(f"gdb was not done with process {pid} within {timeout_s:.0f} s", _REMEDY) from None
+            raise WindowFailed(
+                f"gdb was not done with process {pid} within {timeout_s:.0f} s", _REMEDY
+            ) from None
     return said.decode(errors="replace")
 
 
-async def _end(process: asyncio.subprocess.Process, reading: asyncio.Future[tuple[bytes, bytes]], pid: int) -> None:
+async def _end(
+    process: asyncio.subprocess.Process, reading: asyncio.Future[tuple[bytes, bytes]], pid: int
+) -> None:
     """End gdb, the gentlest way first, and make sure that the process runs on.
 
-    Interrupted, gdb takes back the call that it waits for; terminated, it lets go of the process. Killed, the kernel
-    lets go, which is safe at any time but in the middle of a call: the last resort.
+    Interrupted, gdb takes back the call that it waits for; terminated, it lets go of the process.
+    Killed, the kernel lets go, which is safe at any time but in the middle of a call: the last
+    resort.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -234,5 +297,11 @@ def _check(pid: int, said: str, page: int) -> None:
     given = re.search(r"^profd page ([0-9a-f]+)", said, re.MULTILINE)
     if given and int(given[1], 16) != page:
         raise WindowFailed(f"process {pid} was given no memory at {page:#x}", "try again")
-    lines = [line for line in said.splitlines() if line.strip() and not line.startswith(("warning:", "["))]
-    raise WindowFailed(f"gdb could not do it ({lines[-1][:200] if lines else 'it said nothing'})", _REMEDY)
+    lines = [
+        line
+        for line in said.splitlines()
+        if line.strip() and not line.startswith(("warning:", "["))
+    ]
+    raise WindowFailed(
+        f"gdb could not do it ({lines[-1][:200] if lines else 'it said nothing'})", _REMEDY
+    )

@@ -1,7 +1,9 @@
-"""Takes windows by executing code in a running process: through gdb, or ``sys.remote_exec`` of Python 3.14.
+"""Takes windows by executing code in a running process.
 
-This happens only where the user asked for it by name. ``sys.remote_exec`` works between interpreters of the same minor
-version, so a helper of the target's version calls it.
+It does so through gdb, or through ``sys.remote_exec`` of Python 3.14.
+
+This happens only where the user asked for it by name. ``sys.remote_exec`` works between
+interpreters of the same minor version, so a helper of the target's version calls it.
 """
 
 from __future__ import annotations
@@ -35,19 +37,29 @@ _MOST_REPORT_BYTES = 1 << 16
 _PROGRAM = "import sys; sys.remote_exec(int(sys.argv[1]), sys.argv[2])"
 
 
-def helper_for(version: str, own: Sequence[int] = sys.version_info[:2], executable: str = sys.executable) -> str | None:
-    """Return an interpreter that can call one of ``version`` (``major.minor``); None where there is none."""
+def helper_for(
+    version: str, own: Sequence[int] = sys.version_info[:2], executable: str = sys.executable
+) -> str | None:
+    """Return an interpreter that can call one of ``version`` (``major.minor``).
+
+    None where there is none.
+    """
     try:
         target = tuple(map(int, version.split(".")[:2]))
     except ValueError:  # an interpreter of unknown version
         return None
     if target < (3, 14):
         return None
-    return executable if target == tuple(own[:2]) else shutil.which(f"python{target[0]}.{target[1]}")
+    return (
+        executable if target == tuple(own[:2]) else shutil.which(f"python{target[0]}.{target[1]}")
+    )
 
 
 async def execute(helper: str, pid: int, script: Path, timeout_s: float = TIMEOUT_S) -> None:
-    """Have a process execute a script, a path as the process sees it; raises WindowFailed where it could not."""
+    """Have a process execute a script, a path as the process sees it.
+
+    Raises WindowFailed where it could not.
+    """
     rights = as_owner(pid)
     failure = await _try(helper, pid, script, timeout_s, rights)
     if failure and rights:  # Yama may let nobody but root
@@ -57,11 +69,19 @@ async def execute(helper: str, pid: int, script: Path, timeout_s: float = TIMEOU
         raise WindowFailed(what, "restart the command with `profd run --torch-window -- CMD`")
 
 
-async def _try(helper: str, pid: int, script: Path, timeout_s: float, rights: dict[str, Any]) -> str:
+async def _try(
+    helper: str, pid: int, script: Path, timeout_s: float, rights: dict[str, Any]
+) -> str:
     """Run the helper with these rights, and return why that failed; nothing where it did not."""
-    words, null, pipe = [helper, "-I", "-c", _PROGRAM, str(pid), str(script)], subprocess.DEVNULL, subprocess.PIPE
+    words, null, pipe = (
+        [helper, "-I", "-c", _PROGRAM, str(pid), str(script)],
+        subprocess.DEVNULL,
+        subprocess.PIPE,
+    )
     try:
-        process = await asyncio.create_subprocess_exec(*words, stdin=null, stdout=null, stderr=pipe, **rights)
+        process = await asyncio.create_subprocess_exec(
+            *words, stdin=null, stdout=null, stderr=pipe, **rights
+        )
     except OSError as error:
         return str(error)
     try:
@@ -69,8 +89,12 @@ async def _try(helper: str, pid: int, script: Path, timeout_s: float, rights: di
     except asyncio.TimeoutError:
         process.kill()
         await process.wait()
-        raise WindowFailed(f"sys.remote_exec was not done with process {pid} within {timeout_s:.0f} s") from None
-    lines = said.decode(errors="replace").strip().splitlines() or [f"exit code {process.returncode}"]
+        raise WindowFailed(
+            f"sys.remote_exec was not done with process {pid} within {timeout_s:.0f} s"
+        ) from None
+    lines = said.decode(errors="replace").strip().splitlines() or [
+        f"exit code {process.returncode}"
+    ]
     return lines[-1] if process.returncode else ""
 
 
@@ -98,28 +122,53 @@ class Injection:
     """The way to windows of processes that were not armed for them."""
 
     def __init__(self, helper: str | None, clock: Clock) -> None:
-        """Use ``helper``, an interpreter that has ``sys.remote_exec`` for the process, or gdb where there is none."""
+        """Use ``helper``, or gdb if there is none.
+
+        ``helper`` is an interpreter that has ``sys.remote_exec`` for the process.
+        """
         self._helper, self._clock = helper, clock
         self.source = SOURCE if helper else gdb.SOURCE
 
     @contextlib.asynccontextmanager
-    async def trace(self, identity: Identity, request: WindowRequest, asked_ns: int) -> AsyncIterator[int]:
-        """Have a process take a window of itself, and give its trace as a descriptor; raises ProfdError."""
+    async def trace(
+        self, identity: Identity, request: WindowRequest, asked_ns: int
+    ) -> AsyncIterator[int]:
+        """Have a process take a window of itself, and give its trace as a descriptor.
+
+        Raises ProfdError.
+        """
         pid = identity.pid
         with meeting(pid) as place:
             await self._execute(pid, order_of(request, place), place)
-            if not await wait_until(lambda: place.has(intarget.BEGUN), identity, self._clock, SAFE_POINT_TIMEOUT_S):
+            if not await wait_until(
+                lambda: place.has(intarget.BEGUN), identity, self._clock, SAFE_POINT_TIMEOUT_S
+            ):
                 what = f"process {pid} came to no safe point within {SAFE_POINT_TIMEOUT_S:.0f} s"
-                raise WindowFailed(what, "its main thread is in a call of C that lasts; try again later")
-            timeout_s = (STEPS_TIMEOUT_S if request.seconds is None else request.seconds) + _WRITING_S
-            if not await wait_until(lambda: place.has(intarget.REPORT), identity, self._clock, timeout_s):
-                raise WindowFailed(f"process {pid} has not written its window within {timeout_s:.0f} s")
+                raise WindowFailed(
+                    what, "its main thread is in a call of C that lasts; try again later"
+                )
+            timeout_s = (
+                STEPS_TIMEOUT_S if request.seconds is None else request.seconds
+            ) + _WRITING_S
+            if not await wait_until(
+                lambda: place.has(intarget.REPORT), identity, self._clock, timeout_s
+            ):
+                raise WindowFailed(
+                    f"process {pid} has not written its window within {timeout_s:.0f} s"
+                )
             try:
-                with place.opened(intarget.REPORT) as report, open(report, "rb", closefd=False) as file:
-                    said = file.read(_MOST_REPORT_BYTES)  # the process may have made it as long as it likes
+                with (
+                    place.opened(intarget.REPORT) as report,
+                    open(report, "rb", closefd=False) as file,
+                ):
+                    said = file.read(
+                        _MOST_REPORT_BYTES
+                    )  # the process may have made it as long as it likes
                     error = msgspec.json.decode(said, type=dict[str, str])["error"]
             except (OSError, KeyError, msgspec.DecodeError) as failure:
-                raise WindowFailed(f"what the process reported cannot be read ({failure})") from failure
+                raise WindowFailed(
+                    f"what the process reported cannot be read ({failure})"
+                ) from failure
             if error:
                 raise WindowFailed(f"process {pid} took none ({error})")
             with place.opened(intarget.TRACE) as trace:
@@ -133,16 +182,23 @@ class Injection:
             return
         gdb.require()
         calls = gdb.find_calls(pid)
-        text = gdb.lay_out(pid, lambda page, size: text_of(order._replace(page=page, page_bytes=size)))
+        text = gdb.lay_out(
+            pid, lambda page, size: text_of(order._replace(page=page, page_bytes=size))
+        )
         await gdb.execute(pid, text, calls)
 
 
 def order_of(request: WindowRequest, place: ExchangeFolder) -> Order:
     """Return the order for a process: the request, and the folder for the trace."""
-    asked = {name: getattr(request, name) for name in ("steps", "seconds", "shapes", "memory", "stacks")}
+    asked = {
+        name: getattr(request, name) for name in ("steps", "seconds", "shapes", "memory", "stacks")
+    }
     return Order(folder=str(place.there), patience_s=STEPS_TIMEOUT_S, **asked)
 
 
 def text_of(order: Order) -> str:
-    """Return the Python text that has a process take a window in a thread of its own, whatever names it has."""
+    """Return the Python text that has a process take a window in a thread of its own.
+
+    It works whatever names the process has.
+    """
     return _BOOTSTRAP.replace("SOURCE", repr(f"{_SOURCE}\n\ntake({order!r})\n"))

@@ -1,10 +1,13 @@
-"""Runs inside a training process: takes one window with the profiler of its torch, and leaves nothing behind.
+"""Runs inside a training process: takes one window with the profiler of its torch.
 
-The training process executes the text of this file in a thread and a namespace of its own. So the file imports only the
-standard library, nothing of profd, and runs on Python 3.10 and later. An error is written to the folder of the order.
-It never reaches the code of the process.
+It leaves nothing behind.
 
-The file uses the inner half of ``torch.profiler.profile``. The outer half would import torch's compiler, 900 modules.
+The training process executes the text of this file in a thread and a namespace of its own. So the
+file imports only the standard library, nothing of profd, and runs on Python 3.10 and later. An
+error is written to the folder of the order. It never reaches the code of the process.
+
+The file uses the inner half of ``torch.profiler.profile``. The outer half would import torch's
+compiler, 900 modules.
 """
 
 from __future__ import annotations
@@ -24,14 +27,18 @@ TRACE, REPORT, BEGUN = "trace.json", "report.json", "begun"
 _LEAVING_S = 20.0
 """How long the end of the process waits for its window to be written."""
 _WARM_UP_S = 0.5
-"""How long the profiler is ready before a window of seconds: the first calls after that take longer."""
+"""How long the profiler is ready before a window of seconds.
+
+The first calls after that take longer.
+"""
 
 
 class Order(NamedTuple):
     """The order for a window of ``steps`` optimizer steps, or of ``seconds`` where that is given.
 
-    ``folder`` is for the trace and the report; where it is gone, the window is not wanted any more. ``patience_s`` is
-    the timeout of the steps. ``page`` and ``page_bytes`` are the memory that the text came in, 0 where it was a file.
+    ``folder`` is for the trace and the report; where it is gone, the window is not wanted any more.
+    ``patience_s`` is the timeout of the steps. ``page`` and ``page_bytes`` are the memory that the
+    text came in, 0 where it was a file.
     """
 
     folder: str
@@ -101,7 +108,9 @@ class Window:
     def _wait_for_steps(self) -> None:
         optimizers = sys.modules.get("torch.optim.optimizer")  # ``torch.optim`` has no name for it
         if optimizers is None or not hasattr(optimizers, "register_optimizer_step_post_hook"):
-            raise WindowRefused("its torch reports no steps, which 2.0 and later do: give --seconds")
+            raise WindowRefused(
+                "its torch reports no steps, which 2.0 and later do: give --seconds"
+            )
         hook = optimizers.register_optimizer_step_post_hook(self._take_step)
         try:
             is_over = self._over.wait(self._order.patience_s)
@@ -110,10 +119,15 @@ class Window:
         if not is_over:
             taken = "no step" if self._steps < 0 else f"{self._steps} of {self._order.steps} steps"
             within = f"within {self._order.patience_s:.0f} s"
-            raise WindowRefused(f"{taken} of an optimizer of torch's ended {within}: give --seconds")
+            raise WindowRefused(
+                f"{taken} of an optimizer of torch's ended {within}: give --seconds"
+            )
 
     def _take_step(self, *_: object) -> None:
-        """Count a step that an optimizer has ended, on the thread that trains; the window begins with the second."""
+        """Count a step that an optimizer has ended, on the thread that trains.
+
+        The window begins with the second.
+        """
         if self._over.is_set() or os.getpid() != self._pid:
             return
         try:
@@ -147,7 +161,10 @@ class Window:
     def _check_free(self) -> None:
         """Raise WindowRefused where a profiler is on: Kineto would silently cancel it."""
         profilers = self._torch.autograd.profiler
-        if getattr(profilers, "_is_profiler_enabled", False) or self._torch.autograd._profiler_enabled():
+        if (
+            getattr(profilers, "_is_profiler_enabled", False)
+            or self._torch.autograd._profiler_enabled()
+        ):
             self._is_ready = False
             raise WindowRefused("a profiler of its own is on")
 
@@ -196,15 +213,19 @@ def _make_profiler(torch: ModuleType, order: Order) -> Profiler:
 def _on_used_device(torch: ModuleType) -> AbstractContextManager[object]:
     """Wait for the GPUs that the process uses, and return the block of one of them.
 
-    A profiler that ends waits for the current GPU. In a new thread that is the first of all, where it would take some
-    500 MB if the process trains on another one.
+    A profiler that ends waits for the current GPU. In a new thread that is the first of all, where
+    it would take some 500 MB if the process trains on another one.
     """
     if not torch.cuda.is_initialized():
         return contextlib.nullcontext()
-    used = [gpu for gpu in range(torch.cuda.device_count()) if torch._C._cuda_hasPrimaryContext(gpu)]
+    used = [
+        gpu for gpu in range(torch.cuda.device_count()) if torch._C._cuda_hasPrimaryContext(gpu)
+    ]
     for gpu in used:
         torch.cuda.synchronize(gpu)
-    block: AbstractContextManager[object] = torch.cuda.device(used[-1]) if used else contextlib.nullcontext()
+    block: AbstractContextManager[object] = (
+        torch.cuda.device(used[-1]) if used else contextlib.nullcontext()
+    )
     return block
 
 

@@ -1,8 +1,10 @@
-"""The daemon's side of Kineto's on-demand protocol, by which an unmodified torch process is asked for a trace.
+"""The daemon's side of Kineto's on-demand protocol.
 
-libkineto, the profiler inside torch, speaks it where the environment of its process says so (see ``ondemand``): it is
-a client of the daemon "dynolog", over Unix datagram sockets that are files in one folder, or, where its environment
-names no folder, lie in the abstract namespace.
+By this protocol an unmodified torch process is asked for a trace.
+
+libkineto, the profiler inside torch, speaks it where the environment of its process says so (see
+``ondemand``): it is a client of the daemon "dynolog", over Unix datagram sockets that are files in
+one folder, or, where its environment names no folder, lie in the abstract namespace.
 
 Every datagram is a header and a payload, in the byte order of the machine::
 
@@ -13,22 +15,23 @@ The client's messages, and what is answered to the socket that they came from:
 
 ``ctxt``, once at the start, by processes with a GPU::
 
-    i32 gpu, i32 pid, i64 job     answered by ``ctxt`` with i32 (how many processes of the job use the GPU)
+    i32 gpu, i32 pid, i64 job     answered by ``ctxt`` with i32: processes of the job on the GPU
 
 ``req``, every second or so from then on: is there a trace to take? ::
 
-    i32 kinds     bit 0: of hardware events, bit 1: of activities, which is off while a trace is being taken
+    i32 kinds     bit 0: of hardware events, bit 1: of activities; that is off during a trace
     i32 n, i64 job
     i32 pids[n]   the process itself, then its ancestors
 
-    answered by ``req`` with an empty payload for *no*, or with the text of a configuration for *yes*: lines KEY=VALUE
+    answered by ``req``: an empty payload is *no*, the text of a configuration is *yes*; its lines
+    are KEY=VALUE
 
-A client waits 90 ms for an answer and then goes on. An answer that comes later stays in its socket, and is taken for
-that to its next question, and each later one for that to the question after it, for as long as the process lives:
-what has waited here for too long is not answered.
+A client waits 90 ms for an answer and then goes on. An answer that comes later stays in its socket,
+and is taken for that to its next question, and each later one for that to the question after it,
+for as long as the process lives: what has waited here for too long is not answered.
 
-The daemon only answers; nothing but the file itself says that a trace is finished. Whatever is no message of the
-protocol is ignored, and the run goes on.
+The daemon only answers; nothing but the file itself says that a trace is finished. Whatever is no
+message of the protocol is ignored, and the run goes on.
 """
 
 from __future__ import annotations
@@ -65,7 +68,9 @@ _AT_ONCE = 64
 _CREDENTIALS_NOTE = 2
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
 _TIMESTAMP_NOTE = 35  # SO_TIMESTAMPNS, which the socket module does not name
-_TIMESTAMP = struct.Struct("@ll")  # struct timespec, of the wall clock: when the kernel took the datagram
+_TIMESTAMP = struct.Struct(
+    "@ll"
+)  # struct timespec, of the wall clock: when the kernel took the datagram
 _NOTES_BYTES = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(_TIMESTAMP.size)
 ANSWERED_WITHIN_NS = 50_000_000
 _MOST_HEARD = 1000
@@ -79,7 +84,10 @@ class Context(msgspec.Struct, frozen=True):
 
 
 class Inquiry(msgspec.Struct, frozen=True):
-    """A client asks whether there is a trace to take; ``pids`` are its own and those of its ancestors."""
+    """A client asks whether there is a trace to take.
+
+    ``pids`` are its own and those of its ancestors.
+    """
 
     kinds: int
     pids: tuple[int, ...]
@@ -118,7 +126,10 @@ def encode(kind: str, payload: bytes) -> bytes:
 
 
 class KinetoDaemon:
-    """Answers the clients in one folder, and hands a configuration to those that a trace is wanted of."""
+    """Answers the clients in one folder.
+
+    It hands a configuration to those that a trace is wanted of.
+    """
 
     def __init__(self, folder: Path | None) -> None:
         """``folder`` None is the abstract namespace."""
@@ -126,7 +137,10 @@ class KinetoDaemon:
         self._socket: socket.socket | None = None
         self._wanted: dict[int, Callable[[], str]] = {}
         self.given: dict[int, int] = {}
-        """The processes that have got their order, and how often each has said since that it is at no trace."""
+        """The processes that got their order, and how often each said that it is at no trace.
+
+        What each has said since it got its order counts.
+        """
         self.clients: set[int] = set()
         """The processes that have ever asked for work."""
         self._starts = 0
@@ -138,7 +152,9 @@ class KinetoDaemon:
         self._starts += 1
 
     def _listen(self) -> None:
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        self._socket = socket.socket(
+            socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
+        )
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self._socket.setsockopt(socket.SOL_SOCKET, _TIMESTAMP_NOTE, 1)
         try:
@@ -146,13 +162,18 @@ class KinetoDaemon:
         except OSError as error:
             self.close()
             if error.errno == errno.EADDRINUSE:
-                raise SessionFailed("another daemon serves this Kineto", "ask that for a trace, or end it") from error
+                raise SessionFailed(
+                    "another daemon serves this Kineto", "ask that for a trace, or end it"
+                ) from error
             what = f"{self._folder} takes no socket ({error})"
             raise SessionFailed(what, "set PROFD_HOME to a local folder") from error
         asyncio.get_running_loop().add_reader(self._socket, self._read)
 
     def _bind(self, daemon: socket.socket) -> None:
-        """Bind a socket to the daemon's name, also where a daemon that has died left its own; raises OSError."""
+        """Bind a socket to the daemon's name, also where a daemon that has died left its own.
+
+        Raises OSError.
+        """
         if self._folder is None:
             daemon.bind(ABSTRACT_NAME)
             return
@@ -163,7 +184,10 @@ class KinetoDaemon:
         daemon.bind(str(path))
 
     def ask(self, pid: int, configuration: Callable[[], str]) -> None:
-        """Give a process a configuration, made then, when it next asks for one and is free to take a trace."""
+        """Give a process a configuration when it next asks for one.
+
+        The configuration is made then. The process must also be free to take a trace.
+        """
         self._wanted[pid] = configuration
         self.given.pop(pid, None)
 
@@ -231,9 +255,14 @@ class KinetoDaemon:
 
 
 def _is_of(pid: int, notes: list[tuple[int, int, bytes]]) -> bool:
-    """Say whether the user of a process sent a datagram, or root, by what the kernel noted on it."""
+    """Say whether the user of a process, or root, sent a datagram.
+
+    The kernel noted on it who did.
+    """
     for level, kind, note in notes:
-        if (level, kind) == (socket.SOL_SOCKET, _CREDENTIALS_NOTE) and len(note) >= _CREDENTIALS.size:
+        if (level, kind) == (socket.SOL_SOCKET, _CREDENTIALS_NOTE) and len(
+            note
+        ) >= _CREDENTIALS.size:
             uid = _CREDENTIALS.unpack_from(note)[1]
             return uid in (0, processes.owner_uid(pid))
     return False

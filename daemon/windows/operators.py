@@ -1,12 +1,15 @@
-"""Sums a trace by operator and input shape, to the numbers of torch's own ``key_averages()``, with FLOPs.
+"""Sums a trace by operator and input shape, with FLOPs.
 
-Times are integer nanoseconds, so sums are exact. Rows are by shape; the table by name alone is their sum.
+The sums are the numbers of torch's own ``key_averages()``.
 
-A span that lies within another one on the same thread was called by it. A call whose only call is one of the same name
-counts once.
+Times are integer nanoseconds, so sums are exact. Rows are by shape; the table by name alone is
+their sum.
 
-torch computes the operations of a call for its tables and does not write them to a trace; the formulas here are those
-of ``torch/csrc/profiler/util.cpp``. A multiply-add is two operations.
+A span that lies within another one on the same thread was called by it. A call whose only call is
+one of the same name counts once.
+
+torch computes the operations of a call for its tables and does not write them to a trace; the
+formulas here are those of ``torch/csrc/profiler/util.cpp``. A multiply-add is two operations.
 """
 
 from __future__ import annotations
@@ -25,7 +28,10 @@ from profd.daemon.windows.trace import HostSpan, MemoryChange, Spans, Thread
 
 
 def nest(spans: Spans) -> list[HostSpan]:
-    """Return the host's spans in order of time, nested, without those folded into a parent of the same name."""
+    """Return the host's spans in order of time, nested.
+
+    Leave out those that are folded into a parent of the same name.
+    """
     launched: defaultdict[int, int] = defaultdict(int)
     for work in spans.device:
         launched[work.linked] += work.end_ns - work.start_ns
@@ -33,7 +39,8 @@ def nest(spans: Spans) -> list[HostSpan]:
         if span.id and span.category in trace.FRONTEND:
             span.kernels_ns = launched.get(span.id, 0)
     ordered = sorted(spans.host, key=lambda span: (span.start_ns, -span.end_ns))
-    # The parent is the innermost span on the thread that a span lies within; one that overlaps another has none.
+    # The parent is the innermost span on the thread that a span lies within; one that overlaps
+    # another has none.
     open_spans: defaultdict[Thread, list[HostSpan]] = defaultdict(list)
     for span in ordered:
         stack = open_spans[span.thread]
@@ -68,7 +75,7 @@ class MemoryLedger:
         self._device = [0, *accumulate(change.device_bytes for change in changes)]
 
     def within(self, span: HostSpan) -> tuple[int, int]:
-        """Return the bytes on host and device from the start of a span to its end, both included."""
+        """Return the bytes on host and device from a span's start to its end, both included."""
         first, after = self._range(span)
         return self._host[after] - self._host[first], self._device[after] - self._device[first]
 
@@ -79,7 +86,11 @@ class MemoryLedger:
             first, after = self._range(span)
             edges[first] += 1
             edges[after] -= 1
-        return [change for change, covers in zip(self._changes, accumulate(edges), strict=False) if not covers]
+        return [
+            change
+            for change, covers in zip(self._changes, accumulate(edges), strict=False)
+            if not covers
+        ]
 
     def _range(self, span: HostSpan) -> tuple[int, int]:
         return bisect_left(self._times, span.start_ns), bisect_right(self._times, span.end_ns)
@@ -92,7 +103,10 @@ Concrete = Sequence[object]
 
 
 def estimate(name: str, dims: Dims, concrete: Concrete) -> int:
-    """Return the operations of one call of an operator; 0 where torch has no formula, or the shapes fit none."""
+    """Return the operations of one call of an operator.
+
+    0 where torch has no formula, or the shapes fit none.
+    """
     formula = _FORMULAS.get(name)
     if formula is None:
         return 0
@@ -122,7 +136,17 @@ def _conv2d(dims: Dims, concrete: Concrete) -> int:
     groups = int(str(concrete[6]))
     height_out = _reach(height, kernel_height, stride[0], padding[0], dilation[0])
     width_out = _reach(width, kernel_width, stride[1], padding[1], dilation[1])
-    return 2 * batch * height_out * width_out * kernel_height * kernel_width * channels_in * channels_out // groups
+    return (
+        2
+        * batch
+        * height_out
+        * width_out
+        * kernel_height
+        * kernel_width
+        * channels_in
+        * channels_out
+        // groups
+    )
 
 
 def _reach(size: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
@@ -155,7 +179,10 @@ NO_SHAPES = "[]"
 
 
 class Inputs(NamedTuple):
-    """The shapes of an operator's inputs as torch prints them, and the operations of one call with them."""
+    """The shapes of an operator's inputs, and the operations of one call with them.
+
+    The shapes are as torch prints them.
+    """
 
     shapes: str
     flops: int
@@ -177,7 +204,10 @@ class InputTable:
         if known is None:
             shapes = _decode_list(dims)
             # torch's tables show no shape of a list of tensors.
-            plain = [[] if isinstance(one, list) and one and isinstance(one[0], list) else one for one in shapes]
+            plain = [
+                [] if isinstance(one, list) and one and isinstance(one[0], list) else one
+                for one in shapes
+            ]
             known = Inputs(str(plain), estimate(span.name, shapes, _decode_list(concrete)))
             self._known[key] = known
         return known
@@ -194,7 +224,10 @@ HOST, DEVICE = "cpu", "cuda"
 
 
 class OperatorKey(msgspec.Struct, frozen=True):
-    """The key of a row: calls of an operator with one ``input_shapes``, as torch prints it, or of a kernel."""
+    """The key of a row: calls of an operator with one ``input_shapes``, or of a kernel.
+
+    ``input_shapes`` is as torch prints it.
+    """
 
     name: str
     device: str
@@ -203,7 +236,10 @@ class OperatorKey(msgspec.Struct, frozen=True):
 
 
 class Totals(msgspec.Struct):
-    """Sums over calls. Self excludes what a call called; bytes are those allocated minus those freed meanwhile."""
+    """Sums over calls.
+
+    Self excludes what a call called; bytes are those allocated minus those freed meanwhile.
+    """
 
     calls: int = 0
     self_cpu_ns: int = 0
@@ -238,7 +274,9 @@ def sum_up(spans: Spans) -> Operators:
             totals = operators[OperatorKey(_row_name(span.name), HOST, is_note, inputs.shapes)]
             totals.calls += 1
             totals.cpu_total_ns += span.duration_ns
-            totals.self_cpu_ns += span.duration_ns - sum(child.duration_ns for child in span.children)
+            totals.self_cpu_ns += span.duration_ns - sum(
+                child.duration_ns for child in span.children
+            )
             totals.cuda_total_ns += span.device_ns
             totals.self_cuda_ns += span.kernels_ns
             totals.flops += inputs.flops
@@ -248,9 +286,13 @@ def sum_up(spans: Spans) -> Operators:
                 totals.cpu_bytes += host_bytes
                 totals.self_cpu_bytes += host_bytes - sum(of_host for of_host, _ in of_children)
                 totals.cuda_bytes += device_bytes
-                totals.self_cuda_bytes += device_bytes - sum(of_device for _, of_device in of_children)
+                totals.self_cuda_bytes += device_bytes - sum(
+                    of_device for _, of_device in of_children
+                )
     for work in spans.device:
-        totals = operators[OperatorKey(_row_name(work.name), DEVICE, work.category in trace.ANNOTATIONS)]
+        totals = operators[
+            OperatorKey(_row_name(work.name), DEVICE, work.category in trace.ANNOTATIONS)
+        ]
         totals.calls += 1
         totals.self_cuda_ns += work.end_ns - work.start_ns
         totals.cuda_total_ns += work.end_ns - work.start_ns

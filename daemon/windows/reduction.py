@@ -1,8 +1,8 @@
 """Reduces the file of a trace to what a run file keeps of it.
 
-Runs as a process of its own, ``python -m profd.daemon.windows.reduction``, with the trace as stdin and the answer on
-stdout: a large trace takes seconds, which would hold up the session, and much memory. The trace may be anybody's, so
-a process that starts as root becomes nobody first.
+Runs as a process of its own, ``python -m profd.daemon.windows.reduction``, with the trace as stdin
+and the answer on stdout: a large trace takes seconds, which would hold up the session, and much
+memory. The trace may be anybody's, so a process that starts as root becomes nobody first.
 """
 
 from __future__ import annotations
@@ -23,11 +23,26 @@ import msgspec
 
 from profd.daemon import asuser, processes, program
 from profd.daemon.errors import ProfdError
-from profd.daemon.store.records import COLLECTIVE, HostGap, OperatorTotals, Time, WindowGpu, WindowStep, WindowWait
+from profd.daemon.store.records import (
+    COLLECTIVE,
+    HostGap,
+    OperatorTotals,
+    Time,
+    WindowGpu,
+    WindowStep,
+    WindowWait,
+)
 from profd.daemon.store.stepfunction import IntervalSet
 from profd.daemon.windows import trace
 from profd.daemon.windows.operators import sum_up
-from profd.daemon.windows.trace import DeviceSpan, HostSpan, Spans, TraceUnreadable, find_steps, read_spans
+from profd.daemon.windows.trace import (
+    DeviceSpan,
+    HostSpan,
+    Spans,
+    TraceUnreadable,
+    find_steps,
+    read_spans,
+)
 
 KEPT_BYTES = 32 << 20
 """The most that a gzipped trace may take in a run file."""
@@ -40,13 +55,17 @@ KEPT_GAPS = 1 << 16
 _TID = (1 << 32) - 1
 _COLLECTIVE = re.compile("(?i)nccl|rccl")
 _WAITS = re.compile(
-    r"(cuda|hip)((Stream|Device|Event)Synchronize|Malloc|Free|HostAlloc|FreeHost|MallocHost|HostMalloc|HostFree)$"
+    r"(cuda|hip)((Stream|Device|Event)Synchronize|Malloc|Free|HostAlloc|FreeHost|MallocHost"
+    r"|HostMalloc|HostFree)$"
     r"|cuMem(Create|Map|Unmap|Release)$"
 )
 
 
 class Reduction(msgspec.Struct, frozen=True):
-    """The summary of a trace; ``trace`` is gzipped, None where that is larger than ``KEPT_BYTES``."""
+    """The summary of a trace.
+
+    ``trace`` is gzipped, None where that is larger than ``KEPT_BYTES``.
+    """
 
     start_ns: Time
     end_ns: Time
@@ -68,30 +87,49 @@ def reduce(file: BinaryIO, *, begins_with_step: bool) -> Reduction:
     if not everything:
         raise TraceUnreadable("the trace is empty", "nothing ran in torch while it was taken")
     start_ns, end_ns = min(start for start, _ in everything), max(end for _, end in everything)
-    packed, (gpus, gaps), values = gzip.compress(text, _QUICK), gpu_times(spans), msgspec.structs.astuple
+    packed, (gpus, gaps), values = (
+        gzip.compress(text, _QUICK),
+        gpu_times(spans),
+        msgspec.structs.astuple,
+    )
     steps = find_steps(spans, start_ns if begins_with_step else None)
-    operators = tuple(OperatorTotals(*values(key), *values(totals)) for key, totals in sum_up(spans).items())
+    operators = tuple(
+        OperatorTotals(*values(key), *values(totals)) for key, totals in sum_up(spans).items()
+    )
     kept = packed if len(packed) <= KEPT_BYTES else None
-    waits = tuple(sorted(heapq.nlargest(KEPT_GAPS, waits_of(spans), key=lambda wait: wait.end_ns - wait.start_ns)))
+    waits = tuple(
+        sorted(
+            heapq.nlargest(KEPT_GAPS, waits_of(spans), key=lambda wait: wait.end_ns - wait.start_ns)
+        )
+    )
     reduction = Reduction(start_ns, end_ns, steps, gpus, gaps, waits, operators, len(text), kept)
-    fields = (field for one in (reduction, *reduction.operators, *gpus) for field in msgspec.structs.astuple(one))
+    fields = (
+        field
+        for one in (reduction, *reduction.operators, *gpus)
+        for field in msgspec.structs.astuple(one)
+    )
     if not all(-_LARGEST <= field <= _LARGEST for field in fields if isinstance(field, int)):
         raise TraceUnreadable("the trace is damaged (its sums are larger than any machine's)")
     return reduction
 
 
 def gpu_times(spans: Spans) -> tuple[tuple[WindowGpu, ...], tuple[HostGap, ...]]:
-    """Return the time of each GPU that did anything in a trace, by its number, and the gaps that the host caused.
+    """Return the time of each GPU that did anything in a trace, by its number.
 
-    A GPU counts from its first work to its last. A gap ends with the work that begins next. The host caused it for as
-    long as the call that launched this work was not over: until then there was nothing to run. The rest is what the
-    work waited for on GPUs, and the latency of the launch. What has no launch was launched before the trace began.
+    Return also the gaps that the host caused.
+
+    A GPU counts from its first work to its last. A gap ends with the work that begins next. The
+    host caused it for as long as the call that launched this work was not over: until then there
+    was nothing to run. The rest is what the work waited for on GPUs, and the latency of the launch.
+    What has no launch was launched before the trace began.
     """
     launches: dict[int, HostSpan] = {}
     for span in spans.host:
         if span.category in trace.LINKED_HOST and span.event is not None:
             correlation = trace.whole_number(span.event.args.correlation)
-            if correlation and (correlation not in launches or launches[correlation].end_ns < span.end_ns):
+            if correlation and (
+                correlation not in launches or launches[correlation].end_ns < span.end_ns
+            ):
                 launches[correlation] = span
     work: defaultdict[int, list[DeviceSpan]] = defaultdict(list)
     for one in spans.device:
@@ -99,10 +137,14 @@ def gpu_times(spans: Spans) -> tuple[tuple[WindowGpu, ...], tuple[HostGap, ...]]
             work[one.device[0]].append(one)
     gaps: list[HostGap] = []
     gpus = tuple(_time_of(gpu, work[gpu], launches, gaps) for gpu in sorted(work))
-    return gpus, tuple(sorted(heapq.nlargest(KEPT_GAPS, gaps, key=lambda gap: gap.end_ns - gap.start_ns)))
+    return gpus, tuple(
+        sorted(heapq.nlargest(KEPT_GAPS, gaps, key=lambda gap: gap.end_ns - gap.start_ns))
+    )
 
 
-def _time_of(gpu: int, work: Iterable[DeviceSpan], launches: Mapping[int, HostSpan], gaps: list[HostGap]) -> WindowGpu:
+def _time_of(
+    gpu: int, work: Iterable[DeviceSpan], launches: Mapping[int, HostSpan], gaps: list[HostGap]
+) -> WindowGpu:
     """Return the time of a GPU with this work, and add to the gaps those that the host caused."""
     ordered = sorted(work, key=attrgetter("start_ns", "end_ns"))
     # Until when something runs, and until when two things do.
@@ -116,7 +158,9 @@ def _time_of(gpu: int, work: Iterable[DeviceSpan], launches: Mapping[int, HostSp
             if launch and launch.event and late_ns > one_ns:
                 host_ns += late_ns - one_ns
                 tid = launch.event.tid
-                gaps.append(HostGap(gpu, one_ns, late_ns, abs(tid) & _TID if isinstance(tid, int) else 0))
+                gaps.append(
+                    HostGap(gpu, one_ns, late_ns, abs(tid) & _TID if isinstance(tid, int) else 0)
+                )
         both_ns = min(span.end_ns, one_ns)
         overlap_ns += max(both_ns - max(span.start_ns, two_ns), 0)
         one_ns, two_ns = max(one_ns, span.end_ns), max(two_ns, both_ns)
@@ -124,15 +168,32 @@ def _time_of(gpu: int, work: Iterable[DeviceSpan], launches: Mapping[int, HostSp
 
 
 def waits_of(spans: Spans) -> Iterator[WindowWait]:
-    """Yield the calls in which threads wait for GPUs or their memory, and when a GPU does nothing but a collective."""
+    """Yield the calls in which threads wait for GPUs or their memory.
+
+    Yield also when a GPU does nothing but a collective.
+    """
     for span in spans.host:
-        if span.category in trace.LINKED_HOST and _WAITS.match(span.name) and span.event is not None:
+        if (
+            span.category in trace.LINKED_HOST
+            and _WAITS.match(span.name)
+            and span.event is not None
+        ):
             tid = span.event.tid
-            yield WindowWait(span.name, span.start_ns, span.end_ns, abs(tid) & _TID if isinstance(tid, int) else 0)
-    exchanges, others = defaultdict[int, IntervalSet](IntervalSet), defaultdict[int, IntervalSet](IntervalSet)
+            yield WindowWait(
+                span.name,
+                span.start_ns,
+                span.end_ns,
+                abs(tid) & _TID if isinstance(tid, int) else 0,
+            )
+    exchanges, others = (
+        defaultdict[int, IntervalSet](IntervalSet),
+        defaultdict[int, IntervalSet](IntervalSet),
+    )
     for one in sorted(spans.device, key=attrgetter("start_ns")):
         if one.category not in trace.ANNOTATIONS and isinstance(one.device[0], int):
-            (exchanges if _COLLECTIVE.match(one.name) else others)[one.device[0]].add(one.start_ns, one.end_ns)
+            (exchanges if _COLLECTIVE.match(one.name) else others)[one.device[0]].add(
+                one.start_ns, one.end_ns
+            )
     for gpu, exchange in exchanges.items():
         for start_ns, end_ns in exchange.ranges():
             for from_ns, to_ns in (*others[gpu].ranges_between(start_ns, end_ns), (end_ns, end_ns)):
@@ -142,9 +203,14 @@ def waits_of(spans: Spans) -> Iterator[WindowWait]:
 
 
 async def reduce_apart(file: int, *, begins_with_step: bool) -> Reduction:
-    """Reduce a trace in a process of its own; raises TraceUnreadable, also where that fails or takes too long."""
+    """Reduce a trace in a process of its own.
+
+    Raises TraceUnreadable, also where that fails or takes too long.
+    """
     words = program.words("profd.daemon.windows.reduction", *[_WITH_STEP] * begins_with_step)
-    process = await asyncio.create_subprocess_exec(*words, stdin=file, stdout=asyncio.subprocess.PIPE)
+    process = await asyncio.create_subprocess_exec(
+        *words, stdin=file, stdout=asyncio.subprocess.PIPE
+    )
     reading = asyncio.ensure_future(process.communicate())
     try:
         said, _ = await asyncio.wait_for(asyncio.shield(reading), TIMEOUT_S)
@@ -153,7 +219,9 @@ async def reduce_apart(file: int, *, begins_with_step: bool) -> Reduction:
         process.kill()
         if isinstance(error, asyncio.CancelledError):
             raise
-        raise TraceUnreadable(f"the trace was not read within {TIMEOUT_S:.0f} s", "take fewer steps") from None
+        raise TraceUnreadable(
+            f"the trace was not read within {TIMEOUT_S:.0f} s", "take fewer steps"
+        ) from None
     try:
         answer = msgspec.msgpack.decode(said, type=Reduction | tuple[str, str])
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -1,4 +1,7 @@
-"""The request for a torch.profiler window, the schedule of automatic windows, and the error where none was taken."""
+"""The request for a torch.profiler window, and the schedule of automatic windows.
+
+Here is also the error that is raised if no window was taken.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,19 @@ WARMUP_S = 1
 """How long Kineto records before a window of seconds, and throws away."""
 
 
-# Those of torch.profiler: by itself Kineto also records synchronizations and events, which cost time and are no work.
-# Kineto reads no further than a name it does not know, so cuda_driver comes last, which torch 2.0 has not.
+# Those of torch.profiler: by itself Kineto also records synchronizations and events, which cost
+# time and are no work. Kineto reads no further than a name it does not know, so cuda_driver comes
+# last, which torch 2.0 has not.
 _ACTIVITIES = (
-    *("cpu_op", "user_annotation", "gpu_user_annotation", "gpu_memcpy", "gpu_memset", "kernel", "external_correlation"),
+    *(
+        "cpu_op",
+        "user_annotation",
+        "gpu_user_annotation",
+        "gpu_memcpy",
+        "gpu_memset",
+        "kernel",
+        "external_correlation",
+    ),
     *("cuda_runtime", "cpu_instant_event", "python_function", "overhead", "cuda_driver"),
 )
 
@@ -29,9 +41,9 @@ _ACTIVITIES = (
 class WindowRequest(msgspec.Struct, frozen=True):
     """A window of ``steps`` optimizer steps, or of ``seconds`` where that is given.
 
-    Shapes cost little; memory costs more; stacks make every call of Python an event. FLOPs follow from the shapes.
-    ``inject`` allows profd to start the profiler inside a process that was not armed for windows; ``pid`` is the one
-    process to ask, None for all that train.
+    Shapes cost little; memory costs more; stacks make every call of Python an event. FLOPs follow
+    from the shapes. ``inject`` allows profd to start the profiler inside a process that was not
+    armed for windows; ``pid`` is the one process to ask, None for all that train.
     """
 
     steps: Annotated[int, msgspec.Meta(ge=1, le=MAX_STEPS)] = DEFAULT_STEPS
@@ -43,20 +55,29 @@ class WindowRequest(msgspec.Struct, frozen=True):
     pid: int | None = None
 
     def configuration(self, trace: Path, start_ns: int = 0) -> str:
-        """Return the text that asks Kineto for this window; it puts ``_<pid>`` before the suffix of ``trace``.
+        """Return the text that asks Kineto for this window.
 
-        A window of seconds begins at ``start_ns``, nanoseconds since the epoch; where Kineto likes, with 0.
+        It puts ``_<pid>`` before the suffix of ``trace``.
+
+        A window of seconds begins at ``start_ns``, nanoseconds since the epoch; where Kineto likes,
+        with 0.
         """
         settings: dict[str, object] = {"ACTIVITIES_LOG_FILE": trace}
         if self.seconds is not None:
             length_ms = max(1, round(self.seconds * 1000))
-            settings |= {"ACTIVITIES_DURATION_MSECS": length_ms, "ACTIVITIES_WARMUP_PERIOD_SECS": WARMUP_S}
+            settings |= {
+                "ACTIVITIES_DURATION_MSECS": length_ms,
+                "ACTIVITIES_WARMUP_PERIOD_SECS": WARMUP_S,
+            }
             if start_ns:
                 settings |= {"PROFILE_START_TIME": start_ns // MILLISECOND_NS}
         else:
             settings |= {"PROFILE_START_ITERATION": 0, "PROFILE_START_ITERATION_ROUNDUP": 1}
             settings |= {"ACTIVITIES_ITERATIONS": self.steps, "ACTIVITIES_WARMUP_ITERATIONS": 1}
-        switches = {"PROFILE_REPORT_INPUT_SHAPES": self.shapes, "PROFILE_PROFILE_MEMORY": self.memory}
+        switches = {
+            "PROFILE_REPORT_INPUT_SHAPES": self.shapes,
+            "PROFILE_PROFILE_MEMORY": self.memory,
+        }
         switches |= {"PROFILE_WITH_STACK": self.stacks, "PROFILE_WITH_FLOPS": self.shapes}
         settings |= {name: "true" if is_on else "false" for name, is_on in switches.items()}
         settings["ACTIVITY_TYPES"] = ",".join(_ACTIVITIES)
@@ -72,7 +93,10 @@ SHORTEST_S = 10.0
 
 
 class Schedule(msgspec.Struct, frozen=True):
-    """A window as requested every ``every_s`` seconds (None: never), and once for each kind of finding where wanted."""
+    """A window as requested every ``every_s`` seconds (None: never).
+
+    There is also one for each kind of finding, once, if that is wanted.
+    """
 
     every_s: float | None
     request: WindowRequest
@@ -83,10 +107,19 @@ def parse_schedule(text: str) -> Schedule:
     """Return the schedule in a text; raises UsageError."""
     words = text.split(",")
     on_finding = _FINDING in words
-    settings = {name: value for name, _, value in (word.partition("=") for word in words if word != _FINDING)}
-    is_known = len(settings) + on_finding == len(words) and settings.keys() <= {"every", "steps", "seconds"}
+    settings = {
+        name: value
+        for name, _, value in (word.partition("=") for word in words if word != _FINDING)
+    }
+    is_known = len(settings) + on_finding == len(words) and settings.keys() <= {
+        "every",
+        "steps",
+        "seconds",
+    }
     if not is_known or not (on_finding or "every" in settings):
-        raise UsageError(f"{text} is no schedule of windows", f"{_EXAMPLE}; put -- before a command")
+        raise UsageError(
+            f"{text} is no schedule of windows", f"{_EXAMPLE}; put -- before a command"
+        )
     every = settings.pop("every", None)
     every_s = None
     if every is not None:

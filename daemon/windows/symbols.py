@@ -1,4 +1,6 @@
-"""Finds functions and free memory in a running process, by its map and the symbols that its programs export.
+"""Finds functions and free memory in a running process.
+
+It goes by the map of the process and the symbols that its programs export.
 
 The process is neither stopped nor written to.
 """

@@ -1,7 +1,8 @@
 """Takes windows of the processes of a run: waits for the trace, and has it reduced.
 
-Each process that was asked gets one record: a window, or why there is none. Files of a process are made and opened with
-the rights of its user, so that a link in their place leads nowhere that this user may not go.
+Each process that was asked gets one record: a window, or why there is none. Files of a process are
+made and opened with the rights of its user, so that a link in their place leads nowhere that this
+user may not go.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ class WindowBackend(Protocol):
 
     source: str
 
-    def trace(self, identity: Identity, request: WindowRequest, asked_ns: int) -> AbstractAsyncContextManager[int]:
+    def trace(
+        self, identity: Identity, request: WindowRequest, asked_ns: int
+    ) -> AbstractAsyncContextManager[int]:
         """Have a process write its trace, and give an open descriptor of it; raises ProfdError."""
         ...
 
@@ -51,12 +54,17 @@ class WindowTaker:
         return bool(self._tasks)
 
     def begin(self, asked: Mapping[Identity, WindowBackend], request: WindowRequest) -> int:
-        """Begin a window of each process, return their ``asked_ns``; raises SessionFailed where one is at it."""
+        """Begin a window of each process, return their ``asked_ns``.
+
+        Raises SessionFailed where one is at it.
+        """
         if busy := [identity.pid for identity in asked if identity in self._tasks]:
             raise SessionFailed(f"process {busy[0]} is at a window already", "wait for it to end")
         asked_ns = self._clock.now_ns()
         for identity, backend in asked.items():
-            self._tasks[identity] = asyncio.ensure_future(self._take(identity, backend, request, asked_ns))
+            self._tasks[identity] = asyncio.ensure_future(
+                self._take(identity, backend, request, asked_ns)
+            )
         return asked_ns
 
     async def close(self) -> None:
@@ -66,34 +74,52 @@ class WindowTaker:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _take(self, identity: Identity, backend: WindowBackend, request: WindowRequest, asked_ns: int) -> None:
+    async def _take(
+        self, identity: Identity, backend: WindowBackend, request: WindowRequest, asked_ns: int
+    ) -> None:
         try:
             async with backend.trace(identity, request, asked_ns) as trace:
                 trace_bytes = os.fstat(trace).st_size
                 if trace_bytes >= _LARGE_BYTES:  # it takes seconds
-                    self._report(identity, f"reading the trace of process {identity.pid}: {size(trace_bytes)}")
-                # A window of steps begins when the optimizer is done; one of seconds begins anywhere.
+                    self._report(
+                        identity,
+                        f"reading the trace of process {identity.pid}: {size(trace_bytes)}",
+                    )
+                # A window of steps begins when the optimizer is done; one of seconds begins
+                # anywhere.
                 reduction = await reduce_apart(trace, begins_with_step=request.seconds is None)
             length = step_time((reduction.end_ns - reduction.start_ns) / SECOND_NS)
-            text = f"window of process {identity.pid}: {length}, {plural(len(reduction.steps), 'whole step')}"
+            text = (
+                f"window of process {identity.pid}: {length}, "
+                f"{plural(len(reduction.steps), 'whole step')}"
+            )
             if reduction.trace is None:
                 text += f"; its trace ({size(reduction.trace_bytes)}) is too large to be kept"
             found = msgspec.structs.asdict(reduction)
             window = WindowTaken(identity, self._clock.now_ns(), backend.source, asked_ns, **found)
         except ProfdError as error:
             text = f"no window of process {identity.pid}: {error}"
-            window = WindowTaken(identity, self._clock.now_ns(), backend.source, asked_ns, error=str(error))
+            window = WindowTaken(
+                identity, self._clock.now_ns(), backend.source, asked_ns, error=str(error)
+            )
         finally:
             self._tasks.pop(identity, None)
-        self._report(identity, text)  # first: a client that waits for the window has then seen the event
+        self._report(
+            identity, text
+        )  # first: a client that waits for the window has then seen the event
         self._put(window)
 
     def _report(self, identity: Identity, text: str) -> None:
         self._put(EventHappened(self._clock.now_ns(), "window", text, identity))
 
 
-async def wait_until(condition: Callable[[], bool], identity: Identity, clock: Clock, timeout_s: float) -> bool:
-    """Wait for a condition; False where it does not come in time. Raises WindowFailed where the process ends before."""
+async def wait_until(
+    condition: Callable[[], bool], identity: Identity, clock: Clock, timeout_s: float
+) -> bool:
+    """Wait for a condition; False where it does not come in time.
+
+    Raises WindowFailed where the process ends before.
+    """
     deadline_ns = clock.now_ns() + int(timeout_s * SECOND_NS)
     while not condition():
         if not processes.is_running(*identity):
@@ -105,7 +131,10 @@ async def wait_until(condition: Callable[[], bool], identity: Identity, clock: C
 
 
 class ExchangeFolder(NamedTuple):
-    """A folder that profd and the process can both reach: their files, and its path as the process sees it."""
+    """A folder that profd and the process can both reach.
+
+    ``files`` has their files, and ``there`` is its path as the process sees it.
+    """
 
     files: UserFiles
     there: Path
@@ -115,7 +144,10 @@ class ExchangeFolder(NamedTuple):
 
     @contextlib.contextmanager
     def opened(self, name: str) -> Iterator[int]:
-        """Open a file and give its descriptor; raises WindowFailed where there is no plain file of that name."""
+        """Open a file and give its descriptor.
+
+        Raises WindowFailed where there is no plain file of that name.
+        """
         if (fd := self.files.open(self.there / name)) is None:
             raise WindowFailed(f"the process left no {name}")
         try:
@@ -126,13 +158,18 @@ class ExchangeFolder(NamedTuple):
 
 @contextlib.contextmanager
 def meeting(pid: int) -> Iterator[ExchangeFolder]:
-    """Make a folder in the /tmp that the process sees, and remove it in the end; raises ProfdError."""
+    """Make a folder in the /tmp that the process sees, and remove it in the end.
+
+    Raises ProfdError.
+    """
     if not (processes.PROC / str(pid)).exists():
         raise WindowFailed(f"process {pid} cannot be looked at: it is gone")
     files = files_of(pid)
     name = files.make_folder("/tmp")
     if name is None:
-        raise OutputUnwritable(f"no folder can be made in /tmp as the user of process {pid}", "make room there")
+        raise OutputUnwritable(
+            f"no folder can be made in /tmp as the user of process {pid}", "make room there"
+        )
     there = Path("/tmp") / name
     try:
         yield ExchangeFolder(files, there)

@@ -1,9 +1,12 @@
-"""Reads a trace of torch.profiler or Kineto: its events, what ran on host and device, and where steps end.
+"""Reads a trace of torch.profiler or Kineto.
+
+It reads the events, what ran on host and device, and where steps end.
 
 Fields whose type differs between versions of torch are kept as raw JSON until they are needed.
 
-Times become integer nanoseconds since the epoch. The categories of events are those of Kineto's ActivityType. An event
-that ends on another thread looks in a trace like any other: it counts for the thread that started it.
+Times become integer nanoseconds since the epoch. The categories of events are those of Kineto's
+ActivityType. An event that ends on another thread looks in a trace like any other: it counts for
+the thread that started it.
 """
 
 from __future__ import annotations
@@ -45,7 +48,10 @@ class Details(msgspec.Struct, frozen=True, gc=False):
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """One event; ``ts`` and ``dur`` are microseconds, with nanoseconds as decimals, ``ts`` counted from the base."""
+    """One event.
+
+    ``ts`` and ``dur`` are microseconds, with nanoseconds as decimals, ``ts`` counted from the base.
+    """
 
     ph: str
     name: str = ""
@@ -61,14 +67,19 @@ class Trace(msgspec.Struct, frozen=True):
     """The file of a trace; ``base_ns`` is the time since the epoch that events are counted from."""
 
     events: list[Event] = msgspec.field(name="traceEvents")
-    base_ns: Annotated[int, msgspec.Meta(ge=0, le=_LATEST_NS)] = msgspec.field(name="baseTimeNanoseconds", default=0)
+    base_ns: Annotated[int, msgspec.Meta(ge=0, le=_LATEST_NS)] = msgspec.field(
+        name="baseTimeNanoseconds", default=0
+    )
 
 
 _decoder = msgspec.json.Decoder(Trace)
 
 
 def read_text(file: BinaryIO) -> bytes:
-    """Return the JSON in a file, unpacked; raises TraceUnreadable, also where it is larger than ``LIMIT_BYTES``."""
+    """Return the JSON in a file, unpacked.
+
+    Raises TraceUnreadable, also where it is larger than ``LIMIT_BYTES``.
+    """
     try:
         is_packed = file.read(2) == _GZIP_MAGIC
         file.seek(0)
@@ -94,7 +105,9 @@ def decode(text: bytes) -> Trace:
             # A kernel or a range may be called anything; its name is no reason to lose the window.
             return _decoder.decode(text.decode(errors="replace"))
     except (msgspec.DecodeError, RecursionError) as error:
-        raise TraceUnreadable(f"the trace is damaged ({error})", "the process may have ended while it wrote") from error
+        raise TraceUnreadable(
+            f"the trace is damaged ({error})", "the process may have ended while it wrote"
+        ) from error
 
 
 PYTHON_FUNCTION = "python_function"
@@ -102,15 +115,28 @@ GPU_ANNOTATION = "gpu_user_annotation"
 ANNOTATIONS = frozenset({"user_annotation", GPU_ANNOTATION})
 # What torch itself reports: it has an id of its own, to which work of the device is linked.
 FRONTEND = frozenset({"cpu_op", "user_annotation", PYTHON_FUNCTION})
-# Calls of the driver, and the profiler's own work: linked to the operator that they were made for, or to none.
-LINKED_HOST = frozenset({
-    "cuda_runtime", "cuda_driver", "overhead", "external_correlation", "xpu_runtime", "glow_runtime", "mtia_runtime",
-    "privateuse1_runtime", "privateuse1_driver",
-})  # fmt: skip
+# Calls of the driver, and the profiler's own work: linked to the operator that they were made for,
+# or to none.
+LINKED_HOST = frozenset(
+    {
+        "cuda_runtime",
+        "cuda_driver",
+        "overhead",
+        "external_correlation",
+        "xpu_runtime",
+        "glow_runtime",
+        "mtia_runtime",
+        "privateuse1_runtime",
+        "privateuse1_driver",
+    }
+)
 # Others, such as cuda_sync, are no work of a device: they say what waited for it.
 DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "collective_comm", GPU_ANNOTATION})
 _WIDENED_NS = 1
-"""By so much Kineto has a range on a device begin before its first kernel, and end after its last."""
+"""By how much Kineto widens a range on a device, in ns.
+
+It has the range begin so much before its first kernel, and end so much after its last.
+"""
 MEMORY = "[memory]"
 _LEFT_OUT = frozenset({
     "[OutOfMemory]", "profiler::_record_function_enter", "profiler::_record_function_enter_new",
@@ -130,8 +156,8 @@ NO_THREAD: Thread = ("", "")
 class DeviceSpan(NamedTuple):
     """Something that ran on a device, ``device`` its number and stream.
 
-    ``linked`` is the id of the operator that it was launched by, 0 for none. ``correlation`` is that of the call of the
-    driver that launched it.
+    ``linked`` is the id of the operator that it was launched by, 0 for none. ``correlation`` is
+    that of the call of the driver that launched it.
     """
 
     name: str
@@ -155,8 +181,8 @@ class MemoryChange(NamedTuple):
 class HostSpan:
     """Something that ran on a thread; ``id`` is that of an operator or range, 0 for what has none.
 
-    ``operators.nest`` fills in the last four: ``kernels_ns`` is the time of what it launched on a device,
-    ``device_ns`` with what its children launched.
+    ``operators.nest`` fills in the last four: ``kernels_ns`` is the time of what it launched on a
+    device, ``device_ns`` with what its children launched.
     """
 
     name: str
@@ -193,21 +219,31 @@ def read_spans(trace: Trace) -> Spans:
     for event in trace.events:
         if event.name == MEMORY:
             size, kind = whole_number(event.args.bytes), whole_number(event.args.device_type)
-            on_host, on_device = size if kind in _HOST_MEMORY else 0, size if kind in _DEVICE_MEMORY else 0
+            on_host, on_device = (
+                size if kind in _HOST_MEMORY else 0,
+                size if kind in _DEVICE_MEMORY else 0,
+            )
             at_ns = trace.base_ns + time_ns(event.ts)
             memory.append(MemoryChange(at_ns, on_host, on_device))
         elif event.ph == "X" and event.name not in _LEFT_OUT:
             thread, start_ns = (event.pid, event.tid), trace.base_ns + time_ns(event.ts)
             if event.cat in FRONTEND or event.cat in LINKED_HOST:
                 end_ns, number = start_ns + time_ns(event.dur), whole_number(event.args.external_id)
-                host.append(HostSpan(event.name, event.cat, thread, start_ns, end_ns, number, event))
+                host.append(
+                    HostSpan(event.name, event.cat, thread, start_ns, end_ns, number, event)
+                )
             elif event.cat in DEVICE:
                 end_ns, linked = start_ns + time_ns(event.dur), whole_number(event.args.external_id)
-                if event.cat == GPU_ANNOTATION:  # it spans work that has the same link, and would count twice
+                if (
+                    event.cat == GPU_ANNOTATION
+                ):  # it spans work that has the same link, and would count twice
                     start_ns, end_ns, linked = start_ns + _WIDENED_NS, end_ns - _WIDENED_NS, 0
                 correlation = whole_number(event.args.correlation)
-                device.append(DeviceSpan(event.name, event.cat, thread, start_ns, end_ns, linked, correlation))
-    # Calls of the driver are put on the thread of the operator that they are linked to, as torch does; others on none.
+                device.append(
+                    DeviceSpan(event.name, event.cat, thread, start_ns, end_ns, linked, correlation)
+                )
+    # Calls of the driver are put on the thread of the operator that they are linked to, as torch
+    # does; others on none.
     threads = {span.id: span.thread for span in host if span.category in FRONTEND and span.id}
     for span in host:
         if span.category in LINKED_HOST:
@@ -220,14 +256,18 @@ def read_spans(trace: Trace) -> Spans:
 def time_ns(microseconds: float) -> int:
     """Return microseconds with three decimals as whole nanoseconds.
 
-    The whole part separately: a quarter of a year in microseconds leaves a double just enough digits for them.
+    The whole part separately: a quarter of a year in microseconds leaves a double just enough
+    digits for them.
     """
     whole = int(microseconds)
     return whole * 1000 + round((microseconds - whole) * 1000)
 
 
 def whole_number(raw: msgspec.Raw) -> int:
-    """Return the integer in raw JSON; 0 where it holds none, or one that no machine counts up to."""
+    """Return the integer in raw JSON.
+
+    0 where it holds none, or one that no machine counts up to.
+    """
     try:
         number = int(bytes(raw))
     except ValueError:
@@ -240,8 +280,15 @@ _OPTIMIZER = "Optimizer.step#"
 
 
 def find_steps(spans: Spans, begun_ns: int | None) -> tuple[WindowStep, ...]:
-    """Return the whole steps in order of time; the first from ``begun_ns`` where the trace began with a step."""
-    marked = sorted(WindowStep(span.start_ns, span.end_ns) for span in spans.host if span.name.startswith(MARKED_STEP))
+    """Return the whole steps in order of time.
+
+    The first from ``begun_ns`` where the trace began with a step.
+    """
+    marked = sorted(
+        WindowStep(span.start_ns, span.end_ns)
+        for span in spans.host
+        if span.name.startswith(MARKED_STEP)
+    )
     if marked:
         return tuple(marked)
     updates: defaultdict[str, list[int]] = defaultdict(list)

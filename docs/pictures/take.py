@@ -1,7 +1,8 @@
-"""Takes the pictures of README and docs from a real training, each view of the dashboard and the report.
+"""Takes the pictures of README and docs from a real training: the dashboard's views, the report.
 
-Usage: ``python docs/pictures/take.py [dashboard] [report]``, or ``make pictures``; both by default. Needs torch and
-Chromium, and about two minutes of a quiet machine: a busy one shows in the pictures.
+Usage: ``python docs/pictures/take.py [dashboard] [report]``, or ``make pictures``; both by default.
+Needs torch and Chromium, and about two minutes of a quiet machine: a busy one shows in the
+pictures.
 """
 
 from __future__ import annotations
@@ -38,7 +39,11 @@ CHROMIUM = [
 
 def photograph(page: Path, picture: Path, size: tuple[int, int]) -> None:
     """Open a file in Chromium and keep what it shows; ``size`` is width and height in pixels."""
-    words = [f"--user-data-dir={page.parent}/browser", f"--screenshot={picture}", f"--window-size={size[0]},{size[1]}"]
+    words = [
+        f"--user-data-dir={page.parent}/browser",
+        f"--screenshot={picture}",
+        f"--window-size={size[0]},{size[1]}",
+    ]
     subprocess.run([*CHROMIUM, *words, page.as_uri()], check=True, capture_output=True, timeout=60)
 
 
@@ -61,7 +66,9 @@ def take_report(run_file: Path, folder: Path) -> None:
 def main() -> None:
     """Take what is asked for: the dashboard while the training runs, the report when it has ended."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("pictures", nargs="*", metavar="PICTURE", help="dashboard or report [default: both]")
+    parser.add_argument(
+        "pictures", nargs="*", metavar="PICTURE", help="dashboard or report [default: both]"
+    )
     wanted = set(parser.parse_args().pictures) or KINDS
     if unknown := wanted - KINDS:
         parser.error(f"there is no picture of {', '.join(sorted(unknown))}")

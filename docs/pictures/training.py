@@ -1,6 +1,8 @@
-"""A training to take pictures of: recorded by ``profd run`` as on a terminal, with a note and a torch.profiler window.
+"""A training to take pictures of: recorded by ``profd run`` as on a terminal, with a note and a
+torch.profiler window.
 
-It starts in the root of the repository and has a home of its own, so that no path of the machine is in the pictures.
+It starts in the root of the repository and has a home of its own, so that no path of the machine is
+in the pictures.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ class Training:
     """A training that is being recorded."""
 
     def __init__(self) -> None:
-        """Start it on a terminal of its own, and leave the dashboard there: that in the pictures is another one."""
+        """Start it on a terminal of its own, and leave the dashboard there: that in the pictures is
+        another one.
+        """
         self._has_dashboard = threading.Event()
         self._pid, self._terminal_fd = pty.fork()
         if self._pid == 0:
@@ -63,7 +67,9 @@ class Training:
         return run_file
 
     def finish(self) -> Path:
-        """Wait until the training has ended, and return its run, the name of the machine and its user left out."""
+        """Wait until the training has ended, and return its run, the name of the machine and its
+        user left out.
+        """
         self._reader.join(PATIENCE_S)
         run_file = paths.find_run("latest")
         with contextlib.closing(sqlite3.connect(run_file)) as database, database:
@@ -102,7 +108,10 @@ def training(home: Path) -> Iterator[Training]:
 
 def _has_taken_window() -> bool:
     """Ask for a window; as long as the training has not begun there is none."""
-    return subprocess.run([*PROFD, "window", "latest"], capture_output=True, check=False).returncode == 0
+    return (
+        subprocess.run([*PROFD, "window", "latest"], capture_output=True, check=False).returncode
+        == 0
+    )
 
 
 def _length_ns(reader: RunReader) -> int:

@@ -27,7 +27,10 @@ KEYS = {
     "events": ("6",),
     "output": ("7",),
 }
-"""What leads to each view; in the flame graph down to the user's own frame, which is told below then."""
+"""What leads to each view.
+
+In the flame graph down to the user's own frame, which is told below then.
+"""
 
 
 async def draw_views(run_file: Path) -> dict[str, str]:

@@ -1,7 +1,9 @@
-"""Starts every program of profd: ``python -m profd`` is the command line, ``__main__.py -m MODULE`` another.
+"""Starts every program of profd: ``python -m profd`` is the command line, ``__main__.py -m MODULE``
+another.
 
-Python reads much that is set for the script's Python: folders of modules, options, warnings. So nothing that may be
-another's is imported before this process has become an isolated one. The shell script `profd` starts it as one.
+Python reads much that is set for the script's Python: folders of modules, options, warnings. So
+nothing that may be another's is imported before this process has become an isolated one. The shell
+script `profd` starts it as one.
 """
 
 import os
@@ -21,7 +23,9 @@ def main() -> None:
 
 
 def _start_anew() -> None:
-    """Become an isolated Python, with the environment as it was before Python set a locale in it (PEP 538)."""
+    """Become an isolated Python, with the environment as it was before Python set a locale in it
+    (PEP 538).
+    """
     try:
         with open("/proc/self/environ", "rb") as file:
             entries = [entry.partition(b"=") for entry in file.read().split(b"\0")]
@@ -38,7 +42,8 @@ def _find_package() -> None:
     if folder in sys.path:
         return
     sys.path.insert(0, folder)
-    import profd  # its modules come from that folder from now on; all else only if it is nowhere else
+    # its modules come from that folder from now on; all else only if it is nowhere else
+    import profd
 
     sys.path.remove(folder)
     import site

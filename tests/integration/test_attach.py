@@ -1,4 +1,6 @@
-"""`profd attach` without a terminal: it records, says so, ends in every way it should, and the target runs on."""
+"""`profd attach` without a terminal: it records, says so, ends in every way it should, and the
+target runs on.
+"""
 
 from __future__ import annotations
 
@@ -61,8 +63,11 @@ def assert_summed_up(process: subprocess.Popen[str]) -> RunReader:
     assert out == ""
     assert err.splitlines()[-1].startswith("report: profd report ")
     reader = RunReader(paths.find_run(err.splitlines()[-1].split()[-1]))
-    # A recording that is ended as soon as it has begun may have no sample; the code says so then, and only then.
-    assert process.returncode == (ExitCode.OK if reader.recorded().whole else ExitCode.NO_SAMPLES), err
+    # A recording that is ended as soon as it has begun may have no sample; the code says so then,
+    # and only then.
+    assert process.returncode == (
+        ExitCode.OK if reader.recorded().whole else ExitCode.NO_SAMPLES
+    ), err
     return reader
 
 
@@ -87,7 +92,9 @@ def test_signal_ends_the_recording_and_not_the_target(target: int, number: signa
 def test_stop_from_elsewhere_ends_it(target: int) -> None:
     process = attach(target, "--name", "mine")
     hand_over(paths.find_run("mine"))
-    stopped = subprocess.run([PROFD, "stop", "mine"], capture_output=True, text=True, timeout=TIMEOUT_S)
+    stopped = subprocess.run(
+        [PROFD, "stop", "mine"], capture_output=True, text=True, timeout=TIMEOUT_S
+    )
     assert stopped.returncode == 0, stopped.stderr
     assert "has ended" in stopped.stderr
     with RunReader(paths.find_run("mine")) as reader:
@@ -98,9 +105,11 @@ def test_stop_from_elsewhere_ends_it(target: int) -> None:
 
 
 def log_out(home: Path) -> None:
-    """Take the folder of sockets away, as the login's own is at logout: nothing can be made there either.
+    """Take the folder of sockets away, as the login's own is at logout: nothing can be made there
+    either.
 
-    A session makes the folder again when it finds it gone, so both are repeated until a file stands in its place.
+    A session makes the folder again when it finds it gone, so both are repeated until a file stands
+    in its place.
     """
     folder = home / "run"
     while not folder.is_file():

@@ -32,7 +32,9 @@ def terminal(profd_home: Path, py_spy: StandIn) -> Iterator[Terminal]:
         yield terminal
 
 
-def test_attach_shows_hot_functions_and_follows_changes(terminal: Terminal, py_spy: StandIn) -> None:
+def test_attach_shows_hot_functions_and_follows_changes(
+    terminal: Terminal, py_spy: StandIn
+) -> None:
     with running("switching.py") as target:
         terminal.start([PROFD, "attach", str(target.pid)])
         screen = terminal.wait_for("before_the_line")

@@ -1,4 +1,6 @@
-"""Must hold 8: bad input gives one clear line with its remedy, its exit code, no traceback, and loses nothing."""
+"""Must hold 8: bad input gives one clear line with its remedy, its exit code, no traceback, and
+loses nothing.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,12 @@ NEITHER = "pass"
 
 
 def refused(*words: str, before: Sequence[str] = ()) -> tuple[int, str]:
-    """Run profd, check that it refuses in one line that begins with its name, and return exit code and line."""
-    ended = subprocess.run([*before, PROFD, *words], input="", capture_output=True, text=True, timeout=DEADLINE_S)
+    """Run profd, check that it refuses in one line that begins with its name, and return exit code
+    and line.
+    """
+    ended = subprocess.run(
+        [*before, PROFD, *words], input="", capture_output=True, text=True, timeout=DEADLINE_S
+    )
     assert ended.stdout == ""
     assert ended.stderr.startswith("profd: "), ended.stderr
     assert ended.stderr.count("\n") == 1, ended.stderr
@@ -67,7 +73,10 @@ def test_first_process_as_plain_user(as_plain: tuple[str, ...]) -> None:
 
 def test_shell_that_profd_was_started_from_is_not_python() -> None:
     ended = subprocess.run(
-        ["sh", "-c", f"{PROFD} attach $$; exit $?"], capture_output=True, text=True, timeout=DEADLINE_S
+        ["sh", "-c", f"{PROFD} attach $$; exit $?"],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
     )
     assert ended.returncode == ExitCode.NOT_PYTHON
 
@@ -90,7 +99,9 @@ def test_process_that_is_closed_to_its_own_user(as_plain: tuple[str, ...]) -> No
     assert "SYS_PTRACE" in line or "sudo" in line
 
 
-@pytest.mark.skipif(Rights().ptrace_scope() == 0, reason="this kernel has no Yama, or lets everyone attach")
+@pytest.mark.skipif(
+    Rights().ptrace_scope() == 0, reason="this kernel has no Yama, or lets everyone attach"
+)
 def test_ptrace_scope_forbids(as_plain: tuple[str, ...]) -> None:
     with plain_python(NEITHER) as pid:
         code, line = refused("attach", str(pid), before=as_plain)

@@ -34,7 +34,9 @@ def two_cores() -> Iterator[list[int]]:
     os.sched_setaffinity(0, before)
 
 
-def test_py_spy_leaves_the_core_of_a_script_that_computes_while_the_other_is_taken(two_cores: list[int]) -> None:
+def test_py_spy_leaves_the_core_of_a_script_that_computes_while_the_other_is_taken(
+    two_cores: list[int],
+) -> None:
     own, other = two_cores
     busy = subprocess.Popen([*launches.PYTHON, COMPUTES % other], stdout=subprocess.DEVNULL)
     launched = launches.start(*launches.PYTHON, COMPUTES % own)
@@ -43,8 +45,12 @@ def test_py_spy_leaves_the_core_of_a_script_that_computes_while_the_other_is_tak
 
         def is_beside() -> bool:
             pids = processes.descendants(launched.pid, but=script_pid)
-            spies = [pid for pid in pids if (stat := processes.read_stat(pid)) and stat.comm == "py-spy"]
-            return any(processes.status(pid).get("Cpus_allowed_list") == str(other) for pid in spies)
+            spies = [
+                pid for pid in pids if (stat := processes.read_stat(pid)) and stat.comm == "py-spy"
+            ]
+            return any(
+                processes.status(pid).get("Cpus_allowed_list") == str(other) for pid in spies
+            )
 
         until(is_beside, "py-spy runs on the other core")
     finally:

@@ -20,7 +20,9 @@ pytestmark = pytest.mark.requires("tmux")
 
 @pytest.fixture
 def terminal(profd_home: Path) -> Iterator[Terminal]:
-    """Give a terminal of 120 by 36, in the home of profd's that the test has: its path is short enough for a socket."""
+    """Give a terminal of 120 by 36, in the home of profd's that the test has: its path is short
+    enough for a socket.
+    """
     with Terminal(profd_home) as terminal:
         yield terminal
 

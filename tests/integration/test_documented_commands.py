@@ -1,8 +1,9 @@
-"""Each command that README and docs show does what it shows: here, or in the test that the table names.
+"""Each command that README and docs show does what it shows: here, or in the test that the table
+names.
 
-What reads runs is given made ones. What launches a script is run by bash as it stands in the document, with a stand-in
-for py-spy, and scripts in the places of the tools around it. What needs a live session, a terminal or a service is held
-by tests of their own.
+What reads runs is given made ones. What launches a script is run by bash as it stands in the
+document, with a stand-in for py-spy, and scripts in the places of the tools around it. What needs a
+live session, a terminal or a service is held by tests of their own.
 """
 
 from __future__ import annotations
@@ -69,7 +70,9 @@ ELSEWHERE: Mapping[str, str] = {
     "profd fleet URL --dask tcp://scheduler:8786": (
         "integration/test_fleet_dask.py::test_a_cluster_gives_identical_answers_from_both_workers"
     ),
-    "profd report s3://bucket/job": ("unit/cli/test_main.py::test_a_report_is_named_after_the_last_part_of_the_url"),
+    "profd report s3://bucket/job": (
+        "unit/cli/test_main.py::test_a_report_is_named_after_the_last_part_of_the_url"
+    ),
     "profd run --metrics 9400 -- CMD": (
         "integration/test_metrics_run.py::test_metrics_are_there_while_the_script_runs_and_gone_with_it"
     ),
@@ -102,13 +105,20 @@ SCRIPT = "import sys; print(*sys.argv, flush=True); sys.stdin.readline()"
 TOOLS = {
     "profd": '#!/bin/sh\nexec {python} -m profd "$@"\n',
     "python": '#!/bin/sh\nexec {python} "$@"\n',
-    "torchrun": '#!/bin/sh\nfor word; do case $word in *.py) exec {python} "$word" ;; esac; done; exit 1\n',
+    "torchrun": '#!/bin/sh\nfor word; do case $word in *.py) exec {python} "$word" ;; esac; '
+    "done; exit 1\n",
     "srun": '#!/bin/sh\nwhile [ "$1" != sh ]; do shift; done; exec "$@"\n',
     "hostname": "#!/bin/sh\necho node0\n",
     "notify": "#!/bin/sh\n",
 }
 """Scripts in the places of tools: of a launcher's ranks there is one, on this machine."""
-SLURM = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_NODEID": "1", "SLURM_NNODES": "1", "HEAD": "node0"}
+SLURM = {
+    "SLURM_JOB_ID": "7",
+    "SLURM_STEP_ID": "0",
+    "SLURM_NODEID": "1",
+    "SLURM_NNODES": "1",
+    "HEAD": "node0",
+}
 FORM = re.compile(r"\[|\.\.\.|\bCOMMAND\b|\bNAME\b")
 """What stands for any command, or for any words of one."""
 
@@ -124,7 +134,9 @@ def every_command() -> dict[str, Command]:
 
 
 EVERY = every_command()
-LAUNCHING = [text for text, command in EVERY.items() if command.words[0] == "run" and text not in ELSEWHERE]
+LAUNCHING = [
+    text for text, command in EVERY.items() if command.words[0] == "run" and text not in ELSEWHERE
+]
 
 
 @pytest.fixture
@@ -140,8 +152,16 @@ def folder(tmp_path: Path, profd_home: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def run_here(command: str, folder: Path) -> int:
-    """Run a command of profd's in this process, with this test's things in the places of a document's names."""
-    meant = {"RUN": "before", "BASE": "before", "NEW": "after", "FOLDER": "job", "URL": str(folder / "fleet")}
+    """Run a command of profd's in this process, with this test's things in the places of a
+    document's names.
+    """
+    meant = {
+        "RUN": "before",
+        "BASE": "before",
+        "NEW": "after",
+        "FOLDER": "job",
+        "URL": str(folder / "fleet"),
+    }
     words = [{**meant, "PID": str(os.getpid())}.get(word, word) for word in EVERY[command].words]
     return run_command_line(words)
 
@@ -152,11 +172,18 @@ def test_each_command_that_is_shown_is_run_by_a_test() -> None:
 
 def test_tests_that_are_named_are_there() -> None:
     named = {test.partition("::")[::2] for test in ELSEWHERE.values()}
-    assert sorted((file, test) for file, test in named if f"def {test}(" not in (TESTS / file).read_text()) == []
+    assert (
+        sorted(
+            (file, test) for file, test in named if f"def {test}(" not in (TESTS / file).read_text()
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize("command", READING)
-def test_what_reads_runs_ends_well(command: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_reads_runs_ends_well(
+    command: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     if command.startswith("profd fleet"):
         assert run_here("profd export RUN --format parquet --to URL", folder) == 0
     code = run_here(command, folder)
@@ -184,7 +211,11 @@ def test_what_launches_a_script_runs_it_as_it_is_shown(
         (tmp_path / script).parent.mkdir(exist_ok=True)
         (tmp_path / script).write_text(SCRIPT)
     (tmp_path / "job").mkdir()
-    surroundings = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_SUBMIT_DIR": str(tmp_path), **SLURM}
+    surroundings = {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "SLURM_SUBMIT_DIR": str(tmp_path),
+        **SLURM,
+    }
     pipe = subprocess.PIPE
     with subprocess.Popen(
         ["bash", "-c", EVERY[command].shell.replace("/shared/", f"{tmp_path}/")],

@@ -1,4 +1,5 @@
-"""Whatever is stopped, killed or hung up of profd's, in whatever order: the script makes its steps and is not touched.
+"""Whatever is stopped, killed or hung up of profd's, in whatever order: the script makes its steps
+and is not touched.
 
 After each fault the script makes more steps than any buffer between it and profd has room for.
 ``benchmarks/survival.py`` tries all orders.

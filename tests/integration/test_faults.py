@@ -1,4 +1,6 @@
-"""Disks that fill, folders that vanish, processes that are stopped or many: the recording ends in words or goes on."""
+"""Disks that fill, folders that vanish, processes that are stopped or many: the recording ends in
+words or goes on.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,16 @@ from typing import NamedTuple
 import pytest
 from support.launches import state
 from support.pyspy.standin import StandIn
-from support.sessions import begin_session, counts_on, finished, give_line, hand_over, hurry_until, running, seen
+from support.sessions import (
+    begin_session,
+    counts_on,
+    finished,
+    give_line,
+    hand_over,
+    hurry_until,
+    running,
+    seen,
+)
 from support.waiting import until
 
 from profd.daemon import paths, processes
@@ -60,7 +71,9 @@ def small_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     """Give a disk of sixteen megabytes that is profd's home."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK}", "tmpfs", folder], check=True)
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK}", "tmpfs", folder], check=True
+    )
     monkeypatch.setenv("PROFD_HOME", os.fspath(folder))
     yield folder
     subprocess.run(["umount", "--lazy", folder], check=True)
@@ -88,12 +101,18 @@ def test_a_disk_that_others_fill_pauses_the_recording_until_there_is_room(small_
         hand_over(scene.session.run_file)
 
         with scene.log_file.open("a") as log:
-            log.write("The disk is filled.\n")  # it lies there too: what has a page already finds room for more lines
+            log.write(
+                "The disk is filled.\n"
+            )  # it lies there too: what has a page already finds room for more lines
         filler = small_disk / "filler"
         with pytest.raises(OSError, match="No space left"):
             filler.write_bytes(bytes(SMALL_DISK))
-        # It may see that there is no room before a write fails, and write that where the file has room for a line.
-        until(lambda: "could not be written" in scene.log() or seen(scene.session, pauses), "the session to meet it")
+        # It may see that there is no room before a write fails, and write that where the file has
+        # room for a line.
+        until(
+            lambda: "could not be written" in scene.log() or seen(scene.session, pauses),
+            "the session to meet it",
+        )
         assert "Traceback" not in scene.log()
         scene.goes_on()
         filler.unlink()
@@ -115,13 +134,20 @@ def test_a_target_that_is_stopped_stays_so_and_is_recorded_when_it_goes_on(scene
         assert not [event.text for event in reader.events() if event.kind == "error"]
 
 
-def test_a_session_that_is_stopped_leaves_the_target_alone_and_goes_on_later(scene: Scene, py_spy: StandIn) -> None:
+def test_a_session_that_is_stopped_leaves_the_target_alone_and_goes_on_later(
+    scene: Scene, py_spy: StandIn
+) -> None:
     os.kill(scene.session.pid, signal.SIGSTOP)
     until(lambda: state(scene.session.pid) == "T", "the stop")
     in_flight = py_spy.events("sampling", target=scene.target)[-1]
     with contextlib.suppress(ProcessLookupError):
-        os.kill(in_flight.pid, signal.SIGINT)  # as the end of its duration has it, ten seconds later
-    until(lambda: py_spy.events("wrote", target=scene.target)[-1].number == in_flight.number, "the end of py-spy")
+        os.kill(
+            in_flight.pid, signal.SIGINT
+        )  # as the end of its duration has it, ten seconds later
+    until(
+        lambda: py_spy.events("wrote", target=scene.target)[-1].number == in_flight.number,
+        "the end of py-spy",
+    )
     scene.goes_on()
     os.kill(scene.session.pid, signal.SIGCONT)
     hand_over(scene.session.run_file, 2)
@@ -135,7 +161,10 @@ def test_many_processes_are_all_recorded_and_may_all_change_their_program(tmp_pa
     with running("counting.py", numbers, str(MANY)) as target:
         session = begin_session(target.pid)
         scene = Scene(target.pid, numbers, session)
-        until(lambda: seen(session, lambda reader: len(reader.processes)) > MANY, "a look at all of them")
+        until(
+            lambda: seen(session, lambda reader: len(reader.processes)) > MANY,
+            "a look at all of them",
+        )
         scene.goes_on()
         give_line(target)
         until(lambda: seen(session, became) == MANY, "their becoming another program")
@@ -168,7 +197,9 @@ def test_long_lived_processes_are_sampled_while_others_come_and_go(py_spy: Stand
         with finished(session) as reader:
             known = {process.pid: process for process in reader.processes.values()}
             recorded = {row.process for row in reader.recordings()}
-            assert [event.text for event in reader.events() if event.kind in ("error", "loss")] == []
+            assert [
+                event.text for event in reader.events() if event.kind in ("error", "loss")
+            ] == []
     assert len(stay) == 2
     assert {known[pid].id for pid in (program.pid, *stay)} <= recorded
     assert [pid for pid in came[:-1] if known[pid].ended_ns is None] == []
@@ -180,7 +211,9 @@ def has_no_gap(py_spy: StandIn, pid: int) -> bool:
     order = [(one.event, one.number) for one in py_spy.events(target=pid)]
     numbers = [number for event, number in order if event == "sampling"]
     pairs = list(itertools.pairwise(numbers))
-    return pairs != [] and all(order.index(("sampling", b)) < order.index(("ending", a)) for a, b in pairs)
+    return pairs != [] and all(
+        order.index(("sampling", b)) < order.index(("ending", a)) for a, b in pairs
+    )
 
 
 def next_child(program: subprocess.Popen[str], session: RunningSession) -> int:
@@ -189,6 +222,7 @@ def next_child(program: subprocess.Popen[str], session: RunningSession) -> int:
     give_line(program)
     pid = int(program.stdout.readline())
     until(
-        lambda: pid in seen(session, lambda reader: [row.pid for row in reader.processes.values()]), f"a look at {pid}"
+        lambda: pid in seen(session, lambda reader: [row.pid for row in reader.processes.values()]),
+        f"a look at {pid}",
     )
     return pid

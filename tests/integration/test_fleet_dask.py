@@ -25,8 +25,8 @@ pytestmark = pytest.mark.requires("distributed")
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    # In a process of its own: multiprocessing starts a helper that stays until its process ends, and other tests see
-    # to it that this one has no children left.
+    # In a process of its own: multiprocessing starts a helper that stays until its process ends,
+    # and other tests see to it that this one has no children left.
     words, pipe = [sys.executable, str(PROGRAMS / "daskcluster.py")], subprocess.PIPE
     with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) as cluster:
         assert cluster.stdout is not None
@@ -80,7 +80,9 @@ def unknown_there(task: bytes) -> bytes:
     return task
 
 
-def test_workers_without_this_profd_are_said(made: Path, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_without_this_profd_are_said(
+    made: Path, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(fleet, "reduce_encoded", unknown_there)
     with pytest.raises(SessionFailed, match="install this version of profd"):
         ask(DataSet(str(made / "fleet")), Question(), address)
@@ -88,7 +90,9 @@ def test_workers_without_this_profd_are_said(made: Path, address: str, monkeypat
 
 def test_a_scheduler_without_workers_is_said(made: Path) -> None:
     with (
-        distributed.LocalCluster(n_workers=0, processes=True, dashboard_address=":0", host="127.0.0.1") as cluster,
+        distributed.LocalCluster(
+            n_workers=0, processes=True, dashboard_address=":0", host="127.0.0.1"
+        ) as cluster,
         pytest.raises(SessionFailed, match="has no workers"),
     ):
         ask(DataSet(str(made / "fleet")), Question(), cluster.scheduler_address)
@@ -99,4 +103,8 @@ def test_no_scheduler_is_said_in_words(made: Path, monkeypatch: pytest.MonkeyPat
     with socket.socket() as bound:  # nobody listens
         bound.bind(("127.0.0.1", 0))
         with pytest.raises(SessionFailed, match="no Dask scheduler"):
-            ask(DataSet(str(made / "fleet")), Question(), f"tcp://127.0.0.1:{bound.getsockname()[1]}")
+            ask(
+                DataSet(str(made / "fleet")),
+                Question(),
+                f"tcp://127.0.0.1:{bound.getsockname()[1]}",
+            )

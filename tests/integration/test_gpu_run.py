@@ -36,7 +36,13 @@ def driver(nvml_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     made = SimulatedDriver(nvml_library, tmp_path, time.time_ns())
     for name, value in made.environment.items():
         monkeypatch.setenv(name, value)
-    made.add_gpu("gpu0", memory_used_bytes=4 * GIB, memory_total_bytes=80 * GIB, power_watts=212, utilization_share=0)
+    made.add_gpu(
+        "gpu0",
+        memory_used_bytes=4 * GIB,
+        memory_total_bytes=80 * GIB,
+        power_watts=212,
+        utilization_share=0,
+    )
     return made
 
 
@@ -44,12 +50,17 @@ def record(path: Path, seen: Callable[[RunReader], object], *options: str) -> No
     """Run the training loop under profd until its run file has what is to be seen."""
 
     def has_seen() -> object:
-        with contextlib.suppress(RunUnreadable), RunReader(path) as reader:  # it may be about to be made
+        with (
+            contextlib.suppress(RunUnreadable),
+            RunReader(path) as reader,
+        ):  # it may be about to be made
             return seen(reader)
         return False
 
     words = [PROFD, "run", "--headless", *options, "-o", str(path), "--", sys.executable, SCRIPT]
-    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     read_ready(process)
     until(has_seen, "what is to be seen")
     _, err, code = finish(process)
@@ -67,7 +78,9 @@ def sees_gaps(reader: RunReader) -> bool:
     return len(read) > 1 and read[-1].at_ns - read[0].at_ns > 3 * SECOND_NS
 
 
-def test_idle_gaps_are_found_with_what_python_did_in_them(driver: SimulatedDriver, tmp_path: Path) -> None:
+def test_idle_gaps_are_found_with_what_python_did_in_them(
+    driver: SimulatedDriver, tmp_path: Path
+) -> None:
     path = tmp_path / "run.profd"
     record(path, sees_gaps, "--all-gpus")  # in a container NVML's PIDs are not those of the loop
     idle_ns: Counter[str] = Counter()
@@ -84,11 +97,16 @@ def test_idle_gaps_are_found_with_what_python_did_in_them(driver: SimulatedDrive
     assert 0 < gpu.utilization < 1
 
 
-@pytest.mark.skipif(not ProcessTraces().sees_host_pids(), reason="NVML names PIDs of the host, and this is a container")
+@pytest.mark.skipif(
+    not ProcessTraces().sees_host_pids(),
+    reason="NVML names PIDs of the host, and this is a container",
+)
 def test_only_the_gpu_of_the_run_is_read_with_the_memory_of_its_process(
     driver: SimulatedDriver, tmp_path: Path
 ) -> None:
-    driver.add_gpu("gpu1", memory_used_bytes=1 * GIB, memory_total_bytes=80 * GIB, utilization_share=1)
+    driver.add_gpu(
+        "gpu1", memory_used_bytes=1 * GIB, memory_total_bytes=80 * GIB, utilization_share=1
+    )
     path = tmp_path / "run.profd"
     record(path, lambda reader: points(reader, "gpu_process_memory_bytes", "gpu0"))
     with RunReader(path) as reader:
@@ -98,14 +116,18 @@ def test_only_the_gpu_of_the_run_is_read_with_the_memory_of_its_process(
         assert {point.value for point in reader.points(memory.id)} == {3 * GIB}
 
 
-def test_call_into_the_driver_that_never_returns_holds_up_nothing_else(driver: SimulatedDriver, tmp_path: Path) -> None:
+def test_call_into_the_driver_that_never_returns_holds_up_nothing_else(
+    driver: SimulatedDriver, tmp_path: Path
+) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     driver.add("block", gate, key="nvmlDeviceGetPowerUsage")
 
     def goes_on(reader: RunReader) -> bool:
         events = [event.at_ns for event in reader.events() if event.kind == "gpu"]
-        return any(point.at_ns > at_ns for at_ns in events for point in points(reader, "host_cpu_share"))
+        return any(
+            point.at_ns > at_ns for at_ns in events for point in points(reader, "host_cpu_share")
+        )
 
     path = tmp_path / "run.profd"
     record(path, goes_on, "--all-gpus")

@@ -1,4 +1,7 @@
-"""Hangs of programs are found from outside, each with its cause. When a run hangs: tests/unit/hangs."""
+"""Hangs of programs are found from outside, each with its cause.
+
+When a run hangs: tests/unit/hangs.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +23,15 @@ from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import HangRow
 
 AFTER_S = 1.0
-"""Short: whoever is not yet to hang computes until it is given a line, so no machine is too slow for it."""
+"""Short: whoever is not yet to hang computes until it is given a line, so no machine is too slow
+for it.
+"""
 
 
 @contextlib.contextmanager
-def watched(pid: int, *, on_hang: str | None = None, nccl_ras: str = "hang") -> Iterator[RunningSession]:
+def watched(
+    pid: int, *, on_hang: str | None = None, nccl_ras: str = "hang"
+) -> Iterator[RunningSession]:
     session = begin_session(pid, hang_after_s=AFTER_S, on_hang=on_hang, nccl_ras=nccl_ras)
     yield session
     finished(session).close()
@@ -36,7 +43,10 @@ def hangs_of(session: RunningSession) -> list[HangRow]:
 
 def test_worker_that_was_killed() -> None:
     with running("hangs/dead_worker.py") as target, watched(target.pid) as session:
-        until(lambda: seen(session, lambda reader: len(reader.processes)) >= 3, "a recording of the pool")
+        until(
+            lambda: seen(session, lambda reader: len(reader.processes)) >= 3,
+            "a recording of the pool",
+        )
         give_line(target)
         (hang,) = until(lambda: hangs_of(session), "a hang")
         dumped = CliRunner().invoke(dump, [str(session.run_file)], standalone_mode=False)
@@ -48,7 +58,10 @@ def test_worker_that_was_killed() -> None:
 @pytest.mark.requires("torch")
 def test_collective_that_one_rank_does_not_join(tmp_path: Path) -> None:
     rank = f"{sys.executable} {PROGRAMS / 'hangs/collective.py'} {tmp_path / 'store'}"
-    with ready(["sh", "-c", f"RANK=0 {rank} & RANK=1 {rank} & wait"]) as target, watched(target.pid) as session:
+    with (
+        ready(["sh", "-c", f"RANK=0 {rank} & RANK=1 {rank} & wait"]) as target,
+        watched(target.pid) as session,
+    ):
         (hang,) = until(lambda: hangs_of(session), "a hang")
     assert hang.cause == "collective", hang.text
     (one,) = hang.report.behind
@@ -60,7 +73,10 @@ def test_collective_that_one_rank_does_not_join(tmp_path: Path) -> None:
 def test_run_goes_on_after_a_hang_and_the_users_command_is_run(tmp_path: Path) -> None:
     said = tmp_path / "said"
     command = f'echo "$PROFD_HANG_CAUSE $PROFD_PID" > {said}'
-    with running("shortjob.py", "1000000") as target, watched(target.pid, on_hang=command) as session:
+    with (
+        running("shortjob.py", "1000000") as target,
+        watched(target.pid, on_hang=command) as session,
+    ):
         (hang,) = until(lambda: hangs_of(session), "a hang")
         give_line(target)
         until(lambda: hangs_of(session)[0].ended_ns is not None, "the end of the hang")
@@ -72,17 +88,26 @@ def test_run_goes_on_after_a_hang_and_the_users_command_is_run(tmp_path: Path) -
 
 
 def test_rank_that_nccl_has_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of it but NCCL itself is real: mapped file, port, PIDs; the ranks have no number in their environment."""
+    """All of it but NCCL itself is real: mapped file, port, PIDs.
+
+    The ranks have no number in their environment.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         monkeypatch.setenv("NCCL_RAS_ADDR", f"localhost:{free.getsockname()[1]}")
-    with running("hangs/nccl_ranks.py", tmp_path) as target, watched(target.pid, nccl_ras="poll") as session:
+    with (
+        running("hangs/nccl_ranks.py", tmp_path) as target,
+        watched(target.pid, nccl_ras="poll") as session,
+    ):
         # NCCL is not asked before the job is set up, and a job that hangs earlier has no counts.
         until(lambda: {0, 1} <= seen(session, ranks_of).keys(), "NCCL's ranks")
         give_line(target)
         (hang,) = until(lambda: hangs_of(session), "a hang")
         ranks = seen(session, ranks_of)
-        notes = seen(session, lambda reader: [event.text for event in reader.events() if event.kind == "note"])
+        notes = seen(
+            session,
+            lambda reader: [event.text for event in reader.events() if event.kind == "note"],
+        )
     (one,) = hang.report.behind
     assert (one.rank, one.pid, one.operation) == (1, ranks[1], "AllReduce"), (hang.text, notes)
     assert "has not come to AllReduce 1001, in which the others wait; it stands in " in hang.text

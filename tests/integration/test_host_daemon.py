@@ -1,4 +1,5 @@
-"""The supervisor of a host, for real: short jobs found, recorded and reported, over a restart and a kill -9.
+"""The supervisor of a host, for real: short jobs found, recorded and reported, over a restart and a
+kill -9.
 
 And its sessions by themselves: begun, given a budget, adopted by another, stopped.
 """
@@ -51,8 +52,12 @@ min_age_s = 0
 
 
 def configure_in(home: Path, more: str = "", tables: str = "") -> None:
-    """Write a configuration by which a supervisor finds the jobs of this test, and of no other that runs beside it."""
-    (home / "daemon.toml").write_text(CONFIGURATION.format(more=more, tables=tables, home=home_name()))
+    """Write a configuration by which a supervisor finds the jobs of this test, and of no other that
+    runs beside it.
+    """
+    (home / "daemon.toml").write_text(
+        CONFIGURATION.format(more=more, tables=tables, home=home_name())
+    )
 
 
 @pytest.fixture
@@ -116,7 +121,9 @@ def test_short_jobs_leave_a_run_each_with_reports_over_a_restart_and_a_kill(
 
 
 @pytest.mark.usefixtures("py_spy")
-def test_a_configuration_is_reloaded_and_a_broken_one_is_not(configure: Callable[..., None]) -> None:
+def test_a_configuration_is_reloaded_and_a_broken_one_is_not(
+    configure: Callable[..., None],
+) -> None:
     with supervised() as daemon:
         configure("rate = 20")
         daemon.process.send_signal(signal.SIGHUP)
@@ -130,16 +137,23 @@ def test_a_configuration_is_reloaded_and_a_broken_one_is_not(configure: Callable
 
 
 @pytest.mark.usefixtures("py_spy")
-def test_commands_work_on_its_sessions_and_what_is_stopped_stays_so(configure: Callable[..., None]) -> None:
+def test_commands_work_on_its_sessions_and_what_is_stopped_stays_so(
+    configure: Callable[..., None],
+) -> None:
     with supervised() as daemon, short_job(STEPS) as job:
         run = daemon.wait("recording", pid=job.pid).run
         assert listed() == {run: "live"}
         assert profd("stop", run).returncode == 0
         assert daemon.wait("ended", run=run).message == "stopped"
         daemon.wait("reported", run=run)
-        with short_job(STEPS) as other:  # by the time that this one is found, the first would have been found again
+        with short_job(
+            STEPS
+        ) as other:  # by the time that this one is found, the first would have been found again
             record(daemon, other)
-        assert [line.pid for line in daemon.lines if line.event == "recording"] == [job.pid, other.pid]
+        assert [line.pid for line in daemon.lines if line.event == "recording"] == [
+            job.pid,
+            other.pid,
+        ]
 
 
 @pytest.mark.usefixtures("py_spy")
@@ -172,7 +186,11 @@ def test_two_users_see_neither_runs_nor_jobs_of_each_other() -> None:
             assert {line.pid for line in daemon.lines} - {0} == {job.pid}
             assert {line.pid for line in other_daemon.lines} - {0} == {other_job.pid}
         assert listed(*at_home) == {run: "ended"}
-        for folder, mode in ((home / "runs", 0o700), (home / "runs" / f"{run}.profd", 0o600), (home / "daemon", 0o700)):
+        for folder, mode in (
+            (home / "runs", 0o700),
+            (home / "runs" / f"{run}.profd", 0o600),
+            (home / "daemon", 0o700),
+        ):
             assert stat.S_IMODE(folder.stat().st_mode) == mode
 
 
@@ -182,8 +200,15 @@ def test_the_capabilities_of_the_system_unit_are_enough(configure: Callable[...,
     nobody = as_plain_user()
     unit = (ROOT / "packaging" / "systemd" / "system" / "profd.service").read_text()
     left = next(line for line in unit.splitlines() if line.startswith("CapabilityBoundingSet="))
-    capabilities = [f"+{word.removeprefix('CAP_').lower()}" for word in left.partition("=")[2].split()]
-    confined = ("setpriv", "--no-new-privs", f"--bounding-set={','.join(['-all', *capabilities])}", "--")
+    capabilities = [
+        f"+{word.removeprefix('CAP_').lower()}" for word in left.partition("=")[2].split()
+    ]
+    confined = (
+        "setpriv",
+        "--no-new-privs",
+        f"--bounding-set={','.join(['-all', *capabilities])}",
+        "--",
+    )
     with supervised(*confined) as daemon, short_job(STEPS, *nobody) as job:
         run = daemon.wait("recording", pid=job.pid).run
         until(lambda: has_recording(run), "a first recording")
@@ -204,7 +229,9 @@ def home_of(uid: int) -> Iterator[Path]:
 
 def listed(*before: str) -> dict[str, str]:
     """Return the state of each run that `profd ls` shows."""
-    said = subprocess.run([*before, *PROFD, "ls", "--json"], capture_output=True, timeout=DEADLINE_S, check=True)
+    said = subprocess.run(
+        [*before, *PROFD, "ls", "--json"], capture_output=True, timeout=DEADLINE_S, check=True
+    )
     return {one["run"]: one["state"] for one in msgspec.json.decode(said.stdout)["runs"]}
 
 

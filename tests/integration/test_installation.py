@@ -1,4 +1,6 @@
-"""Installed as users do: the wheel of the sdist, in a fresh environment, attaches to a program of another one."""
+"""Installed as users do: the wheel of the sdist, in a fresh environment, attaches to a program of
+another one.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,17 @@ from support.folders import ROOT
 from support.interpreters import OWN_VERSION, VERSIONS, find_python
 from support.waiting import DEADLINE_S
 
-SOURCES = ("cli", "daemon", "target", "tui", "src", "packaging", "pyproject.toml", "README.md", "LICENSE")
+SOURCES = (
+    "cli",
+    "daemon",
+    "target",
+    "tui",
+    "src",
+    "packaging",
+    "pyproject.toml",
+    "README.md",
+    "LICENSE",
+)
 BUILD_SDIST = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
 ENDINGS = frozenset({".py", ".sql", ".toml", ".j2", ".js", ".css", ".tcss", ".typed"})
 PROGRAM = """
@@ -36,7 +48,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy.mkdir()
     for name in SOURCES:
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("*.egg-info"))
+            shutil.copytree(
+                ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("*.egg-info")
+            )
         else:
             shutil.copy(ROOT / name, copy / name)
     run(sys.executable, "-c", BUILD_SDIST, str(folder), cwd=copy)
@@ -55,13 +69,20 @@ def run(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str
 
 def other_python() -> str:
     """Return a Python that is not the one of these tests: another version where there is one."""
-    others = [found for version in VERSIONS if version != OWN_VERSION and (found := find_python(version))]
+    others = [
+        found for version in VERSIONS if version != OWN_VERSION and (found := find_python(version))
+    ]
     return others[-1] if others else "/usr/bin/python3"
 
 
 def test_every_file_of_the_packages_is_in_the_wheel(wheel: Path) -> None:
     held = {name.removeprefix("profd/") for name in zipfile.ZipFile(wheel).namelist()}
-    files = (path for name in ("cli", "daemon", "target", "tui") for path in (ROOT / name).rglob("*") if path.is_file())
+    files = (
+        path
+        for name in ("cli", "daemon", "target", "tui")
+        for path in (ROOT / name).rglob("*")
+        if path.is_file()
+    )
     wanted = {str(path.relative_to(ROOT)) for path in files if path.suffix in ENDINGS}
     assert wanted - held == set()
 
@@ -77,14 +98,27 @@ def test_it_attaches_to_a_program_of_another_environment(wheel: Path, tmp_path: 
     profd = str(fresh / "bin" / "profd")
     away = {**os.environ, "PROFD_HOME": str(tmp_path / "home")}
     away.pop("PYTHONPATH", None)
-    with subprocess.Popen([other_python(), "-I", "-S", "-c", PROGRAM], stdout=subprocess.PIPE, text=True) as program:
+    with subprocess.Popen(
+        [other_python(), "-I", "-S", "-c", PROGRAM], stdout=subprocess.PIPE, text=True
+    ) as program:
         try:
             assert program.stdout is not None
             assert program.stdout.readline() == "[]\n"  # neither profd nor torch is there
             assert program.stdout.readline() == "ready\n"
             run_file = tmp_path / "a.profd"
-            attach = [profd, "attach", str(program.pid), "--headless", "--duration", "3", "-o", str(run_file)]
-            attached = subprocess.run(attach, capture_output=True, text=True, env=away, timeout=2 * DEADLINE_S)
+            attach = [
+                profd,
+                "attach",
+                str(program.pid),
+                "--headless",
+                "--duration",
+                "3",
+                "-o",
+                str(run_file),
+            ]
+            attached = subprocess.run(
+                attach, capture_output=True, text=True, env=away, timeout=2 * DEADLINE_S
+            )
             assert attached.returncode == 0, attached.stderr
             assert program.poll() is None
         finally:

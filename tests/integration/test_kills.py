@@ -1,6 +1,7 @@
 """Kill -9 of profd hurts neither the target nor the file; the run names a kill -9 of the target.
 
-The kills come at moments that are held still. ``benchmarks/kills.py`` kills at random ones, beside the real py-spy.
+The kills come at moments that are held still. ``benchmarks/kills.py`` kills at random ones, beside
+the real py-spy.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ from profd.daemon.store.reader import RunReader
 
 
 class Moment(NamedTuple):
-    """A moment at which a session can be killed: its n-th py-spy hangs there; so many recordings are in the file."""
+    """A moment at which a session can be killed: its n-th py-spy hangs there.
+
+    So many recordings are in the file.
+    """
 
     fault: Fault
     kept: int
@@ -47,7 +51,9 @@ def test_killing_the_session_loses_the_recording_in_flight_alone(
     with running("counting.py", numbers) as target:
         session = begin_session(target.pid)
         hurry_until(
-            session.run_file, lambda: len(py_spy.events(EVENTS[moment.fault.at])) >= moment.fault.first, "the moment"
+            session.run_file,
+            lambda: len(py_spy.events(EVENTS[moment.fault.at])) >= moment.fault.first,
+            "the moment",
         )
         until(lambda: count_recordings(session.run_file) == moment.kept, "the recordings before")
         os.kill(session.pid, signal.SIGKILL)
@@ -57,7 +63,9 @@ def test_killing_the_session_loses_the_recording_in_flight_alone(
         with RunReader(session.run_file) as reader:
             assert reader.info.state == "interrupted"
             assert len(reader.recordings()) == moment.kept
-            assert (sum(interval.samples for interval in reader.intervals()) > 0) == (moment.kept > 0)
+            assert (sum(interval.samples for interval in reader.intervals()) > 0) == (
+                moment.kept > 0
+            )
             assert summarize(reader) is not None
 
 
@@ -79,7 +87,9 @@ def test_recordings_are_shorter_while_someone_watches_and_all_end_by_themselves(
 
 
 @pytest.mark.parametrize("at", ["sampling", "end"])
-def test_killing_py_spy_costs_a_recording_and_nothing_else(tmp_path: Path, py_spy: StandIn, at: str) -> None:
+def test_killing_py_spy_costs_a_recording_and_nothing_else(
+    tmp_path: Path, py_spy: StandIn, at: str
+) -> None:
     py_spy.fails(Fault(at, "signal", first=2, last=2))
     with running("counting.py", tmp_path / "numbers") as target:
         session = begin_session(target.pid)
@@ -89,7 +99,9 @@ def test_killing_py_spy_costs_a_recording_and_nothing_else(tmp_path: Path, py_sp
         assert target.poll() is None
 
 
-def test_killing_the_target_ends_the_run_and_names_the_signal(tmp_path: Path, py_spy: StandIn) -> None:
+def test_killing_the_target_ends_the_run_and_names_the_signal(
+    tmp_path: Path, py_spy: StandIn
+) -> None:
     with running("counting.py", tmp_path / "numbers") as target:
         session = begin_session(target.pid)
         hand_over(session.run_file)

@@ -1,4 +1,6 @@
-"""A real Prometheus scrapes profd, answers queries, and finds nothing wrong with names, rules and dashboard."""
+"""A real Prometheus scrapes profd, answers queries, and finds nothing wrong with names, rules and
+dashboard.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,9 @@ def prometheus(folder: Path, target: str) -> Iterator[Prometheus]:
 
 def promtool(*words: str, given: str = "") -> str:
     """Return what promtool says of something that is right."""
-    done = subprocess.run(["promtool", *words], input=given, capture_output=True, text=True, timeout=DEADLINE_S)
+    done = subprocess.run(
+        ["promtool", *words], input=given, capture_output=True, text=True, timeout=DEADLINE_S
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 
@@ -119,14 +123,20 @@ def test_the_alerts_are_rules() -> None:
 
 @pytest.mark.requires("prometheus", "promtool")
 def test_prometheus_has_what_the_run_has_and_finds_nothing_wrong(tmp_path: Path) -> None:
-    with full_run(tmp_path / "a.profd") as run, exporting(run.path) as url, prometheus(tmp_path, url) as server:
+    with (
+        full_run(tmp_path / "a.profd") as run,
+        exporting(run.path) as url,
+        prometheus(tmp_path, url) as server,
+    ):
         until(lambda: server.value("profd_finding"), "a finding in Prometheus")
         text = scrape(url)
         assert names(text) == {metric.name for metric in METRICS}
         assert promtool("check", "metrics", given=text) == ""
         run.advance(10)
         until(lambda: server.value(f"sum({SECONDS})") == pytest.approx(85), "85 s in Prometheus")
-        shares = server.query(f"{SECONDS} / ignoring (phase) group_left sum ({SECONDS}) > 0", by="phase")
+        shares = server.query(
+            f"{SECONDS} / ignoring (phase) group_left sum ({SECONDS}) > 0", by="phase"
+        )
         assert shares == pytest.approx(PHASE_SHARES)
         for metric in METRICS:
             assert server.value(f"count({metric.name})"), metric.name

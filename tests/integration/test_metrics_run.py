@@ -1,4 +1,6 @@
-"""`profd run --metrics` and `profd attach --metrics`: metrics while the run is recorded, and nothing after it."""
+"""`profd run --metrics` and `profd attach --metrics`: metrics while the run is recorded, and
+nothing after it.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def start(*words: str) -> tuple[subprocess.Popen[bytes], str]:
 
 def launched() -> tuple[subprocess.Popen[bytes], str, str]:
     """Launch a script with metrics, and return where they are, and a first scrape."""
-    process, url = start("run", "--headless", "--metrics", "0", "--", *launches.PYTHON, launches.WAITING)
+    process, url = start(
+        "run", "--headless", "--metrics", "0", "--", *launches.PYTHON, launches.WAITING
+    )
     launches.read_ready(process)
     return process, url, scrape(url)
 
@@ -45,7 +49,11 @@ def has_samples() -> bool:
 
 def exporter_of(pid: int) -> int:
     """Return the process below ``pid`` that answers scrapes."""
-    (found,) = (one for one in processes.descendants(pid) if "profd.daemon.metrics" in processes.command_line(one))
+    (found,) = (
+        one
+        for one in processes.descendants(pid)
+        if "profd.daemon.metrics" in processes.command_line(one)
+    )
     return found
 
 
@@ -84,11 +92,15 @@ def test_a_killed_exporter_changes_nothing() -> None:
     assert b"samples over" in err
 
 
-def test_a_killed_session_takes_its_metrics_along_and_leaves_the_script_whole(profd_home: Path) -> None:
+def test_a_killed_session_takes_its_metrics_along_and_leaves_the_script_whole(
+    profd_home: Path,
+) -> None:
     process, url, _ = launched()
     exporter = exporter_of(process.pid)
     os.kill(launches.session_pid(process.pid), signal.SIGKILL)
-    until(lambda: not launches.is_alive(exporter) and not is_answered(url), "the end of the exporter")
+    until(
+        lambda: not launches.is_alive(exporter) and not is_answered(url), "the end of the exporter"
+    )
     assert list((profd_home / "run").glob("*.metrics.log")) == []
     out, err, code = launches.finish(process)
     assert (out, code) == (b"done\n", 3)
@@ -98,7 +110,10 @@ def test_a_killed_session_takes_its_metrics_along_and_leaves_the_script_whole(pr
 
 def test_attach_has_metrics_until_it_is_stopped() -> None:
     script = subprocess.Popen(
-        [*launches.PYTHON, launches.WAITING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [*launches.PYTHON, launches.WAITING],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
     pid = launches.read_ready(script)
     process, url = start("attach", str(pid), "--headless", "--metrics", "0")

@@ -1,4 +1,6 @@
-"""A real job on two nodes whose clocks differ, each recorded by a profd of its own, read as one run."""
+"""A real job on two nodes whose clocks differ, each recorded by a profd of its own, read as one
+run.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,10 @@ pytestmark = pytest.mark.requires("torch", "netns")
 
 @pytest.fixture
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give the run files of the job, by clocks that are 1.7 s apart; files of another run lie beside them."""
+    """Give the run files of the job, by clocks that are 1.7 s apart.
+
+    Files of another run lie beside them.
+    """
     home, folder = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("job")
     with built_lab(NODES) as lab:
         started = [start(lab, node, home, folder) for node in range(NODES)]
@@ -44,7 +49,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def start(lab: Lab, node: int, home: Path, folder: Path) -> subprocess.Popen[str]:
-    """Start profd with a rank below it on a node; gloo is given the interface, as the host's name has no address."""
+    """Start profd with a rank below it on a node.
+
+    Gloo is given the interface, as the host's name has no address.
+    """
     environment = {
         **os.environ,
         "PROFD_HOME": str(home / str(node)),
@@ -57,8 +65,19 @@ def start(lab: Lab, node: int, home: Path, folder: Path) -> subprocess.Popen[str
         "MASTER_ADDR": lab.address(0),
         "MASTER_PORT": "29511",
     }
-    # The nodes share a machine with all that records them: with the default budget samples would be long in coming.
-    run = [PROFD, "run", "--headless", "--quiet", "--budget", "80", "-o", str(folder / f"node{node}.profd"), "--"]
+    # The nodes share a machine with all that records them: with the default budget samples would be
+    # long in coming.
+    run = [
+        PROFD,
+        "run",
+        "--headless",
+        "--quiet",
+        "--budget",
+        "80",
+        "-o",
+        str(folder / f"node{node}.profd"),
+        "--",
+    ]
     target = [sys.executable, TRAINING, "--seconds", "3600"]
     return subprocess.Popen(
         lab.command(node, [*run, *target]),
@@ -67,7 +86,10 @@ def start(lab: Lab, node: int, home: Path, folder: Path) -> subprocess.Popen[str
 
 
 def trained(file: Path) -> int:
-    """Return how many samples a node's run file has of the training loop; 0 where there is no file yet."""
+    """Return how many samples a node's run file has of the training loop.
+
+    0 where there is no file yet.
+    """
     try:
         with RunReader(file) as reader:
             totals = reader.stack_totals()
@@ -83,7 +105,8 @@ def trained(file: Path) -> int:
 def test_nodes_are_read_as_one_run(folder: Path, tmp_path: Path) -> None:
     summary = printed(profd("summary", str(folder), "--json"))
     assert [node.host for node in summary.nodes] == ["node0", "node1"]
-    # Whether collectives are seen, and how near they bring the clocks, is a matter of samples: benchmarks/nodes.py.
+    # Whether collectives are seen, and how near they bring the clocks, is a matter of samples:
+    # benchmarks/nodes.py.
     assert summary.nodes[0].offset_ns == 0
     assert [(row.rank, row.host) for row in summary.ranks] == [(0, "node0"), (1, "node1")]
 

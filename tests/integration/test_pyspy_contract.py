@@ -1,4 +1,5 @@
-"""What profd relies on in the py-spy executable: held by the real one, and by the one that stands in for it in tests.
+"""What profd relies on in the py-spy executable: held by the real one, and by the one that stands
+in for it in tests.
 
 Structure and order alone: no test says how many samples there are, or how long anything takes.
 """
@@ -30,7 +31,9 @@ from profd.daemon.stacks.recording import Recording
 
 TRACE = ("--format", "chrometrace", "--output", "/dev/null")
 RECORD, DUMP = (*HEAD, *TRACE), ("dump", "--nonblocking", "--json")
-SAMPLING = r"py-spy> Sampling process 100 times a second( for 1 seconds)?\. Press Control-C to exit\."
+SAMPLING = (
+    r"py-spy> Sampling process 100 times a second( for 1 seconds)?\. Press Control-C to exit\."
+)
 TOTALS = re.compile(r"py-spy> Wrote (.+) to '(.+)'\. Samples: (\d+) Errors: (\d+)")
 
 
@@ -48,7 +51,9 @@ def brief(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.fixture(scope="module")
-def taken(calm: subprocess.Popen[str], tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]:
+def taken(
+    calm: subprocess.Popen[str], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[bytes, bytes]:
     """Return a trace and a dump of the calm program by the real py-spy: what the stand-in plays."""
     file = tmp_path_factory.mktemp("taken") / "trace.json"
     assert PySpy(REAL).begin(calm.pid, file, "--duration", "1").end().code == 0
@@ -73,7 +78,9 @@ def recorded(
 ) -> tuple[Ended, Path]:
     """Record a second."""
     file = tmp_path_factory.mktemp("recorded") / "trace.json"
-    return py_spy.run(*HEAD, *TRACE[:2], "--duration", "1", "--output", file, "--pid", str(calm.pid)), file
+    return py_spy.run(
+        *HEAD, *TRACE[:2], "--duration", "1", "--output", file, "--pid", str(calm.pid)
+    ), file
 
 
 def test_version_is_printed(py_spy: PySpy) -> None:
@@ -92,12 +99,15 @@ def test_recording_says_that_it_samples_and_then_its_totals(recorded: tuple[Ende
     found = there(TOTALS.fullmatch(totals))
     assert found[1] == "chrome trace"
     assert found[2] == str(file)
-    # Of the samples that the rate and the duration make, py-spy keeps all but the last one: of two threads here.
+    # Of the samples that the rate and the duration make, py-spy keeps all but the last one: of two
+    # threads here.
     assert 0 < int(found[3]) <= 2 * (100 - 1)
     assert int(found[4]) == 0
 
 
-def test_trace_has_the_events_that_are_decoded(recorded: tuple[Ended, Path], calm: subprocess.Popen[str]) -> None:
+def test_trace_has_the_events_that_are_decoded(
+    recorded: tuple[Ended, Path], calm: subprocess.Popen[str]
+) -> None:
     data = recorded[1].read_bytes()
     events = json.loads(data)
     assert data.count(pyspy.BETWEEN) == len(events) - 1
@@ -152,7 +162,9 @@ def test_killed_recording_leaves_no_file(
     assert not (tmp_path / "trace").exists()
 
 
-def test_end_of_the_process_ends_a_recording(py_spy: PySpy, brief: subprocess.Popen[str], tmp_path: Path) -> None:
+def test_end_of_the_process_ends_a_recording(
+    py_spy: PySpy, brief: subprocess.Popen[str], tmp_path: Path
+) -> None:
     begun = py_spy.begin(brief.pid, tmp_path / "trace")
     brief.kill()  # and nobody waits for it yet: a zombie has ended, too
     done = begun.end()
@@ -186,7 +198,9 @@ def test_reads_that_fail_are_counted_and_where_that_is_asked_for_logged_with_the
 
 
 def read_to_failure(recording: Begun, pid: int) -> str:
-    """Return what a recording logs up to its first failed read: as the program goes, names of lines may fail before."""
+    """Return what a recording logs up to its first failed read: as the program goes, names of lines
+    may fail before.
+    """
     said = ""
     while f"WARN  py_spy] Failed to get stack trace from {pid}: " not in said:
         line = there(recording.process.stdout).readline()
@@ -197,7 +211,10 @@ def read_to_failure(recording: Begun, pid: int) -> str:
 
 def become_another_program(process: subprocess.Popen[str]) -> None:
     give_line(process)
-    until(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n", "its becoming another program")
+    until(
+        lambda: Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n",
+        "its becoming another program",
+    )
 
 
 GONE = (
@@ -234,7 +251,9 @@ def test_process_of_another_user_is_refused(
     assert done.stderr.startswith("Permission Denied: Try running again with elevated permissions")
 
 
-def test_file_that_cannot_be_written_is_said_after_the_sampling(py_spy: PySpy, calm: subprocess.Popen[str]) -> None:
+def test_file_that_cannot_be_written_is_said_after_the_sampling(
+    py_spy: PySpy, calm: subprocess.Popen[str]
+) -> None:
     begun = py_spy.begin(calm.pid, Path("/nowhere/trace"))
     done = begun.end(signal.SIGINT)
     assert (done.code, done.err) == (1, "Error: No such file or directory (os error 2)\n")
@@ -248,7 +267,15 @@ def test_dump_has_the_threads_with_their_frames(py_spy: PySpy, calm: subprocess.
     main = next(thread for thread in threads if thread["thread_name"] == "MainThread")
     assert len(threads) == 2
     for thread in threads:
-        assert {"pid", "thread_id", "thread_name", "os_thread_id", "active", "owns_gil", "frames"} <= set(thread)
+        assert {
+            "pid",
+            "thread_id",
+            "thread_name",
+            "os_thread_id",
+            "active",
+            "owns_gil",
+            "frames",
+        } <= set(thread)
     assert (main["pid"], main["os_thread_id"]) == (calm.pid, calm.pid)
     assert [frame["name"] for frame in main["frames"]] == ["stand", "main", "<module>"]
     frame = main["frames"][0]
@@ -263,7 +290,9 @@ async def test_profd_records_and_reads_with_it(
     monkeypatch.setenv("PROFD_PY_SPY", str(py_spy.path))
     clock = Clock()
     begun_ns = clock.now_ns()
-    recording = Recording(find_py_spy(), calm.pid, 100, -4.0, clock)  # a second, with the five to spare
+    recording = Recording(
+        find_py_spy(), calm.pid, 100, -4.0, clock
+    )  # a second, with the five to spare
     assert await recording.sampling
     assert await recording.ended
     raw = await recording.collect()
@@ -272,7 +301,9 @@ async def test_profd_records_and_reads_with_it(
     assert begun_ns <= raw.zero_ns + raw.clock_error_ns <= clock.now_ns()
 
 
-def test_profd_dumps_with_it(py_spy: PySpy, calm: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_profd_dumps_with_it(
+    py_spy: PySpy, calm: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PROFD_PY_SPY", str(py_spy.path))
     main = next(thread for thread in take_dump(calm.pid) if thread.os_thread_id == calm.pid)
     assert [frame.name for frame in main.frames] == ["stand", "main", "<module>"]

@@ -1,7 +1,7 @@
 """Small programs come to the same under profd's launcher as without it, on a terminal and without.
 
-`support/launchprograms.py` has the programs, `support/stage.py` starts them. What differs is listed,
-with its reason, in docs/launching.md.
+`support/launchprograms.py` has the programs, `support/stage.py` starts them. What differs is
+listed, with its reason, in docs/launching.md.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ class Stages:
 
     def __init__(self, before: tuple[str, ...], ways: tuple[str, ...]) -> None:
         self._started = {
-            way: subprocess.Popen([*before, *STAGE, way], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, cwd="/")
+            way: subprocess.Popen(
+                [*before, *STAGE, way], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, cwd="/"
+            )
             for way in ways
         }
 
@@ -83,6 +85,7 @@ def judge(results: Results) -> None:
     wrong = {
         name: outcomes
         for name, outcomes in results.items()
-        if (outcomes[0] == outcomes[1]) == bool(PROGRAMS[name].differs) or "stands still" in str(outcomes)
+        if (outcomes[0] == outcomes[1]) == bool(PROGRAMS[name].differs)
+        or "stands still" in str(outcomes)
     }
     assert not wrong

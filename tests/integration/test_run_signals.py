@@ -89,7 +89,9 @@ def test_interrupt_key_reaches_the_script_once(tmp_path: Path) -> None:
 
 
 def test_hangup_of_the_terminal_reaches_the_script(tmp_path: Path) -> None:
-    """The kernel tells the leader of the session alone, which would be the script if profd were not there."""
+    """The kernel tells the leader of the session alone, which would be the script if profd were not
+    there.
+    """
     launched, keys_fd = start_on_terminal("SIGHUP", tmp_path / "count")
     os.close(keys_fd)
     # The script's line about the signal has nowhere to go: it fails, and that ends the script.
@@ -103,7 +105,9 @@ print("ready", os.getpid())
 sys.stdin.readline()
 print(signal.getsignal(signal.SIGHUP) == signal.SIG_IGN)
 """
-    launched = launches.start(*launches.PYTHON, code, before=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    launched = launches.start(
+        *launches.PYTHON, code, before=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    )
     launches.read_ready(launched)
     os.kill(launched.pid, signal.SIGHUP)
     assert launches.finish(launched)[0::2] == (b"True\n", 0)
@@ -113,15 +117,19 @@ def test_ignored_children_do_not_cost_the_exit_code() -> None:
     """Where SIGCHLD is ignored the kernel throws exit codes away."""
     done = launches.run(
         *launches.PYTHON,
-        "import signal, sys; sys.exit(4 if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN else 0)",
+        "import signal, sys; sys.exit(4 if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN "
+        "else 0)",
         before=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN),
     )
     assert done.returncode == 4
 
 
-@pytest.mark.parametrize("ignored", [(), (signal.SIGPIPE,), (signal.SIGXFSZ,), (signal.SIGPIPE, signal.SIGUSR1)])
+@pytest.mark.parametrize(
+    "ignored", [(), (signal.SIGPIPE,), (signal.SIGXFSZ,), (signal.SIGPIPE, signal.SIGUSR1)]
+)
 def test_signals_that_python_ignores_are_as_they_were(ignored: tuple[signal.Signals, ...]) -> None:
-    """Python ignores SIGPIPE and SIGXFSZ before its first line: what they were is known from before its start.
+    """Python ignores SIGPIPE and SIGXFSZ before its first line: what they were is known from before
+    its start.
 
     The kernel says it of a program that is not Python, which would ignore them anyway.
     """
@@ -139,7 +147,9 @@ def test_signals_that_python_ignores_are_as_they_were(ignored: tuple[signal.Sign
 
 
 def start_on_terminal(name: str, count: Path) -> tuple[subprocess.Popen[bytes], int]:
-    """Start the counting script on a terminal of its own, and return the other end of that once it is ready."""
+    """Start the counting script on a terminal of its own, and return the other end of that once it
+    is ready.
+    """
     keys_fd, terminal_fd = os.openpty()
 
     def adopt() -> None:
@@ -147,7 +157,17 @@ def start_on_terminal(name: str, count: Path) -> tuple[subprocess.Popen[bytes], 
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
     launched = subprocess.Popen(
-        [launches.PROFD, "run", "--headless", sys.executable, "-u", "-c", COUNTING, name, str(count)],
+        [
+            launches.PROFD,
+            "run",
+            "--headless",
+            sys.executable,
+            "-u",
+            "-c",
+            COUNTING,
+            name,
+            str(count),
+        ],
         stdin=terminal_fd,
         stdout=terminal_fd,
         stderr=terminal_fd,

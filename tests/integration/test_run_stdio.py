@@ -50,7 +50,9 @@ def inherited_fd() -> Iterator[int]:
     os.close(write_fd)
 
 
-def surroundings(command: list[str], inherited_fd: int, cwd: Path, environment: dict[str, str]) -> dict[str, Any]:
+def surroundings(
+    command: list[str], inherited_fd: int, cwd: Path, environment: dict[str, str]
+) -> dict[str, Any]:
     """Return what a script finds when it is started with these words."""
     with (cwd / "in").open("w+b") as file:
         done = subprocess.run(
@@ -65,12 +67,16 @@ def surroundings(command: list[str], inherited_fd: int, cwd: Path, environment: 
             check=True,
         )
     found: dict[str, Any] = json.loads(done.stdout)
-    found["descriptors"] = [item for item in found["descriptors"] if item[0] != 1]  # a pipe of this very call
+    found["descriptors"] = [
+        item for item in found["descriptors"] if item[0] != 1
+    ]  # a pipe of this very call
     return found
 
 
 @pytest.mark.parametrize("locale", [{}, {"LC_ALL": "C"}, {"LC_CTYPE": "C.UTF-8"}])
-def test_surroundings_are_the_same(inherited_fd: int, tmp_path: Path, locale: dict[str, str]) -> None:
+def test_surroundings_are_the_same(
+    inherited_fd: int, tmp_path: Path, locale: dict[str, str]
+) -> None:
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("LC_", "LANG"))}
     environment = {**kept, **locale}
     without = surroundings([], inherited_fd, tmp_path, environment)
@@ -87,8 +93,20 @@ ENVIRONMENTS: list[list[str | bytes]] = [
     ["SHLVL=77", "PWD=/nowhere", "OLDPWD=/nowhere", "_=mine"],
     ["BASH_ENV=/dev/stdin", "ENV=/dev/stdin", "SHELLOPTS=xtrace"],
     ["PYTHONHOME=/nowhere", "PYTHONPATH=/nowhere"],
-    ["PYTHONVERBOSE=1", "PYTHONINSPECT=1", "PYTHONTRACEMALLOC=5", "PYTHONPROFILEIMPORTTIME=1", "PYTHONMALLOCSTATS=1"],
-    ["PYTHONIOENCODING=bogus", "PYTHONUTF8=7", "PYTHONHASHSEED=bogus", "PYTHONMALLOC=bogus", "PYTHONWARNINGS=error"],
+    [
+        "PYTHONVERBOSE=1",
+        "PYTHONINSPECT=1",
+        "PYTHONTRACEMALLOC=5",
+        "PYTHONPROFILEIMPORTTIME=1",
+        "PYTHONMALLOCSTATS=1",
+    ],
+    [
+        "PYTHONIOENCODING=bogus",
+        "PYTHONUTF8=7",
+        "PYTHONHASHSEED=bogus",
+        "PYTHONMALLOC=bogus",
+        "PYTHONWARNINGS=error",
+    ],
     ["LD_PRELOAD=libm.so.6", "LD_LIBRARY_PATH=/nowhere"],
     ["BIG=" + "x" * 120_000, "PROFD_ENTRY_0=mine", "PROFD_ENTRY_1=mine"],
 ]

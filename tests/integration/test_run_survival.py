@@ -1,4 +1,5 @@
-"""Nothing that happens to profd changes the script: not its output, not its exit code, not its life.
+"""Nothing that happens to profd changes the script: not its output, not its exit code, not its
+life.
 
 A launch that fails leaves nothing behind.
 """
@@ -38,7 +39,9 @@ def test_nothing_is_left_running() -> None:
     assert not [processes.command_line(pid) for pid in started if launches.is_alive(pid)]
 
 
-@pytest.mark.skipif(not processes.read("/proc/self/autogroup"), reason="this kernel does not group sessions")
+@pytest.mark.skipif(
+    not processes.read("/proc/self/autogroup"), reason="this kernel does not group sessions"
+)
 def test_the_session_gives_way_and_the_script_does_not() -> None:
     launched = launches.start(*launches.PYTHON, launches.WAITING)
     script_pid = launches.read_ready(launched)
@@ -67,7 +70,10 @@ sys.exit(launch(Plan(command, lambda script, link: (Path("/none"), wait_closed),
 
 
 def test_second_interrupt_does_not_wait_for_the_session() -> None:
-    """The script is over; whoever interrupts now wants the prompt back, and the script's exit code."""
+    """The script is over.
+
+    Whoever interrupts now wants the prompt back, and the script's exit code.
+    """
     with subprocess.Popen([sys.executable, "-c", HANGING], stderr=subprocess.PIPE) as launched:
         assert launched.stderr is not None
         assert launched.stderr.readline() == b"closing\n"
@@ -88,7 +94,9 @@ def test_exit_code_is_the_scripts(code: str, expected: int) -> None:
 
 
 def test_options_of_the_command_are_its_own() -> None:
-    done = launches.run(*launches.PYTHON, "import sys; print(sys.argv[1:])", "--name", "x", "--", "-o")
+    done = launches.run(
+        *launches.PYTHON, "import sys; print(sys.argv[1:])", "--name", "x", "--", "-o"
+    )
     assert done.stdout == b"['--name', 'x', '--', '-o']\n"
 
 
@@ -102,7 +110,12 @@ def test_options_of_the_command_are_its_own() -> None:
     ],
 )
 def test_command_that_cannot_be_executed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, mode: int | None, code: int, said: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    mode: int | None,
+    code: int,
+    said: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     if mode is not None:
@@ -126,8 +139,21 @@ def test_what_profd_refuses_is_its_own_error_before_the_script_starts(tmp_path: 
 
 def test_an_empty_name_has_a_reason_and_an_odd_environment_is_passed_on() -> None:
     done = launches.run("--", "")
-    assert (done.returncode, done.stderr) == (127, b"profd: the command's name is empty: name the command after `--`\n")
-    words = ["env", "=x=y", launches.PROFD, "run", "--headless", "--quiet", "--", "cat", "/proc/self/environ"]
+    assert (done.returncode, done.stderr) == (
+        127,
+        b"profd: the command's name is empty: name the command after `--`\n",
+    )
+    words = [
+        "env",
+        "=x=y",
+        launches.PROFD,
+        "run",
+        "--headless",
+        "--quiet",
+        "--",
+        "cat",
+        "/proc/self/environ",
+    ]
     assert b"\0=x=y\0" in b"\0" + subprocess.run(words, capture_output=True, check=True).stdout
 
 
@@ -155,10 +181,14 @@ sys.exit(launch(Plan((sys.executable, "-c", "raise SystemExit(7)"), start_sessio
 """What ``profd run`` does if so many processes can be started, and no more."""
 
 
-@pytest.mark.parametrize(("left", "said"), [(0, "nothing left to start it with"), (1, "none"), (2, "none")])
+@pytest.mark.parametrize(
+    ("left", "said"), [(0, "nothing left to start it with"), (1, "none"), (2, "none")]
+)
 def test_the_script_runs_whatever_cannot_be_started(left: int, said: str) -> None:
     words = [sys.executable, "-c", LIMITED, str(left)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE_S, start_new_session=True)
+    done = subprocess.run(
+        words, capture_output=True, text=True, timeout=DEADLINE_S, start_new_session=True
+    )
     assert (done.returncode, done.stdout) == (7, "")
     assert said in done.stderr
 
@@ -174,6 +204,15 @@ exit 7
 
 @pytest.mark.requires("root", "unshare")
 def test_the_first_process_of_a_container_waits_for_what_is_left_behind() -> None:
-    words = ["unshare", "-pf", "--mount-proc", "--kill-child", launches.PROFD, "run", "--headless", "--quiet"]
+    words = [
+        "unshare",
+        "-pf",
+        "--mount-proc",
+        "--kill-child",
+        launches.PROFD,
+        "run",
+        "--headless",
+        "--quiet",
+    ]
     done = subprocess.run([*words, "sh", "-c", LEAVING], capture_output=True, timeout=DEADLINE_S)
     assert (done.returncode, done.stdout) == (7, b"")

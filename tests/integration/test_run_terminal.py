@@ -1,4 +1,6 @@
-"""`profd run` on a terminal: the dashboard has it, the script has one of its own, and each may go before the other."""
+"""`profd run` on a terminal: the dashboard has it, the script has one of its own, and each may go
+before the other.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ def end_script(launch: OnTerminal) -> None:
     assert launch.current_modes() == launch.modes
 
 
-def test_script_is_shown_once_the_dashboard_is_left_resized_with_its_window_and_interrupted(start: Start) -> None:
+def test_script_is_shown_once_the_dashboard_is_left_resized_with_its_window_and_interrupted(
+    start: Start,
+) -> None:
     launch, _ = start_echoing(start)
     launch.type(b"q")
     launch.expect(b"the dashboard is closed")
@@ -87,8 +91,12 @@ def test_killed_dashboard_leaves_terminal_and_script_whole(start: Start) -> None
     end_script(launch)
 
 
-def test_output_of_a_script_that_ends_before_there_is_a_dashboard_is_seen(start: Start, profd_home: Path) -> None:
-    (profd_home / "run").touch()  # where its folder of sockets should be: the session will not start
+def test_output_of_a_script_that_ends_before_there_is_a_dashboard_is_seen(
+    start: Start, profd_home: Path
+) -> None:
+    (
+        profd_home / "run"
+    ).touch()  # where its folder of sockets should be: the session will not start
     launch = start(*launches.PYTHON, "print('no such option'); raise SystemExit(2)")
     launch.expect(b"no such option")
     assert launch.launcher.wait(DEADLINE_S) == 2

@@ -1,4 +1,6 @@
-"""A real session with the real py-spy: processes, their roles, their stacks and their steps are in the run file."""
+"""A real session with the real py-spy: processes, their roles, their stacks and their steps are in
+the run file.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,10 @@ def test_processes_that_a_script_starts_to_train_are_its_mains_and_their_steps_a
 
         def are_counted(reader: RunReader) -> bool:
             mains = [row for row in reader.processes.values() if row.role == "main"]
-            counted = {row.process for row in reader.list_series("step_count", processes=[row.id for row in mains])}
+            counted = {
+                row.process
+                for row in reader.list_series("step_count", processes=[row.id for row in mains])
+            }
             return len(counted) == 2 and [row.rank for row in mains] == ranks
 
         hurry_until(session.run_file, lambda: seen(session, are_counted), "the steps of both")
@@ -141,18 +146,26 @@ def test_a_training_that_nothing_counts_has_no_steps_by_its_warm_up(tmp_path: Pa
         reader = finished(session)
     with reader:
         steps = take_steps(reader, MAIN_THREADS, PhaseIndex(reader))
-    why = "steps are not counted any more: the loop at warmed_up.py:32 has no counter that can be read"
+    why = (
+        "steps are not counted any more: the loop at warmed_up.py:32 has no counter "
+        "that can be read"
+    )
     assert (steps.count, steps.why_unknown) == (None, why)
 
 
-def test_no_environment_and_no_local_variable_is_in_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_no_environment_and_no_local_variable_is_in_the_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("API_KEY", "canary-of-the-environment")
     script = tmp_path / "loop.py"
     script.write_text(CANARY_LOOP)
     with running(script) as program:
         assert b"canary-of-the-environment" in Path(f"/proc/{program.pid}/environ").read_bytes()
         session = begin_session(program.pid)
-        until(lambda: seen(session, has_counts), "counts of steps, for which py-spy shows all local variables")
+        until(
+            lambda: seen(session, has_counts),
+            "counts of steps, for which py-spy shows all local variables",
+        )
         finished(session).close()
     stored = b"".join(everything_in(session.run_file))
     assert b"train" in stored  # the name of the function
@@ -163,7 +176,9 @@ def everything_in(run_file: Path) -> Iterator[bytes]:
     """Yield the bytes of a run file, and all of its values, those that are packed unpacked."""
     yield run_file.read_bytes()
     with contextlib.closing(sqlite3.connect(run_file)) as database:
-        for (table,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+        for (table,) in database.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'table'"
+        ).fetchall():
             for row in database.execute(f'SELECT * FROM "{table}"'):
                 for value in row:
                     data = value if isinstance(value, bytes) else str(value).encode()
@@ -175,7 +190,19 @@ def everything_in(run_file: Path) -> Iterator[bytes]:
 @pytest.mark.requires("torch")
 def test_ranks_of_torchrun_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    assert profd("run", "--headless", "--", *torchrun, str(TARGET / "ddp_mlp.py"), "--seconds", "4").returncode == 0
+    torchrun = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+    ]
+    assert (
+        profd(
+            "run", "--headless", "--", *torchrun, str(TARGET / "ddp_mlp.py"), "--seconds", "4"
+        ).returncode
+        == 0
+    )
     summary = printed(profd("summary", "latest", "--json"))
     assert sorted(row.rank for row in summary.processes if row.role == "main") == [0, 1]

@@ -1,4 +1,6 @@
-"""Whatever becomes of profd's own streams, the script's exit code is passed on, and no command shows a traceback."""
+"""Whatever becomes of profd's own streams, the script's exit code is passed on, and no command
+shows a traceback.
+"""
 
 from __future__ import annotations
 
@@ -120,17 +122,26 @@ PRINTING = (
 
 @pytest.fixture
 def place(tmp_path: Path) -> Mapping[str, object]:
-    """Make a run, the files of two nodes and a data set, and return what stands for them in a command."""
+    """Make a run, the files of two nodes and a data set, and return what stands for them in a
+    command.
+    """
     write_run(paths.make_private(paths.runs_folder()) / "made-1.profd")
     write_folder(tmp_path / "nodes")
-    assert run_command_line(["export", "latest", "--format", "parquet", "--to", f"{tmp_path}/fleet"]) == ExitCode.OK
+    assert (
+        run_command_line(["export", "latest", "--format", "parquet", "--to", f"{tmp_path}/fleet"])
+        == ExitCode.OK
+    )
     return {"tmp": tmp_path, "pid": os.getpid()}
 
 
-def printed(words: str, place: Mapping[str, object], streams: Streams) -> subprocess.CompletedProcess[bytes]:
+def printed(
+    words: str, place: Mapping[str, object], streams: Streams
+) -> subprocess.CompletedProcess[bytes]:
     command = [launches.PROFD, *words.format(**place).split()]
     given = {"stdout": subprocess.DEVNULL, **streams.given}
-    return subprocess.run(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=DEADLINE_S, **given)
+    return subprocess.run(
+        command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=DEADLINE_S, **given
+    )
 
 
 @pytest.mark.parametrize("state", [lambda: full("stdout"), lambda: closed(1)])
@@ -141,7 +152,9 @@ def test_a_stdout_that_takes_nothing_is_one_line_and_a_code(
         with state() as streams:
             done = printed(words, place, streams)
         if words.startswith(("doctor", "view")) and done.returncode != ExitCode.UNWRITABLE_OUTPUT:
-            continue  # it found a fault of this machine, or asks where nobody can answer: that has a code of its own
+            # it found a fault of this machine, or asks where nobody can answer: that has a code of
+            # its own
+            continue
         assert done.returncode == ExitCode.UNWRITABLE_OUTPUT, (words, done)
         assert done.stderr.startswith(b"profd: stdout cannot be written ("), words
         assert done.stderr.count(b"\n") == 1, (words, done.stderr)

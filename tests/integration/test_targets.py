@@ -1,4 +1,6 @@
-"""The bundled training scripts do what they say, on their own, and as `profd demo` runs one of them."""
+"""The bundled training scripts do what they say, on their own, and as `profd demo` runs one of
+them.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def run_all() -> list[dict[str, str]]:
 
 def bars(narration: str) -> list[str]:
     """Return where each progress bar of a training ended, as ``train done/total``."""
-    seen = re.findall(r"^(train|test): +\d+%.*? (\d+)/(\d+) ", narration.replace("\r", "\n"), re.MULTILINE)
+    seen = re.findall(
+        r"^(train|test): +\d+%.*? (\d+)/(\d+) ", narration.replace("\r", "\n"), re.MULTILINE
+    )
     ends = [f"{name} {done}/{total}" for name, done, total in seen if done == total]
     # A bar may show its end twice: when it is reached, and when the bar is closed.
     return [end for end, _ in groupby(ends) if end.startswith("train")]
@@ -49,14 +53,22 @@ def bars(narration: str) -> list[str]:
 def test_scripts_train_for_as_long_as_they_are_asked_to_and_say_what_they_lack() -> None:
     epochs, steps, without_data, net, no_steps = run_all()
 
-    for ended, trained in ((epochs, ["train 3/3", "train 3/3"]), (steps, ["train 3/3", "train 2/2"])):
+    for ended, trained in (
+        (epochs, ["train 3/3", "train 3/3"]),
+        (steps, ["train 3/3", "train 2/2"]),
+    ):
         assert ended["error"] == ""
-        assert [line.split(":")[0] for line in ended["stdout"].splitlines()] == ["epoch 1", "epoch 2"]
+        assert [line.split(":")[0] for line in ended["stdout"].splitlines()] == [
+            "epoch 1",
+            "epoch 2",
+        ]
         epoch = r"epoch \d: train loss \d\.\d{3}, test loss \d\.\d{3}, accuracy \d+\.\d%\n"
         assert re.fullmatch(f"({epoch}){{2}}", ended["stdout"])
         assert bars(ended["stderr"]) == trained
     assert "not found" in without_data["error"]
-    assert re.fullmatch(r"step 1000: loss \d\.\d{4}\nfinished 1000 steps with loss \d\.\d{4}\n", net["stdout"])
+    assert re.fullmatch(
+        r"step 1000: loss \d\.\d{4}\nfinished 1000 steps with loss \d\.\d{4}\n", net["stdout"]
+    )
     assert (no_steps["error"], no_steps["stdout"]) == ("2", "")
     assert "--steps must be at least 1" in no_steps["stderr"]
 

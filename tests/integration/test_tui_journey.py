@@ -1,4 +1,6 @@
-"""One person's way through the dashboard in a real terminal, beside a training that goes on all the while."""
+"""One person's way through the dashboard in a real terminal, beside a training that goes on all the
+while.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,9 @@ def test_attach_scrub_zoom_search_window_report_and_leave(
 
 
 def sees_where_the_time_goes(terminal: Terminal) -> None:
-    screen = terminal.wait_for("_engine_run_backward", "torchloop.py", "live ▶", "main threads · whole run")
+    screen = terminal.wait_for(
+        "_engine_run_backward", "torchloop.py", "live ▶", "main threads · whole run"
+    )
     assert "torchloop.py" in screen.splitlines()[0]
 
 
@@ -104,7 +108,9 @@ def zooms_and_searches_the_flame_graph(terminal: Terminal) -> None:
     gone(terminal, "zoomed to")
 
     terminal.press("/")
-    terminal.wait_for("show only what has this in it")  # keys that come sooner still go to the graph
+    terminal.wait_for(
+        "show only what has this in it"
+    )  # keys that come sooner still go to the graph
     terminal.type("adam.py")
     terminal.press("Enter")
     terminal.wait_for("of the time has “adam.py” in its stack")

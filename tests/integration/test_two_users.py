@@ -1,4 +1,7 @@
-"""Two real users: root, and one whose processes claim what they like. Root reads, tells, believes nothing by that."""
+"""Two real users: root, and one whose processes claim what they like.
+
+Root reads, tells, believes nothing by that.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,10 @@ pytestmark = pytest.mark.requires("root", "setpriv")
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """Give a folder that other users may look into; those of pytest are closed anew whenever it starts anywhere."""
+    """Give a folder that other users may look into.
+
+    Those of pytest are closed anew whenever it starts anywhere.
+    """
     with tempfile.TemporaryDirectory() as made:
         Path(made).chmod(0o755)
         yield Path(made)
@@ -73,8 +79,12 @@ def by_another(program: str, *words: str) -> list[str]:
     return [*as_plain_user(), sys.executable, "-c", program, *words]
 
 
-def test_root_keeps_no_line_that_the_user_could_not_read(py_spy: StandIn, open_folder: Path) -> None:
-    """By any way there: by its name, by a link, by a name with a pipe behind it, which nobody waits for."""
+def test_root_keeps_no_line_that_the_user_could_not_read(
+    py_spy: StandIn, open_folder: Path
+) -> None:
+    """By any way there: by its name, by a link, by a name with a pipe behind it, which nobody waits
+    for.
+    """
     secret, own = open_folder / "secret.py", open_folder / "own.py"
     for path, mode in ((secret, 0o600), (own, 0o644)):
         path.write_text(f"{LINE}\n")
@@ -93,11 +103,20 @@ def test_root_keeps_no_line_that_the_user_could_not_read(py_spy: StandIn, open_f
         with RunReader(session.run_file) as reader:
             kept = {Path(frame.file).name: frame.source for frame in reader.frames.values()}
     assert session.wait_closed(60)
-    assert (kept["secret.py"], kept["link.py"], kept["pipe.py"], kept["own.py"]) == (None, None, None, LINE)
+    assert (kept["secret.py"], kept["link.py"], kept["pipe.py"], kept["own.py"]) == (
+        None,
+        None,
+        None,
+        LINE,
+    )
 
 
-def test_another_users_claim_to_record_a_process_of_roots_is_not_believed(open_folder: Path) -> None:
-    (open_folder / "record").write_text("read line\n")  # what the shell runs, which calls itself py-spy
+def test_another_users_claim_to_record_a_process_of_roots_is_not_believed(
+    open_folder: Path,
+) -> None:
+    (open_folder / "record").write_text(
+        "read line\n"
+    )  # what the shell runs, which calls itself py-spy
     with sleeping() as target, process_of_plain_user() as theirs:
         for pid, is_believed in ((target, False), (theirs, True)):
             words = by_another(CLAIM, str(pid))
@@ -114,7 +133,9 @@ def claim_of(pid: int) -> tuple[str, ...]:
     return words if words[:1] == ("py-spy",) else ()
 
 
-def test_another_user_is_hung_up_on_by_a_session_of_roots(py_spy: StandIn, profd_home: Path) -> None:
+def test_another_user_is_hung_up_on_by_a_session_of_roots(
+    py_spy: StandIn, profd_home: Path
+) -> None:
     with sleeping() as target:
         session = begin_session(target)
         # As if folder and socket were open to all: the session itself checks the user of a client.
@@ -139,13 +160,17 @@ async def test_another_user_does_not_get_a_request_for_a_window_of_roots_process
     daemon.ask(os.getpid(), lambda: "ACTIVITIES_LOG_FILE=x")
     try:
         words = by_another(ASK, inquiry(os.getpid()).hex(), name.hex())
-        with subprocess.Popen(words, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True) as other:
+        with subprocess.Popen(
+            words, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
+        ) as other:
             assert other.stdout is not None
             assert await asyncio.to_thread(other.stdout.readline) == "ready\n"
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as client:
                 client.bind(b"\0dynoconfigclient%d\0" % os.getpid())
                 client.sendto(inquiry(os.getpid()), name)
-                said = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(client, 4096), DEADLINE_S)
+                said = await asyncio.wait_for(
+                    asyncio.get_running_loop().sock_recv(client, 4096), DEADLINE_S
+                )
             # The other one asked first: what is given once was still there for the process itself.
             assert said == message(b"req", b"ACTIVITIES_LOG_FILE=x")
             out, _ = await asyncio.to_thread(other.communicate, "\n")

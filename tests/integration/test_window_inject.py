@@ -1,4 +1,6 @@
-"""Windows of a training that runs and was not armed: ``profd window RUN|PID --inject``, and nothing without that."""
+"""Windows of a training that runs and was not armed: ``profd window RUN|PID --inject``, and nothing
+without that.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +42,15 @@ def wrong_rounds(target: subprocess.Popen[str]) -> int:
 
 def memory_of(pid: int) -> set[str]:
     """Return the anonymous memory of a process, which the text of a window would be in."""
-    return {line.split()[0] for line in Path(f"/proc/{pid}/maps").read_text().splitlines() if line.startswith("6")}
+    return {
+        line.split()[0]
+        for line in Path(f"/proc/{pid}/maps").read_text().splitlines()
+        if line.startswith("6")
+    }
 
 
-# What a window costs the process, and that no bit changes in hundreds of them: benchmarks/windows.py.
+# What a window costs the process, and that no bit changes in hundreds of them:
+# benchmarks/windows.py.
 @pytest.mark.requires("torch", "gdb")
 def test_windows_are_taken_on_demand_alone_and_change_no_bit(target: subprocess.Popen[str]) -> None:
     pid = str(target.pid)
@@ -56,7 +63,9 @@ def test_windows_are_taken_on_demand_alone_and_change_no_bit(target: subprocess.
     for _ in range(WINDOWS):
         asked = profd("window", "latest", "--inject", "--json")
         taken = printed(asked)
-        assert f"taking 5 steps of process {pid}, the profiler is started inside of it" in asked.stderr
+        assert (
+            f"taking 5 steps of process {pid}, the profiler is started inside of it" in asked.stderr
+        )
         check(taken, target.pid)
         assert wrong_rounds(target) == 0
     assert memory_of(target.pid) == memory
@@ -79,7 +88,9 @@ def test_windows_are_taken_on_demand_alone_and_change_no_bit(target: subprocess.
 
 def refuse(asked: subprocess.CompletedProcess[str], code: int, why: str) -> None:
     assert asked.returncode == code
-    assert f"{why}: launch it with `profd run --torch-window -- CMD`, or add --inject" in asked.stderr
+    assert (
+        f"{why}: launch it with `profd run --torch-window -- CMD`, or add --inject" in asked.stderr
+    )
 
 
 def check(taken: SimpleNamespace, pid: int) -> None:

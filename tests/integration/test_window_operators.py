@@ -1,4 +1,6 @@
-"""The operators of a trace against torch's own ``key_averages()`` of the same profile, for three kinds of model."""
+"""The operators of a trace against torch's own ``key_averages()`` of the same profile, for three
+kinds of model.
+"""
 
 from __future__ import annotations
 
@@ -64,9 +66,17 @@ def test_every_operator_has_the_numbers_of_torch(tmp_path: Path) -> None:
 
 
 def compare(operators: Operators, table: list[Row]) -> None:
-    """Fail where a row differs from torch's, is missing, or is one too many. Times are compared to the nanosecond."""
-    ours = {(key.name, key.device, key.is_annotation, key.input_shapes): sums for key, sums in operators.items()}
-    theirs = {(row.name, row.device, row.is_annotation, row.input_shapes): totals_of(row) for row in table}
+    """Fail where a row differs from torch's, is missing, or is one too many.
+
+    Times are compared to the nanosecond.
+    """
+    ours = {
+        (key.name, key.device, key.is_annotation, key.input_shapes): sums
+        for key, sums in operators.items()
+    }
+    theirs = {
+        (row.name, row.device, row.is_annotation, row.input_shapes): totals_of(row) for row in table
+    }
     assert len(theirs) == len(table) > 30
     assert ours == theirs
 

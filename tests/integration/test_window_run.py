@@ -1,4 +1,6 @@
-"""Windows of a torch process that is armed for them, as by ``profd run --torch-window``: the tables, and what stays."""
+"""Windows of a torch process that is armed for them, as by ``profd run --torch-window``: the
+tables, and what stays.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +31,14 @@ def window(*options: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.requires("torch")
-def test_windows_have_steps_and_operators_and_leave_the_training_bit_for_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_have_steps_and_operators_and_leave_the_training_bit_for_bit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     command = [PROFD, "run", "--headless", "--quiet", "--torch-window", "--", *SEEDED]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as training:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as training:
         wait_ready(training)
         none_yet = window("--show")
         check(launches.printed(window("--json")))
@@ -41,14 +47,19 @@ def test_windows_have_steps_and_operators_and_leave_the_training_bit_for_bit(mon
         out, _ = training.communicate("\n", timeout=DEADLINE_S)
     refused = window()
 
-    assert (none_yet.returncode, "no window was taken of this run" in none_yet.stderr) == (ExitCode.USAGE, True)
+    assert (none_yet.returncode, "no window was taken of this run" in none_yet.stderr) == (
+        ExitCode.USAGE,
+        True,
+    )
     assert shown.returncode == 0, shown.stderr
     assert "Self CPU %" in shown.stdout
     assert "[[16, 3, 16, 16], [8, 3, 3, 3], [8], [], [], [], []]" in shown.stdout
     assert (refused.returncode, "is not live" in refused.stderr) == (ExitCode.SESSION, True)
     check_recorded(long)
     losses = losses_of(out)
-    bare = subprocess.run([*SEEDED, str(len(losses))], capture_output=True, text=True, timeout=DEADLINE_S, check=True)
+    bare = subprocess.run(
+        [*SEEDED, str(len(losses))], capture_output=True, text=True, timeout=DEADLINE_S, check=True
+    )
     assert losses == losses_of(bare.stdout)
     assert len(losses) > 8
 
@@ -68,7 +79,9 @@ def check(taken: SimpleNamespace) -> None:
 
 
 def check_recorded(long: SimpleNamespace) -> None:
-    """Check that the window of seconds lies on the run's clock, between others' times and among its samples."""
+    """Check that the window of seconds lies on the run's clock, between others' times and among its
+    samples.
+    """
     with RunReader(paths.find_run("latest")) as reader:
         first, second = reader.windows()
         assert first.asked_ns < first.start_ns < first.end_ns < second.asked_ns < second.start_ns
@@ -77,7 +90,8 @@ def check_recorded(long: SimpleNamespace) -> None:
         said = [event.text for event in reader.events() if event.kind == "window"]
         assert sum(f"{long.steps} whole steps" in text for text in said) >= 1, said
         issuers = issuing_lines(reader, list(selected_windows(reader, Selection()))[1])
-    # None where the clocks are too far apart, as on a busy machine: benchmarks/windowclock.py has how near they are.
+    # None where the clocks are too far apart, as on a busy machine: benchmarks/windowclock.py has
+    # how near they are.
     assert {line.module_path for lines in issuers.values() for line in lines} <= {"seeded.py"}
 
 
@@ -100,8 +114,14 @@ def test_run_without_the_option_has_kinetos_variables_nowhere_and_takes_none() -
 def test_window_is_taken_without_a_word_and_the_socket_is_free_again(
     profd_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Someone else has armed it for Kineto's daemon: profd is that daemon for as long as a window takes."""
-    armed = {"KINETO_USE_DAEMON": "1", "KINETO_IPC_SOCKET_DIR": str(profd_home), "OMP_NUM_THREADS": "1"}
+    """Someone else has armed it for Kineto's daemon: profd is that daemon for as long as a window
+    takes.
+    """
+    armed = {
+        "KINETO_USE_DAEMON": "1",
+        "KINETO_IPC_SOCKET_DIR": str(profd_home),
+        "OMP_NUM_THREADS": "1",
+    }
     for name, value in armed.items():
         monkeypatch.setenv(name, value)
     with running("seeded.py") as training:

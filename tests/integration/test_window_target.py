@@ -1,4 +1,6 @@
-"""gdb and a process that runs: the text is executed in it, and whatever becomes of gdb the process runs on."""
+"""gdb and a process that runs: the text is executed in it, and whatever becomes of gdb the process
+runs on.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ class Target:
 
 
 def interpreters() -> list[str]:
-    """Return this interpreter and the system's, which on Debian has no libpython but all of it in the executable."""
+    """Return this interpreter and the system's, which on Debian has no libpython but all of it in
+    the executable.
+    """
     system = Path("/usr/bin/python3")
     return [sys.executable, *([str(system)] if system.exists() else [])]
 
@@ -79,7 +83,9 @@ def target() -> Iterator[Target]:
 
 
 @pytest.mark.parametrize("python", interpreters())
-async def test_text_is_executed_at_the_next_safe_point_and_the_process_goes_on(python: str, tmp_path: Path) -> None:
+async def test_text_is_executed_at_the_next_safe_point_and_the_process_goes_on(
+    python: str, tmp_path: Path
+) -> None:
     with counting(python) as target:
         names = target.ask()[1]
         text = target.text(f"open({str(tmp_path / 'proof')!r}, 'w').close()  # {'long ' * 2000}")
@@ -90,14 +96,18 @@ async def test_text_is_executed_at_the_next_safe_point_and_the_process_goes_on(p
 
 
 async def test_call_that_hangs_is_taken_back_and_the_process_goes_on(target: Target) -> None:
-    hanging = gdb.find_calls(target.pid)._replace(queue=symbols.find(target.pid, ("pause",))["pause"])
+    hanging = gdb.find_calls(target.pid)._replace(
+        queue=symbols.find(target.pid, ("pause",))["pause"]
+    )
     with pytest.raises(WindowFailed, match="was not done with process"):
         await gdb.execute(target.pid, target.text("pass"), hanging, timeout_s=1.5)
     until(target.runs_on, "the process runs on")
 
 
 @contextlib.asynccontextmanager
-async def held(target: Target, folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[asyncio.Task[None]]:
+async def held(
+    target: Target, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[asyncio.Task[None]]:
     """Have gdb hold the process until it is killed."""
     known = gdb.commands
 

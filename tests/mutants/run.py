@@ -46,7 +46,9 @@ def outcome_of(mutant: Mutant, tree: Worktree, until: str, flawed: list[str]) ->
     try:
         for stage in STAGES[: STAGES.index(until) + 1]:
             tests, options = _selection(stage, mutant, tree.root)
-            by = _caught_by(mutant, tree, tests, options, LIMITS_S[stage], flawed) if tests else None
+            by = (
+                _caught_by(mutant, tree, tests, options, LIMITS_S[stage], flawed) if tests else None
+            )
             if by is not None:
                 return Outcome(mutant, "caught", stage, by)
     except NotApplicable as error:
@@ -59,18 +61,31 @@ def _selection(stage: str, mutant: Mutant, root: Path) -> tuple[list[str], list[
     if stage == "mirrored":
         return named_tests(mutant, root), ["-n", "0", _TIMEOUT]
     if stage == "quick":
-        return [folder for folder in QUICK if (root / folder).exists()], ["-n", "0", _TIMEOUT, "-m", QUICK_MARKS]
+        return [folder for folder in QUICK if (root / folder).exists()], [
+            "-n",
+            "0",
+            _TIMEOUT,
+            "-m",
+            QUICK_MARKS,
+        ]
     # The list's own test knows each of them by its text.
     return ["tests"], ["-n", "2", "--dist", "loadgroup", "--ignore=tests/mutants"]
 
 
 def _caught_by(
-    mutant: Mutant, tree: Worktree, tests: list[str], options: list[str], limit_s: float, flawed: list[str]
+    mutant: Mutant,
+    tree: Worktree,
+    tests: list[str],
+    options: list[str],
+    limit_s: float,
+    flawed: list[str],
 ) -> str | None:
     """Return the test that fails with the mutant and passes without it; None where there is none."""
     while True:
         with applied(mutant, tree.root):
-            failed = tree.run(tests, [*options, *(f"--deselect={test}" for test in flawed)], limit_s)
+            failed = tree.run(
+                tests, [*options, *(f"--deselect={test}" for test in flawed)], limit_s
+            )
         if failed is None or "::" not in failed:  # a file that cannot be imported, or no end
             return failed
         if tree.run([failed], ["-n", "0"], limit_s) is None:
@@ -83,7 +98,10 @@ def _caught_by(
 def run_all(mutants: list[Mutant], jobs: int, until: str) -> tuple[list[Outcome], list[str]]:
     """Run all mutants, some at a time, each time in a copy that no other one breaks."""
     flawed: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="profd-mutants-") as folder, ThreadPoolExecutor(jobs) as pool:
+    with (
+        tempfile.TemporaryDirectory(prefix="profd-mutants-") as folder,
+        ThreadPoolExecutor(jobs) as pool,
+    ):
         trees: queue.Queue[Worktree] = queue.Queue()
         for number in range(jobs):
             trees.put(Worktree(ROOT, Path(folder, f"tree{number}")))
@@ -115,11 +133,21 @@ def page_of(areas: dict[str, list[Mutant]], outcomes: list[Outcome]) -> str:
     ]
     by_name = {one.mutant.name: one for one in outcomes}
     for area, mutants in areas.items():
-        lines += ["", f"## {area.capitalize()}", "", "| place | the bug | caught by |", "|---|---|---|"]
+        lines += [
+            "",
+            f"## {area.capitalize()}",
+            "",
+            "| place | the bug | caught by |",
+            "|---|---|---|",
+        ]
         for mutant in mutants:
             one = by_name[mutant.name]
             test = f"`{one.by.removeprefix('tests/')}`"
-            by = test if one.result == "caught" else f"**{one.result}**: {one.by or 'no test notices'}"
+            by = (
+                test
+                if one.result == "caught"
+                else f"**{one.result}**: {one.by or 'no test notices'}"
+            )
             lines.append(f"| `{mutant.file}` {mutant.name} | {mutant.means} | {by} |")
     return "\n".join(lines) + "\n"
 
@@ -128,7 +156,9 @@ def main() -> int:
     """Run the mutants that the command line selects; 1 where too few are caught."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="of the mutants; all of them by default")
-    parser.add_argument("--until", choices=STAGES, default="quick", help="which tests a mutant meets at the most")
+    parser.add_argument(
+        "--until", choices=STAGES, default="quick", help="which tests a mutant meets at the most"
+    )
     parser.add_argument("--jobs", type=int, default=2, help="mutants at a time")
     arguments = parser.parse_args()
     areas = load()
@@ -137,7 +167,9 @@ def main() -> int:
     caught = len(outcomes) - len(left)
     print(f"\n{caught} of {len(outcomes)} caught")
     for one in left:
-        print(f"{one.result}: {one.mutant.name} in {one.mutant.file}: {one.by or 'no reason is given'}")
+        print(
+            f"{one.result}: {one.mutant.name} in {one.mutant.file}: {one.by or 'no reason is given'}"
+        )
     for test in flawed:
         print(f"fails without a mutant too: {test}")
     if not arguments.names:

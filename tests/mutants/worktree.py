@@ -31,7 +31,9 @@ class Worktree:
         )
         for name in filter(None, listed.stdout.decode().split("\0")):
             file = source / name
-            if file.is_symlink() or file.exists():  # not one that was removed and is not committed yet
+            if (
+                file.is_symlink() or file.exists()
+            ):  # not one that was removed and is not committed yet
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(file, folder / name, follow_symlinks=False)
         self._python = self._install()
@@ -39,7 +41,17 @@ class Worktree:
 
     def run(self, tests: Sequence[str], options: Sequence[str], limit_s: float) -> str | None:
         """Run tests up to the first failure, and return which that is; None where all passed."""
-        command = [self._python, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *options, *tests]
+        command = [
+            self._python,
+            "-m",
+            "pytest",
+            "-x",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            *options,
+            *tests,
+        ]
         process = subprocess.Popen(
             command,
             cwd=self.root,
@@ -82,6 +94,10 @@ class Worktree:
     def _check_imports(self) -> None:
         """Make sure that this copy is what tests import, not the installed one."""
         asked = "import profd.daemon.clock as module; print(module.__file__)"
-        answer = subprocess.run([self._python, "-I", "-c", asked], cwd=self.root, capture_output=True, text=True)
+        answer = subprocess.run(
+            [self._python, "-I", "-c", asked], cwd=self.root, capture_output=True, text=True
+        )
         if not Path(answer.stdout.strip() or "/").is_relative_to(self.root):
-            raise RuntimeError(f"tests in {self.root} would import {answer.stdout.strip() or answer.stderr}")
+            raise RuntimeError(
+                f"tests in {self.root} would import {answer.stdout.strip() or answer.stderr}"
+            )

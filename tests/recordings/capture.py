@@ -46,17 +46,29 @@ def noted() -> Iterator[list[StoredLine]]:
 
     def noting_output(output: PySpyOutput) -> RawRecording:
         raw = read_output(output)
-        notes.outputs[id(raw.data)] = raw, output  # the chain adds to what is known of it, not to its bytes
+        notes.outputs[id(raw.data)] = (
+            raw,
+            output,
+        )  # the chain adds to what is known of it, not to its bytes
         return raw
 
     def noting_assembly(
-        raw: RawRecording, identity: Identity, rate_hz: int, keep: Span, threads: Threads, evidence: Evidence
+        raw: RawRecording,
+        identity: Identity,
+        rate_hz: int,
+        keep: Span,
+        threads: Threads,
+        evidence: Evidence,
     ) -> tuple[RecordingTaken, ...]:
         notes.take_recording(raw, identity, rate_hz, keep, threads, evidence)
         return assemble(raw, identity, rate_hz, keep, threads, evidence)
 
     def noting_writer(
-        writer: RunWriter, path: Path, started: RunStarted, describe: DescribeFrame, most_bytes: int | None = None
+        writer: RunWriter,
+        path: Path,
+        started: RunStarted,
+        describe: DescribeFrame,
+        most_bytes: int | None = None,
     ) -> None:
         notes.lines.append(Started(started))
         make_writer(writer, path, started, describe, most_bytes)
@@ -87,7 +99,13 @@ class _Notes:
         self._lock = threading.Lock()
 
     def take_recording(
-        self, raw: RawRecording, identity: Identity, rate_hz: int, keep: Span, threads: Threads, evidence: Evidence
+        self,
+        raw: RawRecording,
+        identity: Identity,
+        rate_hz: int,
+        keep: Span,
+        threads: Threads,
+        evidence: Evidence,
     ) -> None:
         """Note what is put together now."""
         _, output = self.outputs.pop(id(raw.data))

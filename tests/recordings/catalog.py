@@ -46,12 +46,20 @@ def known(name: str, python: str = "") -> Program:
 def stepping(name: str, rate_hz: int = STEP_RATE_HZ) -> Program:
     """Return a program of ``tests/programs/steploops``."""
     words = (str(PROGRAMS / "steploops" / f"{name}.py"), "DIARY")
-    return Program(words, lambda file, _: diaries.of_steps(file), seconds=STEP_SECONDS, rate_hz=rate_hz)
+    return Program(
+        words, lambda file, _: diaries.of_steps(file), seconds=STEP_SECONDS, rate_hz=rate_hz
+    )
 
 
 def timed(name: str, *options: str) -> Program:
     """Return a training of ``benchmarks/frameworks`` that times its own phases."""
-    words = (str(BENCHMARKS / "phasetruth.py"), "DIARY", "STARTED", str(BENCHMARKS / "frameworks" / name), *options)
+    words = (
+        str(BENCHMARKS / "phasetruth.py"),
+        "DIARY",
+        "STARTED",
+        str(BENCHMARKS / "frameworks" / name),
+        *options,
+    )
     return Program(words, lambda file, _: diaries.of_phases(file), seconds=None, is_awaited=False)
 
 
@@ -66,7 +74,9 @@ def ranks(late: int | None, *options: str) -> Program:
     torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
     words = (*torchrun, str(TARGET / "ddp_mlp.py"), "--seconds", "15", *options)
     rule = "" if late is None else "straggler"
-    return Program(words, lambda *_: Diary(planted=rule, late_rank=late), seconds=None, is_awaited=False)
+    return Program(
+        words, lambda *_: Diary(planted=rule, late_rank=late), seconds=None, is_awaited=False
+    )
 
 
 def log(pattern: str, steps_an_epoch: int = 1) -> Read:

@@ -22,7 +22,9 @@ class Said(NamedTuple):
 
 def of_known(name: str, file: Path) -> Diary:
     """Return the diary of a program of ``benchmarks/known``."""
-    return Diary(turns=read_program(name).turns, tracks=tuple(map(tuple, json.loads(file.read_text()))))
+    return Diary(
+        turns=read_program(name).turns, tracks=tuple(map(tuple, json.loads(file.read_text())))
+    )
 
 
 def of_turns(file: Path) -> Diary:
@@ -59,5 +61,8 @@ def of_log(said: Sequence[Said], pattern: str, steps_an_epoch: int = 1) -> Diary
     """
     found = ((one.at_ns, re.search(pattern, one.text)) for one in said)
     numbers = [(at_ns, tuple(map(int, match.groups()))) for at_ns, match in found if match]
-    steps = [(at_ns, (of[0] - 1) * steps_an_epoch + of[1] if len(of) > 1 else of[0]) for at_ns, of in numbers]
+    steps = [
+        (at_ns, (of[0] - 1) * steps_an_epoch + of[1] if len(of) > 1 else of[0])
+        for at_ns, of in numbers
+    ]
     return Diary(steps=tuple(steps))

@@ -40,14 +40,18 @@ PATIENCE_S = 60.0
 def main() -> None:
     """Record what is named, and compare what the product says of it with what it said before."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--expect", action="store_true", help="record nothing, replay what is stored")
+    parser.add_argument(
+        "--expect", action="store_true", help="record nothing, replay what is stored"
+    )
     parser.add_argument("names", nargs="*", help=f"of {', '.join(PROGRAMS_TO_RECORD)}")
     options = parser.parse_args()
     for name in options.names or (recording_names() if options.expect else PROGRAMS_TO_RECORD):
         if not options.expect:
             make(name, PROGRAMS_TO_RECORD[name])
         expected = RECORDINGS / "expected" / f"{name}.json"
-        expected.write_text(json.dumps(replayed(name).stored(), indent=1, ensure_ascii=False) + "\n")
+        expected.write_text(
+            json.dumps(replayed(name).stored(), indent=1, ensure_ascii=False) + "\n"
+        )
         subprocess.run(["git", "--no-pager", "diff", "--", expected], check=True)
 
 
@@ -77,7 +81,11 @@ def run(program: Program, folder: Path) -> list[StoredLine]:
     python, _ = _python(program)
     meant = {"DIARY": str(diary), "FOLDER": str(folder), "STARTED": str(time.time_ns())}
     words = [python, *(meant.get(word, word) for word in program.words)]
-    environment = {"PATH": f"{Path(python).parent}:/usr/bin:/bin", "HOME": str(folder), "LANG": "C.UTF-8"}
+    environment = {
+        "PATH": f"{Path(python).parent}:/usr/bin:/bin",
+        "HOME": str(folder),
+        "LANG": "C.UTF-8",
+    }
     environment |= {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     process = subprocess.Popen(
         words, cwd=working, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -104,7 +112,9 @@ def _record(pid: int, program: Program, folder: Path) -> list[StoredLine]:
     file = folder / "session.jsonl.gz"
     capture = Path(__file__).with_name("capture.py")
     seconds = "inf" if program.seconds is None else str(program.seconds)
-    subprocess.run([sys.executable, capture, str(pid), seconds, str(program.rate_hz), file], check=True)
+    subprocess.run(
+        [sys.executable, capture, str(pid), seconds, str(program.rate_hz), file], check=True
+    )
     return read_lines(file)
 
 
@@ -123,7 +133,10 @@ def _python(program: Program) -> tuple[str, str]:
         return sys.executable, sys.base_prefix
     python = find_python(program.python) or f"python{program.python}"
     asked = subprocess.run(
-        [python, "-c", "import sys; print(sys.base_prefix)"], capture_output=True, text=True, check=True
+        [python, "-c", "import sys; print(sys.base_prefix)"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return python, asked.stdout.strip()
 

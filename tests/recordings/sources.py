@@ -42,7 +42,12 @@ def _is_own(file: str) -> bool:
 
 def _packages(files: Iterable[str]) -> set[str]:
     """Return the files that make packages of the folders of some files."""
-    found = {parent / "__init__.py" for file in files for parent in Path(file).parents if parent.is_relative_to(ROOT)}
+    found = {
+        parent / "__init__.py"
+        for file in files
+        for parent in Path(file).parents
+        if parent.is_relative_to(ROOT)
+    }
     return {str(path) for path in found if path.is_file()}
 
 
@@ -53,4 +58,7 @@ def _files(frames: Iterable[Frame], tree: SourceTree) -> dict[str, File]:
         known = Line(statements.line(frame.file, frame.line), statements.at(frame.file, frame.line))
         if known != Line(None, None):
             lines[frame.file][str(frame.line)] = known
-    return {file: File(tree.describe(Frame("", file, 0)), lines[file]) for file in {frame.file for frame in frames}}
+    return {
+        file: File(tree.describe(Frame("", file, 0)), lines[file])
+        for file in {frame.file for frame in frames}
+    }

@@ -1,4 +1,6 @@
-"""What the product says of recorded programs, from the bytes of py-spy to the summary, against their diaries."""
+"""What the product says of recorded programs, from the bytes of py-spy to the summary, against
+their diaries.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ LATE = {"ranks-slow-data": 1, "ranks-slow-disk": 0}
 
 
 @pytest.mark.parametrize("name", recording_names())
-def test_results_are_those_expected_to_the_last_digit_and_as_near_the_diary_as_they_have_to_be(name: str) -> None:
+def test_results_are_those_expected_to_the_last_digit_and_as_near_the_diary_as_they_have_to_be(
+    name: str,
+) -> None:
     found = replayed(name)
     errors, steps = found.errors, found.results["steps"]
     assert found.stored() == json.loads((RECORDINGS / "expected" / f"{name}.json").read_text())

@@ -49,7 +49,9 @@ def stays(diary: Diary) -> list[Stay]:
 
 
 def seen(reader: RunReader, diary: Diary) -> Iterator[tuple[IntervalRow, str]]:
-    """Yield the main thread's intervals in the order of the file, each with the turn that its stack shows."""
+    """Yield the main thread's intervals in the order of the file, each with the turn that its stack
+    shows.
+    """
     for interval in reader.intervals(threads=[thread.id for thread in reader.main_threads()]):
         functions = {frame.function for frame in reader.frames_of(interval.stack)}
         yield from ((interval, turn) for turn in diary.turns if turn in functions)
@@ -58,7 +60,8 @@ def seen(reader: RunReader, diary: Diary) -> Iterator[tuple[IntervalRow, str]]:
 def changes(reader: RunReader, diary: Diary) -> Iterator[tuple[int, Stay]]:
     """Yield when each stack was first seen, with the stay in its function that is nearest to that.
 
-    Where one recording takes over from another, an interval begins that was not read then but a sample before.
+    Where one recording takes over from another, an interval begins that was not read then but a
+    sample before.
     """
     known = stays(diary)
     entered = [stay.enter_ns for stay in known]
@@ -69,7 +72,10 @@ def changes(reader: RunReader, diary: Diary) -> Iterator[tuple[int, Stay]]:
             continue
         place = bisect_right(entered, at_ns)
         near = [stay for stay in known[max(place - 12, 0) : place + 12] if stay.function == turn]
-        yield at_ns, min(near, key=lambda stay: max(stay.enter_ns - at_ns, at_ns - stay.leave_ns, 0))
+        yield (
+            at_ns,
+            min(near, key=lambda stay: max(stay.enter_ns - at_ns, at_ns - stay.leave_ns, 0)),
+        )
 
 
 def test_samples_are_stamped_when_they_were_taken(run: tuple[RunReader, Diary]) -> None:
@@ -81,7 +87,9 @@ def test_samples_are_stamped_when_they_were_taken(run: tuple[RunReader, Diary]) 
     assert least <= statistics.median(at_ns - stay.enter_ns for at_ns, stay in found) <= most
 
 
-def test_intervals_are_in_order_and_cover_the_run_from_the_first_one_on(run: tuple[RunReader, Diary]) -> None:
+def test_intervals_are_in_order_and_cover_the_run_from_the_first_one_on(
+    run: tuple[RunReader, Diary],
+) -> None:
     reader, _ = run
     for (before, _), (after, _) in pairwise(seen(*run)):
         assert before.start_ns + before.duration_ns <= after.start_ns

@@ -1,1 +1,4 @@
-"""What tests build: runs, traces, processes, clocks, terminals. Each module is named by what it makes."""
+"""What tests build: runs, traces, processes, clocks, terminals.
+
+Each module is named by what it makes.
+"""

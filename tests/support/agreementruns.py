@@ -1,4 +1,6 @@
-"""Runs for which all parts of the product have to show the same numbers: recordings of real programs, and made ones."""
+"""Runs for which all parts of the product have to show the same numbers: recordings of real
+programs, and made ones.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,15 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.store import records
 from support import completerun, gappedrun, gpurun, rankrun, synthetic, unevensamples
 from support.recordings import replay
-from support.synthetic import MAIN, MAIN_TID, STARTED_NS, STEP, main_process, recording, write_records
+from support.synthetic import (
+    MAIN,
+    MAIN_TID,
+    STARTED_NS,
+    STEP,
+    main_process,
+    recording,
+    write_records,
+)
 
 MINUTES_OF_A_DAY = 24 * 60
 
@@ -54,7 +64,9 @@ def _write(path: Path, parts: list[list[records.Record]]) -> None:
 RUNS: dict[str, Callable[[Path], object]] = {
     "all views": completerun.write_complete_run,
     "two ranks with a window": rankrun.write_run,
-    "two GPUs": partial(gpurun.write_gpu_run, devices={"gpu0": gpurun.waits, "gpu1": gpurun.busy}, holders={}),
+    "two GPUs": partial(
+        gpurun.write_gpu_run, devices={"gpu0": gpurun.waits, "gpu1": gpurun.busy}, holders={}
+    ),
     "pauses of readings": gappedrun.write_gapped_run,
     "changing rates": unevensamples.write_run,
     "killed recorder": write_killed_run,

@@ -22,7 +22,9 @@ def launched_chromium() -> Iterator[Browser]:
     path = next(filter(None, map(shutil.which, NAMES)))
     # In containers there is no user namespace for the sandbox; the pages are our own.
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        browser = playwright.chromium.launch(
+            executable_path=path, args=["--no-sandbox", "--disable-gpu"]
+        )
         try:
             yield browser
         finally:
@@ -49,11 +51,15 @@ class ReportPage:
 
     def wait_for(self, condition: str) -> None:
         # Not wait_for_function: the page's policy forbids the eval that it is made of.
-        self.page.evaluate("async () => { while (!(" + condition + ")) await new Promise(requestAnimationFrame); }")
+        self.page.evaluate(
+            "async () => { while (!(" + condition + ")) await new Promise(requestAnimationFrame); }"
+        )
 
     def shown(self, expression: str) -> Any:  # noqa: ANN401  whatever JSON can say
         """Return the value of an expression once the page has drawn what was asked for."""
-        self.page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        self.page.evaluate(
+            "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+        )
         return self.page.evaluate(f"() => {expression}")
 
     @property
@@ -67,7 +73,8 @@ class ReportPage:
     def place_of(self, label: str) -> tuple[float, float]:
         """Return where a frame of the flame graph lies in the window."""
         x, y = self.shown(
-            "(() => { const graph = profd.graph; const place = graph.canvas.node.getBoundingClientRect();"
+            "(() => { const graph = profd.graph; const place = "
+            "graph.canvas.node.getBoundingClientRect();"
             f" const box = graph.boxes.all.find((each) => graph.label(each.node) === '{label}');"
             " return [place.left + box.x + box.width / 2, place.top + box.row * 19 + 9]; })()"
         )
@@ -98,13 +105,17 @@ class ReportPage:
     def cells(self, rows: str) -> list[list[str]]:
         """Return the texts in the elements that a selector names."""
         found = self.shown(
-            f"[...document.querySelectorAll('{rows}')].map((row) => [...row.children].map((cell) => cell.textContent))"
+            f"[...document.querySelectorAll('{rows}')].map((row) => [...row.children].map((cell) "
+            "=> cell.textContent))"
         )
         return [list(map(str, row)) for row in found]
 
     def check_harmless(self) -> None:
         """See that no hostile text ran, added anything to the page, or is shown as it is."""
-        assert self.shown("window.hurt === undefined && document.images.length === 0 && document.scripts.length === 2")
+        assert self.shown(
+            "window.hurt === undefined && document.images.length === 0 && "
+            "document.scripts.length === 2"
+        )
         assert not set(self.page.inner_text("body")) & set("\u202e\u2066\x1b\x00")
 
 

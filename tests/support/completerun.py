@@ -1,4 +1,6 @@
-"""A run in which every view of the dashboard has something to show, the same to the byte on every machine."""
+"""A run in which every view of the dashboard has something to show, the same to the byte on every
+machine.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ OPERATORS = (
 
 def write_complete_run(path: Path) -> Path:
     """Write the run and return its path."""
-    return synthetic.write_run(path, seconds=SECONDS, also=[*_gpu(), *_events(), _window(), _output()])
+    return synthetic.write_run(
+        path, seconds=SECONDS, also=[*_gpu(), *_events(), _window(), _output()]
+    )
 
 
 def _gpu() -> Iterator[Record]:
@@ -65,7 +69,11 @@ def _events() -> Iterator[Record]:
     said = (
         (12, "mark", "learning rate halved"),
         (43, "window", "5 whole steps of pid 4242 in 2.5 s, 10 operators"),
-        (54, "rate", "sampling at 50 Hz instead of 100 Hz: 10.4 % of a core is over the budget of 10 %"),
+        (
+            54,
+            "rate",
+            "sampling at 50 Hz instead of 100 Hz: 10.4 % of a core is over the budget of 10 %",
+        ),
         (60, "error", "pid 4244 could not be read: Permission denied"),
         (66, "mark", "名前の長い印: naïve café"),
     )
@@ -74,12 +82,16 @@ def _events() -> Iterator[Record]:
 
 
 def _window() -> Record:
-    steps = tuple(WindowStep(WINDOW_NS + n * STEP_NS, WINDOW_NS + (n + 1) * STEP_NS) for n in range(STEPS))
+    steps = tuple(
+        WindowStep(WINDOW_NS + n * STEP_NS, WINDOW_NS + (n + 1) * STEP_NS) for n in range(STEPS)
+    )
     at_ns, asked_ns = WINDOW_NS + 3 * SECOND_NS, WINDOW_NS - SECOND_NS
     gpu = WindowGpu(0, 980 * MILLISECOND_NS, 1520 * MILLISECOND_NS, 0, 1200 * MILLISECOND_NS)
     operators = tuple(_operator(*row) for row in OPERATORS)
     end_ns = steps[-1].end_ns
-    return WindowTaken(MAIN, at_ns, "kineto", asked_ns, "", WINDOW_NS, end_ns, steps, (gpu,), operators=operators)
+    return WindowTaken(
+        MAIN, at_ns, "kineto", asked_ns, "", WINDOW_NS, end_ns, steps, (gpu,), operators=operators
+    )
 
 
 def _operator(name: str, calls: int, *times_us: int) -> OperatorTotals:
@@ -91,5 +103,7 @@ def _operator(name: str, calls: int, *times_us: int) -> OperatorTotals:
 
 
 def _output() -> Record:
-    colored = b"\r\n\x1b[1mepoch 1\x1b[0m \x1b[32mloss 1.412\x1b[0m\r\nsaved to \x1b[4mlast.pt\x1b[0m"
+    colored = (
+        b"\r\n\x1b[1mepoch 1\x1b[0m \x1b[32mloss 1.412\x1b[0m\r\nsaved to \x1b[4mlast.pt\x1b[0m"
+    )
     return OutputWritten(STARTED_NS + (SECONDS - 1) * SECOND_NS, colored)

@@ -1,4 +1,6 @@
-"""Opens the dashboard without a terminal, and waits in it by message and by state: never for a time."""
+"""Opens the dashboard without a terminal, and waits in it by message and by state: never for a
+time.
+"""
 
 from __future__ import annotations
 
@@ -35,21 +37,27 @@ from support.waiting import DEADLINE_S
 
 SIZE = (120, 36)
 REFRESH_S = 0.01
-"""How often the feed looks at the run file: tests write to it and wait for what the dashboard makes of that."""
+"""How often the feed looks at the run file: tests write to it and wait for what the dashboard makes
+of that.
+"""
 
 Kind = TypeVar("Kind", bound=Message)
 Shown = TypeVar("Shown", bound=Widget)
 
 
 class AnalysisInProcess(Analysis):
-    """Looks for findings in the thread that asks it: the product's own process would take half a second to start."""
+    """Looks for findings in the thread that asks it: the product's own process would take half a
+    second to start.
+    """
 
     def poll(self) -> FindingsTaken:
         return look(Path(self._words[-1]))
 
 
 class SettlingPilot(Pilot[Leaving]):
-    """A pilot that waits until nothing is left to be done, where Textual's waits for 20 ms in which little is done."""
+    """A pilot that waits until nothing is left to be done, where Textual's waits for 20 ms in which
+    little is done.
+    """
 
     async def pause(self, delay: float | None = None) -> None:
         """Wait until all messages were acted on and the screen is drawn."""
@@ -132,7 +140,9 @@ class OpenDashboard:
             await self._pass_one()
             await self.pilot.pause()
 
-    async def until(self, kind: type[Kind], accept: Callable[[Kind], bool] = lambda message: True) -> Kind:
+    async def until(
+        self, kind: type[Kind], accept: Callable[[Kind], bool] = lambda message: True
+    ) -> Kind:
         """Wait for a message that was not waited for yet, and until it was acted on."""
         while True:
             while self._seen < len(self._messages):
@@ -143,7 +153,9 @@ class OpenDashboard:
                     return message
             await self._pass_one()
 
-    async def snapshot(self, accept: Callable[[Snapshot], bool] = lambda snapshot: True) -> Snapshot:
+    async def snapshot(
+        self, accept: Callable[[Snapshot], bool] = lambda snapshot: True
+    ) -> Snapshot:
         return (await self.until(SnapshotTaken, lambda message: accept(message.snapshot))).snapshot
 
     async def press(self, *keys: str) -> None:
@@ -168,7 +180,11 @@ class OpenDashboard:
 
     def _is_answered(self) -> bool:
         """Say whether the feed has nothing to answer: else a snapshot comes."""
-        if not self.app.is_running or self.app.feed._is_paused or isinstance(self.top(), FailureScreen):
+        if (
+            not self.app.is_running
+            or self.app.feed._is_paused
+            or isinstance(self.top(), FailureScreen)
+        ):
             return True
         shown = self.widget(Header).snapshot
         return shown is not None and shown.view == self.app.feed._view
@@ -216,15 +232,25 @@ def train_backward(run: LiveRun, seconds: int) -> None:
 
 @contextlib.asynccontextmanager
 async def open_dashboard(
-    run_file: Path, *, size: tuple[int, int] = SIZE, keys_fd: int | None = None, may_end: bool = True
+    run_file: Path,
+    *,
+    size: tuple[int, int] = SIZE,
+    keys_fd: int | None = None,
+    may_end: bool = True,
 ) -> AsyncIterator[OpenDashboard]:
     """Open the dashboard on a run, and wait until all of it is shown, what was found included."""
-    with mock.patch.object(feed, "Analysis", AnalysisInProcess), mock.patch.object(feed, "REFRESH_S", REFRESH_S):
+    with (
+        mock.patch.object(feed, "Analysis", AnalysisInProcess),
+        mock.patch.object(feed, "REFRESH_S", REFRESH_S),
+    ):
         app = ProfdApp(run_file, keys_fd=keys_fd, may_end=may_end)
         app.animation_level = "none"
         opened = OpenDashboard(app)
         async with app.run_test(size=size, notifications=True, message_hook=opened.take):
             await opened.snapshot(
-                lambda snapshot: snapshot.read_share == 1 and (snapshot.is_diagnosed or snapshot.info.state == "live")
+                lambda snapshot: (
+                    snapshot.read_share == 1
+                    and (snapshot.is_diagnosed or snapshot.info.state == "live")
+                )
             )
             yield opened

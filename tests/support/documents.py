@@ -37,7 +37,9 @@ class Sample(NamedTuple):
 
 
 class Command(NamedTuple):
-    """A command of profd's that a page shows: its words after ``profd``, and the whole line of shell around it."""
+    """A command of profd's that a page shows: its words after ``profd``, and the whole line of
+    shell around it.
+    """
 
     page: str
     words: tuple[str, ...]
@@ -86,7 +88,9 @@ def shown_inline(page: Path) -> Iterator[Command]:
 
 
 def commands_of(line: str) -> Iterator[tuple[str, ...]]:
-    """Yield the words after ``profd`` of each such command in a line of shell, those for another shell included."""
+    """Yield the words after ``profd`` of each such command in a line of shell, those for another
+    shell included.
+    """
     words = list[str]()
     lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
@@ -99,7 +103,10 @@ def commands_of(line: str) -> Iterator[tuple[str, ...]]:
 
 
 def why_refused(words: tuple[str, ...]) -> str:
-    """Say why click refuses the words of a whole command; nothing where it takes them. Nothing is run."""
+    """Say why click refuses the words of a whole command; nothing where it takes them.
+
+    Nothing is run.
+    """
     name, *rest = ["1" if word == "PID" or word.startswith("$(") else word for word in words]
     if name not in COMMANDS:
         return f"No such command {name!r}"
@@ -111,13 +118,17 @@ def why_refused(words: tuple[str, ...]) -> str:
 
 
 def unknown_in(words: tuple[str, ...]) -> list[str]:
-    """Return the name or the options that do not exist of a command that is shown without its arguments."""
+    """Return the name or the options that do not exist of a command that is shown without its
+    arguments.
+    """
     name, *rest = words
     if name in ("COMMAND", "NAME"):
         return []
     if name not in COMMANDS:
         return [name]
-    options = {option for parameter in command_named(name).params for option in parameter.opts} | {"--help"}
+    options = {option for parameter in command_named(name).params for option in parameter.opts} | {
+        "--help"
+    }
     own = rest[: rest.index("--")] if "--" in rest else rest
     return [word for word in own if word.startswith("-") and word.partition("=")[0] not in options]
 
@@ -132,7 +143,9 @@ def _command(words: list[str]) -> Iterator[tuple[str, ...]]:
     while words and (words[0] == "sudo" or _ASSIGNMENT.match(words[0])):
         words = words[1:]
     if words[:1] == ["profd"]:
-        redirected = next((place for place, word in enumerate(words) if word in _REDIRECTS), len(words))
+        redirected = next(
+            (place for place, word in enumerate(words) if word in _REDIRECTS), len(words)
+        )
         yield tuple(words[1:redirected])
     elif "-c" in words and words[words.index("-c") - 1] == "sh":
         yield from commands_of(words[words.index("-c") + 1])

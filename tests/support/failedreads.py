@@ -11,9 +11,12 @@ from profd.daemon.store.records import Stack
 
 
 class Reader:
-    """Reads a program that alternates between stacks; a read fails where its stack ends meanwhile, or by its pace.
+    """Reads a program that alternates between stacks.
 
-    ``fails`` is the share of the reads that fail in stacks that others are entered from, and left for, all the time.
+    A read fails where its stack ends meanwhile, or by its pace.
+
+    ``fails`` is the share of the reads that fail in stacks that others are entered from, and left
+    for, all the time.
     """
 
     def __init__(
@@ -30,7 +33,10 @@ class Reader:
         self.spent_us = dict.fromkeys(stays_us, 0.0)
         self.changes: list[Change] = []
         self._read_us = read_us
-        stays = ((one, self._chance.uniform(0.9, 1.1) * stay) for one, stay in itertools.cycle(stays_us.items()))
+        stays = (
+            (one, self._chance.uniform(0.9, 1.1) * stay)
+            for one, stay in itertools.cycle(stays_us.items())
+        )
         at_us, read_at_us = 0.0, self._chance.expovariate(1e-4)
         for one, stay_us in stays:
             self.spent_us[one] += stay_us
@@ -55,7 +61,9 @@ class Reader:
 
     def error(self, changes: Sequence[Change], one: Stack) -> float:
         """Return by how many points the share of a stack is off."""
-        share = sum(after.at_us - now.at_us for now, after in itertools.pairwise(changes) if now.frames == one) / (
-            changes[-1].at_us - changes[0].at_us
-        )
+        share = sum(
+            after.at_us - now.at_us
+            for now, after in itertools.pairwise(changes)
+            if now.frames == one
+        ) / (changes[-1].at_us - changes[0].at_us)
         return 100 * (share - self.spent_us[one] / sum(self.spent_us.values()))

@@ -1,4 +1,6 @@
-"""Made-up recordings for tests of what chains them: a studio makes them, a stage runs chains on this process."""
+"""Made-up recordings for tests of what chains them: a studio makes them, a stage runs chains on
+this process.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +93,9 @@ class FakeRecording:
             raise RecordingFailed(self.failure)
         length_us = (self._clock.now_ns() - self.begun_ns) // 1000
         thread = ThreadTrace([(0, stack("a"))], length_us, f"thread ({os.getpid()}): MainThread")
-        raw = msgspec.structs.replace(raw_recording(thread, zero_ns=self.begun_ns), errors=self.errors)
+        raw = msgspec.structs.replace(
+            raw_recording(thread, zero_ns=self.begun_ns), errors=self.errors
+        )
         return raw if self.data is None else RawRecording(self.data, raw.zero_ns, 0, 1, 0, 0)
 
 
@@ -111,7 +115,10 @@ def hang(recording: FakeRecording) -> None:
 
 @dataclass
 class Studio:
-    """Where recordings are made; ``directions`` says how each goes on, the last one all that follow."""
+    """Where recordings are made.
+
+    ``directions`` says how each goes on, the last one all that follow.
+    """
 
     directions: list[Callable[[FakeRecording], None]] = field(default_factory=lambda: [sample])
     made: list[FakeRecording] = field(default_factory=list)
@@ -167,7 +174,11 @@ class Stage:
 
     @property
     def said(self) -> list[tuple[str, str]]:
-        return [(record.kind, record.text) for record in self.records if isinstance(record, EventHappened)]
+        return [
+            (record.kind, record.text)
+            for record in self.records
+            if isinstance(record, EventHappened)
+        ]
 
 
 def kill(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +192,9 @@ async def stage(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
     monkeypatch.setattr(
         chain_module,
         "Recording",
-        lambda executable, pid, rate_hz, length_s, clock: FakeRecording(studio, rate_hz, length_s, clock),
+        lambda executable, pid, rate_hz, length_s, clock: FakeRecording(
+            studio, rate_hz, length_s, clock
+        ),
     )
     monkeypatch.setattr(chain_module, "FIRST_LENGTH_S", LONG_S)
     monkeypatch.setattr(chain_module, "RETRY_FIRST_S", 0.0)
@@ -189,4 +202,6 @@ async def stage(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
     stage = Stage(studio)
     yield stage
     assert all(task.done() for task in stage.tasks), "a chain still runs"
-    assert not [made for made in studio.made if not made.collected and not made.abandoned], "a recording is left"
+    assert not [made for made in studio.made if not made.collected and not made.abandoned], (
+        "a recording is left"
+    )

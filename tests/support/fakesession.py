@@ -56,13 +56,18 @@ class FakeSession:
     def window(self, request: WindowRequest) -> WindowBegun:
         self.asked.append(("window", request.inject))
         if not self.is_armed and not request.inject:
-            raise SessionFailed("this run takes no windows", "launch it with --torch-window, or add --inject")
+            raise SessionFailed(
+                "this run takes no windows", "launch it with --torch-window, or add --inject"
+            )
         return WindowBegun(1, (4242, 4243))
 
 
 @dataclass
 class FakeRecording:
-    """What starts a session, and the session that it starts: its run is there at once, and over; ``also`` is in it."""
+    """What starts a session, and the session that it starts: its run is there at once, and over.
+
+    ``also`` is in it.
+    """
 
     closes: bool = True
     runs_on: bool = False

@@ -1,4 +1,6 @@
-"""A made-up system for the diagnosis of what cannot be attached to: its processes and what the kernel allows."""
+"""A made-up system for the diagnosis of what cannot be attached to: its processes and what the
+kernel allows.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ class FakeSystem(System):
         process = self.processes.get(pid)
         if process is None:
             return None
-        return Credentials(process.name, process.tgid or pid, process.state, process.uids, process.is_kernel_thread)
+        return Credentials(
+            process.name, process.tgid or pid, process.state, process.uids, process.is_kernel_thread
+        )
 
     def is_hidden(self, pid: int) -> bool:
         return self.hidden

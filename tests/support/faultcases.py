@@ -1,4 +1,6 @@
-"""What may happen to profd's processes around a script, one after the other, and what has to hold of each such case."""
+"""What may happen to profd's processes around a script, one after the other, and what has to hold
+of each such case.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ class Case(NamedTuple):
 
 
 def all_cases() -> Iterator[Case]:
-    """Yield each fault of each process, all ordered pairs of those, and all orders of stops and kills of three."""
+    """Yield each fault of each process, all ordered pairs of those, and all orders of stops and
+    kills of three.
+    """
     for way, victims in VICTIMS.items():
         single = list(product(victims, SIGNALS))
         yield from (Case(way, (fault,)) for fault in [*single, CLOSED])
@@ -56,9 +60,15 @@ def all_cases() -> Iterator[Case]:
 
 
 def chosen_cases() -> Iterator[Case]:
-    """Yield each single fault, each order of stops and kills, and a terminal that is closed after each of those."""
+    """Yield each single fault, each order of stops and kills, and a terminal that is closed after
+    each of those.
+    """
     for way, victims in VICTIMS.items():
-        single = [fault for fault in product(victims, SIGNALS) if way != "attach-dashboard" or fault[0] != "session"]
+        single = [
+            fault
+            for fault in product(victims, SIGNALS)
+            if way != "attach-dashboard" or fault[0] != "session"
+        ]
         yield from (Case(way, (fault,)) for fault in [*single, CLOSED])
     for fault in ("SIGSTOP", "SIGKILL"):
         yield Case("run", (("relay", fault),))
@@ -71,11 +81,17 @@ def chosen_cases() -> Iterator[Case]:
 
 
 def play(scene: Scene, case: Case) -> None:
-    """Let a case happen; raises AssertionError where the script is touched, or anything of profd's is left."""
+    """Let a case happen.
+
+    Raises AssertionError where the script is touched, or anything of profd's is left.
+    """
     WAYS[case.way](scene)
     scene.goes_on()
     for number, (victim, fault) in enumerate(case.faults):
-        if (victim, fault) == ("relay", "SIGKILL"):  # what it has read and the session has no room for is lost with it
+        if (victim, fault) == (
+            "relay",
+            "SIGKILL",
+        ):  # what it has read and the session has no room for is lost with it
             scene.until(lambda: _kept() == _made(scene), "the output to be kept")
         scene.strike(victim, fault)
         scene.goes_on()
@@ -86,7 +102,9 @@ def play(scene: Scene, case: Case) -> None:
 
 
 def _expect_signal(scene: Scene, case: Case, number: int) -> None:
-    """Wait until the script was given what was meant for it: a signal to its launcher, or the terminal's hang-up."""
+    """Wait until the script was given what was meant for it: a signal to its launcher, or the
+    terminal's hang-up.
+    """
     if case.way not in ("run", "headless") or _MUTE & set(case.faults[:number]):
         return
     victim, fault = case.faults[number]
@@ -101,7 +119,9 @@ def _judge(scene: Scene, case: Case) -> None:
     if case.way in ("run", "headless") and CLOSED not in case.faults:
         for name in ("SIGTERM", "SIGHUP"):
             most = ("launcher", name) in case.faults
-            assert scene.page.signals(getattr(signal, name)) <= most, f"{name} reached the script twice"
+            assert scene.page.signals(getattr(signal, name)) <= most, (
+                f"{name} reached the script twice"
+            )
         if ("launcher", "SIGKILL") not in case.faults:
             assert scene.exit_code() == EXIT_CODE
     made = _made(scene)
@@ -113,7 +133,10 @@ def _judge(scene: Scene, case: Case) -> None:
     if all(victim != "session" for victim, _ in case.faults):
         with RunReader(list_runs()[0]) as reader:
             assert (reader.info.state, reader.info.why_ended) == ("ended", "target-exited")
-            if ("launcher", "SIGKILL") in case.faults:  # no process is left that learns of the script's end
+            if (
+                "launcher",
+                "SIGKILL",
+            ) in case.faults:  # no process is left that learns of the script's end
                 assert reader.info.exit_code == EXIT_CODE
             kept = b"".join(part.data for part in reader.output())
         assert steps_in(kept) == made, "what is kept has a gap"

@@ -1,7 +1,8 @@
-"""A script that makes steps on command, under each way to profile it, with every process of profd's that may be hurt.
+"""A script that makes steps on command, under each way to profile it, with every process of profd's
+that may be hurt.
 
-The script goes on while everything around it is stopped, killed and hung up: how far it is, and which signals it was
-given, stands in a page of memory that it shares with the test.
+The script goes on while everything around it is stopped, killed and hung up: how far it is, and
+which signals it was given, stands in a page of memory that it shares with the test.
 """
 
 from __future__ import annotations
@@ -43,9 +44,11 @@ while not page[2]:
 print("the end", flush=True)
 sys.exit(3)
 """
-"""Makes steps of 1,000 bytes of output each while ``page[1] < page[0]``, counts its signals, and ends with 3.
+"""Makes steps of 1,000 bytes of output each while ``page[1] < page[0]``, counts its signals, and
+ends with 3.
 
-The signals are blocked: one that comes while a line is written to a terminal may cost bytes of it, without profd too.
+The signals are blocked: one that comes while a line is written to a terminal may cost bytes of it,
+without profd too.
 """
 EXIT_CODE = 3
 STEPS = 100
@@ -87,13 +90,17 @@ class Page:
 
 
 class Scene:
-    """One script and all of profd's that has to do with it, below a stand-in for a shell on a terminal."""
+    """One script and all of profd's that has to do with it, below a stand-in for a shell on a
+    terminal.
+    """
 
     def __init__(self, home: Path, folder: Path) -> None:
         self.page = Page(folder / "page")
         self.output = folder / "output"
         self.shown = b""
-        self._mark = f"PROFD_HOME={home}".encode()  # of all that is started; the test itself was not
+        self._mark = (
+            f"PROFD_HOME={home}".encode()
+        )  # of all that is started; the test itself was not
         self._status_fd = -1
         self._target: subprocess.Popen[bytes] | None = None
         self._shell: subprocess.Popen[bytes] | None = None
@@ -130,7 +137,9 @@ class Scene:
         self._know_all()
 
     def attach_with_dashboard(self) -> None:
-        """Attach to the script on a terminal, with the real dashboard, which is in the launcher's process."""
+        """Attach to the script on a terminal, with the real dashboard, which is in the launcher's
+        process.
+        """
         self._start_target()
         self._begin([launches.PROFD, "attach", str(self.page.script_pid)])
         self._know_all()
@@ -163,7 +172,9 @@ class Scene:
         (self.pids["launcher"],) = self.until(lambda: processes.children(shell_pid), "the launcher")
         self.until(lambda: self.page.script_pid, "the script")
         launcher = self.pids["launcher"]
-        self.pids["session"] = self.until(lambda: launches.recording_session(launcher), "a session that records")
+        self.pids["session"] = self.until(
+            lambda: launches.recording_session(launcher), "a session that records"
+        )
 
     def until(self, condition: Callable[[], Found | None], what: str) -> Found:
         """Wait as ``support.waiting.until``, and read the terminal meanwhile, as every real one is."""
@@ -172,7 +183,9 @@ class Scene:
             self._look()
             return condition()
 
-        return until(holds, lambda: f"{what}; on the terminal: {self.shown[-500:]!r}; {self.left()}")
+        return until(
+            holds, lambda: f"{what}; on the terminal: {self.shown[-500:]!r}; {self.left()}"
+        )
 
     def _look(self) -> None:
         with contextlib.suppress(OSError):
@@ -188,8 +201,12 @@ class Scene:
             self._look()
             os.close(self._keys_fd)
             self._keys_fd = -1
-            # As it ends of the hang-up, the kernel sends SIGCONT to its foreground group: later it would undo a stop.
-            self.until(lambda: self._shell is None or self._shell.poll() is not None, "the end of the shell")
+            # As it ends of the hang-up, the kernel sends SIGCONT to its foreground group: later it
+            # would undo a stop.
+            self.until(
+                lambda: self._shell is None or self._shell.poll() is not None,
+                "the end of the shell",
+            )
             return
         pid = self.pids[victim]
         if self._is_ours(pid):  # it may have ended of an earlier one
@@ -212,7 +229,9 @@ class Scene:
             assert self._target.wait() == EXIT_CODE
 
     def leave(self) -> None:
-        """Let go on what was stopped, leave the dashboard, and wait until nothing of profd's is left."""
+        """Let go on what was stopped, leave the dashboard, and wait until nothing of profd's is
+        left.
+        """
 
         def is_over() -> bool:
             left = [pid for pid in self.left() if self._shell is None or pid != self._shell.pid]
@@ -269,7 +288,10 @@ def steps_in(output: bytes) -> list[int]:
 
 
 def _under_a_shell(status_fd: int) -> None:
-    """Make a child the foreground job of a shell on this terminal, which says how it ended; called before an exec."""
+    """Make a child the foreground job of a shell on this terminal, which says how it ended.
+
+    Called before an exec.
+    """
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     os.setsid()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)

@@ -1,4 +1,6 @@
-"""Makes run files for the rules of the diagnosis: trainings that spend known shares of their time on known causes."""
+"""Makes run files for the rules of the diagnosis: trainings that spend known shares of their time
+on known causes.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,16 @@ from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import FindingsTaken, Frame
 from support.present import there
-from support.synthetic import COMMAND, MAIN, MAIN_TID, STARTED_NS, main_process, recording, worker, write_records
+from support.synthetic import (
+    COMMAND,
+    MAIN,
+    MAIN_TID,
+    STARTED_NS,
+    main_process,
+    recording,
+    worker,
+    write_records,
+)
 from support.training_stacks import (
     BACKWARD,
     CONV,
@@ -51,21 +62,33 @@ LOAD_IN_PROCESS = (
     *LOOP,
     Frame("train_epoch", TRAIN, 58),
     Frame("_BaseDataLoaderIter.__next__", LIBRARY + "torch/utils/data/dataloader.py", 732),
-    Frame("_SingleProcessDataLoaderIter._next_data", LIBRARY + "torch/utils/data/dataloader.py", 788),
+    Frame(
+        "_SingleProcessDataLoaderIter._next_data", LIBRARY + "torch/utils/data/dataloader.py", 788
+    ),
     Frame("_MapDatasetFetcher.fetch", LIBRARY + "torch/utils/data/_utils/fetch.py", 52),
     Frame("Photos.__getitem__", DATA, 33),
 )
-WORKER_WAITS = (*WORKER_STEP[0][0][:-3], Frame("Queue.get", "/usr/lib/python3.11/multiprocessing/queues.py", 113))
-IMPORT = (Frame("<module>", TRAIN, 3), Frame("_find_and_load", "<frozen importlib._bootstrap>", 1176))
+WORKER_WAITS = (
+    *WORKER_STEP[0][0][:-3],
+    Frame("Queue.get", "/usr/lib/python3.11/multiprocessing/queues.py", 113),
+)
+IMPORT = (
+    Frame("<module>", TRAIN, 3),
+    Frame("_find_and_load", "<frozen importlib._bootstrap>", 1176),
+)
 
 
 def at_most_without(share: float, indirect: float = 0.25) -> float:
-    """Return how many times the pace a step has at most without a share of it, and what that had cost the rest."""
+    """Return how many times the pace a step has at most without a share of it, and what that had
+    cost the rest.
+    """
     return 1 / ((1 - share) * (1 - indirect * share))
 
 
 def step(*lost: tuple[tuple[Frame, ...], int]) -> Spans:
-    """Return a step of half a second: what is lost, in milliseconds, and otherwise forward, backward and a little."""
+    """Return a step of half a second: what is lost, in milliseconds, and otherwise forward,
+    backward and a little.
+    """
     left_ms = STEP_MS - sum(length_ms for _, length_ms in lost) - 10
     return (*lost, (CONV, left_ms // 2), (BACKWARD, left_ms - left_ms // 2), (OPTIMIZER, 10))
 
@@ -86,7 +109,13 @@ class Series:
         tid: int | None = None,
         device: str | None = None,
     ) -> None:
-        self.name, self.values, self.identity, self.tid, self.device = name, values, identity, tid, device
+        self.name, self.values, self.identity, self.tid, self.device = (
+            name,
+            values,
+            identity,
+            tid,
+            device,
+        )
 
     def point(self, second: int) -> records.Point:
         """Return its value at a second; the last one goes on."""
@@ -108,7 +137,10 @@ def gpu(utilization: float, *others: Series, device: str = GPU) -> list[Series]:
 
 
 def cores(count: int) -> list[Series]:
-    return [Series("host_core_cpu_share", 0.5, identity=None, device=f"cpu{number}") for number in range(count)]
+    return [
+        Series("host_core_cpu_share", 0.5, identity=None, device=f"cpu{number}")
+        for number in range(count)
+    ]
 
 
 def write_case(
@@ -123,11 +155,13 @@ def write_case(
     sample_ms: int = 10,
     lines: Lines | None = None,
 ) -> Path:
-    """Write a run that makes the same step twice a second, or one after the other of several, a second each.
+    """Write a run that makes the same step twice a second, or one after the other of several, a
+    second each.
 
-    ``workers`` are those of a DataLoader by number with what each does in half a second; with several ``generations``
-    they are started anew so many times. ``more`` is written first. ``beside`` is what another thread of the training
-    process does in half a second. The training process is sampled every ``sample_ms``. ``lines`` are texts of lines.
+    ``workers`` are those of a DataLoader by number with what each does in half a second; with
+    several ``generations`` they are started anew so many times. ``more`` is written first.
+    ``beside`` is what another thread of the training process does in half a second. The training
+    process is sampled every ``sample_ms``. ``lines`` are texts of lines.
     """
     found: list[records.Record] = [main_process(), *more]
     for second in range(seconds):
@@ -140,10 +174,16 @@ def write_case(
         found.append(recording(MAIN, start_ns, threads, sample_ns=sample_ms * MILLISECOND_NS))
         for number, done in (workers or {}).items():
             identity = _identity(number, generation)
-            found.append(recording(identity, start_ns, [(identity.pid, "MainThread", True, (*done, *done))]))
-        found.append(records.PointsTaken(start_ns + SECOND_NS, tuple(one.point(second) for one in series)))
+            found.append(
+                recording(identity, start_ns, [(identity.pid, "MainThread", True, (*done, *done))])
+            )
+        found.append(
+            records.PointsTaken(start_ns + SECOND_NS, tuple(one.point(second) for one in series))
+        )
     found.append(records.RunEnded(STARTED_NS + seconds * SECOND_NS, "target-exited", 0))
-    return write_records(path, found, described=partial(describe, texts={**SOURCES, **(lines or {})}))
+    return write_records(
+        path, found, described=partial(describe, texts={**SOURCES, **(lines or {})})
+    )
 
 
 def diagnose(path: Path, rule: Rule) -> Finding | None:
@@ -207,9 +247,13 @@ def _born(
     found: list[records.Record] = []
     for number in workers:
         if generation:
-            found.append(records.ProcessEnded(_identity(number, generation - 1), at_ns, exit_code=0))
+            found.append(
+                records.ProcessEnded(_identity(number, generation - 1), at_ns, exit_code=0)
+            )
         identity = _identity(number, generation)
-        found.append(records.ProcessSeen(identity, MAIN, COMMAND, "worker", None, number, "3.11.7", at_ns))
+        found.append(
+            records.ProcessSeen(identity, MAIN, COMMAND, "worker", None, number, "3.11.7", at_ns)
+        )
     return found
 
 

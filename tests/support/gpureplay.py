@@ -1,8 +1,10 @@
-"""A driver that answers as a real one did: what ``benchmarks/gpu_recorder.py`` wrote down, in the library's place.
+"""A driver that answers as a real one did: what ``benchmarks/gpu_recorder.py`` wrote down, in the
+library's place.
 
-The real pynvml calls it, with the bytes and return codes of that device. A call gets the last answer to the same
-question that was recorded before now. Four functions are asked otherwise than they were recorded: samples and samples
-of processes from a stamp on, single counters, single metrics; these are taken out of what was recorded as a whole.
+The real pynvml calls it, with the bytes and return codes of that device. A call gets the last
+answer to the same question that was recorded before now. Four functions are asked otherwise than
+they were recorded: samples and samples of processes from a stamp on, single counters, single
+metrics; these are taken out of what was recorded as a whole.
 """
 
 from __future__ import annotations
@@ -65,7 +67,9 @@ class ReplayLibrary:
             elif name == "nvmlDeviceGetFieldValues":
                 _take_fields(target, given)
             else:
-                ctypes.memmove(ctypes.addressof(target), given, min(len(given), ctypes.sizeof(target)))
+                ctypes.memmove(
+                    ctypes.addressof(target), given, min(len(given), ctypes.sizeof(target))
+                )
         return int(row["code"])
 
     def _samples(self, name: str, since: int, args: tuple[Any, ...]) -> int:
@@ -83,7 +87,9 @@ class ReplayLibrary:
         there = int.from_bytes(bytes.fromhex(recorded[1]), "little")
         found = [
             sample
-            for sample in (kind * there).from_buffer_copy(bytes.fromhex(recorded[0])[: there * ctypes.sizeof(kind)])
+            for sample in (kind * there).from_buffer_copy(
+                bytes.fromhex(recorded[0])[: there * ctypes.sizeof(kind)]
+            )
             if sample.timeStamp > args[since].value
         ]
         had, count.value = count.value, len(found)
@@ -93,16 +99,24 @@ class ReplayLibrary:
         if is_plain:
             args[3]._obj.value = int.from_bytes(bytes.fromhex(row["args"][3]["bytes"]), "little")
         for place, sample in enumerate(found[:had]):
-            ctypes.memmove(ctypes.byref(buffer, place * ctypes.sizeof(kind)), ctypes.byref(sample), ctypes.sizeof(kind))
+            ctypes.memmove(
+                ctypes.byref(buffer, place * ctypes.sizeof(kind)),
+                ctypes.byref(sample),
+                ctypes.sizeof(kind),
+            )
         return 0 if found else _NOT_FOUND
 
 
 def key_of(name: str, described_args: list[Any]) -> tuple[Any, ...]:
-    """Return what makes two calls the same question: numbers and handles, and where there is memory to write to."""
+    """Return what makes two calls the same question: numbers and handles, and where there is memory
+    to write to.
+    """
     if name in _WITH_OPAQUE_ARGUMENTS:
         handle = described_args[0]
         return (name, handle.get("pointer") if isinstance(handle, dict) else None)
-    parts = [arg.get("pointer", "memory") if isinstance(arg, dict) else arg for arg in described_args]
+    parts = [
+        arg.get("pointer", "memory") if isinstance(arg, dict) else arg for arg in described_args
+    ]
     return (name, *parts)
 
 
@@ -116,7 +130,9 @@ def _take_metrics(target: Any, given: bytes) -> None:  # noqa: ANN401  of ctypes
 
 
 def _take_fields(target: Any, given: bytes) -> None:  # noqa: ANN401  of ctypes
-    was = (pynvml.c_nvmlFieldValue_t * (len(given) // ctypes.sizeof(pynvml.c_nvmlFieldValue_t))).from_buffer_copy(given)
+    was = (
+        pynvml.c_nvmlFieldValue_t * (len(given) // ctypes.sizeof(pynvml.c_nvmlFieldValue_t))
+    ).from_buffer_copy(given)
     values = {(field.fieldId, field.scopeId): field for field in was}
     for place, field in enumerate(target):
         known = values.get((field.fieldId, field.scopeId))

@@ -1,4 +1,6 @@
-"""Makes run files of two ranks with GPUs: each main thread waits for data for a second, then computes for a second."""
+"""Makes run files of two ranks with GPUs: each main thread waits for data for a second, then
+computes for a second.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ Utilization = Callable[[int], float]
 
 
 def waits(at_ms: int) -> float:
-    """Utilization over the period that ends at a time: 0 in the second that each pair of seconds begins with."""
+    """Utilization over the period that ends at a time: 0 in the second that each pair of seconds
+    begins with.
+    """
     return 0.0 if (at_ms - 1) % 2000 < 1000 else 0.9
 
 
@@ -25,16 +29,27 @@ def busy(_: int) -> float:
     return 0.8
 
 
-def write_gpu_run(path: Path, devices: Mapping[str, Utilization], holders: Mapping[Identity, tuple[str, ...]]) -> Path:
-    """Write a run whose processes wait a second and compute a second, with GPUs and the holders of memory on them."""
+def write_gpu_run(
+    path: Path, devices: Mapping[str, Utilization], holders: Mapping[Identity, tuple[str, ...]]
+) -> Path:
+    """Write a run whose processes wait a second and compute a second, with GPUs and the holders of
+    memory on them.
+    """
     found: list[records.Record] = []
     for rank, identity in enumerate((MAIN, OTHER_RANK)):
-        found.append(records.ProcessSeen(identity, None, ("python", "a.py"), "main", rank, None, "3.11.7", STARTED_NS))
+        found.append(
+            records.ProcessSeen(
+                identity, None, ("python", "a.py"), "main", rank, None, "3.11.7", STARTED_NS
+            )
+        )
         spans = ((DATA_WAIT, 1000), (BACKWARD, 1000)) * (SECONDS // 2)
         thread = (identity.pid, "MainThread", True, spans)
         found.append(recording(identity, STARTED_NS, (thread,), duration_ns=SECONDS * SECOND_NS))
     for at_ms in range(0, SECONDS * 1000 + 1, PERIOD_MS):
-        points = [records.Point("gpu_utilization_share", at(at_ms), device=name) for name, at in devices.items()]
+        points = [
+            records.Point("gpu_utilization_share", at(at_ms), device=name)
+            for name, at in devices.items()
+        ]
         points += [
             records.Point("gpu_process_memory_bytes", 1e9, identity, device=name)
             for identity, names in holders.items()

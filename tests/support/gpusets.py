@@ -16,7 +16,10 @@ MAIN = Identity(4242, 1000)
 
 
 class GpuRoom:
-    """A run of the process ``MAIN`` on the GPUs of a scenario; open it once the scenario has them."""
+    """A run of the process ``MAIN`` on the GPUs of a scenario.
+
+    Open it once the scenario has them.
+    """
 
     def __init__(
         self,
@@ -40,12 +43,15 @@ class GpuRoom:
         self.remarks: list[str] = []
 
     def read(self, after_s: float = 0) -> list[Point]:
-        """Let time go by, with looks in between as the collector's thread makes them, then read once.
+        """Let time go by, with looks in between as the collector's thread makes them, then read
+        once.
 
         Returns the points, without their times.
         """
         until_ns = self.clock.at_ns + round(after_s * SECOND_NS)
-        while (pause_ns := self.gpus.pause_ns) is not None and self.clock.at_ns + pause_ns < until_ns:
+        while (
+            pause_ns := self.gpus.pause_ns
+        ) is not None and self.clock.at_ns + pause_ns < until_ns:
             self._go_to(self.clock.at_ns + pause_ns)
             self.gpus.look()
         self._go_to(until_ns)
@@ -62,7 +68,8 @@ class GpuRoom:
             self.read(1)
 
     def read_fully(self, after_s: float) -> list[Point]:
-        """Let time go by, half-way with a reading that leaves out what is read every second time, then read all that.
+        """Let time go by, half-way with a reading that leaves out what is read every second time,
+        then read all that.
 
         To be called after an odd number of readings.
         """
@@ -83,7 +90,10 @@ class GpuRoom:
     def series(self, name: str) -> list[tuple[float, float]]:
         """Return what was read of a series so far: seconds from the start, value."""
         return [
-            (((record.at_ns if point.at_ns is None else point.at_ns) - self.start_ns) / 1e9, point.value)
+            (
+                ((record.at_ns if point.at_ns is None else point.at_ns) - self.start_ns) / 1e9,
+                point.value,
+            )
             for record in self.taken
             for point in record.points
             if point.name == name

@@ -1,8 +1,10 @@
-"""A simulated NVIDIA driver: its GPUs are a scenario file, which NVML's C library of ``nvml/`` answers from.
+"""A simulated NVIDIA driver: its GPUs are a scenario file, which NVML's C library of ``nvml/``
+answers from.
 
-So the real pynvml and all of profd above it are on the way. Times of a scenario are seconds from its start. With
-``set_now`` a test says which time it is; else it is the time of the wall clock. What the driver does and where that is
-known from stands in ``nvml/README.md``: nothing of it was taken from profd.
+So the real pynvml and all of profd above it are on the way. Times of a scenario are seconds from
+its start. With ``set_now`` a test says which time it is; else it is the time of the wall clock.
+What the driver does and where that is known from stands in ``nvml/README.md``: nothing of it was
+taken from profd.
 """
 
 from __future__ import annotations
@@ -23,15 +25,27 @@ from support.waiting import until
 
 SOURCE = TESTS / "nvml"
 LIBRARY = "libnvidia-ml.so.1"
-_FLAGS = ("-std=gnu11", "-O1", "-Wall", "-Wextra", "-Wno-format-truncation", "-Werror", "-fPIC", "-shared")
+_FLAGS = (
+    "-std=gnu11",
+    "-O1",
+    "-Wall",
+    "-Wextra",
+    "-Wno-format-truncation",
+    "-Werror",
+    "-fPIC",
+    "-shared",
+)
 
 
 def build(folder: Path, *flags: str) -> Path:
     """Compile the library into a folder and return its path."""
     library = folder / LIBRARY
     sources = sorted(str(path) for path in SOURCE.glob("*.c"))
-    # No soname: dlopen would take the library for the system's in everything that runs later in this process.
-    subprocess.run(["cc", *_FLAGS, *flags, "-o", str(library), *sources, "-lpthread", "-lm"], check=True)
+    # No soname: dlopen would take the library for the system's in everything that runs later in
+    # this process.
+    subprocess.run(
+        ["cc", *_FLAGS, *flags, "-o", str(library), *sources, "-lpthread", "-lm"], check=True
+    )
     return library
 
 
@@ -51,7 +65,9 @@ class Timeline:
         """Return one kernel a step, then a gap: what a loop does that waits for data in each step."""
         count = int(seconds / (kernel_s + gap_s)) + 1
         begins = (number * (kernel_s + gap_s) for number in range(count))
-        return cls((begin_s, min(begin_s + kernel_s, seconds)) for begin_s in begins if begin_s < seconds)
+        return cls(
+            (begin_s, min(begin_s + kernel_s, seconds)) for begin_s in begins if begin_s < seconds
+        )
 
     def busy_share(self, from_s: float, to_s: float) -> float:
         """Return the share of a range in which a kernel ran."""
@@ -77,7 +93,9 @@ class SimulatedDriver:
         self._seen_calls = 0
         self.add("start_unix_s", f"{start_ns / SECOND_NS:.6f}")
 
-    def add(self, name: str, value: object, device: str = "", key: object = "", at_s: float = 0) -> None:
+    def add(
+        self, name: str, value: object, device: str = "", key: object = "", at_s: float = 0
+    ) -> None:
         """Add a row: from ``at_s`` on this is the value. An empty one takes the value back."""
         with self.scenario.open("a") as file:
             file.write(f"{at_s},{device},{name},{key},{value}\n")
@@ -92,7 +110,9 @@ class SimulatedDriver:
         with self.scenario.open("a") as file:
             file.write(f"0,{device},utilization_share,,0\n")
             for start_s, end_s in timeline.kernels:
-                file.write(f"{start_s:.6f},{device},utilization_share,,1\n{end_s:.6f},{device},utilization_share,,0\n")
+                file.write(
+                    f"{start_s:.6f},{device},utilization_share,,1\n{end_s:.6f},{device},utilization_share,,0\n"
+                )
 
     def set_now(self, at_s: float) -> None:
         """Say which time it is, to the library in this process."""
@@ -124,4 +144,6 @@ class SimulatedDriver:
 
     def wait_for_call(self, function: str) -> None:
         """Wait until a function is called."""
-        until(lambda: any(call.startswith(function) for call in self.calls()), f"a call of {function}")
+        until(
+            lambda: any(call.startswith(function) for call in self.calls()), f"a call of {function}"
+        )

@@ -1,4 +1,6 @@
-"""Makes training loops beside a GPU by chance: what samples and readings show of them, and the idle time by phase."""
+"""Makes training loops beside a GPU by chance: what samples and readings show of them, and the idle
+time by phase.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ PERIODS_MS = (20, 50, 100, 167, 200, 500, 1000)
 
 
 class Kind(NamedTuple):
-    """A kind of loop: its gaps and duty cycle, how far apart readings are and how far off their clock is.
+    """A kind of loop: its gaps and duty cycle, how far apart readings are and how far off their
+    clock is.
 
     ``jitter`` is the deviation of the logarithm of lengths.
     """
@@ -47,7 +50,9 @@ class Timeline:
         while self._at_ns < self.end_ns:
             self._step()
         self.phases.append((self._at_ns, LOG))
-        self.gpu = gpusim.Timeline((start_ns / SECOND_NS, end_ns / SECOND_NS) for start_ns, end_ns in self._busy)
+        self.gpu = gpusim.Timeline(
+            (start_ns / SECOND_NS, end_ns / SECOND_NS) for start_ns, end_ns in self._busy
+        )
 
     def idle(self, from_ns: float, to_ns: float) -> float:
         if to_ns <= from_ns:
@@ -68,14 +73,21 @@ class Timeline:
         while at_ns < self.end_ns:
             seen.append((int(at_ns), self.phases[bisect_right(starts, at_ns) - 1][1]))
             at_ns += self._chance.expovariate(RATE_HZ) * SECOND_NS
-        return [IntervalRow(at, after - at, 1, phase, 1) for (at, phase), (after, _) in pairwise(seen)]
+        return [
+            IntervalRow(at, after - at, 1, phase, 1) for (at, phase), (after, _) in pairwise(seen)
+        ]
 
     def readings(self) -> list[PointRow]:
-        """Return the driver's means of utilization: whole percents, rounded down, and 99 or 100 of a busy GPU.
+        """Return the driver's means of utilization: whole percents, rounded down, and 99 or 100 of
+        a busy GPU.
 
         So an H200 gave them (``tests/nvml/h200``).
         """
-        found, before_ns, at_ns = [], 0.0, self._chance.random() * self._kind.period_ms * MILLISECOND_NS
+        found, before_ns, at_ns = (
+            [],
+            0.0,
+            self._chance.random() * self._kind.period_ms * MILLISECOND_NS,
+        )
         while at_ns < self.end_ns:
             busy = self.gpu.busy_share(before_ns / SECOND_NS, at_ns / SECOND_NS)
             value = math.floor(100 * min(busy * self._chance.uniform(0.999, 1.001), 1.0)) / 100
@@ -85,7 +97,10 @@ class Timeline:
         return found
 
     def _step(self) -> None:
-        gap_ms, busy_ms = self._kind.gap_ms, self._kind.gap_ms * self._kind.duty / (1 - self._kind.duty)
+        gap_ms, busy_ms = (
+            self._kind.gap_ms,
+            self._kind.gap_ms * self._kind.duty / (1 - self._kind.duty),
+        )
         if self._kind.form == "waits":  # and synchronizes each step
             self._stay(WAIT, gap_ms)
             self._start(busy_ms)

@@ -1,4 +1,6 @@
-"""What /proc says of the processes of a run and their GPUs, and the GPUs of a host, one of them cut up."""
+"""What /proc says of the processes of a run and their GPUs, and the GPUs of a host, one of them cut
+up.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,10 @@ CUDA = frozenset({"/dev/nvidiactl", "/dev/nvidia-uvm"})
 
 
 class FakeTraces(ProcessTraces):
-    """Processes with the devices that a test gave them; on the host unless it is said that PIDs are a container's."""
+    """Processes with the devices that a test gave them.
+
+    On the host unless it is said that PIDs are a container's.
+    """
 
     def __init__(self, *, on_host: bool = True) -> None:
         self._on_host = on_host
@@ -36,12 +41,28 @@ class FakeTraces(ProcessTraces):
             self.environments[pid] = {"CUDA_VISIBLE_DEVICES": visible}
 
 
-def gpu(index: int, uuid: str, model: str = "H100", parent: Gpu | None = None, instance: int | None = None) -> Gpu:
+def gpu(
+    index: int,
+    uuid: str,
+    model: str = "H100",
+    parent: Gpu | None = None,
+    instance: int | None = None,
+) -> Gpu:
     name = f"gpu{index}" if parent is None else f"gpu{index}-mig{instance}"
     return Gpu(
-        handle=None, name=name, index=index, uuid=uuid, model=model, minor=index, parent=parent, instance=instance
+        handle=None,
+        name=name,
+        index=index,
+        uuid=uuid,
+        model=model,
+        minor=index,
+        parent=parent,
+        instance=instance,
     )
 
 
 WHOLE = [gpu(0, "GPU-8f6a-00"), gpu(1, "GPU-8f6b-11"), gpu(2, "GPU-c0de-22")]
-PARTS = [gpu(2, "MIG-1111", parent=WHOLE[2], instance=9), gpu(2, "MIG-2222", parent=WHOLE[2], instance=11)]
+PARTS = [
+    gpu(2, "MIG-1111", parent=WHOLE[2], instance=9),
+    gpu(2, "MIG-2222", parent=WHOLE[2], instance=11),
+]

@@ -1,4 +1,6 @@
-"""A made-up host for the supervisor's parts: processes, sessions and reports that do what a test says."""
+"""A made-up host for the supervisor's parts: processes, sessions and reports that do what a test
+says.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,10 @@ class FakeTable(ProcessTable):
         python: bool = True,
     ) -> None:
         """Let a process run."""
-        identity, words = Identity(pid, 10 * pid + self._ended.count(pid)), command or ("python", "train.py")
+        identity, words = (
+            Identity(pid, 10 * pid + self._ended.count(pid)),
+            command or ("python", "train.py"),
+        )
         self.programs[pid] = Program(identity, parent, uid, words)
         if python:
             self.subjects[pid] = ProcessInfo(identity, parent, uid, words, torch, gpu, age_s)
@@ -96,7 +101,9 @@ class Said(JsonLog):
 
     @property
     def lines(self) -> list[Line]:
-        return [msgspec.json.decode(text, type=Line) for text in self.stream.getvalue().splitlines()]
+        return [
+            msgspec.json.decode(text, type=Line) for text in self.stream.getvalue().splitlines()
+        ]
 
     @property
     def events(self) -> list[str]:
@@ -174,7 +181,10 @@ class FakeSessions(Sessions):
 
 @dataclass
 class FakeReporter:
-    """Writes nothing; says ``incident``, or fails. ``meanwhile`` is called once, while the first report is written."""
+    """Writes nothing; says ``incident``, or fails.
+
+    ``meanwhile`` is called once, while the first report is written.
+    """
 
     incident: str = ""
     failing: bool = False
@@ -191,7 +201,9 @@ class FakeReporter:
         return self.incident
 
 
-def entry_of(root: Identity | int, *, run: int = 1, ended_ns: int = 0, why: str = "", reported: bool = False) -> Entry:
+def entry_of(
+    root: Identity | int, *, run: int = 1, ended_ns: int = 0, why: str = "", reported: bool = False
+) -> Entry:
     """Return an entry of a run that was begun on this boot."""
     identity = Identity(root, 10 * root) if isinstance(root, int) else root
     return Entry(

@@ -8,14 +8,20 @@ import struct
 from pathlib import Path
 
 _TABLE_LEAF, _INDEX_LEAF, _TABLE_NODE, _INDEX_NODE = 13, 10, 5, 2
-_HEADER = struct.Struct(">BHHHBI")  # kind, first free block, cells, where these begin, free bytes, rightmost page
+_HEADER = struct.Struct(
+    ">BHHHBI"
+)  # kind, first free block, cells, where these begin, free bytes, rightmost page
 _LINKS = 100
 
 
 def link_many_times(path: Path, table: str, levels: int) -> None:
-    """Have a table with rows lead to its first page by ``100 ** levels`` ways, as if it had so many times the rows."""
+    """Have a table with rows lead to its first page by ``100 ** levels`` ways, as if it had so many
+    times the rows.
+    """
     with contextlib.closing(sqlite3.connect(path)) as connection:
-        (root,) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (table,)).fetchone()
+        (root,) = connection.execute(
+            "SELECT rootpage FROM sqlite_schema WHERE name = ?", (table,)
+        ).fetchone()
         (page_size,) = connection.execute("PRAGMA page_size").fetchone()
     data = bytearray(path.read_bytes())
     pages = len(data) // page_size
@@ -31,7 +37,10 @@ def link_many_times(path: Path, table: str, levels: int) -> None:
 
 
 def _node(leaf: bytearray, child: int, page_size: int) -> bytes:
-    """Return a page that leads to one child many times; what lies between is the first row of an index, or id 1."""
+    """Return a page that leads to one child many times.
+
+    What lies between is the first row of an index, or id 1.
+    """
     if leaf[0] == _TABLE_LEAF:
         kind, between = _TABLE_NODE, b"\x01"
     else:

@@ -25,20 +25,33 @@ STACKS = (
 
 def describe(frame: Frame) -> FrameDescription:
     """Give every frame a hostile path and a hostile line of source."""
-    return FrameDescription(module_path=frame.file.lstrip("/"), is_library=False, source=f"{EVIL} = 1")
+    return FrameDescription(
+        module_path=frame.file.lstrip("/"), is_library=False, source=f"{EVIL} = 1"
+    )
 
 
 def write_run(path: Path) -> Path:
     """Write a run of two seconds with hostile names of everything, and return its path."""
     started = msgspec.structs.replace(
-        synthetic.run_started(), id=EVIL, name=EVIL, command=("python", f"{EVIL}.py"), cwd=EVIL, host=EVIL, user=EVIL
+        synthetic.run_started(),
+        id=EVIL,
+        name=EVIL,
+        command=("python", f"{EVIL}.py"),
+        cwd=EVIL,
+        host=EVIL,
+        user=EVIL,
     )
     at_ns = started.started_ns
     thread = (synthetic.MAIN_TID, f"main{EVIL}", True, ((STACKS[0], 600), (STACKS[1], 400)))
     many: list[records.Record] = [
-        records.ProcessSeen(synthetic.MAIN, None, ("python", EVIL), "main", None, None, "3.11.7", at_ns),
+        records.ProcessSeen(
+            synthetic.MAIN, None, ("python", EVIL), "main", None, None, "3.11.7", at_ns
+        ),
         records.EventHappened(at_ns, "note", EVIL, synthetic.MAIN),
-        *(synthetic.recording(synthetic.MAIN, at_ns + second * SECOND_NS, (thread,)) for second in range(2)),
+        *(
+            synthetic.recording(synthetic.MAIN, at_ns + second * SECOND_NS, (thread,))
+            for second in range(2)
+        ),
         records.EventHappened(at_ns + SECOND_NS, EVIL, EVIL),
         _window(at_ns),
         records.RunEnded(at_ns + 2 * SECOND_NS, "target-exited", exit_code=0),

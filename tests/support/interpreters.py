@@ -1,4 +1,6 @@
-"""Pythons of each version that this machine has, and programs in them that stand still until they may go on."""
+"""Pythons of each version that this machine has, and programs in them that stand still until they
+may go on.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,10 @@ def find_python(version: str) -> str | None:
     if version == OWN_VERSION:
         return sys.executable
     pyenv = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python3"))
-    found = [*pyenv, *(path for folder in _FOLDERS if (path := Path(folder) / f"python{version}").exists())]
+    found = [
+        *pyenv,
+        *(path for folder in _FOLDERS if (path := Path(folder) / f"python{version}").exists()),
+    ]
     return str(found[-1]) if found else None
 
 
@@ -56,7 +61,9 @@ READY = 'def ready(): print("ready", flush=True); input()'
 
 
 @contextlib.contextmanager
-def standing(program: str = "\nready()", executable: str = sys.executable, *words: str) -> Iterator[Standing]:
+def standing(
+    program: str = "\nready()", executable: str = sys.executable, *words: str
+) -> Iterator[Standing]:
     """Run a program up to where it waits: each time it prints "ready" and reads a line.
 
     A program that begins with an empty line has a function for that in it, ``ready``.
@@ -76,7 +83,9 @@ class Program:
         self.reader = IntegerReader(self.python, self.thread)
 
     def frame(self, function: str) -> Frame:
-        return next(frame for frame in self.python.stack(self.thread) if frame.code.name == function)
+        return next(
+            frame for frame in self.python.stack(self.thread) if frame.code.name == function
+        )
 
     def local(self, function: str, name: str) -> Local:
         """Return a variable of a function that is on the stack."""

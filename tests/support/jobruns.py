@@ -1,4 +1,6 @@
-"""Makes run files of jobs of several ranks: each makes the same step, and waits in backward for the slowest."""
+"""Makes run files of jobs of several ranks: each makes the same step, and waits in backward for the
+slowest.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ LOAD = (
     Frame("_MapDatasetFetcher.fetch", LIBRARY + "torch/utils/data/_utils/fetch.py", 52),
     Frame("Photos.__getitem__", DATA, 33),
 )
-# A forward pass of DistributedDataParallel: by its frames a run is known to be a job of ranks that exchange data.
+# A forward pass of DistributedDataParallel: by its frames a run is known to be a job of ranks that
+# exchange data.
 FORWARD = (
     *CONV[:3],
     Frame("DistributedDataParallel.forward", LIBRARY + "torch/nn/parallel/distributed.py", 1784),
@@ -30,10 +33,13 @@ Work = Sequence[tuple[tuple[Frame, ...], int]]
 
 
 class Rank:
-    """What a rank works in each step, in milliseconds; it is in backward for the rest. ``cores`` is its CPU time.
+    """What a rank works in each step, in milliseconds; it is in backward for the rest.
 
-    ``active`` is the share of its GPU's multiprocessors at work, from second to second, and ``clock_hz`` their clock;
-    there is no GPU where it is empty. ``behind`` is what NCCL's counts say of each tenth second.
+    ``cores`` is its CPU time.
+
+    ``active`` is the share of its GPU's multiprocessors at work, from second to second, and
+    ``clock_hz`` their clock; there is no GPU where it is empty. ``behind`` is what NCCL's counts
+    say of each tenth second.
     """
 
     def __init__(
@@ -44,7 +50,13 @@ class Rank:
         clock_hz: float = 1.98e9,
         behind: Sequence[int] = (),
     ) -> None:
-        self.work, self.cores, self.active, self.clock_hz, self.behind = work, cores, active, clock_hz, behind
+        self.work, self.cores, self.active, self.clock_hz, self.behind = (
+            work,
+            cores,
+            active,
+            clock_hz,
+            behind,
+        )
 
 
 def identity_of(rank: int) -> Identity:
@@ -63,10 +75,20 @@ def write_job(
     pressure: float = 0.0,
     more: Sequence[records.Record] = (),
 ) -> Path:
-    """Write a run whose processes make two steps a second together; ``numbered`` False gives them no ranks."""
+    """Write a run whose processes make two steps a second together.
+
+    ``numbered`` False gives them no ranks.
+    """
     found: list[records.Record] = [
         records.ProcessSeen(
-            identity_of(rank), None, COMMAND, "main", rank if numbered else None, None, "3.11.7", STARTED_NS
+            identity_of(rank),
+            None,
+            COMMAND,
+            "main",
+            rank if numbered else None,
+            None,
+            "3.11.7",
+            STARTED_NS,
         )
         for rank in range(len(ranks))
     ]
@@ -77,13 +99,17 @@ def write_job(
     return write_records(path, found)
 
 
-def _second(start_ns: int, second: int, ranks: Sequence[Rank], pressure: float) -> list[records.Record]:
+def _second(
+    start_ns: int, second: int, ranks: Sequence[Rank], pressure: float
+) -> list[records.Record]:
     found: list[records.Record] = []
     points = [records.Point("host_cpu_pressure_share", pressure)]
     for number, rank in enumerate(ranks):
         identity = identity_of(number)
         # Uneven by a little from second to second, as everything is.
-        work = [(stack, length_ms + 5 * ((second + number) % 3 - 1)) for stack, length_ms in rank.work]
+        work = [
+            (stack, length_ms + 5 * ((second + number) % 3 - 1)) for stack, length_ms in rank.work
+        ]
         spans = [*work, (BACKWARD, STEP_MS - sum(length_ms for _, length_ms in work))] * 2
         found.append(recording(identity, start_ns, [(identity.pid, "MainThread", True, spans)]))
         points.append(records.Point("cpu_cores", rank.cores, identity, identity.pid))
@@ -92,9 +118,17 @@ def _second(start_ns: int, second: int, ranks: Sequence[Rank], pressure: float) 
             device = f"GPU {number}"
             points.append(records.Point("gpu_process_memory_bytes", 2e9, identity, device=device))
             points.append(records.Point("gpu_utilization_share", 1.0, device=device))
-            points.append(records.Point("gpu_sm_active_share", rank.active[second % len(rank.active)], device=device))
+            points.append(
+                records.Point(
+                    "gpu_sm_active_share", rank.active[second % len(rank.active)], device=device
+                )
+            )
             points.append(records.Point("gpu_sm_clock_hz", rank.clock_hz, device=device))
         if rank.behind and second % 10 == 9:
-            points.append(records.Point("collectives_behind", rank.behind[second // 10 % len(rank.behind)], identity))
+            points.append(
+                records.Point(
+                    "collectives_behind", rank.behind[second // 10 % len(rank.behind)], identity
+                )
+            )
     found.append(records.PointsTaken(start_ns + SECOND_NS, tuple(points)))
     return found

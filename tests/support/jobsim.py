@@ -1,7 +1,8 @@
-"""A job of many ranks on GPUs under the watch for hangs: time, stacks and readings are made up, RAS is the stand-in.
+"""A job of many ranks on GPUs under the watch for hangs: time, stacks and readings are made up, RAS
+is the stand-in.
 
-The waits are those of NCCL: a rank that waits for others runs, at a core of CPU time, and its GPU shows 100 %. The
-watch is profd's own, and asks over TCP.
+The waits are those of NCCL: a rank that waits for others runs, at a core of CPU time, and its GPU
+shows 100 %. The watch is profd's own, and asks over TCP.
 """
 
 from __future__ import annotations
@@ -42,16 +43,27 @@ STEP = Frame("train_step", TRAIN, 41)
 FORWARD = (ROOT, STEP, Frame("Linear.forward", f"{SITE}/torch/nn/modules/linear.py", 125))
 ITEM = (ROOT, Frame("train_step", TRAIN, 47))
 """Asks for the loss: waits in C, in the user's line."""
-BARRIER = (ROOT, Frame("epoch_end", TRAIN, 60), Frame("barrier", f"{SITE}/torch/distributed/distributed_c10d.py", 4800))
+BARRIER = (
+    ROOT,
+    Frame("epoch_end", TRAIN, 60),
+    Frame("barrier", f"{SITE}/torch/distributed/distributed_c10d.py", 4800),
+)
 SAVE = (ROOT, Frame("save", TRAIN, 55), Frame("_save", f"{SITE}/torch/serialization.py", 966))
-DEBUGGER = (ROOT, Frame("train_step", TRAIN, 43), Frame("Pdb.interaction", "/usr/lib/python3.11/pdb.py", 360))
+DEBUGGER = (
+    ROOT,
+    Frame("train_step", TRAIN, 43),
+    Frame("Pdb.interaction", "/usr/lib/python3.11/pdb.py", 360),
+)
 QUEUE = (
     ROOT,
     Frame("<module>", TRAIN, 30),
-    Frame("_MultiProcessingDataLoaderIter._get_data", f"{SITE}/torch/utils/data/dataloader.py", 1284),
+    Frame(
+        "_MultiProcessingDataLoaderIter._get_data", f"{SITE}/torch/utils/data/dataloader.py", 1284
+    ),
 )
 COMPILE = tuple(
-    (ROOT, STEP, Frame(f"pass_{number}", f"{SITE}/torch/_inductor/scheduler.py", 100 + number)) for number in range(50)
+    (ROOT, STEP, Frame(f"pass_{number}", f"{SITE}/torch/_inductor/scheduler.py", 100 + number))
+    for number in range(50)
 )
 EVALUATE = tuple((ROOT, Frame("evaluate", TRAIN, 70 + number)) for number in range(8))
 
@@ -82,7 +94,9 @@ class Rank:
     bytes_per_s: int = 0
     is_alive: bool = True
 
-    def do(self, stack: tuple[Frame, ...], wait: Wait = RUNS, cores: float = 1.0, bytes_per_s: int = 0) -> None:
+    def do(
+        self, stack: tuple[Frame, ...], wait: Wait = RUNS, cores: float = 1.0, bytes_per_s: int = 0
+    ) -> None:
         self.stack, self.wait, self.cores, self.bytes_per_s = stack, wait, cores, bytes_per_s
 
     def wait_for_others(self) -> None:
@@ -92,7 +106,10 @@ class Rank:
 
 @dataclass
 class JobSim:
-    """A job; ``steps_known`` where its loop counter can be read. In each second it does what the test says."""
+    """A job; ``steps_known`` where its loop counter can be read.
+
+    In each second it does what the test says.
+    """
 
     size: int
     steps_known: bool = True
@@ -108,7 +125,13 @@ class JobSim:
         for rank in range(self.size):
             place = Placement(rank, rank, 0, self.size, "job")
             identity = Identity(1000 + rank, 1)
-            self.ranks.append(Rank(Member(identity, None, ("python", TRAIN), "main", rank, None, "3.11.7", 1, place)))
+            self.ranks.append(
+                Rank(
+                    Member(
+                        identity, None, ("python", TRAIN), "main", rank, None, "3.11.7", 1, place
+                    )
+                )
+            )
         self.steps, self.gpu = 0, 1.0
         self.server = RasServer([self.world], self.version)
         self._cpu_s = dict.fromkeys(range(self.size), 0.0)
@@ -116,7 +139,12 @@ class JobSim:
         self._second = 0
         inquiry = JobInquiry(self.mode, self.clock, self.put.append, find=self._find)
         self.watch = HangWatch(
-            self.after_s, self.clock, self.members, self.put.append, look=self._look, ask=inquiry.ask
+            self.after_s,
+            self.clock,
+            self.members,
+            self.put.append,
+            look=self._look,
+            ask=inquiry.ask,
         )
 
     def __enter__(self) -> JobSim:
@@ -165,7 +193,10 @@ class JobSim:
             await self.watch.check()
 
     async def settle(self) -> None:
-        """Train for so long that RAS may be asked, though no step is seen; what happens meanwhile is left out."""
+        """Train for so long that RAS may be asked, though no step is seen.
+
+        What happens meanwhile is left out.
+        """
         await self.pass_s(1, lambda _: self.train())
         self.clock.advance(600)
         await self.pass_s(30, lambda _: self.train())
@@ -174,7 +205,11 @@ class JobSim:
         return [record for record in self.put if isinstance(record, HangFound)]
 
     def notes(self) -> list[str]:
-        return [record.text for record in self.put if isinstance(record, EventHappened) and record.kind == "note"]
+        return [
+            record.text
+            for record in self.put
+            if isinstance(record, EventHappened) and record.kind == "note"
+        ]
 
     def _points(self) -> Iterator[Point]:
         for rank in self.ranks:
@@ -187,7 +222,9 @@ class JobSim:
 
     def _look(self, members: object, at_ns: int, *, mains_only: bool) -> Look:
         alive = [(number, rank) for number, rank in enumerate(self.ranks) if rank.is_alive]
-        standing = tuple(Standing(rank.member, "MainThread", True, rank.stack, rank.wait) for _, rank in alive)
+        standing = tuple(
+            Standing(rank.member, "MainThread", True, rank.stack, rank.wait) for _, rank in alive
+        )
         cpu_s: dict[int | None, float] = {number: self._cpu_s[number] for number, _ in alive}
         return Look(at_ns, standing, Counters(int(self._bytes), 0, sum(cpu_s.values())), 0, cpu_s)
 
@@ -197,4 +234,6 @@ class JobSim:
 
 def _recording(rank: Rank, begun_ns: int) -> RecordingTaken:
     identity = rank.member.identity
-    return recording(identity, begun_ns, ((identity.pid, "MainThread", True, ((rank.stack, 1000),)),))
+    return recording(
+        identity, begun_ns, ((identity.pid, "MainThread", True, ((rank.stack, 1000),)),)
+    )

@@ -52,4 +52,6 @@ class KinetoClient:
         return await self.answer()
 
     async def answer(self) -> bytes:
-        return await asyncio.wait_for(asyncio.get_running_loop().sock_recv(self._socket, 65536), _TIMEOUT_S)
+        return await asyncio.wait_for(
+            asyncio.get_running_loop().sock_recv(self._socket, 65536), _TIMEOUT_S
+        )

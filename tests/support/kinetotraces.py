@@ -23,23 +23,55 @@ class TraceScript:
     events: list[dict[str, object]] = field(default_factory=list)
 
     def op(
-        self, name: str, ts: float, dur: float, *, tid: int = 1, cat: str = "cpu_op", args: Mapping[str, object] = {}
+        self,
+        name: str,
+        ts: float,
+        dur: float,
+        *,
+        tid: int = 1,
+        cat: str = "cpu_op",
+        args: Mapping[str, object] = {},
     ) -> TraceScript:
         return self.add(cat, name, 1, tid, ts, dur, args)
 
     def add(
-        self: Script, cat: str, name: str, pid: int, tid: int, ts: float, dur: float, args: Mapping[str, object]
+        self: Script,
+        cat: str,
+        name: str,
+        pid: int,
+        tid: int,
+        ts: float,
+        dur: float,
+        args: Mapping[str, object],
     ) -> Script:
         """Add a span."""
         self.events.append(
-            {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args}
+            {
+                "ph": "X",
+                "cat": cat,
+                "name": name,
+                "pid": pid,
+                "tid": tid,
+                "ts": ts,
+                "dur": dur,
+                "args": args,
+            }
         )
         return self
 
     def memory(self, ts: float, size: int, device: int = 0) -> TraceScript:
         """Add a change of memory; ``device`` is a c10::DeviceType."""
         details = {"Bytes": size, "Device Type": device}
-        self.events.append({"ph": "i", "name": "[memory]", "pid": 1, "tid": MEMORY_THREAD, "ts": ts, "args": details})
+        self.events.append(
+            {
+                "ph": "i",
+                "name": "[memory]",
+                "pid": 1,
+                "tid": MEMORY_THREAD,
+                "ts": ts,
+                "args": details,
+            }
+        )
         return self
 
     def text(self) -> bytes:
@@ -50,7 +82,10 @@ class TraceScript:
 
     def totals(self) -> dict[str, Totals]:
         """Return what it sums up to, by ``name@device``."""
-        return {f"{key.name}@{key.device}": totals for key, totals in by_name(sum_up(self.spans())).items()}
+        return {
+            f"{key.name}@{key.device}": totals
+            for key, totals in by_name(sum_up(self.spans())).items()
+        }
 
 
 def by_name(operators: Operators) -> Operators:

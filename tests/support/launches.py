@@ -1,4 +1,6 @@
-"""Launches scripts through ``profd run`` for the tests of it, and finds the processes that belong to a launch."""
+"""Launches scripts through ``profd run`` for the tests of it, and finds the processes that belong
+to a launch.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +33,21 @@ sys.exit(3)
 def run(
     *words: str, given: bytes | None = None, before: Callable[[], object] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a command under ``profd run --headless`` to its end; ``before`` is called in the process that becomes it."""
+    """Run a command under ``profd run --headless`` to its end.
+
+    ``before`` is called in the process that becomes it.
+    """
     command = [PROFD, "run", "--headless", *words]
-    return subprocess.run(command, input=given, capture_output=True, timeout=DEADLINE_S, preexec_fn=before)
+    return subprocess.run(
+        command, input=given, capture_output=True, timeout=DEADLINE_S, preexec_fn=before
+    )
 
 
 def profd(*words: str) -> subprocess.CompletedProcess[str]:
     """Run a command of profd's to its end."""
-    return subprocess.run([PROFD, *words], input="", capture_output=True, text=True, timeout=DEADLINE_S)
+    return subprocess.run(
+        [PROFD, *words], input="", capture_output=True, text=True, timeout=DEADLINE_S
+    )
 
 
 def printed(ran: subprocess.CompletedProcess[str]) -> Any:  # noqa: ANN401  whatever JSON holds

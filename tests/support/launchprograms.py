@@ -1,6 +1,8 @@
-"""Small programs that say what they find around themselves, and what is done to them, for ``stage.py`` to start.
+"""Small programs that say what they find around themselves, and what is done to them, for
+``stage.py`` to start.
 
-``say`` adds a line to the program's trail. Nothing in it is the same by chance: relations are said, not PIDs.
+``say`` adds a line to the program's trail. Nothing in it is the same by chance: relations are said,
+not PIDs.
 """
 
 from __future__ import annotations
@@ -15,7 +17,15 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-EVERYWHERE = ("leader", "job", "member", "terminal", "terminal-leader", "terminal-member", "dashboard")
+EVERYWHERE = (
+    "leader",
+    "job",
+    "member",
+    "terminal",
+    "terminal-leader",
+    "terminal-member",
+    "dashboard",
+)
 WITHOUT_TERMINAL = ("leader", "job", "member")
 ON_TERMINAL = ("terminal", "terminal-leader", "terminal-member", "dashboard")
 UNDER_SHELL = ("terminal", "dashboard")
@@ -42,7 +52,9 @@ def attempt(work, *words):
 
 
 class Act(NamedTuple):
-    """What is done to a program: ``type KEYS``, ``signal NAME`` to its process, ``group NAME`` to its group."""
+    """What is done to a program: ``type KEYS``, ``signal NAME`` to its process, ``group NAME`` to
+    its group.
+    """
 
     after: str
     """Text in the trail."""
@@ -51,7 +63,10 @@ class Act(NamedTuple):
 
 @dataclass(frozen=True)
 class SmallProgram:
-    """One program, and what happens to it. ``before`` is called in the process that becomes it, as its caller would."""
+    """One program, and what happens to it.
+
+    ``before`` is called in the process that becomes it, as its caller would.
+    """
 
     code: str
     ways: tuple[str, ...] = EVERYWHERE
@@ -60,7 +75,10 @@ class SmallProgram:
     shell: bool = False
     argv: tuple[str, ...] = ()
     differs: str = ""
-    """The row of docs/launching.md that says why it comes to something else below profd; empty if it does not."""
+    """The row of docs/launching.md that says why it comes to something else below profd.
+
+    Empty if it does not.
+    """
 
     def words(self) -> list[str]:
         if self.argv:
@@ -83,10 +101,14 @@ def add(
     differs: str = "",
 ) -> None:
     assert name not in PROGRAMS
-    PROGRAMS[name] = SmallProgram(code, ways, tuple(Act(*act) for act in acts), before, shell, differs=differs)
+    PROGRAMS[name] = SmallProgram(
+        code, ways, tuple(Act(*act) for act in acts), before, shell, differs=differs
+    )
 
 
-def run(name: str, *argv: str, before: Callable[[], object] = lambda: None, ways: tuple[str, ...] = ONCE) -> None:
+def run(
+    name: str, *argv: str, before: Callable[[], object] = lambda: None, ways: tuple[str, ...] = ONCE
+) -> None:
     PROGRAMS[name] = SmallProgram("", ways, (), before, argv=argv)
 
 
@@ -96,7 +118,9 @@ def in_turn(*works: Callable[[], object]) -> Callable[[], object]:
 
 def lower(limit: int) -> None:
     soft, hard = resource.getrlimit(limit)
-    resource.setrlimit(limit, ((1 << 30) - 1 if soft == resource.RLIM_INFINITY else max(soft - 1, 0), hard))
+    resource.setrlimit(
+        limit, ((1 << 30) - 1 if soft == resource.RLIM_INFINITY else max(soft - 1, 0), hard)
+    )
 
 
 def executable(text: str, name: str = "script") -> None:
@@ -128,7 +152,8 @@ def fork_child() -> None:
 add("place", "say(os.getpgrp() == os.getpid(), os.getsid(0) == os.getpid())")
 add(
     "place-shell",
-    'set -- $(cut -d" " -f1,5,6 /proc/$$/stat); [ $1 = $2 ]; a=$?; [ $1 = $3 ]; echo $a $? >> $TRAIL',
+    'set -- $(cut -d" " -f1,5,6 /proc/$$/stat); [ $1 = $2 ]; a=$?; [ $1 = $3 ]; echo $a $? >> '
+    "$TRAIL",
     shell=True,
 )
 add(
@@ -201,7 +226,8 @@ os.wait()
 add("signals", "status('SigBlk', 'SigIgn', 'SigCgt', 'ShdPnd', 'SigPnd')")
 add(
     "signals-shell",
-    "while read -r name value; do case $name in Sig[BICP]*|Shd*) echo $name $value >> $TRAIL; esac; done"
+    "while read -r name value; do case $name in Sig[BICP]*|Shd*) echo $name $value >> $TRAIL; "
+    "esac; done"
     " < /proc/$$/status",
     shell=True,
 )
@@ -210,18 +236,27 @@ add("descriptors-shell", "for fd in /proc/$$/fd/*; do echo ${fd##*/} >> $TRAIL; 
 add("same-streams", "say([os.path.sameopenfile(a, b) for a, b in ((0, 1), (1, 2))])")
 add("stream-flags", "say([fcntl.fcntl(fd, fcntl.F_GETFL) & ~0o100000 for fd in (0, 1, 2)])")
 add("stream-inheritance", "say([fcntl.fcntl(fd, fcntl.F_GETFD) for fd in (0, 1, 2)])")
-add("children", "say(attempt(os.waitpid, -1, os.WNOHANG), open('/proc/self/task/%d/children' % os.getpid()).read())")
+add(
+    "children",
+    "say(attempt(os.waitpid, -1, os.WNOHANG), open('/proc/self/task/%d/children' % "
+    "os.getpid()).read())",
+)
 add("threads", "say(len(os.listdir('/proc/self/task')))")
 add(
     "parent-lives",
-    "say(os.getppid() > 0, open('/proc/%d/stat' % os.getppid()).read().split(')')[1].split()[0] in 'RS')",
+    "say(os.getppid() > 0, open('/proc/%d/stat' % os.getppid()).read().split(')')[1].split()[0] "
+    "in 'RS')",
 )
 add(
     "parent-in-session",
     "say(os.getsid(os.getppid()) == os.getsid(0))",
     ways=("job", "member", "terminal", "terminal-member", "dashboard"),
 )
-add("parent-in-other-group", "say(os.getpgid(os.getppid()) != os.getpgrp())", ways=("job", "terminal", "dashboard"))
+add(
+    "parent-in-other-group",
+    "say(os.getpgid(os.getppid()) != os.getpgrp())",
+    ways=("job", "terminal", "dashboard"),
+)
 add(
     "orphans-parent-is-not-profd",
     """
@@ -242,21 +277,29 @@ for name, code in {
     "scheduler": "say(os.sched_getscheduler(0), sorted(os.sched_getaffinity(0)))",
     "autogroup": "say(attempt(lambda: open('/proc/self/autogroup').read().split()[-1]))",
     "oom": "say(open('/proc/self/oom_score_adj').read().strip())",
-    "dumpable": "say(open('/proc/self/coredump_filter').read().strip(), os.stat('/proc/self').st_uid == os.getuid())",
+    "dumpable": "say(open('/proc/self/coredump_filter').read().strip(), "
+    "os.stat('/proc/self').st_uid == os.getuid())",
     "identity": "say(os.getresuid(), os.getresgid(), os.getgroups())",
-    "capabilities": "status('CapInh', 'CapPrm', 'CapEff', 'CapBnd', 'CapAmb', 'NoNewPrivs', 'Seccomp')",
+    "capabilities": "status('CapInh', 'CapPrm', 'CapEff', 'CapBnd', 'CapAmb', 'NoNewPrivs', "
+    "'Seccomp')",
     "limits": "say([line for line in open('/proc/self/limits') if 'pending' not in line])",
-    "name": "say(open('/proc/self/comm').read().strip(), len(open('/proc/self/cmdline').read().split('\\0')))",
+    "name": "say(open('/proc/self/comm').read().strip(), "
+    "len(open('/proc/self/cmdline').read().split('\\0')))",
     "cgroup": "say(open('/proc/self/cgroup').read().split())",
-    "namespaces": "say(sorted(os.readlink('/proc/self/ns/' + name) for name in os.listdir('/proc/self/ns')))",
+    "namespaces": "say(sorted(os.readlink('/proc/self/ns/' + name) for name in "
+    "os.listdir('/proc/self/ns')))",
     "personality": "say(attempt(lambda: open('/proc/self/personality').read().strip()))",
     "timerslack": "say(open('/proc/self/timerslack_ns').read().strip())",
     "root": "say(os.readlink('/proc/self/root'))",
-    "death-signal": "import ctypes; n = ctypes.c_int(); ctypes.CDLL(None).prctl(2, ctypes.byref(n)); say(n.value)",
-    "subreaper": "import ctypes; n = ctypes.c_int(); ctypes.CDLL(None).prctl(37, ctypes.byref(n)); say(n.value)",
-    "io-priority": "import ctypes; say(ctypes.CDLL(None).syscall(252 if os.uname().machine == 'x86_64' else 31, 1, 0))",
+    "death-signal": "import ctypes; n = ctypes.c_int(); ctypes.CDLL(None).prctl(2, "
+    "ctypes.byref(n)); say(n.value)",
+    "subreaper": "import ctypes; n = ctypes.c_int(); ctypes.CDLL(None).prctl(37, "
+    "ctypes.byref(n)); say(n.value)",
+    "io-priority": "import ctypes; say(ctypes.CDLL(None).syscall(252 if os.uname().machine == "
+    "'x86_64' else 31, 1, 0))",
     "timers": "say(signal.getitimer(signal.ITIMER_REAL), signal.alarm(0))",
-    "environment": "say(sorted(x for x in open('/proc/self/environ').read().split('\\0') if 'TRAIL=' not in x))",
+    "environment": "say(sorted(x for x in open('/proc/self/environ').read().split('\\0') if "
+    "'TRAIL=' not in x))",
     "locale": "say(os.environ.get('LC_CTYPE'), os.environ.get('LC_ALL'))",
 }.items():
     add(name, code, ways=ONCE)
@@ -384,7 +427,12 @@ for number in (
 add("uncaught-interrupt", "raise KeyboardInterrupt")
 add("traceback", "raise ValueError('no')", ways=("job", "dashboard"))
 add("sys-exit-text", "sys.exit('no')", ways=ONCE)
-add("aborts", "os.abort()", ways=ONCE, before=lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)))
+add(
+    "aborts",
+    "os.abort()",
+    ways=ONCE,
+    before=lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)),
+)
 add(
     "ends-from-a-thread",
     "import threading; threading.Thread(target=lambda: os._exit(5)).start(); time.sleep(9)",
@@ -398,15 +446,38 @@ run("a-folder", "/")
 run("through-a-file", "/etc/passwd/x")
 run("not-executable", "/etc/passwd")
 run("no-interpreter", "./script", before=lambda: executable("#!/no/such/interpreter\n"))
-run("shebang", "./script", "a b", "", before=lambda: executable('#!/bin/sh\necho "$0" "$#" "$1" >> $TRAIL; exit 6\n'))
+run(
+    "shebang",
+    "./script",
+    "a b",
+    "",
+    before=lambda: executable('#!/bin/sh\necho "$0" "$#" "$1" >> $TRAIL; exit 6\n'),
+)
 run(
     "relative-name",
     "sub/../script",
     before=in_turn(Path("sub").mkdir, partial(executable, "#!/bin/sh\necho $0 >> $TRAIL\n")),
 )
 run("empty-words", "sh", "-c", 'echo "$#" "[$1]" "[$2]" >> $TRAIL', "sh", "", " ")
-run("option-like-words", "sh", "-c", 'echo "$@" >> $TRAIL', "--", "--headless", "-o", "--", "--quiet")
-run("odd-bytes", "sh", "-c", 'printf %s "$1" | od -c >> $TRAIL', "sh", os.fsdecode(b"\xff\xfe\n\x01"))
+run(
+    "option-like-words",
+    "sh",
+    "-c",
+    'echo "$@" >> $TRAIL',
+    "--",
+    "--headless",
+    "-o",
+    "--",
+    "--quiet",
+)
+run(
+    "odd-bytes",
+    "sh",
+    "-c",
+    'printf %s "$1" | od -c >> $TRAIL',
+    "sh",
+    os.fsdecode(b"\xff\xfe\n\x01"),
+)
 run("long-word", "sh", "-c", "echo ${#1} >> $TRAIL", "sh", "x" * 100_000)
 run("many-words", "sh", "-c", "echo $# >> $TRAIL", "sh", *map(str, range(5000)))
 run("too-many-words", "sh", "-c", "true", "sh", *["x" * 100_000] * 100)
@@ -558,7 +629,12 @@ say(os.tcgetpgrp(0) == os.getpgrp())
 
 # Keys.
 add("ctrl-c", "say('ready'); time.sleep(20)", ("ready", "type \\x03"), ways=ON_TERMINAL)
-add("ctrl-c-default", "signal.signal(2, 0); say('ready'); time.sleep(20)", ("ready", "type \\x03"), ways=ON_TERMINAL)
+add(
+    "ctrl-c-default",
+    "signal.signal(2, 0); say('ready'); time.sleep(20)",
+    ("ready", "type \\x03"),
+    ways=ON_TERMINAL,
+)
 add(
     "ctrl-c-heard-once",
     LISTEN.format(names=["SIGINT"]) + "ready(); sys.exit(4)",
@@ -604,9 +680,24 @@ add(
     ("ready", "type \\x1a"),
     ways=("terminal-leader",),
 )
-add("ctrl-z-heard", LISTEN.format(names=["SIGTSTP"]) + "ready()", ("ready", "type \\x1a"), ways=ON_TERMINAL)
-add("reads-a-line", "say('ready'); say(repr(sys.stdin.readline()))", ("ready", "type hello\\n"), ways=ON_TERMINAL)
-add("reads-its-end", "say('ready'); say(repr(sys.stdin.read()))", ("ready", "type \\x04"), ways=ON_TERMINAL)
+add(
+    "ctrl-z-heard",
+    LISTEN.format(names=["SIGTSTP"]) + "ready()",
+    ("ready", "type \\x1a"),
+    ways=ON_TERMINAL,
+)
+add(
+    "reads-a-line",
+    "say('ready'); say(repr(sys.stdin.readline()))",
+    ("ready", "type hello\\n"),
+    ways=ON_TERMINAL,
+)
+add(
+    "reads-its-end",
+    "say('ready'); say(repr(sys.stdin.read()))",
+    ("ready", "type \\x04"),
+    ways=ON_TERMINAL,
+)
 add(
     "reads-a-password",
     """
@@ -640,7 +731,8 @@ os.kill(pid, signal.SIGKILL); os.wait()
 )
 add(
     "job-control",
-    'set -m; sh -c "kill -STOP \\$\\$; echo inner >> $TRAIL" & sleep 0.2; fg > /dev/null; echo done >> $TRAIL',
+    'set -m; sh -c "kill -STOP \\$\\$; echo inner >> $TRAIL" & sleep 0.2; fg > /dev/null; echo '
+    "done >> $TRAIL",
     ways=ON_TERMINAL,
     shell=True,
 )
@@ -676,7 +768,8 @@ for name, options in {
 }.items():
     add(
         f"leaves-a-child-{name}",
-        f"import subprocess; subprocess.Popen([sys.executable, '-S', '-E', '-c', {LEFT!r}], {options})",
+        f"import subprocess; subprocess.Popen([sys.executable, '-S', '-E', '-c', {LEFT!r}], "
+        f"{options})",
     )
 add("leaves-a-job", "(sleep 0.3; echo left behind >> $TRAIL) & exit 2", shell=True)
 add(
@@ -687,12 +780,18 @@ add(
 )
 add(
     "leaves-a-reader",
-    "import threading\nif os.fork() == 0:\n    time.sleep(0.2); say(attempt(os.read, 0, 1)); os._exit(0)",
+    "import threading\nif os.fork() == 0:\n    time.sleep(0.2); say(attempt(os.read, 0, 1)); "
+    "os._exit(0)",
     ways=("job", "terminal", "dashboard"),
 )
-add("leaves-nohup", "nohup sh -c 'sleep 0.2; echo left >> $TRAIL' > /dev/null 2>&1 & exit 3", shell=True)
 add(
-    "becomes-a-daemon",  # before it leads a session, the end of a terminal's leader would hang it up, in any case
+    "leaves-nohup",
+    "nohup sh -c 'sleep 0.2; echo left >> $TRAIL' > /dev/null 2>&1 & exit 3",
+    shell=True,
+)
+add(
+    # before it leads a session, the end of a terminal's leader would hang it up, in any case
+    "becomes-a-daemon",
     """
 gone, leads = os.pipe()
 if os.fork():
@@ -718,7 +817,12 @@ add(
     ways=("leader", "job", "terminal", "terminal-leader", "dashboard"),
 )
 add("waits-for-all", "for n in 1 2 3; do (exit $n) & done; wait; echo $? >> $TRAIL", shell=True)
-add("pipeline", "echo a b | tr a-z A-Z | cat >> $TRAIL; exit 1", shell=True, ways=("job", "dashboard"))
+add(
+    "pipeline",
+    "echo a b | tr a-z A-Z | cat >> $TRAIL; exit 1",
+    shell=True,
+    ways=("job", "dashboard"),
+)
 add(
     "broken-pipe",
     "yes | head -n 1 > /dev/null; sh -c 'yes 2> /dev/null; echo $? >> $TRAIL' | true",
@@ -776,7 +880,13 @@ add(
     before=lambda: Path("/proc/self/comm").write_text("python"),
     differs="parent",
 )
-add("children-of-before", "say(attempt(os.wait)[1])", ways=ONCE, before=fork_child, differs="children of before")
+add(
+    "children-of-before",
+    "say(attempt(os.wait)[1])",
+    ways=ONCE,
+    before=fork_child,
+    differs="children of before",
+)
 add(
     "alarm-of-before",
     "say(signal.alarm(0) > 0)",

@@ -1,6 +1,8 @@
-"""Curves of the memory of processes, a value a second: ten kinds that are steady, and leaks on top of them.
+"""Curves of the memory of processes, a value a second: ten kinds that are steady, and leaks on top
+of them.
 
-All but the last kinds have a start of some seconds, in which modules are loaded and a model is made.
+All but the last kinds have a start of some seconds, in which modules are loaded and a model is
+made.
 """
 
 from __future__ import annotations
@@ -28,7 +30,11 @@ def warming(chance: random.Random) -> Curve:
 
 def filling(chance: random.Random) -> Curve:
     """Fill a cache evenly, until it is full."""
-    size, begin_s, length_s = chance.uniform(50, 2000) * MB, chance.uniform(0, 5), chance.uniform(5, 30)
+    size, begin_s, length_s = (
+        chance.uniform(50, 2000) * MB,
+        chance.uniform(0, 5),
+        chance.uniform(5, 30),
+    )
     return lambda at_s: size * min(max((at_s - begin_s) / length_s, 0.0), 1.0)
 
 
@@ -40,7 +46,11 @@ def epochs(chance: random.Random) -> Curve:
 
 def validations(chance: random.Random) -> Curve:
     """Validate now and then, which needs memory while it lasts."""
-    size, every_s, length_s = chance.uniform(50, 1000) * MB, chance.uniform(20, 100), chance.uniform(2, 15)
+    size, every_s, length_s = (
+        chance.uniform(50, 1000) * MB,
+        chance.uniform(20, 100),
+        chance.uniform(2, 15),
+    )
     phase_s = chance.uniform(0, every_s)
     return lambda at_s: size if (at_s + phase_s) % every_s < length_s else 0.0
 
@@ -53,7 +63,9 @@ def jump(chance: random.Random) -> Curve:
 
 def jumps(chance: random.Random) -> Curve:
     """Allocate a few times."""
-    steps = [(chance.uniform(0, 90), chance.uniform(20, 400) * MB) for _ in range(chance.randint(2, 7))]
+    steps = [
+        (chance.uniform(0, 90), chance.uniform(20, 400) * MB) for _ in range(chance.randint(2, 7))
+    ]
     return lambda at_s: sum(size for begin_s, size in steps if at_s >= begin_s)
 
 
@@ -92,7 +104,9 @@ STEADY: Mapping[str, Kind] = {
 }  # fmt: skip
 
 
-def curve(kind: Kind, seed: str, seconds: int, leak_bytes_per_s: float = 0.0, noise: float = 1 * MB) -> list[float]:
+def curve(
+    kind: Kind, seed: str, seconds: int, leak_bytes_per_s: float = 0.0, noise: float = 1 * MB
+) -> list[float]:
     """Return a value a second of a process of this kind that leaks besides."""
     chance = random.Random(seed)
     of_kind, base = kind(chance), chance.uniform(0.3, 8) * 1e9

@@ -23,7 +23,11 @@ def watch(path: Path) -> RunWatch:
 
 def value(samples: Iterable[Sample], metric: Metric, *labels: str) -> float:
     """Return the value of a metric of the one run that there is, with these labels beside ``run``."""
-    (found,) = [sample.value for sample in samples if sample.metric is metric and sample.labels[1:] == labels]
+    (found,) = [
+        sample.value
+        for sample in samples
+        if sample.metric is metric and sample.labels[1:] == labels
+    ]
     return found
 
 

@@ -1,4 +1,6 @@
-"""Nodes without machines: network namespaces on one switch, each with a host name and an address of its own."""
+"""Nodes without machines: network namespaces on one switch, each with a host name and an address of
+its own.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,19 @@ class Lab:
     def command(self, node: int, words: Sequence[str]) -> list[str]:
         """Return a command as it is run on a node."""
         named = f'hostname node{node} && exec "$@"'
-        return ["ip", "netns", "exec", self._name(node), "unshare", "--uts", "sh", "-c", named, "sh", *words]
+        return [
+            "ip",
+            "netns",
+            "exec",
+            self._name(node),
+            "unshare",
+            "--uts",
+            "sh",
+            "-c",
+            named,
+            "sh",
+            *words,
+        ]
 
     def build(self) -> None:
         """Make the nodes and the switch, which is in a namespace of its own."""
@@ -37,7 +51,20 @@ class Lab:
         for node in range(self.count):
             name, port = self._name(node), f"port{node}"
             _ip("netns", "add", name)
-            _ip("-n", hub, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", name)
+            _ip(
+                "-n",
+                hub,
+                "link",
+                "add",
+                port,
+                "type",
+                "veth",
+                "peer",
+                "name",
+                "eth0",
+                "netns",
+                name,
+            )
             _ip("-n", hub, "link", "set", port, "master", "switch", "up")
             _ip("-n", name, "address", "add", f"{self.address(node)}/24", "dev", "eth0")
             _ip("-n", name, "link", "set", "eth0", "up")
@@ -46,7 +73,9 @@ class Lab:
     def remove(self) -> None:
         """Remove what there is of it."""
         for name in (f"{self._prefix}hub", *map(self._name, range(self.count))):
-            subprocess.run(["ip", "netns", "delete", name], capture_output=True, timeout=30, check=False)
+            subprocess.run(
+                ["ip", "netns", "delete", name], capture_output=True, timeout=30, check=False
+            )
 
     def _name(self, node: int) -> str:
         return f"{self._prefix}n{node}"
@@ -54,7 +83,10 @@ class Lab:
 
 @contextlib.contextmanager
 def built_lab(count: int) -> Iterator[Lab]:
-    """Give so many nodes; skips the test where the kernel refuses them. It needs the marker ``requires("netns")``."""
+    """Give so many nodes; skips the test where the kernel refuses them.
+
+    It needs the marker ``requires("netns")``.
+    """
     lab = Lab(count)
     try:
         try:

@@ -55,25 +55,36 @@ class Job:
     ) -> Path:
         """Write the file of a rank that works ``own_share`` of each step and waits for the rest.
 
-        ``joined``: it was recorded from its start; ``counted``: its loop counter was read; ``wait`` is where it waits.
+        ``joined``: it was recorded from its start; ``counted``: its loop counter was read; ``wait``
+        is where it waits.
         """
         started_ns = STARTED_NS + ahead_ns
-        started = msgspec.structs.replace(run_started(started_ns), id=f"run-{rank}", host=f"node{rank}")
+        started = msgspec.structs.replace(
+            run_started(started_ns), id=f"run-{rank}", host=f"node{rank}"
+        )
         me = Identity(4242, 1000)
         place = Placement(rank, 0, rank, 3, JOB)
         found: list[records.Record] = [
             records.ProcessSeen(me, None, COMMAND, "main", rank, None, "3.11.7", started_ns, place)
         ]
-        nameless = ((me.pid, "", True, ((JOINING[:1], 100),)),)  # so is the main thread in the first recording
+        nameless = (
+            (me.pid, "", True, ((JOINING[:1], 100),)),
+        )  # so is the main thread in the first recording
         found.append(recording(me, started_ns, nameless, duration_ns=100 * MILLISECOND_NS))
         spans = self._spans(own_share, joined, sample_ms, wait)
         found += self._recordings(me, started_ns, spans, sample_ms)
         if counted:
             found += self._counts(me, started_ns)
-        found.append(records.RunEnded(started_ns + int(self.ends_ms[-1] * MILLISECOND_NS), "target-exited", 0))
+        found.append(
+            records.RunEnded(
+                started_ns + int(self.ends_ms[-1] * MILLISECOND_NS), "target-exited", 0
+            )
+        )
         return write_records(path, found, started)
 
-    def _spans(self, own_share: float, joined: bool, sample_ms: int, wait: tuple[Frame, ...]) -> list[_Span]:
+    def _spans(
+        self, own_share: float, joined: bool, sample_ms: int, wait: tuple[Frame, ...]
+    ) -> list[_Span]:
         """Return (from, to, stack) in ms; a stack is seen from the first sample in it on."""
         borders: list[tuple[float, tuple[Frame, ...]]] = [(200.0, JOINING if joined else LOAD)]
         for before, after in itertools.pairwise(self.ends_ms):
@@ -87,9 +98,15 @@ class Job:
                 seen.pop()
             seen.append((seen_ms, stack))
         seen.append((self.ends_ms[-1], LOAD))
-        return [(start, end, stack) for (start, stack), (end, _) in itertools.pairwise(seen) if end > start]
+        return [
+            (start, end, stack)
+            for (start, stack), (end, _) in itertools.pairwise(seen)
+            if end > start
+        ]
 
-    def _recordings(self, me: Identity, started_ns: int, spans: list[_Span], sample_ms: int) -> list[records.Record]:
+    def _recordings(
+        self, me: Identity, started_ns: int, spans: list[_Span], sample_ms: int
+    ) -> list[records.Record]:
         found: list[records.Record] = []
         for first_ms in range(100, int(self.ends_ms[-1]) + 1, _LENGTH_S * 1000):
             inside = [span for span in spans if first_ms <= span[0] < first_ms + _LENGTH_S * 1000]
@@ -133,7 +150,10 @@ def write_folder(folder: Path) -> Path:
 
 
 def write_three_nodes(folder: Path) -> Path:
-    """Write the files of three nodes into a folder; the clock of the second is ahead, and its rank is late."""
+    """Write the files of three nodes into a folder.
+
+    The clock of the second is ahead, and its rank is late.
+    """
     job = Job()
     job.write(folder / "a.profd", 2)
     job.write(folder / "b.profd", 1, own_share=0.9, ahead_ns=AHEAD_NS)

@@ -14,7 +14,13 @@ import msgspec
 
 from support.present import there
 
-TYPECODES = {"Uint8Array": "B", "Uint16Array": "H", "Uint32Array": "I", "Int32Array": "i", "Float64Array": "d"}
+TYPECODES = {
+    "Uint8Array": "B",
+    "Uint16Array": "H",
+    "Uint32Array": "I",
+    "Int32Array": "i",
+    "Float64Array": "d",
+}
 
 
 def unpack(packed: str) -> Any:  # noqa: ANN401  whatever JSON holds
@@ -36,5 +42,7 @@ def _with_columns(value: Any, columns: bytes) -> Any:  # noqa: ANN401  whatever 
         values.frombytes(columns[value["at"] : value["at"] + value["count"] * values.itemsize])
         return [int(each) for each in values]
     if isinstance(value, dict):
-        return SimpleNamespace(**{name: _with_columns(each, columns) for name, each in value.items()})
+        return SimpleNamespace(
+            **{name: _with_columns(each, columns) for name, each in value.items()}
+        )
     return [_with_columns(each, columns) for each in value] if isinstance(value, list) else value

@@ -16,7 +16,8 @@ from profd.daemon import processes
 from support.waiting import until
 
 NOBODY = 65534
-# The interpreter and the packages may lie in root's home: reading them is all that this user may do more than others.
+# The interpreter and the packages may lie in root's home: reading them is all that this user may do
+# more than others.
 _AS_NOBODY = (
     *("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"),
     *("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search", "--"),
@@ -24,7 +25,10 @@ _AS_NOBODY = (
 
 
 def as_plain_user() -> tuple[str, ...]:
-    """Return what to put before a command so that a plain user runs it; skips the test where that cannot be."""
+    """Return what to put before a command so that a plain user runs it.
+
+    Skips the test where that cannot be.
+    """
     if os.geteuid() != 0:
         return ()
     why = _obstacle()
@@ -64,4 +68,6 @@ def _obstacle() -> str:
     if shutil.which("setpriv") is None:
         return "root, and no setpriv to become another user with"
     tried = subprocess.run([*_AS_NOBODY, "true"], capture_output=True, text=True)
-    return f"root cannot become another user here: {tried.stderr.strip()}" if tried.returncode else ""
+    return (
+        f"root cannot become another user here: {tried.stderr.strip()}" if tried.returncode else ""
+    )

@@ -1,4 +1,5 @@
-"""Words that texts for users leave out: metaphors of the house, and constructions that one cannot skim.
+"""Words that texts for users leave out: metaphors of the house, and constructions that one cannot
+skim.
 
 A tree is where such texts lie.
 """
@@ -16,11 +17,26 @@ from support import documents
 from support.folders import ROOT
 
 METAPHORS = (
-    *("purse", "desk", "crew", "shelf", "lineage", "lookout", "witness", "sighting", "sightings", "errand", "errands"),
+    *(
+        "purse",
+        "desk",
+        "crew",
+        "shelf",
+        "lineage",
+        "lookout",
+        "witness",
+        "sighting",
+        "sightings",
+        "errand",
+        "errands",
+    ),
     *("exhibit", "exhibits", "patience", "hurry", "company", "crowding", "lateness", "absence"),
     *("census", "theater", "studio", "spendthrift", "inlet", "standstill", "stillness"),
 )
-"""Words of the code that mean nothing to a user. What is plain English elsewhere (look, archive) is not among them."""
+"""Words of the code that mean nothing to a user.
+
+What is plain English elsewhere (look, archive) is not among them.
+"""
 PATTERNS = {
     "told": r"\btold\b",
     "of which": r"\bof which\b",
@@ -55,13 +71,21 @@ def literals_of(folder: str) -> Iterator[Text]:
 
 
 def report_page() -> Iterator[Text]:
-    """Yield the texts of the report's page: what its templates show, and the literals of its scripts."""
+    """Yield the texts of the report's page: what its templates show, and the literals of its
+    scripts.
+    """
     for file in sorted((ROOT / "daemon" / "render").rglob("*.j2")):
         shown = _MARKUP.sub(lambda markup: "\n" * markup[0].count("\n"), file.read_text())
-        yield from (Text(_name(file), line, text) for line, text in enumerate(shown.splitlines(), 1) if text.strip())
+        yield from (
+            Text(_name(file), line, text)
+            for line, text in enumerate(shown.splitlines(), 1)
+            if text.strip()
+        )
     for file in sorted((ROOT / "daemon" / "render").rglob("*.js")):
         for line, code in enumerate(file.read_text().splitlines(), 1):
-            texts = () if code.lstrip().startswith(("*", "/*", "//")) else _SCRIPT_LITERAL.findall(code)
+            texts = (
+                () if code.lstrip().startswith(("*", "/*", "//")) else _SCRIPT_LITERAL.findall(code)
+            )
             yield from (Text(_name(file), line, text) for text in texts if " " in text)
 
 
@@ -83,11 +107,18 @@ TREES: dict[str, Callable[[], Iterator[Text]]] = {
 
 def found_in(tree: str) -> list[str]:
     """Return the words in the texts of a tree that do not belong there, each with its place."""
-    return [f"{file}:{line}: {name}: {excerpt}" for file, line, text in TREES[tree]() for name, excerpt in found(text)]
+    return [
+        f"{file}:{line}: {name}: {excerpt}"
+        for file, line, text in TREES[tree]()
+        for name, excerpt in found(text)
+    ]
 
 
 def found(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the words that do not belong into a text, each with what stands around it; names in backticks are none."""
+    """Yield the words that do not belong into a text, each with what stands around it.
+
+    Names in backticks are none.
+    """
     text = _CODE.sub(" ", text)
     for name, pattern in _COMPILED.items():
         for match in pattern.finditer(text):
@@ -95,17 +126,31 @@ def found(text: str) -> Iterator[tuple[str, str]]:
 
 
 def literals(module: str) -> list[tuple[int, str]]:
-    """Return the sentences among a module's literals with their lines; docstrings and single words are none."""
+    """Return the sentences among a module's literals with their lines.
+
+    Docstrings and single words are none.
+    """
     tree = ast.parse(module)
     silent = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    parts = {
+        id(part)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.JoinedStr)
+        for part in node.values
+    }
     texts = [
         (node.lineno, _text(node))
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant | ast.JoinedStr) and id(node) not in silent | parts
     ]
-    commands = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "command"]
-    texts += [(node.lineno, ast.get_docstring(node) or "") for node in commands]  # click shows these as help
+    commands = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node.name == "command"
+    ]
+    texts += [
+        (node.lineno, ast.get_docstring(node) or "") for node in commands
+    ]  # click shows these as help
     return [(line, text) for line, text in sorted(texts) if " " in text]
 
 

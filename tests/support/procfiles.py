@@ -37,7 +37,9 @@ class ProcFiles:
         text = self.contents.get(path)
         return None if text is None else text.encode()
 
-    def run(self, identity: Identity = TARGET, os_tid: int | None = None, **fields: int | str) -> None:
+    def run(
+        self, identity: Identity = TARGET, os_tid: int | None = None, **fields: int | str
+    ) -> None:
         """Let a process, or a thread of it, be there; ``fields`` are those of ``FIELDS``."""
         words = ["S"] + ["0"] * 49
         for name, value in {"start": identity.start_ticks, **fields}.items():
@@ -69,7 +71,9 @@ def files_of(monkeypatch: pytest.MonkeyPatch, contents: dict[str, str] | None = 
     return made
 
 
-def read(source: Source, *identities: Identity, threads: dict[Identity, frozenset[int]] | None = None) -> list[Point]:
+def read(
+    source: Source, *identities: Identity, threads: dict[Identity, frozenset[int]] | None = None
+) -> list[Point]:
     """Return the points of one reading."""
     found = source.read(Watched(identities, threads or {}))
     return [point for point in found if isinstance(point, Point)]
@@ -77,4 +81,7 @@ def read(source: Source, *identities: Identity, threads: dict[Identity, frozense
 
 def values(points: list[Point]) -> dict[str, float]:
     """Return the values of points by name, with the device where there is one."""
-    return {f"{point.name}@{point.device}" if point.device else point.name: point.value for point in points}
+    return {
+        f"{point.name}@{point.device}" if point.device else point.name: point.value
+        for point in points
+    }

@@ -1,4 +1,5 @@
-"""A made-up profd whose cost follows its rate as the real one's does: recordings, turns, readings of steps, start-up.
+"""A made-up profd whose cost follows its rate as the real one's does: recordings, turns, readings
+of steps, start-up.
 
 Figures are those of a two-core machine that is busy, or worse.
 """
@@ -25,10 +26,12 @@ def as_usual(second: int) -> float:
 
 @dataclass
 class Spendthrift:
-    """One main process and so many workers as ``workers`` says; each gives the main process a thread.
+    """One main process and so many workers as ``workers`` says.
 
-    ``cores_per_hz`` is what a thread of the main process costs for each sample a second; ``dearness`` multiplies all
-    that recordings cost.
+    Each gives the main process a thread.
+
+    ``cores_per_hz`` is what a thread of the main process costs for each sample a second;
+    ``dearness`` multiplies all that recordings cost.
     """
 
     cores_per_hz: float = 0.0004
@@ -45,12 +48,19 @@ class Spendthrift:
         self._random = random.Random(self.seed)
 
     def spends(self, second: int, rate_hz: int, turn_share: float) -> float:
-        """Return the CPU seconds of one second; the first one is the start, with nothing recorded yet."""
+        """Return the CPU seconds of one second.
+
+        The first one is the start, with nothing recorded yet.
+        """
         if second == 0:
             return self.start_s
         workers = self.workers(second)
         main_s = self.cores_per_hz * rate_hz * (1 + workers)
-        turns_s = turn_share * (self.cores_per_hz * rate_hz / 5 + ATTACH_S / RECORDING_S) if workers else 0.0
+        turns_s = (
+            turn_share * (self.cores_per_hz * rate_hz / 5 + ATTACH_S / RECORDING_S)
+            if workers
+            else 0.0
+        )
         attach_s = ATTACH_S if second % round(RECORDING_S) == 0 else 0.0
         steps_s = 2 * self.search_s if second < 10 else self.search_s if second % 5 == 0 else 0.0
         recordings_s = (main_s + turns_s + attach_s) * self.dearness(second)
@@ -63,12 +73,22 @@ RUNS: dict[str, Callable[[int], Spendthrift]] = {
     "noisy": lambda seed: Spendthrift(noise=0.6, seed=seed),
     "deep stacks": lambda seed: Spendthrift(cores_per_hz=0.004, seed=seed),
     "a core at 100 Hz": lambda seed: Spendthrift(cores_per_hz=0.01, seed=seed),
-    "workers arrive": lambda seed: Spendthrift(workers=lambda second: min(max(second - 60, 0) // 2, 16), seed=seed),
-    "workers from the start": lambda seed: Spendthrift(workers=lambda second: 16 * (second >= 5), seed=seed),
+    "workers arrive": lambda seed: Spendthrift(
+        workers=lambda second: min(max(second - 60, 0) // 2, 16), seed=seed
+    ),
+    "workers from the start": lambda seed: Spendthrift(
+        workers=lambda second: 16 * (second >= 5), seed=seed
+    ),
     "workers late": lambda seed: Spendthrift(workers=lambda second: 16 * (second > 150), seed=seed),
-    "workers of epochs": lambda seed: Spendthrift(workers=lambda second: 16 * (second // 40 % 2), seed=seed),
-    "a dear minute": lambda seed: Spendthrift(dearness=lambda second: 3 if 120 <= second < 180 else 1, seed=seed),
-    "a very dear minute": lambda seed: Spendthrift(dearness=lambda second: 10 if 120 <= second < 180 else 1, seed=seed),
+    "workers of epochs": lambda seed: Spendthrift(
+        workers=lambda second: 16 * (second // 40 % 2), seed=seed
+    ),
+    "a dear minute": lambda seed: Spendthrift(
+        dearness=lambda second: 3 if 120 <= second < 180 else 1, seed=seed
+    ),
+    "a very dear minute": lambda seed: Spendthrift(
+        dearness=lambda second: 10 if 120 <= second < 180 else 1, seed=seed
+    ),
     "dear steps": lambda seed: Spendthrift(search_s=0.05, seed=seed),
 }
 
@@ -87,11 +107,16 @@ class Life:
         return max(sum(self.spent_s[end - minute : end]) for end in ends) / MINUTE_S
 
     def changes(self) -> int:
-        return sum(one != other for one, other in zip(self.rates_hz, self.rates_hz[1:], strict=False))
+        return sum(
+            one != other for one, other in zip(self.rates_hz, self.rates_hz[1:], strict=False)
+        )
 
 
 def live(governor: Governor, spendthrift: Spendthrift, seconds: int = 300) -> Life:
-    """Let a run spend and be governed. A raise counts from the next recording on, what is lowered a second later."""
+    """Let a run spend and be governed.
+
+    A raise counts from the next recording on, what is lowered a second later.
+    """
     life = Life()
     in_flight = [(governor.rate_hz, governor.turn_share)] * 2
     for second in range(seconds):
@@ -100,7 +125,10 @@ def live(governor: Governor, spendthrift: Spendthrift, seconds: int = 300) -> Li
         life.rates_hz.append(governor.rate_hz)
         governor.take(Spending(spent_s, 1.0))
         is_due = second % round(RECORDING_S) == 0 or governor.rate_hz < in_flight[1][0]
-        in_flight = [in_flight[1], (governor.next_hz(), governor.turn_share) if is_due else in_flight[1]]
+        in_flight = [
+            in_flight[1],
+            (governor.next_hz(), governor.turn_share) if is_due else in_flight[1],
+        ]
     return life
 
 

@@ -1,4 +1,6 @@
-"""What starts a py-spy, the real one or the one that stands in for it, and a program for it to record."""
+"""What starts a py-spy, the real one or the one that stands in for it, and a program for it to
+record.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ def main():
     stand(42, "a text")
 main()
 """
-"""A program that stands still in two threads until it is given a line; then it becomes another program."""
+"""A program that stands still in two threads until it is given a line.
+
+Then it becomes another program.
+"""
 REAL = Path(os.environ.get("PROFD_PY_SPY") or Path(sysconfig.get_path("scripts")) / "py-spy")
 HEAD = ("record", "--nonblocking", "--idle", "--threads", "--rate", "100")
 ENVIRONMENT = {**os.environ, "RUST_BACKTRACE": "0"}
@@ -62,10 +67,27 @@ class PySpy(NamedTuple):
         return ended(self.start(*words))
 
     def begin(
-        self, pid: int, file: Path, *words: str, merged: bool = False, environment: dict[str, str] = ENVIRONMENT
+        self,
+        pid: int,
+        file: Path,
+        *words: str,
+        merged: bool = False,
+        environment: dict[str, str] = ENVIRONMENT,
     ) -> Begun:
-        """Start a recording into a file; wait for its first line, and until it is ready for a SIGINT."""
-        options: list[str | Path] = [*HEAD, "--format", "chrometrace", "--output", file, "--pid", str(pid), *words]
+        """Start a recording into a file.
+
+        Wait for its first line, and until it is ready for a SIGINT.
+        """
+        options: list[str | Path] = [
+            *HEAD,
+            "--format",
+            "chrometrace",
+            "--output",
+            file,
+            "--pid",
+            str(pid),
+            *words,
+        ]
         process = self.start(*options, merged=merged, environment=environment)
         assert process.stdout is not None
         first_line = process.stdout.readline().rstrip("\n")

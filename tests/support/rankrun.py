@@ -1,4 +1,6 @@
-"""Makes a run of two ranks with all that a report can filter by: workers, helpers' threads, GPUs, CPU time, windows."""
+"""Makes a run of two ranks with all that a report can filter by: workers, helpers' threads, GPUs,
+CPU time, windows.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,15 @@ from pathlib import Path
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.store import records
 from profd.daemon.store.records import Identity, OperatorTotals
-from support.synthetic import BACKWARD, DATA_WAIT, LOAD, PIN_MEMORY, STARTED_NS, recording, write_records
+from support.synthetic import (
+    BACKWARD,
+    DATA_WAIT,
+    LOAD,
+    PIN_MEMORY,
+    STARTED_NS,
+    recording,
+    write_records,
+)
 
 SECONDS = 20
 RANKS = (Identity(5000, 1000), Identity(5001, 1001))
@@ -16,26 +26,39 @@ STEPS_PER_S = 4.0
 WINDOW_MS = (12_000, 12_250)
 
 
-def operator(name: str, shapes: str, calls: int, self_cpu_us: int, self_cuda_us: int = 0) -> OperatorTotals:
+def operator(
+    name: str, shapes: str, calls: int, self_cpu_us: int, self_cuda_us: int = 0
+) -> OperatorTotals:
     """Return an operator whose total times are twice its own."""
     cpu, cuda = 1000 * self_cpu_us, 1000 * self_cuda_us
-    return OperatorTotals(name, "cpu", False, shapes, calls, cpu, 2 * cpu, cuda, 2 * cuda, 0, 0, 2048, 4096, 0)
+    return OperatorTotals(
+        name, "cpu", False, shapes, calls, cpu, 2 * cpu, cuda, 2 * cuda, 0, 0, 2048, 4096, 0
+    )
 
 
 OPERATORS = (
     operator("aten::conv2d", "[[8, 3, 32, 32]]", 3, 1_500, 9_000),
     operator("aten::conv2d", "[[8, 64, 16, 16]]", 6, 2_500, 6_000),
     operator("aten::addmm", "[[8, 512]]", 2, 400, 100),
-    OperatorTotals("implicit_gemm", "cuda", False, "[]", 11, 0, 0, 15_100_000, 15_100_000, 0, 0, 0, 0, 0),
+    OperatorTotals(
+        "implicit_gemm", "cuda", False, "[]", 11, 0, 0, 15_100_000, 15_100_000, 0, 0, 0, 0, 0
+    ),
 )
 
 
 def write_run(path: Path) -> Path:
-    """Write a run whose main threads wait a second and compute a second; rank 0 has a GPU that idles while it waits.
+    """Write a run whose main threads wait a second and compute a second.
 
-    The main threads use the CPU while they compute, the second rank half a second later. Rank 0 grows by 3 MB a second.
+    Rank 0 has a GPU that idles while it waits.
+
+    The main threads use the CPU while they compute, the second rank half a second later. Rank 0
+    grows by 3 MB a second.
     """
-    found = [*_processes(), *(_recording(rank) for rank in range(2)), *(_worker(rank) for rank in range(2))]
+    found = [
+        *_processes(),
+        *(_recording(rank) for rank in range(2)),
+        *(_worker(rank) for rank in range(2)),
+    ]
     found += [_readings(at_ms) for at_ms in range(0, SECONDS * 1000 + 1, 250)]
     found.append(_window())
     found.append(records.RunEnded(STARTED_NS + SECONDS * SECOND_NS, "target-exited", 0))
@@ -46,14 +69,27 @@ def _processes() -> list[records.Record]:
     command = ("python", "train.py")
     found: list[records.Record] = []
     for rank in range(2):
-        found.append(records.ProcessSeen(RANKS[rank], None, command, "main", rank, None, "3.11.7", STARTED_NS))
-        found.append(records.ProcessSeen(WORKERS[rank], RANKS[rank], command, "worker", rank, 1, "3.11.7", STARTED_NS))
+        found.append(
+            records.ProcessSeen(
+                RANKS[rank], None, command, "main", rank, None, "3.11.7", STARTED_NS
+            )
+        )
+        found.append(
+            records.ProcessSeen(
+                WORKERS[rank], RANKS[rank], command, "worker", rank, 1, "3.11.7", STARTED_NS
+            )
+        )
     return found
 
 
 def _recording(rank: int) -> records.Record:
     identity = RANKS[rank]
-    main = (identity.pid, "MainThread", True, ((DATA_WAIT, 1000), (BACKWARD, 1000)) * (SECONDS // 2))
+    main = (
+        identity.pid,
+        "MainThread",
+        True,
+        ((DATA_WAIT, 1000), (BACKWARD, 1000)) * (SECONDS // 2),
+    )
     pin = (identity.pid + 50, "Thread-1 (_pin_memory_loop)", False, ((PIN_MEMORY, 1000),) * SECONDS)
     return recording(identity, STARTED_NS, (main, pin), duration_ns=SECONDS * SECOND_NS)
 
@@ -76,7 +112,9 @@ def _readings(at_ms: int) -> records.Record:
     ]
     for rank, identity in enumerate(RANKS):
         points += [
-            records.Point("cpu_cores", 0.9 if _computes(at_ms - 500 * rank) else 0.1, identity, identity.pid),
+            records.Point(
+                "cpu_cores", 0.9 if _computes(at_ms - 500 * rank) else 0.1, identity, identity.pid
+            ),
             records.Point("rss_bytes", 1e9 + (3e3 * at_ms if rank == 0 else 0), identity),
         ]
     return records.PointsTaken(STARTED_NS + at_ms * MILLISECOND_NS, tuple(points))

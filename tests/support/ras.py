@@ -1,8 +1,9 @@
-"""A stand-in for the RAS service of NCCL: the same protocol and answers, for a job that a test makes up.
+"""A stand-in for the RAS service of NCCL: the same protocol and answers, for a job that a test
+makes up.
 
-Written from ``src/ras/client_support.cc`` of NCCL: the protocol and the JSON of v2.30.7-1, the text of v2.24.3-1 (one
-count for all operations) and v2.27.7-1 (one for each), as ``VERBOSE STATUS`` gives them. It binds with SO_REUSEPORT as
-NCCL does, so that several jobs share a port.
+Written from ``src/ras/client_support.cc`` of NCCL: the protocol and the JSON of v2.30.7-1, the text
+of v2.24.3-1 (one count for all operations) and v2.27.7-1 (one for each), as ``VERBOSE STATUS``
+gives them. It binds with SO_REUSEPORT as NCCL does, so that several jobs share a port.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ OPERATIONS = ("Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce")
 
 @dataclass
 class FakeRank:
-    """A rank of a communicator: ``answers`` is False where RAS does not reach it, ``is_dead`` after 60 s of that."""
+    """A rank of a communicator: ``answers`` is False where RAS does not reach it, ``is_dead`` after
+    60 s of that.
+    """
 
     rank: int
     pid: int
@@ -52,7 +55,9 @@ class FakeCommunicator:
 
 def job_of(size: int, first_pid: int = 1000, per_host: int = 64) -> FakeCommunicator:
     """Return a communicator of ranks that follow each other, some on each host."""
-    ranks = [FakeRank(rank, first_pid + rank, f"10.0.0.{1 + rank // per_host}") for rank in range(size)]
+    ranks = [
+        FakeRank(rank, first_pid + rank, f"10.0.0.{1 + rank // per_host}") for rank in range(size)
+    ]
     return FakeCommunicator(ranks)
 
 
@@ -70,10 +75,14 @@ def answer_in_json(communicators: list[FakeCommunicator], version: str = "2.30.7
                 "ranks_count": len(present),
                 "missing_ranks_count": len(missing),
                 "ranks": [
-                    {**_place(rank), "status": _flags(rank), "collective_counts": rank.counts} for rank in present
+                    {**_place(rank), "status": _flags(rank), "collective_counts": rank.counts}
+                    for rank in present
                 ],
                 "missing_ranks": [
-                    {**_place(rank), "status": {"unresponsive": True, "considered_dead": rank.is_dead}}
+                    {
+                        **_place(rank),
+                        "status": {"unresponsive": True, "considered_dead": rank.is_dead},
+                    }
                     for rank in missing
                 ],
             }
@@ -118,7 +127,8 @@ def answer_in_text(communicators: list[FakeCommunicator], version: str = "2.27.7
         "",
         "  Nodes  Processes         GPUs  Processes     GPUs",
         "(total)   per node  per process    (total)  (total)",
-        f"{nodes:7d}  {len(processes) // max(nodes, 1):9d}  {1:11d}  {len(processes):9d}  {len(processes):7d}",
+        f"{nodes:7d}  {len(processes) // max(nodes, 1):9d}  {1:11d}  {len(processes):9d}  "
+        f"{len(processes):7d}",
         "",
         "Communicators... (0.00s)",
         "=============",
@@ -161,8 +171,15 @@ def _dead(ranks: Iterable[FakeRank]) -> list[str]:
     if not dead:
         return []
     words = "job processes are" if len(dead) > 1 else "job process is"
-    named = [f"  Process {rank.pid} on node {rank.host} managing GPU {rank.rank % 8}" for rank in dead]
-    return ["DEAD", f"  {len(dead)} {words} considered dead (unreachable via the RAS network)", *named, ""]
+    named = [
+        f"  Process {rank.pid} on node {rank.host} managing GPU {rank.rank % 8}" for rank in dead
+    ]
+    return [
+        "DEAD",
+        f"  {len(dead)} {words} considered dead (unreachable via the RAS network)",
+        *named,
+        "",
+    ]
 
 
 def _managed(rank: FakeRank) -> str:
@@ -196,7 +213,9 @@ def _counts(one: FakeCommunicator, operation: str, version: str) -> Iterator[str
 class RasServer:
     """Answers as the RAS thread of a job does; ``answer`` may be replaced by anything."""
 
-    def __init__(self, communicators: list[FakeCommunicator], version: str = "2.30.7", port: int = 0) -> None:
+    def __init__(
+        self, communicators: list[FakeCommunicator], version: str = "2.30.7", port: int = 0
+    ) -> None:
         self.communicators, self.version = communicators, version
         self.answer: Callable[[], bytes] = self._answer
         self.asked = 0
@@ -225,7 +244,9 @@ class RasServer:
         return tuple(int(word) for word in self.version.split(".")) >= (2, 28, 7)
 
     def _answer(self) -> bytes:
-        return (answer_in_json if self.has_json else answer_in_text)(self.communicators, self.version)
+        return (answer_in_json if self.has_json else answer_in_text)(
+            self.communicators, self.version
+        )
 
     def _serve(self) -> None:
         with contextlib.suppress(OSError):
@@ -235,13 +256,17 @@ class RasServer:
                     self._talk(connection)
 
     def _talk(self, connection: socket.socket) -> None:
-        """Answer the lines of one client, as ``rasClientEventLoop`` does, until a status has been sent."""
+        """Answer the lines of one client, as ``rasClientEventLoop`` does, until a status has been
+        sent.
+        """
         with connection.makefile("rb") as lines:
             for line in lines:
                 command = line.decode(errors="replace").strip().lower()
                 if command.startswith("client protocol "):
                     connection.sendall(self.greeting)
-                elif command.startswith("timeout ") or (command.startswith("set format ") and self.has_json):
+                elif command.startswith("timeout ") or (
+                    command.startswith("set format ") and self.has_json
+                ):
                     connection.sendall(b"OK\n")
                 elif command in ("status", "verbose status"):
                     self.asked += 1

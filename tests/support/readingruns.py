@@ -1,4 +1,6 @@
-"""Makes runs of known memory, GPU time and operators, beside steps as ``stepruns`` has them: a minute each."""
+"""Makes runs of known memory, GPU time and operators, beside steps as ``stepruns`` has them: a
+minute each.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +31,12 @@ def write_run(
     worker_life_s: int = SECONDS,
     spike_bytes: float = 0.0,
 ) -> Path:
-    """Write a run whose GPU is idle for a share of the time, and busy for 80 % else; all of it uneven by chance.
+    """Write a run whose GPU is idle for a share of the time, and busy for 80 % else.
 
-    Its main process has its peak for the second half, its convolution takes ``conv_ms`` of its own CPU time a step.
-    ``spike_bytes`` is what a single reading finds more.
+    All of it uneven by chance.
+
+    Its main process has its peak for the second half, its convolution takes ``conv_ms`` of its own
+    CPU time a step. ``spike_bytes`` is what a single reading finds more.
     """
     chance = random.Random(seed)
     beside = [
@@ -52,22 +56,38 @@ def _devices() -> Iterator[records.Record]:
 def _workers(count: int) -> Iterator[records.Record]:
     for ordinal in range(1, count + 1):
         command = ("python", "train.py")
-        yield records.ProcessSeen(worker(ordinal), MAIN, command, "worker", None, ordinal, "3.11.7", STARTED_NS)
+        yield records.ProcessSeen(
+            worker(ordinal), MAIN, command, "worker", None, ordinal, "3.11.7", STARTED_NS
+        )
 
 
 def _readings(
-    chance: random.Random, idle: float, peak_bytes: float, growth_bytes_per_s: float, workers: int, worker_life_s: int
+    chance: random.Random,
+    idle: float,
+    peak_bytes: float,
+    growth_bytes_per_s: float,
+    workers: int,
+    worker_life_s: int,
 ) -> Iterator[records.Record]:
     for at_ms in range(0, SECONDS * 1000, 200):
         utilization = 0.0 if chance.random() < idle else 0.8
-        rss = peak_bytes * (0.8 + 0.2 * (at_ms >= SECONDS * 500)) if not growth_bytes_per_s else peak_bytes
+        rss = (
+            peak_bytes * (0.8 + 0.2 * (at_ms >= SECONDS * 500))
+            if not growth_bytes_per_s
+            else peak_bytes
+        )
         points = [
             records.Point("gpu_utilization_share", utilization, device="gpu0"),
-            records.Point("rss_bytes", rss + growth_bytes_per_s * at_ms / 1000 + 1e5 * chance.random(), MAIN),
+            records.Point(
+                "rss_bytes", rss + growth_bytes_per_s * at_ms / 1000 + 1e5 * chance.random(), MAIN
+            ),
             records.Point("gpu_process_memory_bytes", 4e9, MAIN, device="gpu0"),
         ]
         if at_ms <= worker_life_s * 1000:
-            points += [records.Point("rss_bytes", 5e8, worker(ordinal)) for ordinal in range(1, workers + 1)]
+            points += [
+                records.Point("rss_bytes", 5e8, worker(ordinal))
+                for ordinal in range(1, workers + 1)
+            ]
         yield records.PointsTaken(STARTED_NS + at_ms * MILLISECOND_NS, tuple(points))
 
 

@@ -1,6 +1,8 @@
-"""The lines of a stored recording: what a real session was given, in the order in which it happened.
+"""The lines of a stored recording: what a real session was given, in the order in which it
+happened.
 
-``tests/recordings/README.md`` describes the format. Each line is a JSON object; its ``kind`` says which one.
+``tests/recordings/README.md`` describes the format. Each line is a JSON object; its ``kind`` says
+which one.
 """
 
 from __future__ import annotations
@@ -78,9 +80,10 @@ class Put(msgspec.Struct, frozen=True, tag_field="kind", tag="record"):
 class Diary(msgspec.Struct, frozen=True, tag_field="kind", tag="diary"):
     """What the program says of itself. All times are nanoseconds of the epoch.
 
-    ``tracks`` is, for each thread that goes through ``turns`` in turn, when its next one began. ``phases`` is when each
-    phase began. ``steps`` is how many steps were made at a time. ``planted`` is the rule of the cause that the
-    program has, "" where it is healthy, and None where it says nothing. ``late_rank`` is the rank that is slow.
+    ``tracks`` is, for each thread that goes through ``turns`` in turn, when its next one began.
+    ``phases`` is when each phase began. ``steps`` is how many steps were made at a time.
+    ``planted`` is the rule of the cause that the program has, "" where it is healthy, and None
+    where it says nothing. ``late_rank`` is the rank that is slow.
     """
 
     turns: tuple[str, ...] = ()
@@ -106,7 +109,9 @@ class File(msgspec.Struct, frozen=True):
 
 
 class Sources(msgspec.Struct, frozen=True, tag_field="kind", tag="sources"):
-    """The source files of the target: this project's own as they are, of all others what the session asked of them."""
+    """The source files of the target: this project's own as they are, of all others what the
+    session asked of them.
+    """
 
     own: dict[str, str]
     files: dict[str, File]

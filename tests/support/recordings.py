@@ -1,4 +1,6 @@
-"""Replays stored recordings through the real path, from what py-spy wrote to a run file, without py-spy and torch."""
+"""Replays stored recordings through the real path, from what py-spy wrote to a run file, without
+py-spy and torch.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ Found = TypeVar("Found", bound=StoredLine)
 
 
 def recording_names() -> list[str]:
-    return sorted(path.name.removesuffix(".jsonl.gz") for path in (RECORDINGS / "data").glob("*.jsonl.gz"))
+    return sorted(
+        path.name.removesuffix(".jsonl.gz") for path in (RECORDINGS / "data").glob("*.jsonl.gz")
+    )
 
 
 def recording_file(name: str) -> Path:
@@ -82,7 +86,9 @@ class RecordedTree:
         if known is None:
             return self._tree.describe(frame)
         line = known.lines.get(str(frame.line))
-        return FrameDescription(known.about.module_path, known.about.is_library, line.text if line else None)
+        return FrameDescription(
+            known.about.module_path, known.about.is_library, line.text if line else None
+        )
 
 
 class RecordedSource(Statements):
@@ -126,7 +132,9 @@ class _Session:
         evidence = self._evidence.setdefault(line.chain, Evidence(self._source))
         raw = read_output(line.output)
         try:
-            taken = assembly.assemble(raw, line.identity, line.rate_hz, line.span, line.threads, evidence)
+            taken = assembly.assemble(
+                raw, line.identity, line.rate_hz, line.span, line.threads, evidence
+            )
         except TraceDamaged:  # the session said so, in a record of its own
             return
         for record in taken:

@@ -1,7 +1,8 @@
-"""What the product says of a replayed recording, and how far that is from what the program itself says.
+"""What the product says of a replayed recording, and how far that is from what the program itself
+says.
 
-Shares are rounded to 6 decimals and all else to 6 digits: Python 3.12 adds up floats in another way than those before
-it, and what is added up from sets comes in no order.
+Shares are rounded to 6 decimals and all else to 6 digits: Python 3.12 adds up floats in another way
+than those before it, and what is added up from sets comes in no order.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ _STARTUP = "startup, import"
 class Replayed(NamedTuple):
     """A replayed recording.
 
-    ``results`` is what the product says, by topic; ``errors`` how far that is from the program's diary.
+    ``results`` is what the product says, by topic; ``errors`` how far that is from the program's
+    diary.
     """
 
     results: Mapping[str, Any]
@@ -56,7 +58,9 @@ def replayed(name: str) -> Replayed:
         diary = replay(name, run_file)
         with RunReader(run_file) as reader:
             summary = summarize(reader)
-            errors = {topic: _to_six_digits(error) for topic, error in _errors(reader, summary, diary)}
+            errors = {
+                topic: _to_six_digits(error) for topic, error in _errors(reader, summary, diary)
+            }
             return Replayed(_results(reader, summary), errors, diary)
 
 
@@ -89,7 +93,8 @@ def _results(reader: RunReader, summary: Summary) -> dict[str, Any]:
         ],
         "processes": _processes(summary),
         "ranks": [
-            {"rank": row.rank, "late": row.is_late, "waiting": _rounded(row.waiting_share)} for row in summary.ranks
+            {"rank": row.rank, "late": row.is_late, "waiting": _rounded(row.waiting_share)}
+            for row in summary.ranks
         ],
         "memory": [
             {
@@ -107,7 +112,10 @@ def _results(reader: RunReader, summary: Summary) -> dict[str, Any]:
 
 def _shares(summary: Summary) -> dict[str, Any]:
     """Return the shares of functions: own, in all, and their margins."""
-    rows = sorted(summary.functions, key=lambda row: (-round(row.total_share, 6), row.function, row.file, row.line))
+    rows = sorted(
+        summary.functions,
+        key=lambda row: (-round(row.total_share, 6), row.function, row.file, row.line),
+    )
     return {
         f"{row.function} ({row.module_path})": {
             "self": _rounded(row.self_share),
@@ -121,8 +129,14 @@ def _shares(summary: Summary) -> dict[str, Any]:
 def _phases(summary: Summary) -> dict[str, Any]:
     lines = {line.phase: line.source for line in summary.phase_lines}
     return {
-        phase: {"share": _rounded(share), "margin": _rounded(summary.phase_errors.get(phase)), "line": lines.get(phase)}
-        for phase, share in sorted(summary.phases.items(), key=lambda item: (-round(item[1], 6), item[0]))
+        phase: {
+            "share": _rounded(share),
+            "margin": _rounded(summary.phase_errors.get(phase)),
+            "line": lines.get(phase),
+        }
+        for phase, share in sorted(
+            summary.phases.items(), key=lambda item: (-round(item[1], 6), item[0])
+        )
     }
 
 
@@ -153,8 +167,9 @@ def _to_six_digits(value: float) -> float:
 def _errors(reader: RunReader, summary: Summary, diary: Diary) -> Iterator[tuple[str, float]]:
     """Yield by topic how far the product is from the program's own words.
 
-    ``shares`` is the largest error of a share, ``phases`` the total variation of the phases after startup, ``rate`` the
-    relative error of steps a second, ``count`` by how many the steps that were counted are wrong.
+    ``shares`` is the largest error of a share, ``phases`` the total variation of the phases after
+    startup, ``rate`` the relative error of steps a second, ``count`` by how many the steps that
+    were counted are wrong.
     """
     recordings = reader.recordings()
     from_ns = min(row.start_ns for row in recordings)
@@ -162,7 +177,10 @@ def _errors(reader: RunReader, summary: Summary, diary: Diary) -> Iterator[tuple
     if diary.tracks:
         yield "shares", max(_share_errors(reader, diary, from_ns, to_ns))
     if diary.phases:
-        yield "phases", _distance(_phases_said(reader, from_ns, to_ns), _true_phases(diary, from_ns, to_ns))
+        yield (
+            "phases",
+            _distance(_phases_said(reader, from_ns, to_ns), _true_phases(diary, from_ns, to_ns)),
+        )
     if diary.steps and summary.steps.per_s is not None:
         yield from _step_errors(reader, summary, diary)
 
@@ -171,8 +189,12 @@ def _share_errors(reader: RunReader, diary: Diary, from_ns: int, to_ns: int) -> 
     program = TrackProgram(Path(), {}, diary.turns)
     true = TrackDiary(diary.tracks, program).shares(from_ns, to_ns)
     spent_ns: Counter[str | None] = Counter()
-    for stack, time_ns in take_profile(reader, Selection(from_ns=from_ns, to_ns=to_ns)).time_ns.items():
-        spent_ns[program.phase_of(tuple(frame.function for frame in reader.frames_of(stack)))] += time_ns  # type: ignore[assignment]
+    for stack, time_ns in take_profile(
+        reader, Selection(from_ns=from_ns, to_ns=to_ns)
+    ).time_ns.items():
+        spent_ns[program.phase_of(tuple(frame.function for frame in reader.frames_of(stack)))] += (
+            time_ns  # type: ignore[assignment]
+        )
     whole_ns = sum(spent_ns[phase] for phase in true)
     for phase, share in true.items():
         yield abs(spent_ns[phase] / whole_ns - share)
@@ -198,13 +220,18 @@ def _after_startup(spent: Mapping[str, float]) -> dict[str, float]:
 
 def _distance(one: Mapping[str, float], other: Mapping[str, float]) -> float:
     """Return the total variation of two distributions."""
-    return sum(abs(one.get(name, 0.0) - other.get(name, 0.0)) for name in sorted({*one, *other})) / 2
+    return (
+        sum(abs(one.get(name, 0.0) - other.get(name, 0.0)) for name in sorted({*one, *other})) / 2
+    )
 
 
 def _step_errors(reader: RunReader, summary: Summary, diary: Diary) -> Iterator[tuple[str, float]]:
     steps, made = summary.steps, _Made(diary.steps)
     counted = sorted(
-        point.at_ns for row in reader.list_series() if row.name == STEP_COUNT for point in reader.points(row.id)
+        point.at_ns
+        for row in reader.list_series()
+        if row.name == STEP_COUNT
+        for point in reader.points(row.id)
     )
     # Where nothing was counted, steps are those of the whole run.
     times = counted or [reader.info.started_ns, reader.info.end_ns]

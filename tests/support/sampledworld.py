@@ -1,7 +1,8 @@
-"""A world in which a program, profd and py-spy are stopped, fail and change, and what profd learns of it.
+"""A world in which a program, profd and py-spy are stopped, fail and change, and what profd learns
+of it.
 
-All of it is made up from a seed, and in memory: what py-spy writes, its log, what the kernel counts, and what the
-session sees. What happened in truth is known, so that a test can compare.
+All of it is made up from a seed, and in memory: what py-spy writes, its log, what the kernel
+counts, and what the session sees. What happened in truth is known, so that a test can compare.
 """
 
 from __future__ import annotations
@@ -23,14 +24,22 @@ from support.traces import MAIN_TID, ThreadTrace, raw_recording, stack
 
 TARGET = Identity(MAIN_TID, 1000)
 BEGIN_NS = 1_795_176_000 * SECOND_NS
-PROFD, SAMPLER, FAILING, DEEP = "profd and py-spy stopped", "py-spy stopped", "reads fail", "a stack too deep"
+PROFD, SAMPLER, FAILING, DEEP = (
+    "profd and py-spy stopped",
+    "py-spy stopped",
+    "reads fail",
+    "a stack too deep",
+)
 LOOK_NS, LENGTH_NS, OVERLAP_NS = 250 * MILLISECOND_NS, 4 * SECOND_NS, 30 * MILLISECOND_NS
 _STOPS_PROGRAM, _STOPS_PROFD = (STOPPED, FROZEN, SUSPENDED), (PROFD, SUSPENDED)
 _STOPS_SAMPLER = (PROFD, SUSPENDED, SAMPLER)
 
 
 class Episode(NamedTuple):
-    """Something that keeps py-spy from reading a program that runs, for a while; an exec ends at the next recording."""
+    """Something that keeps py-spy from reading a program that runs, for a while.
+
+    An exec ends at the next recording.
+    """
 
     kind: str
     from_ns: int
@@ -39,7 +48,10 @@ class Episode(NamedTuple):
 
 @dataclass
 class World:
-    """A program that goes on to its next function every ``dwell_ns`` of its own time; 0: it stands in one."""
+    """A program that goes on to its next function every ``dwell_ns`` of its own time.
+
+    0: it stands in one.
+    """
 
     episodes: Sequence[Episode]
     dwell_ns: int
@@ -52,10 +64,19 @@ class World:
     """When py-spy has read the program, in order."""
 
     def during(self, at_ns: int, *kinds: str) -> Episode | None:
-        return next((one for one in self.episodes if one.kind in kinds and one.from_ns <= at_ns < one.to_ns), None)
+        return next(
+            (
+                one
+                for one in self.episodes
+                if one.kind in kinds and one.from_ns <= at_ns < one.to_ns
+            ),
+            None,
+        )
 
     def record(self) -> None:
-        """Record all of it as a chain does: looks, recordings that follow each other, and the account of both."""
+        """Record all of it as a chain does: looks, recordings that follow each other, and the
+        account of both.
+        """
         account = Account(TARGET, self.gaps.append)
         begins_ns, at_ns = [0], LENGTH_NS
         while at_ns < self.length_ns:
@@ -89,7 +110,11 @@ class World:
 
     def _position_ns(self, at_ns: int) -> int:
         """Return for how long the program has run by a time."""
-        stops = ((one.from_ns, min(one.to_ns, at_ns)) for one in self.episodes if one.kind in _STOPS_PROGRAM)
+        stops = (
+            (one.from_ns, min(one.to_ns, at_ns))
+            for one in self.episodes
+            if one.kind in _STOPS_PROGRAM
+        )
         return at_ns - sum(max(to_ns - from_ns, 0) for from_ns, to_ns in stops)
 
     def _stack_at(self, at_ns: int) -> Stack:
@@ -108,7 +133,9 @@ class World:
             if at_ns >= to_ns:
                 return
             is_deep = self.during(int(at_ns), DEEP)
-            changed = any(one.kind == EXEC and from_ns <= one.from_ns <= at_ns for one in self.episodes)
+            changed = any(
+                one.kind == EXEC and from_ns <= one.from_ns <= at_ns for one in self.episodes
+            )
             yield int(at_ns), slept, not (is_deep or changed or self.during(int(at_ns), FAILING))
             at_ns += 75 * MILLISECOND_NS if is_deep else 100 * MICROSECOND_NS
 
@@ -136,7 +163,9 @@ class World:
         trace = [ThreadTrace(changes, (to_ns - from_ns) // 1000)] if changes else []
         raw = raw_recording(*trace, samples=samples, zero_ns=BEGIN_NS + from_ns)
         spells = tuple(account.spells(raw.zero_ns))
-        raw = msgspec.structs.replace(raw, failed=tuple(failed), pulses=tuple(pulses), spells=spells)
+        raw = msgspec.structs.replace(
+            raw, failed=tuple(failed), pulses=tuple(pulses), spells=spells
+        )
         keep = Span(BEGIN_NS + keep_ns, BEGIN_NS + to_ns)
         records = assembly.assemble(raw, TARGET, self.rate_hz, keep)
         read = [(one.start_ns, one.end_ns) for one in records if one.end_ns > one.start_ns]

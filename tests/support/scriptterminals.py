@@ -1,4 +1,6 @@
-"""Launches scripts on a terminal of their own, with a dashboard that obeys the test, and reads the screen."""
+"""Launches scripts on a terminal of their own, with a dashboard that obeys the test, and reads the
+screen.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ end_with(launch(Plan(
     dashboard=lambda run_file, keys_fd: [sys.executable, "-c", sys.argv[1], str(run_file), str(keys_fd)],
 )))
 """
-"""What ``profd run`` does on a terminal, but with the program in its first argument for a dashboard."""
+"""What ``profd run`` does on a terminal, but with the program in its first argument for a
+dashboard.
+"""
 
 DASHBOARD = """
 import os, sys, tty
@@ -71,7 +75,10 @@ class OnTerminal:
         )
 
     def expect(self, text: bytes) -> bytes:
-        """Read the screen until ``text`` comes; returns the rest of its line, which is read up to its end."""
+        """Read the screen until ``text`` comes.
+
+        Returns the rest of its line, which is read up to its end.
+        """
         while text not in self.seen or b"\n" not in self.seen.split(text, 1)[1]:
             ready, _, _ = select.select([self.keys_fd], [], [], DEADLINE_S)
             assert ready, f"{text!r} did not come: {self.seen!r}"
@@ -102,6 +109,8 @@ class OnTerminal:
 
 
 def _own_terminal() -> None:
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # tests that run under nohup ignore it, and so would the script
+    signal.signal(
+        signal.SIGHUP, signal.SIG_DFL
+    )  # tests that run under nohup ignore it, and so would the script
     os.setsid()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)

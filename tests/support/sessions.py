@@ -26,14 +26,19 @@ Seen = TypeVar("Seen")
 
 
 def running(*words: str | Path) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
-    """Run a Python program (of ``tests/programs`` where it is a bare name) and wait until it says ``ready``."""
+    """Run a Python program (of ``tests/programs`` where it is a bare name) and wait until it says
+    ``ready``.
+    """
     script = words[0] if isinstance(words[0], Path) else PROGRAMS / words[0]
     return ready([sys.executable, str(script), *map(str, words[1:])])
 
 
 @contextlib.contextmanager
 def ready(command: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
-    """Run a command until it says ``ready``; at the end it is killed, with all that it started in its group."""
+    """Run a command until it says ``ready``.
+
+    At the end it is killed, with all that it started in its group.
+    """
     pipe = subprocess.PIPE
     process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, start_new_session=True)
     try:
@@ -74,7 +79,9 @@ def begin_session(pid: int, **more: object) -> RunningSession:
 
 
 def session_options(name: str, pid: int, **more: object) -> SessionOptions:
-    """Return the options of a session that records a process, whatever that costs: its rate stays as it is."""
+    """Return the options of a session that records a process, whatever that costs: its rate stays
+    as it is.
+    """
     run_id = paths.new_run_id(name)
     options = SessionOptions(
         run_id=run_id,
@@ -111,14 +118,18 @@ def hand_over(run_file: Path, times: int = 1) -> None:
 
 
 def hurry_until(run_file: Path, condition: Callable[[], bool], what: str) -> None:
-    """Wait for a condition, and keep asking the session to end the recording in flight: it may be long until then."""
+    """Wait for a condition, and keep asking the session to end the recording in flight: it may be
+    long until then.
+    """
     with RunReader(run_file) as reader:
         client = ControlClient(Path(reader.info.control_socket))
 
     def holds() -> bool:
         if condition():
             return True
-        client.aim_at_rate(client.hello().rate_hz)  # what is in flight at another rate is not waited for
+        client.aim_at_rate(
+            client.hello().rate_hz
+        )  # what is in flight at another rate is not waited for
         return False
 
     until(holds, what)

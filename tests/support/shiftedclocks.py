@@ -1,4 +1,6 @@
-"""Sets the clock of a run file forward or back: every time in it, as if its host's clock had been wrong all along."""
+"""Sets the clock of a run file forward or back: every time in it, as if its host's clock had been
+wrong all along.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,17 @@ def shift_clock(path: Path, by_ns: int) -> None:
     """Move all times of an ended run by so many nanoseconds."""
     with sqlite3.connect(path) as connection:
         for table, columns in _COLUMNS.items():
-            # Times are keys: were they moved one by one, one could meet another that is not moved yet.
+            # Times are keys: were they moved one by one, one could meet another that is not moved
+            # yet.
             connection.execute(f"CREATE TEMP TABLE moved AS SELECT * FROM {table}")
             connection.execute(f"DELETE FROM {table}")
-            connection.execute("UPDATE moved SET " + ", ".join(f"{name} = {name} + {by_ns}" for name in columns))
+            connection.execute(
+                "UPDATE moved SET " + ", ".join(f"{name} = {name} + {by_ns}" for name in columns)
+            )
             connection.execute(f"INSERT INTO {table} SELECT * FROM moved")
             connection.execute("DROP TABLE moved")
         marks = ", ".join("?" * len(_META))
-        connection.execute(f"UPDATE meta SET value = value + {by_ns} WHERE name IN ({marks})", _META)
+        connection.execute(
+            f"UPDATE meta SET value = value + {by_ns} WHERE name IN ({marks})", _META
+        )
     connection.close()

@@ -1,4 +1,6 @@
-"""Stacks as ``PhaseIndex`` reads them of a run, made of frames written as ``function | module path | source``."""
+"""Stacks as ``PhaseIndex`` reads them of a run, made of frames written as ``function | module path
+| source``.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ class Tables:
             function, module_path, source = (*map(str.strip, text.split("|")), "", "")[:3]
             number = len(self.frames) + 1
             is_library = module_path not in _OWN
-            self.frames[number] = FrameRow(number, function, module_path, module_path, 7, is_library, source or None)
+            self.frames[number] = FrameRow(
+                number, function, module_path, module_path, 7, is_library, source or None
+            )
             self.stacks[number] = StackRow(number, stack, number)
             stack = number
         return stack

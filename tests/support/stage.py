@@ -1,9 +1,10 @@
-"""Starts small programs as a shell or a supervisor does, plainly and under the launcher, and tells what both came to.
+"""Starts small programs as a shell or a supervisor does, plainly and under the launcher, and tells
+what both came to.
 
     python stage.py WAY [NAME ...]
 
-It is a process of its own, which forks for each program: what a program finds of sessions, groups and
-terminals depends on its parent. Prints, as JSON on its stdout, what each program saw and did:
+It is a process of its own, which forks for each program: what a program finds of sessions, groups
+and terminals depends on its parent. Prints, as JSON on its stdout, what each program saw and did:
 {name: [plain, launched]}.
 """
 
@@ -34,10 +35,18 @@ from support.launchprograms import PROGRAMS, SmallProgram
 from support.waiting import DEADLINE_S
 
 WAYS = ("leader", "job", "member", "terminal", "terminal-leader", "terminal-member", "dashboard")
-"""How a program is started: without a terminal, as the leader of a session or group, or in its parent's group; the same
-on a terminal; and below the dashboard, which has not begun yet."""
+"""How a program is started: without a terminal, as the leader of a session or group, or in its
+parent's group; the same on a terminal; and below the dashboard, which has not begun yet.
+"""
 MEMBERS = ("member", "terminal-member")
-_HEARD = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP, signal.SIGUSR1)
+_HEARD = (
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGTSTP,
+    signal.SIGUSR1,
+)
 """What a program that is in this process's group may have sent to it."""
 _LIFE_FD = 9
 """Open in all that a program starts, unless it closes it: at its end all of them have ended."""
@@ -63,7 +72,10 @@ class LaunchStage:
             fcntl.ioctl(self._terminal_fd, termios.TIOCSCTTY, 0)
 
     def play(self, program: SmallProgram, folder: Path, *, is_launched: bool) -> dict[str, Any]:
-        """Run a program to its end, and to that of all that it leaves behind; returns what it came to."""
+        """Run a program to its end, and to that of all that it leaves behind.
+
+        Returns what it came to.
+        """
         self._trail = folder / "trail"
         self._trail.touch()
         life_fd, theirs = os.pipe()
@@ -103,7 +115,9 @@ class LaunchStage:
                 elif ended:
                     status = found
                     events.append(
-                        f"exit {os.WEXITSTATUS(found)}" if os.WIFEXITED(found) else f"died of {os.WTERMSIG(found)}"
+                        f"exit {os.WEXITSTATUS(found)}"
+                        if os.WIFEXITED(found)
+                        else f"died of {os.WTERMSIG(found)}"
                     )
                     if self._terminal_fd >= 0 and self._way != "terminal-leader":
                         os.tcsetpgrp(self._terminal_fd, os.getpgrp())
@@ -147,12 +161,15 @@ class LaunchStage:
                 os._exit(127)
             except OSError:
                 os._exit(126)
-        # In place of the entry of profd and of the kernel, which have what this process itself began with.
+        # In place of the entry of profd and of the kernel, which have what this process itself
+        # began with.
         entries = [b"=".join(pair) for pair in os.environb.items()]
         setattr(beginning, "inherited_environment", lambda: entries)  # noqa: B010  mypy takes a function for constant
         try:
             dashboard = (lambda *_: ["true"]) if self._way == "dashboard" else None
-            code = launching.launch(launching.Plan(tuple(words), _record_nothing, None, lambda line: None, dashboard))
+            code = launching.launch(
+                launching.Plan(tuple(words), _record_nothing, None, lambda line: None, dashboard)
+            )
         except ProfdError as error:
             code = error.exit_code
         end_with(code)

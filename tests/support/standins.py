@@ -1,4 +1,6 @@
-"""A folder of packages for programs under any Python: the stand-in for torch, and tqdm as it is installed here."""
+"""A folder of packages for programs under any Python: the stand-in for torch, and tqdm as it is
+installed here.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,10 @@ from support.folders import PROGRAMS
 
 
 def site_packages(folder: Path) -> Path:
-    """Make a folder for PYTHONPATH. By its name profd takes what lies in it for libraries, as it takes torch."""
+    """Make a folder for PYTHONPATH.
+
+    By its name profd takes what lies in it for libraries, as it takes torch.
+    """
     made = folder / "site-packages"
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(PROGRAMS / "torchlike" / "torch", made / "torch", ignore=ignored)

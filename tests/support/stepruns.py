@@ -1,4 +1,7 @@
-"""Makes runs of uneven steps; one part can be slower than in another run: what comparisons are tried on."""
+"""Makes runs of uneven steps.
+
+One part can be slower than in another run: what comparisons are tried on.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,8 @@ Lengths = dict[tuple[Frame, ...], float]
 STEP_MS: Lengths = {DATA_WAIT: 60.0, BACKWARD: 100.0, OPTIMIZER: 40.0}
 STEPS = 300
 PLAIN_MS: Lengths = {
-    (Frame("<module>", "/srv/a.py", 9), Frame(name, "/srv/a.py", line)): 100.0 for line, name in enumerate("abc", 1)
+    (Frame("<module>", "/srv/a.py", 9), Frame(name, "/srv/a.py", line)): 100.0
+    for line, name in enumerate("abc", 1)
 }
 """Of no phase, so that no cycle of phases tells the steps."""
 
@@ -41,7 +45,8 @@ def write_steps(
     counted_every: int = 5,
     beside: Sequence[records.Record] = (),
 ) -> Path:
-    """Write a run of steps that are uneven by 10 %, the second part of each ``slower`` times as long.
+    """Write a run of steps that are uneven by 10 %, the second part of each ``slower`` times as
+    long.
 
     ``beside`` is what else the run has.
     """
@@ -51,7 +56,12 @@ def write_steps(
     ends_ms: list[int] = []
     for _ in range(STEPS):
         for stack, length_ms in lengths_ms.items():
-            spans.append((stack, round(length_ms * (slower if stack == slow else 1.0) * chance.gauss(1.0, 0.1))))
+            spans.append(
+                (
+                    stack,
+                    round(length_ms * (slower if stack == slow else 1.0) * chance.gauss(1.0, 0.1)),
+                )
+            )
         ends_ms.append(sum(length for _, length in spans[-3:]) + (ends_ms[-1] if ends_ms else 0))
     thread = (MAIN_TID, "MainThread", True, spans)
     found: list[records.Record] = [
@@ -60,7 +70,10 @@ def write_steps(
         recording(MAIN, STARTED_NS, (thread,), duration_ns=ends_ms[-1] * MILLISECOND_NS),
     ]
     for step in range(counted_every - 1, STEPS - 1, counted_every):
-        points = (records.Point("step_count", step + 1.0, MAIN), records.Point("step_count_error", 0.5, MAIN))
+        points = (
+            records.Point("step_count", step + 1.0, MAIN),
+            records.Point("step_count_error", 0.5, MAIN),
+        )
         found.append(records.PointsTaken(STARTED_NS + ends_ms[step] * MILLISECOND_NS, points))
     found.append(records.RunEnded(STARTED_NS + ends_ms[-1] * MILLISECOND_NS, "target-exited", 0))
     return write_records(path, found)

@@ -1,4 +1,6 @@
-"""Real supervisors for integration tests: `profd daemon` with its journal read line by line, and short jobs for it."""
+"""Real supervisors for integration tests: `profd daemon` with its journal read line by line, and
+short jobs for it.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +36,17 @@ class Supervised:
         self.wait("ready")
 
     def wait(self, event: str, *, pid: int = 0, run: str = "") -> Line:
-        """Wait until it has said this, of this process or run where one is named; what it said before counts."""
+        """Wait until it has said this, of this process or run where one is named.
+
+        What it said before counts.
+        """
 
         def look() -> Line | None:
             has_ended = not self._reader.is_alive()
             said = [
-                line for line in self.lines if line.event == event and pid in (0, line.pid) and run in ("", line.run)
+                line
+                for line in self.lines
+                if line.event == event and pid in (0, line.pid) and run in ("", line.run)
             ]
             assert said or not has_ended, f"it ended before it said {event}; it said {self.lines}"
             return said[0] if said else None
@@ -89,5 +96,7 @@ class ShortJob:
 @contextlib.contextmanager
 def short_job(steps: int, *before: str) -> Iterator[ShortJob]:
     """Start a job whose steps take about 6 ms each; it is killed at the end unless it is gone."""
-    with ready([*before, sys.executable, str(PROGRAMS / "shortjob.py"), str(steps), home_name()]) as process:
+    with ready(
+        [*before, sys.executable, str(PROGRAMS / "shortjob.py"), str(steps), home_name()]
+    ) as process:
         yield ShortJob(process)

@@ -1,7 +1,8 @@
 """Makes run files with known answers, through the writer that real sessions use.
 
-The run trains at two steps a second, and each step spends the same time in the same stacks (``STEP``), sampled evenly
-at 100 Hz. Over any whole number of seconds the shares of the main thread's time are therefore exactly ``PHASE_SHARES``.
+The run trains at two steps a second, and each step spends the same time in the same stacks
+(``STEP``), sampled evenly at 100 Hz. Over any whole number of seconds the shares of the main
+thread's time are therefore exactly ``PHASE_SHARES``.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ def steps_counted(
     at_s: float, steps: float, identity: Identity = MAIN, started_ns: int = STARTED_NS
 ) -> records.PointsTaken:
     """Return how many steps a process had made, so many seconds after the beginning."""
-    return records.PointsTaken(started_ns + round(at_s * SECOND_NS), (records.Point("step_count", steps, identity),))
+    return records.PointsTaken(
+        started_ns + round(at_s * SECOND_NS), (records.Point("step_count", steps, identity),)
+    )
 
 
 def worker(ordinal: int) -> Identity:
@@ -70,8 +73,8 @@ def write_run(
 ) -> Path:
     """Write a run of ``seconds``, and what else happened in it, and return its path.
 
-    A live one is left in state ``live``, recorded by the process that calls this and up to date with the wall clock,
-    with nobody writing to it; see ``live_run`` for one that grows.
+    A live one is left in state ``live``, recorded by the process that calls this and up to date
+    with the wall clock, with nobody writing to it; see ``live_run`` for one that grows.
     """
     started_ns = time.time_ns() - seconds * SECOND_NS if live else STARTED_NS
     found = _first_records(started_ns, workers)
@@ -133,7 +136,10 @@ class LiveRun:
 
 @contextlib.contextmanager
 def live_run(path: Path, *, seconds: int = 5, workers: int = 2) -> Iterator[LiveRun]:
-    """Give a run that this process records, with ``seconds`` written up to now; close its writer at the end."""
+    """Give a run that this process records, with ``seconds`` written up to now.
+
+    Close its writer at the end.
+    """
     started_ns = time.time_ns() - seconds * SECOND_NS
     writer = RunWriter(path, run_started(started_ns, live=True), describe)
     try:
@@ -159,7 +165,12 @@ def run_started(started_ns: int = STARTED_NS, *, live: bool = False) -> records.
         started_ns=started_ns,
         recorder=identity_of() if live else Identity(4200, 900),
         versions=_VERSIONS,
-        options={"rate_hz": RATE_HZ, "budget_percent": 10.0, "subprocesses": True, "duration_s": None},
+        options={
+            "rate_hz": RATE_HZ,
+            "budget_percent": 10.0,
+            "subprocesses": True,
+            "duration_s": None,
+        },
     )
 
 
@@ -174,7 +185,8 @@ def recording(
 ) -> records.RecordingTaken:
     """Return a recording sampled evenly, at 100 Hz by default.
 
-    ``threads`` are (os_tid, name, is_main, [(stack, milliseconds)]), their stacks in order of time from ``start_ns``.
+    ``threads`` are (os_tid, name, is_main, [(stack, milliseconds)]), their stacks in order of time
+    from ``start_ns``.
     """
     stacks: dict[tuple[Frame, ...], int] = {}
     timelines = []
@@ -183,7 +195,9 @@ def recording(
         for stack, length_ms in spans:
             end_ns = at_ns + length_ms * MILLISECOND_NS
             samples = (end_ns - start_ns) // sample_ns - (at_ns - start_ns) // sample_ns
-            intervals.append(Interval(at_ns, end_ns - at_ns, stacks.setdefault(stack, len(stacks)), samples))
+            intervals.append(
+                Interval(at_ns, end_ns - at_ns, stacks.setdefault(stack, len(stacks)), samples)
+            )
             at_ns = end_ns
         timelines.append(records.ThreadTimeline(os_tid, name, is_main, tuple(intervals)))
     return records.RecordingTaken(
@@ -214,7 +228,9 @@ def identity_of(pid: int | None = None) -> Identity:
 
 def this_process() -> records.Record:
     """Return the record of a run that has this process, too."""
-    return records.ProcessSeen(identity_of(), None, ("pytest",), "helper", None, None, None, STARTED_NS)
+    return records.ProcessSeen(
+        identity_of(), None, ("pytest",), "helper", None, None, None, STARTED_NS
+    )
 
 
 def _put_all(writer: RunWriter, many: Iterable[records.Record]) -> None:
@@ -228,7 +244,8 @@ def _first_records(at_ns: int, workers: int) -> list[records.Record]:
         records.EventHappened(at_ns, "started", "python train.py --epochs 2", MAIN),
     ]
     found += [
-        records.ProcessSeen(worker(n), MAIN, COMMAND, "worker", None, n, "3.11.7", at_ns) for n in range(1, workers + 1)
+        records.ProcessSeen(worker(n), MAIN, COMMAND, "worker", None, n, "3.11.7", at_ns)
+        for n in range(1, workers + 1)
     ]
     return found
 
@@ -241,11 +258,16 @@ def _one_second(start_ns: int, second: int, workers: int) -> list[records.Record
     )
     found: list[records.Record] = [recording(MAIN, start_ns, main, torn=TORN_PER_SECOND)]
     found += [
-        recording(worker(n), start_ns, ((worker(n).pid, "MainThread", True, WORKER_STEP + WORKER_STEP),))
+        recording(
+            worker(n), start_ns, ((worker(n).pid, "MainThread", True, WORKER_STEP + WORKER_STEP),)
+        )
         for n in range(1, workers + 1)
     ]
     found.append(records.PointsTaken(end_ns, _points(second, workers)))
-    bar = f"{second % 100:3d}%|{'█' * (second % 20):20s}| {2 * (second + 1)}/400 [00:{second % 60:02d}, 2.00it/s]"
+    bar = (
+        f"{second % 100:3d}%|{'█' * (second % 20):20s}| {2 * (second + 1)}/400 "
+        f"[00:{second % 60:02d}, 2.00it/s]"
+    )
     found.append(records.OutputWritten(end_ns, f"\repoch 1: {bar}".encode()))
     return found
 
@@ -265,7 +287,9 @@ def _points(second: int, workers: int) -> tuple[records.Point, ...]:
     return (*found, *(records.Point(name, value) for name, value in host.items()))
 
 
-def _process_points(identity: Identity, tid: int, *, cpu_cores: float, rss_bytes: float) -> list[records.Point]:
+def _process_points(
+    identity: Identity, tid: int, *, cpu_cores: float, rss_bytes: float
+) -> list[records.Point]:
     values = {
         "cpu_cores": cpu_cores,
         "rss_bytes": rss_bytes,
@@ -277,8 +301,12 @@ def _process_points(identity: Identity, tid: int, *, cpu_cores: float, rss_bytes
     return [*found, records.Point("cpu_cores", cpu_cores, identity, tid)]
 
 
-def _last_records(at_ns: int, workers: int, exit_code: int | None, exit_signal: int | None) -> list[records.Record]:
-    found: list[records.Record] = [records.ProcessEnded(worker(n), at_ns, exit_code=0) for n in range(1, workers + 1)]
+def _last_records(
+    at_ns: int, workers: int, exit_code: int | None, exit_signal: int | None
+) -> list[records.Record]:
+    found: list[records.Record] = [
+        records.ProcessEnded(worker(n), at_ns, exit_code=0) for n in range(1, workers + 1)
+    ]
     found.append(records.ProcessEnded(MAIN, at_ns, exit_code, exit_signal))
     found.append(records.OutputWritten(at_ns, b"\naccuracy 0.41\n"))
     found.append(records.EventHappened(at_ns, "ended", "python train.py --epochs 2", MAIN))

@@ -1,7 +1,7 @@
 """A real terminal for tests: a tmux of its own, with keys to press and a screen to wait for.
 
-Each ``Terminal`` is its own tmux server on its own socket, so that no test meets another, or the tmux of whoever runs
-them.
+Each ``Terminal`` is its own tmux server on its own socket, so that no test meets another, or the
+tmux of whoever runs them.
 """
 
 from __future__ import annotations
@@ -18,13 +18,28 @@ _EXITED = "profd-test-exited:"
 
 
 class Terminal:
-    """A terminal of ``columns`` by ``lines``; a context manager that ends whatever still runs in it."""
+    """A terminal of ``columns`` by ``lines``.
 
-    def __init__(self, folder: Path, *, columns: int = 120, lines: int = 36, term: str = "xterm-256color") -> None:
+    A context manager that ends whatever still runs in it.
+    """
+
+    def __init__(
+        self, folder: Path, *, columns: int = 120, lines: int = 36, term: str = "xterm-256color"
+    ) -> None:
         """Start a shell in ``folder``, where the server's socket lies too."""
         self._socket = folder / "tmux.sock"
         self._term = term
-        self._tmux("new-session", "-d", "-x", str(columns), "-y", str(lines), "-c", str(folder), "exec env PS1='$ ' sh")
+        self._tmux(
+            "new-session",
+            "-d",
+            "-x",
+            str(columns),
+            "-y",
+            str(lines),
+            "-c",
+            str(folder),
+            "exec env PS1='$ ' sh",
+        )
         self.wait_for("$")  # until then tmux may not have set the modes of the terminal
 
     def __enter__(self) -> Terminal:
@@ -35,12 +50,24 @@ class Terminal:
 
     def close(self) -> None:
         """Take the terminal away from whatever runs in it."""
-        subprocess.run(["tmux", "-S", self._socket, "kill-server"], check=False, capture_output=True)
+        subprocess.run(
+            ["tmux", "-S", self._socket, "kill-server"], check=False, capture_output=True
+        )
 
-    def start(self, command: Sequence[str | Path], environment: Mapping[str, str] | None = None) -> None:
-        """Run a command in the shell; its exit code is shown when it has ended, see ``wait_ended``."""
+    def start(
+        self, command: Sequence[str | Path], environment: Mapping[str, str] | None = None
+    ) -> None:
+        """Run a command in the shell.
+
+        Its exit code is shown when it has ended, see ``wait_ended``.
+        """
         variables = {"TERM": self._term, **(environment or {})}
-        words = ("env", "-uCOLUMNS", "-uLINES", *(f"{name}={value}" for name, value in variables.items()))
+        words = (
+            "env",
+            "-uCOLUMNS",
+            "-uLINES",
+            *(f"{name}={value}" for name, value in variables.items()),
+        )
         line = shlex.join([*words, *map(str, command)])
         self.type(f"{line}; echo {_EXITED[:-1]}''{_EXITED[-1]}$?")
         self.press("Enter")
@@ -59,7 +86,9 @@ class Terminal:
         return self._tmux("capture-pane", "-p")
 
     def wait_for(self, *texts: str) -> str:
-        """Wait until the screen has all of some texts on it, and return the screen: it may be drawn in parts."""
+        """Wait until the screen has all of some texts on it, and return the screen: it may be drawn
+        in parts.
+        """
 
         def screen() -> str | None:
             shown = self.screen()
@@ -75,7 +104,9 @@ class Terminal:
     def modes(self) -> str:
         """Return the settings of the terminal as ``stty -g`` gives them."""
         device = self._tmux("display-message", "-p", "#{pane_tty}").strip()
-        return subprocess.run(["stty", "-F", device, "-g"], check=True, capture_output=True, text=True).stdout.strip()
+        return subprocess.run(
+            ["stty", "-F", device, "-g"], check=True, capture_output=True, text=True
+        ).stdout.strip()
 
     def uses_alternate_screen(self) -> bool:
         """Say whether a full-screen program has the terminal, or left it so."""
@@ -87,5 +118,9 @@ class Terminal:
 
     def _tmux(self, *words: str) -> str:
         command = ["tmux", "-S", str(self._socket), "-f", "/dev/null", *words]
-        environment = {name: value for name, value in os.environ.items() if name not in {"TMUX", "TMUX_PANE"}}
-        return subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
+        environment = {
+            name: value for name, value in os.environ.items() if name not in {"TMUX", "TMUX_PANE"}
+        }
+        return subprocess.run(
+            command, check=True, capture_output=True, text=True, env=environment
+        ).stdout

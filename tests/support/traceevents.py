@@ -1,4 +1,6 @@
-"""Judges a timeline by the Trace Event Format: what each kind of event must have, and how slices nest."""
+"""Judges a timeline by the Trace Event Format: what each kind of event must have, and how slices
+nest.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,22 @@ _FIELDS: dict[str, dict[str, type | tuple[type, ...]]] = {
     "i": {"name": str, "ts": (int, float), "pid": int, "tid": int, "s": str},
     "M": {"name": str, "pid": int, "tid": int, "args": dict},
     "s": {"name": str, "cat": str, "id": int, "ts": (int, float), "pid": int, "tid": int},
-    "f": {"name": str, "cat": str, "id": int, "ts": (int, float), "pid": int, "tid": int, "bp": str},
+    "f": {
+        "name": str,
+        "cat": str,
+        "id": int,
+        "ts": (int, float),
+        "pid": int,
+        "tid": int,
+        "bp": str,
+    },
 }
 
 
 def check(events: Iterable[Mapping[str, Any]]) -> None:
-    """Fail where an event is none, slices of a track overlap without nesting, or an arrow has one end only."""
+    """Fail where an event is none, slices of a track overlap without nesting, or an arrow has one
+    end only.
+    """
     events = list(events)
     for event in events:
         _check_event(event)

@@ -35,7 +35,9 @@ def write_trace(*threads: ThreadTrace) -> bytes:
     return msgspec.json.encode(sorted(events, key=lambda event: event["ts"]))
 
 
-def raw_recording(*threads: ThreadTrace, samples: int = 100, zero_ns: int = ZERO_NS, cpu_ns: int = 0) -> RawRecording:
+def raw_recording(
+    *threads: ThreadTrace, samples: int = 100, zero_ns: int = ZERO_NS, cpu_ns: int = 0
+) -> RawRecording:
     """Return a recording of these threads."""
     return RawRecording(write_trace(*threads), zero_ns, 2_000_000, samples, 1, cpu_ns)
 
@@ -43,13 +45,17 @@ def raw_recording(*threads: ThreadTrace, samples: int = 100, zero_ns: int = ZERO
 def _events(thread: ThreadTrace) -> list[dict[str, object]]:
     events: list[dict[str, object]] = []
     before: Stack = ()
-    for at_us, frames in (*((at_us, (Frame(thread.label, "", 0), *inner)) for at_us, inner in thread.changes),):
+    for at_us, frames in (
+        *((at_us, (Frame(thread.label, "", 0), *inner)) for at_us, inner in thread.changes),
+    ):
         events += _difference(thread, at_us, before, frames)
         before = frames
     return events + _difference(thread, thread.end_us, before, ())
 
 
-def _difference(thread: ThreadTrace, at_us: int, before: Stack, after: Stack) -> list[dict[str, object]]:
+def _difference(
+    thread: ThreadTrace, at_us: int, before: Stack, after: Stack
+) -> list[dict[str, object]]:
     """Return the events by which one stack becomes another: frames that differ end, new ones begin."""
     same = 0
     while same < min(len(before), len(after)) and before[same] == after[same]:

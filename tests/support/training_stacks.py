@@ -1,4 +1,6 @@
-"""The stacks of a small training run with a DataLoader: what its threads stand in, and for how long a step."""
+"""The stacks of a small training run with a DataLoader: what its threads stand in, and for how long
+a step.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ DATA_WAIT = _step(
     _library("_BaseDataLoaderIter.__next__", "torch/utils/data/dataloader.py", 732),
     _library("_MultiProcessingDataLoaderIter._next_data", "torch/utils/data/dataloader.py", 1488),
     _library("_MultiProcessingDataLoaderIter._get_data", "torch/utils/data/dataloader.py", 1440),
-    _library("_MultiProcessingDataLoaderIter._try_get_data", "torch/utils/data/dataloader.py", 1275),
+    _library(
+        "_MultiProcessingDataLoaderIter._try_get_data", "torch/utils/data/dataloader.py", 1275
+    ),
     Frame("Queue.get", "/usr/lib/python3.11/queue.py", 180),
     Frame("Condition.wait", "/usr/lib/python3.11/threading.py", 331),
 )
@@ -138,7 +142,11 @@ _WORKER = (
     _library("_MapDatasetFetcher.fetch", "torch/utils/data/_utils/fetch.py", 52),
 )
 DEFORM = (*_WORKER, Frame("Photos.__getitem__", DATA, 33), Frame("elastic_deform", DATA, 12))
-LOAD = (*_WORKER, Frame("Photos.__getitem__", DATA, 21), _library("ImageFile.load", "PIL/ImageFile.py", 293))
+LOAD = (
+    *_WORKER,
+    Frame("Photos.__getitem__", DATA, 21),
+    _library("ImageFile.load", "PIL/ImageFile.py", 293),
+)
 WORKER_STEP: tuple[tuple[tuple[Frame, ...], int], ...] = ((LOAD, 100), (DEFORM, 400))
 """What a DataLoader worker does in half a second."""
 

@@ -12,7 +12,10 @@ from typing import TypeVar
 from profd.daemon.store.reader import RunReader
 
 DEADLINE_S = 120.0
-"""How long any test waits for anything; below the time that pytest gives a test, so that the reason is said."""
+"""How long any test waits for anything.
+
+Below the time that pytest gives a test, so that the reason is said.
+"""
 
 _FIRST_PAUSE_S = 0.001
 _LONGEST_PAUSE_S = 0.05
@@ -21,7 +24,10 @@ Found = TypeVar("Found")
 
 
 def until(condition: Callable[[], Found | None], what: str | Callable[[], str]) -> Found:
-    """Wait until a condition gives something true, and return that; the failure says ``what`` has not happened."""
+    """Wait until a condition gives something true, and return that.
+
+    The failure says ``what`` has not happened.
+    """
     pauses = _pauses(what)
     while not (found := condition()):
         select.select([], [], [], next(pauses))
@@ -43,7 +49,9 @@ def count_recordings(run_file: Path) -> int:
 
 
 def _pauses(what: str | Callable[[], str]) -> Iterator[float]:
-    """Yield how long to wait before the next look: short at first, so that what is quick is seen at once."""
+    """Yield how long to wait before the next look: short at first, so that what is quick is seen at
+    once.
+    """
     deadline = time.monotonic() + DEADLINE_S
     pause_s = _FIRST_PAUSE_S
     while time.monotonic() < deadline:

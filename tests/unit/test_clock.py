@@ -29,7 +29,9 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> TwoClocks:
 
 
 @pytest.mark.parametrize("seconds", [3600, -3600])
-def test_it_goes_with_the_wall_clock_whose_jumps_move_nothing_and_are_known(clocks: TwoClocks, seconds: int) -> None:
+def test_it_goes_with_the_wall_clock_whose_jumps_move_nothing_and_are_known(
+    clocks: TwoClocks, seconds: int
+) -> None:
     clock = Clock()
     clocks.advance(3)
     assert clock.now_ns() == clocks.wall_ns
@@ -50,7 +52,9 @@ def test_time_that_the_machine_slept_is_left_out_and_known(monkeypatch: pytest.M
     assert clock.suspended_ns() == 60 * SECOND_NS
 
 
-def test_anchor_lies_in_the_middle_of_its_two_readings(clocks: TwoClocks, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_anchor_lies_in_the_middle_of_its_two_readings(
+    clocks: TwoClocks, monkeypatch: pytest.MonkeyPatch
+) -> None:
     readings = iter([100, 300, 300])
     monkeypatch.setattr(time, "monotonic_ns", lambda: next(readings))
     clock = Clock()
@@ -58,7 +62,11 @@ def test_anchor_lies_in_the_middle_of_its_two_readings(clocks: TwoClocks, monkey
     assert clock.now_ns() == clocks.wall_ns + 100
 
 
-@pytest.mark.parametrize(("now_s", "interval_s", "left_s"), [(7.25, 1.0, 0.75), (7.25, 0.5, 0.25), (7.5, 0.5, 0.5)])
-def test_ticks_are_multiples(monkeypatch: pytest.MonkeyPatch, now_s: float, interval_s: float, left_s: float) -> None:
+@pytest.mark.parametrize(
+    ("now_s", "interval_s", "left_s"), [(7.25, 1.0, 0.75), (7.25, 0.5, 0.25), (7.5, 0.5, 0.5)]
+)
+def test_ticks_are_multiples(
+    monkeypatch: pytest.MonkeyPatch, now_s: float, interval_s: float, left_s: float
+) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: now_s)
     assert until_tick_s(interval_s) == left_s

@@ -1,4 +1,6 @@
-"""Where a process runs, by made-up folders of /proc in the runtimes' formats, and the command that goes there."""
+"""Where a process runs, by made-up folders of /proc in the runtimes' formats, and the command that
+goes there.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,13 @@ DISK = "rw,relatime - ext4 /dev/vda rw"
 # The lines of podman 5.4 are recorded, of Debian's package.
 PODMAN = f"160 154 254:0 /run/podman/vfs-containers/{ID}/userdata/hostname /etc/hostname {DISK}\n"
 DOCKER = f"517 500 8:1 /var/lib/docker/containers/{ID}/hostname /etc/hostname {DISK}\n"
-KUBELET = f"733 700 8:1 /var/lib/kubelet/pods/{POD}/containers/main/4d5e9f1c /dev/termination-log {DISK}\n"
-SLICE = f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{POD.replace('-', '_')}.slice"
+KUBELET = (
+    f"733 700 8:1 /var/lib/kubelet/pods/{POD}/containers/main/4d5e9f1c /dev/termination-log "
+    f"{DISK}\n"
+)
+SLICE = (
+    f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{POD.replace('-', '_')}.slice"
+)
 STEP = "0::/system.slice/slurmstepd.scope/job_42/step_0/user/task_0"
 
 
@@ -31,7 +38,10 @@ PLACES = {
     "docker, from within": (sees("0::/", DOCKER), Place("docker", ID)),
     "podman": (sees(f"0::/libpod_parent/libpod-{ID}"), Place("podman", ID)),
     "podman, from within": (sees("0::/", PODMAN), Place("podman", ID)),
-    "podman, by its variable": (sees("0::/", container="podman", HOSTNAME=ID[:12]), Place("podman", ID[:12])),
+    "podman, by its variable": (
+        sees("0::/", container="podman", HOSTNAME=ID[:12]),
+        Place("podman", ID[:12]),
+    ),
     "LXC": (sees("0::/lxc.payload.trainer/init.scope"), Place("LXC", "trainer")),
     "a pod of containerd's": (
         sees(f"0::{SLICE}/cri-containerd-{ID}.scope", KUBELET, HOSTNAME="trainer-0"),
@@ -46,13 +56,21 @@ PLACES = {
         Place("Kubernetes", "", "trainer-0", "ml", "main"),
     ),
     "a step of Slurm": (sees(STEP, SLURM_JOB_ID="42"), Place(job="42", step="0")),
-    "a step of Slurm, version 1": (sees("9:freezer:/slurm/uid_1000/job_42/step_batch"), Place(job="42", step="batch")),
-    "a step of Slurm without groups": (sees("0::/", SLURM_JOB_ID="42", SLURM_STEP_ID="1"), Place(job="42", step="1")),
+    "a step of Slurm, version 1": (
+        sees("9:freezer:/slurm/uid_1000/job_42/step_batch"),
+        Place(job="42", step="batch"),
+    ),
+    "a step of Slurm without groups": (
+        sees("0::/", SLURM_JOB_ID="42", SLURM_STEP_ID="1"),
+        Place(job="42", step="1"),
+    ),
 }
 
 
 @pytest.mark.parametrize(("seen", "place"), PLACES.values(), ids=PLACES)
-def test_a_place_is_known(seen: tuple[str, str, dict[str, str]], place: Place, tmp_path: Path) -> None:
+def test_a_place_is_known(
+    seen: tuple[str, str, dict[str, str]], place: Place, tmp_path: Path
+) -> None:
     groups, mounts, variables = seen
     of = tmp_path / "7"
     secrets = of / "root/var/run/secrets/kubernetes.io/serviceaccount"
@@ -60,12 +78,18 @@ def test_a_place_is_known(seen: tuple[str, str, dict[str, str]], place: Place, t
     (secrets / "namespace").write_text("ml")
     (of / "cgroup").write_text(groups)
     (of / "mountinfo").write_text(f"154 50 0:42 / / rw,relatime - overlay overlay rw\n{mounts}")
-    (of / "environ").write_bytes(b"".join(f"{name}={value}\0".encode() for name, value in variables.items()))
+    (of / "environ").write_bytes(
+        b"".join(f"{name}={value}\0".encode() for name, value in variables.items())
+    )
     assert place_of(7, tmp_path) == place
 
 
 EXEC = "exec --privileged --user 0 -it 946995504dac profd attach 12"
-DEBUG = "debug -it -n ml pod/trainer-0 --target=main --profile=sysadmin --image=IMAGE_WITH_PROFD -- profd attach 12"
+DEBUG = (
+    "debug -it -n ml pod/trainer-0 --target=main --profile=sysadmin "
+    "--image=IMAGE_WITH_PROFD -- "
+    "profd attach 12"
+)
 COMMANDS = {
     "docker": (Place("docker", ID), f"docker {EXEC}", "a container of docker (946995504dac)"),
     "pod": (
@@ -84,5 +108,7 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize(("place", "command", "words"), COMMANDS.values(), ids=COMMANDS)
-def test_a_command_goes_there_and_it_is_said_in_words(place: Place, command: str, words: str) -> None:
+def test_a_command_goes_there_and_it_is_said_in_words(
+    place: Place, command: str, words: str
+) -> None:
     assert (place.command(12), place.words()) == (command, words)

@@ -1,4 +1,5 @@
-"""What documents show is so: samples parse, commands and options exist, and pages keep to their lengths and words.
+"""What documents show is so: samples parse, commands and options exist, and pages keep to their
+lengths and words.
 
 ``integration/test_documented_commands.py`` runs the commands; mkdocs checks links and anchors.
 """
@@ -63,7 +64,9 @@ def test_commands_and_options_exist(page: Path) -> None:
 @by_page
 def test_files_and_targets_of_make_exist(page: Path) -> None:
     text = documents.prose(page)
-    files = re.findall(r"`((?:benchmarks|cli|daemon|docs|packaging|target|tests|tui)/[\w./-]+)`", text)
+    files = re.findall(
+        r"`((?:benchmarks|cli|daemon|docs|packaging|target|tests|tui)/[\w./-]+)`", text
+    )
     assert [file for file in files if "NAME" not in file and not (ROOT / file).exists()] == []
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     shell = "".join(sample.text for sample in samples(page) if sample.language == "sh")
@@ -75,7 +78,9 @@ def test_files_and_targets_of_make_exist(page: Path) -> None:
 def test_anchors_exist_on_the_code_host_too(page: Path) -> None:
     links = re.findall(r"\]\(([\w./-]*)#([^)]+)\)", documents.prose(page))
     targets = [(page.parent / file if file else page, anchor) for file, anchor in links]
-    assert [f"{file.name}#{anchor}" for file, anchor in targets if anchor not in documents.anchors(file)] == []
+    assert [
+        f"{file.name}#{anchor}" for file, anchor in targets if anchor not in documents.anchors(file)
+    ] == []
 
 
 def test_the_site_has_no_broken_link_and_loads_nothing_from_a_network(tmp_path: Path) -> None:
@@ -91,20 +96,24 @@ def test_the_site_has_no_broken_link_and_loads_nothing_from_a_network(tmp_path: 
 
 def test_readme_and_the_glossary_are_short() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= MOST_LINES_OF_README
-    words = re.findall(r"^\| \*\*(.+?)\*\* \| .+ \|$", (DOCS / "glossary.md").read_text(), re.MULTILINE)
+    words = re.findall(
+        r"^\| \*\*(.+?)\*\* \| .+ \|$", (DOCS / "glossary.md").read_text(), re.MULTILINE
+    )
     assert 20 < len(words) <= MOST_WORDS_OF_THE_GLOSSARY
     assert words == sorted(words)
 
 
 COSTS = {
     "CPU, once started, headless": "**headless, once started** (ratio to be at most 1.25)",
-    "the same while a dashboard asks for fresh data": "**watched, once started** (ratio to be at most 1.4)",
+    "the same while a dashboard asks for fresh data": "**watched, once started** (ratio to be at "
+    "most 1.4)",
     "CPU, first 10 s, headless": "headless, first 10 s",
     "CPU, first 10 s, with a dashboard": "watched, first 10 s",
     "memory, pages that processes share counted once": "headless, memory, RSS (PSS)",
 }
 SLOWER = {
-    "small steps": r"loops of small steps became ([\d.]+) % slower\s+\(95 % interval: ([\d.]+) to ([\d.]+) %",
+    "small steps": r"loops of small steps became ([\d.]+) % slower\s+\(95 % interval: ([\d.]+) "
+    r"to ([\d.]+) %",
     "many threads": r"160 threads of Python ([\d.]+) % \(([\d.]+) to ([\d.]+) %\)",
     "data-bound": r"wait for\s+storage ([\d.]+) % \(([\d.]+) to ([\d.]+) %;",
     "cores full": r"missing\s+there: steps became ([\d.]+) % slower",
@@ -123,11 +132,17 @@ def test_the_readme_has_the_costs_that_were_measured() -> None:
     for loop, words in SLOWER.items():
         shown = there(re.search(words, readme)).groups()
         exact = [float(number) for number in re.findall(r"[\d.]+", rows[f"{loop}, wall"][2])]
-        assert [float(number) for number in shown] == pytest.approx(exact[: len(shown)], abs=0.051), loop
+        assert [float(number) for number in shown] == pytest.approx(
+            exact[: len(shown)], abs=0.051
+        ), loop
 
 
 def _rows(page: str) -> list[list[str]]:
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line[:2] == "| "]
+    return [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in page.splitlines()
+        if line[:2] == "| "
+    ]
 
 
 def test_a_decision_is_short() -> None:
@@ -164,7 +179,10 @@ def test_a_text_in_code_is_found_in_literals_alone() -> None:
 
 
 def test_commands_are_found_wherever_a_line_of_shell_has_one() -> None:
-    line = "A=1 sudo profd ls --json | profd view x > y && srun sh -c 'profd run -- \"$A\"'; echo profd # profd no"
+    line = (
+        "A=1 sudo profd ls --json | profd view x > y && srun sh -c 'profd run -- \"$A\"'; echo "
+        "profd # profd no"
+    )
     assert list(commands_of(line)) == [("ls", "--json"), ("view", "x"), ("run", "--", "$A")]
 
 
@@ -186,7 +204,14 @@ def test_a_whole_command_is_judged_by_click_and_a_part_by_its_options(words: str
 
 @pytest.mark.parametrize(
     ("language", "text"),
-    [("sh", "profd 'ls"), ("python", "x = = 1"), ("toml", "a = "), ("yaml", "a: [1"), ("json", "{"), ("sh", "a |")],
+    [
+        ("sh", "profd 'ls"),
+        ("python", "x = = 1"),
+        ("toml", "a = "),
+        ("yaml", "a: [1"),
+        ("json", "{"),
+        ("sh", "a |"),
+    ],
 )
 def test_a_broken_sample_is_found(language: str, text: str) -> None:
     assert why_broken(Sample("README.md", 1, language, text)) != ""
@@ -197,7 +222,9 @@ def why_broken(sample: Sample) -> str:
     try:
         match sample.language:
             case "sh":
-                checked = subprocess.run(["bash", "-n"], input=sample.text, capture_output=True, text=True, check=False)
+                checked = subprocess.run(
+                    ["bash", "-n"], input=sample.text, capture_output=True, text=True, check=False
+                )
                 return checked.stderr
             case "python":
                 ast.parse(sample.text)

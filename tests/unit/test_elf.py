@@ -17,7 +17,13 @@ VERSION = 0x030C01F0
 ALL, EXPORTED = 2, 11
 
 
-def made(kind: int = EXPORTED, *, names: bytes = b"_PyRuntime", own: bool = True, section: bytes = b".data") -> bytes:
+def made(
+    kind: int = EXPORTED,
+    *,
+    names: bytes = b"_PyRuntime",
+    own: bool = True,
+    section: bytes = b".data",
+) -> bytes:
     """Return an ELF file with three sections, data that begin with a version, symbols and names."""
     strings = b"\0" + names + b"\0Py_Version\0"
     symbols = b"".join(
@@ -27,15 +33,33 @@ def made(kind: int = EXPORTED, *, names: bytes = b"_PyRuntime", own: bool = True
     titles = b"\0" + section + b"\0"
     parts = [VERSION.to_bytes(8, "little"), symbols, strings, titles]
     offsets = [64 + sum(map(len, parts[:number])) for number in range(len(parts))]
-    heads = [(0, 0, 0, 0, 0), (1, 1, 0x4000, 0, 0), (0, kind, 0, 1, 3), (0, 3, 0, 2, 0), (0, 3, 0, 3, 0)]
+    heads = [
+        (0, 0, 0, 0, 0),
+        (1, 1, 0x4000, 0, 0),
+        (0, kind, 0, 1, 3),
+        (0, 3, 0, 2, 0),
+        (0, 3, 0, 3, 0),
+    ]
     table = b"".join(
         struct.pack(
-            "<2I4Q2I2Q", name, what, 0, address, offsets[part], len(parts[part]) if number else 0, link, 0, 1, 24
+            "<2I4Q2I2Q",
+            name,
+            what,
+            0,
+            address,
+            offsets[part],
+            len(parts[part]) if number else 0,
+            link,
+            0,
+            1,
+            24,
         )
         for number, (name, what, address, part, link) in enumerate(heads)
     )
     at = offsets[-1] + len(titles)
-    header = struct.pack("<16s2HI3QI6H", b"\x7fELF\x02\x01\x01", 3, 62, 1, 0, 0, at, 0, 64, 56, 0, 64, len(heads), 4)
+    header = struct.pack(
+        "<16s2HI3QI6H", b"\x7fELF\x02\x01\x01", 3, 62, 1, 0, 0, at, 0, 64, 56, 0, 64, len(heads), 4
+    )
     return b"".join([header, *parts, table])
 
 
@@ -86,7 +110,11 @@ def test_a_process_runs_python_whatever_its_program_or_library_is_called(
     (tmp_path / "8/exe").write_bytes(made())
     (tmp_path / "9/exe").write_bytes(made(names=b"main"))
     line = "7f00-7f10 {} 00000000 fe:00 7 {}\n"
-    maps = {7: line.format("r--p", "/data/set") + line.format("r-xp", "/opt/libmine.so"), 8: "", 9: ""}
+    maps = {
+        7: line.format("r--p", "/data/set") + line.format("r-xp", "/opt/libmine.so"),
+        8: "",
+        9: "",
+    }
     monkeypatch.setattr(processes, "PROC", tmp_path)
     monkeypatch.setattr(processes, "maps", maps.get)
     called = {7: "/opt/server", 8: "/home/ada/mytrain (deleted)", 9: "/opt/server"}
@@ -98,7 +126,11 @@ def test_a_process_runs_python_whatever_its_program_or_library_is_called(
 
 def test_the_python_of_this_project_is_one() -> None:
     here = Path("/proc/self/maps").read_text()
-    names = (name for name in dict.fromkeys(here.split()) if name.startswith("/") and Path(name).is_file())
+    names = (
+        name
+        for name in dict.fromkeys(here.split())
+        if name.startswith("/") and Path(name).is_file()
+    )
     found = {version for name in names if (version := elf.python_in(name)) is not None}
     assert found <= {"", sysconfig.get_python_version()}
     assert len(found) == 1

@@ -1,4 +1,6 @@
-"""Each command loads only what it needs: seen in fresh processes, by the modules that they end with."""
+"""Each command loads only what it needs: seen in fresh processes, by the modules that they end
+with.
+"""
 
 from __future__ import annotations
 
@@ -39,24 +41,41 @@ def modules_after(program: str) -> set[str]:
 def loaded_of(unwanted: set[str], program: str) -> set[str]:
     """Return which of the ``unwanted`` modules, or of the modules below them, a program loads."""
     return {
-        name for name in modules_after(program) if any(name == root or name.startswith(f"{root}.") for root in unwanted)
+        name
+        for name in modules_after(program)
+        if any(name == root or name.startswith(f"{root}.") for root in unwanted)
     }
 
 
 @pytest.mark.parametrize("command", ["attach", "run"])
 def test_help_of_a_command_loads_no_screen_and_no_gpu_library(command: str) -> None:
-    assert loaded_of({"textual", "torch", "jinja2", "pynvml"}, HELP.format(command=command)) == set()
+    assert (
+        loaded_of({"textual", "torch", "jinja2", "pynvml"}, HELP.format(command=command)) == set()
+    )
 
 
-_IN_EACH_PROCESS = {"_hashlib", "platformdirs", "http", "pickle", "prometheus_client", "opentelemetry", "wsgiref"}
-"""What takes a megabyte or two of each process that has it, and what none needs from its start to its end."""
+_IN_EACH_PROCESS = {
+    "_hashlib",
+    "platformdirs",
+    "http",
+    "pickle",
+    "prometheus_client",
+    "opentelemetry",
+    "wsgiref",
+}
+"""What takes a megabyte or two of each process that has it, and what none needs from its start to
+its end.
+"""
 
 
 @pytest.mark.parametrize(
     ("modules", "unwanted"),
     [
         ("cli.main, profd.cli.run", {"asyncio", "ssl", "sqlite3", "tempfile", "statistics"}),
-        ("cli.main, profd.cli.attach, profd.cli.liverun", {"asyncio", "ssl", "sqlite3", "tempfile", "statistics"}),
+        (
+            "cli.main, profd.cli.attach, profd.cli.liverun",
+            {"asyncio", "ssl", "sqlite3", "tempfile", "statistics"},
+        ),
         ("daemon.session.__main__, " + ", ".join(f"profd.daemon.{name}" for name in LATER), set()),
         ("daemon.findings.analyst", {"asyncio", "ssl", "email", "tempfile"}),
         ("daemon.asuser", {"asyncio", "ssl", "tempfile", "random"}),
@@ -89,18 +108,30 @@ def test_target_knows_nothing_of_profd(script: Path) -> None:
 
 
 def test_nothing_is_unpickled_or_evaluated() -> None:
-    files = [file for folder in ("cli", "daemon", "tui") for file in sorted((ROOT / folder).rglob("*.py"))]
+    files = [
+        file
+        for folder in ("cli", "daemon", "tui")
+        for file in sorted((ROOT / folder).rglob("*.py"))
+    ]
     assert len(files) > 200
     assert {
-        file.name for file in files if imports(file) & {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
+        file.name
+        for file in files
+        if imports(file) & {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
     } == set()
-    assert {file.name: found for file in files if (found := evaluates(ast.parse(file.read_text())))} == {}
+    assert {
+        file.name: found for file in files if (found := evaluates(ast.parse(file.read_text())))
+    } == {}
 
 
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        *(("eval(text)", {"eval"}), ("run = exec", {"exec"}), ("__import__('pickle').loads(text)", {"__import__"})),
+        *(
+            ("eval(text)", {"eval"}),
+            ("run = exec", {"exec"}),
+            ("__import__('pickle').loads(text)", {"__import__"}),
+        ),
         ("import builtins as b\nb.eval(text)", {"builtins"}),
         ("from builtins import eval as read", {"builtins"}),
         ("__builtins__['eval'](text)", {"__builtins__"}),
@@ -112,26 +143,41 @@ def test_each_way_to_evaluate_a_text_is_found(text: str, found: set[str]) -> Non
 
 
 def evaluates(tree: ast.Module) -> set[str]:
-    """Return by which of Python's names a module could run a text: it imports, calls or passes them on."""
-    loads = (node for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load))
+    """Return by which of Python's names a module could run a text: it imports, calls or passes them
+    on.
+    """
+    loads = (
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    )
     ways = {"eval", "exec", "compile", "__import__", "__builtins__", "builtins", "codeop", "runpy"}
     return ways & (imports_of(tree) | {node.id for node in loads})
 
 
 def room(file: Path) -> str:
-    """Return the package that a file of the product lies in, below profd: ``daemon.store``, ``tui``."""
+    """Return the package that a file of the product lies in, below profd: ``daemon.store``,
+    ``tui``.
+    """
     folders = file.relative_to(ROOT).parts[:-1]
     return ".".join(folders[: 2 if folders[0] == "daemon" else 1])
 
 
 def test_what_another_package_imports_has_a_docstring() -> None:
-    files = [file for folder in ("cli", "daemon", "tui") for file in sorted((ROOT / folder).rglob("*.py"))]
-    module = {".".join(("profd", *file.relative_to(ROOT).with_suffix("").parts)): file for file in files}
+    files = [
+        file
+        for folder in ("cli", "daemon", "tui")
+        for file in sorted((ROOT / folder).rglob("*.py"))
+    ]
+    module = {
+        ".".join(("profd", *file.relative_to(ROOT).with_suffix("").parts)): file for file in files
+    }
     undocumented = {
         (name, node.name)
         for name, file in module.items()
         for node in ast.parse(file.read_text()).body
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and not ast.get_docstring(node)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        and not ast.get_docstring(node)
     }
     used = {
         (node.module or "", alias.name): room(file)

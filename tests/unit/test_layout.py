@@ -24,7 +24,9 @@ OF_THE_TREE = frozenset({"test_documentation", "test_layers", "test_layout"})
 WITHOUT_TEST = frozenset[str]()
 """Modules that no test of their own folder reaches. Take out what has one; put in nothing."""
 
-_IMPORT = re.compile(r"^ *(?:from (profd[\w.]*) import (\([^)]*\)|.*)|import (profd[\w.]*))", re.MULTILINE)
+_IMPORT = re.compile(
+    r"^ *(?:from (profd[\w.]*) import (\([^)]*\)|.*)|import (profd[\w.]*))", re.MULTILINE
+)
 _IN_TABLE = re.compile(r"`((?:cli|daemon|tui)/[\w/]+\.py)`")
 _SOURCE = re.compile(r"`([\w/]+/[\w/]+\.(?:py|js|toml|sql))`|`(\w+\.py)`")
 _NAMED_FILE = re.compile(r"`((?:integration|unit)/[\w/]+\.py)`")
@@ -36,14 +38,17 @@ def test_a_test_file_is_named_after_what_it_tests() -> None:
     misnamed = [
         shown(path)
         for path in sorted(UNIT.rglob("test_*.py"))
-        if not (path.parent == UNIT and path.stem in OF_THE_TREE) and not is_named_after(path, mirrored(path.parent))
+        if not (path.parent == UNIT and path.stem in OF_THE_TREE)
+        and not is_named_after(path, mirrored(path.parent))
     ]
     assert misnamed == []
 
 
 def test_a_module_is_tested_in_the_folder_that_mirrors_its_own() -> None:
     outside = modules_run_as_processes()
-    missing = {shown(path) for path in long_modules() if shown(path) not in outside and not is_tested(path)}
+    missing = {
+        shown(path) for path in long_modules() if shown(path) not in outside and not is_tested(path)
+    }
     assert missing == WITHOUT_TEST
 
 
@@ -58,40 +63,63 @@ def test_each_test_that_a_document_names_is_there() -> None:
     for document in ("testing.md", "mutants.md", *PROMISES):
         named = set(_NAMED_TEST.findall((DOCS / document).read_text()))
         assert named
-        assert sorted(path + test for path, test in named if test not in names_in(TESTS / path)) == [], document
+        assert (
+            sorted(path + test for path, test in named if test not in names_in(TESTS / path)) == []
+        ), document
 
 
 @pytest.mark.parametrize("document", PROMISES)
 def test_each_promise_has_a_test_and_a_mutant_that_the_test_meets(document: str) -> None:
-    """A line of a table, or a paragraph, that names a test is a promise; each line of these tables is one."""
+    """A line of a table, or a paragraph, that names a test is a promise.
+
+    Each line of these tables is one.
+    """
     known = {mutant.name: mutant for mutant in all_of(load(), ())}
     text = (DOCS / document).read_text()
     promised = [block for block in blocks_of(text) if _NAMED_TEST.search(block)]
     assert len(promised) > 10
     assert [row for row in rows_of(text, "held by") if row not in promised] == []
     for block in promised:
-        files, names = {f"tests/{path}" for path, _ in _NAMED_TEST.findall(block)}, _NAMED_MUTANT.findall(block)
+        files, names = (
+            {f"tests/{path}" for path, _ in _NAMED_TEST.findall(block)},
+            _NAMED_MUTANT.findall(block),
+        )
         assert names, f"no mutant is named beside {block}"
         assert [name for name in names if name not in known] == [], block
-        assert [name for name in names if files.isdisjoint(named_tests(known[name], ROOT))] == [], block
+        assert [name for name in names if files.isdisjoint(named_tests(known[name], ROOT))] == [], (
+            block
+        )
 
 
 def blocks_of(text: str) -> list[str]:
     """Return the paragraphs of a page, and each line of its tables by itself."""
     paragraphs = re.split(r"\n(?:\s*\n)+", text)
-    return [block for part in paragraphs for block in (part.splitlines() if part.startswith("| ") else [part])]
+    return [
+        block
+        for part in paragraphs
+        for block in (part.splitlines() if part.startswith("| ") else [part])
+    ]
 
 
 def rows_of(text: str, column: str) -> list[str]:
     """Return the lines of the tables of a page that have this column."""
-    tables = [part.splitlines() for part in re.split(r"\n(?:\s*\n)+", text) if part.startswith("| ")]
+    tables = [
+        part.splitlines() for part in re.split(r"\n(?:\s*\n)+", text) if part.startswith("| ")
+    ]
     return [row for head, _, *rows in tables if f"| {column} |" in head for row in rows]
 
 
 def test_each_file_that_the_architecture_names_is_there() -> None:
     named = {path or name for path, name in _SOURCE.findall((DOCS / "architecture.md").read_text())}
     assert len(named) > 50
-    assert sorted(name for name in named if not any((top / name).is_file() for top in (ROOT, ROOT / "daemon"))) == []
+    assert (
+        sorted(
+            name
+            for name in named
+            if not any((top / name).is_file() for top in (ROOT, ROOT / "daemon"))
+        )
+        == []
+    )
 
 
 def test_a_sample_passes_at_most_so_many_files_and_types() -> None:
@@ -103,14 +131,18 @@ def test_a_sample_passes_at_most_so_many_files_and_types() -> None:
     )
     rows = [line.split("|")[2:4] for line in section.splitlines() if line.startswith("| ")][1:]
     files = {
-        name: re.findall(r"`(\w+)`", types) for names, types in rows for name in re.findall(r"`([\w/]+\.py)`", names)
+        name: re.findall(r"`(\w+)`", types)
+        for names, types in rows
+        for name in re.findall(r"`([\w/]+\.py)`", names)
     }
     types = {name for found in files.values() for name in found}
     assert f"That is {len(files)} files and {len(types)} types." in section
     assert len(files) <= MOST_ON_THE_WAY
     assert len(types) <= MOST_ON_THE_WAY
     for name, found in files.items():
-        text = next(top / name for top in (ROOT, ROOT / "daemon") if (top / name).is_file()).read_text()
+        text = next(
+            top / name for top in (ROOT, ROOT / "daemon") if (top / name).is_file()
+        ).read_text()
         assert [one for one in found if not re.search(rf"\b{one}\b", text)] == [], name
 
 
@@ -123,23 +155,37 @@ def mirrored(folder: Path) -> Path:
 
 
 def is_named_after(test: Path, folder: Path) -> bool:
-    """Say whether a test file has the name of a module in a folder, or the folder's; an aspect may follow."""
+    """Say whether a test file has the name of a module in a folder, or the folder's.
+
+    An aspect may follow.
+    """
     names = {path.stem for path in folder.iterdir()} | {folder.name}
     words = test.stem.removeprefix("test_").split("_")
     return any("_".join(words[:count]) in names for count in range(1, len(words) + 1))
 
 
 def long_modules() -> Iterator[Path]:
-    """Yield the modules of the product that need a test of their own: what only declares fields has nothing to test."""
+    """Yield the modules of the product that need a test of their own: what only declares fields has
+    nothing to test.
+    """
     for path in (path for top in PRODUCT for path in (ROOT / top).rglob("*.py")):
         text = path.read_text()
-        if not path.stem.startswith("__") and len(text.splitlines()) >= LEAST_LINES and "def " in text:
+        if (
+            not path.stem.startswith("__")
+            and len(text.splitlines()) >= LEAST_LINES
+            and "def " in text
+        ):
             yield path
 
 
 def is_tested(module: Path) -> bool:
-    """Say whether the tests of a module's folder reach it. A command is run by its name: there the file counts."""
-    folder = UNIT / module.parent.relative_to(ROOT / ("daemon" if module.is_relative_to(ROOT / "daemon") else ""))
+    """Say whether the tests of a module's folder reach it.
+
+    A command is run by its name: there the file counts.
+    """
+    folder = UNIT / module.parent.relative_to(
+        ROOT / ("daemon" if module.is_relative_to(ROOT / "daemon") else "")
+    )
     if module.parent == ROOT / "cli":
         return any(
             is_named_after(test, module.parent) and test.stem[5:].startswith(module.stem)
@@ -177,8 +223,14 @@ def shown(path: Path) -> str:
 @cache
 def modules_run_as_processes() -> dict[str, list[str]]:
     """Return the modules that docs/testing.md gives integration tests for, with these."""
-    section = (DOCS / "testing.md").read_text().partition("## Where a test lies")[2].partition("\n## ")[0]
-    rows = [line for line in section.splitlines() if line.startswith("| `") and _IN_TABLE.search(line.split("|")[1])]
+    section = (
+        (DOCS / "testing.md").read_text().partition("## Where a test lies")[2].partition("\n## ")[0]
+    )
+    rows = [
+        line
+        for line in section.splitlines()
+        if line.startswith("| `") and _IN_TABLE.search(line.split("|")[1])
+    ]
     return {
         module: _NAMED_FILE.findall(row.split("|")[2])
         for row in rows
@@ -188,8 +240,13 @@ def modules_run_as_processes() -> dict[str, list[str]]:
 
 @cache
 def names_in(path: Path) -> frozenset[str]:
-    """Return the tests of a file as ``::name`` or ``::Class::name``; none where there is no such file."""
-    return frozenset(_named(ast.parse(path.read_text()).body, "")) if path.is_file() else frozenset()
+    """Return the tests of a file as ``::name`` or ``::Class::name``.
+
+    None where there is no such file.
+    """
+    return (
+        frozenset(_named(ast.parse(path.read_text()).body, "")) if path.is_file() else frozenset()
+    )
 
 
 def _named(body: Iterable[ast.stmt], above: str) -> Iterator[str]:

@@ -4,7 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from profd.daemon.naming import process_title, script, script_folder, script_name, signal_name, starts_script
+from profd.daemon.naming import (
+    process_title,
+    script,
+    script_folder,
+    script_name,
+    signal_name,
+    starts_script,
+)
 
 
 @pytest.mark.parametrize(
@@ -23,7 +30,9 @@ from profd.daemon.naming import process_title, script, script_folder, script_nam
         ("", "the target", "run"),
     ],
 )
-def test_a_command_and_its_run_are_called_after_the_script(command: str, what: str, name: str) -> None:
+def test_a_command_and_its_run_are_called_after_the_script(
+    command: str, what: str, name: str
+) -> None:
     assert (script(command.split()), script_name(command.split())) == (what, name)
 
 

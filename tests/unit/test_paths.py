@@ -38,7 +38,14 @@ def test_any_name_makes_an_id_that_is_a_file_name_and_gives_the_name_back(name: 
 @pytest.mark.parametrize(
     ("name", "clean"),
     [
-        *(("train.py", "train.py"), ("a b/c", "a_b_c"), ("../..", "run"), ("", "run"), ("-x", "x"), ("\udcff?", "run")),
+        *(
+            ("train.py", "train.py"),
+            ("a b/c", "a_b_c"),
+            ("../..", "run"),
+            ("", "run"),
+            ("-x", "x"),
+            ("\udcff?", "run"),
+        ),
         *(
             ("é", "é"),
             ("e\u0301", "é"),
@@ -57,7 +64,9 @@ def test_a_name_is_reduced_to_what_a_file_may_be_called(name: str, clean: str) -
     assert len({paths.new_run_id(name, datetime(2026, 11, 20)) for _ in range(20)}) > 1
 
 
-def test_runs_lie_in_one_home_or_in_the_users_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_runs_lie_in_one_home_or_in_the_users_state(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PROFD_HOME", "mine")
     run_file = paths.new_run_file("id")
@@ -100,7 +109,9 @@ def test_without_a_home_sockets_lie_in_the_folder_of_the_login_where_that_is_our
         assert paths.runtime_folder() == Path("/tmp/profd-4321")
 
 
-def test_a_private_folder_is_made_with_its_parents_and_taken_behind_a_link_of_ours(tmp_path: Path) -> None:
+def test_a_private_folder_is_made_with_its_parents_and_taken_behind_a_link_of_ours(
+    tmp_path: Path,
+) -> None:
     assert paths.make_private(tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
     (tmp_path / "scratch").mkdir()
     (tmp_path / "runs").symlink_to("scratch")
@@ -110,7 +121,9 @@ def test_a_private_folder_is_made_with_its_parents_and_taken_behind_a_link_of_ou
         assert (tmp_path / "scratch").stat().st_mode & 0o777 == 0o700
 
 
-def test_a_private_folder_of_another_user_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_private_folder_of_another_user_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(os, "getuid", lambda: 4321)
     with pytest.raises(OutputUnwritable, match="not yours"):
         paths.make_private(tmp_path)
@@ -119,7 +132,9 @@ def test_a_private_folder_of_another_user_is_refused(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes links for others")
 @pytest.mark.parametrize("squatted", ["link", "folder"])
-def test_a_private_folder_that_another_user_squats_is_refused(tmp_path: Path, squatted: str) -> None:
+def test_a_private_folder_that_another_user_squats_is_refused(
+    tmp_path: Path, squatted: str
+) -> None:
     (tmp_path / "folder").mkdir(mode=0o755)
     (tmp_path / "link").symlink_to("folder")
     os.chown(tmp_path / squatted, 4321, 4321, follow_symlinks=False)
@@ -130,9 +145,12 @@ def test_a_private_folder_that_another_user_squats_is_refused(tmp_path: Path, sq
 
 @pytest.mark.parametrize(
     ("name", "meant"),
-    [(name, "cannot create") for name in ("file", "file/below", "dangling")] + [("open", "Operation not permitted")],
+    [(name, "cannot create") for name in ("file", "file/below", "dangling")]
+    + [("open", "Operation not permitted")],
 )
-def test_a_private_folder_says_why_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, meant: str) -> None:
+def test_a_private_folder_says_why_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, meant: str
+) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "dangling").symlink_to("nowhere")
     (tmp_path / "open").mkdir(mode=0o755)
@@ -149,7 +167,11 @@ def test_a_private_folder_says_why_not(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("output", "message"),
     [
-        *(("there.profd", "exists already"), (".", "exists already"), ("none/mine.profd", "does not exist")),
+        *(
+            ("there.profd", "exists already"),
+            (".", "exists already"),
+            ("none/mine.profd", "does not exist"),
+        ),
         *(("there.profd/mine.profd", "does not exist"), ("caf\udce9.profd", "is not UTF-8")),
         ("mine.profd", "not writable"),
     ],
@@ -177,7 +199,10 @@ def test_a_run_may_lie_in_a_folder_of_any_name(tmp_path: Path, name: str) -> Non
 def test_a_run_is_found_by_the_name_of_its_script_in_any_language() -> None:
     for name in ("训练", "a b 训练 一 二 三 四 五", "🚀"):
         run = make_run(paths.new_run_id(name))
-        assert {paths.find_run(word) for word in (name, f"{name}.py", paths.clean_name(name)[:3], run.stem)} == {run}
+        assert {
+            paths.find_run(word)
+            for word in (name, f"{name}.py", paths.clean_name(name)[:3], run.stem)
+        } == {run}
     with pytest.raises(NoSuchRun, match="no run is called"):
         paths.find_run("???")
 
@@ -190,8 +215,12 @@ def test_latest_is_the_one_begun_last() -> None:
     assert paths.list_runs() == [made[1], made[2], made[0]]
 
 
-@pytest.mark.parametrize("word", ["20261120-120000-cifar-aaaa", "20261120", "cifar", "cif", "20261120-12"])
-def test_id_and_unique_prefix_of_either_mean_a_run(word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "word", ["20261120-120000-cifar-aaaa", "20261120", "cifar", "cif", "20261120-12"]
+)
+def test_id_and_unique_prefix_of_either_mean_a_run(
+    word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     wanted = make_run("20261120-120000-cifar-aaaa")
     make_run("20261119-120000-net-bbbb")
     monkeypatch.chdir(tmp_path)
@@ -209,7 +238,9 @@ def test_a_word_that_could_be_several_runs_names_the_last_of_many(runs: int, nam
     assert failure.value.what.count("cifar-aaaa") >= named
 
 
-def test_an_exact_id_wins_over_longer_ones_and_a_path_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exact_id_wins_over_longer_ones_and_a_path_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     exact, _ = make_run("cifar"), make_run("cifar2")
     assert paths.find_run("cifar") == exact
     monkeypatch.chdir(tmp_path)
@@ -220,7 +251,18 @@ def test_an_exact_id_wins_over_longer_ones_and_a_path_is_one(tmp_path: Path, mon
 
 
 @pytest.mark.parametrize(
-    "word", ["none", "", "none.profd", "./none", "/none/none", "x" * 300, "/" + "x" * 5000, "nul\0", "nul\0.profd"]
+    "word",
+    [
+        "none",
+        "",
+        "none.profd",
+        "./none",
+        "/none/none",
+        "x" * 300,
+        "/" + "x" * 5000,
+        "nul\0",
+        "nul\0.profd",
+    ],
 )
 def test_a_word_for_nothing_says_so(word: str) -> None:
     make_run("20261120-120000-cifar-aaaa")
@@ -279,20 +321,27 @@ broken
         *(("/mnt/s3/runs", True), ("/home/../var", False)),
     ],
 )
-def test_the_innermost_and_last_mount_says_if_a_path_is_on_a_network(path: str, is_on_network: bool) -> None:
+def test_the_innermost_and_last_mount_says_if_a_path_is_on_a_network(
+    path: str, is_on_network: bool
+) -> None:
     assert paths.is_on_network(Path(path), MOUNTS) == is_on_network
 
 
 def test_paths_in_memory_and_on_a_network_behind_a_link_are_recognized(tmp_path: Path) -> None:
     mounts = "/dev/sda / ext4 rw 0 0\ntmpfs /tmp tmpfs rw 0 0\n/dev/sdb /tmp/scratch xfs rw 0 0\n"
-    found = [paths.is_in_memory(Path(path), mounts) for path in ("/var/tmp", "/tmp/runs", "/tmp/scratch/runs")]
+    found = [
+        paths.is_in_memory(Path(path), mounts)
+        for path in ("/var/tmp", "/tmp/runs", "/tmp/scratch/runs")
+    ]
     assert found == [False, True, False]
     (tmp_path / "runs").symlink_to("/home/ada/runs")
     assert paths.is_on_network(tmp_path / "runs", MOUNTS)
     assert not paths.is_on_network(Path("/proc"))  # by the mounts of this machine
 
 
-def test_file_is_replaced_a_link_is_followed_and_stays_and_a_pipe_is_written_to(tmp_path: Path) -> None:
+def test_file_is_replaced_a_link_is_followed_and_stays_and_a_pipe_is_written_to(
+    tmp_path: Path,
+) -> None:
     target, link = tmp_path / "out", tmp_path / "link"
     link.symlink_to(target)
     target.write_text("old")
@@ -330,7 +379,9 @@ def test_it_is_private_while_it_is_written_and_whole_in_its_place(target: Path) 
     assert [path.name for path in target.parent.iterdir()] == [target.name]
 
 
-def test_it_takes_its_place_once_it_is_on_the_disk(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_takes_its_place_once_it_is_on_the_disk(
+    target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After a power failure the old file is there, or all of the new one."""
     steps, replace, sync = list[tuple[str, str]](), os.replace, os.fsync
 
@@ -350,8 +401,12 @@ def test_it_takes_its_place_once_it_is_on_the_disk(target: Path, monkeypatch: py
     assert steps == [("sync", beside.name), ("replace", target.name), ("sync", target.parent.name)]
 
 
-@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
-def test_a_failure_leaves_what_was_there(target: Path, error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()]
+)
+def test_a_failure_leaves_what_was_there(
+    target: Path, error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def break_off(*_: object, **__: object) -> None:
         raise error
 
@@ -361,7 +416,9 @@ def test_a_failure_leaves_what_was_there(target: Path, error: BaseException, mon
     monkeypatch.setattr(os, "replace", break_off)
     with pytest.raises((OutputUnwritable, KeyboardInterrupt)):
         write_whole(target, b"new")
-    assert [(path.name, path.read_text()) for path in target.parent.iterdir()] == [(target.name, "before")]
+    assert [(path.name, path.read_text()) for path in target.parent.iterdir()] == [
+        (target.name, "before")
+    ]
 
 
 @pytest.mark.parametrize("is_there", [True, False])
@@ -388,7 +445,9 @@ def test_a_link_in_its_place_is_replaced(target: Path, tmp_path: Path) -> None:
     assert (tmp_path / "other").read_text() == "other"
 
 
-def test_a_folder_is_shared_if_another_user_may_put_a_name_or_a_folder_there(tmp_path: Path) -> None:
+def test_a_folder_is_shared_if_another_user_may_put_a_name_or_a_folder_there(
+    tmp_path: Path,
+) -> None:
     inner = tmp_path / "outer" / "inner"
     inner.mkdir(parents=True)
     for modes, is_shared in {
@@ -404,7 +463,9 @@ def test_a_folder_is_shared_if_another_user_may_put_a_name_or_a_folder_there(tmp
 
 
 @pytest.mark.requires("root")
-def test_a_folder_of_another_user_is_shared_for_root_and_a_group_unless_it_is_ones_own(tmp_path: Path) -> None:
+def test_a_folder_of_another_user_is_shared_for_root_and_a_group_unless_it_is_ones_own(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     folder.chmod(0o775)
@@ -430,7 +491,9 @@ def test_who_has_no_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) ->
         paths.runs_folder()
 
 
-def test_a_home_below_a_removed_folder_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_home_below_a_removed_folder_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()

@@ -64,7 +64,9 @@ def test_stat_of_a_name_that_looks_like_the_fields_behind_it() -> None:
     assert (there(stat).comm, there(stat).ppid) == ("a) Z 1 (b", os.getppid())
 
 
-@pytest.mark.parametrize("text", [b"", b"12", b"12 (x", b"12 (x) R 1 2", b"no parenthesis", b"12 (x) " + b"R " * 60])
+@pytest.mark.parametrize(
+    "text", [b"", b"12", b"12 (x", b"12 (x) R 1 2", b"no parenthesis", b"12 (x) " + b"R " * 60]
+)
 def test_a_malformed_stat_is_none(text: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "read", lambda _: text)
     assert processes.read_stat(12) is None
@@ -108,7 +110,9 @@ def test_children_of_any_thread() -> None:
 
 def test_a_child_has_its_threads_words_and_version(child: Standing) -> None:
     assert processes.command_line(child.pid) == (sys.executable, "-c", WAITING, "a b", "caf�")
-    assert processes.python_version(child.pid) == f"{sys.version_info.major}.{sys.version_info.minor}"
+    assert (
+        processes.python_version(child.pid) == f"{sys.version_info.major}.{sys.version_info.minor}"
+    )
     assert there(processes.read_stat(child.pid, child.pid)).threads == 1
     assert processes.read_stat(child.pid, os.getpid()) is None
 
@@ -129,7 +133,10 @@ def test_a_process_whose_main_thread_has_ended_runs_on_and_is_seen_through_anoth
         assert there(processes.read_stat(process.pid)).is_running
         (thread,) = processes.thread_ids(process.pid).values()
         assert process.pid != thread == processes.shown_as(process.pid)
-        assert processes.python_version(process.pid) == f"{sys.version_info.major}.{sys.version_info.minor}"
+        assert (
+            processes.python_version(process.pid)
+            == f"{sys.version_info.major}.{sys.version_info.minor}"
+        )
         assert processes.command_line(process.pid)[-1] == "--epochs"
         assert "libc" in processes.maps(process.pid)
         assert there(Rights().credentials(process.pid)).state not in "ZX"
@@ -142,22 +149,34 @@ def test_a_shell_is_no_python_and_only_allowed_variables_are_read() -> None:
     with ready(["sh", "-c", "echo ready; read x"]) as shell:
         assert processes.python_version(shell.pid) is None
     with ready(["env", "-i", "RANK=3", "TOKEN=secret", *PYTHON]) as process:
-        assert processes.environment(process.pid, frozenset({"RANK", "WORLD_SIZE"})) == {"RANK": "3"}
+        assert processes.environment(process.pid, frozenset({"RANK", "WORLD_SIZE"})) == {
+            "RANK": "3"
+        }
 
 
-def test_threads_of_a_process_in_a_container_have_two_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_of_a_process_in_a_container_have_two_ids(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for os_tid, own_id in ((700, 1), (701, 9)):
         folder = tmp_path / "700" / "task" / str(os_tid)
         folder.mkdir(parents=True)
-        (folder / "status").write_text(f"Name:\tpython\nNSpid:\t{os_tid}\t{own_id}\nNSpgid:\t{os_tid}\t{own_id}\n")
+        (folder / "status").write_text(
+            f"Name:\tpython\nNSpid:\t{os_tid}\t{own_id}\nNSpgid:\t{os_tid}\t{own_id}\n"
+        )
     (tmp_path / "700" / "status").write_text("Name:\tpython\nNSpid:\t700\t1\nThreads:\t2\n")
     real_read, real_listdir = processes.read, os.listdir
-    monkeypatch.setattr(processes, "read", lambda path: real_read(path.replace("/proc", str(tmp_path))))
-    monkeypatch.setattr("os.listdir", lambda path: real_listdir(str(path).replace("/proc", str(tmp_path))))
+    monkeypatch.setattr(
+        processes, "read", lambda path: real_read(path.replace("/proc", str(tmp_path)))
+    )
+    monkeypatch.setattr(
+        "os.listdir", lambda path: real_listdir(str(path).replace("/proc", str(tmp_path)))
+    )
     assert processes.thread_ids(700) == {1: 700, 9: 701}
 
 
-def test_reads_of_mapped_files_are_known_from_those_of_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reads_of_mapped_files_are_known_from_those_of_the_disk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     text = b"rchar: 5\nwchar: 3\nsyscr: 1\nread_bytes: 4096\n"
     monkeypatch.setattr(processes, "read", lambda path: text)
     assert processes.io_bytes(1) == (5, 3, 4096)
@@ -185,7 +204,9 @@ def test_each_read_has_a_bound_of_its_own(monkeypatch: pytest.MonkeyPatch) -> No
     assert processes.maps(1) == ""  # all of it or nothing: what is cut may lack what is asked for
 
 
-def test_children_of_many_threads_are_asked_for_their_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_children_of_many_threads_are_asked_for_their_parent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asked: list[str] = []
     real_read = processes.read
 
@@ -201,7 +222,13 @@ def test_children_of_many_threads_are_asked_for_their_parent(monkeypatch: pytest
 
 
 def test_what_is_gone_says_nothing() -> None:
-    of = (processes.read_stat, processes.owner_uid, processes.python_version, processes.io_bytes, processes.rss_bytes)
+    of = (
+        processes.read_stat,
+        processes.owner_uid,
+        processes.python_version,
+        processes.io_bytes,
+        processes.rss_bytes,
+    )
     assert [read_of(NO_PID) for read_of in of] == [None] * 5
     assert (processes.children(NO_PID), processes.command_line(NO_PID)) == ([], ())
     assert processes.environment(NO_PID, frozenset({"RANK"})) == processes.status(NO_PID) == {}
@@ -220,7 +247,9 @@ def test_a_link_that_is_no_text_is_shown_all_the_same(tmp_path: Path) -> None:
 
 
 class Scores:
-    """The OOM scores of this process and of others, whatever rights and scores those have that run the tests."""
+    """The OOM scores of this process and of others, whatever rights and scores those have that run
+    the tests.
+    """
 
     def __init__(self, proc: Path) -> None:
         self._proc = proc
@@ -256,7 +285,10 @@ def test_a_spared_process_has_the_score_of_the_other_if_that_exists(scores: Scor
 
 
 def test_the_kernel_takes_the_score_that_a_volunteer_gives_itself() -> None:
-    code = "from profd.daemon import processes; processes.volunteer(); print(open('/proc/self/oom_score_adj').read())"
+    code = (
+        "from profd.daemon import processes; processes.volunteer(); "
+        "print(open('/proc/self/oom_score_adj').read())"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert int(done.stdout) == min(int(Path("/proc/self/oom_score_adj").read_text()) + 500, 1000)
 
@@ -310,16 +342,22 @@ def test_a_list_that_the_kernel_hands_out_in_parts_is_read_whole() -> None:
     assert found.count(b"VmFlags:") == pytest.approx(whole.count(b"VmFlags:"), abs=3)
 
 
-def test_what_is_not_there_is_none_and_names_stand_at_the_beginning_of_lines(tmp_path: Path) -> None:
+def test_what_is_not_there_is_none_and_names_stand_at_the_beginning_of_lines(
+    tmp_path: Path,
+) -> None:
     assert read(str(tmp_path / "none")) is None
     assert read(str(tmp_path)) is None, "a folder opens, and fails only when it is read"
     assert read_number(str(tmp_path / "none")) is None
     assert read_pairs(str(tmp_path / "none")) == {}
-    (tmp_path / "status").write_text("Name:\tRssFile: 9\nRssFile:\t  12 kB\nnr_throttled 3\nState:\tS (sleeping)\n")
+    (tmp_path / "status").write_text(
+        "Name:\tRssFile: 9\nRssFile:\t  12 kB\nnr_throttled 3\nState:\tS (sleeping)\n"
+    )
     assert read_pairs(str(tmp_path / "status")) == {b"RssFile": 12, b"nr_throttled": 3}
 
 
-@pytest.mark.parametrize(("text", "number"), [("12\n", 12), ("max\n", None), ("-1\n", None), ("", None)])
+@pytest.mark.parametrize(
+    ("text", "number"), [("12\n", 12), ("max\n", None), ("-1\n", None), ("", None)]
+)
 def test_a_limit_may_be_a_word(tmp_path: Path, text: str, number: int | None) -> None:
     (tmp_path / "limit").write_text(text)
     assert read_number(str(tmp_path / "limit")) == number
@@ -329,5 +367,8 @@ def test_ages_go_by_the_clock_of_the_start(monkeypatch: pytest.MonkeyPatch) -> N
     """In a system container /proc/uptime counts from the container's start."""
     started = there(processes.read_stat(os.getpid()))
     monkeypatch.setattr(time, "clock_gettime", {time.CLOCK_BOOTTIME: 100.0}.__getitem__)
-    ages = [msgspec.structs.replace(started, start_ticks=s * processes.CLOCK_TICKS).age_s for s in (90, 101)]
+    ages = [
+        msgspec.structs.replace(started, start_ticks=s * processes.CLOCK_TICKS).age_s
+        for s in (90, 101)
+    ]
     assert ages == [10.0, 0.0]

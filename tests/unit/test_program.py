@@ -36,7 +36,9 @@ def command(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def python(command: Path) -> Callable[[str], None]:
-    """Return a function that puts a shell script in the place of the Python of the installed command."""
+    """Return a function that puts a shell script in the place of the Python of the installed
+    command.
+    """
 
     def install(script: str) -> None:
         stand_in = command.with_name("python3")
@@ -46,22 +48,32 @@ def python(command: Path) -> Callable[[str], None]:
     return install
 
 
-def test_a_program_of_profds_finds_nothing_that_was_set_for_the_script(of_the_script: dict[str, str]) -> None:
+def test_a_program_of_profds_finds_nothing_that_was_set_for_the_script(
+    of_the_script: dict[str, str],
+) -> None:
     words = program.words("profd.daemon.rights", "/bin/echo", "became another")
-    ended = subprocess.run(words, env=of_the_script, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    ended = subprocess.run(
+        words, env=of_the_script, stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "became another\n", "")
 
 
-def test_the_command_line_started_as_a_module_starts_itself_anew(of_the_script: dict[str, str]) -> None:
+def test_the_command_line_started_as_a_module_starts_itself_anew(
+    of_the_script: dict[str, str],
+) -> None:
     """What Python reads before its first line is lost then, and no more than that."""
     environment = {**of_the_script, "PYTHONPATH": "", "PYTHONVERBOSE": ""}
     words = [sys.executable, "-m", "profd", "--version"]
-    ended = subprocess.run(words, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    ended = subprocess.run(
+        words, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def test_programs_come_from_the_folder_of_whoever_starts_them(tmp_path: Path) -> None:
-    """It may be found by PYTHONPATH, or be installed for one user: isolated, Python looks in neither."""
+    """It may be found by PYTHONPATH, or be installed for one user: isolated, Python looks in
+    neither.
+    """
     package = tmp_path / "profd"
     package.mkdir()
     (package / "__init__.py").touch()
@@ -72,7 +84,9 @@ def test_programs_come_from_the_folder_of_whoever_starts_them(tmp_path: Path) ->
     assert ended.stdout == f"__main__ ['a', '-m'] {package / 'other.py'}\n"
 
 
-def test_libraries_that_are_loaded_into_each_process_are_not_for_profds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_libraries_that_are_loaded_into_each_process_are_not_for_profds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for name in ("LD_PRELOAD", "LD_DEBUG", "LD_LIBRARY_PATH"):
         monkeypatch.setenv(name, "set")
     assert set(os.environ) - set(program.environment()) == {"LD_PRELOAD", "LD_DEBUG"}
@@ -83,7 +97,11 @@ def test_the_command_starts_an_isolated_python_before_it_reads_anything(
 ) -> None:
     (tmp_path / "noise").write_text("echo noise")
     python('echo "$1 $3 $4"; echo "$2" | grep -qx -e "-Xprofd_ignored=[0-9a-f]*"')
-    environment = {"PYTHONHOME": "/nowhere", "BASH_ENV": str(tmp_path / "noise"), "BASH_FUNC_exec%%": "() { exit 3; }"}
+    environment = {
+        "PYTHONHOME": "/nowhere",
+        "BASH_ENV": str(tmp_path / "noise"),
+        "BASH_FUNC_exec%%": "() { exit 3; }",
+    }
     ended = subprocess.run([command, "run"], env=environment, capture_output=True, text=True)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, f"-I {command} run\n", "")
 
@@ -103,7 +121,8 @@ def test_the_command_starts_the_python_that_its_installer_named(
 def test_a_python_that_is_gone_is_named(command: Path) -> None:
     ended = subprocess.run([command, "ls"], capture_output=True, text=True)
     assert (ended.returncode, ended.stderr) == (
-        1, f"profd: {command.with_name('python3')}, which runs profd, is missing: install profd again\n"
+        1, f"profd: {command.with_name('python3')}, which runs profd, is missing: install profd "
+           "again\n"
     )  # fmt: skip
 
 
@@ -117,8 +136,15 @@ print(before, sorted(os.environb.items()), sorted(program.ignored_signals() or (
 
 
 def answer(environment: dict[bytes, bytes], *options: str) -> str:
-    words = [sys.executable, *options, "-c", f"import sys; sys.path.insert(0, {str(ROOT / 'src')!r}){_ASKED}"]
-    return subprocess.run(words, env=environment, capture_output=True, text=True, check=True).stdout.strip()
+    words = [
+        sys.executable,
+        *options,
+        "-c",
+        f"import sys; sys.path.insert(0, {str(ROOT / 'src')!r}){_ASKED}",
+    ]
+    return subprocess.run(
+        words, env=environment, capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 def test_what_the_shell_found_is_what_was_inherited() -> None:
@@ -129,7 +155,9 @@ def test_what_the_shell_found_is_what_was_inherited() -> None:
         (b"B", b"2"),
     ]
     of_bash = {b"SHLVL": b"1", b"PWD": b"/", b"LC_ALL": b"C"}
-    assert answer({**of_bash, **handed}, "-I", "-Xprofd_ignored=0000000001001004") == (f"{found} {known} [3, 13, 25]")
+    assert answer({**of_bash, **handed}, "-I", "-Xprofd_ignored=0000000001001004") == (
+        f"{found} {known} [3, 13, 25]"
+    )
 
 
 def test_without_the_shell_it_is_what_python_found_before_it_set_a_locale() -> None:

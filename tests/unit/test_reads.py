@@ -1,4 +1,6 @@
-"""Reads that may never end: one that does not is given up, and one user's take no time from another's."""
+"""Reads that may never end: one that does not is given up, and one user's take no time from
+another's.
+"""
 
 from __future__ import annotations
 
@@ -80,12 +82,19 @@ def test_a_read_that_is_given_up_takes_its_time_from_its_user() -> None:
 
 
 def test_a_user_holds_few_threads_whatever_its_processes_do() -> None:
-    reads, hanging, before = Reads(deadline_s=0.01, user_s=60.0), Hanging(), threading.active_count()
+    reads, hanging, before = (
+        Reads(deadline_s=0.01, user_s=60.0),
+        Hanging(),
+        threading.active_count(),
+    )
     assert all(is_unread(reads, pid, 1, hanging) for pid in range(50))
     assert threading.active_count() - before <= MOST_STUCK
     reads._deadline_s = 60.0
     assert reads.read(90, 2, lambda: "other") == "other"
     hanging.wakes.set()
-    until(lambda: not any(reader.is_alive() for _, reader in reads._stuck.values()), "the threads to end")
+    until(
+        lambda: not any(reader.is_alive() for _, reader in reads._stuck.values()),
+        "the threads to end",
+    )
     reads.begin_turn()
     assert reads.read(50, 1, lambda: "again") == "again"

@@ -56,7 +56,10 @@ def test_zombie_is_no_kernel_thread(sleeper: Standing) -> None:
 
 
 def test_descendants_reach_over_generations_and_leave_this_process_out() -> None:
-    code = "import subprocess, sys; subprocess.run(['sh', '-c', 'sleep 60 & echo ready; wait'], stdin=sys.stdin)"
+    code = (
+        "import subprocess, sys; subprocess.run(['sh', '-c', 'sleep 60 & echo ready; wait'], "
+        "stdin=sys.stdin)"
+    )
     parent = os.getppid()
     with ready([sys.executable, "-c", code]) as process:
         assert len(list(Rights().descendants(process.pid))) == 2
@@ -64,8 +67,12 @@ def test_descendants_reach_over_generations_and_leave_this_process_out() -> None
         assert os.getpid() not in Rights().descendants(parent)
 
 
-@pytest.mark.parametrize(("mask", "capable"), [("0000000000000000", False), ("0000000000080000", True)])
-def test_capability_is_read_from_the_effective_set(tmp_path: Path, mask: str, capable: bool) -> None:
+@pytest.mark.parametrize(
+    ("mask", "capable"), [("0000000000000000", False), ("0000000000080000", True)]
+)
+def test_capability_is_read_from_the_effective_set(
+    tmp_path: Path, mask: str, capable: bool
+) -> None:
     status = f"CapPrm:\tffffffffffffffff\nCapEff:\t{mask}\nCapBnd:\tffffffffffffffff\n"
     assert Rights(proc=proc_with(tmp_path, status=status)).may_read_all() is capable
 
@@ -76,7 +83,9 @@ def test_ptrace_scope_is_read_and_is_0_without_yama(tmp_path: Path) -> None:
     assert Rights(yama=tmp_path / "scope").ptrace_scope() == 1
 
 
-def test_a_filter_is_one_of_seccomp_that_forbids_what_the_kernel_would_allow(tmp_path: Path) -> None:
+def test_a_filter_is_one_of_seccomp_that_forbids_what_the_kernel_would_allow(
+    tmp_path: Path,
+) -> None:
     status = "Name:\tpython\nSeccomp:\t{}\nSeccomp_filters:\t1\n"
     rights = Rights(proc=proc_with(tmp_path, status=status.format(2)))
     (tmp_path / "7").mkdir()
@@ -87,7 +96,9 @@ def test_a_filter_is_one_of_seccomp_that_forbids_what_the_kernel_would_allow(tmp
     assert not rights.is_filtered(7)
 
 
-def test_a_security_module_is_one_that_enforces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_security_module_is_one_that_enforces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("profd.daemon.rights._SELINUX", tmp_path / "enforce")
     rights = Rights(proc=tmp_path)
     assert rights.security_module() == ""
@@ -105,7 +116,9 @@ WITHOUT = [sys.executable, "-m", "profd.daemon.rights"]
 
 @pytest.mark.requires("root")
 def test_a_program_has_no_capability_and_keeps_its_user() -> None:
-    status = subprocess.run([*WITHOUT, "/bin/sh", "-c", "cat /proc/self/status"], capture_output=True, text=True).stdout
+    status = subprocess.run(
+        [*WITHOUT, "/bin/sh", "-c", "cat /proc/self/status"], capture_output=True, text=True
+    ).stdout
     fields = dict(line.split(":", 1) for line in status.splitlines())
     assert {int(fields[name], 16) for name in ("CapPrm", "CapEff", "CapInh", "CapAmb")} == {0}
     assert fields["NoNewPrivs"].strip() == "1"
@@ -113,7 +126,9 @@ def test_a_program_has_no_capability_and_keeps_its_user() -> None:
 
 
 @pytest.mark.requires("root")
-def test_root_reads_its_own_secrets_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_reads_its_own_secrets_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The owner of a file needs no capability to read it."""
     if ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), 1) < 0:
         pytest.skip("this kernel has no Landlock")
@@ -126,19 +141,35 @@ def test_root_reads_its_own_secrets_no_more(tmp_path: Path, monkeypatch: pytest.
             assert subprocess.run(["cat", file], capture_output=True).returncode == 0
             found = subprocess.run([*WITHOUT, "/bin/cat", file], capture_output=True)
             assert (found.stdout, b"denied" in found.stderr) == (b"", True)
-            assert subprocess.run([*WITHOUT, "/bin/sh", "-c", f"echo >> {file}"], capture_output=True).returncode != 0
+            assert (
+                subprocess.run(
+                    [*WITHOUT, "/bin/sh", "-c", f"echo >> {file}"], capture_output=True
+                ).returncode
+                != 0
+            )
     finally:
         secret.unlink()
     (tmp_path / "runs").mkdir()
-    assert subprocess.run([*WITHOUT, "/usr/bin/touch", str(tmp_path / "runs" / "a")]).returncode == 0
-    assert subprocess.run([*WITHOUT, sys.executable, "-c", "import json, ssl, profd.cli.main"]).returncode == 0
+    assert (
+        subprocess.run([*WITHOUT, "/usr/bin/touch", str(tmp_path / "runs" / "a")]).returncode == 0
+    )
+    assert (
+        subprocess.run(
+            [*WITHOUT, sys.executable, "-c", "import json, ssl, profd.cli.main"]
+        ).returncode
+        == 0
+    )
 
 
 @pytest.mark.requires("root", "setpriv")
-def test_root_can_no_longer_become_another_user_nor_read_what_is_theirs_alone(tmp_path: Path) -> None:
+def test_root_can_no_longer_become_another_user_nor_read_what_is_theirs_alone(
+    tmp_path: Path,
+) -> None:
     theirs = tmp_path / "theirs"
     theirs.touch(mode=0o600)
     os.chown(theirs, 65534, 65534)
     for words in (["setpriv", "--reuid=65534", "true"], ["cat", str(theirs)]):
         assert subprocess.run(words, capture_output=True).returncode == 0
-        assert subprocess.run([*WITHOUT, "/usr/bin/env", *words], capture_output=True).returncode != 0
+        assert (
+            subprocess.run([*WITHOUT, "/usr/bin/env", *words], capture_output=True).returncode != 0
+        )

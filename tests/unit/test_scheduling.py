@@ -1,4 +1,6 @@
-"""When and where the kernel runs profd's processes: with real ones, and machines whose cores are as busy as is said."""
+"""When and where the kernel runs profd's processes: with real ones, and machines whose cores are as
+busy as is said.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,15 @@ from profd.daemon.processes import CpuTicks
 
 @pytest.mark.parametrize(("before", "after"), [(0, scheduling.NICENESS), (10, 10)])
 def test_a_process_gives_way_and_is_not_raised(before: int, after: int) -> None:
-    code = f"import os\nfrom profd.daemon import scheduling\nos.nice({before})\nscheduling.give_way(os.getpid())\n"
+    code = (
+        "import os\nfrom profd.daemon import "
+        f"scheduling\nos.nice({before})\nscheduling.give_way(os.getpid())\n"
+    )
     done = subprocess.run(
-        [sys.executable, "-c", f"{code}print(os.nice(0))"], capture_output=True, text=True, check=True
+        [sys.executable, "-c", f"{code}print(os.nice(0))"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert int(done.stdout) == after
 
@@ -29,7 +37,9 @@ def slice_of(pid: int) -> list[str]:
     return [line.rpartition(" ")[2] for line in lines if line.startswith("se.slice")]
 
 
-@pytest.mark.skipif(not slice_of(os.getpid()), reason="this kernel has no slices, or does not show them")
+@pytest.mark.skipif(
+    not slice_of(os.getpid()), reason="this kernel has no slices, or does not show them"
+)
 def test_a_process_that_gives_way_has_a_long_slice() -> None:
     with subprocess.Popen(["sleep", "1000"]) as process:
         scheduling.give_way(process.pid)
@@ -47,18 +57,25 @@ def test_a_process_that_waits_for_all_others_goes_on_doing_so() -> None:
     assert policy == os.SCHED_IDLE
 
 
-@pytest.mark.parametrize(("leads", "after"), [(True, str(scheduling.NICENESS)), (False, "/autogroup-17 nice 0")])
+@pytest.mark.parametrize(
+    ("leads", "after"), [(True, str(scheduling.NICENESS)), (False, "/autogroup-17 nice 0")]
+)
 def test_a_session_gives_way_if_it_is_its_own(leads: bool, after: str, tmp_path: Path) -> None:
     group = tmp_path / "self/autogroup"
     group.parent.mkdir()
     group.write_text("/autogroup-17 nice 0")
-    code = f"from pathlib import Path\nfrom profd.daemon import scheduling\nscheduling.PROC = Path({str(tmp_path)!r})\n"
+    code = (
+        "from pathlib import Path\nfrom profd.daemon import scheduling\nscheduling.PROC = "
+        f"Path({str(tmp_path)!r})\n"
+    )
     code += "scheduling.give_way_as_session()"
     subprocess.run([sys.executable, "-c", code], start_new_session=leads, check=True)
     assert group.read_text() == after
 
 
-def test_a_kernel_that_groups_no_sessions_stops_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_that_groups_no_sessions_stops_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(scheduling, "PROC", tmp_path)
     monkeypatch.setattr(os, "getsid", lambda _pid: os.getpid())
     scheduling.give_way_as_session()
@@ -82,7 +99,9 @@ def after_a_second(machine: dict[str, CpuTicks], *idle: int) -> scheduling.FreeC
     return cores
 
 
-def test_py_spy_leaves_the_core_of_what_it_samples_if_no_other_has_time(machine: dict[str, CpuTicks]) -> None:
+def test_py_spy_leaves_the_core_of_what_it_samples_if_no_other_has_time(
+    machine: dict[str, CpuTicks],
+) -> None:
     cores = after_a_second(machine, 30, 1, 100)  # the third is not ours
     assert cores.beside(0) == {1}
     assert cores.beside(1) == {0, 1}  # the first has time
@@ -125,7 +144,9 @@ def test_all_threads_of_a_process_are_kept_to_cores() -> None:
         assert process.stdout is not None
         process.stdout.readline()
         scheduling.keep_to(process.pid, frozenset({core}))
-        found = [os.sched_getaffinity(int(os_tid)) for os_tid in os.listdir(f"/proc/{process.pid}/task")]
+        found = [
+            os.sched_getaffinity(int(os_tid)) for os_tid in os.listdir(f"/proc/{process.pid}/task")
+        ]
         process.communicate(b"\n", DEADLINE_S)
     assert found == [{core}, {core}]
     scheduling.keep_to(process.pid, frozenset({core}))  # it is gone

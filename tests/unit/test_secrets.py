@@ -9,24 +9,48 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profd.daemon import secrets as secrets_module
-from profd.daemon.secrets import COMMAND_CHARACTERS, WORD_CHARACTERS, is_secret_name, mask_command, mask_line
+from profd.daemon.secrets import (
+    COMMAND_CHARACTERS,
+    WORD_CHARACTERS,
+    is_secret_name,
+    mask_command,
+    mask_line,
+)
 
-NAMES = ["token", "hf-token", "hf_token", "api-key", "apiKey", "WANDB_API_KEY", "db.password", "passwd", "aws_secret"]
+NAMES = [
+    "token",
+    "hf-token",
+    "hf_token",
+    "api-key",
+    "apiKey",
+    "WANDB_API_KEY",
+    "db.password",
+    "passwd",
+    "aws_secret",
+]
 # Long and mixed enough to stand nowhere else in a command by chance.
-secrets = st.text(st.sampled_from("abcXYZ0189_.+/=~^"), min_size=10, max_size=40).map(lambda text: f"s3{text}x")
+secrets = st.text(st.sampled_from("abcXYZ0189_.+/=~^"), min_size=10, max_size=40).map(
+    lambda text: f"s3{text}x"
+)
 names = st.sampled_from(NAMES)
-words = st.lists(st.sampled_from(["python", "train.py", "--lr", "0.1", "-v", "model=resnet"]), max_size=4)
+words = st.lists(
+    st.sampled_from(["python", "train.py", "--lr", "0.1", "-v", "model=resnet"]), max_size=4
+)
 ordinary = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=30)
 
 
 @given(words, names, secrets, words)
-def test_value_after_the_option_is_masked(before: list[str], name: str, secret: str, after: list[str]) -> None:
+def test_value_after_the_option_is_masked(
+    before: list[str], name: str, secret: str, after: list[str]
+) -> None:
     command = [*before, f"--{name}", secret, *after]
     assert mask_command(command) == (*before, f"--{name}", "***", *after)
 
 
 @given(words, names, secrets, st.sampled_from(["--", "-", "", "+"]))
-def test_value_after_the_sign_is_masked(before: list[str], name: str, secret: str, dashes: str) -> None:
+def test_value_after_the_sign_is_masked(
+    before: list[str], name: str, secret: str, dashes: str
+) -> None:
     assert mask_command([*before, f"{dashes}{name}={secret}"]) == (*before, f"{dashes}{name}=***")
 
 
@@ -45,7 +69,9 @@ def test_password_in_an_address_is_masked(secret: str) -> None:
 
 
 @given(st.lists(ordinary))
-def test_masking_keeps_the_number_of_words_and_changes_nothing_the_second_time(command: list[str]) -> None:
+def test_masking_keeps_the_number_of_words_and_changes_nothing_the_second_time(
+    command: list[str],
+) -> None:
     masked = mask_command(command)
     assert len(masked) == len(command)
     assert mask_command(masked) == masked
@@ -56,7 +82,10 @@ def test_masking_keeps_the_number_of_words_and_changes_nothing_the_second_time(c
     [
         (["curl", "-H", "Authorization: Bearer abc.def"], ["curl", "-H", "Authorization: ***"]),
         (["curl", "https://host/?token=abc&page=1"], ["curl", "https://host/?token=***&page=1"]),
-        (["python", "-c", 'd = {"api_key": "a b"}; f()'], ["python", "-c", 'd = {"api_key": ***; f()']),
+        (
+            ["python", "-c", 'd = {"api_key": "a b"}; f()'],
+            ["python", "-c", 'd = {"api_key": ***; f()'],
+        ),
         (["python", "-c", "e['HF_TOKEN']='a b'; f()"], ["python", "-c", "e['HF_TOKEN']=***; f()"]),
         (["bash", "-c", "token=password=x y"], ["bash", "-c", "token=*** y"]),
         (["env", "PASSWORD=three short words", "cmd"], ["env", "PASSWORD=***", "cmd"]),
@@ -84,7 +113,16 @@ def test_ordinary_command_stays_as_it_is(command: list[str]) -> None:
 
 
 SECRET_NAMES = (*NAMES, "--use-auth", "GITHUB_PAT", "dbPassword", "ssh-key", "mytoken")
-ORDINARY_NAMES = ("tokenizer", "max_tokens", "monkey", "key", "author", "bypass", "pattern", "passes")
+ORDINARY_NAMES = (
+    "tokenizer",
+    "max_tokens",
+    "monkey",
+    "key",
+    "author",
+    "bypass",
+    "pattern",
+    "passes",
+)
 
 
 @pytest.mark.parametrize("name", [*SECRET_NAMES, *ORDINARY_NAMES])
@@ -97,7 +135,10 @@ def test_name_of_a_secret_is_known(name: str) -> None:
     [
         ('wandb.login(key="0123456789abcdef0123456789abcdef01234567")', 'wandb.login(key="***")'),
         ('os.environ["X_KEY"] = "s3cretvalue42xyz"', 'os.environ["X_KEY"] = "***"'),
-        ("os.environ.setdefault('MY_KEY', 's3cretvalue42xyz')", "os.environ.setdefault('MY_KEY', '***')"),
+        (
+            "os.environ.setdefault('MY_KEY', 's3cretvalue42xyz')",
+            "os.environ.setdefault('MY_KEY', '***')",
+        ),
         ("connect(host, password='a b')", "connect(host, password=***"),
         ("connect(host, password='cut off h", "connect(host, password=***"),
         ("api = Api(f'key=abcdefghij0123456789", "api = Api(f'key=abcdefghij0123456789"),
@@ -128,8 +169,32 @@ def test_ordinary_line_stays_as_it_is(line: str) -> None:
 
 LONG = 32 << 10
 HARD = [
-    *("a", "-a", "_", "-", ".", "0-", "token=", "token=\\'", 'token="\\', "--token ", '--token "x', "a)", "a   "),
-    *("a://b:", "http://h:80/x,", "eyJ-", "eyJaaaaaaaa.", "authorization: \n", "bearer ", "sk-", "a@", '{\\"key\\": '),
+    *(
+        "a",
+        "-a",
+        "_",
+        "-",
+        ".",
+        "0-",
+        "token=",
+        "token=\\'",
+        'token="\\',
+        "--token ",
+        '--token "x',
+        "a)",
+        "a   ",
+    ),
+    *(
+        "a://b:",
+        "http://h:80/x,",
+        "eyJ-",
+        "eyJaaaaaaaa.",
+        "authorization: \n",
+        "bearer ",
+        "sk-",
+        "a@",
+        '{\\"key\\": ',
+    ),
 ]
 """Repeated, each of them has a search that fails begin again and again."""
 
@@ -156,7 +221,11 @@ def test_long_words_are_cut_and_so_is_a_command_of_many() -> None:
     assert mask_command(["python", "-c", code]) == ("python", "-c", f"{code[:WORD_CHARACTERS]}…")
     many = mask_command(["word"] * LONG)
     assert many[-1] == "…"
-    assert COMMAND_CHARACTERS <= sum(len(word) + 1 for word in many) < COMMAND_CHARACTERS + WORD_CHARACTERS
+    assert (
+        COMMAND_CHARACTERS
+        <= sum(len(word) + 1 for word in many)
+        < COMMAND_CHARACTERS + WORD_CHARACTERS
+    )
 
 
 @pytest.mark.parametrize("before", range(WORD_CHARACTERS - 40, WORD_CHARACTERS + 3))

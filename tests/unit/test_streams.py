@@ -47,12 +47,17 @@ def test_a_slow_reader_gets_everything_from_a_stream_that_does_not_block() -> No
 @pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2), (1, 2)])
 def test_no_file_takes_the_number_of_a_stream_that_is_closed(closed: tuple[int, ...]) -> None:
     code = "import os, sys; from profd.daemon.streams import open_streams; open_streams()\n"
-    code += "print('out'); sys.stderr.write('err'); os._exit(10 * os.open('/', os.O_RDONLY) + os.get_inheritable(2))"
+    code += (
+        "print('out'); sys.stderr.write('err'); os._exit(10 * os.open('/', os.O_RDONLY) + "
+        "os.get_inheritable(2))"
+    )
 
     def close() -> None:
         for fd in closed:
             os.close(fd)
 
     null = subprocess.DEVNULL
-    done = subprocess.run([sys.executable, "-c", code], stdin=null, stdout=null, stderr=null, preexec_fn=close)
+    done = subprocess.run(
+        [sys.executable, "-c", code], stdin=null, stdout=null, stderr=null, preexec_fn=close
+    )
     assert done.returncode == 30 + (2 not in closed)

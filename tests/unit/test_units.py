@@ -9,7 +9,16 @@ from support.folders import DATA
 
 from profd.daemon import units
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.units import clock, difference, elapsed, moment, percent, quantity, time_range, times
+from profd.daemon.units import (
+    clock,
+    difference,
+    elapsed,
+    moment,
+    percent,
+    quantity,
+    time_range,
+    times,
+)
 
 CASES = [
     pytest.param(name, given, text, id=f"{name}-{given}")
@@ -29,7 +38,13 @@ def test_shares_gains_and_differences_keep_what_matters() -> None:
     assert (percent(1.0), percent(0.999), percent(0.9999, 1)) == ("100 %", "99 %", "99.9 %")
     assert (percent(0.0), percent(0.001), percent(0.0001, 1)) == ("0 %", "<1 %", "<0.1 %")
     assert (percent(2.125), percent(None)) == ("212 %", "-")
-    assert [times(gain) for gain in (1.042, 1.094, 1.096, 2.44, 12.0)] == ["1.04×", "1.09×", "1.1×", "2.4×", "12.0×"]  # noqa: RUF001
+    assert [times(gain) for gain in (1.042, 1.094, 1.096, 2.44, 12.0)] == [
+        "1.04×",  # noqa: RUF001
+        "1.09×",  # noqa: RUF001
+        "1.1×",  # noqa: RUF001
+        "2.4×",  # noqa: RUF001
+        "12.0×",  # noqa: RUF001
+    ]
     assert [quantity(*given) for given in ((1.5, "cores"), (12000, "times"), (4, ""))] == [
         "1.50 cores",
         "12,000 times",

@@ -1,4 +1,6 @@
-"""Files as a process's user sees them: with its rights and its root, whatever it puts in their place; and in time."""
+"""Files as a process's user sees them: with its rights and its root, whatever it puts in their
+place; and in time.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,12 @@ def link(to: str) -> Callable[[Path], None]:
 
 def test_a_file_is_read_and_seen_and_the_helper_ends_with_its_owner(root: Path) -> None:
     files = UserFiles(root=root)
-    assert files.read("/home/train.py") == files.read("//home/./train.py") == files.read("/../home/train.py") == TEXT
+    assert (
+        files.read("/home/train.py")
+        == files.read("//home/./train.py")
+        == files.read("/../home/train.py")
+        == TEXT
+    )
     assert files.is_file("/home/train.py")
     assert files.is_file("/home/train.py")
     helper = there(files._helper)
@@ -95,18 +102,26 @@ def test_a_file_is_read_and_seen_and_the_helper_ends_with_its_owner(root: Path) 
     until(lambda: helper.poll() is not None, "the child ends")
 
 
-@pytest.mark.parametrize("path", ["/home", "/none.py", "", "/", "/home/train.py/x", "/nul\0", "/" + "x/" * 5000])
+@pytest.mark.parametrize(
+    "path", ["/home", "/none.py", "", "/", "/home/train.py/x", "/nul\0", "/" + "x/" * 5000]
+)
 def test_what_is_no_file_gives_nothing(root: Path, path: str) -> None:
     files = UserFiles(root=root)
     assert (files.read(path), files.is_file(path)) == (b"", False)
     assert files.read("/home/train.py") == TEXT
 
 
-@pytest.mark.parametrize("make", [os.mkfifo, link("/dev/zero"), link("link.py"), link("/proc/self/fd/0")])
+@pytest.mark.parametrize(
+    "make", [os.mkfifo, link("/dev/zero"), link("link.py"), link("/proc/self/fd/0")]
+)
 def test_what_would_keep_a_reader_is_not_opened(root: Path, make: Callable[[Path], None]) -> None:
     make(root / "link.py")
     files = UserFiles(root=root)
-    assert (files.read("/link.py"), files.is_file("/link.py"), files.open("/link.py")) == (b"", False, None)
+    assert (files.read("/link.py"), files.is_file("/link.py"), files.open("/link.py")) == (
+        b"",
+        False,
+        None,
+    )
 
 
 def test_a_file_is_read_whole_or_not_at_all(root: Path) -> None:
@@ -118,7 +133,9 @@ def test_a_file_is_read_whole_or_not_at_all(root: Path) -> None:
 
 
 def test_a_plain_file_is_opened_and_never_what_a_link_in_its_place_leads_to(root: Path) -> None:
-    """In its place somebody may have put a link to a file that is theirs to name, but not theirs to read."""
+    """In its place somebody may have put a link to a file that is theirs to name, but not theirs to
+    read.
+    """
     files = UserFiles(root=root)
     opened = there(files.open("/home/train.py"))
     assert os.read(opened, 99) == TEXT
@@ -131,13 +148,19 @@ def test_a_plain_file_is_opened_and_never_what_a_link_in_its_place_leads_to(root
 def test_a_file_is_made_for_its_owner_alone_and_only_where_there_is_nothing(root: Path) -> None:
     files = UserFiles(root=root)
     files.write("/home/new", b"text")
-    assert ((root / "home" / "new").read_bytes(), (root / "home" / "new").stat().st_mode & 0o777) == (b"text", 0o600)
+    assert (
+        (root / "home" / "new").read_bytes(),
+        (root / "home" / "new").stat().st_mode & 0o777,
+    ) == (b"text", 0o600)
     (root / "home" / "link").symlink_to("other")
     (root / "home" / "second").hardlink_to(root / "home" / "train.py")
     for name in ("train.py", "second", "link"):
         with pytest.raises(OutputUnwritable):
             files.write(f"/home/{name}", b"ours")
-    assert ((root / "home" / "train.py").read_bytes(), (root / "home" / "other").exists()) == (TEXT, False)
+    assert ((root / "home" / "train.py").read_bytes(), (root / "home" / "other").exists()) == (
+        TEXT,
+        False,
+    )
 
 
 def test_links_lead_where_they_lead_for_the_process(root: Path) -> None:
@@ -150,8 +173,12 @@ def test_links_lead_where_they_lead_for_the_process(root: Path) -> None:
     (root / "leak.py").symlink_to(f"../{outside.name}")
     (root / "leak2.py").symlink_to(outside)
     files = UserFiles(root=root)
-    assert [files.read(f"/{name}") for name in ("absolute.py", "upwards.py", "folder/train.py")] == [TEXT] * 3
-    assert [files.read(f"/{name}") for name in ("leak.py", "leak2.py", f"../{outside.name}")] == [b""] * 3
+    assert [
+        files.read(f"/{name}") for name in ("absolute.py", "upwards.py", "folder/train.py")
+    ] == [TEXT] * 3
+    assert [files.read(f"/{name}") for name in ("leak.py", "leak2.py", f"../{outside.name}")] == [
+        b""
+    ] * 3
 
 
 @pytest.mark.requires("root", "setpriv")
@@ -165,12 +192,18 @@ def test_only_what_the_user_may_read_is_read(root: Path) -> None:
     give_to_plain_user(root / "own")
     root.chmod(0o755)
     files = UserFiles(NOBODYS, root)
-    assert [files.read(f"/{name}") for name in ("shadow", "secret/readable.py", "own")] == [b"", b"", TEXT]
+    assert [files.read(f"/{name}") for name in ("shadow", "secret/readable.py", "own")] == [
+        b"",
+        b"",
+        TEXT,
+    ]
     assert not files.is_file("/secret/readable.py")
     os.chown(root / "shadow", 0, 4242)
     (root / "shadow").chmod(0o640)
     assert files.read("/shadow") == b""
-    assert UserFiles(Owner(NOBODY, NOBODY, (4242,)), root).read("/shadow") == b"root:x:"  # groups count
+    assert (
+        UserFiles(Owner(NOBODY, NOBODY, (4242,)), root).read("/shadow") == b"root:x:"
+    )  # groups count
 
 
 @pytest.mark.requires("root", "setpriv")
@@ -193,7 +226,10 @@ def test_a_folder_is_the_users_alone_and_none_where_it_may_not_write(root: Path)
     state = (root / "tmp" / made).stat()
     assert (state.st_uid, state.st_mode & 0o777) == (NOBODY, 0o700)
     files.write(f"/tmp/{made}/a", b"text")
-    assert ((root / "tmp" / made / "a").stat().st_uid, files.read(f"/tmp/{made}/a")) == (NOBODY, b"text")
+    assert ((root / "tmp" / made / "a").stat().st_uid, files.read(f"/tmp/{made}/a")) == (
+        NOBODY,
+        b"text",
+    )
     with pytest.raises(OutputUnwritable):
         files.write(f"/tmp/{made}/a", b"other")
     files.remove(f"/tmp/{made}")
@@ -229,7 +265,9 @@ def test_a_file_system_that_never_answers_is_waited_for_once(root: Path) -> None
     assert files._helper is not helper
 
 
-def test_a_child_that_is_not_asked_for_long_ends_and_one_answers(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_that_is_not_asked_for_long_ends_and_one_answers(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(asuser, "IDLE_S", 0.01)
     ours, theirs = socket.socketpair()
     with ours, pytest.raises(TimeoutError):
@@ -265,11 +303,15 @@ def test_files_of_an_ended_process_are_read_as_nobody() -> None:
         sees_our_files(gone)
 
 
-def test_files_of_a_process_in_a_container_are_below_its_root(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
+def test_files_of_a_process_in_a_container_are_below_its_root(
+    monkeypatch: pytest.MonkeyPatch, root: Path
+) -> None:
     proc = root / "proc" / "4242"
     (proc / "ns").mkdir(parents=True)
     (proc / "ns" / "mnt").symlink_to("mnt:[1]")
-    (proc / "status").write_text("Uid:\t{0}\t{0}\t{0}\t{0}\nGid:\t0\t0\t0\t0\nGroups:\t\n".format(os.geteuid()))
+    (proc / "status").write_text(
+        "Uid:\t{0}\t{0}\t{0}\t{0}\nGid:\t0\t0\t0\t0\nGroups:\t\n".format(os.geteuid())
+    )
     (proc / "root").symlink_to(root)
     (root / "proc" / "self").symlink_to("/proc/self")
     monkeypatch.setattr(processes, "PROC", root / "proc")

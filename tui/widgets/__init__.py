@@ -1,1 +1,4 @@
-"""The parts of the dashboard: each draws one thing out of a snapshot, and knows nothing of the others."""
+"""The parts of the dashboard.
+
+Each draws one thing out of a snapshot, and knows nothing of the others.
+"""

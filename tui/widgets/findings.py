@@ -1,4 +1,7 @@
-"""The findings: what holds the training back, the strongest first, and beside it what proves one of them."""
+"""The findings: what holds the training back, the strongest first.
+
+Beside it is what proves one of them.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,13 @@ class FindingTable(Table[Finding]):
 
     def _gain(self, item: Finding, room: int) -> Run:
         bound = item.gain_bound
-        gain = "" if bound is None else times(bound) if bound <= LARGEST_BOUND else f"> {times(LARGEST_BOUND)}"
+        gain = (
+            ""
+            if bound is None
+            else times(bound)
+            if bound <= LARGEST_BOUND
+            else f"> {times(LARGEST_BOUND)}"
+        )
         return self.run(gain, "bright")
 
     def _finding(self, item: Finding, room: int) -> list[Run]:
@@ -95,12 +104,17 @@ class EvidencePane(VerticalScroll, StyledWidget):
                 parts.append(self._text(f"  {low} to {high}", "dim"))
             if measure.samples is not None:
                 parts.append(self._text(f"  {plural(measure.samples, 'sample')}", "dim"))
-            measures.add_row(self._text(quantity(measure.value, measure.unit), "bright"), Text.assemble(*parts))
+            measures.add_row(
+                self._text(quantity(measure.value, measure.unit), "bright"), Text.assemble(*parts)
+            )
         yield measures
         yield self._text(f"between {clock(evidence.from_ns)}–{clock(evidence.to_ns)}", "dim")  # noqa: RUF001
         if evidence.line is not None:
             yield Text()
-            yield self._text(f"{evidence.line.module_path}:{evidence.line.line}  in {evidence.line.function}", "accent")
+            yield self._text(
+                f"{evidence.line.module_path}:{evidence.line.line}  in {evidence.line.function}",
+                "accent",
+            )
             yield self._text(f"    {evidence.line.source or ''}")
         yield from (Text(), self._text(finding.remedy, "accent"))
         if finding.gain_bound is not None and finding.gain_bound <= LARGEST_BOUND:
@@ -128,7 +142,9 @@ class FindingsPane(Horizontal):
 
     def show(self, snapshot: Snapshot) -> None:
         is_done = snapshot.is_diagnosed and snapshot.info.state != "live"
-        self.table.empty_text = _NOT_LOOKED if snapshot.is_undiagnosable else _NONE if is_done else _NONE_YET
+        self.table.empty_text = (
+            _NOT_LOOKED if snapshot.is_undiagnosable else _NONE if is_done else _NONE_YET
+        )
         self.table.show_rows(snapshot.findings)
         self._show_evidence()
 

@@ -1,4 +1,7 @@
-"""The flame view: an icicle of the stacks, the root on top, to be walked through, zoomed, searched and turned over."""
+"""The flame view: an icicle of the stacks, the root on top.
+
+It can be walked through, zoomed, searched and turned over.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,8 @@ from profd.tui.widgets.table import CursorMoved
 
 _DETAIL_LINES = 2
 _NAME_CELLS, _PLACE_CELLS = 3, 16
-# Packages have no colors of their own: those of phases differ well, and a line below says what they mean.
+# Packages have no colors of their own: those of phases differ well, and a line below says what they
+# mean.
 _MODULE_COLORS = (
     *(phases.FORWARD, phases.BACKWARD, phases.OPTIMIZER, phases.EVALUATION),
     *(phases.COLLECTIVE, phases.LOSS, phases.LOGGING, phases.CHECKPOINT),
@@ -89,7 +93,9 @@ class FlameView(LineWidget):
 
     def action_recolor(self) -> None:
         has_gpu = self.cursor.tree is not None and self.cursor.tree.gpu_idle is not None
-        self.coloring = {BY_PHASE: BY_MODULE, BY_MODULE: BY_GPU if has_gpu else BY_PHASE}.get(self.coloring, BY_PHASE)
+        self.coloring = {BY_PHASE: BY_MODULE, BY_MODULE: BY_GPU if has_gpu else BY_PHASE}.get(
+            self.coloring, BY_PHASE
+        )
         self.refresh()
 
     def action_release(self) -> None:
@@ -104,7 +110,11 @@ class FlameView(LineWidget):
 
     def on_click(self, event: events.Click) -> None:
         """Put the cursor where the mouse is; a click on the frame under the cursor zooms."""
-        row = self.cursor.row(int(event.y) + self.cursor.first_row) if event.y < self._picture_lines else []
+        row = (
+            self.cursor.row(int(event.y) + self.cursor.first_row)
+            if event.y < self._picture_lines
+            else []
+        )
         for block in row:
             if block.left <= event.x < block.right:
                 self.cursor.zoom() if block is self.cursor.block else self.cursor.go_to(block)
@@ -113,7 +123,11 @@ class FlameView(LineWidget):
 
     def draw(self, y: int, width: int) -> Sequence[Run]:
         if not self.cursor.rows:
-            text = f"  {self._empty_text}" if self.cursor.tree is not None else "  Adding up the stacks…"
+            text = (
+                f"  {self._empty_text}"
+                if self.cursor.tree is not None
+                else "  Adding up the stacks…"
+            )
             return [self.run(text if y == 1 else "", "dim")]
         if y < self._picture_lines:
             return self._blocks(self.cursor.row(y + self.cursor.first_row))
@@ -126,14 +140,20 @@ class FlameView(LineWidget):
 
     @property
     def _picture_lines(self) -> int:
-        return self.size.height - _DETAIL_LINES if self.size.height > 2 * _DETAIL_LINES else self.size.height
+        return (
+            self.size.height - _DETAIL_LINES
+            if self.size.height > 2 * _DETAIL_LINES
+            else self.size.height
+        )
 
     def _moved(self) -> None:
         self.refresh()
         self.post_message(CursorMoved())
 
     def _search_anew(self) -> None:
-        self._found_share = self.search.share(self.cursor.tree) if self.search.text and self.cursor.tree else 0.0
+        self._found_share = (
+            self.search.share(self.cursor.tree) if self.search.text and self.cursor.tree else 0.0
+        )
         self.refresh()
 
     def _blocks(self, row: Row) -> list[Run]:
@@ -161,16 +181,29 @@ class FlameView(LineWidget):
             return self.idle_look(node.gpu_idle)
         if node.frame is None or self.coloring == BY_GPU:
             return self.phase_look(phases.OTHER)
-        # A color that depends on the name alone: the same in every run, whichever packages come and go.
-        return self.phase_look(_MODULE_COLORS[zlib.crc32(node.package.encode()) % len(_MODULE_COLORS)])
+        # A color that depends on the name alone: the same in every run, whichever packages come and
+        # go.
+        return self.phase_look(
+            _MODULE_COLORS[zlib.crc32(node.package.encode()) % len(_MODULE_COLORS)]
+        )
 
     def _about(self, node: Node) -> list[Run]:
         whole_ns = (self.cursor.tree.total_ns if self.cursor.tree else 0.0) or 1.0
-        shares = f"   self {percent(node.own_ns / whole_ns, 1)}   total {percent(node.total_ns / whole_ns, 1)}"
+        shares = (
+            f"   self {percent(node.own_ns / whole_ns, 1)}   total "
+            f"{percent(node.total_ns / whole_ns, 1)}"
+        )
         if node.gpu_idle is not None:
             shares += f"   GPU {percent(1 - node.gpu_idle)}"
-        runs = [self.run(f" {visible(node.title)}", "bright"), self.run(f"  {visible(node.place)}", "accent")]
-        return [*runs, self.run(shares), self.run(f"   {visible((node.frame and node.frame.source) or '')}", "dim")]
+        runs = [
+            self.run(f" {visible(node.title)}", "bright"),
+            self.run(f"  {visible(node.place)}", "accent"),
+        ]
+        return [
+            *runs,
+            self.run(shares),
+            self.run(f"   {visible((node.frame and node.frame.source) or '')}", "dim"),
+        ]
 
     def _legend(self) -> list[Run]:
         scale = []
@@ -179,7 +212,8 @@ class FlameView(LineWidget):
             colors = [Run(f" {look.letter} ", look.label) for look in looks]
             scale = [self.run("   busy ", "dim"), *colors, self.run(" idle", "dim")]
         states = {"leaves on top": self.cursor.is_inverted, "folded": self.cursor.is_folded}
-        # The scale comes first: where room is short the end is cut, and without it the colors say nothing.
+        # The scale comes first: where room is short the end is cut, and without it the colors say
+        # nothing.
         about = self.run(f"   {' · '.join(word for word, is_so in states.items() if is_so)}", "dim")
         return [self.run(f" {self.coloring}", "dim"), *scale, about]
 

@@ -1,4 +1,7 @@
-"""The first two lines: what is profiled and how well, and the one sentence that says where the time goes."""
+"""The first two lines: what is profiled and how well, and where the time goes.
+
+One sentence says where the time goes.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,10 @@ class Header(LineWidget):
                 break
             left, right = ([part for part in half if part.rank < rank] for half in (left, right))
         gap = self.run(" " * max(_blanks(left, right, width), 0) + (_GAP if right else ""))
-        joined = [[run for part in half for run in (*part.runs, self.run(_GAP))][:-1] for half in (left, right)]
+        joined = [
+            [run for part in half for run in (*part.runs, self.run(_GAP))][:-1]
+            for half in (left, right)
+        ]
         return [self.run(" "), *joined[0], gap, *joined[1]]
 
     def _identity(self, snapshot: Snapshot) -> list[Part]:
@@ -80,7 +86,11 @@ class Header(LineWidget):
         pace = self.run("pauses", "warn") if pauses else self.run(rate(steps.per_s), "bright")
         parts = [Part(4, (self.run(f"{count}  "), pace))]
         # The mean is shown where it says something beside the rate of now.
-        if steps.made is None and steps.mean_per_s is not None and rate(steps.mean_per_s) != rate(steps.per_s):
+        if (
+            steps.made is None
+            and steps.mean_per_s is not None
+            and rate(steps.mean_per_s) != rate(steps.per_s)
+        ):
             parts.append(Part(6, (self.run(f"mean {rate(steps.mean_per_s)}", "dim"),)))
         course = sparkline(steps.recent_per_s, _HEADROOM * max(steps.recent_per_s))
         return [*parts, Part(9, (self.run(course, "dim"),))]
@@ -88,7 +98,9 @@ class Header(LineWidget):
     def _vitals(self, snapshot: Snapshot) -> list[Part]:
         info = snapshot.info
         if snapshot.read_share < 1:
-            return [Part(2, (self.run(f"reading the run, {percent(snapshot.read_share)}", "accent"),))]
+            return [
+                Part(2, (self.run(f"reading the run, {percent(snapshot.read_share)}", "accent"),))
+            ]
         parts = []
         if snapshot.coverage is not None:
             style = "dim" if snapshot.coverage >= 0.99 else "warn"
@@ -97,9 +109,18 @@ class Header(LineWidget):
             parts.append(Part(8, (self.run(f"{percent(snapshot.torn_share, 1)} torn", "dim"),)))
         if snapshot.cost_cores is not None:
             is_live, budget = info.state == "live", info.options.get("budget_percent")
-            style = "warn" if isinstance(budget, int | float) and 100 * snapshot.cost_cores > budget else "plain"
-            runs = [self.run("costs " if is_live else "cost ", "dim"), self.run(percent(snapshot.cost_cores, 1), style)]
-            if snapshot.view_cores is not None and is_live:  # while somebody can still compare the two
+            style = (
+                "warn"
+                if isinstance(budget, int | float) and 100 * snapshot.cost_cores > budget
+                else "plain"
+            )
+            runs = [
+                self.run("costs " if is_live else "cost ", "dim"),
+                self.run(percent(snapshot.cost_cores, 1), style),
+            ]
+            if (
+                snapshot.view_cores is not None and is_live
+            ):  # while somebody can still compare the two
                 runs.append(self.run(f" + view {percent(snapshot.view_cores, 1)}", "dim"))
             parts.append(Part(4, tuple(runs)))
         return parts
@@ -111,7 +132,10 @@ def ended(info: RunInfo) -> str:
 
 
 def _blanks(left: Sequence[Part], right: Sequence[Part], width: int) -> int:
-    """Return the cells left over between the two halves, with a margin of one on both sides; negative: none are."""
+    """Return the cells left over between the two halves, with a margin of one on both sides.
+
+    Negative: none are.
+    """
     return width - 2 - sum(cells_of(part.runs) + len(_GAP) for part in (*left, *right)) + len(_GAP)
 
 
@@ -121,7 +145,10 @@ _INDENT = 3
 
 
 class VerdictLine(LineWidget):
-    """The sentence, on two lines where one is too short; once it took two it keeps them, so that nothing jumps."""
+    """The sentence, on two lines where one is too short.
+
+    Once it took two it keeps them, so that nothing jumps.
+    """
 
     _lines = 1
     _width = 0
@@ -154,8 +181,16 @@ class VerdictLine(LineWidget):
         if strongest is not None:
             style = "bad" if strongest.severity == CRITICAL else "warn"
             label = self.run(f" ▲ {visible(strongest.label).upper()}  ", style)
-            return [label, self.run(visible(strongest.sentence), "bright"), self.run("   5 why", "dim")]
-        rows = [{one.phase: one.share for one in row.shares} for row in self.snapshot.timeline.phase_rows if row.shares]
+            return [
+                label,
+                self.run(visible(strongest.sentence), "bright"),
+                self.run("   5 why", "dim"),
+            ]
+        rows = [
+            {one.phase: one.share for one in row.shares}
+            for row in self.snapshot.timeline.phase_rows
+            if row.shares
+        ]
         work = sum(map(worked_share, rows)) / (len(rows) or 1)
         # Nobody is called healthy before it was looked for what is wrong.
         if work >= HEALTHY_SHARE and self.snapshot.is_diagnosed:
@@ -163,7 +198,10 @@ class VerdictLine(LineWidget):
         verdict = self.snapshot.verdict
         if verdict is None:
             reason = without_samples(self.snapshot, "a main thread")
-            return [self.run(" "), self.run(reason, "bad" if reason.startswith("No samples: ") else "dim")]
+            return [
+                self.run(" "),
+                self.run(reason, "bad" if reason.startswith("No samples: ") else "dim"),
+            ]
         runs = self._share_of(verdict.phase, verdict.share, sentence(verdict))
         if verdict.where:
             runs += [self.run(", at ", "plain"), self.run(visible(verdict.where), "accent")]
@@ -172,11 +210,18 @@ class VerdictLine(LineWidget):
         return runs
 
     def _healthy(self, work: float, startup: float) -> Sequence[Run]:
-        """Return that nothing is wrong; of a range that startup takes much of only what is in it."""
+        """Return that nothing is wrong.
+
+        Of a range that startup takes much of only what is in it.
+        """
         is_work = "is forward, backward and optimizer"
         if startup < MUCH_STARTUP:
             share = self.run(percent(work), "bright")
-            return [self.run(" ✓ healthy: ", "good"), share, self.run(f" of the training's time {is_work}")]
+            return [
+                self.run(" ✓ healthy: ", "good"),
+                share,
+                self.run(f" of the training's time {is_work}"),
+            ]
         rest = f"of this time is startup and import; of the rest {percent(work)} {is_work}"
         return self._share_of(STARTUP, startup, rest)
 
@@ -188,5 +233,9 @@ class VerdictLine(LineWidget):
 
 def sentence(verdict: Verdict) -> str:
     """Return what goes on for a share of the time, to be said after that share."""
-    whose = f"the main thread of each of {verdict.threads} processes" if verdict.threads > 1 else "the main thread"
+    whose = (
+        f"the main thread of each of {verdict.threads} processes"
+        if verdict.threads > 1
+        else "the main thread"
+    )
     return f"of the time {whose} {phase_named(verdict.phase).doing}"

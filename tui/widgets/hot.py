@@ -18,8 +18,14 @@ def without_samples(snapshot: Snapshot, of_whom: str) -> str:
     errors = [event for event in snapshot.events if event.kind in ("error", "unread")]
     if snapshot.view.chosen is not None or snapshot.view.span_ns is not None:
         times = "–".join(time_range(snapshot.from_ns, snapshot.to_ns))  # noqa: RUF001
-        lives = [(row.seen_ns, row.ended_ns or snapshot.to_ns) for row in snapshot.process_rows if row.role == "main"]
-        if not any(seen_ns < snapshot.to_ns and ended_ns > snapshot.from_ns for seen_ns, ended_ns in lives):
+        lives = [
+            (row.seen_ns, row.ended_ns or snapshot.to_ns)
+            for row in snapshot.process_rows
+            if row.role == "main"
+        ]
+        if not any(
+            seen_ns < snapshot.to_ns and ended_ns > snapshot.from_ns for seen_ns, ended_ns in lives
+        ):
             why = "no training process was there"
         elif snapshot.info.state == "live" and snapshot.to_ns >= snapshot.info.end_ns:
             why = "the newest are still being recorded"
@@ -42,7 +48,10 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 class HotTable(Table[FunctionRow]):
-    """Functions or lines by self time, by total, or by how busy the GPU was meanwhile, the least busy first."""
+    """Functions or lines by self time, by total, or by how busy the GPU was meanwhile.
+
+    By the GPU, the least busy is first.
+    """
 
     sorted_by = SELF
     is_by_line = False
@@ -68,15 +77,35 @@ class HotTable(Table[FunctionRow]):
 
     def columns(self) -> Sequence[Column[FunctionRow]]:
         columns: list[Column[FunctionRow]] = [
-            Column(SELF, lambda item, _: self._share(item.self_share, item.self_error), 7, right=True),
-            Column("", lambda item, _: self.run(bar(item.self_share / self._largest), "bar"), _BAR_CELLS, 100),
-            Column(TOTAL, lambda item, _: self._share(item.total_share, item.total_error), 7, 28, right=True),
+            Column(
+                SELF, lambda item, _: self._share(item.self_share, item.self_error), 7, right=True
+            ),
+            Column(
+                "",
+                lambda item, _: self.run(bar(item.self_share / self._largest), "bar"),
+                _BAR_CELLS,
+                100,
+            ),
+            Column(
+                TOTAL,
+                lambda item, _: self._share(item.total_share, item.total_error),
+                7,
+                28,
+                right=True,
+            ),
             Column(GPU, self._gpu, 5, 72 if self._has_gpu else NEVER, right=True),
         ]
-        function, where, line = ("function", self._function), ("where", self._where), ("line", self._source)
+        function, where, line = (
+            ("function", self._function),
+            ("where", self._where),
+            ("line", self._source),
+        )
         order = (where, line, function) if self.is_by_line else (function, where, line)
         widths = zip((0, 56, 96), (6, 8, 5) if self.is_by_line else (6, 6, 7), strict=True)
-        return [*columns, *(Column(*one, 0, *width) for one, width in zip(order, widths, strict=True))]
+        return [
+            *columns,
+            *(Column(*one, 0, *width) for one, width in zip(order, widths, strict=True)),
+        ]
 
     def key(self, item: FunctionRow) -> Hashable:
         return item.function, item.file, item.line if self.is_by_line else 0
@@ -94,7 +123,9 @@ class HotTable(Table[FunctionRow]):
         return self.run(percent(item.gpu_utilization), "plain" if counts(item) else "faint")
 
     def _function(self, item: FunctionRow, room: int) -> Run:
-        return self.run(cut_name(visible(item.function), room), "dim" if item.is_library else "bright")
+        return self.run(
+            cut_name(visible(item.function), room), "dim" if item.is_library else "bright"
+        )
 
     def _where(self, item: FunctionRow, room: int) -> Run:
         place = f"{item.module_path}:{item.line}" if item.line else item.module_path
@@ -105,7 +136,7 @@ class HotTable(Table[FunctionRow]):
 
 
 def counts(item: FunctionRow) -> bool:
-    """Say whether a function has enough time for what the GPU did meanwhile to say something of it."""
+    """Say whether a function has enough time to judge it by what the GPU did meanwhile."""
     return item.total_share >= _LEAST_SHARE and not is_hint(item.total_share, item.total_error)
 
 
@@ -113,7 +144,11 @@ _ORDERS: dict[str, Callable[[FunctionRow], tuple[float, ...]]] = {
     SELF: lambda item: (-item.self_share, -item.total_share),
     TOTAL: lambda item: (-item.total_share, -item.self_share),
     # Functions that hardly count, or whose GPU utilization is unknown, come behind all others.
-    GPU: lambda row: (not counts(row) or row.gpu_utilization is None, row.gpu_utilization or 0.0, -row.total_share),
+    GPU: lambda row: (
+        not counts(row) or row.gpu_utilization is None,
+        row.gpu_utilization or 0.0,
+        -row.total_share,
+    ),
 }
 
 

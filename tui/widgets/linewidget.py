@@ -23,9 +23,9 @@ class StyledWidget(Widget):
     def style_of(self, name: str) -> Style:
         """Return a named style on the background of this widget.
 
-        The style sheet is applied to the class here. Textual does so for component classes, but works them out anew,
-        used or not, whenever a style of the widget may have changed: that took a third of the time in which the
-        dashboard opens.
+        The style sheet is applied to the class here. Textual does so for component classes, but
+        works them out anew, used or not, whenever a style of the widget may have changed: that took
+        a third of the time in which the dashboard opens.
         """
         known: dict[tuple[str, str], Style] = self.__dict__.setdefault("_named_styles", {})
         asked = (name, self.app.theme)
@@ -43,13 +43,16 @@ class StyledWidget(Widget):
         return phase_look(name, None if self.app.no_color else self.app.console.color_system)
 
     def idle_look(self, share: float) -> PhaseLook:
-        return idle_look(round(10 * share), None if self.app.no_color else self.app.console.color_system)
+        return idle_look(
+            round(10 * share), None if self.app.no_color else self.app.console.color_system
+        )
 
 
 class LineWidget(StyledWidget):
     """A widget that draws only those lines on the terminal again that have changed.
 
-    Most of what a dashboard costs is what comes after a line was made: making it once more, to compare, is cheap.
+    Most of what a dashboard costs is what comes after a line was made: making it once more, to
+    compare, is cheap.
     """
 
     snapshot: Snapshot | None = None
@@ -72,7 +75,9 @@ class LineWidget(StyledWidget):
         return line
 
     def redraw(self) -> None:
-        changed = [y for y in range(self.size.height) if self._on_screen.get(y) != self.make_line(y)]
+        changed = [
+            y for y in range(self.size.height) if self._on_screen.get(y) != self.make_line(y)
+        ]
         if changed:
             self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
 

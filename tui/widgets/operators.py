@@ -30,7 +30,10 @@ _GAP = 2
 class OperatorTable(Table[OperatorTotals]):
     """The operators."""
 
-    empty_text = "No torch.profiler window was taken yet: w takes one, of a run launched with --torch-window."
+    empty_text = (
+        "No torch.profiler window was taken yet: w takes one, of a run launched with "
+        "--torch-window."
+    )
     sorted_by = "Self CPU"
     shown: WindowOperators | None = None
     _columns: Sequence[Column[OperatorTotals]] = ()
@@ -39,13 +42,18 @@ class OperatorTable(Table[OperatorTotals]):
         operators = shown.operators if shown else ()
         is_first, sums = self.shown is None, sums_of(operators)
         if is_first:
-            self.sorted_by = next(title for title, field in SORTS.items() if field == usual_order(operators))
+            self.sorted_by = next(
+                title for title, field in SORTS.items() if field == usual_order(operators)
+            )
         self.shown = shown
-        # Columns are as wide as what stands in them; where the table is narrow, the last ones are left out.
+        # Columns are as wide as what stands in them; where the table is narrow, the last ones are
+        # left out.
         columns, taken = [Column("Name", self._operator, share=1)], 1 + _NAME_CELLS + _GAP
         for head, text in columns_of(operators)[1:]:
 
-            def cell(item: OperatorTotals, _: int, head: str = head, text: Callable[..., str] = text) -> Run:
+            def cell(
+                item: OperatorTotals, _: int, head: str = head, text: Callable[..., str] = text
+            ) -> Run:
                 return self.run(text(item, sums), "plain" if head == self.sorted_by else "dim")
 
             cells = max([width(head) + 2, *(width(text(row, sums)) for row in operators)])
@@ -65,10 +73,14 @@ class OperatorTable(Table[OperatorTotals]):
         title = f"pid {process.pid}" if process.rank is None else f"rank {process.rank}"
         length = step_time((window.end_ns - window.start_ns) / SECOND_NS)
         shares = (
-            (one.gpu, percent(one.share(one.idle_ns)), percent(one.share(one.host_ns))) for one in self.shown.gpus
+            (one.gpu, percent(one.share(one.idle_ns)), percent(one.share(one.host_ns)))
+            for one in self.shown.gpus
         )
         idle = (f" · GPU {gpu} idle {idle}, host {host}" for gpu, idle, host in shares)
-        return f"{title} · {length} · {plural(self.shown.steps, 'step')}{''.join(idle)} · {window.source}"
+        return (
+            f"{title} · {length} · {plural(self.shown.steps, 'step')}{''.join(idle)} · "
+            f"{window.source}"
+        )
 
     def orders(self) -> Sequence[str]:
         return [column.title for column in self._columns if column.title in SORTS] or list(SORTS)
@@ -86,4 +98,6 @@ class OperatorTable(Table[OperatorTotals]):
         return item.name
 
     def _operator(self, item: OperatorTotals, room: int) -> Run:
-        return self.run(cut(visible(item.name), room), "bright" if item.device == "cpu" else "accent")
+        return self.run(
+            cut(visible(item.name), room), "bright" if item.device == "cpu" else "accent"
+        )

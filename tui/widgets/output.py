@@ -1,4 +1,7 @@
-"""The script's own output, as its terminal shows it; for a launched script it is that terminal, once it is focused."""
+"""The script's own output, as its terminal shows it.
+
+For a launched script it is that terminal, once it is focused.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,8 @@ class TypingChanged(Message):
 class OutputPane(ScrollView, StyledWidget):
     """The pane; while it is focused and has a terminal, all keys but escape go to the script.
 
-    With a terminal only ``start_typing`` focuses it: tabbing through the dashboard types to no script.
+    With a terminal only ``start_typing`` focuses it: tabbing through the dashboard types to no
+    script.
     """
 
     can_focus = True

@@ -36,39 +36,79 @@ class ProcessTable(Table[ProcessState]):
 
     def columns(self) -> Sequence[Column[ProcessState]]:
         def cell(text: Callable[[ProcessState], str | None]) -> Callable[[ProcessState, int], Run]:
-            return lambda item, _: self.run(text(item) or "", "plain" if item.row.ended_ns is None else "faint")
+            return lambda item, _: self.run(
+                text(item) or "", "plain" if item.row.ended_ns is None else "faint"
+            )
 
         def known(text: Callable[[float], str], field: str) -> Callable[[ProcessState, int], Run]:
-            return cell(lambda item: None if getattr(item, field) is None else text(getattr(item, field)))
+            return cell(
+                lambda item: None if getattr(item, field) is None else text(getattr(item, field))
+            )
 
         return (
             Column("process", self._process, 22),
             Column("pid", cell(lambda item: str(item.row.pid)), 8, 40, right=True),
             Column("CPU", known(percent, "cpu_cores"), 7, right=True),
             Column("RSS", known(size, "rss_bytes"), 8, 48, right=True),
-            Column("GPU mem", known(size, "gpu_memory_bytes"), 8, 64 if self._has_gpu else NEVER, right=True),
+            Column(
+                "GPU mem",
+                known(size, "gpu_memory_bytes"),
+                8,
+                64 if self._has_gpu else NEVER,
+                right=True,
+            ),
             Column("threads", known("{:.0f}".format, "threads"), 7, 96, right=True),
-            Column("steps", known(rate, "steps_per_s"), 8, 80 if self._has_steps else NEVER, right=True),
+            Column(
+                "steps", known(rate, "steps_per_s"), 8, 80 if self._has_steps else NEVER, right=True
+            ),
             Column("phase", cell(lambda item: item.phase), 22, 140),
-            Column("function now" if self._is_live else "function, mostly", self._function, 0, 34, share=1),
-            Column("where", lambda item, room: self.run(cut_path(visible(item.where), room), "dim"), 0, 100, share=1),
+            Column(
+                "function now" if self._is_live else "function, mostly",
+                self._function,
+                0,
+                34,
+                share=1,
+            ),
+            Column(
+                "where",
+                lambda item, room: self.run(cut_path(visible(item.where), room), "dim"),
+                0,
+                100,
+                share=1,
+            ),
         )
 
     def key(self, item: ProcessState) -> Hashable:
         return item.row.id
 
     def text(self, item: ProcessState) -> str:
-        return f"{name(item)} {item.row.pid} {' '.join(item.row.command)} {item.function} {item.where}"
+        return (
+            f"{name(item)} {item.row.pid} {' '.join(item.row.command)} {item.function} {item.where}"
+        )
 
     def _process(self, item: ProcessState, room: int) -> list[Run]:
         row, is_running = item.row, item.row.ended_ns is None
-        style = "faint" if not is_running and self._is_live else "bright" if row.role == "main" else "plain"
-        runs = [self.run("  " * (item.depth - 1) + "└ " if item.depth else "", "faint"), self.run(name(item), style)]
+        style = (
+            "faint"
+            if not is_running and self._is_live
+            else "bright"
+            if row.role == "main"
+            else "plain"
+        )
+        runs = [
+            self.run("  " * (item.depth - 1) + "└ " if item.depth else "", "faint"),
+            self.run(name(item), style),
+        ]
         if is_running:
             return runs
         if row.exit_signal is not None:
             return [*runs, self.run(f" {signal_name(row.exit_signal)}", "bad")]
-        return [*runs, self.run(*((f" ended with {row.exit_code}", "bad") if row.exit_code else (" ended", "faint")))]
+        return [
+            *runs,
+            self.run(
+                *((f" ended with {row.exit_code}", "bad") if row.exit_code else (" ended", "faint"))
+            ),
+        ]
 
     def _function(self, item: ProcessState, room: int) -> list[Run]:
         function = self.run(visible(item.function), "plain" if item.row.ended_ns is None else "dim")
@@ -108,8 +148,15 @@ class EventTable(Table[EventRow]):
         return (
             Column("at", lambda item, _: dim(clock(item.at_ns)), 8),
             Column("after", lambda item, _: dim(elapsed(item.at_ns - self._started_ns)), 10, 60),
-            Column("event", lambda item, _: self.run(visible(item.kind), _STYLES.get(item.kind, "dim")), 10, 30),
-            Column("pid", lambda item, _: dim(str(pids.get(item.process or 0, ""))), 8, 70, right=True),
+            Column(
+                "event",
+                lambda item, _: self.run(visible(item.kind), _STYLES.get(item.kind, "dim")),
+                10,
+                30,
+            ),
+            Column(
+                "pid", lambda item, _: dim(str(pids.get(item.process or 0, ""))), 8, 70, right=True
+            ),
             Column("what", lambda item, _: self.run(visible(item.text)), share=1),
         )
 

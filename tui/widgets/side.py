@@ -1,4 +1,7 @@
-"""What stands beside and below the strips of the timeline: values, legend of phases, marks and the time."""
+"""What stands beside and below the strips of the timeline.
+
+That is values, the legend of phases, marks and the time.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,10 @@ LABELS = {
 }
 _SHARES = ("host_cpu_share", GPU_SERIES)
 _BESIDE = {"cpu_cores": ("rss_bytes", "RSS"), GPU_SERIES: (GPU_MEMORY_SERIES, "mem")}
-"""Which series stands beside which where there is room for it, but not for a line of its own, and its label there."""
+"""Which series stands beside which, and its label there.
+
+It stands there if there is room for it, but not for a line of its own.
+"""
 _VALUE_CELLS, _ALIGNED_FROM = 8, 20
 _MOST_BESIDE = 11
 # A little headroom: strips at their full height would run into each other.
@@ -48,8 +54,16 @@ def columns_of(chosen: Range, snapshot: Snapshot, columns: int) -> range:
 
 
 def _marks(snapshot: Snapshot) -> list[Mark]:
-    """Return all marks of a snapshot, with one where the first rank begins to write a checkpoint."""
-    ruler, rows, marks, was_saving = snapshot.timeline.ruler, snapshot.timeline.phase_rows, [], False
+    """Return all marks of a snapshot, with those of checkpoints.
+
+    A checkpoint's is where the first rank begins to write it.
+    """
+    ruler, rows, marks, was_saving = (
+        snapshot.timeline.ruler,
+        snapshot.timeline.phase_rows,
+        [],
+        False,
+    )
     for column, mixture in enumerate(rows[0].cells if rows else ()):
         is_saving = any(part.phase == CHECKPOINT and part.share >= _SAVE_SHARE for part in mixture)
         if is_saving and not was_saving:
@@ -66,7 +80,11 @@ def mark_cells(widget: LineWidget, snapshot: Snapshot, scrub: Scrub, columns: in
         chosen = columns_of(scrub.chosen, snapshot, columns)
         for column in chosen:
             cells[column] = widget.run("─", "accent")
-        if chosen and scrub.from_ns is not None and scrub.from_ns >= snapshot.timeline.ruler.from_ns:
+        if (
+            chosen
+            and scrub.from_ns is not None
+            and scrub.from_ns >= snapshot.timeline.ruler.from_ns
+        ):
             cells[chosen[0]] = widget.run("[", "accent")
         if chosen and scrub.to_ns is not None and scrub.to_ns <= snapshot.timeline.ruler.to_ns:
             cells[chosen[-1]] = widget.run("]", "accent")
@@ -79,14 +97,25 @@ def mark_cells(widget: LineWidget, snapshot: Snapshot, scrub: Scrub, columns: in
 
 
 def mark_side(widget: LineWidget, snapshot: Snapshot, scrub: Scrub, cells: int) -> list[Run]:
-    """Return the text of the marks under the cursor, else a legend of the marks, as much as ``cells`` have room for."""
+    """Return the text of the marks under the cursor, else a legend of the marks.
+
+    The legend is as much as ``cells`` have room for.
+    """
     ruler, marks, at = snapshot.timeline.ruler, _marks(snapshot), scrub.cursor
     found: list[Run] = []
-    here = [mark for mark in marks if at is not None and mark.from_ns < at.to_ns and mark.to_ns > at.from_ns]
+    here = [
+        mark
+        for mark in marks
+        if at is not None and mark.from_ns < at.to_ns and mark.to_ns > at.from_ns
+    ]
     if here:
         glyphs = ((mark, *_GLYPHS[mark.kind]) for mark in here)
-        return [widget.run(f"{glyph} {visible(mark.text)}  ", style) for mark, glyph, style in glyphs]
-    for kind in dict.fromkeys(mark.kind for mark in marks if mark.to_ns > ruler.from_ns and mark.from_ns < ruler.to_ns):
+        return [
+            widget.run(f"{glyph} {visible(mark.text)}  ", style) for mark, glyph, style in glyphs
+        ]
+    for kind in dict.fromkeys(
+        mark.kind for mark in marks if mark.to_ns > ruler.from_ns and mark.from_ns < ruler.to_ns
+    ):
         glyph, style = _GLYPHS[kind]
         cells -= len(f"{glyph} {kind}")
         if cells >= 0:
@@ -95,12 +124,20 @@ def mark_side(widget: LineWidget, snapshot: Snapshot, scrub: Scrub, cells: int) 
     return found
 
 
-def time_side(widget: LineWidget, snapshot: Snapshot, scrub: Scrub, *, is_narrow: bool) -> list[Run]:
+def time_side(
+    widget: LineWidget, snapshot: Snapshot, scrub: Scrub, *, is_narrow: bool
+) -> list[Run]:
     """Return what is chosen, and whether the view goes on with the run."""
     chosen, info = scrub.chosen, snapshot.info
-    live = [widget.run("live ▶", "good" if scrub.is_live else "faint")] if info.state == "live" else []
+    live = (
+        [widget.run("live ▶", "good" if scrub.is_live else "faint")] if info.state == "live" else []
+    )
     if chosen is None:
-        name = [] if snapshot.view.span_ns is None else [widget.run(f"{snapshot.view.name}   ", "accent")]
+        name = (
+            []
+            if snapshot.view.span_ns is None
+            else [widget.run(f"{snapshot.view.name}   ", "accent")]
+        )
         return [*name, *live]
     chosen = chosen.within(snapshot.timeline.run)
     first, last = time_range(chosen.from_ns, chosen.to_ns)
@@ -118,7 +155,9 @@ def top_of(series: Series) -> float:
     """Return the value at which a strip is full."""
     if series.name in _SHARES:
         return 1.0
-    return series.limit or _HEADROOM * max((cell for cell in series.cells if cell is not None), default=0.0)
+    return series.limit or _HEADROOM * max(
+        (cell for cell in series.cells if cell is not None), default=0.0
+    )
 
 
 def _amount(series: Series) -> str:
@@ -131,12 +170,21 @@ def _amount(series: Series) -> str:
     return size(series.value) if series.name.endswith("_bytes") else percent(series.value)
 
 
-def side_of(widget: LineWidget, series: Series, beside: Mapping[str, Series], cells: int) -> list[Run]:
-    """Return what stands right of a strip, in ``cells`` cells; ``beside`` are the series without a line."""
+def side_of(
+    widget: LineWidget, series: Series, beside: Mapping[str, Series], cells: int
+) -> list[Run]:
+    """Return what stands right of a strip, in ``cells`` cells.
+
+    ``beside`` are the series without a line.
+    """
     amount = _amount(series) if cells < _ALIGNED_FROM else f"{_amount(series):<{_VALUE_CELLS}}"
     lead = [widget.run(amount), *_about(widget, series)]
     power = beside.get(GPU_POWER_SERIES) if series.name == GPU_SERIES else None
-    watts = [widget.run(f"  {_amount(power)}", "dim")] if power is not None and power.value is not None else []
+    watts = (
+        [widget.run(f"  {_amount(power)}", "dim")]
+        if power is not None and power.value is not None
+        else []
+    )
     other_name, label = _BESIDE.get(series.name, ("", ""))
     other = beside.get(other_name)
     if other is None or other.value is None:
@@ -145,7 +193,9 @@ def side_of(widget: LineWidget, series: Series, beside: Mapping[str, Series], ce
     # What is cut would be misread: the limit goes before the watts do.
     value, whole = widget.run(f" {_amount(other)}"), _about(widget, other)
     brief = _about(widget, other, has_limit=False)
-    tail = _fitting([[value, *whole, *watts], [value, *brief, *watts], [value, *brief]], cells - cells_of(lead))
+    tail = _fitting(
+        [[value, *whole, *watts], [value, *brief, *watts], [value, *brief]], cells - cells_of(lead)
+    )
     room = min(cells - cells_of([*lead, *tail]) - 1, _MOST_BESIDE)
     strip = f" {sparkline(squeezed(other.cells, room), top_of(other))}" if room >= 3 else ""
     return [*lead, widget.run(strip, "bar"), *tail]
@@ -156,18 +206,34 @@ def _fitting(choices: Sequence[list[Run]], cells: int) -> list[Run]:
 
 
 def _about(widget: LineWidget, series: Series, *, has_limit: bool = True) -> list[Run]:
-    """Return what a value is, of how much, and by how much memory grows a minute; else that it is steady."""
-    runs = [] if series.kind == "now" or series.value is None else [widget.run(f" {series.kind}", "dim")]
+    """Return what a value is, of how much, and by how much memory grows a minute.
+
+    Else that it is steady.
+    """
+    runs = (
+        []
+        if series.kind == "now" or series.value is None
+        else [widget.run(f" {series.kind}", "dim")]
+    )
     if series.limit and series.value is not None and has_limit:
         runs.append(widget.run(f" of {size(series.limit)}"))
     if series.slope_per_s is not None:
-        slope = (f"  +{size(60 * series.slope_per_s)}/min", "warn") if series.is_growing else ("  steady", "dim")
+        slope = (
+            (f"  +{size(60 * series.slope_per_s)}/min", "warn")
+            if series.is_growing
+            else ("  steady", "dim")
+        )
         runs.append(widget.run(*slope))
     return runs
 
 
-def tall_legend(widget: LineWidget, shares: Sequence[PhaseShare], part: int, parts: int) -> list[Run]:
-    """Return a line of the legend beside a tall row: it is read down the first column, then the second."""
+def tall_legend(
+    widget: LineWidget, shares: Sequence[PhaseShare], part: int, parts: int
+) -> list[Run]:
+    """Return a line of the legend beside a tall row.
+
+    The legend is read down the first column, then the second.
+    """
     runs: list[Run] = []
     for share in shares[part::parts][:2]:
         look = widget.phase_look(share.phase)
@@ -183,7 +249,12 @@ def short_legend(widget: LineWidget, shares: Sequence[PhaseShare], cells: int) -
     for share in shares:
         look, name = widget.phase_look(share.phase), phase_named(share.phase).short
         number = widget.run(percent(share.share).removesuffix(" %"))
-        item = [Run(look.letter, look.cell), widget.run(f" {name} ", "dim"), number, widget.run("  ")]
+        item = [
+            Run(look.letter, look.cell),
+            widget.run(f" {name} ", "dim"),
+            number,
+            widget.run("  "),
+        ]
         cells -= cells_of(item)
         if cells < 0:
             break

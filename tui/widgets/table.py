@@ -1,7 +1,7 @@
 """A table of many rows of which only those on the screen are drawn.
 
-While the cursor is in the table its rows keep their places, however their numbers change: nothing moves away under the
-eye that reads it. Without a cursor the rows follow their order.
+While the cursor is in the table its rows keep their places, however their numbers change: nothing
+moves away under the eye that reads it. Without a cursor the rows follow their order.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ _GAP = 2
 
 @dataclass(frozen=True)
 class Column(Generic[Item]):
-    """A column: ``cells`` wide, or with a ``share`` of what the others leave; tables below ``from_width`` lack it.
+    """A column: ``cells`` wide, or with a ``share`` of what the others leave.
+
+    Tables below ``from_width`` lack it.
 
     ``cell`` returns what stands in it of an item, in so many cells.
     """
@@ -101,7 +103,9 @@ class Table(ScrollView, LineWidget, Generic[Item]):
 
     @property
     def current(self) -> Item | None:
-        return self.rows[self._cursor] if self.has_cursor and self._cursor < len(self.rows) else None
+        return (
+            self.rows[self._cursor] if self.has_cursor and self._cursor < len(self.rows) else None
+        )
 
     def show_rows(self, items: Sequence[Item]) -> None:
         """Show other items, in their order unless the cursor holds it."""
@@ -110,10 +114,17 @@ class Table(ScrollView, LineWidget, Generic[Item]):
 
     def sort_next(self) -> None:
         orders = self.orders()
-        self.sort_by(orders[(orders.index(self.sorted_by) + 1) % len(orders) if self.sorted_by in orders else 0])
+        self.sort_by(
+            orders[
+                (orders.index(self.sorted_by) + 1) % len(orders) if self.sorted_by in orders else 0
+            ]
+        )
 
     def sort_by(self, title: str) -> None:
-        """Order by a column, if rows can be ordered by it; the cursor stays on its row, wherever that goes."""
+        """Order by a column, if rows can be ordered by it.
+
+        The cursor stays on its row, wherever that goes.
+        """
         if title not in self.orders():
             return
         current, self.sorted_by = self.current, title
@@ -169,20 +180,35 @@ class Table(ScrollView, LineWidget, Generic[Item]):
         """Return a line: the titles at the top, however far the rows are scrolled."""
         index, columns = y - _TITLE_LINES + self.scroll_offset.y, self._shown()
         if y < _TITLE_LINES:
-            titles = [f"{one.title} ▾" if one.title == self.sorted_by != "" else one.title for one, _ in columns]
-            return self._row(columns, [self.run(title, "faint") for title in titles], is_current=False)
+            titles = [
+                f"{one.title} ▾" if one.title == self.sorted_by != "" else one.title
+                for one, _ in columns
+            ]
+            return self._row(
+                columns, [self.run(title, "faint") for title in titles], is_current=False
+            )
         if index < len(self.rows):
             cells = [column.cell(self.rows[index], room) for column, room in columns]
             return self._row(columns, cells, is_current=self.has_cursor and index == self._cursor)
         if self._folded and index == len(self.rows):
-            return [self.run(f"  and {self._folded:,} more that are nothing to a tenth of a percent", "dim")]
+            return [
+                self.run(
+                    f"  and {self._folded:,} more that are nothing to a tenth of a percent", "dim"
+                )
+            ]
         if self.rows or y != _TITLE_LINES + 1:
             return []
-        text = f"Nothing here has “{self._needle}” in it." if self._needle and self._items else self.empty_text
+        text = (
+            f"Nothing here has “{self._needle}” in it."
+            if self._needle and self._items
+            else self.empty_text
+        )
         return [self.run(f"  {text}", "dim")]
 
     def on_resize(self) -> None:
-        self.virtual_size = Size(self.size.width, len(self.rows) + bool(self._folded) + _TITLE_LINES)
+        self.virtual_size = Size(
+            self.size.width, len(self.rows) + bool(self._folded) + _TITLE_LINES
+        )
 
     def _keys(self, items: Sequence[Item]) -> list[Hashable]:
         return [self.key(item) for item in items]
@@ -198,7 +224,11 @@ class Table(ScrollView, LineWidget, Generic[Item]):
     def _arrange(self) -> None:
         """Show the items that the filter lets through, in the places that the cursor holds."""
         current = self.key(self.current) if self.current is not None else None
-        rows = [item for item in self._items if not self._needle or self._needle in self.text(item).casefold()]
+        rows = [
+            item
+            for item in self._items
+            if not self._needle or self._needle in self.text(item).casefold()
+        ]
         is_whole = self._needle or len(rows) <= _MOST_WHOLE
         shown = rows if is_whole else [item for item in rows if not self.is_nothing(item)]
         self._folded = len(rows) - len(shown)
@@ -208,7 +238,9 @@ class Table(ScrollView, LineWidget, Generic[Item]):
             self._held += [key for key in self._keys(rows) if key not in place]
             rows.sort(key=lambda item: place.get(self.key(item), len(place)))
             keys = self._keys(rows)
-            self._cursor = keys.index(current) if current in keys else min(self._cursor, max(len(rows) - 1, 0))
+            self._cursor = (
+                keys.index(current) if current in keys else min(self._cursor, max(len(rows) - 1, 0))
+            )
         self.rows = rows
         self.on_resize()
         self.redraw()
@@ -218,19 +250,35 @@ class Table(ScrollView, LineWidget, Generic[Item]):
         columns = [column for column in self.columns() if width >= column.from_width]
         left = width - 1 - sum(column.cells + _GAP for column in columns)
         shares = max(sum(column.share for column in columns), 1)
-        return [(column, column.cells or max(left * column.share // shares, 0)) for column in columns]
+        return [
+            (column, column.cells or max(left * column.share // shares, 0)) for column in columns
+        ]
 
     def _row(
-        self, columns: Sequence[tuple[Column[Item], int]], cells: Sequence[Run | list[Run]], *, is_current: bool
+        self,
+        columns: Sequence[tuple[Column[Item], int]],
+        cells: Sequence[Run | list[Run]],
+        *,
+        is_current: bool,
     ) -> Sequence[Run]:
-        background, ground = self.style_of("cursor" if is_current else "plain"), self.style_of("plain").bgcolor
-        # Only the background of the cursor: what a cell says by its color it goes on saying under it.
+        background, ground = (
+            self.style_of("cursor" if is_current else "plain"),
+            self.style_of("plain").bgcolor,
+        )
+        # Only the background of the cursor: what a cell says by its color it goes on saying under
+        # it.
         over = Style()
         if is_current:
             over = Style(reverse=True) if self.app.no_color else Style(bgcolor=background.bgcolor)
         row = [Run(" ", background)]
         for (column, room), cell in zip(columns, cells, strict=True):
             runs = [cell] if isinstance(cell, Run) else cell
-            styled = [Run(text, style + over if style.bgcolor == ground else style) for text, style in runs]
-            row += [*fit_runs(styled, room, right=column.right, blank=background), Run(" " * _GAP, background)]
+            styled = [
+                Run(text, style + over if style.bgcolor == ground else style)
+                for text, style in runs
+            ]
+            row += [
+                *fit_runs(styled, room, right=column.right, blank=background),
+                Run(" " * _GAP, background),
+            ]
         return fit_runs(row, self.size.width, blank=background)

@@ -1,4 +1,7 @@
-"""The line above the tables, with the tabs and what the shares of the open one rest on, and the line of keys."""
+"""The line above the tables, and the line of keys.
+
+The first has the tabs, and what the shares of the open one rest on.
+"""
 
 from __future__ import annotations
 
@@ -38,22 +41,37 @@ class TabLine(LineWidget):
 
     def _tabs(self) -> list[list[Run]]:
         width, shown = self.size.width, []
-        events, findings = (self.snapshot.events, self.snapshot.findings) if self.snapshot else ((), ())
+        events, findings = (
+            (self.snapshot.events, self.snapshot.findings) if self.snapshot else ((), ())
+        )
         has_errors = any(event.kind in ("error", "unread") for event in events)
         gap = self.run("" if width < _NAMES_FROM else " " if width < _ROOMY_FROM else "  ")
         for number, (tab, name, *_) in enumerate(TABS, start=1):
             is_open = tab == self.tab
-            count = f" {chr(ord('①') + min(len(findings), 20) - 1)}" if tab == "findings" and findings else ""
+            count = (
+                f" {chr(ord('①') + min(len(findings), 20) - 1)}"
+                if tab == "findings" and findings
+                else ""
+            )
             text = f" {name}{count}" if width >= _NAMES_FROM or is_open else ""
             style = "bad" if tab == "events" and has_errors else "bright" if is_open else "dim"
-            shown.append([self.run(f" {number}", "accent" if is_open else "faint"), self.run(text, style), gap])
+            shown.append(
+                [
+                    self.run(f" {number}", "accent" if is_open else "faint"),
+                    self.run(text, style),
+                    gap,
+                ]
+            )
         return shown
 
     def _basis(self) -> list[list[Run]]:
         snapshot = self.snapshot
         if self.note:
             parts = self.note.split(" · ")  # the first ones where there is no room for all
-            return [[self.run(" · ".join(parts[:count]), "accent")] for count in range(len(parts), 0, -1)]
+            return [
+                [self.run(" · ".join(parts[:count]), "accent")]
+                for count in range(len(parts), 0, -1)
+            ]
         if snapshot is None:
             return []
         if self.tab == "processes" and snapshot.left_out:
@@ -96,12 +114,19 @@ class KeyLine(LineWidget):
 
     def _shown(self) -> list[Key]:
         shown = [key for key in KEYS if key.word]
-        while len(shown) > 1 and 1 + sum(cells_of(self._runs(key)) for key in shown) - len(_GAP) > self.size.width:
+        while (
+            len(shown) > 1
+            and 1 + sum(cells_of(self._runs(key)) for key in shown) - len(_GAP) > self.size.width
+        ):
             shown.remove(max(shown, key=lambda key: key.rank))
         return shown
 
     def _runs(self, key: Key) -> list[Run]:
-        return [self.run(key.shown or key.names, "accent"), self.run(f" {key.word}", "dim"), self.run(_GAP)]
+        return [
+            self.run(key.shown or key.names, "accent"),
+            self.run(f" {key.word}", "dim"),
+            self.run(_GAP),
+        ]
 
 
 def clicked(x: int, parts: Iterable[Sequence[Run]]) -> int | None:

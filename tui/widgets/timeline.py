@@ -1,4 +1,7 @@
-"""The timeline: phases of the main threads, GPUs, CPU, memory, steps, marks and the time, with a cursor over all."""
+"""The timeline: phases, GPUs, CPU, memory, steps, marks and the time.
+
+The phases are those of the main threads. A cursor is over all.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,10 @@ class Scrubbed(Message):
 
 
 class Line(NamedTuple):
-    """What a line shows: ``part`` of ``parts`` of the phase row of this number, or the series of this name."""
+    """What a line shows: part of a phase row, or a series.
+
+    It is ``part`` of ``parts`` of the phase row of this number, or the series of this name.
+    """
 
     kind: str
     row: int = 0
@@ -62,12 +68,17 @@ class Timeline(LineWidget):
         self.refresh()
 
     def move(self, to: Move) -> None:
-        """Look at another time: ``to`` is given the place, the columns, and the run up to its newest samples."""
+        """Look at another time.
+
+        ``to`` is given the place, the columns, and the run up to its newest samples.
+        """
         if self.snapshot is None:
             return
         timeline = self.snapshot.timeline
         ruler, run = timeline.ruler, timeline.run
-        seen = (column for row in timeline.phase_rows for column, cell in enumerate(row.cells) if cell)
+        seen = (
+            column for row in timeline.phase_rows for column, cell in enumerate(row.cells) if cell
+        )
         last = max(seen, default=None)
         if last is not None and ruler.to_ns >= run.to_ns:  # what came later is still in flight
             run = Range(run.from_ns, min(ruler.from_ns + (last + 1) * ruler.column_ns, run.to_ns))
@@ -82,12 +93,19 @@ class Timeline(LineWidget):
         return max(self.size.width - LABEL_CELLS - _side_cells(self.size.width) - 2, 1)
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        """Put the cursor where the mouse is; release it where the line says that the view is not live."""
+        """Put the cursor where the mouse is.
+
+        Release it where the line says that the view is not live.
+        """
         at_ns = self._time_at(event.x)
         if at_ns is not None:
             self._drag_from_ns = at_ns
             self.capture_mouse()
-            self.move(lambda scrub, ruler, run: replace(scrub, from_ns=None, to_ns=None).at(at_ns, ruler, run))
+            self.move(
+                lambda scrub, ruler, run: replace(scrub, from_ns=None, to_ns=None).at(
+                    at_ns, ruler, run
+                )
+            )
         elif event.y == len(self._lines) - 1:
             self.move(lambda scrub, ruler, run: scrub.released())
 
@@ -114,13 +132,20 @@ class Timeline(LineWidget):
         label = self.run(" " * LABEL_CELLS)
         if line.kind == "legend":
             rows = snapshot.timeline.phase_rows
-            return [label, *side.short_legend(self, rows[0].shares if rows else (), width - LABEL_CELLS)]
+            return [
+                label,
+                *side.short_legend(self, rows[0].shares if rows else (), width - LABEL_CELLS),
+            ]
         if line.kind == "marks":
             cells = side.mark_cells(self, snapshot, self.scrub, self.columns)
             beside_it = side.mark_side(self, snapshot, self.scrub, _side_cells(width))
         else:
-            cells = [self.run(fit(axis(snapshot.timeline.ruler, self.columns), self.columns), "faint")]
-            beside_it = side.time_side(self, snapshot, self.scrub, is_narrow=_side_cells(width) != _SIDE_CELLS)
+            cells = [
+                self.run(fit(axis(snapshot.timeline.ruler, self.columns), self.columns), "faint")
+            ]
+            beside_it = side.time_side(
+                self, snapshot, self.scrub, is_narrow=_side_cells(width) != _SIDE_CELLS
+            )
         return [label, *cells, self.run("  "), *beside_it]
 
     def on_resize(self) -> None:
@@ -164,22 +189,40 @@ class Timeline(LineWidget):
             return [label, self.run(fit("no GPU", self.columns), "faint")]
         # The cursor stands out in the strip, and what is chosen of it is brighter than the rest.
         chosen, cursor = self.scrub.chosen, self._cursor_columns(snapshot)
-        inside = side.columns_of(chosen, snapshot, self.columns) if chosen and self.scrub.has_range else range(0)
+        inside = (
+            side.columns_of(chosen, snapshot, self.columns)
+            if chosen and self.scrub.has_range
+            else range(0)
+        )
         strip = []
-        for column, cell in enumerate(fit(sparkline(series.cells[: self.columns], side.top_of(series)), self.columns)):
+        for column, cell in enumerate(
+            fit(sparkline(series.cells[: self.columns], side.top_of(series)), self.columns)
+        ):
             style = self.style_of("accent" if column in inside else "bar")
             strip.append(Run(cell, style + Style(reverse=True) if column in cursor else style))
         # Where it is narrow there is room for a short number, but for no second strip.
         choice = known if _side_cells(width) == _SIDE_CELLS else {GPU_POWER_SERIES} & known.keys()
-        beside = {other: known[other] for other in choice if other not in {line.series for line in self._lines}}
-        return [label, *strip, self.run("  "), *side.side_of(self, series, beside, _side_cells(width) - 1)]
+        beside = {
+            other: known[other]
+            for other in choice
+            if other not in {line.series for line in self._lines}
+        }
+        return [
+            label,
+            *strip,
+            self.run("  "),
+            *side.side_of(self, series, beside, _side_cells(width) - 1),
+        ]
 
     def _cursor_columns(self, snapshot: Snapshot) -> range:
         cursor = self.scrub.cursor
         return side.columns_of(cursor, snapshot, self.columns) if cursor else range(0)
 
     def _time_at(self, x: int, *, nearest: bool = False) -> int | None:
-        """Return the time of the column at a cell; None where there is none, unless the nearest one will do."""
+        """Return the time of the column at a cell.
+
+        None where there is none, unless the nearest one will do.
+        """
         if self.snapshot is None:
             return None
         ruler, column = self.snapshot.timeline.ruler, x - LABEL_CELLS
@@ -189,7 +232,10 @@ class Timeline(LineWidget):
 
 
 def plan(screen: Size, rows: int, *, has_gpu: bool, has_steps: bool) -> tuple[Line, ...]:
-    """Return the lines for a screen of this size: everything where there is room, else the phases first."""
+    """Return the lines for a screen of this size.
+
+    They are everything if there is room, else the phases first.
+    """
     rows = max(rows, 1)
     if screen.height < 20:
         return Line("phases"), Line("legend")

@@ -26,7 +26,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.requires("chromium"))
 
 
-# Of the package, not of the session: Playwright keeps an event loop in the main thread, in which no other can run.
+# Of the package, not of the session: Playwright keeps an event loop in the main thread, in which no
+# other can run.
 @pytest.fixture(scope="package")
 def chromium() -> Iterator[Browser]:
     with launched_chromium() as launched:
@@ -41,7 +42,10 @@ def ranked_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def open_report(chromium: Browser) -> Iterator[OpenReport]:
-    """Give a function that opens the report of a run, or a page; what a page complains of fails the test."""
+    """Give a function that opens the report of a run, or a page.
+
+    What a page complains of fails the test.
+    """
     opened: list[ReportPage] = []
 
     def open_one(path: Path, address: str = "") -> ReportPage:

@@ -1,4 +1,6 @@
-"""A number of a run is the same wherever it is shown: dashboard, report, summary, JSON, exports, metrics and fleet."""
+"""A number of a run is the same wherever it is shown: dashboard, report, summary, JSON, exports,
+metrics and fleet.
+"""
 
 from __future__ import annotations
 
@@ -55,19 +57,27 @@ def numbers_of(path: Path, open_report: OpenReport, folder: Path) -> Shown:
 
 def documented() -> dict[str, set[str]]:
     """Return what docs/architecture.md says of where numbers are shown, by their kinds."""
-    table = (DOCS / "architecture.md").read_text().partition("## Where each number comes from")[2].partition("\n## ")[0]
+    table = (
+        (DOCS / "architecture.md")
+        .read_text()
+        .partition("## Where each number comes from")[2]
+        .partition("\n## ")[0]
+    )
     rows = re.findall(r"^\| ([^|]+) \| [^|]+ \| ([A-Z ]+) \|$", table, re.MULTILINE)
     return {kind: set(places.split()) for kinds, places in rows for kind in kinds.split(", ")}
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_number_is_the_same_wherever_it_is_shown(name: str, open_report: OpenReport, tmp_path: Path) -> None:
+def test_a_number_is_the_same_wherever_it_is_shown(
+    name: str, open_report: OpenReport, tmp_path: Path
+) -> None:
     RUNS[name](tmp_path / "run.profd")
     shown = numbers_of(tmp_path / "run.profd", open_report, tmp_path)
     different = {
         key: places
         for key, places in shown.items()
-        if max(one.low for one in places.values()) > min(one.high for one in places.values()) + _rounding(places)
+        if max(one.low for one in places.values())
+        > min(one.high for one in places.values()) + _rounding(places)
     }
     assert not different
     kinds = {kind for kind, _ in shown}

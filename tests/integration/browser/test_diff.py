@@ -1,4 +1,6 @@
-"""The comparison of two runs in a real browser: differential colors, widths, search, tables, keyboard."""
+"""The comparison of two runs in a real browser: differential colors, widths, search, tables,
+keyboard.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,18 @@ COLORS = "{ paper: [255, 255, 255], mixed: [200, 200, 200], accent: '#ff0000' }"
 def compare(base: Path, new: Path) -> Path:
     file = new.with_suffix(".html")
     with RunReader(base) as first, RunReader(new) as second:
-        write_diff_report(file, (first, second), (MAIN_THREADS, MAIN_THREADS), take_diff(first, second))
+        write_diff_report(
+            file, (first, second), (MAIN_THREADS, MAIN_THREADS), take_diff(first, second)
+        )
     return file
 
 
 @pytest.fixture
 def page(tmp_path: Path) -> Path:
     """Write the comparison of a run with one that is slower."""
-    return compare(write_steps(tmp_path / "a.profd", 1), write_steps(tmp_path / "b.profd", 2, slower=1.2))
+    return compare(
+        write_steps(tmp_path / "a.profd", 1), write_steps(tmp_path / "b.profd", 2, slower=1.2)
+    )
 
 
 @pytest.fixture
@@ -37,7 +43,8 @@ def report(open_report: OpenReport, page: Path) -> ReportPage:
 
 def fills(report: ReportPage) -> dict[str, list[int]]:
     boxes = (
-        f"profd.graph.boxes.all.slice(1).map((box) => [profd.graph.label(box.node), profd.graph.fillOf(box, {COLORS})])"
+        "profd.graph.boxes.all.slice(1).map((box) => [profd.graph.label(box.node), "
+        f"profd.graph.fillOf(box, {COLORS})])"
     )
     return {str(label): list(fill) for label, fill in report.shown(boxes)}
 
@@ -49,7 +56,10 @@ def test_what_takes_more_is_orange_with_a_plus_and_what_takes_less_blue_with_a_m
     assert red > blue + 60
     same = fills(report)["Condition.wait"]
     assert max(same) - min(same) == 0
-    node = "profd.graph.boxes.all.find((box) => profd.graph.label(box.node) === '_engine_run_backward').node"
+    node = (
+        "profd.graph.boxes.all.find((box) => profd.graph.label(box.node) === "
+        "'_engine_run_backward').node"
+    )
     assert report.shown(f"profd.graph.letterOf({node})") == "+"
     found = open_report(compare(tmp_path / "b.profd", tmp_path / "a.profd"))
     red, _, blue = fills(found)["_engine_run_backward"]
@@ -65,7 +75,11 @@ def test_widths_are_those_of_the_run_that_is_chosen(report: ReportPage) -> None:
 
 def test_a_row_leads_to_its_frame_and_keys_back(report: ReportPage) -> None:
     report.page.click("[role=tab][data-view=leaves]")
-    assert report.rows("leaves")[0][5:] == ["_engine_run_backward", "torch/autograd/graph.py", "yes"]
+    assert report.rows("leaves")[0][5:] == [
+        "_engine_run_backward",
+        "torch/autograd/graph.py",
+        "yes",
+    ]
     report.page.click("#view-leaves button:has-text('_engine_run_backward')")
     assert report.zoomed() == "_engine_run_backward"
     assert "of a step" in report.page.inner_text("#panel")
@@ -77,7 +91,9 @@ def test_a_row_leads_to_its_frame_and_keys_back(report: ReportPage) -> None:
     assert "base" in report.shown("document.getElementById('spoken').textContent")
 
 
-def test_a_link_shows_a_colleague_what_its_sender_saw(open_report: OpenReport, page: Path, report: ReportPage) -> None:
+def test_a_link_shows_a_colleague_what_its_sender_saw(
+    open_report: OpenReport, page: Path, report: ReportPage
+) -> None:
     report.page.select_option("#side", "base")
     report.page.keyboard.press("/")
     report.page.keyboard.type("^backward$")
@@ -110,12 +126,23 @@ def test_every_control_is_reached_by_keyboard_alone(report: ReportPage) -> None:
     assert report.labels()[0] == "all · 200 ms"
 
 
-def test_gpus_memory_and_operators_have_their_tables(open_report: OpenReport, tmp_path: Path) -> None:
+def test_gpus_memory_and_operators_have_their_tables(
+    open_report: OpenReport, tmp_path: Path
+) -> None:
     slower = readingruns.write_run(tmp_path / "b.profd", 2, idle=0.5, conv_ms=4.0, peak_bytes=2.5e9)
     found = open_report(compare(readingruns.write_run(tmp_path / "a.profd", 1), slower))
-    rows = {view: {(row[0], row[1]): row[2:] for row in found.rows(view)} for view in ("gpus", "memory", "operators")}
+    rows = {
+        view: {(row[0], row[1]): row[2:] for row in found.rows(view)}
+        for view in ("gpus", "memory", "operators")
+    }
     assert rows["gpus"]["GPU 0", "idle share"][-1] == "yes"
-    assert rows["memory"]["main", "RSS, peak"] == ["2.0 GB", "2.5 GB", "+500 MB", "one value a run", "yes"]
+    assert rows["memory"]["main", "RSS, peak"] == [
+        "2.0 GB",
+        "2.5 GB",
+        "+500 MB",
+        "one value a run",
+        "yes",
+    ]
     assert rows["memory"]["worker", "RSS, peak"][2:] == ["+0 B", "one value a run", "alike"]
     assert rows["operators"]["aten::conv2d", "self CPU"][-1] == "yes"
     assert rows["operators"]["aten::addmm", "self CPU"][-1] == "within unrest"

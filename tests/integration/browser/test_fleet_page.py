@@ -1,4 +1,6 @@
-"""The page of many runs in a real browser: it shows the answers, and neither loads nor runs anything."""
+"""The page of many runs in a real browser: it shows the answers, and neither loads nor runs
+anything.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def cells_of(chromium: Browser, path: Path) -> list[list[str]]:
     return cells
 
 
-def test_it_shows_what_is_named_first_and_needs_nothing_else(chromium: Browser, tmp_path: Path) -> None:
+def test_it_shows_what_is_named_first_and_needs_nothing_else(
+    chromium: Browser, tmp_path: Path
+) -> None:
     truth = make(tmp_path)
     write_fleet_page(tmp_path / "fleet.html", asked(tmp_path))
     cells = cells_of(chromium, tmp_path / "fleet.html")

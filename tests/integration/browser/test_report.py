@@ -1,4 +1,6 @@
-"""The report in a real browser: every control does what it says, and every sum is that of the run file."""
+"""The report in a real browser: every control does what it says, and every sum is that of the run
+file.
+"""
 
 from __future__ import annotations
 
@@ -41,13 +43,24 @@ def shown_shares(report: ReportPage) -> dict[str, tuple[str, str]]:
 def test_flame_graph_and_table_add_up_to_the_run(report: ReportPage, reader: RunReader) -> None:
     assert report.samples == take_profile(reader, MAIN_THREADS).total_samples
     assert report.shown("profd.graph.tree.samples[0]") == report.samples
-    assert report.shown("profd.graph.tree.own.reduce((sum, own) => sum + own) - profd.graph.tree.total[0]") == 0
+    assert (
+        report.shown(
+            "profd.graph.tree.own.reduce((sum, own) => sum + own) - profd.graph.tree.total[0]"
+        )
+        == 0
+    )
     assert shown_shares(report) == function_shares(reader, MAIN_THREADS)
 
 
 def test_address_that_means_nothing_opens_the_whole_run(report: ReportPage) -> None:
     assert report.shown("document.getElementById('gpu-idle').hidden") is True  # there is no GPU
-    for address in ("#gpu-idle=1", "#t=x", "#t=50-60", "#process=77&thread=none&tab=none&by=x&phase=y", "#%"):
+    for address in (
+        "#gpu-idle=1",
+        "#t=x",
+        "#t=50-60",
+        "#process=77&thread=none&tab=none&by=x&phase=y",
+        "#%",
+    ):
         report.open(address)
         assert report.samples == 2_000
 
@@ -69,7 +82,9 @@ def test_panel_opens_with_the_users_lines_that_take_most_and_shows_those_of_the_
 ) -> None:
     rows = report.cells("#panel tbody tr")
     assert rows[0] == ["40.0 %", "train.py:58", "for images, labels in loader:"]
-    assert [row[0] for row in rows] == sorted((row[0] for row in rows), key=lambda text: -float(text.split()[0]))
+    assert [row[0] for row in rows] == sorted(
+        (row[0] for row in rows), key=lambda text: -float(text.split()[0])
+    )
     assert sum(float(row[0].split()[0]) for row in rows) == pytest.approx(100, abs=0.5)
     report.page.mouse.click(*report.place_of("train_epoch:63"))
     rows = report.cells("#panel tbody tr:not(.gap)")
@@ -82,14 +97,21 @@ def test_search_tells_the_share_that_it_matches(report: ReportPage) -> None:
     report.page.keyboard.type("resnet.*forward|CROSS")
     assert report.shown("document.getElementById('found').textContent") == "26.0 % matched"
     names = {label.partition(":")[0] for label in report.matched()}
-    assert names == {"ResNet.forward", "ResNet._forward_impl", "CrossEntropyLoss.forward", "cross_entropy"}
+    assert names == {
+        "ResNet.forward",
+        "ResNet._forward_impl",
+        "CrossEntropyLoss.forward",
+        "cross_entropy",
+    }
     report.page.keyboard.type("(")
     assert report.shown("document.getElementById('found').textContent") == "no regular expression"
     report.page.keyboard.press("Escape")
     assert report.shown("document.getElementById('query').value") == ""
 
 
-def test_frames_stand_for_lines_or_functions_and_grow_from_the_leaves(report: ReportPage, reader: RunReader) -> None:
+def test_frames_stand_for_lines_or_functions_and_grow_from_the_leaves(
+    report: ReportPage, reader: RunReader
+) -> None:
     assert report.labels().count("train_epoch:61") == 1
     report.page.select_option("#by", "function")
     assert "train_epoch" in report.labels()
@@ -100,13 +122,17 @@ def test_frames_stand_for_lines_or_functions_and_grow_from_the_leaves(report: Re
         ".map((node) => [profd.graph.label(node), profd.graph.tree.samples[node]]))"
     )
     profile = take_profile(reader, MAIN_THREADS)
-    assert leaves == {row.function: row.self_samples for row in hot_functions(reader, profile) if row.self_samples}
+    assert leaves == {
+        row.function: row.self_samples for row in hot_functions(reader, profile) if row.self_samples
+    }
     assert "inverted=1" in report.address
 
 
 def test_colors_go_by_phase_or_module(report: ReportPage) -> None:
     colors = "{ paper: [255, 255, 255], mixed: [0, 0, 0], accent: '#ff0000' }"
-    expression = f"profd.graph.boxes.all.slice(1).map((box) => String(profd.graph.fillOf(box, {colors})))"
+    expression = (
+        f"profd.graph.boxes.all.slice(1).map((box) => String(profd.graph.fillOf(box, {colors})))"
+    )
     by_phase = set(report.shown(expression))
     report.page.select_option("#coloring", "module")
     by_module = set(report.shown(expression))
@@ -133,10 +159,15 @@ def test_header_sorts_its_table(report: ReportPage) -> None:
     assert column(1)[:3] == ["100.0 %"] * 3
     report.page.click("#view-functions th:has-text('function') button")
     assert column(2)[:2] == sorted(column(2), key=str.lower)[:2]
-    assert report.page.get_attribute("#view-functions th:has-text('function')", "aria-sort") == "ascending"
+    assert (
+        report.page.get_attribute("#view-functions th:has-text('function')", "aria-sort")
+        == "ascending"
+    )
 
 
-def test_row_of_a_function_leads_into_the_graph_and_that_of_an_event_to_its_time(report: ReportPage) -> None:
+def test_row_of_a_function_leads_into_the_graph_and_that_of_an_event_to_its_time(
+    report: ReportPage,
+) -> None:
     report.page.click("#view-functions button:has-text('_engine_run_backward')")
     assert report.selected() == "_engine_run_backward:865"
     assert report.page.locator("#panel h3").inner_text() == "_engine_run_backward"

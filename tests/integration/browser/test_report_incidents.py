@@ -1,4 +1,6 @@
-"""Hangs and deaths of the report in a real browser: stacks unfold, links lead there, hostile text does nothing."""
+"""Hangs and deaths of the report in a real browser: stacks unfold, links lead there, hostile text
+does nothing.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,22 @@ from support.synthetic import MAIN_TID, STARTED_NS, main_process, recording, wri
 from support.training_stacks import CONV, LOSS
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.store.records import Frame, HangFound, HangGroup, HangReport, OutputWritten, RunEnded, Stand
+from profd.daemon.store.records import (
+    Frame,
+    HangFound,
+    HangGroup,
+    HangReport,
+    OutputWritten,
+    RunEnded,
+    Stand,
+)
 
 SECONDS = 100
 EVIL = Stand(hostiletexts.EVIL, 1, "main", 0, hostiletexts.EVIL, False, hostiletexts.EVIL)
 GROUPS = tuple(
-    HangGroup((Frame("<module>", "/srv/a.py", 1), Frame(name, f"/srv/{hostiletexts.EVIL}", 2)), (EVIL,))
+    HangGroup(
+        (Frame("<module>", "/srv/a.py", 1), Frame(name, f"/srv/{hostiletexts.EVIL}", 2)), (EVIL,)
+    )
     for name in ("first", "second")
 )
 HANG = HangFound(
@@ -31,10 +43,16 @@ HANG = HangFound(
 def report(open_report: OpenReport, tmp_path: Path) -> ReportPage:
     end_ns = STARTED_NS + SECONDS * SECOND_NS
     thread = (MAIN_TID, "MainThread", True, ((CONV, 400), (LOSS, 600)) * SECONDS)
-    said = OutputWritten(end_ns, f"{hostiletexts.MARKUP}\x1b[2J\nValueError: {hostiletexts.REORDERING}\n".encode())
-    recorded = recording(main_process().identity, STARTED_NS, (thread,), duration_ns=SECONDS * SECOND_NS)
+    said = OutputWritten(
+        end_ns, f"{hostiletexts.MARKUP}\x1b[2J\nValueError: {hostiletexts.REORDERING}\n".encode()
+    )
+    recorded = recording(
+        main_process().identity, STARTED_NS, (thread,), duration_ns=SECONDS * SECOND_NS
+    )
     ended = RunEnded(end_ns, "target-exited", 1)
-    return open_report(write_records(tmp_path / "run.profd", [main_process(), recorded, HANG, said, ended]))
+    return open_report(
+        write_records(tmp_path / "run.profd", [main_process(), recorded, HANG, said, ended])
+    )
 
 
 def test_the_link_of_a_hang_selects_it_and_the_minute_before(report: ReportPage) -> None:
@@ -63,7 +81,9 @@ def test_paper_has_all_stacks_and_the_screen_is_as_before(report: ReportPage) ->
 
 
 def test_hostile_text_is_shown_and_never_run(report: ReportPage) -> None:
-    report.page.evaluate("for (const details of document.querySelectorAll('details')) details.open = true")
+    report.page.evaluate(
+        "for (const details of document.querySelectorAll('details')) details.open = true"
+    )
     shown = report.page.inner_text(".death") + report.page.inner_text(".hangs")
     assert shown.count(hostiletexts.MARKUP) >= 4
     assert "ValueError: \\u202egnol\\u2066" in shown

@@ -1,6 +1,8 @@
-"""What is selected in the report, in a real browser, has the samples that `profd export` selects by the same.
+"""What is selected in the report, in a real browser, has the samples that `profd export` selects by
+the same.
 
-That is so of filters, brushed ranges, frames and searches, and of the address, which holds all of it.
+That is so of filters, brushed ranges, frames and searches, and of the address, which holds all of
+it.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ def exported(run: Path, capsys: Exported, *options: str, through: str = "") -> i
 
 
 def brushed(report: ReportPage, from_x: int, to_x: int) -> list[str]:
-    """Drag over the timeline, and return the range that the address has then as options of a command."""
+    """Drag over the timeline, and return the range that the address has then as options of a
+    command.
+    """
     place = report.page.locator("#timeline").bounding_box()
     assert place
     report.page.mouse.move(place["x"] + from_x, place["y"] + 20)
@@ -36,12 +40,16 @@ def brushed(report: ReportPage, from_x: int, to_x: int) -> list[str]:
     report.page.mouse.up()
     found = re.match(r"#t=([\d.]+)-([\d.]+)", report.address)
     assert found
-    dragged_s = sorted(report.shown(f"[{from_x}, {to_x}].map((x) => profd.timeline.toMs(x) / 1000)"))
+    dragged_s = sorted(
+        report.shown(f"[{from_x}, {to_x}].map((x) => profd.timeline.toMs(x) / 1000)")
+    )
     assert [float(found[1]), float(found[2])] == pytest.approx(dragged_s, abs=0.011)
     return ["--from", found[1], "--to", found[2]]
 
 
-def test_a_brushed_range_has_the_samples_of_its_export(report: ReportPage, ranked_run: Path, capsys: Exported) -> None:
+def test_a_brushed_range_has_the_samples_of_its_export(
+    report: ReportPage, ranked_run: Path, capsys: Exported
+) -> None:
     for from_x, to_x in ((300, 620), (620, 300), (130, 1_390), (640, 760)):
         report.open()
         options = brushed(report, from_x, to_x)
@@ -151,7 +159,9 @@ def test_a_filter_selects_what_the_export_selects_and_its_address_brings_it_back
         assert expected == pytest.approx(about, rel=0.03), name
         assert report.samples == report.shown("profd.graph.tree.samples[0]") == expected, name
         report.open(f"#{str(report.shown('location.hash')).removeprefix('#')}&t=3.5-9.25")
-        assert report.samples == exported(ranked_run, capsys, "--from", "3.5", "--to", "9.25", *options), name
+        assert report.samples == exported(
+            ranked_run, capsys, "--from", "3.5", "--to", "9.25", *options
+        ), name
 
 
 def use(report: ReportPage, controls: Controls) -> None:
@@ -162,23 +172,32 @@ def use(report: ReportPage, controls: Controls) -> None:
             report.page.click(f"#{name}")
 
 
-def test_roles_of_processes_several_of_them_and_threads_that_are_not_main(report: ReportPage) -> None:
+def test_roles_of_processes_several_of_them_and_threads_that_are_not_main(
+    report: ReportPage,
+) -> None:
     report.page.select_option("#process", label="workers")
     assert report.samples == 4_000
     report.page.select_option("#process", label="all processes")
     report.page.select_option("#thread", label="other threads")
     assert report.samples == 4_000
-    assert {label.partition(":")[0] for label in report.labels()} >= {"Thread._bootstrap", "_pin_memory_loop"}
+    assert {label.partition(":")[0] for label in report.labels()} >= {
+        "Thread._bootstrap",
+        "_pin_memory_loop",
+    }
     assert not {"main", "<module>"} & {label.partition(":")[0] for label in report.labels()}
     report.open("#process=1,3&thread=all")
     assert report.samples == 4_000
-    assert report.shown("document.getElementById('process').selectedOptions[0].text") == "2 processes"
+    assert (
+        report.shown("document.getElementById('process').selectedOptions[0].text") == "2 processes"
+    )
 
 
 def test_the_row_of_filters_says_what_is_selected(report: ReportPage) -> None:
     use(report, {"rank": "rank 0", "phase": "B backward", "on-cpu": "", "gpu-idle": ""})
     basis = report.shown("document.getElementById('basis').textContent")
-    assert basis.startswith("main threads · backward · rank 0 · on CPU · GPU idle (below 5.0 %) · whole run")
+    assert basis.startswith(
+        "main threads · backward · rank 0 · on CPU · GPU idle (below 5.0 %) · whole run"
+    )
     assert report.page.get_attribute("#on-cpu", "aria-pressed") == "true"
 
 
@@ -191,7 +210,9 @@ def seen(report: ReportPage) -> dict[str, Any]:
         "samples": report.samples,
         "basis": report.shown("document.getElementById('basis').textContent"),
         "panel": report.shown("document.getElementById('panel').textContent"),
-        "tab": report.shown("document.querySelector('[role=tab][aria-selected=true]').dataset.view"),
+        "tab": report.shown(
+            "document.querySelector('[role=tab][aria-selected=true]').dataset.view"
+        ),
         "query": report.shown("document.getElementById('query').value"),
     }
 
@@ -223,7 +244,9 @@ def test_a_selected_caller_of_the_zoomed_frame_comes_back(report: ReportPage) ->
     assert seen(report) == before
 
 
-def test_an_address_with_no_frame_or_none_that_there_is_shows_all_as_another_tree_does(report: ReportPage) -> None:
+def test_an_address_with_no_frame_or_none_that_there_is_shows_all_as_another_tree_does(
+    report: ReportPage,
+) -> None:
     report.page.mouse.click(*report.place_of("train_epoch:63"))
     assert "frame=" in report.address
     report.page.evaluate("location.hash = 't=4-12'")
@@ -233,7 +256,15 @@ def test_an_address_with_no_frame_or_none_that_there_is_shows_all_as_another_tre
     report.page.mouse.click(*report.place_of("train_epoch:63"))
     report.page.select_option("#by", "function")
     assert report.address == "#t=4-12&by=function"
-    for frame in ["x", "zzzz.1-1-1", "0-99-99", "__proto__-0-0", "0.1.0.1-9-9e9", "%00-1-1", "-1-1"]:
+    for frame in [
+        "x",
+        "zzzz.1-1-1",
+        "0-99-99",
+        "__proto__-0-0",
+        "0.1.0.1-9-9e9",
+        "%00-1-1",
+        "-1-1",
+    ]:
         report.open(f"#frame={frame}")
         assert report.samples == 4_000
         assert report.labels()[0].startswith("all")

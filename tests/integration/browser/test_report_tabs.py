@@ -1,4 +1,6 @@
-"""What of the report shows no samples: findings, operators of torch windows, memory, charts, ranks, and its numbers."""
+"""What of the report shows no samples: findings, operators of torch windows, memory, charts, ranks,
+and its numbers.
+"""
 
 from __future__ import annotations
 
@@ -33,16 +35,30 @@ if TYPE_CHECKING:
 
 
 def titles(report: ReportPage, view: str) -> list[str]:
-    found = report.shown(f"[...document.querySelectorAll('#view-{view} th')].map((cell) => cell.textContent)")
+    found = report.shown(
+        f"[...document.querySelectorAll('#view-{view} th')].map((cell) => cell.textContent)"
+    )
     return [str(title) for title in found]
 
 
-def test_a_card_leads_to_its_proof(open_report: OpenReport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_card_leads_to_its_proof(
+    open_report: OpenReport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def with_finding(reader: RunReader) -> Summary:
         selection = Selection(main_threads=True, rank=1, phase="data wait")
         from_ns = synthetic.STARTED_NS + 4 * SECOND_NS
         evidence = Evidence((), from_ns, from_ns + 6 * SECOND_NS, selection)
-        found = Finding("starved", "warning", "input-bound", hostiletexts.MARKUP, "why", "do", 2.0, evidence, "starved")
+        found = Finding(
+            "starved",
+            "warning",
+            "input-bound",
+            hostiletexts.MARKUP,
+            "why",
+            "do",
+            2.0,
+            evidence,
+            "starved",
+        )
         return msgspec.structs.replace(summarize(reader), findings=(found,))
 
     monkeypatch.setattr(report_module, "summarize", with_finding)
@@ -61,7 +77,9 @@ def test_each_proof_has_the_samples_of_its_finding(report: ReportPage, ranked_ru
         assert findings
         for finding in findings:
             report.open(f"#{proof_address(reader, finding.evidence)}")
-            assert report.samples == take_profile(reader, finding.evidence.selection).total_samples, finding.title
+            assert (
+                report.samples == take_profile(reader, finding.evidence.selection).total_samples
+            ), finding.title
 
 
 def test_operators_of_a_window_stand_by_name_and_by_shape(report: ReportPage) -> None:
@@ -79,7 +97,11 @@ def test_operators_of_a_window_stand_by_name_and_by_shape(report: ReportPage) ->
          "100.000us", "0.7 %", "200.000us", "100.000us", "4.00 KB", "2.00 KB", "2"],
     ]  # fmt: skip
     report.page.click("#view-operators button:has-text('by shape')")
-    assert [row[-1] for row in report.rows("operators")][1:] == ["[[8, 3, 32, 32]]", "[[8, 64, 16, 16]]", "[[8, 512]]"]
+    assert [row[-1] for row in report.rows("operators")][1:] == [
+        "[[8, 3, 32, 32]]",
+        "[[8, 64, 16, 16]]",
+        "[[8, 512]]",
+    ]
     assert "GPU 0 was idle 25 %" in report.page.inner_text("#view-operators")
     report.page.click("#view-operators button:has-text('select its time')")
     assert report.address == "#t=12-12.25&tab=operators"
@@ -112,7 +134,10 @@ def test_growth_stands_beside_the_memory_that_grows_and_what_is_not_known_is_lef
     growth = {row[0]: row[-1] for row in report.rows("memory")}
     assert growth["main · 4242"].startswith("grows by 1.0 MB/s")
     assert growth["worker 1 · 4243"] == "steady"
-    assert report.shown("profd.timeline.charts.map((chart) => chart.title)") == ["CPU, cores", "memory, RSS"]
+    assert report.shown("profd.timeline.charts.map((chart) => chart.title)") == [
+        "CPU, cores",
+        "memory, RSS",
+    ]
     report.page.click("#tab-operators")
     assert "profd run --torch-window arms them" in report.page.inner_text("#view-operators")
 
@@ -127,20 +152,34 @@ def test_the_timeline_has_the_pace_of_the_steps(report: ReportPage) -> None:
 
 
 def test_a_chart_has_the_mean_of_the_summary(open_report: OpenReport, tmp_path: Path) -> None:
-    """The page has each value with the time over which it holds; thinned, it is true to a step of the chart."""
+    """The page has each value with the time over which it holds.
+
+    Thinned, it is true to a step of the chart.
+    """
     page = open_report(write_gapped_run(tmp_path / "run.profd"))
     with RunReader(tmp_path / "run.profd") as reader:
         for from_s, to_s in ((0, 900), (95, 150), (601, 602)):
             from_ns, to_ns = (reader.info.started_ns + at_s * SECOND_NS for at_s in (from_s, to_s))
-            utilization = mean_of_series(reader, UTILIZATION, None, Selection(from_ns, to_ns), DEVICE)
-            shown = page.shown(f"profd.timeline.charts[0].meanIn({{ fromMs: {from_s}e3, toMs: {to_s}e3 }})")
+            utilization = mean_of_series(
+                reader, UTILIZATION, None, Selection(from_ns, to_ns), DEVICE
+            )
+            shown = page.shown(
+                f"profd.timeline.charts[0].meanIn({{ fromMs: {from_s}e3, toMs: {to_s}e3 }})"
+            )
             assert shown == pytest.approx(utilization, rel=0.1 if from_s else 0.001), (from_s, to_s)
 
 
-def test_ranks_of_the_table_are_picked_and_processes_named_by_them(open_report: OpenReport, tmp_path: Path) -> None:
+def test_ranks_of_the_table_are_picked_and_processes_named_by_them(
+    open_report: OpenReport, tmp_path: Path
+) -> None:
     job = Job()
     for rank in range(3):
-        job.write(tmp_path / f"{rank}.profd", rank, own_share=0.9 if rank == 1 else 0.4, ahead_ns=rank * 700_000_003)
+        job.write(
+            tmp_path / f"{rank}.profd",
+            rank,
+            own_share=0.9 if rank == 1 else 0.4,
+            ahead_ns=rank * 700_000_003,
+        )
     with open_job(read_folder(tmp_path).choose(None)) as reader:
         write_report(reader, tmp_path / "job.html")
     report = open_report(tmp_path / "job.html")
@@ -186,12 +225,17 @@ def test_numbers_are_written_as_everywhere_else(chromium: Browser) -> None:
     rules = json.loads((DATA / "units.json").read_text())
     cases = [(name, given, text) for name, pairs in rules.items() for given, text in pairs]
     calls = [
-        f"{NAMES[name]}({', '.join(json.dumps(word) for word in words_of(name, given))})" for name, given, _ in cases
+        f"{NAMES[name]}({', '.join(json.dumps(word) for word in words_of(name, given))})"
+        for name, given, _ in cases
     ]
     page = chromium.new_page()
-    shown = page.evaluate(f"() => {{ {(PAGE / 'text.js').read_text()}; return [{', '.join(calls)}]; }}")
+    shown = page.evaluate(
+        f"() => {{ {(PAGE / 'text.js').read_text()}; return [{', '.join(calls)}]; }}"
+    )
     page.close()
-    assert dict(zip(calls, shown, strict=True)) == {call: text for call, (_, _, text) in zip(calls, cases, strict=True)}
+    assert dict(zip(calls, shown, strict=True)) == {
+        call: text for call, (_, _, text) in zip(calls, cases, strict=True)
+    }
 
 
 def words_of(name: str, given: object) -> list[object]:

@@ -1,4 +1,5 @@
-"""Speedscope's own importer reads what profd exports to it: the released page of its npm package, in a real browser.
+"""Speedscope's own importer reads what profd exports to it: the released page of its npm package,
+in a real browser.
 
 `npm install -g speedscope` brings it. The schema that the package publishes is tested in any case
 (tests/unit/render/exports).
@@ -36,9 +37,15 @@ def released() -> Path:
 
 
 def imported(chromium: Browser, released: Path, folder: Path, content: bytes) -> str:
-    """Return what speedscope shows of a file, in its table of functions; the way in is that of its own program."""
+    """Return what speedscope shows of a file, in its table of functions.
+
+    The way in is that of its own program.
+    """
     handed = folder / "handed.js"
-    handed.write_text(f'speedscope.loadFileFromBase64("run.speedscope.json", "{base64.b64encode(content).decode()}")')
+    handed.write_text(
+        'speedscope.loadFileFromBase64("run.speedscope.json", '
+        f'"{base64.b64encode(content).decode()}")'
+    )
     page = chromium.new_page()
     page.goto(f"{released.as_uri()}#localProfilePath={str(handed).removeprefix('/')}&view=sandwich")
     page.wait_for_selector("text=/Something went wrong|Symbol Name/")
@@ -47,11 +54,15 @@ def imported(chromium: Browser, released: Path, folder: Path, content: bytes) ->
     return shown
 
 
-def test_the_importer_has_the_times_of_the_run(chromium: Browser, released: Path, tmp_path: Path) -> None:
+def test_the_importer_has_the_times_of_the_run(
+    chromium: Browser, released: Path, tmp_path: Path
+) -> None:
     with RunReader(write_run(tmp_path / "a.profd", seconds=SECONDS)) as reader:
         shown = imported(chromium, released, tmp_path, speedscope(reader, MAIN_THREADS))
     own_s = SECONDS * PHASE_SHARES["backward"]
-    row = re.search(rf"([\d.]+m?s) \((\d+)%\)\s+([\d.]+m?s) \((\d+)%\)\s+{BACKWARD[-1].function}", shown)
+    row = re.search(
+        rf"([\d.]+m?s) \((\d+)%\)\s+([\d.]+m?s) \((\d+)%\)\s+{BACKWARD[-1].function}", shown
+    )
     assert row, shown
     assert (row[3], row[4]) == (f"{own_s:.2f}s", f"{100 * PHASE_SHARES['backward']:.0f}")
 
@@ -59,8 +70,12 @@ def test_the_importer_has_the_times_of_the_run(chromium: Browser, released: Path
 def test_every_thread_is_a_profile(chromium: Browser, released: Path, tmp_path: Path) -> None:
     with RunReader(write_run(tmp_path / "a.profd", seconds=SECONDS)) as reader:
         content = speedscope(reader, Selection())
-    assert f"(1/{len(json.loads(content)['profiles'])})" in imported(chromium, released, tmp_path, content)
+    assert f"(1/{len(json.loads(content)['profiles'])})" in imported(
+        chromium, released, tmp_path, content
+    )
 
 
 def test_a_file_that_is_none_is_refused(chromium: Browser, released: Path, tmp_path: Path) -> None:
-    assert "Something went wrong" in imported(chromium, released, tmp_path, b'{"$schema": "x", "profiles": [1]}')
+    assert "Something went wrong" in imported(
+        chromium, released, tmp_path, b'{"$schema": "x", "profiles": [1]}'
+    )

@@ -97,7 +97,9 @@ def _is_label(event: Event) -> bool:
 def _main_id(events: list[Event]) -> str:
     """Return the ID of the main thread, the one named so or else the one of the process; empty where it has none."""
     found = {
-        (match[1], match[2] or ""): event["pid"] for event in events if (match := _THREAD.fullmatch(event["name"]))
+        (match[1], match[2] or ""): event["pid"]
+        for event in events
+        if (match := _THREAD.fullmatch(event["name"]))
     }
     main = [tid for (tid, name), pid in found.items() if name == "MainThread" or tid == str(pid)]
     return main[0] if main and main[0].isdigit() else ""

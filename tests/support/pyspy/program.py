@@ -121,7 +121,9 @@ class Target:
 
 def _gone() -> Failed:
     reason = "No such file or directory (os error 2)"
-    return Failed("Failed to get process executable name. Check that the process is running.", reason, reason)
+    return Failed(
+        "Failed to get process executable name. Check that the process is running.", reason, reason
+    )
 
 
 class Fault:
@@ -157,7 +159,10 @@ class Fault:
 
 
 def _die(number: int) -> NoReturn:
-    signal.signal(number, signal.SIG_DFL) if number not in (signal.SIGKILL, signal.SIGSTOP) else None
+    signal.signal(number, signal.SIG_DFL) if number not in (
+        signal.SIGKILL,
+        signal.SIGSTOP,
+    ) else None
     os.kill(os.getpid(), number)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
     while True:
@@ -227,7 +232,10 @@ def _sample(
     limit_s = float("inf") if pace[1] is None else pace[1]
     tick_s, missed = max(1 / pace[0], _TICK_S), 0
     while now_s - begun_s < limit_s:
-        if signal.sigtimedwait({signal.SIGINT}, min(tick_s, begun_s + limit_s - now_s)) and not is_deaf:
+        if (
+            signal.sigtimedwait({signal.SIGINT}, min(tick_s, begun_s + limit_s - now_s))
+            and not is_deaf
+        ):
             return "Stopped sampling because Control-C pressed", readable_s, missed
         now_s = time.monotonic()
         if target.is_readable():
@@ -285,14 +293,18 @@ def main(folder: str) -> int:
     except PermissionError as error:
         if os.geteuid() != 0:
             sudo = "'sudo env \"PATH=$PATH\" !!'"
-            say_error(f"Permission Denied: Try running again with elevated permissions by going {sudo}")
+            say_error(
+                f"Permission Denied: Try running again with elevated permissions by going {sudo}"
+            )
         else:
             say_error(f"Error: {error.strerror} (os error {error.errno})")
         return 1
     except Failed as error:
         say_error(f"Error: {error}")
         if error.causes:
-            causes = "\n".join(f"    {number}: {cause}" for number, cause in enumerate(error.causes))
+            causes = "\n".join(
+                f"    {number}: {cause}" for number, cause in enumerate(error.causes)
+            )
             say_error(f"\nCaused by:\n{causes}")
         return 1
     return 0

@@ -83,7 +83,9 @@ class StandIn:
             "strict": False,
             "fail_every": 0,
         }
-        self.path.write_text(_SCRIPT.format(python=sys.executable, tests=os.fspath(TESTS), folder=os.fspath(folder)))
+        self.path.write_text(
+            _SCRIPT.format(python=sys.executable, tests=os.fspath(TESTS), folder=os.fspath(folder))
+        )
         self.path.chmod(0o755)
         self._journal.touch()
         self._journal.chmod(0o666)
@@ -91,7 +93,10 @@ class StandIn:
 
     def stands_in(self, frames: Stack) -> None:
         """Play one thread in one stack, for a dump too."""
-        shown = [{"name": one.function, "filename": one.file, "line": one.line} for one in reversed(frames)]
+        shown = [
+            {"name": one.function, "filename": one.file, "line": one.line}
+            for one in reversed(frames)
+        ]
         about = {"pid": 1, "thread_id": 1, "os_thread_id": 1, "thread_name": "MainThread"}
         dump = msgspec.json.encode([{**about, "active": True, "owns_gil": False, "frames": shown}])
         self.plays(write_trace(ThreadTrace([(0, frames)], _LENGTH_US)), dump=dump)
@@ -115,7 +120,9 @@ class StandIn:
     def events(self, event: str = "", *, command: str = "record", target: int = 0) -> list[Event]:
         """Return what its starts did so far, in order of time; of one kind, or of one process, where that is named."""
         lines = self._journal.read_bytes().splitlines(keepends=True)
-        all_events = [msgspec.json.decode(line, type=Event) for line in lines if line.endswith(b"\n")]
+        all_events = [
+            msgspec.json.decode(line, type=Event) for line in lines if line.endswith(b"\n")
+        ]
         return [
             one
             for one in all_events

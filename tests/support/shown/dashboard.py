@@ -74,7 +74,9 @@ def _top(lines: Sequence[str], path: Path) -> Numbers:
     for kind, pattern in _IN_HEADER:
         if found := re.search(pattern, lines[0]):
             yield (
-                read(kind, "run", found[1]) if kind != "duration" else clock(kind, "run", found[2], int(found[1] or 0))
+                read(kind, "run", found[1])
+                if kind != "duration"
+                else clock(kind, "run", found[2], int(found[1] or 0))
             )
     is_alone = sum(re.match(" (main|rank) ", line) is not None for line in lines) == 1
     names = {phase.short: phase.name for phase in PHASES}
@@ -83,7 +85,13 @@ def _top(lines: Sequence[str], path: Path) -> Numbers:
             yield read("share of a phase", names.get(found[1], found[1]), found[2])
         for kind, pattern in _IN_STRIPS:
             if match := re.search(pattern, line.translate(_CIRCLED)):
-                of = "run" if not kind.startswith("GPU") else gpus.copy().pop() if len(gpus) == 1 else "all"
+                of = (
+                    "run"
+                    if not kind.startswith("GPU")
+                    else gpus.copy().pop()
+                    if len(gpus) == 1
+                    else "all"
+                )
                 yield read(kind, of, match[1])
 
 
@@ -125,7 +133,9 @@ def operators(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> Numbers:
     for row in rows:
         if len(row) == len(kinds):
             yield from (
-                read(kind, row[0], shown) for kind, shown in zip(kinds, row, strict=True) if kind and shown not in NONE
+                read(kind, row[0], shown)
+                for kind, shown in zip(kinds, row, strict=True)
+                if kind and shown not in NONE
             )
 
 
@@ -140,7 +150,11 @@ def _findings(lines: Sequence[str]) -> Numbers:
 
 
 def _events(lines: Sequence[str]) -> Numbers:
-    found = [match for line in lines if (match := re.search(r"^ \d\d:\d\d:\d\d  (\d\d:\d\d:\d\d) +\w+", line))]
+    found = [
+        match
+        for line in lines
+        if (match := re.search(r"^ \d\d:\d\d:\d\d  (\d\d:\d\d:\d\d) +\w+", line))
+    ]
     yield exact("events", "run", len(found))
     yield from (clock("time of an event", at, match[1]) for at, match in enumerate(reversed(found)))
 

@@ -1,4 +1,6 @@
-"""The numbers of what programs read: exported stacks and tables, metrics, and the JSON of a fleet of one run."""
+"""The numbers of what programs read: exported stacks and tables, metrics, and the JSON of a fleet
+of one run.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def of_exports(path: Path, folder: Path) -> Numbers:
     """Yield the numbers of the collapsed stacks and of the CSV files."""
     yield from _of_stacks(command("export", str(path), "--format", "collapsed").splitlines())
     command("export", str(path), "--format", "csv", "-o", str(folder))
-    yield from _of_tables(*(list(csv.DictReader((folder / f"{name}.csv").open())) for name in _TABLES))
+    yield from _of_tables(
+        *(list(csv.DictReader((folder / f"{name}.csv").open())) for name in _TABLES)
+    )
 
 
 _TABLES = ("samples", "processes", "series", "events")
@@ -62,16 +66,25 @@ def of_metrics(path: Path) -> Numbers:
     for metric, kind in ((catalog.COVERAGE, "coverage"), (catalog.TORN, "torn share")):
         if not math.isnan(value := found.get((metric, ()), math.nan)):
             yield exact(kind, "run", value)
-    yield exact("samples of all threads", "run", found[catalog.SAMPLES, ()] - found[catalog.TORN_SAMPLES, ()])
+    yield exact(
+        "samples of all threads",
+        "run",
+        found[catalog.SAMPLES, ()] - found[catalog.TORN_SAMPLES, ()],
+    )
     for (metric, labels), value in found.items():
         if metric is catalog.PROCESS_MEMORY:
             yield exact("memory of a role", f"{labels[1]} {labels[0]}", value)
         if metric is catalog.GPU_MEMORY_TOTAL and not math.isnan(value):
             yield exact("GPU memory", f"gpu{labels[0]}", value)
-    times = {labels: value for (metric, labels), value in found.items() if metric is catalog.PHASE_SECONDS and value}
+    times = {
+        labels: value
+        for (metric, labels), value in found.items()
+        if metric is catalog.PHASE_SECONDS and value
+    }
     if len({rank for rank, _ in times}) == 1:
         yield from (
-            exact("share of a phase", phase, value / sum(times.values())) for (_, phase), value in times.items()
+            exact("share of a phase", phase, value / sum(times.values()))
+            for (_, phase), value in times.items()
         )
 
 
@@ -80,6 +93,12 @@ def of_fleet(path: Path, folder: Path) -> Numbers:
     command("export", str(path), "--format", "parquet", "--to", str(folder))
     said = json.loads(command("fleet", str(folder), "--json"))
     for row in said["phases"]:
-        yield exact("share of a phase", row["phase"], row["hours"]["ranks"] / said["hours"]["ranks"])
+        yield exact(
+            "share of a phase", row["phase"], row["hours"]["ranks"] / said["hours"]["ranks"]
+        )
     for pace in said["paces"]:
-        yield from (exact("step rate", "run", 1 / week["step_s"]) for week in pace["weeks"] if week["step_s"])
+        yield from (
+            exact("step rate", "run", 1 / week["step_s"])
+            for week in pace["weeks"]
+            if week["step_s"]
+        )

@@ -57,7 +57,11 @@ def read(kind: str, of: object, shown: str, scale: float = 1.0) -> Number:
 def clock(kind: str, of: object, shown: str, days: int = 0) -> Number:
     """Return a length of time that is shown as a clock: ``00:01:12``, ``0:12.0``."""
     *parts, seconds = shown.split(":")
-    value = days * 86_400 + float(seconds) + sum(int(part) * 60**at for at, part in enumerate(reversed(parts), 1))
+    value = (
+        days * 86_400
+        + float(seconds)
+        + sum(int(part) * 60**at for at, part in enumerate(reversed(parts), 1))
+    )
     half = 10.0 ** -len(seconds.partition(".")[2]) / 2
     return Number(kind, str(of), value - half, value + half)
 
@@ -70,7 +74,9 @@ def function(name: str, place: str) -> str:
 def command(*words: str) -> str:
     """Return what a command prints."""
     said = io.BytesIO()
-    with contextlib.redirect_stdout(io.TextIOWrapper(said, encoding="utf-8", write_through=True)) as output:
+    with contextlib.redirect_stdout(
+        io.TextIOWrapper(said, encoding="utf-8", write_through=True)
+    ) as output:
         code = run_command_line(list(words))
         output.flush()
     assert code == ExitCode.OK or (code == ExitCode.NO_SAMPLES and not _has_samples(words))

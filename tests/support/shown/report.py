@@ -7,12 +7,30 @@ from pathlib import Path
 
 from support.browser import OpenReport, ReportPage
 from support.shown.dashboard import operators
-from support.shown.numbers import IDLE, IDLE_TEXT, NONE, Number, Numbers, clock, exact, function, read
+from support.shown.numbers import (
+    IDLE,
+    IDLE_TEXT,
+    NONE,
+    Number,
+    Numbers,
+    clock,
+    exact,
+    function,
+    read,
+)
 
-_FACTS = {name: name for name in ("samples", "coverage", "processes")} | {"torn": "torn share", "profd's cost": "cost"}
+_FACTS = {name: name for name in ("samples", "coverage", "processes")} | {
+    "torn": "torn share",
+    "profd's cost": "cost",
+}
 # The page adds up times of tenths of a millisecond, and readings to five digits.
 _SLACK = 1e-3
-_RECOUNTED = ("self share of a function", "total share of a function", "share of a phase", "CPU of a process")
+_RECOUNTED = (
+    "self share of a function",
+    "total share of a function",
+    "share of a phase",
+    "CPU of a process",
+)
 
 
 def of_report(path: Path, open_report: OpenReport) -> Numbers:
@@ -29,22 +47,28 @@ def _slackened(number: Number) -> Number:
 
 
 def _header(page: ReportPage) -> Numbers:
-    subtitle = page.shown("[...document.querySelectorAll('.subtitle span')].map((one) => one.textContent)")
+    subtitle = page.shown(
+        "[...document.querySelectorAll('.subtitle span')].map((one) => one.textContent)"
+    )
     yield read("duration", "run", subtitle[2])
     if found := re.search(r"ended with (\d+)", " ".join(subtitle)):
         yield read("exit code", "run", found[1])
     for name, value in page.cells(".run-facts div"):
         if name in _FACTS:
             yield read(_FACTS[name], "run", value)
-    for shown in page.shown("[...document.querySelectorAll('#legend > *')].map((one) => one.innerText)"):
+    for shown in page.shown(
+        "[...document.querySelectorAll('#legend > *')].map((one) => one.innerText)"
+    ):
         _, name, value = shown.split("\n")
         yield read("share of a phase", name, value)
 
 
 def _findings(page: ReportPage) -> Numbers:
     cards = page.shown(
-        "[...document.querySelectorAll('.cards .card')].map((card) => [card.querySelector('h2 b').textContent,"
-        " [...card.querySelectorAll('dl.facts dt')].map((dt) => [dt.textContent, dt.nextElementSibling.textContent])])"
+        "[...document.querySelectorAll('.cards .card')].map((card) => [card.querySelector('h2 "
+        "b').textContent,"
+        " [...card.querySelectorAll('dl.facts dt')].map((dt) => [dt.textContent, "
+        "dt.nextElementSibling.textContent])])"
     )
     yield exact("findings", "run", len(cards))
     for label, facts in cards:
@@ -57,7 +81,8 @@ def _findings(page: ReportPage) -> Numbers:
 
 def _functions(page: ReportPage) -> Numbers:
     rows = page.shown(
-        "[...document.querySelectorAll('#view-functions tbody tr')].map((row) => [...row.cells].map((cell) =>"
+        "[...document.querySelectorAll('#view-functions tbody tr')].map((row) => "
+        "[...row.cells].map((cell) =>"
         " [cell.textContent, cell.title || cell.firstElementChild?.title || '']))"
     )
     for (own, samples), (total, _), (name, _), (_, place), _ in rows:

@@ -75,7 +75,11 @@ def of_json(path: Path) -> Numbers:
         if (value := _at(said, place)) is not None:
             yield exact(kind, "run", value)
     for kind, rows, of, place in _FIELDS_OF_ROWS:
-        yield from (exact(kind, row[of], value) for row in said[rows] if (value := _at(row, place)) is not None)
+        yield from (
+            exact(kind, row[of], value)
+            for row in said[rows]
+            if (value := _at(row, place)) is not None
+        )
     yield from _sums(said)
     for window in windows:
         yield exact("steps of a window", "run", window["steps"])
@@ -107,16 +111,25 @@ def _sums(said: Mapping[str, Any]) -> Numbers:
     memory: Counter[str] = Counter()
     for row in processes:
         if row["rss_bytes"] is not None:
-            memory[f"{row['role']} {'' if row['rank'] is None else row['rank']}"] += row["rss_bytes"]
+            memory[f"{row['role']} {'' if row['rank'] is None else row['rank']}"] += row[
+                "rss_bytes"
+            ]
         if row["functions"]:
-            yield exact("share of a process's hottest function", row["pid"], row["functions"][0]["self_share"])
+            yield exact(
+                "share of a process's hottest function",
+                row["pid"],
+                row["functions"][0]["self_share"],
+            )
     yield from (exact("memory of a role", of, value) for of, value in memory.items())
     for finding in said["findings"]:
         for measure in finding["evidence"]["measures"]:
-            yield exact("measure of a finding", f"{finding['label']}: {measure['name']}", measure["value"])
+            yield exact(
+                "measure of a finding", f"{finding['label']}: {measure['name']}", measure["value"]
+            )
 
 
-# A pattern of a line, the group that names what its numbers are of (None: the run), and the kinds of the other groups.
+# A pattern of a line, the group that names what its numbers are of (None: the run), and the kinds
+# of the other groups.
 _LINES: tuple[tuple[str, int | None, tuple[str, ...]], ...] = (
     (r"^\S.*(?:after|recorded for) ([^,]+?)(?:, until.*)?(?:, ~?([\d,]+) steps?(?: at (\S+))?)?$", None,
      ("duration", "steps", "step rate")),
@@ -146,7 +159,10 @@ _LINES: tuple[tuple[str, int | None, tuple[str, ...]], ...] = (
 )  # fmt: skip
 _MARGINS = (
     (r"^  . {2}(\D+?) +<?\d+ % ± (\S+) ", "margin of a phase"),
-    (r"^ +<?\S+ % ± (\S+) +<?\S+ %(?: +(?:-|<?\d+ %))?  (\S.*? {2,}\S+?)(?:  .*)?$", "margin of a self share"),
+    (
+        r"^ +<?\S+ % ± (\S+) +<?\S+ %(?: +(?:-|<?\d+ %))?  (\S.*? {2,}\S+?)(?:  .*)?$",
+        "margin of a self share",
+    ),
 )
 
 
@@ -158,7 +174,10 @@ def of_text(path: Path) -> Numbers:
     yield exact(
         "findings",
         "run",
-        sum(re.match("[▲·] (?!no samples |nothing was read )[^:]+: ", line) is not None for line in lines),
+        sum(
+            re.match("[▲·] (?!no samples |nothing was read )[^:]+: ", line) is not None
+            for line in lines
+        ),
     )
     for line in lines:
         for pattern, at, kinds in _LINES:
@@ -166,7 +185,9 @@ def of_text(path: Path) -> Numbers:
                 groups = [group or "" for group in found.groups()]
                 of = "run" if at is None else _name(groups.pop(at))
                 yield from (
-                    read(kind, of, shown) for kind, shown in zip(kinds, groups, strict=True) if shown not in NONE
+                    read(kind, of, shown)
+                    for kind, shown in zip(kinds, groups, strict=True)
+                    if shown not in NONE
                 )
         yield from _margins(line)
 

@@ -35,9 +35,13 @@ def test_a_call_tree_adds_up_from_the_leaves_to_the_root(tmp_path: Path) -> None
 def test_stacks_deeper_than_functions_may_nest_are_walked(tmp_path: Path) -> None:
     depth = 2 * sys.getrecursionlimit()
     stack = tuple(Frame(f"function_{number}", synthetic.TRAIN, 1) for number in range(depth))
-    record = synthetic.recording(synthetic.MAIN, synthetic.STARTED_NS, [(1, "MainThread", True, [(stack, 1000)])])
+    record = synthetic.recording(
+        synthetic.MAIN, synthetic.STARTED_NS, [(1, "MainThread", True, [(stack, 1000)])]
+    )
 
-    with RunReader(synthetic.write_records(tmp_path / "a.profd", [synthetic.main_process(), record])) as reader:
+    with RunReader(
+        synthetic.write_records(tmp_path / "a.profd", [synthetic.main_process(), record])
+    ) as reader:
         tree = call_tree(reader, take_profile(reader, Selection()), PhaseIndex(reader))
 
         assert len(list(tree.walk())) == depth + 1

@@ -41,10 +41,13 @@ def offset(first: Path, second: Path) -> ClockOffset:
 
 
 @pytest.mark.parametrize("ahead_ns", [AHEAD_NS, -AHEAD_NS, 0])
-def test_even_steps_are_aligned_from_the_moment_at_which_all_joined(ahead_ns: int, tmp_path: Path) -> None:
+def test_even_steps_are_aligned_from_the_moment_at_which_all_joined(
+    ahead_ns: int, tmp_path: Path
+) -> None:
     job = Job(jitter_ms=0.3)
     found = offset(
-        job.write(tmp_path / "0.profd", 0), job.write(tmp_path / "1.profd", 1, own_share=0.9, ahead_ns=ahead_ns)
+        job.write(tmp_path / "0.profd", 0),
+        job.write(tmp_path / "1.profd", 1, own_share=0.9, ahead_ns=ahead_ns),
     )
 
     assert found.source == COLLECTIVES
@@ -55,7 +58,10 @@ def test_even_steps_are_aligned_from_the_moment_at_which_all_joined(ahead_ns: in
 
 def test_a_rank_sampled_less_often_is_not_late_and_its_offset_less_sure(tmp_path: Path) -> None:
     job = Job(steps=800, jitter_ms=3)
-    found = offset(job.write(tmp_path / "0.profd", 0), job.write(tmp_path / "1.profd", 1, own_share=0.6, sample_ms=50))
+    found = offset(
+        job.write(tmp_path / "0.profd", 0),
+        job.write(tmp_path / "1.profd", 1, own_share=0.6, sample_ms=50),
+    )
 
     # Half of the distance of samples is 5 ms on one side, and 25 ms on the other.
     assert found.source == COLLECTIVES
@@ -66,7 +72,9 @@ def test_a_rank_sampled_less_often_is_not_late_and_its_offset_less_sure(tmp_path
 def test_what_some_leave_before_others_come_tells_no_clock(tmp_path: Path) -> None:
     job = Job(jitter_ms=0.3)
     where = "torch/distributed/distributed_c10d.py"
-    blocking, one_sided = ((*BACKWARD[:3], Frame(name, LIBRARY + where, 9)) for name in ("all_reduce", "broadcast"))
+    blocking, one_sided = (
+        (*BACKWARD[:3], Frame(name, LIBRARY + where, 9)) for name in ("all_reduce", "broadcast")
+    )
     files = [job.write(tmp_path / f"{number}.profd", number, wait=blocking) for number in range(2)]
     other = job.write(tmp_path / "2.profd", 2, wait=one_sided)
 
@@ -85,7 +93,9 @@ def test_uneven_steps_are_aligned_by_counters_where_the_start_was_not_seen(tmp_p
     assert abs(found.offset_ns - AHEAD_NS) < 5 * MS
 
 
-def test_even_steps_whose_start_was_not_seen_are_known_to_some_steps_and_that_is_said(tmp_path: Path) -> None:
+def test_even_steps_whose_start_was_not_seen_are_known_to_some_steps_and_that_is_said(
+    tmp_path: Path,
+) -> None:
     job = Job(jitter_ms=0.3)
     found = offset(
         job.write(tmp_path / "0.profd", 0, joined=False),
@@ -118,7 +128,9 @@ def test_a_clock_that_is_shifted_moves_the_offset_by_as_much(tmp_path: Path) -> 
 SHIFT_NS = 1_234_567_890
 
 
-def moments(chance: random.Random, count: int = 300, step_ms: float = 90, jitter_ms: float = 20) -> list[float]:
+def moments(
+    chance: random.Random, count: int = 300, step_ms: float = 90, jitter_ms: float = 20
+) -> list[float]:
     at_ms, found = 1e6, []
     for _ in range(count):
         at_ms += step_ms + chance.gauss(0, jitter_ms)
@@ -126,9 +138,13 @@ def moments(chance: random.Random, count: int = 300, step_ms: float = 90, jitter
     return found
 
 
-def seen(chance: random.Random, truth: list[float], ahead_ns: int = 0, known: float = 1.0) -> list[int]:
+def seen(
+    chance: random.Random, truth: list[float], ahead_ns: int = 0, known: float = 1.0
+) -> list[int]:
     """Return what one side saw of the moments: some of them, to within the distance of two samples."""
-    return sorted(int((at + chance.uniform(-5, 5)) * MS) + ahead_ns for at in truth if chance.random() < known)
+    return sorted(
+        int((at + chance.uniform(-5, 5)) * MS) + ahead_ns for at in truth if chance.random() < known
+    )
 
 
 def test_the_offset_is_found_within_its_error_95_times_in_100() -> None:
@@ -166,7 +182,9 @@ def test_uneven_steps_align_within_a_wide_guess_and_even_steps_do_not() -> None:
 def test_even_steps_are_matched_where_the_guess_tells_them_apart_and_too_few_say_nothing() -> None:
     chance = random.Random(4)
     even = moments(chance, jitter_ms=0.2)
-    found = there(align(seen(chance, even), seen(chance, even, SHIFT_NS), Guess(SHIFT_NS + 25 * MS, 40 * MS)))
+    found = there(
+        align(seen(chance, even), seen(chance, even, SHIFT_NS), Guess(SHIFT_NS + 25 * MS, 40 * MS))
+    )
     assert abs(found.offset_ns - SHIFT_NS) < 3 * MS
     chance = random.Random(5)
     truth = moments(chance)
@@ -180,7 +198,9 @@ FIRST_COUNTS = list(starmap(PointRow, [(1_000, 10), (2_000, 20)]))
 
 
 def test_counts_of_the_same_steps_are_as_far_apart_as_the_clocks_and_others_say_nothing() -> None:
-    guess = there(guess_by_counts(FIRST_COUNTS, list(starmap(PointRow, [(1_700, 10), (2_700, 20)]))))
+    guess = there(
+        guess_by_counts(FIRST_COUNTS, list(starmap(PointRow, [(1_700, 10), (2_700, 20)])))
+    )
     assert guess.offset_ns == 700
     assert guess_by_counts(FIRST_COUNTS, [PointRow(1_700, 30)]) is None
     assert guess_by_counts(FIRST_COUNTS[:1], FIRST_COUNTS) is None

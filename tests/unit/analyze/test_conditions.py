@@ -1,4 +1,6 @@
-"""Conditions beside the GPU's: when all cores were busy, when memory grew, and runs that cannot tell."""
+"""Conditions beside the GPU's: when all cores were busy, when memory grew, and runs that cannot
+tell.
+"""
 
 from __future__ import annotations
 
@@ -48,18 +50,26 @@ def test_growing_memory_selects_the_time_since_the_growth_began(tmp_path: Path) 
         assert process.pid == MAIN.pid
         assert profile.total_ns == reader.info.end_ns - max(leak.since_ns, STARTED_NS)
         worker = next(row for row in reader.processes.values() if row.role == "worker")
-        assert take_profile(reader, Selection(processes=frozenset({worker.id}), when=GROWING)).total_ns == 0
+        assert (
+            take_profile(reader, Selection(processes=frozenset({worker.id}), when=GROWING)).total_ns
+            == 0
+        )
 
 
 def test_all_cores_are_busy_from_95_percent_on(tmp_path: Path) -> None:
-    with RunReader(write_readings(tmp_path / "a.profd", "host_cpu_share", [0.1, 0.94, 0.95, 1.0, 0.5])) as reader:
+    with RunReader(
+        write_readings(tmp_path / "a.profd", "host_cpu_share", [0.1, 0.94, 0.95, 1.0, 0.5])
+    ) as reader:
         cover = conditions.cpu_saturated(reader)
     assert list(cover.ranges()) == [(STARTED_NS + SECOND_NS, STARTED_NS + 3 * SECOND_NS)]
 
 
 @pytest.mark.parametrize(
     ("name", "device", "readings"),
-    [("cgroup_cpu_throttled_share", None, [0.0, 0.0, 0.3, 0.0]), ("gpu_throttle_reasons_mask", "gpu0", [0, 0, 0x4, 0])],
+    [
+        ("cgroup_cpu_throttled_share", None, [0.0, 0.0, 0.3, 0.0]),
+        ("gpu_throttle_reasons_mask", "gpu0", [0, 0, 0x4, 0]),
+    ],
 )
 def test_what_held_back_the_cpu_or_a_gpu_counts(
     name: str, device: str | None, readings: list[float], tmp_path: Path
@@ -70,7 +80,9 @@ def test_what_held_back_the_cpu_or_a_gpu_counts(
 
 
 def test_each_thread_is_on_the_cpu_by_its_own_readings(tmp_path: Path) -> None:
-    with RunReader(write_run(tmp_path / "a.profd", seconds=10)) as reader:  # CPU is read of main threads alone
+    with RunReader(
+        write_run(tmp_path / "a.profd", seconds=10)
+    ) as reader:  # CPU is read of main threads alone
         main = Selection(main_threads=True)
         on_cpu = msgspec.structs.replace(main, when=(Condition("on-cpu"),))
         conditions.check(reader, on_cpu.when, None, None)
@@ -82,5 +94,8 @@ def test_each_thread_is_on_the_cpu_by_its_own_readings(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", conditions.CONDITIONS)
 def test_a_run_that_cannot_tell_says_why(name: str, tmp_path: Path) -> None:
     run = write_readings(tmp_path / "a.profd", "host_load_1min", [1.0, 1.0])
-    with RunReader(run) as reader, pytest.raises(UsageError, match=f"cannot tell {name}: it has no readings"):
+    with (
+        RunReader(run) as reader,
+        pytest.raises(UsageError, match=f"cannot tell {name}: it has no readings"),
+    ):
         conditions.check(reader, (Condition(name),), None, None)

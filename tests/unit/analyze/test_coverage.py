@@ -42,24 +42,37 @@ def test_the_cost_of_starting_counts_for_as_long_as_it_took(tmp_path: Path) -> N
     assert mean == pytest.approx((0.1 * 1.0 + 9.9 * 0.1) / 10)
 
 
-def test_a_gap_is_not_covered_is_said_and_is_no_time_of_what_was_read_around_it(tmp_path: Path) -> None:
+def test_a_gap_is_not_covered_is_said_and_is_no_time_of_what_was_read_around_it(
+    tmp_path: Path,
+) -> None:
     def at_ns(second: float) -> int:
         return STARTED_NS + round(second * SECOND_NS)
 
     def read(first_s: int, last_s: int) -> RecordingTaken:
-        stacks, interval = (synthetic.DATA_WAIT,), Interval(at_ns(first_s), (last_s - first_s) * SECOND_NS, 0, 100)
+        stacks, interval = (
+            (synthetic.DATA_WAIT,),
+            Interval(at_ns(first_s), (last_s - first_s) * SECOND_NS, 0, 100),
+        )
         thread = ThreadTimeline(synthetic.MAIN.pid, "MainThread", True, (interval,))
-        return RecordingTaken(synthetic.MAIN, at_ns(first_s), at_ns(last_s), 100, 100, 0, 0, 0, 0, stacks, (thread,))
+        return RecordingTaken(
+            synthetic.MAIN, at_ns(first_s), at_ns(last_s), 100, 100, 0, 0, 0, 0, stacks, (thread,)
+        )
 
     gaps = [GapFound(synthetic.MAIN, at_ns(2), at_ns(5), "frozen", "its control group was frozen")]
     gaps += [GapFound(synthetic.MAIN, at_ns(6), at_ns(7), "exec", "it became another program")]
     seen = ProcessSeen(synthetic.MAIN, None, ("python",), "main", None, None, "3.11", at_ns(0))
-    ended: list[Record] = [ProcessEnded(synthetic.MAIN, at_ns(10), 0), RunEnded(at_ns(10), "target-exited", 0)]
+    ended: list[Record] = [
+        ProcessEnded(synthetic.MAIN, at_ns(10), 0),
+        RunEnded(at_ns(10), "target-exited", 0),
+    ]
     records: list[Record] = [seen, read(0, 2), gaps[0], read(5, 6), gaps[1], read(7, 10), *ended]
     with RunReader(synthetic.write_records(tmp_path / "run.profd", records)) as reader:
         summary = summarize(reader)
         assert summary.coverage == pytest.approx(0.6)
-        assert [(one.reason, one.count, one.seconds) for one in summary.gaps] == [("frozen", 1, 3.0), ("exec", 1, 1.0)]
+        assert [(one.reason, one.count, one.seconds) for one in summary.gaps] == [
+            ("frozen", 1, 3.0),
+            ("exec", 1, 1.0),
+        ]
         assert "not read for 3.0 s: frozen (its control group was frozen)" in summary_text(summary)
         assert list(take_lives(reader).covers[1].ranges()) == [
             (at_ns(0), at_ns(2)), (at_ns(5), at_ns(6)), (at_ns(7), at_ns(10)),

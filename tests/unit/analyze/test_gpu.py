@@ -1,4 +1,6 @@
-"""What Python did while the GPU was idle: known answers from a run whose GPU rests while the main thread waits."""
+"""What Python did while the GPU was idle: known answers from a run whose GPU rests while the main
+thread waits.
+"""
 
 from __future__ import annotations
 
@@ -41,28 +43,40 @@ def test_idle_time_belongs_to_what_ran_meanwhile(one_gpu: Path) -> None:
     for phase, share in (("data wait", 10 / 11), ("backward", 1 / 11)):
         assert idle.phases[phase].low <= share <= idle.phases[phase].high
         assert idle.phases[phase].high - idle.phases[phase].low < 0.06
-    assert [(line.phase, line.idle.high > 0.9) for line in idle.lines] == [("data wait", True), ("backward", False)]
+    assert [(line.phase, line.idle.high > 0.9) for line in idle.lines] == [
+        ("data wait", True),
+        ("backward", False),
+    ]
 
 
 def test_idle_time_of_a_phase_is_that_of_all(one_gpu: Path) -> None:
     with RunReader(one_gpu) as reader:
         whole, waiting = (
-            there(take_gpu_idle(reader, Selection(phase=phase, main_threads=True), PhaseIndex(reader)))
+            there(
+                take_gpu_idle(reader, Selection(phase=phase, main_threads=True), PhaseIndex(reader))
+            )
             for phase in (None, "data wait")
         )
     assert waiting.phases == {"data wait": whole.phases["data wait"]}
     assert waiting.share == whole.share
 
 
-def test_of_a_long_run_a_part_counts_for_all(one_gpu: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_long_run_a_part_counts_for_all(
+    one_gpu: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with RunReader(one_gpu) as reader:
-        whole, read = there(take_gpu_idle(reader, MAIN_THREADS, PhaseIndex(reader))), RunReader.intervals
+        whole, read = (
+            there(take_gpu_idle(reader, MAIN_THREADS, PhaseIndex(reader))),
+            RunReader.intervals,
+        )
         monkeypatch.setattr("profd.daemon.analyze.gpu._LOOKED_AT_NS", 8 * SECOND_NS)
         monkeypatch.setattr("profd.daemon.analyze.gpu._LEAST_LOOKED_AT_NS", 0)
         monkeypatch.setattr("profd.daemon.analyze.gpu._SLICE_NS", 2 * SECOND_NS)
         ranges: list[tuple[int, int]] = []
 
-        def watched(reader: RunReader, from_ns: int, to_ns: int, threads: set[int]) -> Iterator[IntervalRow]:
+        def watched(
+            reader: RunReader, from_ns: int, to_ns: int, threads: set[int]
+        ) -> Iterator[IntervalRow]:
             ranges.append((from_ns, to_ns))
             return read(reader, from_ns, to_ns, threads)
 
@@ -71,11 +85,15 @@ def test_of_a_long_run_a_part_counts_for_all(one_gpu: Path, monkeypatch: pytest.
     assert [to_ns - from_ns for from_ns, to_ns in ranges] == [2 * SECOND_NS] * 4
     assert part.share == whole.share
     for phase, idle in whole.phases.items():
-        assert (part.phases[phase].low, part.phases[phase].high) == pytest.approx((idle.low, idle.high), abs=0.05)
+        assert (part.phases[phase].low, part.phases[phase].high) == pytest.approx(
+            (idle.low, idle.high), abs=0.05
+        )
 
 
 def test_gpus_of_other_processes_are_not_idle_for_the_run(tmp_path: Path) -> None:
-    path = write_gpu_run(tmp_path / "a.profd", {"0": busy, "1": lambda _: 0.0}, {MAIN: ("0",), OTHER_RANK: ("0",)})
+    path = write_gpu_run(
+        tmp_path / "a.profd", {"0": busy, "1": lambda _: 0.0}, {MAIN: ("0",), OTHER_RANK: ("0",)}
+    )
     with RunReader(path) as reader:
         assert there(summarize(reader).gpu_idle).share == pytest.approx(0.2)
 
@@ -84,10 +102,15 @@ def test_each_rank_is_judged_by_its_own_gpu(tmp_path: Path) -> None:
     holders = {MAIN: ("0",), OTHER_RANK: ("1",)}
     path = write_gpu_run(tmp_path / "a.profd", {"0": waits, "1": busy}, holders)
     with RunReader(path) as reader:
-        profile = take_profile(reader, Selection(main_threads=True, when=(Condition("gpu-idle", 0.05),)))
+        profile = take_profile(
+            reader, Selection(main_threads=True, when=(Condition("gpu-idle", 0.05),))
+        )
         ranks = {row.rank: row.id for row in reader.processes.values()}
         tracks = GpuTracks(reader)
-        assert {rank: tracks.used_by(process) for rank, process in ranks.items()} == {0: {"0"}, 1: {"1"}}
+        assert {rank: tracks.used_by(process) for rank, process in ranks.items()} == {
+            0: {"0"},
+            1: {"1"},
+        }
     assert profile.total_ns == pytest.approx(10 * SECOND_NS)
 
 
@@ -95,7 +118,11 @@ def test_a_process_on_two_gpus_is_judged_by_their_mean(tmp_path: Path) -> None:
     path = write_gpu_run(tmp_path / "a.profd", {"0": waits, "1": busy}, {MAIN: ("0", "1")})
     with RunReader(path) as reader:
         means = utilization_by_stack(reader, GpuTracks(reader), Selection(rank=0))
-        stack = next(stack for stack in means if reader.frames_of(stack)[-1].function == DATA_WAIT[-1].function)
+        stack = next(
+            stack
+            for stack in means
+            if reader.frames_of(stack)[-1].function == DATA_WAIT[-1].function
+        )
     assert means[stack].utilization == pytest.approx(0.4)
 
 
@@ -110,14 +137,18 @@ def test_a_higher_threshold_takes_more(tmp_path: Path) -> None:
 
 
 def test_an_interval_counts_with_the_part_that_lies_inside(tmp_path: Path) -> None:
-    path = write_gpu_run(tmp_path / "a.profd", {"0": lambda at_ms: 0.0 if (at_ms - 1) % 1000 < 300 else 1.0}, {})
+    path = write_gpu_run(
+        tmp_path / "a.profd", {"0": lambda at_ms: 0.0 if (at_ms - 1) % 1000 < 300 else 1.0}, {}
+    )
     with RunReader(path) as reader:
         profile = take_profile(reader, Selection(rank=0, when=(Condition("gpu-idle"),)))
     assert profile.total_ns == pytest.approx(0.3 * SECONDS * SECOND_NS)
     assert profile.total_samples == pytest.approx(0.3 * SECONDS * 100, abs=2)
 
 
-def test_the_text_says_how_busy_the_gpu_was_during_each_function_and_the_shares_of_idle_time(one_gpu: Path) -> None:
+def test_the_text_says_how_busy_the_gpu_was_during_each_function_and_the_shares_of_idle_time(
+    one_gpu: Path,
+) -> None:
     with RunReader(one_gpu) as reader:
         text = summary_text(summarize(reader))
     lines = text.splitlines()
@@ -135,22 +166,30 @@ def test_the_text_says_how_busy_the_gpu_was_during_each_function_and_the_shares_
 
 def test_the_text_names_the_gpus() -> None:
     gpu = Gpu(0, "NVIDIA H100", "gpu0", "GPU-1", 80_000_000_000, 0.45, 12_100_000_000, 212.4)
-    bare = msgspec.structs.replace(gpu, memory_bytes=None, memory_used_bytes=None, power_watts=None, utilization=None)
+    bare = msgspec.structs.replace(
+        gpu, memory_bytes=None, memory_used_bytes=None, power_watts=None, utilization=None
+    )
     assert list(gpu_lines([gpu, bare])) == [
         "  gpu0  NVIDIA H100: utilized 45 %, memory 12 GB of 80 GB, 212 W",
         "  gpu0  NVIDIA H100: utilized -",
     ]
 
 
-@pytest.mark.parametrize("words", [["summary", "--gpu-idle"], ["export", "--format", "collapsed", "--gpu-idle=20"]])
-def test_the_commands_take_the_condition(words: list[str], one_gpu: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "words", [["summary", "--gpu-idle"], ["export", "--format", "collapsed", "--gpu-idle=20"]]
+)
+def test_the_commands_take_the_condition(
+    words: list[str], one_gpu: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run_command_line([words[0], str(one_gpu), *words[1:]]) == 0
     output = capsys.readouterr().out.partition("Processes")[0]
     assert DATA_WAIT[-1].function in output
     assert BACKWARD[-1].function not in output
 
 
-def test_a_range_shorter_than_the_readings_is_refused(one_gpu: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_range_shorter_than_the_readings_is_refused(
+    one_gpu: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = ["summary", str(one_gpu), "--gpu-idle", "--from", "1", "--to", "1.05"]
     assert run_command_line(words) == ExitCode.USAGE
     assert "read every 100 ms, which says nothing of 50 ms" in capsys.readouterr().err
@@ -169,7 +208,9 @@ GIB = 1 << 30
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """Write a run of four seconds: gpu0 was busy for the first half, and gave no reading of its power."""
+    """Write a run of four seconds: gpu0 was busy for the first half, and gave no reading of its
+    power.
+    """
     found: list[Record] = [DeviceSeen(STARTED_NS, "gpu0", 0, "NVIDIA H100", "GPU-a", 80 * GIB)]
     found.append(DeviceSeen(STARTED_NS, "gpu1", 1, "NVIDIA A100", "GPU-b"))
     for second in range(5):

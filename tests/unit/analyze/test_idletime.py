@@ -1,4 +1,7 @@
-"""Idle time of GPUs by phase: simulated loops whose truth is known; benchmarks/gpu_idle.py has thousands of them."""
+"""Idle time of GPUs by phase: simulated loops whose truth is known.
+
+Benchmarks/gpu_idle.py has thousands of them.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,9 @@ def shares_with_waits(run: Timeline) -> dict[int, IdleShare]:
 
 
 def shares(
-    utilization: StepFunction, samples: Sequence[IntervalRow], queue_of: Callable[[int], Queue | None] = lambda _: None
+    utilization: StepFunction,
+    samples: Sequence[IntervalRow],
+    queue_of: Callable[[int], Queue | None] = lambda _: None,
 ) -> dict[int, IdleShare]:
     time = IdleTime[int]()
     time.add(utilization, samples, lambda stack: stack, queue_of)
@@ -52,7 +57,9 @@ def test_idle_bounds_are_close_for_long_gaps_and_wide_for_short_ones() -> None:
     assert shares[WAIT].low > 0.8
     assert shares[COMPUTE].high < 0.15
     assert shares[SYNCHRONIZE].high < 0.15
-    shares = shares_with_waits(Timeline(Kind("starts slowly", 4, 0.5, 200, 0, 0.0), 60, random.Random(1)))
+    shares = shares_with_waits(
+        Timeline(Kind("starts slowly", 4, 0.5, 200, 0, 0.0), 60, random.Random(1))
+    )
     assert shares[COMPUTE].high - shares[COMPUTE].low > 0.2
     assert shares[COMPUTE].estimate is None
 
@@ -77,11 +84,14 @@ def rows(*spans_ms: tuple[int, int, int]) -> list[IntervalRow]:
 def steps(*values: float) -> StepFunction:
     """Return readings 100 ms apart."""
     edges = [100 * MILLISECOND_NS * number for number in range(len(values) + 1)]
-    return StepFunction([Step(*ends, value) for ends, value in zip(pairwise(edges), values, strict=True)], None)
+    return StepFunction(
+        [Step(*ends, value) for ends, value in zip(pairwise(edges), values, strict=True)], None
+    )
 
 
 def test_a_reading_bounds_the_idle_time_of_each_phase() -> None:
-    # 60 of 100 ms idle, 70 ms in one phase: at least 30 and at most 60 of them; in the other none to 30.
+    # 60 of 100 ms idle, 70 ms in one phase: at least 30 and at most 60 of them; in the other none
+    # to 30.
     time = IdleTime[int]()
     for _ in range(400):  # what chance does to one reading is much
         time.add(steps(0.4), rows((0, 70, 1), (70, 101, 2)), lambda stack: stack)
@@ -93,7 +103,11 @@ def test_a_reading_bounds_the_idle_time_of_each_phase() -> None:
 def test_a_gpu_that_works_on_after_a_wait_for_it_works_for_someone_else_too() -> None:
     spans = ((0, 30, SYNCHRONIZE), (30, 60, WAIT), (60, 100, COMPUTE))
     loop = rows(
-        *((100 * number + start, 100 * number + end, phase) for number in range(401) for start, end, phase in spans)
+        *(
+            (100 * number + start, 100 * number + end, phase)
+            for number in range(401)
+            for start, end, phase in spans
+        )
     )
     alone = shares(steps(*[0.6] * 400), loop, QUEUES.get)
     assert alone[WAIT].estimate == pytest.approx(0.75, abs=0.03)  # 30 of 40 ms
@@ -103,14 +117,22 @@ def test_a_gpu_that_works_on_after_a_wait_for_it_works_for_someone_else_too() ->
 
 
 def test_readings_that_were_not_sampled_and_a_busy_gpu_say_nothing() -> None:
-    assert shares(steps(0.0, 0.0, 1.0), rows((0, 101, 1), (101, 150, 2), (201, 301, 3))).keys() == {1, 3}
+    assert shares(steps(0.0, 0.0, 1.0), rows((0, 101, 1), (101, 150, 2), (201, 301, 3))).keys() == {
+        1,
+        3,
+    }
     assert shares(steps(1.0, 1.0), rows((0, 201, 1))) == {}
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_lines_merged_into_a_phase_have_the_shares_of_the_phase(form: str) -> None:
     run = Timeline(Kind(form, 50, 0.5, 100, 0, 0.3), 20, random.Random(3))
-    utilization, samples, whole, lines = step_function(run.readings()), run.samples(), IdleTime[int](), IdleTime[int]()
+    utilization, samples, whole, lines = (
+        step_function(run.readings()),
+        run.samples(),
+        IdleTime[int](),
+        IdleTime[int](),
+    )
     whole.add(utilization, samples, lambda stack: stack, QUEUES.get)
     both = [half for row in samples for half in halves(row)]
     lines.add(utilization, both, lambda stack: stack, lambda stack: QUEUES.get(stack // 10))
@@ -121,7 +143,10 @@ def test_lines_merged_into_a_phase_have_the_shares_of_the_phase(form: str) -> No
 def halves(row: IntervalRow) -> list[IntervalRow]:
     """Return an interval as two, at two lines of its phase."""
     half_ns = row.duration_ns // 2
-    ends = ((row.start_ns, half_ns, 1), (row.start_ns + half_ns, row.duration_ns - half_ns, row.samples - 1))
+    ends = (
+        (row.start_ns, half_ns, 1),
+        (row.start_ns + half_ns, row.duration_ns - half_ns, row.samples - 1),
+    )
     return [
         IntervalRow(at_ns, for_ns, row.thread, 10 * row.stack + number, samples)
         for number, (at_ns, for_ns, samples) in enumerate(ends)

@@ -27,8 +27,12 @@ from profd.daemon.store.records import (
 )
 
 END_NS = STARTED_NS + 2 * SECOND_NS
-OOM = EventHappened(END_NS, "oom", "out of memory: the kernel ended a process of the control group /job")
-SAID = OutputWritten(END_NS, b"step 1\rstep 2\r\nTraceback:\r\n  x\r\nRuntimeError: bad \x1b[1m\xff\r\n")
+OOM = EventHappened(
+    END_NS, "oom", "out of memory: the kernel ended a process of the control group /job"
+)
+SAID = OutputWritten(
+    END_NS, b"step 1\rstep 2\r\nTraceback:\r\n  x\r\nRuntimeError: bad \x1b[1m\xff\r\n"
+)
 
 
 def run(path: Path, *more: Record) -> Path:
@@ -42,15 +46,21 @@ def post_mortem(path: Path) -> PostMortem:
         return there(take_post_mortem(reader))
 
 
-@pytest.mark.parametrize("ended", [RunEnded(END_NS, "target-exited", 0), RunEnded(END_NS, "stopped")])
-def test_a_target_that_ended_well_or_runs_on_has_no_post_mortem(tmp_path: Path, ended: RunEnded) -> None:
+@pytest.mark.parametrize(
+    "ended", [RunEnded(END_NS, "target-exited", 0), RunEnded(END_NS, "stopped")]
+)
+def test_a_target_that_ended_well_or_runs_on_has_no_post_mortem(
+    tmp_path: Path, ended: RunEnded
+) -> None:
     with RunReader(run(tmp_path / "run", ended)) as reader:
         assert take_post_mortem(reader) is None
 
 
 def test_a_signal_is_named_with_the_last_stack_and_memory(tmp_path: Path) -> None:
     gone = PointsTaken(END_NS, (Point("rss_bytes", 0.0, MAIN),))  # what was resident before counts
-    found = post_mortem(run(tmp_path / "run", gone, RunEnded(END_NS, "target-exited", None, signal.SIGSEGV)))
+    found = post_mortem(
+        run(tmp_path / "run", gone, RunEnded(END_NS, "target-exited", None, signal.SIGSEGV))
+    )
     assert (found.signal, found.code, found.out_of_memory) == ("SIGSEGV", None, None)
     assert (found.rss_bytes, found.memory[0]) == (3 << 30, (1.0, 3 << 30))
     (last,) = found.last
@@ -60,30 +70,45 @@ def test_a_signal_is_named_with_the_last_stack_and_memory(tmp_path: Path) -> Non
     assert sentence.endswith("with 3.2 GB resident")
 
 
-def test_the_last_line_is_one_of_the_script_where_python_then_took_time_to_end(tmp_path: Path) -> None:
+def test_the_last_line_is_one_of_the_script_where_python_then_took_time_to_end(
+    tmp_path: Path,
+) -> None:
     at_exit = (Frame("finalize._exitfunc", "/usr/lib/python3.11/weakref.py", 666),)
-    ending = recording(MAIN, STARTED_NS + SECOND_NS, [(MAIN_TID, "MainThread", True, [(at_exit, 900)])])
+    ending = recording(
+        MAIN, STARTED_NS + SECOND_NS, [(MAIN_TID, "MainThread", True, [(at_exit, 900)])]
+    )
     ended = RunEnded(END_NS, "target-exited", 1)
     (last,) = post_mortem(run(tmp_path / "run", ending, ended)).last
     (before,) = post_mortem(run(tmp_path / "before", ended)).last
     assert last.place == before.place
     assert last.before_end_s == pytest.approx(1.0, abs=0.1)
     assert "last seen in " in post_mortem_sentence(post_mortem(tmp_path / "run"))
-    late = post_mortem(run(tmp_path / "late", RunEnded(STARTED_NS + 31 * SECOND_NS, "target-exited", 1)))
+    late = post_mortem(
+        run(tmp_path / "late", RunEnded(STARTED_NS + 31 * SECOND_NS, "target-exited", 1))
+    )
     assert "last seen 30.0 s before the end in " in post_mortem_sentence(late)
     stacks = [(MAIN_TID, "MainThread", True, [(at_exit, 900)])]
-    alone = write_records(tmp_path / "alone", [main_process(), recording(MAIN, STARTED_NS, stacks), ended])
-    assert [place.place for place in post_mortem(alone).last] == ["finalize._exitfunc (weakref.py:666)"]
+    alone = write_records(
+        tmp_path / "alone", [main_process(), recording(MAIN, STARTED_NS, stacks), ended]
+    )
+    assert [place.place for place in post_mortem(alone).last] == [
+        "finalize._exitfunc (weakref.py:666)"
+    ]
 
 
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
-        ((OOM, RunEnded(END_NS, "target-exited", None, 9)), "out of memory: the kernel ended a process of"),
+        (
+            (OOM, RunEnded(END_NS, "target-exited", None, 9)),
+            "out of memory: the kernel ended a process of",
+        ),
         ((), "profd was ended before its target, or with it, last seen in "),
     ],
 )
-def test_out_of_memory_and_the_end_of_profd_are_named(tmp_path: Path, more: tuple[Record, ...], sentence: str) -> None:
+def test_out_of_memory_and_the_end_of_profd_are_named(
+    tmp_path: Path, more: tuple[Record, ...], sentence: str
+) -> None:
     found = post_mortem(run(tmp_path / "run", *more))
     assert post_mortem_sentence(found).startswith(sentence)
     assert found.last
@@ -103,6 +128,8 @@ def test_the_post_mortem_has_the_last_error_and_the_last_lines(tmp_path: Path) -
 
 
 def test_the_last_error_is_shown_without_secrets(tmp_path: Path) -> None:
-    said = OutputWritten(END_NS - 1, b"ValueError: https://ada:hunter2@host refused api_key='hunter2\n")
+    said = OutputWritten(
+        END_NS - 1, b"ValueError: https://ada:hunter2@host refused api_key='hunter2\n"
+    )
     found = post_mortem(run(tmp_path / "run", said, RunEnded(END_NS, "target-exited", 1)))
     assert found.error == "ValueError: https://ada:***@host refused api_key=***"

@@ -24,7 +24,17 @@ def ranks_of(path: Path, selection: Selection = MAIN_THREADS) -> tuple[RankSumma
 
 def test_each_rank_has_the_place_that_its_launcher_gave_it(tmp_path: Path) -> None:
     place = Placement(1, 0, 1, 2)
-    seen = ProcessSeen(identity_of(1), None, synthetic.COMMAND, "main", 1, None, "3.11.7", synthetic.STARTED_NS, place)
+    seen = ProcessSeen(
+        identity_of(1),
+        None,
+        synthetic.COMMAND,
+        "main",
+        1,
+        None,
+        "3.11.7",
+        synthetic.STARTED_NS,
+        place,
+    )
     ranks = ranks_of(write_job(tmp_path / "a.profd", USUAL, USUAL, more=[seen]))
 
     assert [(row.local_rank, row.node) for row in ranks] == [(None, None), (0, 1)]

@@ -1,4 +1,6 @@
-"""Growth as a run file tells it: per second, per step, against limits, and what is not worth an alarm."""
+"""Growth as a run file tells it: per second, per step, against limits, and what is not worth an
+alarm.
+"""
 
 from __future__ import annotations
 
@@ -30,16 +32,24 @@ def leak(second: int) -> float:
 
 
 def of(
-    name: str, value: Callable[[int], float], identity: Identity | None = MAIN, device: str | None = None
+    name: str,
+    value: Callable[[int], float],
+    identity: Identity | None = MAIN,
+    device: str | None = None,
 ) -> list[list[Point]]:
     """Return a series with a value each second."""
     return [[Point(name, value(second), identity, device=device)] for second in range(SECONDS)]
 
 
 def written(
-    path: Path, *series: Sequence[Sequence[Point]], ends: bool = False, more: Sequence[records.Record] = ()
+    path: Path,
+    *series: Sequence[Sequence[Point]],
+    ends: bool = False,
+    more: Sequence[records.Record] = (),
 ) -> RunReader:
-    """Write a run of a training process, which ends or not, and a worker with these series, and open it."""
+    """Write a run of a training process, which ends or not, and a worker with these series, and
+    open it.
+    """
     found: list[records.Record] = [synthetic.main_process(), *more]
     found.append(records.ProcessSeen(worker(1), MAIN, (), "worker", None, 1, "3.11.7", STARTED_NS))
     for second in range(SECONDS):
@@ -52,7 +62,10 @@ def written(
 
 
 def grown(
-    path: Path, *series: Sequence[Sequence[Point]], ends: bool = False, selection: Selection | None = None
+    path: Path,
+    *series: Sequence[Sequence[Point]],
+    ends: bool = False,
+    selection: Selection | None = None,
 ) -> tuple[Growth, ...]:
     with written(path, *series, ends=ends) as reader:
         return growth(reader, selection or Selection())
@@ -69,13 +82,22 @@ def test_a_leak_is_growing_with_slope_interval_and_beginning(tmp_path: Path) -> 
         found = only(growth(reader))
         short = only(growth(reader, Selection(to_ns=STARTED_NS + 20 * SECOND_NS)))
         nothing = only(growth(reader, Selection(from_ns=STARTED_NS + 500 * SECOND_NS)))
-    assert (found.pid, found.series, found.device, found.verdict) == (MAIN.pid, "rss_bytes", None, "growing")
+    assert (found.pid, found.series, found.device, found.verdict) == (
+        MAIN.pid,
+        "rss_bytes",
+        None,
+        "growing",
+    )
     assert found.slope_bytes_per_s == pytest.approx(2 * MB)
     assert found.interval_bytes_per_s == pytest.approx((2 * MB, 2 * MB))
     assert 0 <= there(found.since_ns) - STARTED_NS <= 25 * SECOND_NS
     assert found.bytes_per_step == pytest.approx(0.5 * MB)
     assert (found.limit, found.time_to_limit_s) == (None, None)
-    assert (short.verdict, short.slope_bytes_per_s) == (nothing.verdict, nothing.slope_bytes_per_s) == ("unknown", None)
+    assert (
+        (short.verdict, short.slope_bytes_per_s)
+        == (nothing.verdict, nothing.slope_bytes_per_s)
+        == ("unknown", None)
+    )
 
 
 def test_a_leak_grows_though_all_is_given_back_as_the_process_ends(tmp_path: Path) -> None:
@@ -90,9 +112,15 @@ def test_a_leak_grows_though_all_is_given_back_as_the_process_ends(tmp_path: Pat
 
 
 @pytest.mark.parametrize("seconds", [4200, 4201, 4202, 4230])
-def test_a_leak_of_an_hour_is_seen_by_minutes_whatever_is_given_back_at_its_end(tmp_path: Path, seconds: int) -> None:
+def test_a_leak_of_an_hour_is_seen_by_minutes_whatever_is_given_back_at_its_end(
+    tmp_path: Path, seconds: int
+) -> None:
     def held(second: int) -> float:
-        return 1e9 + 0.02 * MB * second if second < seconds - 4 else 0.8e9 - 100 * MB * (second - seconds + 4)
+        return (
+            1e9 + 0.02 * MB * second
+            if second < seconds - 4
+            else 0.8e9 - 100 * MB * (second - seconds + 4)
+        )
 
     tables = Tables(database.create(tmp_path / "a.profd"), describe)
     tables.begin(run_started())
@@ -137,7 +165,9 @@ def test_growth_is_of_each_process_and_series_by_itself(tmp_path: Path) -> None:
     flat = of("rss_bytes", lambda second: 1e9, worker(1))
     other = of("threads", leak)
     on_gpu = of("gpu_process_memory_bytes", leak, device="gpu0")
-    with written(tmp_path, of("rss_bytes", leak), of("pss_bytes", leak), on_gpu, flat, other) as reader:
+    with written(
+        tmp_path, of("rss_bytes", leak), of("pss_bytes", leak), on_gpu, flat, other
+    ) as reader:
         found = growth(reader)
         chosen = growth(reader, Selection(processes=frozenset({found[-1].process})))
     assert [(one.pid, one.series, one.device, one.verdict) for one in found] == [
@@ -149,7 +179,10 @@ def test_growth_is_of_each_process_and_series_by_itself(tmp_path: Path) -> None:
     assert [one.pid for one in chosen] == [worker(1).pid]
 
 
-HOST = (of("host_memory_total_bytes", lambda _: 16 * GB, None), of("host_memory_used_bytes", lambda _: 6 * GB, None))
+HOST = (
+    of("host_memory_total_bytes", lambda _: 16 * GB, None),
+    of("host_memory_used_bytes", lambda _: 6 * GB, None),
+)
 
 
 def test_time_to_the_limit_of_the_host_is_by_all_that_grow(tmp_path: Path) -> None:
@@ -164,7 +197,9 @@ def test_time_to_the_limit_of_the_host_is_by_all_that_grow(tmp_path: Path) -> No
 def test_the_tightest_limit_counts(tmp_path: Path) -> None:
     limit = of("cgroup_memory_limit_bytes", lambda _: 3 * GB, MAIN, "/job")
     used = of("cgroup_memory_working_set_bytes", lambda second: leak(second), None, "/job")
-    both = grown(tmp_path, *HOST, limit, used, of("rss_bytes", leak), of("rss_bytes", leak, worker(1)))
+    both = grown(
+        tmp_path, *HOST, limit, used, of("rss_bytes", leak), of("rss_bytes", leak, worker(1))
+    )
     found = {one.pid: there(one.limit) for one in both}
     of_main, of_worker = found[MAIN.pid], found[worker(1).pid]
     assert (of_main.kind, of_main.name) == ("cgroup", "/job")
@@ -178,7 +213,11 @@ def test_memory_of_a_gpu_ends_with_that_of_the_device(tmp_path: Path) -> None:
         of("gpu_memory_used_bytes", lambda _: 60 * GB, None, "gpu0"),
         of("gpu_memory_used_bytes", lambda _: 79 * GB, None, "gpu1"),
     )
-    limit = there(only(grown(tmp_path, *HOST, *gpu, of("gpu_process_memory_bytes", leak, device="gpu0"))).limit)
+    limit = there(
+        only(
+            grown(tmp_path, *HOST, *gpu, of("gpu_process_memory_bytes", leak, device="gpu0"))
+        ).limit
+    )
     assert (limit.kind, limit.name, limit.left_bytes) == ("gpu", "gpu0", 20 * GB)
 
 
@@ -190,7 +229,10 @@ def test_limits_are_as_of_the_end_of_the_selection(tmp_path: Path) -> None:
 
 
 def found_in(
-    path: Path, value: Callable[[int], float], more: Sequence[records.Record] = (), selection: Selection | None = None
+    path: Path,
+    value: Callable[[int], float],
+    more: Sequence[records.Record] = (),
+    selection: Selection | None = None,
 ) -> tuple[Jump, ...]:
     with written(path, of("rss_bytes", value), more=more) as reader:
         return jumps(reader, PhaseIndex(reader), selection or Selection())
@@ -203,7 +245,10 @@ def stepped(second: int) -> float:
 def test_a_jump_has_its_time_and_size(tmp_path: Path) -> None:
     (found,) = found_in(tmp_path, stepped)
     assert (found.pid, found.series) == (MAIN.pid, "rss_bytes")
-    assert (found.from_ns, found.at_ns) == (STARTED_NS + 29 * SECOND_NS, STARTED_NS + 30 * SECOND_NS)
+    assert (found.from_ns, found.at_ns) == (
+        STARTED_NS + 29 * SECOND_NS,
+        STARTED_NS + 30 * SECOND_NS,
+    )
     assert found.by_bytes == pytest.approx(500 * MB, abs=3 * MB)
     assert (found.stack, found.line, found.events) == (None, None, ())
 
@@ -230,7 +275,12 @@ def test_a_jump_is_tied_to_the_stack_and_the_events_of_that_moment(tmp_path: Pat
         ("fall", lambda second: 1e9 - (500 * MB if second >= 30 else 0)),
         ("small", lambda second: 1e9 + (20 * MB if second >= 30 else 0)),
         ("swing", lambda second: 1e9 + 300 * MB * (second * 7 % 5)),
-        ("return", lambda second: 1e9 + (500 * MB if second % 20 > 2 else 0) * (second > 21 and second % 20 < 5)),
+        (
+            "return",
+            lambda second: (
+                1e9 + (500 * MB if second % 20 > 2 else 0) * (second > 21 and second % 20 < 5)
+            ),
+        ),
     ],
 )
 def test_what_is_no_jump(tmp_path: Path, name: str, value: Callable[[int], float]) -> None:
@@ -246,4 +296,6 @@ def test_the_largest_jumps_in_the_range_are_listed_in_order_of_time(tmp_path: Pa
     assert [jump.at_ns for jump in found] == sorted(jump.at_ns for jump in found)
     assert found[-1].at_ns == STARTED_NS + 55 * SECOND_NS
     early = found_in(tmp_path, rising, selection=Selection(to_ns=STARTED_NS + 20 * SECOND_NS))
-    assert [jump.at_ns - STARTED_NS for jump in early] == [second * SECOND_NS for second in (5, 10, 15)]
+    assert [jump.at_ns - STARTED_NS for jump in early] == [
+        second * SECOND_NS for second in (5, 10, 15)
+    ]

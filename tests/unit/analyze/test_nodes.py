@@ -9,7 +9,15 @@ import pytest
 from support import synthetic
 from support.noderuns import AHEAD_NS, JOB, Job, write_three_nodes
 
-from profd.daemon.analyze.nodes import Folder, FoundJob, NodeFile, join, join_files, open_job, read_folder
+from profd.daemon.analyze.nodes import (
+    Folder,
+    FoundJob,
+    NodeFile,
+    join,
+    join_files,
+    open_job,
+    read_folder,
+)
 from profd.daemon.analyze.profile import selected_totals
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.errors import NoSuchRun, OutputUnwritable, UsageError
@@ -19,7 +27,12 @@ from profd.daemon.store.reader import RunReader
 
 
 def node(
-    *ranks: int, of: int | None = 4, job: str | None = JOB, at: int = 0, host: str = "a", script: str = "train.py"
+    *ranks: int,
+    of: int | None = 4,
+    job: str | None = JOB,
+    at: int = 0,
+    host: str = "a",
+    script: str = "train.py",
 ) -> NodeFile:
     name = f"{host}-{at}-{'-'.join(map(str, ranks))}"
     return NodeFile(Path(name), name, host, ("python", script), at, frozenset(ranks), of, job)
@@ -59,14 +72,19 @@ def test_a_folder_is_read_and_unreadable_files_are_named(tmp_path: Path) -> None
     synthetic.write_run(tmp_path / "alone.profd", seconds=2)
     found = read_folder(tmp_path)
 
-    assert [[file.host for file in job.files] for job in found.jobs] == [["node0", "node1"], ["ada-desktop"]]
+    assert [[file.host for file in job.files] for job in found.jobs] == [
+        ["node0", "node1"],
+        ["ada-desktop"],
+    ]
     assert found.jobs[0].files[0].world_size == 3
     assert len(found.left_out) == 1
     assert "broken.profd" in found.left_out[0]
 
 
 def test_of_several_jobs_one_is_to_be_named(tmp_path: Path) -> None:
-    folder = Folder(tmp_path, join([node(0), node(0, job="other:1", at=1), node(0, job="other:2", at=2)]), ())
+    folder = Folder(
+        tmp_path, join([node(0), node(0, job="other:1", at=1), node(0, job="other:2", at=2)]), ()
+    )
 
     with pytest.raises(UsageError, match=r"holds 3 jobs.*--job.*other:1"):
         folder.choose(None)
@@ -95,7 +113,11 @@ def job_of(folder: Path) -> FoundJob:
 def test_the_late_rank_has_its_node_and_nothing_is_lost_or_doubled(folder: Path) -> None:
     with open_job(job_of(folder)) as reader:
         summary = summarize(reader)
-    assert [(row.rank, row.host) for row in summary.ranks] == [(0, "node0"), (1, "node1"), (2, "node2")]
+    assert [(row.rank, row.host) for row in summary.ranks] == [
+        (0, "node0"),
+        (1, "node1"),
+        (2, "node2"),
+    ]
     assert [row.rank for row in summary.ranks if row.is_late] == [1]
     (finding,) = (one for one in summary.findings if one.rule == "straggler")
     assert "rank 1 on node1 makes the others wait" in finding.title
@@ -128,11 +150,15 @@ def test_one_file_alone_is_read_as_it_is(tmp_path: Path) -> None:
         assert nodes_of(reader) == ()
 
 
-def test_a_joined_file_has_the_name_of_its_job_and_is_not_written_over(folder: Path, tmp_path: Path) -> None:
+def test_a_joined_file_has_the_name_of_its_job_and_is_not_written_over(
+    folder: Path, tmp_path: Path
+) -> None:
     path = tmp_path / "joined.profd"
     join_files(job_of(folder), path)
     with sqlite3.connect(path) as connection:
-        assert connection.execute("SELECT value FROM meta WHERE name = 'id'").fetchone() == (f"{JOB} on 3 nodes",)
+        assert connection.execute("SELECT value FROM meta WHERE name = 'id'").fetchone() == (
+            f"{JOB} on 3 nodes",
+        )
     before = path.read_bytes()
     with pytest.raises(OutputUnwritable):
         join_files(job_of(folder), path)

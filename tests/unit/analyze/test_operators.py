@@ -1,4 +1,6 @@
-"""The operators of the last window in a summary: which window, which operators, and by what they are ranked."""
+"""The operators of the last window in a summary: which window, which operators, and by what they
+are ranked.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,10 @@ def operator(
 
 CONVOLUTION = (operator("aten::conv2d", "[8, 3]", 20), operator("aten::conv2d", "[8, 6]", 30))
 ADD = operator("aten::add", "[8]", 40)
-GPU_CONVOLUTION = (operator("aten::conv2d", "[8, 3]", 20, 5), operator("aten::conv2d", "[8, 6]", 30, 5))
+GPU_CONVOLUTION = (
+    operator("aten::conv2d", "[8, 3]", 20, 5),
+    operator("aten::conv2d", "[8, 6]", 30, 5),
+)
 GPU_ADD = operator("aten::add", "[8]", 40, 30)
 NOTE = operator("Optimizer.step#SGD", "", 10, note=True)
 KERNEL = operator("sgemm", "", 0, 40, device="cuda:0")
@@ -42,7 +47,9 @@ KERNEL = operator("sgemm", "", 0, 40, device="cuda:0")
 def taken(from_ns: int, *operators: OperatorTotals, error: str = "") -> WindowTaken:
     to_ns = from_ns + 200 * MS
     steps = (WindowStep(from_ns, from_ns + 100 * MS), WindowStep(from_ns + 100 * MS, to_ns))
-    return WindowTaken(MAIN, to_ns, "kineto", from_ns, error, from_ns, to_ns, steps, operators=operators)
+    return WindowTaken(
+        MAIN, to_ns, "kineto", from_ns, error, from_ns, to_ns, steps, operators=operators
+    )
 
 
 def write(path: Path, *windows: WindowTaken) -> Path:
@@ -78,8 +85,12 @@ def test_a_window_that_a_damaged_file_has_many_times_is_one(tmp_path: Path) -> N
     assert window.start_ns == FIRST_NS
 
 
-def test_on_a_gpu_the_time_of_the_gpu_ranks_them_and_kernels_are_not_counted_twice(tmp_path: Path) -> None:
-    with RunReader(write(tmp_path / "a.profd", taken(FIRST_NS, *GPU_CONVOLUTION, GPU_ADD, NOTE, KERNEL))) as reader:
+def test_on_a_gpu_the_time_of_the_gpu_ranks_them_and_kernels_are_not_counted_twice(
+    tmp_path: Path,
+) -> None:
+    with RunReader(
+        write(tmp_path / "a.profd", taken(FIRST_NS, *GPU_CONVOLUTION, GPU_ADD, NOTE, KERNEL))
+    ) as reader:
         (window,) = last_window(reader, Selection())
         text = summary_text(summarize(reader))
 
@@ -96,8 +107,13 @@ def test_on_a_gpu_the_time_of_the_gpu_ranks_them_and_kernels_are_not_counted_twi
     ]
 
 
-def test_a_range_has_its_own_last_window_or_none_and_a_run_without_says_nothing_of_operators(tmp_path: Path) -> None:
-    windows = taken(FIRST_NS, operator("first", "", 9)), taken(SECOND_WINDOW_NS, operator("second", "", 9))
+def test_a_range_has_its_own_last_window_or_none_and_a_run_without_says_nothing_of_operators(
+    tmp_path: Path,
+) -> None:
+    windows = (
+        taken(FIRST_NS, operator("first", "", 9)),
+        taken(SECOND_WINDOW_NS, operator("second", "", 9)),
+    )
     with RunReader(write(tmp_path / "a.profd", *windows)) as reader:
         (early,) = last_window(reader, Selection(to_ns=SECOND_WINDOW_NS))
         assert [row.name for row in early.operators] == ["first"]
@@ -113,7 +129,9 @@ FORWARD = Line("/home/u/train.py", "train.py", 59)
 
 
 def stay(line: Line | None, start_ms: int, end_ms: int, *moments_ms: int) -> Stay:
-    return Stay(start_ms * MS, end_ms * MS, end_ms * MS, line, [moment * MS for moment in moments_ms])
+    return Stay(
+        start_ms * MS, end_ms * MS, end_ms * MS, line, [moment * MS for moment in moments_ms]
+    )
 
 
 def call(name: str, start_ms: float, end_ms: float) -> Call:
@@ -160,15 +178,24 @@ def test_operators_are_tied_to_the_line_of_the_samples_within_them(
     assert [(name, line.line) for name, line in tie(stays, calls, 2 * MS)] == found
 
 
-STACKS = [(Frame("main", TRAIN, 61), Frame("backward", f"{LIBRARY}torch/_tensor.py", line)) for line in (9, 10)]
+STACKS = [
+    (Frame("main", TRAIN, 61), Frame("backward", f"{LIBRARY}torch/_tensor.py", line))
+    for line in (9, 10)
+]
 
 
 @pytest.mark.parametrize(
     ("tid", "kept"),
     [(MAIN_TID, True), (MAIN_TID + 77, True), (MAIN_TID, False)],
-    ids=["up to where the line may have changed", "a thread without Python", "a window without its trace"],
+    ids=[
+        "up to where the line may have changed",
+        "a thread without Python",
+        "a window without its trace",
+    ],
 )
-def test_samples_of_the_main_thread_count_for_the_operators_of_a_window(tmp_path: Path, tid: int, kept: bool) -> None:
+def test_samples_of_the_main_thread_count_for_the_operators_of_a_window(
+    tmp_path: Path, tid: int, kept: bool
+) -> None:
     with RunReader(write_run(tmp_path / "a.profd", tid=tid, kept=kept)) as reader:
         (window,) = reader.windows()
         lines = issuing_lines(reader, window)
@@ -176,8 +203,18 @@ def test_samples_of_the_main_thread_count_for_the_operators_of_a_window(tmp_path
 
 
 def write_run(path: Path, *, tid: int, kept: bool = True) -> Path:
-    """Write a run whose main thread stands in backward for 100 ms, with ten samples and an operator all the while."""
-    event = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": MAIN.pid, "tid": tid, "ts": 0, "dur": 100_000}
+    """Write a run whose main thread stands in backward for 100 ms, with ten samples and an operator
+    all the while.
+    """
+    event = {
+        "ph": "X",
+        "cat": "cpu_op",
+        "name": "aten::mm",
+        "pid": MAIN.pid,
+        "tid": tid,
+        "ts": 0,
+        "dur": 100_000,
+    }
     kernel = {**event, "cat": "kernel", "name": "gemm"}
     text = msgspec.json.encode({"baseTimeNanoseconds": STARTED_NS, "traceEvents": [event, kernel]})
     window = WindowTaken(
@@ -185,5 +222,7 @@ def write_run(path: Path, *, tid: int, kept: bool = True) -> Path:
         trace_bytes=len(text), trace=gzip.compress(text) if kept else None,
     )  # fmt: skip
     before = recording(MAIN, STARTED_NS - 10**9, [(MAIN_TID, "", True, [(STACKS[0], 10)])])
-    taken = recording(MAIN, STARTED_NS, [(MAIN_TID, "MainThread", True, [(stack, 50) for stack in STACKS])])
+    taken = recording(
+        MAIN, STARTED_NS, [(MAIN_TID, "MainThread", True, [(stack, 50) for stack in STACKS])]
+    )
     return write_records(path, [main_process(), before, taken, window])

@@ -13,7 +13,15 @@ from support.synthetic import DATA_WAIT, DEFORM, LIBRARY, MAIN, PIN_MEMORY, STAR
 
 from profd.daemon.analyze import phases
 from profd.daemon.analyze.framepatterns import FramePattern, frame_test
-from profd.daemon.analyze.phases import BUILT_IN, PHASES, PhaseIndex, Rule, own_frame, phase_named, read_rules
+from profd.daemon.analyze.phases import (
+    BUILT_IN,
+    PHASES,
+    PhaseIndex,
+    Rule,
+    own_frame,
+    phase_named,
+    read_rules,
+)
 from profd.daemon.errors import UsageError
 from profd.daemon.store.entities import Entities, has_ended
 from profd.daemon.store.reader import RunReader
@@ -39,7 +47,10 @@ BACKWARD = "Tensor.backward | torch/_tensor.py"
 METRIC = (CALL, "Metric.forward | torchmetrics/metric.py")
 LBFGS = (f"train | {TRAIN} | optimizer.step(closure)", "LBFGS.step | torch/optim/lbfgs.py")
 CLOSURE = (*LBFGS, f"train.<locals>.closure | {TRAIN} | out = network(x)")
-ACT = (f"main | {TRAIN} | action, value = agent.get_action_and_value(obs)", f"Agent.get_action_and_value | {TRAIN} |")
+ACT = (
+    f"main | {TRAIN} | action, value = agent.get_action_and_value(obs)",
+    f"Agent.get_action_and_value | {TRAIN} |",
+)
 UPDATE = (f"train | {TRAIN} | fit(examples)", "Language.update | spacy/language.py")
 WRAPPER = "Optimizer.profile_hook_step.<locals>.wrapper | torch/optim/optimizer.py"
 STEP = (f"train | {TRAIN} | adam.step()", WRAPPER)
@@ -70,12 +81,32 @@ EVERY_STACK: list[tuple[str, Sequence[str]]] = [
     ("data load in process", (*FORKED, FETCH)),
     ("waiting", (*FORKED, "Queue.get | multiprocessing/queues.py")),
     # A name that others use too tells no phase.
-    ("forward", (f"train | {TRAIN} | out = model(x)", CALL, f"forward | {TRAIN} | x = self.conv(x)", CALL)),
+    (
+        "forward",
+        (f"train | {TRAIN} | out = model(x)", CALL, f"forward | {TRAIN} | x = self.conv(x)", CALL),
+    ),
     ("loss", (f"train | {TRAIN} | a = net(x, y)", CALL, f"FocalLoss.forward | {TRAIN} | return x")),
-    ("forward", (f"f | {TRAIN} | loss = loss_fn(model, x)", f"loss_fn | {TRAIN} | out = model(x)", CALL, LINEAR)),
+    (
+        "forward",
+        (
+            f"f | {TRAIN} | loss = loss_fn(model, x)",
+            f"loss_fn | {TRAIN} | out = model(x)",
+            CALL,
+            LINEAR,
+        ),
+    ),
     ("loss", (f"train | {TRAIN} | loss = loss_fn(out, y)", f"smooth | {TRAIN} | a + b")),
-    ("loss", (f"train | {TRAIN} | loss = -mll(output, y)", "linear_cg | linear_operator/utils/linear_cg.py")),
-    ("other", (f"train | {TRAIN} | loss = model.train_on_batch(x, y)", "fit | keras/src/trainer.py")),
+    (
+        "loss",
+        (
+            f"train | {TRAIN} | loss = -mll(output, y)",
+            "linear_cg | linear_operator/utils/linear_cg.py",
+        ),
+    ),
+    (
+        "other",
+        (f"train | {TRAIN} | loss = model.train_on_batch(x, y)", "fit | keras/src/trainer.py"),
+    ),
     ("other", (f"train | {TRAIN} | loss = -mll(output, y)", f"smooth | {TRAIN} | a + b")),
     (
         "evaluation",
@@ -86,17 +117,70 @@ EVERY_STACK: list[tuple[str, Sequence[str]]] = [
         ),
     ),
     # spaCy trains by the layers of Thinc.
-    ("backward", (*UPDATE, "finish_update | spacy/pipeline.py", "forward.<locals>.backprop | thinc/layers/maxout.py")),
+    (
+        "backward",
+        (
+            *UPDATE,
+            "finish_update | spacy/pipeline.py",
+            "forward.<locals>.backprop | thinc/layers/maxout.py",
+        ),
+    ),
     ("forward", (*UPDATE, "forward | thinc/layers/maxout.py")),
-    ("optimizer", (*UPDATE, "Model.finish_update | thinc/model.py", "Optimizer.__call__ | thinc/optimizers.py")),
+    (
+        "optimizer",
+        (
+            *UPDATE,
+            "Model.finish_update | thinc/model.py",
+            "Optimizer.__call__ | thinc/optimizers.py",
+        ),
+    ),
     ("optimizer", UPDATE),
-    ("evaluation", (UPDATE[0], "Language.evaluate | spacy/language.py", "forward | thinc/layers/maxout.py")),
-    ("optimizer", (UPDATE[0], "Adam._parallel_update_step | keras/src/backend/torch/optimizers/torch_adam.py")),
-    ("compile", (f"train | {TRAIN} | state = step(state)", "backend_compile_and_load | jax/_src/compiler.py")),
-    ("compile", (f"train | {TRAIN} | y = f(x)", "_DispatcherBase._compile_for_args | numba/core/dispatcher.py")),
-    ("forward", (f"train | {TRAIN} | loss = cross_entropy(net(x), y)", "_conv_nd | paddle/nn/functional/conv.py")),
-    ("loss", (f"train | {TRAIN} | loss = cross_entropy(net(x), y)", "cross_entropy | paddle/nn/functional/loss.py")),
-    ("backward", (f"train | {TRAIN} | x.run()", "f.<locals>.backward | paddle/base/dygraph/tensor_patch_methods.py")),
+    (
+        "evaluation",
+        (UPDATE[0], "Language.evaluate | spacy/language.py", "forward | thinc/layers/maxout.py"),
+    ),
+    (
+        "optimizer",
+        (
+            UPDATE[0],
+            "Adam._parallel_update_step | keras/src/backend/torch/optimizers/torch_adam.py",
+        ),
+    ),
+    (
+        "compile",
+        (
+            f"train | {TRAIN} | state = step(state)",
+            "backend_compile_and_load | jax/_src/compiler.py",
+        ),
+    ),
+    (
+        "compile",
+        (
+            f"train | {TRAIN} | y = f(x)",
+            "_DispatcherBase._compile_for_args | numba/core/dispatcher.py",
+        ),
+    ),
+    (
+        "forward",
+        (
+            f"train | {TRAIN} | loss = cross_entropy(net(x), y)",
+            "_conv_nd | paddle/nn/functional/conv.py",
+        ),
+    ),
+    (
+        "loss",
+        (
+            f"train | {TRAIN} | loss = cross_entropy(net(x), y)",
+            "cross_entropy | paddle/nn/functional/loss.py",
+        ),
+    ),
+    (
+        "backward",
+        (
+            f"train | {TRAIN} | x.run()",
+            "f.<locals>.backward | paddle/base/dygraph/tensor_patch_methods.py",
+        ),
+    ),
     ("logging", (f"train | {TRAIN} | accuracy(logits, labels)", *METRIC)),
     ("evaluation", (f"evaluate | {TRAIN} | accuracy(logits, labels)", *METRIC)),
     # A training that evaluates, too, is no evaluation.
@@ -112,9 +196,13 @@ EVERY_STACK: list[tuple[str, Sequence[str]]] = [
     # An agent acts, and its world gives the data.
     ("forward", ACT),
     ("forward", (*ACT, "Categorical.sample | torch/distributions/categorical.py")),
-    ("data load in process", (f"main | {TRAIN} | obs, reward = envs.step(action)", "Pole.step | /a/world.py")),
+    (
+        "data load in process",
+        (f"main | {TRAIN} | obs, reward = envs.step(action)", "Pole.step | /a/world.py"),
+    ),
     ("optimizer", (f"main | {TRAIN} | optimizer.step()",)),
-    # A moving average of the weights belongs to their update; its bare name does not make every update one.
+    # A moving average of the weights belongs to their update; its bare name does not make every
+    # update one.
     ("optimizer", ("ModelEmaV2._update | timm/utils/model_ema.py", STATE)),
     ("optimizer", ("ModelEmaV3.update | timm/utils/model_ema.py", STATE)),
     ("optimizer", ("EMAModel.step | diffusers/training_utils.py", STATE)),
@@ -123,7 +211,10 @@ EVERY_STACK: list[tuple[str, Sequence[str]]] = [
     ("optimizer", ("AveragedModel.update_parameters | torch/optim/swa_utils.py", STATE)),
     *(("other", (f"{name} | {TRAIN} | a + b",)) for name in ("update", "step", "_update")),
     # Reports are logging, though they wait or save.
-    *(("logging", (f"train | {TRAIN} | report(step)", frame, "Condition.wait | threading.py")) for frame in REPORTS),
+    *(
+        ("logging", (f"train | {TRAIN} | report(step)", frame, "Condition.wait | threading.py"))
+        for frame in REPORTS
+    ),
     # A window that begins or ends behind the optimizer's step is no logging.
     ("other", HOOK),
     ("other", (*HOOK, f"KinetoStepTracker.increment_step | {PROFILER}")),
@@ -141,7 +232,10 @@ ITEM = f"train | {TRAIN} | loss.item()"
 DUMPS = f"dumps | {TRAIN} | return str(x)"
 LEAF = Rule(phase="synchronize", source=r"\.item\(", leaf=True)
 INNERMOST = Rule(phase="logging", source="^log", innermost=True, library=False)
-NAMED = (Rule(phase="loss", function=("*Loss.forward",)), Rule(phase="optimizer", function=("Adam.step",)))
+NAMED = (
+    Rule(phase="loss", function=("*Loss.forward",)),
+    Rule(phase="optimizer", function=("Adam.step",)),
+)
 NESTED = (Rule(phase="logging", function=("inner",)), Rule(phase="forward", function=("outer",)))
 
 
@@ -164,8 +258,16 @@ NESTED = (Rule(phase="logging", function=("inner",)), Rule(phase="forward", func
         ((INNERMOST,), (LOG, DUMPS), "other"),
         ((INNERMOST,), (LOG, DUMPS, "f | x.py"), "other"),
         # The conditions of a rule are about one frame.
-        ((Rule(phase="forward", function=("step",), module=("a.py",)),), ("step | a.py",), "forward"),
-        ((Rule(phase="forward", function=("step",), module=("a.py",)),), ("step | b.py", "run | a.py"), "other"),
+        (
+            (Rule(phase="forward", function=("step",), module=("a.py",)),),
+            ("step | a.py",),
+            "forward",
+        ),
+        (
+            (Rule(phase="forward", function=("step",), module=("a.py",)),),
+            ("step | b.py", "run | a.py"),
+            "other",
+        ),
         # The first rule in order decides, wherever its frame stands.
         (NESTED, ("outer | a.py", "inner | a.py"), "logging"),
         (NESTED, ("inner | a.py", "outer | a.py"), "logging"),
@@ -175,21 +277,29 @@ NESTED = (Rule(phase="logging", function=("inner",)), Rule(phase="forward", func
         (NAMED, ("step | a.py",), "optimizer"),
     ],
 )
-def test_rules_decide_by_what_they_say_of_a_frame(rules: tuple[Rule, ...], frames: tuple[str, ...], phase: str) -> None:
+def test_rules_decide_by_what_they_say_of_a_frame(
+    rules: tuple[Rule, ...], frames: tuple[str, ...], phase: str
+) -> None:
     assert phase_of(*frames, rules=rules) == phase
 
 
 def test_phase_is_owed_to_the_line_that_calls_into_it() -> None:
     tables = Tables()
     model = tables.add(
-        ROOT, f"train | {TRAIN} | logits = model(x)", CALL, f"Net.forward | {TRAIN} | x = self.a(x)", CALL
+        ROOT,
+        f"train | {TRAIN} | logits = model(x)",
+        CALL,
+        f"Net.forward | {TRAIN} | x = self.a(x)",
+        CALL,
     )
     library = tables.add("run | threading.py")
     unknown = tables.add(ROOT, f"train | {TRAIN} | x = x @ w", "helper | torch/x.py")
     index = tables.phases()
 
     log = "logging.info(dumps(sizes))"
-    reported = tables.add(f"<module> | {TRAIN} | log(main())", f"main | {TRAIN} | {log}", "dumps | json/__init__.py")
+    reported = tables.add(
+        f"<module> | {TRAIN} | log(main())", f"main | {TRAIN} | {log}", "dumps | json/__init__.py"
+    )
 
     lines = [index.user_line(stack) for stack in (model, library, unknown, reported)]
 
@@ -213,11 +323,16 @@ def test_rules_of_the_user_come_first(tmp_path: Path) -> None:
         ('[[rule]]\nphase = "other"\nfunctions = ["f"]', "unknown field `functions`"),
         ('[[rule]]\nphase = "other"\nfunction = "f"', "Expected `array`"),
         ("[[rule", "no table of [[rule]]"),
-        ('[[rules]]\nphase = "other"\nfunction = ["f"]', "has 'rules' where it may have [[rule]] only"),
+        (
+            '[[rules]]\nphase = "other"\nfunction = ["f"]',
+            "has 'rules' where it may have [[rule]] only",
+        ),
         (b"\xff", "no table of [[rule]]"),
     ],
 )
-def test_wrong_table_is_refused_with_what_is_wrong(tmp_path: Path, text: str | bytes, complaint: str) -> None:
+def test_wrong_table_is_refused_with_what_is_wrong(
+    tmp_path: Path, text: str | bytes, complaint: str
+) -> None:
     file = tmp_path / "phases.toml"
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
 
@@ -250,9 +365,13 @@ class Counted(dict[int, StackRow]):
 def test_each_of_ten_thousand_deep_stacks_costs_a_few_steps() -> None:
     tables = Tables()
     tables.stacks = counted = Counted()
-    leaf = tables.add(*[f"function_{depth} | package/module_{depth}.py | call()" for depth in range(1000)])
+    leaf = tables.add(
+        *[f"function_{depth} | package/module_{depth}.py | call()" for depth in range(1000)]
+    )
     for number in range(leaf + 1, leaf + 10_001):
-        tables.frames[number] = FrameRow(number, f"leaf_{number % 3000}", "a.py", "a.py", number, False, "x()")
+        tables.frames[number] = FrameRow(
+            number, f"leaf_{number % 3000}", "a.py", "a.py", number, False, "x()"
+        )
         tables.stacks[number] = StackRow(number, leaf, 1 + number % leaf)
     index = tables.phases()
 
@@ -279,19 +398,31 @@ def test_stack_of_a_framework_has_its_phase(phase: str, frames: list[str]) -> No
 
 
 def test_copies_and_imports_belong_to_what_they_are_a_part_of() -> None:
-    imported = ("_find_and_load | <frozen importlib._bootstrap>", "<module> | torch/_dynamo/convert_frame.py")
+    imported = (
+        "_find_and_load | <frozen importlib._bootstrap>",
+        "<module> | torch/_dynamo/convert_frame.py",
+    )
 
     assert phase_of(*imported) == "startup, import"
     assert phase_of("_compile | torch/_dynamo/convert_frame.py", *imported) == "compile"
-    looked_for = ("find_spec | <frozen importlib.util>", "_find_spec | <frozen importlib._bootstrap>")
-    assert phase_of("AcceleratedOptimizer.step | accelerate/optimizer.py", *looked_for) == "optimizer"
+    looked_for = (
+        "find_spec | <frozen importlib.util>",
+        "_find_spec | <frozen importlib._bootstrap>",
+    )
+    assert (
+        phase_of("AcceleratedOptimizer.step | accelerate/optimizer.py", *looked_for) == "optimizer"
+    )
     assert phase_of(imported[0], looked_for[1]) == "startup, import"
     copy = "mask = mask.to(hidden.device)"
 
     assert (
-        phase_of(f"train | {TRAIN} | out = model(x)", CALL, f"Net.forward | {TRAIN} | {copy}") == "host-to-device copy"
+        phase_of(f"train | {TRAIN} | out = model(x)", CALL, f"Net.forward | {TRAIN} | {copy}")
+        == "host-to-device copy"
     )
-    assert phase_of(CALL, f"GPT2Model.forward | transformers/modeling_gpt2.py | {copy}") == "host-to-device copy"
+    assert (
+        phase_of(CALL, f"GPT2Model.forward | transformers/modeling_gpt2.py | {copy}")
+        == "host-to-device copy"
+    )
     assert phase_of(f"_single_tensor_adam | torch/optim/adam.py | {copy}") == "optimizer"
 
 
@@ -299,8 +430,13 @@ CHILD = (*DEFORM[:10], Frame("poll", LIBRARY + "torch/utils/data/_utils/worker.p
 
 
 def stacks(path: Path, *seen: tuple[Frame, ...]) -> tuple[RunReader, list[int]]:
-    """Write a run in which each of these stacks was seen for a tenth of a second; return it with the stacks' ids."""
-    taken = synthetic.recording(MAIN, STARTED_NS, ((1, "MainThread", True, [(stack, 100) for stack in seen]),))
+    """Write a run in which each of these stacks was seen for a tenth of a second.
+
+    Return it with the stacks' ids.
+    """
+    taken = synthetic.recording(
+        MAIN, STARTED_NS, ((1, "MainThread", True, [(stack, 100) for stack in seen]),)
+    )
     reader = RunReader(synthetic.write_records(path, [synthetic.main_process(), taken]))
     return reader, [interval.stack for interval in reader.intervals()]
 
@@ -338,13 +474,17 @@ def test_a_look_that_needs_many_stacks_forgets_them_once_they_are_twice_as_many(
             reader.frames_of(stack)
         index.forget_many()
         assert len(reader.stacks) > 1
-        reader.stacks.update({-one: StackRow(-one, 0, 1) for one in range(1, len(reader.stacks) + 2)})
+        reader.stacks.update(
+            {-one: StackRow(-one, 0, 1) for one in range(1, len(reader.stacks) + 2)}
+        )
         index.forget_many()
         assert not reader.stacks
 
 
 def test_the_users_line_of_a_forked_child_is_its_own_and_not_its_parents(tmp_path: Path) -> None:
-    reader, (wait, pin, deform, child) = stacks(tmp_path / "a.profd", DATA_WAIT, PIN_MEMORY, DEFORM, CHILD)
+    reader, (wait, pin, deform, child) = stacks(
+        tmp_path / "a.profd", DATA_WAIT, PIN_MEMORY, DEFORM, CHILD
+    )
     main, worker = (there(own_frame(reader.frames_of(stack))) for stack in (wait, deform))
 
     assert main.line == 58
@@ -357,5 +497,7 @@ def test_the_users_line_of_a_forked_child_is_its_own_and_not_its_parents(tmp_pat
 def test_no_rule_goes_by_the_mark_of_a_file_that_has_changed() -> None:
     changed = FrameRow(1, "load", "/home/train.py", "train.py", 2, False, CHANGED_SOURCE)
     test = frame_test(FramePattern(source="."))
-    assert [test(replace(changed, source=source)) for source in (CHANGED_SOURCE, None, "x = 1")] == [False, False, True]
+    assert [
+        test(replace(changed, source=source)) for source in (CHANGED_SOURCE, None, "x = 1")
+    ] == [False, False, True]
     assert frame_test(FramePattern(function=("load",)))(changed)

@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 from support import synthetic, unevensamples
-from support.synthetic import BACKWARD, MAIN, MAIN_TID, STARTED_NS, main_process, recording, write_records
+from support.synthetic import (
+    BACKWARD,
+    MAIN,
+    MAIN_TID,
+    STARTED_NS,
+    main_process,
+    recording,
+    write_records,
+)
 
 from profd.daemon.analyze.calltree import call_tree
 from profd.daemon.analyze.phases import PhaseIndex
@@ -51,9 +59,14 @@ def test_a_selection_narrows_by_process_thread_rank_time_and_phase(reader: RunRe
     assert take_profile(reader, MAIN_THREADS).total_samples == MAIN_SAMPLES
     # The main process's two threads, and one of each worker.
     assert take_profile(reader, Selection()).total_samples == 4 * MAIN_SAMPLES
-    worker = frozenset(row.id for row in reader.processes.values() if row.pid == synthetic.worker(1).pid)
+    worker = frozenset(
+        row.id for row in reader.processes.values() if row.pid == synthetic.worker(1).pid
+    )
 
-    assert set(functions_of(reader, Selection(processes=worker))) >= {"elastic_deform", "Photos.__getitem__"}
+    assert set(functions_of(reader, Selection(processes=worker))) >= {
+        "elastic_deform",
+        "Photos.__getitem__",
+    }
     assert take_profile(reader, Selection(processes=worker)).total_samples == MAIN_SAMPLES
     assert take_profile(reader, Selection(thread="MainThread")).total_samples == 3 * MAIN_SAMPLES
     assert take_profile(reader, Selection(rank=0)).total_samples == 0
@@ -65,7 +78,9 @@ def test_a_selection_narrows_by_process_thread_rank_time_and_phase(reader: RunRe
     assert waits.total_samples == synthetic.PHASE_SHARES["data wait"] * MAIN_SAMPLES
 
 
-def test_functions_have_self_and_total_shares_in_the_order_of_their_own_time(reader: RunReader) -> None:
+def test_functions_have_self_and_total_shares_in_the_order_of_their_own_time(
+    reader: RunReader,
+) -> None:
     functions = functions_of(reader, MAIN_THREADS)
     loop = functions["train_epoch"]
 
@@ -76,7 +91,9 @@ def test_functions_have_self_and_total_shares_in_the_order_of_their_own_time(rea
     rows = hot_functions(reader, take_profile(reader, MAIN_THREADS))
 
     assert rows[0].function == "Condition.wait"
-    assert [row.self_share for row in rows] == sorted((row.self_share for row in rows), reverse=True)
+    assert [row.self_share for row in rows] == sorted(
+        (row.self_share for row in rows), reverse=True
+    )
     assert sum(row.self_samples for row in rows) == MAIN_SAMPLES
 
 
@@ -97,9 +114,14 @@ def test_nothing_selected_gives_empty_tables(reader: RunReader) -> None:
 
 
 def pieces_of(path: Path, cores: list[float], selection: Selection) -> list[IntervalRow]:
-    """Return what a selection takes of one stack of three seconds, with a reading of its CPU time each second."""
+    """Return what a selection takes of one stack of three seconds, with a reading of its CPU time
+    each second.
+    """
     thread = (MAIN_TID, "MainThread", True, ((BACKWARD, 3000),))
-    found: list[records.Record] = [main_process(), recording(MAIN, STARTED_NS, (thread,), duration_ns=3 * SECOND_NS)]
+    found: list[records.Record] = [
+        main_process(),
+        recording(MAIN, STARTED_NS, (thread,), duration_ns=3 * SECOND_NS),
+    ]
     for second, value in enumerate(cores):
         point = records.Point("cpu_cores", value, MAIN, MAIN_TID)
         found.append(records.PointsTaken(STARTED_NS + second * SECOND_NS, (point,)))
@@ -111,7 +133,9 @@ def pieces_of(path: Path, cores: list[float], selection: Selection) -> list[Inte
 def test_an_interval_in_two_parts_has_its_samples_once(tmp_path: Path) -> None:
     on_cpu = Selection(when=(Condition("on-cpu"),))
     first, last = pieces_of(tmp_path / "a.profd", [0.0, 0.5, 0.49, 0.9], on_cpu)
-    assert [(piece.start_ns - STARTED_NS, piece.end_ns - STARTED_NS) for piece in (first, last)] == [
+    assert [
+        (piece.start_ns - STARTED_NS, piece.end_ns - STARTED_NS) for piece in (first, last)
+    ] == [
         (0, SECOND_NS),
         (2 * SECOND_NS, 3 * SECOND_NS),
     ]
@@ -119,7 +143,12 @@ def test_an_interval_in_two_parts_has_its_samples_once(tmp_path: Path) -> None:
 
 
 def test_an_interval_where_the_condition_never_held_is_left_out(tmp_path: Path) -> None:
-    assert pieces_of(tmp_path / "a.profd", [0.0, 0.1, 0.1, 0.1], Selection(when=(Condition("on-cpu"),))) == []
+    assert (
+        pieces_of(
+            tmp_path / "a.profd", [0.0, 0.1, 0.1, 0.1], Selection(when=(Condition("on-cpu"),))
+        )
+        == []
+    )
     (whole,) = pieces_of(tmp_path / "b.profd", [0.0, 0.1, 0.1, 0.1], Selection())
     assert (whole.duration_ns, whole.samples) == (3 * SECOND_NS, 300)
 
@@ -149,7 +178,9 @@ def test_shares_are_of_the_time_and_samples_stay_counts(uneven: RunReader) -> No
     rows = hot_functions(uneven, take_profile(uneven, Selection()))
 
     assert {row.function: row.self_samples for row in rows if row.self_samples} == SAMPLES
-    assert sum(int(line.rpartition(" ")[2]) for line in collapsed_lines(uneven, Selection())) == sum(SAMPLES.values())
+    assert sum(
+        int(line.rpartition(" ")[2]) for line in collapsed_lines(uneven, Selection())
+    ) == sum(SAMPLES.values())
     tree = call_tree(uneven, take_profile(uneven, Selection()), PhaseIndex(uneven))
     own = {node.title: node.own_ns for node in tree.walk() if node.own_ns}
 
@@ -158,7 +189,9 @@ def test_shares_are_of_the_time_and_samples_stay_counts(uneven: RunReader) -> No
     assert tree.samples == sum(SAMPLES.values())
 
 
-def test_a_range_and_the_recent_window_weigh_by_what_was_recorded_in_them(uneven: RunReader) -> None:
+def test_a_range_and_the_recent_window_weigh_by_what_was_recorded_in_them(
+    uneven: RunReader,
+) -> None:
     # The second worker was recorded for one of the five seconds, the first for four.
     profile = take_profile(uneven, Selection(from_ns=LAST_FIVE))
 
@@ -174,7 +207,8 @@ def test_a_range_and_the_recent_window_weigh_by_what_was_recorded_in_them(uneven
 
 
 def test_errors_go_by_the_distance_of_samples_at_each_change(uneven: RunReader) -> None:
-    # The one change, at 100 Hz before and 25 Hz after, is seen 40 ms late, and at the end another one may be under way.
+    # The one change, at 100 Hz before and 25 Hz after, is seen 40 ms late, and at the end another
+    # one may be under way.
     errors = summarize(uneven).phase_errors
 
     assert errors["backward"] == pytest.approx(math.sqrt(0.04**2 + 0.04**2) / unevensamples.SECONDS)
@@ -189,7 +223,9 @@ def test_lines_share_out_the_time_and_none_is_none(tmp_path: Path) -> None:
         assert lines
         assert 0.9 < sum(line.share for line in lines) <= 1.0 + 1e-9
         assert [line.phase for line in phase_lines(profile, phases)] == [
-            phase for phase in phase_shares(profile, phases) if any(line.phase == phase for line in lines)
+            phase
+            for phase in phase_shares(profile, phases)
+            if any(line.phase == phase for line in lines)
         ]
 
         timeless = Profile(samples=profile.samples, time_ns=dict.fromkeys(profile.time_ns, 0.0))

@@ -16,12 +16,17 @@ RUNS = 1000
 
 def effort(rank: int, *own: float | None, loads: float = 0.0, reads: float = 0.0) -> OwnWork:
     """Return a rank whose own work in the parts of a range is ``own``."""
-    return OwnWork(rank, frozenset({rank}), 500, own, (None,) * len(own), {LOAD: loads, READ: reads}, {})
+    return OwnWork(
+        rank, frozenset({rank}), 500, own, (None,) * len(own), {LOAD: loads, READ: reads}, {}
+    )
 
 
 def noisy(chance: random.Random, *means: float, spread: float) -> list[OwnWork]:
     """Return ranks whose own work varies around their means."""
-    return [effort(rank, *(chance.gauss(mean, spread) for _ in range(PARTS))) for rank, mean in enumerate(means)]
+    return [
+        effort(rank, *(chance.gauss(mean, spread) for _ in range(PARTS)))
+        for rank, mean in enumerate(means)
+    ]
 
 
 def test_of_equal_ranks_hardly_one_in_forty_runs_seems_surely_above_the_others() -> None:
@@ -57,11 +62,16 @@ def test_what_is_not_sure_or_was_not_seen_makes_no_one_late() -> None:
     assert [one.rank for one in find_late([always, *others], by_cpu=False)] == [0]
     seen = [0.5, None] * (PARTS // 2)
     assert there(lateness([effort(0, *seen), *others], 0)).surplus == pytest.approx(0.3)
-    assert lateness([effort(0, 0.5, 0.5, 0.5), *(effort(rank, 0.2, 0.2, 0.2) for rank in (1, 2))], 0) is None
+    assert (
+        lateness([effort(0, 0.5, 0.5, 0.5), *(effort(rank, 0.2, 0.2, 0.2) for rank in (1, 2))], 0)
+        is None
+    )
 
 
 def test_a_rank_is_measured_by_the_median_of_the_others_and_placed_by_its_largest_surplus() -> None:
-    efforts = [effort(rank, share, share, share, share) for rank, share in enumerate((0.9, 0.2, 0.3, 0.8))]
+    efforts = [
+        effort(rank, share, share, share, share) for rank, share in enumerate((0.9, 0.2, 0.3, 0.8))
+    ]
 
     assert median_of_others(efforts, 0) == pytest.approx(0.3)
     assert median_of_others(efforts, 2) == pytest.approx(0.8)

@@ -15,7 +15,8 @@ from profd.daemon.store.records import Point, PointsTaken
 
 def test_each_core_and_the_main_thread_alone_count_once(tmp_path: Path) -> None:
     devices = [
-        Point("host_core_cpu_share", 0.5, device=name) for name in ("cpu0", "cpu1", "cpu10", "gpu0", "cpu1 of b")
+        Point("host_core_cpu_share", 0.5, device=name)
+        for name in ("cpu0", "cpu1", "cpu10", "gpu0", "cpu1 of b")
     ]
     of_a_helper = Point("cpu_cores", 9.0, MAIN, PIN_TID)
     points = PointsTaken(STARTED_NS + SECOND_NS, (*devices, of_a_helper))

@@ -21,7 +21,9 @@ NAME = "host_cpu_share"
 
 @pytest.fixture
 def reader(tmp_path: Path) -> Iterator[RunReader]:
-    """Give a run that is being written, with a reading each second: its second within the minute, and a peak."""
+    """Give a run that is being written, with a reading each second: its second within the minute,
+    and a peak.
+    """
     tables = Tables(database.create(tmp_path / "run.profd"), describe)
     tables.begin(run_started())
     for second in range(SECONDS):
@@ -36,8 +38,12 @@ def ns(second: float) -> int:
     return STARTED_NS + round(second * SECOND_NS)
 
 
-@pytest.mark.parametrize(("from_s", "to_s"), [(None, None), (0.0, 1200.0), (12.5, 1000.5), (None, 1225.0)])
-def test_minutes_say_what_the_readings_say(reader: RunReader, from_s: float | None, to_s: float | None) -> None:
+@pytest.mark.parametrize(
+    ("from_s", "to_s"), [(None, None), (0.0, 1200.0), (12.5, 1000.5), (None, 1225.0)]
+)
+def test_minutes_say_what_the_readings_say(
+    reader: RunReader, from_s: float | None, to_s: float | None
+) -> None:
     series = reader.list_series()[0].id
     from_ns, to_ns = (None if at_s is None else ns(at_s) for at_s in (from_s, to_s))
     by_minutes = take_course(reader, series, from_ns, to_ns)
@@ -63,7 +69,9 @@ def test_a_course_has_the_mean_and_the_extremes_of_each_minute(reader: RunReader
     assert (steps[0].start_ns, steps[0].end_ns) == (ns(0), ns(60))
     assert steps[0].value == pytest.approx(29.5)
     assert [step.end_ns for step in steps[-2:]] == [ns(SECONDS - 2), ns(SECONDS - 1)]
-    extremes = take_course(reader, reader.list_series()[0].id, ns(600), ns(1200)).extremes(STARTED_NS)
+    extremes = take_course(reader, reader.list_series()[0].id, ns(600), ns(1200)).extremes(
+        STARTED_NS
+    )
     times = [point.at_ns for point in extremes]
     assert times == sorted(times)
     assert [point.value for point in extremes] == [0.0, 59.0, 0.0, 1000.0, *[0.0, 59.0] * 8]

@@ -1,4 +1,7 @@
-"""Steps of a run file: by its counter, else by its phases, over a selection; and how sure that is."""
+"""Steps of a run file: by its counter, else by its phases, over a selection.
+
+And how sure that is.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,10 @@ NAME = "loop counter `i` in train (train.py:58)"
 
 
 def counted_at(at_s: float, steps: float, error: float) -> records.PointsTaken:
-    points = records.Point("step_count", steps, MAIN), records.Point("step_count_error", error, MAIN)
+    points = (
+        records.Point("step_count", steps, MAIN),
+        records.Point("step_count_error", error, MAIN),
+    )
     return records.PointsTaken(STARTED_NS + int(at_s * SECOND_NS), points)
 
 
@@ -51,7 +57,8 @@ def counted_run(
     everything: list[records.Record] = [main_process()]
     everything += [counted_at(*count) for count in counts]
     everything += [
-        records.EventHappened(STARTED_NS + int(at_s * SECOND_NS), "counter", name, MAIN) for at_s, name in names
+        records.EventHappened(STARTED_NS + int(at_s * SECOND_NS), "counter", name, MAIN)
+        for at_s, name in names
     ]
     everything += [*more, records.RunEnded(STARTED_NS + 60 * SECOND_NS, "target-exited", 0)]
     return write_records(path, everything, msgspec.structs.replace(run_started(), mode=mode))
@@ -64,7 +71,9 @@ def steps_of(path: Path, selection: Selection = MAIN_THREADS) -> Steps:
 
 def between(from_s: float, to_s: float) -> Selection:
     return Selection(
-        from_ns=STARTED_NS + int(from_s * SECOND_NS), to_ns=STARTED_NS + int(to_s * SECOND_NS), main_threads=True
+        from_ns=STARTED_NS + int(from_s * SECOND_NS),
+        to_ns=STARTED_NS + int(to_s * SECOND_NS),
+        main_threads=True,
     )
 
 
@@ -84,11 +93,17 @@ def test_the_rate_is_that_from_the_first_to_the_last_count(tmp_path: Path) -> No
     ("counts", "span_s", "count", "error"),
     [
         ([(5, 90), (25, 490), (60, 1190)], None, 1190, 1),
-        # Goes on from a checkpoint: of what the counter says only the steps that were counted are this run's.
+        # Goes on from a checkpoint: of what the counter says only the steps that were counted are
+        # this run's.
         ([(5, 50_090), (25, 50_490), (60, 51_190)], None, 1100, 1),
         ([(5, 90), (15, 290), (25, 490)], None, 490, 1),
         ([(5, 90), (15, 290), (40, 290), (60, 690)], None, 690, 1),
-        ([(5, 140), (15, 340), (60, 340), (61, 350)], None, 350, 1),  # before the pause as fast as after the start
+        (
+            [(5, 140), (15, 340), (60, 340), (61, 350)],
+            None,
+            350,
+            1,
+        ),  # before the pause as fast as after the start
         # Goes on from a checkpoint, with a count that is mended once: that jump is no pace.
         ([(5, 300), (15, 500), (15.5, 2500), (25, 2690), (35, 2890)], None, 2590, 1),
         ([(5, 90), (15, 290), (25, 490)], (0, 21), 200, 1),  # up to the last count in the range
@@ -96,7 +111,11 @@ def test_the_rate_is_that_from_the_first_to_the_last_count(tmp_path: Path) -> No
     ],
 )
 def test_the_steps_of_a_range_are_those_between_its_counts(
-    tmp_path: Path, counts: list[tuple[float, int]], span_s: tuple[float, float] | None, count: int, error: int
+    tmp_path: Path,
+    counts: list[tuple[float, int]],
+    span_s: tuple[float, float] | None,
+    count: int,
+    error: int,
 ) -> None:
     run = counted_run(tmp_path / "r", [(at_s, steps, 0) for at_s, steps in counts])
     steps = steps_of(run, between(*span_s)) if span_s else steps_of(run)
@@ -108,13 +127,18 @@ def test_a_count_that_stands_gives_no_rate(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("first", "unseen"), [(0, 200), (150, 50), (200, 0)])
-def test_steps_from_before_a_child_was_known_to_train_may_be_unseen(tmp_path: Path, first: int, unseen: int) -> None:
+def test_steps_from_before_a_child_was_known_to_train_may_be_unseen(
+    tmp_path: Path, first: int, unseen: int
+) -> None:
     child = msgspec.structs.replace(main_process(), ordinal=1)
     counts = [(10, first, 0), (20, first + 200, 0)]  # 20 a second
     steps = steps_of(counted_run(tmp_path / "r", counts, more=[child]))
     assert (steps.count, steps.unseen) == (first + 200, unseen)
     assert steps_of(counted_run(tmp_path / "main", counts)).unseen == 0
-    assert steps_of(counted_run(tmp_path / "attached", counts, mode="attached", more=[child])).unseen == 0
+    assert (
+        steps_of(counted_run(tmp_path / "attached", counts, mode="attached", more=[child])).unseen
+        == 0
+    )
 
 
 @pytest.mark.parametrize(("exit_code", "count"), [(0, 1190), (1, 1189)])
@@ -127,7 +151,9 @@ def test_the_step_that_was_under_way_counts_where_the_script_ended_well(
 
 
 @pytest.mark.parametrize("errors", [(50, 52), (52, 50)])
-def test_what_came_to_the_error_in_a_selection_is_its_own(tmp_path: Path, errors: tuple[int, int]) -> None:
+def test_what_came_to_the_error_in_a_selection_is_its_own(
+    tmp_path: Path, errors: tuple[int, int]
+) -> None:
     run = counted_run(tmp_path / "r", [(5, 0, 0), (10, 100, errors[0]), (20, 300, errors[1])])
     steps = steps_of(run, between(9, 21))
     assert steps.per_s == pytest.approx(20)
@@ -135,13 +161,17 @@ def test_what_came_to_the_error_in_a_selection_is_its_own(tmp_path: Path, errors
 
 
 @pytest.mark.parametrize("counts", [[], [(5, 90, 0)]])
-def test_less_than_two_counts_are_no_rate(tmp_path: Path, counts: list[tuple[float, int, float]]) -> None:
+def test_less_than_two_counts_are_no_rate(
+    tmp_path: Path, counts: list[tuple[float, int, float]]
+) -> None:
     assert steps_of(counted_run(tmp_path / "r", counts)) == Steps()
 
 
 def test_the_source_is_the_counter_of_that_time(tmp_path: Path) -> None:
     run = counted_run(
-        tmp_path / "r", [(5, 0, 0), (20, 300, 0), (35, 600, 0), (50, 900, 0)], names=[(8, "first"), (30, "second")]
+        tmp_path / "r",
+        [(5, 0, 0), (20, 300, 0), (35, 600, 0), (50, 900, 0)],
+        names=[(8, "first"), (30, "second")],
     )
     assert steps_of(run, between(0, 21)).source == "first"
     assert steps_of(run, between(0, 5.5)).source is None
@@ -166,13 +196,23 @@ def test_loading_data_evenly_is_no_step_where_nothing_is_trained(tmp_path: Path)
 WHY = "steps are not counted any more: the loop at train.py:304 has no counter that can be read"
 
 
-def lost(path: Path, from_s: float, to_s: float | None = None, counts: Sequence[tuple[float, int]] = ()) -> Path:
-    """Write a run of 20 s of training that nothing counts from one time on to another, with counts before and after."""
-    also: list[records.Record] = [counted_at(at_s, steps, error) for error, (at_s, steps) in enumerate(counts)]
+def lost(
+    path: Path, from_s: float, to_s: float | None = None, counts: Sequence[tuple[float, int]] = ()
+) -> Path:
+    """Write a run of 20 s of training that nothing counts from one time on to another, with counts
+    before and after.
+    """
+    also: list[records.Record] = [
+        counted_at(at_s, steps, error) for error, (at_s, steps) in enumerate(counts)
+    ]
     also.append(records.EventHappened(STARTED_NS, "counter", NAME, MAIN))
-    also.append(records.EventHappened(STARTED_NS + int(from_s * SECOND_NS), records.STEPS_LOST, WHY, MAIN))
+    also.append(
+        records.EventHappened(STARTED_NS + int(from_s * SECOND_NS), records.STEPS_LOST, WHY, MAIN)
+    )
     if to_s is not None:
-        also.append(records.EventHappened(STARTED_NS + int(to_s * SECOND_NS), "counter", NAME, MAIN))
+        also.append(
+            records.EventHappened(STARTED_NS + int(to_s * SECOND_NS), "counter", NAME, MAIN)
+        )
     return write_run(path, seconds=20, also=also)
 
 
@@ -188,7 +228,9 @@ def test_a_warm_up_tells_no_steps_of_a_training_that_nothing_counts(tmp_path: Pa
     assert (steps.per_s, steps.count, steps.why_unknown) == (10, 5, None)
 
 
-def test_where_most_of_the_training_is_counted_its_rate_is_known_and_no_number(tmp_path: Path) -> None:
+def test_where_most_of_the_training_is_counted_its_rate_is_known_and_no_number(
+    tmp_path: Path,
+) -> None:
     steps = steps_of(lost(tmp_path / "r", 11.0, counts=[*MOST, (11.5, 150)]))
     assert (steps.per_s, steps.count, steps.count_error, steps.why_unknown) == (10, None, None, WHY)
     assert steps.source == NAME
@@ -207,11 +249,17 @@ def test_what_is_made_between_two_sources_is_unknown(tmp_path: Path) -> None:
     assert ([len(piece) for piece in pieces], why) == ([3, 2], WHY)
 
 
-def test_events_are_not_read_for_each_of_thousands_of_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_are_not_read_for_each_of_thousands_of_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = write_records(tmp_path / "a.profd", [main_process()])
-    monkeypatch.setattr(RunReader, "events", lambda _: pytest.fail("all events of the run were read"))
+    monkeypatch.setattr(
+        RunReader, "events", lambda _: pytest.fail("all events of the run were read")
+    )
     with RunReader(path) as reader:
-        assert [counts_of(reader, process, Selection()).pieces for process in reader.processes] == [[]]
+        assert [counts_of(reader, process, Selection()).pieces for process in reader.processes] == [
+            []
+        ]
 
 
 def test_all_of_a_training_that_ends_before_is_counted(tmp_path: Path) -> None:
@@ -219,14 +267,18 @@ def test_all_of_a_training_that_ends_before_is_counted(tmp_path: Path) -> None:
     assert (steps_of(run).count, steps_of(run).why_unknown) == (200, None)
 
 
-@pytest.mark.parametrize(("last", "error", "is_known"), [(3, 0, True), (2, 0, False), (0, 0, False), (100, 49, False)])
+@pytest.mark.parametrize(
+    ("last", "error", "is_known"), [(3, 0, True), (2, 0, False), (0, 0, False), (100, 49, False)]
+)
 def test_steps_have_a_rate_where_it_is_known_to_within_half_of_it(
     tmp_path: Path, last: int, error: int, is_known: bool
 ) -> None:
     run = counted_run(tmp_path / "r", [(10, 0, 0), (20, last, error)])
     steps = steps_of(run)
     assert (steps.per_s is not None, steps.count is not None) == (is_known, is_known)
-    assert steps.why_unknown == (None if is_known else f"steps by {NAME} are too few, or too unsure, for a rate")
+    assert steps.why_unknown == (
+        None if is_known else f"steps by {NAME} are too few, or too unsure, for a rate"
+    )
 
 
 def test_a_run_that_only_waits_makes_no_steps(tmp_path: Path) -> None:
@@ -249,7 +301,9 @@ def test_each_rank_has_its_own_steps_and_the_first_one_speaks_for_all(tmp_path: 
 
 
 def counted(seen: Iterable[Seen]) -> tuple[int, int, float]:
-    """Return how many visits were counted, the error of that, and the time from the first to the last."""
+    """Return how many visits were counted, the error of that, and the time from the first to the
+    last.
+    """
     steps = there(count_cycles(seen))
     count = there(steps.count)
     return count, there(steps.count_error), (count - 1) / there(steps.per_s)
@@ -265,7 +319,9 @@ def test_visits_are_counted_exactly_whatever_their_length() -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-@pytest.mark.parametrize(("outside_s", "inside_s"), [(0.03, 0.1), (0.1, 0.05), (0.22, 0.02), (0.5, 0.015), (0.3, 0.2)])
+@pytest.mark.parametrize(
+    ("outside_s", "inside_s"), [(0.03, 0.1), (0.1, 0.05), (0.22, 0.02), (0.5, 0.015), (0.3, 0.2)]
+)
 def test_visits_that_samples_miss_are_added(outside_s: float, inside_s: float, seed: int) -> None:
     count, error, _ = counted(sampled(400, outside_s, inside_s, 0.2, seed))
     assert abs(count - 400) <= error
@@ -281,10 +337,18 @@ def test_steps_that_are_held_up_may_be_two_and_the_error_says_so(share: float) -
     "seen",
     [
         pytest.param(sampled(400, 0.035, 0.01, 0.1, 1), id="a third is missed"),
-        pytest.param(sampled(3000, 0.004, 0.004, 0.2, 1), id="much shorter than the distance of samples"),
-        *(pytest.param(on_and_off(share, seed=1), id=f"by chance {share}") for share in (0.2, 0.5, 0.8)),
+        pytest.param(
+            sampled(3000, 0.004, 0.004, 0.2, 1), id="much shorter than the distance of samples"
+        ),
         *(
-            pytest.param([Seen(100 * at, kind == "#") for at, kind in enumerate(kinds)], id=f"few visits {kinds[:2]}")
+            pytest.param(on_and_off(share, seed=1), id=f"by chance {share}")
+            for share in (0.2, 0.5, 0.8)
+        ),
+        *(
+            pytest.param(
+                [Seen(100 * at, kind == "#") for at, kind in enumerate(kinds)],
+                id=f"few visits {kinds[:2]}",
+            )
             for kinds in ("", ".", "#", ".#" * 19, "#" * 500)
         ),
     ],

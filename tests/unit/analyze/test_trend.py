@@ -30,13 +30,18 @@ def test_what_is_steady_is_not_called_growing(kind: str) -> None:
 @pytest.mark.parametrize("rate", [1, 3, 10, 50])
 def test_a_leak_is_called_growing_within_a_minute_with_its_slope(rate: int) -> None:
     for number in range(5):
-        found = there(trend(range(60), curve(still, f"leak {number}", 60, rate * MB), least_growth=LEAST))
+        found = there(
+            trend(range(60), curve(still, f"leak {number}", 60, rate * MB), least_growth=LEAST)
+        )
         assert found.is_growing
         assert found.slope_per_s == pytest.approx(rate * MB, rel=0.1)
 
 
 def test_intervals_hold_the_true_slope() -> None:
-    """Five of these curves are beyond their intervals; `make truth` measures how many of all are."""
+    """Five of these curves are beyond their intervals.
+
+    `make truth` measures how many of all are.
+    """
     rate, missed = 2 * MB, 0
     for number in range(40):
         values = curve(still, f"interval {number}", 60, rate, noise=3 * MB)
@@ -74,19 +79,31 @@ def drifting(period_s: float) -> list[float]:
 @pytest.mark.parametrize(
     ("values", "lengths_s"),
     [
-        pytest.param([1e9 + 2 * MB * min(at_s, 200) for at_s in range(300)], [300], id="growth that has ended"),
+        pytest.param(
+            [1e9 + 2 * MB * min(at_s, 200) for at_s in range(300)],
+            [300],
+            id="growth that has ended",
+        ),
         pytest.param(LONG_EPOCHS, range(240, 1000, 20), id="long epochs once one is over"),
-        pytest.param(curve(STEADY["warming"], "slow", 600), range(60, 600, 10), id="a curve that flattens"),
+        pytest.param(
+            curve(STEADY["warming"], "slow", 600), range(60, 600, 10), id="a curve that flattens"
+        ),
         *(
             pytest.param(drifting(period_s), range(60, 180, 5), id=f"epochs of {period_s} s")
             for period_s in (2.99, 3.98, 4.97, 5.98, 6.97, 8.99)
         ),
         pytest.param(SLOW_CURVE, range(500, 2400, 50), id="the tail of a slow curve"),
         *(
-            pytest.param([1e9 + 100 * MB * (at_s * steps // 90) for at_s in range(90)], [90], id=f"{steps} even steps")
+            pytest.param(
+                [1e9 + 100 * MB * (at_s * steps // 90) for at_s in range(90)],
+                [90],
+                id=f"{steps} even steps",
+            )
             for steps in (2, 4, 6, 8)
         ),
-        pytest.param([1e9 + 0.05 * MB * at_s for at_s in range(60)], [60], id="less than is asked for"),
+        pytest.param(
+            [1e9 + 0.05 * MB * at_s for at_s in range(60)], [60], id="less than is asked for"
+        ),
     ],
 )
 def test_what_seems_to_grow_is_no_growth(values: list[float], lengths_s: Iterable[int]) -> None:
@@ -115,7 +132,10 @@ def test_steady_has_an_interval_too_and_holes_and_days_are_no_error() -> None:
 
 @pytest.mark.parametrize("seconds", [0, 1, 10, int(LEAST_SPAN_S)])
 def test_too_short_a_series_says_nothing(seconds: int) -> None:
-    assert trend(range(seconds), [1e9 + MB * at_s for at_s in range(seconds)], least_growth=LEAST) is None
+    assert (
+        trend(range(seconds), [1e9 + MB * at_s for at_s in range(seconds)], least_growth=LEAST)
+        is None
+    )
 
 
 READINGS = 60

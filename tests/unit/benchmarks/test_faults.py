@@ -19,14 +19,29 @@ from support.folders import ROOT
 
 from profd.daemon.store.reader import RunReader
 
-EVERY = {"writer": 43, "reader": 23, "live file": 1, "register": 1, "report": 13, "export": 3, "tables": 31}
+EVERY = {
+    "writer": 43,
+    "reader": 23,
+    "live file": 1,
+    "register": 1,
+    "report": 13,
+    "export": 3,
+    "tables": 31,
+}
 """How many faults of a subject go by between two that are tried here."""
 
 
 @pytest.mark.requires("cc")
 @pytest.mark.parametrize("subject", EVERY)
 def test_what_must_hold_after_a_fault_holds(subject: str) -> None:
-    words = [sys.executable, str(ROOT / "benchmarks" / "faults.py"), "--json", "--every", str(EVERY[subject]), subject]
+    words = [
+        sys.executable,
+        str(ROOT / "benchmarks" / "faults.py"),
+        "--json",
+        "--every",
+        str(EVERY[subject]),
+        subject,
+    ]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.stdout, done.stderr
     outcome: dict[str, Any] = json.loads(done.stdout)[subject]
@@ -64,7 +79,11 @@ GOOD = Ended(Took(2.0, 1.0), 0, 242, 100, 0)
 
 
 def test_hung_failed_and_stopped_runs_are_counted_apart() -> None:
-    hung, failed, stopped = Ended(None, None, 0, 10, 0), Ended(None, -6, 0, 10, 0), GOOD._replace(stopped=3)
+    hung, failed, stopped = (
+        Ended(None, None, 0, 10, 0),
+        Ended(None, -6, 0, 10, 0),
+        GOOD._replace(stopped=3),
+    )
     rounds = [{"profd": run, "bare": GOOD, "null": GOOD} for run in (hung, failed, stopped, GOOD)]
     assert failures(rounds, "profd") == (1, 1, 1)
     assert failures(rounds, "bare") == (0, 0, 0)

@@ -50,7 +50,9 @@ def test_hostile_bytes_break_nothing(name: str, tmp_path: Path) -> None:
         assert outcome.endings["read"] >= CASES / 20
 
 
-def test_bytes_and_values_are_changed_in_a_way_that_repeats_itself_and_the_text_stays_json() -> None:
+def test_bytes_and_values_are_changed_in_a_way_that_repeats_itself_and_the_text_stays_json() -> (
+    None
+):
     data = bytes(range(256)) * 4
     changed = [mutate(data, random.Random(seed)) for seed in range(50)]
     assert sum(one != data for one in changed) > 45

@@ -27,7 +27,9 @@ SERIES = ("gpu_utilization_share", "gpu_pcie_sent_bytes_per_s", "gpu_memory_used
 def simulated(driver: SimulatedDriver, monkeypatch: pytest.MonkeyPatch) -> SimulatedDriver:
     """Give a driver that stamps its samples since boot, and that refuses GPM after six seconds."""
     monkeypatch.delenv("FAKE_NVML_CALLS")
-    driver.add_gpu(memory_used_bytes=20 << 30, memory_total_bytes=80 << 30, memory_reserved_bytes=1 << 29)
+    driver.add_gpu(
+        memory_used_bytes=20 << 30, memory_total_bytes=80 << 30, memory_reserved_bytes=1 << 29
+    )
     for name, value in (("clock_offset_s", UPTIME_S - 1_795_176_000), ("sample_period_s", 0.2)):
         driver.add(name, value, "gpu0")
     driver.add("gpm_of_utilization", 1, "gpu0", 1)
@@ -49,7 +51,9 @@ def recording(simulated: SimulatedDriver, tmp_path: Path, monkeypatch: pytest.Mo
         simulated.set_now((clock.at_ns - start_ns) / SECOND_NS)
 
     with gzip.open(path, "wt") as file:
-        library = RecordingLibrary(pynvml.nvmlLib, file, lambda: (clock.at_ns, clock.at_ns, clock.at_ns))
+        library = RecordingLibrary(
+            pynvml.nvmlLib, file, lambda: (clock.at_ns, clock.at_ns, clock.at_ns)
+        )
         with monkeypatch.context() as patch:
             patch.setattr(pynvml, "nvmlLib", library)
             patch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
@@ -81,21 +85,34 @@ def test_a_replay_reads_as_the_device_did(
         assert [value for _, value in again[name]] == pytest.approx(
             [value for _, value in recorded[name]], abs=0.1, rel=0.1
         )
-        late = [other - one for (one, _), (other, _) in zip(recorded[name], again[name], strict=True)]
+        late = [
+            other - one for (one, _), (other, _) in zip(recorded[name], again[name], strict=True)
+        ]
         assert all(abs(one) < 0.041 for one in late), (name, late)
     assert [seen.model for seen in room.devices] == ["NVIDIA H100 80GB HBM3"]
     assert [point.value for taken in room.taken for point in taken.points if point.identity == MAIN]
 
 
-def test_each_call_is_written_down_with_its_code_its_stamps_and_the_bytes_of_the_driver(recording: Path) -> None:
+def test_each_call_is_written_down_with_its_code_its_stamps_and_the_bytes_of_the_driver(
+    recording: Path,
+) -> None:
     with gzip.open(recording, "rt") as file:
         rows = [json.loads(line) for line in file]
     calls = Counter(row["call"] for row in rows)
     assert calls["nvmlDeviceGetUtilizationRates"] == SECONDS * 50
-    assert calls["nvmlDeviceGetComputeRunningProcesses_v3"] == calls["nvmlDeviceGetComputeRunningProcesses_v2"]
+    assert (
+        calls["nvmlDeviceGetComputeRunningProcesses_v3"]
+        == calls["nvmlDeviceGetComputeRunningProcesses_v2"]
+    )
     assert {row["code"] for row in rows if row["call"] == "nvmlGpmSampleGet"} == {0, NO_PERMISSION}
-    assert all(row.keys() >= {"realtime_ns", "boottime_ns", "monotonic_ns", "took_ns"} for row in rows)
-    whole = [row for row in rows if row["call"] == "nvmlDeviceGetSamples" and row["args"][5] and not row["code"]]
+    assert all(
+        row.keys() >= {"realtime_ns", "boottime_ns", "monotonic_ns", "took_ns"} for row in rows
+    )
+    whole = [
+        row
+        for row in rows
+        if row["call"] == "nvmlDeviceGetSamples" and row["args"][5] and not row["code"]
+    ]
     samples = next(row for row in whole if row["realtime_ns"] > rows[0]["realtime_ns"] + SECOND_NS)
     first_us = int.from_bytes(bytes.fromhex(samples["args"][5]["bytes"])[:8], "little")
     assert first_us == (UPTIME_S + 0.2) * 1e6

@@ -12,7 +12,16 @@ from pathlib import Path
 import measurements
 import pytest
 import soak
-from meters import Mark, Memory, cores_between, cpu_with_children_s, descriptors, memory_of, own_cpu_s, parse_rollup
+from meters import (
+    Mark,
+    Memory,
+    cores_between,
+    cpu_with_children_s,
+    descriptors,
+    memory_of,
+    own_cpu_s,
+    parse_rollup,
+)
 from paired import distinguish, effect
 from proportions import at_most, most
 from trend import Bound, Trend, take_trend
@@ -46,9 +55,17 @@ def test_section_is_replaced_where_it_stands(file: Path) -> None:
     assert r"With \1 and \n in it." in text
 
 
-def test_numbers_are_kept_by_machine_and_what_changed_is_said(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_numbers_are_kept_by_machine_and_what_changed_is_said(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     def table(cpu: str) -> list[str]:
-        return ["| run | CPU | RSS |", "|---|---:|---|", f"| **first** | {cpu} % | 1,059 MB |", "", "no table: 7"]
+        return [
+            "| run | CPU | RSS |",
+            "|---|---:|---|",
+            f"| **first** | {cpu} % | 1,059 MB |",
+            "",
+            "no table: 7",
+        ]
 
     for cpu in ("4.00", "4.20", "+5.00 [4.9, 5.1]"):
         measurements.write_section("Cost", "How.", table(cpu))
@@ -85,13 +102,24 @@ if os.fork() == 0:
     os._exit(0)
 os.wait()
 """
-"""A process whose first child has ended after 0.3 s of CPU time, and whose second lives and has taken 0.2 s."""
+"""A process whose first child has ended after 0.3 s of CPU time, and whose second lives and has
+taken 0.2 s.
+"""
 
 
 def test_cores_are_those_between_the_first_and_last_mark_within() -> None:
-    marks = [Mark(0.0, 0.0), Mark(9.9, 5.0), Mark(10.1, 5.5), Mark(15.0, 5.7), Mark(20.1, 6.5), Mark(31.0, 99.0)]
+    marks = [
+        Mark(0.0, 0.0),
+        Mark(9.9, 5.0),
+        Mark(10.1, 5.5),
+        Mark(15.0, 5.7),
+        Mark(20.1, 6.5),
+        Mark(31.0, 99.0),
+    ]
     assert cores_between(marks, 10.0, 30.0) == pytest.approx(0.1)
-    assert cores_between([Mark(0.0, 0.0), Mark(10.0, 2.0), Mark(20.0, 2.5)], 0.0, 10.5) == pytest.approx(0.2)
+    assert cores_between(
+        [Mark(0.0, 0.0), Mark(10.0, 2.0), Mark(20.0, 2.5)], 0.0, 10.5
+    ) == pytest.approx(0.2)
     with pytest.raises(ValueError, match="no two marks between 5 and 9 s"):
         cores_between([Mark(0.0, 0.0), Mark(6.0, 1.0)], 5, 9)
 
@@ -115,7 +143,9 @@ def test_descriptors_and_cpu_of_children_are_counted() -> None:
     for end in ends:
         os.close(end)
     words = [sys.executable, "-c", BURN]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         own_s, all_s = own_cpu_s(process.pid), cpu_with_children_s(process.pid)
@@ -154,7 +184,8 @@ def test_an_effect_is_as_rare_as_the_random_choices_that_show_it() -> None:
     assert found.p == 2 / 2**10
     assert str(found).startswith("distinguishable from the null control (difference +10.4")
     pairs = [(1.1, 1.0)] * 40
-    # Only that choice is as extreme which leaves all as it was, and it is always among them: p is never 0.
+    # Only that choice is as extreme which leaves all as it was, and it is always among them: p is
+    # never 0.
     assert distinguish(pairs, [(1.0, 1.0)] * 40).p == 1 / 100_000
 
 
@@ -166,7 +197,11 @@ def test_the_slope_is_per_hour_and_of_settled_readings() -> None:
     assert trend.per_hour == pytest.approx(10.0)
     # A quarter of 3,000 s is 750 s: the means of first and last lie 2,250 s apart.
     assert trend.growth == pytest.approx(2250 / 360, rel=0.01)
-    readings = [(0.0, 900.0), (5.0, 500.0), *((float(second), 100.0) for second in range(600, 1200, 5))]
+    readings = [
+        (0.0, 900.0),
+        (5.0, 500.0),
+        *((float(second), 100.0) for second in range(600, 1200, 5)),
+    ]
     assert take_trend(readings, settled_s=600) == Trend(per_hour=0.0, growth=0.0, highest=900.0)
     with pytest.raises(ValueError, match="no two readings after 600 s"):
         take_trend([(0.0, 1.0), (599.0, 1.0), (600.0, 1.0)], settled_s=600)
@@ -179,7 +214,9 @@ def test_bounds_break_one_by_one_and_a_soak_names_what_broke() -> None:
     assert Bound(per_hour=2.0).breaches(trend) == ["grows by 3.0 an hour, more than 2.0"]
     assert Bound().breaches(trend) == []
     flat = [(float(second), 5.0) for second in range(0, 3600, 5)]
-    readings = {quantity.name: flat for quantity in soak.QUANTITIES} | {"USS of the session": RISING}
+    readings = {quantity.name: flat for quantity in soak.QUANTITIES} | {
+        "USS of the session": RISING
+    }
     rows, broken = soak.judge(readings, settled_s=600)
     assert broken == ["USS of the session: grows by 10.0 an hour, more than 2.0"]
     assert [row for row in rows if "broken" in row] == [
@@ -191,11 +228,15 @@ def test_bounds_break_one_by_one_and_a_soak_names_what_broke() -> None:
 def test_spending_is_measured_over_the_last_minute() -> None:
     spending = soak.Spending()
     assert spending.over_a_minute(5.0, 3.0) == pytest.approx(0.05)  # nothing was before the start
-    steady = [spending.over_a_minute(float(at_s), 3.0 + (at_s - 5) * 0.1) for at_s in range(10, 600, 5)]
+    steady = [
+        spending.over_a_minute(float(at_s), 3.0 + (at_s - 5) * 0.1) for at_s in range(10, 600, 5)
+    ]
     assert max(steady) < 0.16
     assert steady[-1] == pytest.approx(0.1)
     assert spending.over_a_minute(600.0, 3.0 + 590 * 0.1 + 5.0) == pytest.approx(0.1 + 4.5 / 60)
 
 
 def test_memory_that_two_processes_share_until_the_exec_of_one_is_counted_once() -> None:
-    assert memory_of([os.getpid(), os.getpid()]).rss_bytes < 1.5 * memory_of([os.getpid()]).rss_bytes
+    assert (
+        memory_of([os.getpid(), os.getpid()]).rss_bytes < 1.5 * memory_of([os.getpid()]).rss_bytes
+    )

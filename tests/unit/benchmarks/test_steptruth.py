@@ -32,13 +32,18 @@ def test_batches_are_listed_where_a_step_has_several(tmp_path: Path) -> None:
 
 def test_the_number_of_a_script_is_that_of_the_last_step_or_of_this_one(tmp_path: Path) -> None:
     read = diary(tmp_path, "100 1 1 5000", "200 2 2 5001", "300 3 3 5002")
-    errors = [read.number_error(PointRow(at_ns=150, value=value)) for value in (4999.0, 5000.0, 5001.0, 5003.0)]
+    errors = [
+        read.number_error(PointRow(at_ns=150, value=value))
+        for value in (4999.0, 5000.0, 5001.0, 5003.0)
+    ]
     assert errors == [1.0, 0.0, 0.0, 2.0]
 
 
 @pytest.mark.parametrize("numbers", [("-", "-", "-"), ("0", "32", "64"), ("8", "9", "0")])
 def test_other_numbers_are_not_compared(tmp_path: Path, numbers: tuple[str, str, str]) -> None:
-    read = diary(tmp_path, *(f"{made}00 {made} {made} {number}" for made, number in enumerate(numbers, 1)))
+    read = diary(
+        tmp_path, *(f"{made}00 {made} {made} {number}" for made, number in enumerate(numbers, 1))
+    )
     assert read.number_error(PointRow(at_ns=150, value=0.0)) is None
 
 
@@ -66,7 +71,11 @@ def at(seconds: float) -> int:
         (15.05, 130, 1.95),
         (15.05, 170, 1.85),
         (25.0, 200, 0.0),
-        (25.0, 210, 1.8),  # in the pause: nine steps too many; five a second were made in the last ten seconds
+        (
+            25.0,
+            210,
+            1.8,
+        ),  # in the pause: nine steps too many; five a second were made in the last ten seconds
         (25.0, 150, 9.6),  # 49 of the 51 that were made in the last ten seconds
     ],
 )
@@ -75,5 +84,7 @@ def test_a_number_is_as_late_as_the_time_at_which_it_was_right(
 ) -> None:
     # Ten steps a second, with a pause of ten seconds after the first two hundred.
     ended_s = [step / 10 + (10 if step > 200 else 0) for step in range(1, 301)]
-    read = diary(tmp_path, *(f"{at(end)} {step} {step} {step}" for step, end in enumerate(ended_s, 1)))
+    read = diary(
+        tmp_path, *(f"{at(end)} {step} {step} {step}" for step, end in enumerate(ended_s, 1))
+    )
     assert lateness([Shown(at(seconds), step)], read) == [pytest.approx(late_s, abs=0.11)]

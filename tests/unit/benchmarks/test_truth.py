@@ -28,7 +28,9 @@ TIMES = [at_ms * MILLISECOND_NS for at_ms in (0, 10, 30, 35, 45, 65, 70)]
 
 
 def shares(from_ms: float, to_ms: float, *, tracks: int = 1) -> dict[str, float]:
-    return Diary([TIMES] * tracks, TURNS).shares(int(from_ms * MILLISECOND_NS), int(to_ms * MILLISECOND_NS))
+    return Diary([TIMES] * tracks, TURNS).shares(
+        int(from_ms * MILLISECOND_NS), int(to_ms * MILLISECOND_NS)
+    )
 
 
 def test_shares_are_those_of_the_time_in_phases_within_a_range() -> None:
@@ -52,9 +54,9 @@ def test_a_stack_shows_its_phase_and_is_impossible_where_the_program_does_not_ca
 def test_every_known_program_declares_what_is_known(name: str) -> None:
     program = read_program(name)
     assert len(program.phases) >= 2
-    assert set(program.phases) <= {callee for callees in program.calls.values() for callee in callees} | set(
-        program.calls
-    )
+    assert set(program.phases) <= {
+        callee for callees in program.calls.values() for callee in callees
+    } | set(program.calls)
 
 
 def clock_of_seconds() -> PhaseClock:
@@ -63,24 +65,43 @@ def clock_of_seconds() -> PhaseClock:
 
 
 def diary_of(clock: PhaseClock) -> list[str]:
-    return [f"{int(line.split()[0]) // SECOND_NS} {line.split(' ', 1)[1]}" for line in clock.diary().splitlines()]
+    return [
+        f"{int(line.split()[0]) // SECOND_NS} {line.split(' ', 1)[1]}"
+        for line in clock.diary().splitlines()
+    ]
 
 
 @pytest.mark.parametrize(
     ("nested", "written"),
     [
         # A schedule that is made, and says so.
-        ([("optimizer", "logging"), ("forward",)], "startup optimizer logging optimizer startup forward other"),
-        ([("evaluation", "forward", "data wait", "loss")], "startup evaluation data_wait evaluation other"),
+        (
+            [("optimizer", "logging"), ("forward",)],
+            "startup optimizer logging optimizer startup forward other",
+        ),
+        (
+            [("evaluation", "forward", "data wait", "loss")],
+            "startup evaluation data_wait evaluation other",
+        ),
         (
             [("forward",), ("optimizer", "", "forward")],
             "startup forward other optimizer other forward other optimizer other",
         ),
-        ([("backward", "startup, import", "optimizer")], "startup backward startup backward startup"),
+        (
+            [("backward", "startup, import", "optimizer")],
+            "startup backward startup backward startup",
+        ),
     ],
-    ids=["training ends it", "the first in order counts", "a loop within an optimizer", "an import is startup"],
+    ids=[
+        "training ends it",
+        "the first in order counts",
+        "a loop within an optimizer",
+        "an import is startup",
+    ],
 )
-def test_what_a_clock_writes_of_phases_in_each_other(nested: list[tuple[str, ...]], written: str) -> None:
+def test_what_a_clock_writes_of_phases_in_each_other(
+    nested: list[tuple[str, ...]], written: str
+) -> None:
     clock = clock_of_seconds()
     for phases in nested:
         with contextlib.ExitStack() as stack:
@@ -102,13 +123,25 @@ def test_diary_is_read_as_shares_of_the_time_after_startup(tmp_path: Path) -> No
     diary = tmp_path / "diary"
     # A backward pass that is interrupted is one.
     step = ("forward", "loss", "backward", "compile", "backward", "optimizer")
-    diary.write_text("".join(f"{at} {phase}\n" for at, phase in enumerate(("data wait", *step, "evaluation", *step))))
+    diary.write_text(
+        "".join(
+            f"{at} {phase}\n" for at, phase in enumerate(("data wait", *step, "evaluation", *step))
+        )
+    )
     assert read_passes(diary) == [3, 10]
     changes = ((0, "startup, import"), (2, "forward"), (5, "data wait"), (6, "other"), (6, "other"))
     diary.write_text("".join(f"{at * SECOND_NS} {phase}\n" for at, phase in changes))
     shares = read_diary(diary)
-    assert (shares.startup_s, shares["forward"], shares["data wait"], shares["loss"]) == (2.0, 0.75, 0.25, 0.0)
-    one, other = Shares.of({"forward": 3.0, "loss": 1.0}), Shares.of({"forward": 2.0, "backward": 2.0})
+    assert (shares.startup_s, shares["forward"], shares["data wait"], shares["loss"]) == (
+        2.0,
+        0.75,
+        0.25,
+        0.0,
+    )
+    one, other = (
+        Shares.of({"forward": 3.0, "loss": 1.0}),
+        Shares.of({"forward": 2.0, "backward": 2.0}),
+    )
     assert one.distance(other) == pytest.approx(0.5)
     assert one.distance(one) == 0
     assert steps_made("epoch 3: loss 0.1\nsteps 120 seconds 9.25\n") == 120
@@ -126,7 +159,13 @@ def test_little_other_and_a_small_distance_are_right(
     of_unchanged: dict[str, float], of_timed: dict[str, float], is_right: bool
 ) -> None:
     judged = Judged(
-        Shares.of(of_unchanged), Shares.of(of_timed), Shares.of({"forward": 1.0}), Steps(), 10, Steps(), 5.0
+        Shares.of(of_unchanged),
+        Shares.of(of_timed),
+        Shares.of({"forward": 1.0}),
+        Steps(),
+        10,
+        Steps(),
+        5.0,
     )
     assert judged.is_right == is_right
     assert shares_table({"loop": judged})[-1].endswith("| right |" if is_right else "| **wrong** |")
@@ -142,8 +181,12 @@ def test_the_gain_is_held_against_the_bound_and_what_is_mistaken_is_counted() ->
     assert row("load_in_process", [Pair(LOADING, within)]).endswith(
         "| 1 of 1 | 1 of 1 | 1.80 | 2.00 | 1 of 1 | 1 of 1 | 0.93 |"
     )
-    assert row("load_in_process", [Pair(LOADING, beyond)]).endswith("| 2.10 | 2.00 | 0 of 1 | 1 of 1 | 0.79 |")
-    assert row("load_in_process", [Pair(LOADING, hardly)]).endswith("| 0.90 | 2.00 | 1 of 1 | 0 of 1 | 1.85 |")
+    assert row("load_in_process", [Pair(LOADING, beyond)]).endswith(
+        "| 2.10 | 2.00 | 0 of 1 | 1 of 1 | 0.79 |"
+    )
+    assert row("load_in_process", [Pair(LOADING, hardly)]).endswith(
+        "| 0.90 | 2.00 | 1 of 1 | 0 of 1 | 1.85 |"
+    )
     wrong, healthy = Outcome("hot-function", 1.5, 10.0), Outcome(NOTHING, None, 18.0)
     lines = confusion({"load_in_process": [Pair(LOADING, healthy), Pair(wrong, healthy)]})
     assert lines[0] == "| planted | input-bound-in-process | hot-function | nothing |"
@@ -160,8 +203,18 @@ def test_what_is_only_worth_knowing_is_no_diagnosis() -> None:
     assert outcome([counted], 3.0) == Outcome("b", 1.2, 3.0)
 
 
-OWN = Reading([0], [2, 3], {"0": 600}, {"get_profiler_steps": "list", "get_idle": "ValueError: case [93, -1.0]"})
-OURS = Reading([0], [0, 1], {"0": 622}, {"get_profiler_steps": "list", "get_idle": "ValueError: case [36, 0.0]"})
+OWN = Reading(
+    [0],
+    [2, 3],
+    {"0": 600},
+    {"get_profiler_steps": "list", "get_idle": "ValueError: case [93, -1.0]"},
+)
+OURS = Reading(
+    [0],
+    [0, 1],
+    {"0": 622},
+    {"get_profiler_steps": "list", "get_idle": "ValueError: case [36, 0.0]"},
+)
 
 
 @pytest.mark.parametrize(
@@ -170,10 +223,15 @@ OURS = Reading([0], [0, 1], {"0": 622}, {"get_profiler_steps": "list", "get_idle
         ({"ranks": [1]}, "ranks [1], not [0]"),
         ({"iterations": [0]}, "1 iterations of 3 steps"),
         ({"operators": {"0": 0}}, "no operators"),
-        ({"calls": {**OURS.calls, "get_idle": "KeyError: 'rank'"}}, "get_idle: KeyError: 'rank', not ValueError: case"),
+        (
+            {"calls": {**OURS.calls, "get_idle": "KeyError: 'rank'"}},
+            "get_idle: KeyError: 'rank', not ValueError: case",
+        ),
     ],
 )
-def test_what_torch_does_better_is_a_fault_and_the_same_errors_are_none(change: dict[str, object], fault: str) -> None:
+def test_what_torch_does_better_is_a_fault_and_the_same_errors_are_none(
+    change: dict[str, object], fault: str
+) -> None:
     (found,) = faults_of(msgspec.structs.replace(OURS, **change), OWN)
     assert found.startswith(fault)
     assert faults_of(OURS, OWN) == []
@@ -197,4 +255,6 @@ def test_the_slow_rank_is_right_from_when_it_is_sure(tmp_path: Path) -> None:
 def test_another_rank_or_any_of_a_healthy_job_is_wrong(tmp_path: Path) -> None:
     assert verdict_on(tmp_path / "a.profd", "data", LATE, USUAL, USUAL).was_wrong
     assert verdict_on(tmp_path / "b.profd", HEALTHY, USUAL, USUAL, LATE).was_wrong
-    assert verdict_on(tmp_path / "c.profd", HEALTHY, USUAL, USUAL, USUAL) == MISSED._replace(was_wrong=False)
+    assert verdict_on(tmp_path / "c.profd", HEALTHY, USUAL, USUAL, USUAL) == MISSED._replace(
+        was_wrong=False
+    )

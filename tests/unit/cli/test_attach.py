@@ -42,13 +42,20 @@ def test_the_process_is_recorded_as_the_options_say(
     profd("attach", PID, "--name", "Night 1", *words)
     options = there(recording.options)
     assert (options.mode, (options.pid, options.start_ticks)) == ("attached", identity_of())
-    assert (options.rate_hz, options.hang_after_s, options.subprocesses, options.steps) == (50, None, False, True)
+    assert (options.rate_hz, options.hang_after_s, options.subprocesses, options.steps) == (
+        50,
+        None,
+        False,
+        True,
+    )
     assert (options.name, options.run_file) == ("Night_1", tmp_path / "a.profd")
     assert options.command == processes.command_line(os.getpid())
     assert f"profd: recording pid {PID} as {options.run_id}; Ctrl-C ends" in profd.err
 
 
-def test_a_recording_that_was_cut_off_or_does_not_end_is_said(recording: FakeRecording, profd: CommandLine) -> None:
+def test_a_recording_that_was_cut_off_or_does_not_end_is_said(
+    recording: FakeRecording, profd: CommandLine
+) -> None:
     recording.runs_on = True
     assert "kill -9 777 ends it" in profd("attach", PID, code=ExitCode.SESSION)
     recording.runs_on = recording.closes = False
@@ -59,15 +66,24 @@ def test_a_recording_that_was_cut_off_or_does_not_end_is_said(recording: FakeRec
 
 @pytest.mark.parametrize(
     ("leaving", "said"),
-    [(Leaving.KEEP, "still recording: `profd view {}` comes back"), (Leaving.END, "profd report {}")],
+    [
+        (Leaving.KEEP, "still recording: `profd view {}` comes back"),
+        (Leaving.END, "profd report {}"),
+    ],
 )
 def test_leaving_the_dashboard_keeps_or_ends_the_recording(
-    recording: FakeRecording, monkeypatch: pytest.MonkeyPatch, profd: CommandLine, leaving: Leaving, said: str
+    recording: FakeRecording,
+    monkeypatch: pytest.MonkeyPatch,
+    profd: CommandLine,
+    leaving: Leaving,
+    said: str,
 ) -> None:
     recording.runs_on = True
     monkeypatch.setattr(recording, "end", lambda: setattr(recording, "runs_on", False))
     monkeypatch.setattr(attach, "takes_dashboard", lambda: True)
-    monkeypatch.setitem(sys.modules, "profd.tui.app", SimpleNamespace(run_dashboard=lambda run_file: leaving))
+    monkeypatch.setitem(
+        sys.modules, "profd.tui.app", SimpleNamespace(run_dashboard=lambda run_file: leaving)
+    )
     profd("attach", PID)
     assert recording.runs_on == (leaving is Leaving.KEEP)
     assert said.format(recording.run_file.stem) in profd.err
@@ -108,7 +124,9 @@ def test_a_process_that_is_recorded_already_is_shown_and_recorded_again_where_an
     profd("attach", PID)
     assert (recording.options, shown) == (None, [run_file])
     assert said.format(RUN_ID) in profd.err
-    monkeypatch.setitem(sys.modules, "profd.tui.app", SimpleNamespace(run_dashboard=lambda path: leaving))
+    monkeypatch.setitem(
+        sys.modules, "profd.tui.app", SimpleNamespace(run_dashboard=lambda path: leaving)
+    )
     if not ended:
         profd("attach", PID, "--rate", 50)
         assert there(recording.options).rate_hz == 50
@@ -128,8 +146,17 @@ def test_a_process_that_is_no_session_is_left_alone(runs: Path, profd: CommandLi
 
 
 TRAININGS = [
-    Attachable(pid=4242, python="3.11", uses_torch=True, age_s=61.0, command=("python", "train.py")),
-    Attachable(pid=os.getpid(), python="3.12", uses_torch=False, age_s=5.0, command=(), notebook="/home/me/tune.ipynb"),
+    Attachable(
+        pid=4242, python="3.11", uses_torch=True, age_s=61.0, command=("python", "train.py")
+    ),
+    Attachable(
+        pid=os.getpid(),
+        python="3.12",
+        uses_torch=False,
+        age_s=5.0,
+        command=(),
+        notebook="/home/me/tune.ipynb",
+    ),
 ]
 
 
@@ -138,7 +165,9 @@ def test_without_a_pid_it_lists_what_can_be_attached_to_and_asks(
 ) -> None:
     monkeypatch.setattr("profd.daemon.tree.attachable.find_attachable", lambda: TRAININGS)
     monkeypatch.setattr(attach, "is_interactive", lambda: True)
-    asked = CliRunner().invoke(attach.command, ["--headless"], input=f"77\n{PID}\n", standalone_mode=False)
+    asked = CliRunner().invoke(
+        attach.command, ["--headless"], input=f"77\n{PID}\n", standalone_mode=False
+    )
     for words in ("4242", "notebook /home/me/tune.ipynb", "'77' is not one of"):
         assert words in asked.stderr
     assert there(recording.options).pid == os.getpid()

@@ -9,7 +9,9 @@ from profd.cli.console import StopSignals
 
 @pytest.mark.parametrize("is_early", [False, True])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_calls_the_reaction_once_and_a_second_acts_as_ever(number: signal.Signals, is_early: bool) -> None:
+def test_a_signal_calls_the_reaction_once_and_a_second_acts_as_ever(
+    number: signal.Signals, is_early: bool
+) -> None:
     called: list[str] = []
     before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
     with StopSignals() as signals:

@@ -1,4 +1,7 @@
-"""`profd daemon --check`: what the configuration says, and what it would record. The supervisor: tests/unit/host."""
+"""`profd daemon --check`: what the configuration says, and what it would record.
+
+The supervisor: tests/unit/host.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,10 @@ def test_defaults_a_file_at_its_usual_place_or_one_that_is_named_are_shown(
 ) -> None:
     values, rest = checked(profd)
     assert (values["rate_hz"], values["at_exit"]) == (Configuration().rate_hz, "leave")
-    assert f"at most {Configuration().most_sessions} sessions at a time, in {profd_home / 'runs'}" in rest
+    assert (
+        f"at most {Configuration().most_sessions} sessions at a time, in {profd_home / 'runs'}"
+        in rest
+    )
     assert rest.endswith("No process that runs now meets a rule.\n")
     (profd_home / "daemon.toml").write_text("rate_hz = 30\n")
     assert checked(profd)[0]["rate_hz"] == 30
@@ -42,13 +48,17 @@ def test_defaults_a_file_at_its_usual_place_or_one_that_is_named_are_shown(
     assert checked(profd, "--config", tmp_path / "other.toml")[0]["rate_hz"] == 40
 
 
-def test_processes_that_meet_a_rule_are_listed_without_their_secrets(table: FakeTable, profd: CommandLine) -> None:
+def test_processes_that_meet_a_rule_are_listed_without_their_secrets(
+    table: FakeTable, profd: CommandLine
+) -> None:
     table.add(10, "python", "train.py", "--token=s3cret", torch=True)
     table.add(11, "python", "serve.py")
     table.add(12, "python", "long.py", "x" * 100, torch=True)
     _, rest = checked(profd)
     assert "Processes that meet a rule" in rest
-    rows = [line.split() for line in rest.splitlines() if line.split()[:1] in (["10"], ["11"], ["12"])]
+    rows = [
+        line.split() for line in rest.splitlines() if line.split()[:1] in (["10"], ["11"], ["12"])
+    ]
     assert [row[:3] for row in rows] == [
         [pid, user_name(table.subjects[int(pid)].uid), "torch"] for pid in ("10", "12")
     ]
@@ -57,7 +67,11 @@ def test_processes_that_meet_a_rule_are_listed_without_their_secrets(table: Fake
 
 
 @pytest.mark.parametrize("content", ["rate_hz = 0\n", "rate = 20\n", "rate_hz = \n"])
-def test_a_file_that_is_wrong_ends_the_command(content: str, tmp_path: Path, profd: CommandLine) -> None:
+def test_a_file_that_is_wrong_ends_the_command(
+    content: str, tmp_path: Path, profd: CommandLine
+) -> None:
     (tmp_path / "wrong.toml").write_text(content)
-    assert "wrong.toml" in profd("daemon", "--check", "--config", tmp_path / "wrong.toml", code=ExitCode.USAGE)
+    assert "wrong.toml" in profd(
+        "daemon", "--check", "--config", tmp_path / "wrong.toml", code=ExitCode.USAGE
+    )
     assert profd.out == ""

@@ -1,4 +1,7 @@
-"""`profd diff`: what it prints of two runs; what a limit ends it with: tests/unit/compare/test_diff.py."""
+"""`profd diff`: what it prints of two runs.
+
+What a limit ends it with: tests/unit/compare/test_diff.py.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +17,27 @@ from profd.daemon.errors import ExitCode
 
 @pytest.fixture
 def runs(tmp_path: Path) -> tuple[str, str]:
-    """Give two runs of one rank: loading takes 100 ms of a step of 500 ms in the first, 250 ms in the second."""
+    """Give two runs of one rank: loading takes 100 ms of a step of 500 ms in the first, 250 ms in
+    the second.
+    """
     return tuple(
         str(write_job(tmp_path / name, Rank((LOAD, load_ms), (FORWARD, 100))))
         for name, load_ms in (("base.profd", 100), ("new.profd", 250))
     )  # type: ignore[return-value]
 
 
-def test_json_has_what_changed_by_how_much_if_by_the_least(runs: tuple[str, str], profd: CommandLine) -> None:
+def test_json_has_what_changed_by_how_much_if_by_the_least(
+    runs: tuple[str, str], profd: CommandLine
+) -> None:
     def changed(*words: str) -> dict[str, tuple[float, float]]:
         diff = json.loads(profd("diff", *runs, "--json", *words))
         assert diff["unit"] == "s/step"
         assert {"base", "new", "step_time", "phases", "leaves", "lines", "version"} <= diff.keys()
-        return {one["name"]: (one["base"], one["new"]) for one in diff["phases"] if one["is_significant"]}
+        return {
+            one["name"]: (one["base"], one["new"])
+            for one in diff["phases"]
+            if one["is_significant"]
+        }
 
     assert changed().keys() == {"data load in process", "backward"}
     assert changed()["data load in process"] == pytest.approx((0.1, 0.25), abs=0.01)

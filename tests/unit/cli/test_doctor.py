@@ -34,23 +34,35 @@ def report(checks: list[Check], monkeypatch: pytest.MonkeyPatch, *words: str) ->
 
 
 def test_failures_count_and_notes_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    code, text = report([Check("a", Verdict.PASSED, "fine"), Check("b", Verdict.NOTE, "so so", "mend it")], monkeypatch)
+    code, text = report(
+        [Check("a", Verdict.PASSED, "fine"), Check("b", Verdict.NOTE, "so so", "mend it")],
+        monkeypatch,
+    )
     assert code == 0
     assert "✓ a" in text
     assert "! b" in text
     assert "→ mend it" in text
     assert report([Check("a", Verdict.FAILED, "broken")], monkeypatch)[0] == ExitCode.FAILURE
     process = Check("pid 1", Verdict.FAILED, "a shell", exit_code=ExitCode.NOT_PYTHON)
-    assert report([Check("a", Verdict.FAILED, "broken"), process], monkeypatch)[0] == ExitCode.NOT_PYTHON
+    assert (
+        report([Check("a", Verdict.FAILED, "broken"), process], monkeypatch)[0]
+        == ExitCode.NOT_PYTHON
+    )
     _, text = report([Check("a", Verdict.PASSED, "fine")], monkeypatch, "--json")
     assert [check["name"] for check in json.loads(text)] == ["a", "terminal"]
 
 
-def test_machine_that_runs_these_tests_is_fit_and_every_note_has_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machine_that_runs_these_tests_is_fit_and_every_note_has_a_remedy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     checks = doctor.examine()
     assert [check for check in checks if check.verdict is Verdict.FAILED] == []
-    assert [check for check in checks if check.verdict is not Verdict.PASSED and not check.remedy] == []
-    (wanted,) = re.findall(r'^ *"(py-spy[^"]*)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert [
+        check for check in checks if check.verdict is not Verdict.PASSED and not check.remedy
+    ] == []
+    (wanted,) = re.findall(
+        r'^ *"(py-spy[^"]*)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE
+    )
     least, beyond = (".".join(map(str, version)) for version in KNOWN_VERSIONS)
     assert sorted(re.findall(r"[<>]=?[\d.]+", wanted)) == [f"<{beyond}", f">={least}"]
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 7, 17))
@@ -82,20 +94,36 @@ def test_a_py_spy_that_is_not_known_is_worth_a_note(
 
 @pytest.mark.parametrize(
     ("scope", "capable", "verdict"),
-    [(0, False, Verdict.PASSED), (1, True, Verdict.PASSED), (1, False, Verdict.NOTE), (2, False, Verdict.NOTE)],
+    [
+        (0, False, Verdict.PASSED),
+        (1, True, Verdict.PASSED),
+        (1, False, Verdict.NOTE),
+        (2, False, Verdict.NOTE),
+    ],
 )
-def test_rights_follow_ptrace_scope_and_capability(scope: int, capable: bool, verdict: Verdict) -> None:
-    assert checked("", doctor.check_attaching, FakeSystem({}, scope=scope, capable=capable)).verdict is verdict
+def test_rights_follow_ptrace_scope_and_capability(
+    scope: int, capable: bool, verdict: Verdict
+) -> None:
+    assert (
+        checked("", doctor.check_attaching, FakeSystem({}, scope=scope, capable=capable)).verdict
+        is verdict
+    )
 
 
-def test_the_runs_folder_needs_rights_room_and_a_local_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_runs_folder_needs_rights_room_and_a_local_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as elsewhere:  # a folder that is missing is judged by its parent
         elsewhere.setenv("PROFD_HOME", str(tmp_path / "not" / "yet"))
         assert checked("", doctor.check_runs_folder).verdict is Verdict.PASSED
         assert not (tmp_path / "not").exists()
         usage = SimpleNamespace()
         elsewhere.setattr(shutil, "disk_usage", lambda path: usage)
-        for usage.free, verdict in ((1 << 40, Verdict.PASSED), (100 << 20, Verdict.NOTE), (1 << 20, Verdict.FAILED)):
+        for usage.free, verdict in (
+            (1 << 40, Verdict.PASSED),
+            (100 << 20, Verdict.NOTE),
+            (1 << 20, Verdict.FAILED),
+        ):
             assert checked("", doctor.check_runs_folder).verdict is verdict
     monkeypatch.setattr(paths, "is_on_network", lambda path: True)
     assert checked("", doctor.check_runs_folder).verdict is Verdict.NOTE
@@ -106,15 +134,20 @@ def test_the_runs_folder_needs_rights_room_and_a_local_disk(tmp_path: Path, monk
 
 
 def test_process_is_judged_by_the_ladder() -> None:
-    system = FakeSystem({1: FakeProcess(), 2: FakeProcess("bash", executable="/bin/bash", python=None)})
+    system = FakeSystem(
+        {1: FakeProcess(), 2: FakeProcess("bash", executable="/bin/bash", python=None)}
+    )
     assert checked("", doctor.check_process, 1, system).verdict is Verdict.PASSED
     assert checked("", doctor.check_process, 2, system).exit_code is ExitCode.NOT_PYTHON
 
 
 @pytest.mark.parametrize(
-    ("version", "verdict"), [("2.13.0+cpu", Verdict.PASSED), ("1.13.1", Verdict.NOTE), ("", Verdict.NOTE)]
+    ("version", "verdict"),
+    [("2.13.0+cpu", Verdict.PASSED), ("1.13.1", Verdict.NOTE), ("", Verdict.NOTE)],
 )
-def test_torch_is_judged_by_its_version(version: str, verdict: Verdict, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_is_judged_by_its_version(
+    version: str, verdict: Verdict, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def version_of(name: str) -> str:
         if not version:
             raise metadata.PackageNotFoundError(name)
@@ -135,7 +168,11 @@ def test_torch_is_judged_by_its_version(version: str, verdict: Verdict, monkeypa
     ],
 )
 def test_torch_of_a_process(
-    maps: bytes | None, variables: bytes, verdict: Verdict, words: str, monkeypatch: pytest.MonkeyPatch
+    maps: bytes | None,
+    variables: bytes,
+    verdict: Verdict,
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     files = {"/proc/7/maps": maps, "/proc/7/environ": variables}
     monkeypatch.setattr(processes, "read", files.get)
@@ -151,7 +188,9 @@ def test_gpus_are_named_with_their_driver_and_what_it_can(driver: SimulatedDrive
     driver.add_gpu("gpu0")
     driver.add_gpu("gpu1", model="NVIDIA A100-SXM4-40GB")
     found = "2: NVIDIA H100 80GB HBM3, NVIDIA A100-SXM4-40GB; driver 560.35, with{} GPM metrics"
-    assert checked("GPUs", check_gpus, FakeSystem({})) == Check("GPUs", Verdict.PASSED, found.format("out"))
+    assert checked("GPUs", check_gpus, FakeSystem({})) == Check(
+        "GPUs", Verdict.PASSED, found.format("out")
+    )
     driver.add("gpm", 5, "gpu0", 5)
     assert checked("GPUs", check_gpus, FakeSystem({})).found == found.format("")
     driver.add("driver_error", 18)

@@ -32,7 +32,12 @@ def run(tmp_path: Path) -> str:
     ],
 )
 def test_stacks_go_to_stdout_or_to_a_file_alone(
-    run: str, options: list[str], threads: float, tmp_path: Path, profd: CommandLine, monkeypatch: pytest.MonkeyPatch
+    run: str,
+    options: list[str],
+    threads: float,
+    tmp_path: Path,
+    profd: CommandLine,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     printed, file = profd("export", run, "--format", "collapsed", *options), tmp_path / "stacks.txt"
@@ -41,17 +46,25 @@ def test_stacks_go_to_stdout_or_to_a_file_alone(
     assert sum(samples) == threads * SECONDS * RATE_HZ
 
 
-def test_file_that_cannot_be_written_leaves_nothing_behind(run: str, tmp_path: Path, profd: CommandLine) -> None:
+def test_file_that_cannot_be_written_leaves_nothing_behind(
+    run: str, tmp_path: Path, profd: CommandLine
+) -> None:
     before = sorted(tmp_path.iterdir())
     for place in (tmp_path / "no" / "file", tmp_path):
-        said = profd("export", run, "--format", "collapsed", "-o", place, code=ExitCode.UNWRITABLE_OUTPUT)
+        said = profd(
+            "export", run, "--format", "collapsed", "-o", place, code=ExitCode.UNWRITABLE_OUTPUT
+        )
         assert "-o FILE" in said
     profd("export", run, "--format", "gprof", code=ExitCode.USAGE)
     assert sorted(tmp_path.iterdir()) == before
 
 
-@pytest.mark.parametrize("form", [name for name, each in FORMATS.items() if each.has_samples and name != "parquet"])
-def test_an_export_without_samples_says_so(run: str, tmp_path: Path, profd: CommandLine, form: str) -> None:
+@pytest.mark.parametrize(
+    "form", [name for name, each in FORMATS.items() if each.has_samples and name != "parquet"]
+)
+def test_an_export_without_samples_says_so(
+    run: str, tmp_path: Path, profd: CommandLine, form: str
+) -> None:
     empty = str(write_records(tmp_path / "empty.profd", [main_process()]))
     words = ("--format", form, "-o", tmp_path / "out")
     profd("export", empty, *words, code=ExitCode.NO_SAMPLES)

@@ -1,4 +1,6 @@
-"""`profd export --to` and `profd fleet` from the command line: what they print, and what they say where they cannot."""
+"""`profd export --to` and `profd fleet` from the command line: what they print, and what they say
+where they cannot.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def test_json_has_the_documented_fields_and_the_page_says_the_same(
     data: str, tmp_path: Path, profd: CommandLine
 ) -> None:
     printed = profd("fleet", data)
-    assert printed.startswith("1 run of 1 job on 1 node: 0.00556 rank hours, 0.00222 of them lost (40 %)")
+    assert printed.startswith(
+        "1 run of 1 job on 1 node: 0.00556 rank hours, 0.00222 of them lost (40 %)"
+    )
     profd("fleet", data, "-o", tmp_path / "fleet.html")
     for text in (printed, (tmp_path / "fleet.html").read_text()):
         assert "Most is lost in data wait" in text
@@ -66,11 +70,15 @@ def test_what_is_not_installed_is_named_with_its_extra_and_nothing_is_written(
 ) -> None:  # fmt: skip
     monkeypatch.setitem(sys.modules, module, None)
     meant = {"DATA": data, "RUN": str(tmp_path / "a.profd"), "NEW": str(tmp_path / "new")}
-    assert f"profd[{extra}]" in profd(*(meant.get(word, word) for word in words), code=ExitCode.MISSING_TOOL)
+    assert f"profd[{extra}]" in profd(
+        *(meant.get(word, word) for word in words), code=ExitCode.MISSING_TOOL
+    )
     assert not (tmp_path / "new").exists()
 
 
-def test_a_place_without_a_data_set_and_a_url_that_is_none(tmp_path: Path, profd: CommandLine) -> None:
+def test_a_place_without_a_data_set_and_a_url_that_is_none(
+    tmp_path: Path, profd: CommandLine
+) -> None:
     assert "holds no data set" in profd("fleet", tmp_path, code=ExitCode.UNREADABLE_RUN)
     for place in ("nonsense://x", "/tmp/a[b]"):
         profd("fleet", place, code=ExitCode.USAGE)
@@ -94,7 +102,9 @@ def test_manifests_that_lie(data: str, content: str, said: str, profd: CommandLi
     assert said in profd("fleet", data, code=ExitCode.UNREADABLE_RUN)
 
 
-def test_a_damaged_file_or_one_that_is_gone_and_a_time_without_runs_are_refused(data: str, profd: CommandLine) -> None:
+def test_a_damaged_file_or_one_that_is_gone_and_a_time_without_runs_are_refused(
+    data: str, profd: CommandLine
+) -> None:
     profd("fleet", data, "--until", "2020-01-01", code=ExitCode.USAGE)
     next(Path(data).glob("samples/**/*.parquet")).unlink()
     assert "export its runs again" in profd("fleet", data, code=ExitCode.UNREADABLE_RUN)

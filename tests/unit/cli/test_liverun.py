@@ -31,18 +31,38 @@ def recording(monkeypatch: pytest.MonkeyPatch) -> FakeRecording:
 def test_a_number_is_a_pid_unless_it_names_a_run(runs: Path) -> None:
     synthetic.write_run(runs / "20261120-120000-42-3fa9.profd", seconds=1)
     synthetic.write_run(runs / "43.profd", seconds=1)
-    assert [pid_of(word) for word in ("42", "43", "44", "latest", "-1", "4.2")] == [None, None, 44, None, None, None]
+    assert [pid_of(word) for word in ("42", "43", "44", "latest", "-1", "4.2")] == [
+        None,
+        None,
+        44,
+        None,
+        None,
+        None,
+    ]
 
 
-def test_the_live_run_that_records_the_process_is_taken(runs: Path, recording: FakeRecording) -> None:
-    live = synthetic.write_run(runs / "20261120-120000-live-3fa9.profd", seconds=1, live=True, also=[this_process()])
-    synthetic.write_run(runs / "20261119-120000-older-3fa9.profd", seconds=1, live=True, also=[this_process()])
+def test_the_live_run_that_records_the_process_is_taken(
+    runs: Path, recording: FakeRecording
+) -> None:
+    live = synthetic.write_run(
+        runs / "20261120-120000-live-3fa9.profd", seconds=1, live=True, also=[this_process()]
+    )
+    synthetic.write_run(
+        runs / "20261119-120000-older-3fa9.profd", seconds=1, live=True, also=[this_process()]
+    )
     # These are newer.
     synthetic.write_run(runs / "20261121-120000-ended-3fa9.profd", seconds=1, also=[this_process()])
     synthetic.write_run(runs / "20261121-120000-other-3fa9.profd", seconds=1, live=True)
     (runs / "20261122-120000-broken-3fa9.profd").write_text("no run")
-    synthetic.write_run(runs / "20261123-120000-unheard-3fa9.profd", seconds=1, live=True, also=[this_process()])
-    for name in ("20261119-120000-older", "20261120-120000-live", "20261121-120000-ended", "20261121-120000-other"):
+    synthetic.write_run(
+        runs / "20261123-120000-unheard-3fa9.profd", seconds=1, live=True, also=[this_process()]
+    )
+    for name in (
+        "20261119-120000-older",
+        "20261120-120000-live",
+        "20261121-120000-ended",
+        "20261121-120000-other",
+    ):
         (paths.runtime_folder() / f"{name}-3fa9.sock").touch()
     (paths.runtime_folder() / "20261122-120000-broken-3fa9.sock").touch()
     assert live_runs_of([1, PID]) == {PID: live}
@@ -60,10 +80,16 @@ def test_the_latest_run_of_a_command_for_live_ones_is_the_newest_that_is_live(ru
     assert [find_live(word) for word in ("latest", ended.stem, "live")] == [live, ended, live]
 
 
-async def test_a_run_that_was_put_elsewhere_is_found_by_its_session(runs: Path, tmp_path: Path) -> None:
-    elsewhere = synthetic.write_run(tmp_path / "mine.profd", seconds=1, live=True, also=[this_process()])
+async def test_a_run_that_was_put_elsewhere_is_found_by_its_session(
+    runs: Path, tmp_path: Path
+) -> None:
+    elsewhere = synthetic.write_run(
+        tmp_path / "mine.profd", seconds=1, live=True, also=[this_process()]
+    )
     status = SessionStatus("20261120-120000-mine-3fa9", str(elsewhere), 100, 0)
-    server = ControlServer(paths.runtime_folder() / f"{status.run_id}.sock", lambda _: status, lambda _: None)
+    server = ControlServer(
+        paths.runtime_folder() / f"{status.run_id}.sock", lambda _: status, lambda _: None
+    )
     await server.start()
     (paths.runtime_folder() / "20261119-120000-gone-3fa9.sock").touch()
     assert await asyncio.to_thread(live_runs_of, [1, PID]) == {PID: elsewhere}
@@ -79,7 +105,9 @@ def test_nothing_is_put_into_a_process_that_was_not_armed_unless_asked_for(
     assert recording.options is None
 
 
-def test_a_process_in_no_run_is_recorded_for_as_long_as_that_takes_or_until_it_fails(recording: FakeRecording) -> None:
+def test_a_process_in_no_run_is_recorded_for_as_long_as_that_takes_or_until_it_fails(
+    recording: FakeRecording,
+) -> None:
     with run_of(PID, inject=True) as path:
         assert path == recording.run_file
         options = there(recording.options)

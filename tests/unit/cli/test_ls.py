@@ -20,7 +20,9 @@ from profd.daemon.store import records
 from profd.daemon.tree.attachable import Attachable
 from profd.daemon.tree.tree import DumpedProcess
 
-TRAINING = Attachable(pid=4242, python="3.11", uses_torch=True, age_s=61.0, command=("python", "train.py"))
+TRAINING = Attachable(
+    pid=4242, python="3.11", uses_torch=True, age_s=61.0, command=("python", "train.py")
+)
 
 
 @pytest.fixture(autouse=True)
@@ -33,13 +35,22 @@ def listed(profd: CommandLine) -> list[dict[str, Any]]:
     return runs
 
 
-def test_runs_are_listed_with_what_is_known_the_newest_first(runs: Path, profd: CommandLine) -> None:
+def test_runs_are_listed_with_what_is_known_the_newest_first(
+    runs: Path, profd: CommandLine
+) -> None:
     assert "profd run" in profd("ls")  # there are none yet
     path = write_run(runs / f"{RUN_ID}.profd", seconds=4)
     (run,) = listed(profd)
-    assert (run["run"], run["file"], run["state"], run["duration_s"]) == (RUN_ID, str(path), "ended", 4.0)
+    assert (run["run"], run["file"], run["state"], run["duration_s"]) == (
+        RUN_ID,
+        str(path),
+        "ended",
+        4.0,
+    )
     assert run["command"] == ["python", "train.py", "--epochs", "2"]
-    assert run["samples"] == 4 * 100 * 4  # of two threads of the main process and one of each worker
+    assert (
+        run["samples"] == 4 * 100 * 4
+    )  # of two threads of the main process and one of each worker
     path.unlink()
     for day in ("19", "21", "20"):
         write_run(runs / f"202611{day}-120000-cifar-0000.profd", seconds=1)
@@ -61,9 +72,21 @@ def test_unreadable_file_is_listed_as_such_and_a_live_run_marks_its_processes(
     (paths.runtime_folder() / f"{RUN_ID}.sock").touch()
     text = profd("ls")
     assert "is no run file" in text
-    lines = {line.split()[0]: line.split()[1:] for line in text.splitlines() if line.endswith("train.py")}
+    lines = {
+        line.split()[0]: line.split()[1:] for line in text.splitlines() if line.endswith("train.py")
+    }
     assert lines["4242"] == ["3.11", "torch", "1", "min", "01", "s", "python", "train.py"]
-    assert lines[str(os.getpid())] == ["3.11", "torch", "1", "min", "01", "s", RUN_ID, "python", "train.py"]
+    assert lines[str(os.getpid())] == [
+        "3.11",
+        "torch",
+        "1",
+        "min",
+        "01",
+        "s",
+        RUN_ID,
+        "python",
+        "train.py",
+    ]
 
 
 def test_runs_are_listed_where_nothing_can_be_written(
@@ -79,7 +102,10 @@ def test_runs_are_listed_where_nothing_can_be_written(
     assert "4242" in text
 
 
-FRAMES = (DumpedFrame("forward", "/home/ada/cifar/model.py", 12), DumpedFrame("main", "train.py", 90))
+FRAMES = (
+    DumpedFrame("forward", "/home/ada/cifar/model.py", 12),
+    DumpedFrame("main", "train.py", 90),
+)
 THREAD = DumpedThread(1, 1, "MainThread", active=False, owns_gil=False, frames=FRAMES)
 DUMPED = [
     DumpedProcess(MAIN.pid, ("python", "train.py"), (THREAD,)),
@@ -104,15 +130,23 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return DUMPED
 
     monkeypatch.setattr(ls, "dump_tree", dump_tree)
-    monkeypatch.setattr(processes, "is_running", lambda pid, start_ticks: (pid, start_ticks) == MAIN)
+    monkeypatch.setattr(
+        processes, "is_running", lambda pid, start_ticks: (pid, start_ticks) == MAIN
+    )
     return asked
 
 
-def test_processes_come_first_then_their_stacks_and_json_has_every_thread(asked: list[int], profd: CommandLine) -> None:
+def test_processes_come_first_then_their_stacks_and_json_has_every_thread(
+    asked: list[int], profd: CommandLine
+) -> None:
     assert profd("dump", 4711) == TEXT
     assert asked == [4711]
     first, second = json.loads(profd("dump", 4711, "--json"))
-    assert first["threads"][0]["frames"][0] == {"name": "forward", "filename": "/home/ada/cifar/model.py", "line": 12}
+    assert first["threads"][0]["frames"][0] == {
+        "name": "forward",
+        "filename": "/home/ada/cifar/model.py",
+        "line": 12,
+    }
     assert (second["pid"], second["error"]) == (9, "it moved")
 
 
@@ -121,7 +155,9 @@ def test_of_a_run_its_target_is_dumped_unless_that_has_ended(
 ) -> None:
     run = write_run(tmp_path / "a.profd", seconds=1)
     assert profd("dump", run) == TEXT
-    monkeypatch.setattr(processes, "is_running", lambda pid, start_ticks: False)  # another process has its PID now
+    monkeypatch.setattr(
+        processes, "is_running", lambda pid, start_ticks: False
+    )  # another process has its PID now
     assert f"profd summary {RUN_ID}" in profd("dump", run, code=ExitCode.NO_PROCESS)
     assert asked == [MAIN.pid]
 

@@ -51,13 +51,20 @@ def outcome(monkeypatch: pytest.MonkeyPatch) -> Outcome:
 
 def test_every_designed_command_is_where_the_list_says_and_is_documented() -> None:
     assert re.findall(r"^\| `profd (\w+)", PAGE, re.MULTILINE) == list(main.COMMANDS)
-    codes = {(int(code), name) for code, name in re.findall(r"^\| (\d+) \| (\w+) \|", PAGE, re.MULTILINE)}
+    codes = {
+        (int(code), name) for code, name in re.findall(r"^\| (\d+) \| (\w+) \|", PAGE, re.MULTILINE)
+    }
     assert codes == {(code.value, code.name) for code in ExitCode}
     for name in main.COMMANDS:
         command = main.load_command(name)
         assert isinstance(command, click.Command)
         assert command.help
-        options = [option for parameter in command.params for option in parameter.opts if option.startswith("--")]
+        options = [
+            option
+            for parameter in command.params
+            for option in parameter.opts
+            if option.startswith("--")
+        ]
         if name not in ("view", "window", "daemon"):  # which have pages of their own
             assert [option for option in options if option not in PAGE] == [], name
 
@@ -69,15 +76,20 @@ def test_list_of_commands_imports_none_of_them_and_help_of_one_not_what_it_works
         "run_command_line(['fleet', '--help']);"
         "print(*{'duckdb', 'pyarrow', 'distributed', 'fsspec', 'jinja2'} & set(sys.modules))"
     )
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
     help_text, _, rest = ended.stdout.partition("loaded ")
     loaded, *_, beside = rest.split("\n")[:-1]
     assert beside == ""
     assert [
-        name for name in main.COMMANDS if not any(line.split()[:1] == [name] for line in help_text.splitlines())
+        name
+        for name in main.COMMANDS
+        if not any(line.split()[:1] == [name] for line in help_text.splitlines())
     ] == []
     assert set(loaded.split()) == {
-        f"profd.{one}" for one in ("cli", "cli.main", "cli.console", "daemon", "daemon.errors", "daemon.streams")
+        f"profd.{one}"
+        for one in ("cli", "cli.main", "cli.console", "daemon", "daemon.errors", "daemon.streams")
     }
 
 
@@ -97,7 +109,9 @@ def test_error_is_one_line_with_its_remedy_and_exit_code(
     assert profd.out == ""
 
 
-def test_exit_code_of_a_command_is_passed_on_and_a_mistake_of_ours_not_hidden(outcome: Outcome) -> None:
+def test_exit_code_of_a_command_is_passed_on_and_a_mistake_of_ours_not_hidden(
+    outcome: Outcome,
+) -> None:
     assert main.run_command_line(["fail"]) == 0
     outcome.returns = 143
     assert main.run_command_line(["fail"]) == 143
@@ -116,7 +130,9 @@ def test_wrong_use_ends_with_2_in_clicks_way(profd: CommandLine) -> None:
 
 def test_reader_that_goes_away_is_no_error() -> None:
     words = [sys.executable, "-m", "profd", "ls"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         there(process.stdout).close()
         assert there(process.stderr).read() == ""
     assert process.returncode == ExitCode.FAILURE
@@ -158,12 +174,22 @@ def test_a_job_behind_a_url_is_read_as_one_run_and_nothing_is_left(
     assert [change for change in diff["functions"] if change["is_significant"]] == []
     assert set(tmp_path.iterdir()) == before
     profd("export", url, "--format", "parquet", "--to", tmp_path / "fleet")
-    assert [one.run for one in DataSet(str(tmp_path / "fleet")).manifests()] == ["run-0@node0", "run-1@node1"]
+    assert [one.run for one in DataSet(str(tmp_path / "fleet")).manifests()] == [
+        "run-0@node0",
+        "run-1@node1",
+    ]
 
 
-@pytest.mark.parametrize(("rest", "named"), [("", "job.html"), ("/", "job.html"), ("/0.profd", "0.html")])
+@pytest.mark.parametrize(
+    ("rest", "named"), [("", "job.html"), ("/", "job.html"), ("/0.profd", "0.html")]
+)
 def test_a_report_is_named_after_the_last_part_of_the_url(
-    url: str, rest: str, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profd: CommandLine
+    url: str,
+    rest: str,
+    named: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    profd: CommandLine,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert profd("report", url + rest) == f"{named}\n"
@@ -208,11 +234,20 @@ def test_errors_of_a_stores_own_are_one_line(
     assert "cannot be read (CredentialsMissing: there is no key" in " ".join(said.split())
 
 
-COMMANDS = [("summary",), ("export", "--format", "collapsed"), ("report",), ("stop",), ("view",), ("dump",)]
+COMMANDS = [
+    ("summary",),
+    ("export", "--format", "collapsed"),
+    ("report",),
+    ("stop",),
+    ("view",),
+    ("dump",),
+]
 
 
 def refused(profd: CommandLine, code: ExitCode, *words: object) -> str:
-    """Run a command that says nothing but one line of what is wrong and what to do, and return that."""
+    """Run a command that says nothing but one line of what is wrong and what to do, and return
+    that.
+    """
     line = profd(*words, code=code)
     assert profd.out == ""
     assert re.fullmatch(r"profd: .+: .+\n", line)
@@ -220,19 +255,32 @@ def refused(profd: CommandLine, code: ExitCode, *words: object) -> str:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: str(command[0]))
-@pytest.mark.parametrize(("is_run", "why"), [(False, "is no run file"), (True, "cut short")], ids=["text", "truncated"])
+@pytest.mark.parametrize(
+    ("is_run", "why"), [(False, "is no run file"), (True, "cut short")], ids=["text", "truncated"]
+)
 def test_what_cannot_be_read_is_said_and_left_as_it_is(
     command: tuple[str, ...], is_run: bool, why: str, tmp_path: Path, profd: CommandLine
 ) -> None:
-    content = write_run(tmp_path / "a.profd", seconds=2).read_bytes()[:-5000] if is_run else b"no run\n" * 100
+    content = (
+        write_run(tmp_path / "a.profd", seconds=2).read_bytes()[:-5000]
+        if is_run
+        else b"no run\n" * 100
+    )
     (tmp_path / "a.profd").write_bytes(content)
-    assert why in refused(profd, ExitCode.UNREADABLE_RUN, command[0], tmp_path / "a.profd", *command[1:])
+    assert why in refused(
+        profd, ExitCode.UNREADABLE_RUN, command[0], tmp_path / "a.profd", *command[1:]
+    )
     assert (tmp_path / "a.profd").read_bytes() == content
     assert list(tmp_path.iterdir()) == [tmp_path / "a.profd"]
 
 
 def test_what_is_not_there_is_said(tmp_path: Path, profd: CommandLine) -> None:
-    empty = (("summary", tmp_path), ("report", tmp_path), ("view", tmp_path), ("diff", tmp_path, tmp_path))
+    empty = (
+        ("summary", tmp_path),
+        ("report", tmp_path),
+        ("view", tmp_path),
+        ("diff", tmp_path, tmp_path),
+    )
     for words in (*empty, ("summary", "nothing"), ("summary", "latest")):
         refused(profd, ExitCode.NO_RUN, *words)
     refused(profd, ExitCode.NO_PROCESS, "attach", 2**40)

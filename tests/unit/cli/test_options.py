@@ -45,10 +45,26 @@ def received(decorate: object, *words: str) -> dict[str, object]:
 
 def test_recording_options_arrive_in_their_units_and_selections_together() -> None:
     assert received(recording_options) == {"recording": RecordingOptions()}
-    got = received(selection_options, "--from", "1", "--to", "12:00:00", "--process", "7", "--phase", "data wait")
+    got = received(
+        selection_options,
+        "--from",
+        "1",
+        "--to",
+        "12:00:00",
+        "--process",
+        "7",
+        "--phase",
+        "data wait",
+    )
     assert got == {"words": SelectionWords("1", "12:00:00", None, 7, None, "data wait")}
-    words = "--rate 50 --budget 2.5 --duration 1.5 --name cifar -o x.profd --no-subprocesses --all-gpus --no-steps"
-    words += " --no-source --hang-after 5 --on-hang date --metrics 0.0.0.0:9400 --otlp http://localhost:4318"
+    words = (
+        "--rate 50 --budget 2.5 --duration 1.5 --name cifar -o x.profd --no-subprocesses "
+        "--all-gpus --no-steps"
+    )
+    words += (
+        " --no-source --hang-after 5 --on-hang date --metrics 0.0.0.0:9400 --otlp "
+        "http://localhost:4318"
+    )
     (recording,) = received(recording_options, *words.split()).values()
     assert recording == RecordingOptions(
         rate_hz=50,
@@ -67,13 +83,17 @@ def test_recording_options_arrive_in_their_units_and_selections_together() -> No
     )
 
 
-@pytest.mark.parametrize("words", ["--rate 0", "--rate 1001", "--budget 0", "--duration 0", "--duration -1"])
+@pytest.mark.parametrize(
+    "words", ["--rate 0", "--rate 1001", "--budget 0", "--duration 0", "--duration -1"]
+)
 def test_recording_option_out_of_its_range_is_refused(words: str) -> None:
     ended = CliRunner().invoke(click.command()(recording_options(lambda **_: None)), words.split())
     assert ended.exit_code == 2
 
 
-def test_main_threads_are_selected_unless_a_process_a_worker_or_a_thread_is_asked_for(reader: RunReader) -> None:
+def test_main_threads_are_selected_unless_a_process_a_worker_or_a_thread_is_asked_for(
+    reader: RunReader,
+) -> None:
     assert NO_WORDS.build(reader).main_threads
     assert not NO_WORDS.build(reader, main_threads=False).main_threads
     selection = NO_WORDS._replace(pid=MAIN.pid).build(reader)
@@ -106,7 +126,10 @@ def test_an_impossible_selection_is_refused_with_a_remedy(
 
 def test_times_count_from_the_start_or_are_local_times_within_the_run(reader: RunReader) -> None:
     selection = NO_WORDS._replace(from_time="1.5", to_time="3").build(reader)
-    assert (selection.from_ns, selection.to_ns) == (STARTED_NS + 3 * SECOND_NS // 2, STARTED_NS + 3 * SECOND_NS)
+    assert (selection.from_ns, selection.to_ns) == (
+        STARTED_NS + 3 * SECOND_NS // 2,
+        STARTED_NS + 3 * SECOND_NS,
+    )
     word = (STARTED + timedelta(seconds=2)).strftime("%H:%M:%S")
     assert parse_time(word, reader.info) == STARTED_NS + 2 * SECOND_NS
     for word in ("noon", "25:00:00", "nan", "inf", ""):
@@ -137,8 +160,12 @@ def test_a_range_outside_of_the_run_is_refused_with_when_the_run_was(
         NO_WORDS._replace(from_time=words[0], to_time=words[1]).build(reader)
 
 
-@pytest.mark.parametrize("words", [("3.9", None), ("-5", "1"), ("0", "9999"), (None, "0.1"), ("-1e200", "1e200")])
-def test_a_range_that_meets_the_run_is_taken(reader: RunReader, words: tuple[str | None, str | None]) -> None:
+@pytest.mark.parametrize(
+    "words", [("3.9", None), ("-5", "1"), ("0", "9999"), (None, "0.1"), ("-1e200", "1e200")]
+)
+def test_a_range_that_meets_the_run_is_taken(
+    reader: RunReader, words: tuple[str | None, str | None]
+) -> None:
     selection = NO_WORDS._replace(from_time=words[0], to_time=words[1]).build(reader)
     assert take_profile(reader, selection).total_samples
 

@@ -1,4 +1,7 @@
-"""`profd run`: what it launches and has recorded; the launcher is made up. Whole launches are in integration."""
+"""`profd run`: what it launches and has recorded; the launcher is made up.
+
+Whole launches are in integration.
+"""
 
 from __future__ import annotations
 
@@ -62,18 +65,37 @@ def plan_of(launched: Launched, *words: str) -> Plan:
     return there(launched.plan)
 
 
-def test_the_script_is_recorded_as_the_options_say_and_has_its_own(launched: Launched, tmp_path: Path) -> None:
+def test_the_script_is_recorded_as_the_options_say_and_has_its_own(
+    launched: Launched, tmp_path: Path
+) -> None:
     plan = plan_of(launched, "python", "train.py", "--rate", "5", "--headless")
     assert plan.command == ("python", "train.py", "--rate", "5", "--headless")
     assert launched.options.rate_hz == 100
-    plan_of(launched, "--rate", "50", "--hang-after", "0", "-o", str(tmp_path / "a.profd"), "--", "python", "train.py")
+    plan_of(
+        launched,
+        "--rate",
+        "50",
+        "--hang-after",
+        "0",
+        "-o",
+        str(tmp_path / "a.profd"),
+        "--",
+        "python",
+        "train.py",
+    )
     options = launched.options
     assert (options.mode, options.pid, options.start_ticks) == ("launched", 4242, 99)
-    assert (options.rate_hz, options.hang_after_s, options.run_file) == (50, None, tmp_path / "a.profd")
+    assert (options.rate_hz, options.hang_after_s, options.run_file) == (
+        50,
+        None,
+        tmp_path / "a.profd",
+    )
     assert (options.name, options.command) == ("train", ("python", "train.py"))
 
 
-def test_the_run_is_summed_up_at_its_end_unless_that_is_not_wanted(launched: Launched, tmp_path: Path) -> None:
+def test_the_run_is_summed_up_at_its_end_unless_that_is_not_wanted(
+    launched: Launched, tmp_path: Path
+) -> None:
     path = write_run(tmp_path / "a.profd", seconds=1)  # elsewhere: it is named by its path
     assert f"profd report {path}" in run.sum_up(path)
     farewell = there(plan_of(launched, "python", "train.py").farewell)
@@ -86,7 +108,9 @@ def test_a_dashboard_is_for_a_terminal(launched: Launched, monkeypatch: pytest.M
     monkeypatch.setattr(run, "takes_dashboard", lambda: True)
     assert plan_of(launched, "--headless", "python", "train.py").dashboard is None
     dashboard = there(plan_of(launched, "python", "train.py").dashboard)
-    assert dashboard(Path("/runs/a.profd"), 7) == program.words("profd", "view", "/runs/a.profd", "--keys-fd", "7")
+    assert dashboard(Path("/runs/a.profd"), 7) == program.words(
+        "profd", "view", "/runs/a.profd", "--keys-fd", "7"
+    )
 
 
 def test_a_script_is_armed_for_windows_only_where_that_is_asked_for(launched: Launched) -> None:
@@ -112,11 +136,16 @@ def test_missing_torch_is_answered_with_the_command_that_installs_it(
         run.narrate("profd: the dashboard is closed")  # where nobody can hear it nothing is said
     found = importlib.util.find_spec
     monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *rest: None if name == "torch" else found(name, *rest)
+        importlib.util,
+        "find_spec",
+        lambda name, *rest: None if name == "torch" else found(name, *rest),
     )
     assert run_command_line(["demo", "--headless"]) == ExitCode.MISSING_TOOL
     said = capsys.readouterr().err
-    assert said == "profd: the demo needs torch, not installed beside profd: pip install 'profd[demo]'\n"
+    assert (
+        said
+        == "profd: the demo needs torch, not installed beside profd: pip install 'profd[demo]'\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -129,7 +158,11 @@ def test_missing_torch_is_answered_with_the_command_that_installs_it(
     ],
 )
 def test_the_script_that_is_named_is_launched_with_its_arguments_and_its_exit_code_is_the_demos(
-    profd: CommandLine, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], name: str, arguments: tuple[str, ...]
+    profd: CommandLine,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    name: str,
+    arguments: tuple[str, ...],
 ) -> None:
     asked: list[SessionOptions] = []
 
@@ -140,7 +173,11 @@ def test_the_script_that_is_named_is_launched_with_its_arguments_and_its_exit_co
     monkeypatch.setattr(run, "run_profiled", launch)
     monkeypatch.setattr(run, "_NEEDED", ())
     profd("demo", "--headless", *words, code=7)
-    assert asked[0].command[1:] == (str(run.target_path(name)), *run.TARGET_ARGUMENTS[name], *arguments)
+    assert asked[0].command[1:] == (
+        str(run.target_path(name)),
+        *run.TARGET_ARGUMENTS[name],
+        *arguments,
+    )
     text = profd("demo", "--headless", "resnet", code=ExitCode.USAGE)
     assert "there is no demo resnet: it is one of: cifar_resnet18, simple_net" in text
 
@@ -166,4 +203,7 @@ def test_a_command_whose_run_can_be_written_nowhere_runs_all_the_same(
         run_command_line(["run", *options, "python", "train.py"])
     assert become == [("python", "train.py")]
     said = capsys.readouterr().err
-    assert (said.count("\n"), said.startswith("profd: nothing is recorded: cannot create")) == (1, True)
+    assert (said.count("\n"), said.startswith("profd: nothing is recorded: cannot create")) == (
+        1,
+        True,
+    )

@@ -11,7 +11,14 @@ from support.synthetic import MAIN, STARTED_NS, write_records, write_run
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import ExitCode
-from profd.daemon.store.records import UNREAD, EventHappened, ProcessSeen, Record, RecordingTaken, RunEnded
+from profd.daemon.store.records import (
+    UNREAD,
+    EventHappened,
+    ProcessSeen,
+    Record,
+    RecordingTaken,
+    RunEnded,
+)
 
 WHY = "nothing was read from pid 7 for 5.0 s: it has more than one interpreter; do without"
 
@@ -33,8 +40,16 @@ TORN = RecordingTaken(MAIN, STARTED_NS, STARTED_NS + SECOND_NS, 100, 40, 40, 0, 
     [
         ([EventHappened(STARTED_NS, UNREAD, WHY, MAIN)], "3.11", f"no samples were taken: {WHY}"),
         ([TORN], "3.11", "no samples were taken: all 40 stacks that were read were torn"),
-        ([], None, "no samples were taken: no process of it ran Python, as far as profd saw in 9.0 s"),
-        ([], "3.11", "no samples were taken: the recording took 9.0 s, and py-spy gave no stack in it"),
+        (
+            [],
+            None,
+            "no samples were taken: no process of it ran Python, as far as profd saw in 9.0 s",
+        ),
+        (
+            [],
+            "3.11",
+            "no samples were taken: the recording took 9.0 s, and py-spy gave no stack in it",
+        ),
     ],
 )
 def test_a_run_without_samples_says_why_in_text_and_json_and_by_its_exit_code(

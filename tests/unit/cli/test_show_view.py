@@ -42,7 +42,9 @@ def test_view_opens_a_dashboard_that_does_not_end_the_recording(
 def test_of_several_nodes_one_is_chosen_from_the_list(
     opened: list[object], folder: Path, monkeypatch: pytest.MonkeyPatch, profd: CommandLine
 ) -> None:
-    monkeypatch.setattr("click.prompt", lambda *_, **options: options["type"].convert("1", None, None))
+    monkeypatch.setattr(
+        "click.prompt", lambda *_, **options: options["type"].convert("1", None, None)
+    )
     assert [line.split() for line in profd("view", folder).splitlines()] == [
         ["node", "host", "ranks", "file"],
         ["0", "node0", "0", str(folder / "0.profd")],

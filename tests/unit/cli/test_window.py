@@ -1,4 +1,6 @@
-"""`profd window`: the windows that a run has taken, as tables and as JSON, and how one is asked for."""
+"""`profd window`: the windows that a run has taken, as tables and as JSON, and how one is asked
+for.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +34,14 @@ def run(tmp_path: Path) -> Path:
 def rows_of(text: str) -> list[list[str]]:
     """Return the words of the rows of a table of operators."""
     names = {operator.name for operator in OPERATORS}
-    return [line.split() for line in text.splitlines() if line.split()[:1] and line.split()[0] in names]
+    return [
+        line.split() for line in text.splitlines() if line.split()[:1] and line.split()[0] in names
+    ]
 
 
-def test_the_last_window_is_shown_sorted_split_and_cut_as_asked(run: Path, profd: CommandLine) -> None:
+def test_the_last_window_is_shown_sorted_split_and_cut_as_asked(
+    run: Path, profd: CommandLine
+) -> None:
     out = profd("window", run, "--show")
     assert out.splitlines()[0] == f"rank 0, pid {RANKS[0].pid}: 250 ms, 1 whole step, by kineto"
     # Operators of one name together, by the time of the GPU.
@@ -45,25 +51,37 @@ def test_the_last_window_is_shown_sorted_split_and_cut_as_asked(run: Path, profd
     answer = json.loads(profd("window", run, "--show", "--json", "--sort", "calls"))
     assert (answer["pid"], answer["rank"], answer["steps"]) == (RANKS[0].pid, 0, 1)
     assert [row["calls"] for row in answer["operators"]] == [11, 6, 3, 2]
-    assert set(window.SORTABLE.values()) <= {field.name for field in msgspec.structs.fields(OPERATORS[0])}
+    assert set(window.SORTABLE.values()) <= {
+        field.name for field in msgspec.structs.fields(OPERATORS[0])
+    }
 
 
-def test_a_run_that_has_ended_takes_no_window_and_may_have_none(run: Path, tmp_path: Path, profd: CommandLine) -> None:
+def test_a_run_that_has_ended_takes_no_window_and_may_have_none(
+    run: Path, tmp_path: Path, profd: CommandLine
+) -> None:
     path = write_plain_run(tmp_path / "b.profd", seconds=1)
     assert f"take one: profd window {path}" in profd("window", path, "--show", code=ExitCode.USAGE)
-    assert "is not live: show the windows it took with --show" in profd("window", run, code=ExitCode.SESSION)
+    assert "is not live: show the windows it took with --show" in profd(
+        "window", run, code=ExitCode.SESSION
+    )
 
 
 class Windows:
     """A reader of a live run whose session writes windows, a look after they were asked for."""
 
     def __init__(self, reader: RunReader, *errors: str) -> None:
-        self.info = msgspec.structs.replace(reader.info, state="live", control_socket="/run/profd.sock")
+        self.info = msgspec.structs.replace(
+            reader.info, state="live", control_socket="/run/profd.sock"
+        )
         self.processes, self.path = reader.processes, reader.path
-        ranks = sorted(self.processes.values(), key=lambda row: (row.role != "main", -(row.rank or 0)))
+        ranks = sorted(
+            self.processes.values(), key=lambda row: (row.role != "main", -(row.rank or 0))
+        )
         end_ns = STARTED_NS + SECOND_NS
         self._coming = [
-            WindowRow(number, row.id, "kineto", 1, error, STARTED_NS, end_ns, None, None, None, 0, None)
+            WindowRow(
+                number, row.id, "kineto", 1, error, STARTED_NS, end_ns, None, None, None, 0, None
+            )
             for number, (row, error) in enumerate(zip(ranks, errors, strict=False))
         ]
         self._recordings, self.looks = reader.recordings(), 0
@@ -108,7 +126,9 @@ def test_windows_that_were_asked_for_come_by_rank_without_those_that_failed(
         window.last_windows(live)  # type: ignore[arg-type]
 
 
-def test_options_are_what_is_asked_for(run: Path, monkeypatch: pytest.MonkeyPatch, profd: CommandLine) -> None:
+def test_options_are_what_is_asked_for(
+    run: Path, monkeypatch: pytest.MonkeyPatch, profd: CommandLine
+) -> None:
     asked: list[WindowRequest] = []
 
     def take(reader: RunReader, request: WindowRequest) -> list[WindowRow]:

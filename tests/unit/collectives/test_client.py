@@ -31,9 +31,15 @@ def test_a_server_that_is_not_ras_is_not_asked() -> None:
 
 @pytest.mark.parametrize(
     ("answer", "text"),
-    [(b"", "neither JSON nor"), (b"{", "no status in JSON"), (b"x" * 5000, "more than it can have to say")],
+    [
+        (b"", "neither JSON nor"),
+        (b"{", "no status in JSON"),
+        (b"x" * 5000, "more than it can have to say"),
+    ],
 )
-def test_a_broken_answer_is_said_in_words(answer: bytes, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_answer_is_said_in_words(
+    answer: bytes, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(client, "MOST_BYTES", 4096)
     with RasServer([]) as server:
         server.answer = lambda: answer

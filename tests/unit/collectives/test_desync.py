@@ -25,7 +25,13 @@ def test_standing_counts_that_differ_name_the_rank_behind(version: str) -> None:
     world.launch(but=[3])
     verdict = frozen(world, version=version)
     (one,) = verdict.behind
-    assert (verdict.progress, one.rank, one.pid, one.launched, verdict.waiting) == (Progress.BEHIND, 3, 1003, 1, 7)
+    assert (verdict.progress, one.rank, one.pid, one.launched, verdict.waiting) == (
+        Progress.BEHIND,
+        3,
+        1003,
+        1,
+        7,
+    )
     assert one.operation == ("collective" if version == "2.24.3" else "AllReduce")
 
 
@@ -36,7 +42,12 @@ def test_another_operation_is_a_mismatch(version: str) -> None:
     world.ranks[2].launch("Broadcast")
     verdict = frozen(world, version=version)
     (one,) = verdict.behind
-    assert (verdict.progress, one.rank, one.operation, one.instead) == (Progress.MISMATCH, 2, "AllReduce", "Broadcast")
+    assert (verdict.progress, one.rank, one.operation, one.instead) == (
+        Progress.MISMATCH,
+        2,
+        "AllReduce",
+        "Broadcast",
+    )
     two = job_of(2)  # it is unknown which one is right
     two.ranks[0].launch("AllReduce")
     two.ranks[1].launch("Broadcast")
@@ -64,11 +75,18 @@ def test_a_process_that_is_lost_comes_before_all_else() -> None:
     world.launch(but=[1])
     world.ranks[3].answers = False
     verdict = frozen(world)
-    assert (verdict.progress, [one.rank for one in verdict.behind], verdict.waiting) == (Progress.LOST, [3], 3)
+    assert (verdict.progress, [one.rank for one in verdict.behind], verdict.waiting) == (
+        Progress.LOST,
+        [3],
+        3,
+    )
 
 
 def test_a_rank_that_waits_in_another_communicator_is_not_behind() -> None:
-    """Tensor and data parallel: 0 and 1 share a group, 0 and 2 another; 1 is late, 0 waits for it, and 2 for 0."""
+    """Tensor and data parallel: 0 and 1 share a group, 0 and 2 another.
+
+    1 is late, 0 waits for it, and 2 for 0.
+    """
     world = job_of(3)
     tensor = FakeCommunicator([FakeRank(0, 1000), FakeRank(1, 1001)], hash=5)
     data = FakeCommunicator([FakeRank(0, 1000), FakeRank(1, 1002)], hash=6)

@@ -1,7 +1,8 @@
 """Dumps of torch's flight recorder: one that torch 2.14 wrote, and what is no dump.
 
-``flight_recorder.pickle`` is of rank 0 of two gloo ranks with TORCH_FR_BUFFER_SIZE=200, by ``_dump_fr_trace``: the
-other rank did not come to the third ``all_reduce``. Its paths were replaced by others of the same length.
+``flight_recorder.pickle`` is of rank 0 of two gloo ranks with TORCH_FR_BUFFER_SIZE=200, by
+``_dump_fr_trace``: the other rank did not come to the third ``all_reduce``. Its paths were replaced
+by others of the same length.
 """
 
 from __future__ import annotations
@@ -40,9 +41,19 @@ class Harmful:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"hello", pickle.dumps([]), pickle.dumps({"entries": 1}), pickle.dumps(Harmful(), 2), DUMP[:-1]]
+    "data",
+    [
+        b"",
+        b"hello",
+        pickle.dumps([]),
+        pickle.dumps({"entries": 1}),
+        pickle.dumps(Harmful(), 2),
+        DUMP[:-1],
+    ],
 )
-def test_what_is_no_dump_is_refused_and_never_run(data: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_dump_is_refused_and_never_run(
+    data: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(BadDump):
         read_dump(data, 0, is_library)
     assert capsys.readouterr().out == ""

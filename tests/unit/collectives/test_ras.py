@@ -24,7 +24,9 @@ def nccl(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Have this process map a libnccl; returns the environment that RAS is read from."""
     environment: dict[str, str] = {}
     maps = "7f00-7f01 r-xp 00000000 08:01 1    /usr/lib/x86_64-linux-gnu/libnccl.so.{version}\n"
-    monkeypatch.setattr(processes, "maps", lambda _: maps.format(version=environment.get("version", "2.30.7")))
+    monkeypatch.setattr(
+        processes, "maps", lambda _: maps.format(version=environment.get("version", "2.30.7"))
+    )
     monkeypatch.setattr(processes, "environment", lambda pid, allowed: environment)
     return environment
 
@@ -60,7 +62,9 @@ def test_a_port_of_another_process_is_not_asked(nccl: dict[str, str]) -> None:
         ({"NCCL_RAS_ADDR": "localhost:" + "1" * 5000}, "no process listens"),
     ],
 )
-def test_what_keeps_ras_from_being_asked_is_said(nccl: dict[str, str], environment: dict[str, str], text: str) -> None:
+def test_what_keeps_ras_from_being_asked_is_said(
+    nccl: dict[str, str], environment: dict[str, str], text: str
+) -> None:
     nccl.update(environment)
     with pytest.raises(NoAnswer, match=text):
         find([ME], Mode.HANG)
@@ -87,7 +91,9 @@ def test_a_pid_of_another_host_is_not_ours() -> None:
     world = job_of(4, first_pid=ME, per_host=3)
     world.ranks[3].pid = ME + 1
     with RasServer([world]) as server:
-        answer = Ras(Address("127.0.0.1", server.port), {ME: ME, ME + 1: ME + 1, ME + 2: ME + 2}).ask()
+        answer = Ras(
+            Address("127.0.0.1", server.port), {ME: ME, ME + 1: ME + 1, ME + 2: ME + 2}
+        ).ask()
     assert set(answer.ours) == {("10.0.0.1", ME + number) for number in range(3)}
 
 
@@ -95,7 +101,10 @@ def test_the_version_is_that_of_the_file_or_of_its_wheel(tmp_path: Path) -> None
     assert version_of(ME, "/usr/lib/libnccl.so.2.21.5") == (2, 21, 5)
     folder = tmp_path / "nvidia" / "nccl"
     (folder / "include").mkdir(parents=True)
-    header = '#define NCCL_MAJOR 2\n#define NCCL_MINOR 29\n#define NCCL_PATCH 3\n#define NCCL_SUFFIX ""\n'
+    header = (
+        "#define NCCL_MAJOR 2\n#define NCCL_MINOR 29\n#define NCCL_PATCH 3\n#define "
+        'NCCL_SUFFIX ""\n'
+    )
     (folder / "include" / "nccl.h").write_text(header)
     assert version_of(ME, f"{folder}/lib/libnccl.so.2") == (2, 29, 3)
     assert version_of(ME, "/opt/nccl/lib/libnccl.so.2") is None
@@ -104,7 +113,9 @@ def test_the_version_is_that_of_the_file_or_of_its_wheel(tmp_path: Path) -> None
 
 
 def test_the_wheel_of_nccl_that_torch_brings_is_read() -> None:
-    library = next(iter(ROOT.glob(".venv/lib/python3*/site-packages/nvidia/nccl/lib/libnccl.so.2")), None)
+    library = next(
+        iter(ROOT.glob(".venv/lib/python3*/site-packages/nvidia/nccl/lib/libnccl.so.2")), None
+    )
     if library is None:
         pytest.skip("this torch comes without NCCL")
     assert there(version_of(ME, str(library))) > (2, 20, 0)

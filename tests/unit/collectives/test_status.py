@@ -9,7 +9,8 @@ from support.ras import FakeCommunicator, answer_in_json, answer_in_text, job_of
 
 from profd.daemon.collectives.status import DEAD, INIT, BadAnswer, parse
 
-# From docs/userguide/source/troubleshooting/ras.rst of NCCL 2.30.7, put together and cut to what is read.
+# From docs/userguide/source/troubleshooting/ras.rst of NCCL 2.30.7, put together and cut to what is
+# read.
 FROM_THE_MANUAL = b"""NCCL version 2.26.2 compiled with CUDA 12.8
 CUDA runtime version 12080, driver version 12080
 
@@ -59,7 +60,11 @@ def test_json_has_the_counts_of_each_rank() -> None:
     by_rank = {rank.rank: rank for rank in one.ranks}
     assert (status.version, status.has_counts, one.size, len(one.ranks)) == ("2.30.7", True, 8, 8)
     assert (by_rank[2].state, by_rank[3].state) == (DEAD, INIT)
-    assert (by_rank[6].counts["Broadcast"], by_rank[7].counts["AllReduce"], by_rank[7].host) == (0, 5, "10.0.0.2")
+    assert (by_rank[6].counts["Broadcast"], by_rank[7].counts["AllReduce"], by_rank[7].host) == (
+        0,
+        5,
+        "10.0.0.2",
+    )
 
 
 def test_ranks_of_the_job_are_those_of_the_communicator_of_all() -> None:
@@ -86,7 +91,12 @@ def test_text_of_ncclras_as_its_manual_shows_it() -> None:
     status = parse(FROM_THE_MANUAL)
     (one,) = status.communicators
     by_rank = {rank.rank: rank for rank in one.ranks}
-    assert (one.size, len(by_rank), by_rank[1].counts, by_rank[1].pid) == (32, 32, {"AllReduce": 6650}, 0)
+    assert (one.size, len(by_rank), by_rank[1].counts, by_rank[1].pid) == (
+        32,
+        32,
+        {"AllReduce": 6650},
+        0,
+    )
     assert by_rank[21].state == DEAD
     assert (by_rank[2].counts, by_rank[2].pid) == ({"AllReduce": 6649}, 483074)
 

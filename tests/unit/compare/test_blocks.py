@@ -21,7 +21,15 @@ from support.synthetic import (
 
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
-from profd.daemon.compare.blocks import Blocks, CpuContention, Item, Mean, slowing, take_blocks, take_cpu_contention
+from profd.daemon.compare.blocks import (
+    Blocks,
+    CpuContention,
+    Item,
+    Mean,
+    slowing,
+    take_blocks,
+    take_cpu_contention,
+)
 from profd.daemon.compare.diff import Diff
 from profd.daemon.render.difftext import diff_text
 from profd.daemon.store import records
@@ -38,7 +46,10 @@ def write_two_paces(path: Path) -> Path:
     ends_ms = [sum(LENGTHS_MS[: step + 1]) for step in range(len(LENGTHS_MS))]
     length_ns = ends_ms[-1] * MILLISECOND_NS
     thread = (MAIN_TID, "MainThread", True, [(DATA_WAIT, length_ms) for length_ms in LENGTHS_MS])
-    found: list[Record] = [main_process(), recording(MAIN, STARTED_NS, (thread,), duration_ns=length_ns)]
+    found: list[Record] = [
+        main_process(),
+        recording(MAIN, STARTED_NS, (thread,), duration_ns=length_ns),
+    ]
     found += [steps_counted(end_ms / 1000, step) for step, end_ms in enumerate(ends_ms[:-1], 1)]
     return write_records(path, [*found, RunEnded(STARTED_NS + length_ns, "target-exited", 0)])
 
@@ -47,7 +58,9 @@ def test_the_length_of_a_step_is_that_of_all_steps_and_not_of_all_blocks(tmp_pat
     with RunReader(write_two_paces(tmp_path / "run.profd")) as reader:
         blocks = take_blocks(reader, Selection())
     assert blocks.paces
-    assert there(blocks.step_s).value == pytest.approx(0.150, abs=0.002)  # of the blocks it is 0.200
+    assert there(blocks.step_s).value == pytest.approx(
+        0.150, abs=0.002
+    )  # of the blocks it is 0.200
     two = Blocks(2, {WAIT: [0.5, 0.5]}, Mean(0.15, 0.01), [0.3, 0.1], 0, 1, {})
     assert two.mean(WAIT, by_step=True).value == pytest.approx(0.075)  # parts add up to it
 
@@ -70,8 +83,12 @@ def readings(others: float, own: float = 1.0) -> Iterator[records.Record]:
         yield records.PointsTaken(STARTED_NS + second * SECOND_NS, tuple(points))
 
 
-def diff_in_company(folder: Path, others: tuple[float, float], factor: float = 1.0, slower: float = 1.0) -> Diff:
-    """Compare two runs: all of the second takes ``factor`` times as long, one function of it ``slower`` times."""
+def diff_in_company(
+    folder: Path, others: tuple[float, float], factor: float = 1.0, slower: float = 1.0
+) -> Diff:
+    """Compare two runs: all of the second takes ``factor`` times as long, one function of it
+    ``slower`` times.
+    """
     paths = []
     folder.mkdir(exist_ok=True)
     for number, busy in enumerate(others):
@@ -92,7 +109,9 @@ def test_a_run_that_is_slower_as_a_whole_in_company_has_not_changed(tmp_path: Pa
     step_time = there(diff.step_time)
     assert step_time.relative == pytest.approx(0.25, abs=0.02)
     assert not step_time.is_significant
-    assert "of the other cores busy in the base and 50 % in the new run" in " ".join(diff_text(diff).split())
+    assert "of the other cores busy in the base and 50 % in the new run" in " ".join(
+        diff_text(diff).split()
+    )
     # A run that is slower alone has a difference; a part that is slower is named in company too.
     diff = diff_in_company(tmp_path / "alone", (0.0, 0.0), factor=1.25)
     assert there(diff.step_time).is_significant
@@ -103,19 +122,31 @@ def test_a_run_that_is_slower_as_a_whole_in_company_has_not_changed(tmp_path: Pa
 @pytest.mark.parametrize(
     ("named", "expected"),
     [
-        ({"main_thread_core_wait_share": 0.15, "host_cpu_pressure_share": 0.9}, 0.15),  # the kernel counts it by thread
+        (
+            {"main_thread_core_wait_share": 0.15, "host_cpu_pressure_share": 0.9},
+            0.15,
+        ),  # the kernel counts it by thread
         ({"host_cpu_pressure_share": 0.25}, 0.25),  # nobody waited for longer
         ({}, 0.0),
     ],
 )
-def test_how_long_a_core_was_lacking(tmp_path: Path, named: dict[str, float], expected: float) -> None:
-    points = [records.Point(name, value, MAIN if name.startswith("main") else None) for name, value in named.items()]
+def test_how_long_a_core_was_lacking(
+    tmp_path: Path, named: dict[str, float], expected: float
+) -> None:
+    points = [
+        records.Point(name, value, MAIN if name.startswith("main") else None)
+        for name, value in named.items()
+    ]
     known = [
-        records.PointsTaken(STARTED_NS + second * SECOND_NS, (*points, records.Point("host_cpu_share", 0.5)))
+        records.PointsTaken(
+            STARTED_NS + second * SECOND_NS, (*points, records.Point("host_cpu_share", 0.5))
+        )
         for second in range(60)
     ]
     cores = [
-        records.PointsTaken(STARTED_NS, (records.Point("host_core_cpu_share", 0.5, device=f"cpu{core}"),))
+        records.PointsTaken(
+            STARTED_NS, (records.Point("host_core_cpu_share", 0.5, device=f"cpu{core}"),)
+        )
         for core in range(2)
     ]
     path = write_steps(tmp_path / "a.profd", 1, beside=[*known, *cores])
@@ -137,5 +168,7 @@ def test_how_long_a_core_was_lacking(tmp_path: Path, named: dict[str, float], ex
         (ALONE, CpuContention(0.0, 1.0), 123.75),
     ],
 )
-def test_what_company_may_add_to_a_step(base: CpuContention | None, new: CpuContention, longer: float) -> None:
+def test_what_company_may_add_to_a_step(
+    base: CpuContention | None, new: CpuContention, longer: float
+) -> None:
     assert slowing(base, new) == slowing(new, base) == pytest.approx(longer)

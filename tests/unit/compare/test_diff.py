@@ -34,7 +34,9 @@ def test_a_slower_function_is_named_first(plain_and_slower: tuple[Path, Path]) -
     assert (first.name, first.is_significant) == (BACKWARD[-1].function, True)
     assert first.difference == pytest.approx(0.020, abs=0.003)
     assert first.low < 0.020 < first.high
-    assert [change.name for change in diff.leaves if change.is_significant] == [BACKWARD[-1].function]
+    assert [change.name for change in diff.leaves if change.is_significant] == [
+        BACKWARD[-1].function
+    ]
     changed = there(diff.first)
     assert (changed.kind, changed.name) == ("line", "loss.backward()")
     assert there(diff.step_time).relative == pytest.approx(0.1, abs=0.02)
@@ -46,7 +48,11 @@ def test_a_slower_function_is_named_first(plain_and_slower: tuple[Path, Path]) -
 @pytest.mark.parametrize(
     ("counted_every", "unit", "expected"),
     [
-        (STEPS, "share", {"a": -0.055, "b": 0.111, "c": -0.055}),  # without steps shares are compared
+        (
+            STEPS,
+            "share",
+            {"a": -0.055, "b": 0.111, "c": -0.055},
+        ),  # without steps shares are compared
         (120, "s/step", {"b": 0.060}),  # blocks are too short for a count each
     ],
 )
@@ -54,7 +60,9 @@ def test_what_is_compared_where_steps_are_seldom_counted(
     tmp_path: Path, counted_every: int, unit: str, expected: dict[str, float]
 ) -> None:
     one, other = (
-        write_steps(tmp_path / f"{number}.profd", number, slower, PLAIN_MS, counted_every=counted_every)
+        write_steps(
+            tmp_path / f"{number}.profd", number, slower, PLAIN_MS, counted_every=counted_every
+        )
         for number, slower in enumerate((1.0, 1.6))
     )
     diff = diff_of(one, other)
@@ -65,9 +73,15 @@ def test_what_is_compared_where_steps_are_seldom_counted(
 
 def test_a_function_counts_separately_for_each_caller(tmp_path: Path) -> None:
     main = Frame("main", TRAIN, 1)
-    stacks = [(main, Frame(name, TRAIN, line), Frame("work", TRAIN, 40)) for line, name in enumerate("abc", 8)]
+    stacks = [
+        (main, Frame(name, TRAIN, line), Frame("work", TRAIN, 40))
+        for line, name in enumerate("abc", 8)
+    ]
     lengths: Lengths = dict.fromkeys(stacks, 100.0)
-    one, other = (write_steps(tmp_path / f"{n}.profd", n, slower, lengths) for n, slower in enumerate((1.0, 1.2)))
+    one, other = (
+        write_steps(tmp_path / f"{n}.profd", n, slower, lengths)
+        for n, slower in enumerate((1.0, 1.2))
+    )
     first = there(diff_of(one, other).first)
     assert first.name == "b → work"
     assert first.difference == pytest.approx(0.020, abs=0.004)
@@ -75,9 +89,15 @@ def test_a_function_counts_separately_for_each_caller(tmp_path: Path) -> None:
 
 def test_time_that_moves_between_the_lines_of_a_function_is_no_change(tmp_path: Path) -> None:
     main = Frame("main", TRAIN, 1)
-    lines = [(main, Frame("work", TRAIN, 40)), (main, Frame("work", TRAIN, 41)), (main, Frame("other", TRAIN, 50))]
+    lines = [
+        (main, Frame("work", TRAIN, 40)),
+        (main, Frame("work", TRAIN, 41)),
+        (main, Frame("other", TRAIN, 50)),
+    ]
     even, first, second = (
-        write_steps(tmp_path / f"{seed}.profd", seed, lengths_ms=dict(zip(lines, (*ms, 100.0), strict=True)))
+        write_steps(
+            tmp_path / f"{seed}.profd", seed, lengths_ms=dict(zip(lines, (*ms, 100.0), strict=True))
+        )
         for seed, ms in enumerate(((70.0, 70.0), (130.0, 70.0), (70.0, 130.0)))
     )
     diff = diff_of(first, second)
@@ -118,13 +138,17 @@ def test_limit_words_and_neighbors_that_are_alike_widen_the_error() -> None:
 
 
 def blocks_of(share_of_b: float, step_s: float) -> Blocks:
-    """Return blocks in which three functions share out the time, each known to within 0.01, and steps are even."""
+    """Return blocks in which three functions share out the time, each known to within 0.01, and
+    steps are even.
+    """
     shares = {"a → work": 0.5, "b → work": share_of_b, "c → work": 0.5 - share_of_b}
     off = 0.01 * math.sqrt(MOST_BLOCKS - 1)
     return Blocks(
         count=MOST_BLOCKS,
         shares={
-            ("function", name, TRAIN, 0): [share + off * (-1) ** number for number in range(MOST_BLOCKS)]
+            ("function", name, TRAIN, 0): [
+                share + off * (-1) ** number for number in range(MOST_BLOCKS)
+            ]
             for name, share in shares.items()
         },
         step_s=Mean(step_s, step_s / 1000),
@@ -140,13 +164,23 @@ def blocks_of(share_of_b: float, step_s: float) -> Blocks:
     [
         # 2.3 standard errors more: not sure among all, but sure enough where something changed
         (0.120, 0.333, "b → work", "a step takes 20.0 % longer: most likely b → work"),
-        (0.120, 0.315, None, "a step takes 20.0 % longer: no part differs surely"),  # 1.1: all parts alike
+        (
+            0.120,
+            0.315,
+            None,
+            "a step takes 20.0 % longer: no part differs surely",
+        ),  # 1.1: all parts alike
         (0.120, 0.267, "c → work", "a step takes 20.0 % longer: most likely c → work"),
         (0.110, 0.333, None, "no sure change: a step takes 10.0 % longer, no part differs surely"),
     ],
 )
 def test_a_sure_change_is_laid_to_the_function_that_leans_most(
-    step_s: float, b: float, likeliest: str | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    step_s: float,
+    b: float,
+    likeliest: str | None,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sides = iter((blocks_of(0.300, 0.100), blocks_of(b, step_s)))
     monkeypatch.setattr(diff_module, "take_blocks", lambda *_: next(sides))

@@ -1,4 +1,6 @@
-"""Memory, GPUs and operators of two runs: what was planted is found with its number, and unrest is none."""
+"""Memory, GPUs and operators of two runs: what was planted is found with its number, and unrest is
+none.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,13 @@ from profd.daemon.render.difftext import diff_text, verdict
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Write a run, and one whose GPU idles more, whose memory peaks higher and one of whose operators takes longer."""
+    """Write a run, and one whose GPU idles more, whose memory peaks higher and one of whose
+    operators takes longer.
+    """
     folder = tmp_path_factory.mktemp("runs")
-    return write_run(folder / "a.profd", 1), write_run(folder / "b.profd", 2, idle=0.5, peak_bytes=2.5e9, conv_ms=4.0)
+    return write_run(folder / "a.profd", 1), write_run(
+        folder / "b.profd", 2, idle=0.5, peak_bytes=2.5e9, conv_ms=4.0
+    )
 
 
 def changed(diff: Diff) -> dict[tuple[str, str], Reading]:
@@ -35,7 +41,11 @@ def test_planted_differences_are_found_with_their_bounds(
 ) -> None:
     diff = diff_of(*planted)
     found = changed(diff)
-    idle, peak, conv = found["GPU 0", "idle share"], found["main", "RSS, peak"], found["aten::conv2d", "self CPU"]
+    idle, peak, conv = (
+        found["GPU 0", "idle share"],
+        found["main", "RSS, peak"],
+        found["aten::conv2d", "self CPU"],
+    )
     assert len(found) == 4
     assert found["GPU 0", "utilization"].difference == pytest.approx(-0.24, abs=0.08)
     assert 0.1 < there(idle.low) < 0.3 < there(idle.high)
@@ -45,7 +55,10 @@ def test_planted_differences_are_found_with_their_bounds(
     assert {one.name for one in diff.operators} == {"aten::conv2d", "aten::addmm"}  # no annotation
     assert run_command_line(["diff", *map(str, planted), "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
-    assert (answer["gpus"][1]["measure"], answer["gpus"][1]["is_significant"]) == ("idle share", True)
+    assert (answer["gpus"][1]["measure"], answer["gpus"][1]["is_significant"]) == (
+        "idle share",
+        True,
+    )
     assert {one["name"] for one in answer["memory"]} == {"main", "worker"}
     assert answer["operators"]
     assert verdict(diff).startswith("▲ times are alike, but not all else: GPU 0, utilization: ")
@@ -66,7 +79,9 @@ def test_a_small_difference_or_one_that_few_readings_or_windows_tell_is_none(
 
 
 def test_growth_is_found_with_its_rate(tmp_path: Path) -> None:
-    steady, leaking = (write_run(tmp_path / f"{n}.profd", n, growth_bytes_per_s=n * 3e6 + 1) for n in (0, 1))
+    steady, leaking = (
+        write_run(tmp_path / f"{n}.profd", n, growth_bytes_per_s=n * 3e6 + 1) for n in (0, 1)
+    )
     growth = changed(diff_of(steady, leaking))["main", "RSS, growth"]
     assert growth.difference == pytest.approx(3e6, rel=0.1)
     assert there(growth.low) > 2e6
@@ -91,16 +106,25 @@ def test_runs_of_one_script_do_not_differ(tmp_path: Path) -> None:
 
 def test_chance_makes_a_change_as_seldom_as_asked_for() -> None:
     def pair(difference: float) -> Pair:
-        return Pair("gpu", "GPU 0", "idle share", "share", Mean(0.0, 0.6), Mean(difference, 0.8), 11, 0.0)
+        return Pair(
+            "gpu", "GPU 0", "idle share", "share", Mean(0.0, 0.6), Mean(difference, 0.8), 11, 0.0
+        )
 
     # 2.201 standard errors for one number at 5 %, 2.593 for two at once.
-    assert [judged([pair(value)], 0.05)[0].is_significant for value in (2.19, 2.21)] == [False, True]
+    assert [judged([pair(value)], 0.05)[0].is_significant for value in (2.19, 2.21)] == [
+        False,
+        True,
+    ]
     assert judged([pair(2.58), pair(2.61)], 0.05)[0].is_significant is False
     assert judged([pair(2.58), pair(2.61)], 0.05)[1].is_significant is True
 
 
-@pytest.mark.parametrize(("lacking", "is_said"), [((0.01, 0.015), False), ((0.1, 0.3), True), ((0.3, 0.1), True)])
-def test_a_shortage_of_cpu_is_reported(tmp_path: Path, lacking: tuple[float, float], is_said: bool) -> None:
+@pytest.mark.parametrize(
+    ("lacking", "is_said"), [((0.01, 0.015), False), ((0.1, 0.3), True), ((0.3, 0.1), True)]
+)
+def test_a_shortage_of_cpu_is_reported(
+    tmp_path: Path, lacking: tuple[float, float], is_said: bool
+) -> None:
     diff = diff_of(write_run(tmp_path / "a.profd", 1), write_run(tmp_path / "b.profd", 2))
     base, new = (
         msgspec.structs.replace(side, company=CpuContention(0.0, share))

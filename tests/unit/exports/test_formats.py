@@ -63,27 +63,43 @@ def reader(run: Path) -> Iterator[RunReader]:
 
 
 class TestSpeedscope:
-    def test_it_is_what_speedscope_says_it_reads_with_the_time_of_each_thread(self, reader: RunReader) -> None:
+    def test_it_is_what_speedscope_says_it_reads_with_the_time_of_each_thread(
+        self, reader: RunReader
+    ) -> None:
         file = json.loads(speedscope(reader, Selection()))
         jsonschema.validate(file, SCHEMA)
         assert len(file["profiles"]) == THREADS
         for profile in file["profiles"]:
-            assert sum(profile["weights"]) == profile["endValue"] - profile["startValue"] == SECONDS * SECOND_NS
+            assert (
+                sum(profile["weights"])
+                == profile["endValue"] - profile["startValue"]
+                == SECONDS * SECOND_NS
+            )
             assert len(profile["samples"]) == len(profile["weights"])
         (main,) = json.loads(speedscope(reader, MAIN_THREADS))["profiles"]
         spent: Counter[str] = Counter()
         for stack, weight in zip(main["samples"], main["weights"], strict=True):
             spent[file["shared"]["frames"][stack[-1]]["name"]] += weight
-        assert spent[BACKWARD[-1].function] / spent.total() == pytest.approx(PHASE_SHARES["backward"])
+        assert spent[BACKWARD[-1].function] / spent.total() == pytest.approx(
+            PHASE_SHARES["backward"]
+        )
 
     def test_what_a_selection_leaves_out_is_empty(self, tmp_path: Path) -> None:
         with RunReader(write_gpu_run(tmp_path / "a.profd", {"0": waits}, {})) as reader:
-            profile = json.loads(speedscope(reader, Selection(rank=0, phase="backward")))["profiles"][0]
-        empty = sum(weight for stack, weight in zip(profile["samples"], profile["weights"], strict=True) if not stack)
+            profile = json.loads(speedscope(reader, Selection(rank=0, phase="backward")))[
+                "profiles"
+            ][0]
+        empty = sum(
+            weight
+            for stack, weight in zip(profile["samples"], profile["weights"], strict=True)
+            if not stack
+        )
         assert empty == 9 * SECOND_NS
 
 
-def test_labels_of_pprof_say_whose_samples_they_are_and_totals_are_those_of_collapsed(reader: RunReader) -> None:
+def test_labels_of_pprof_say_whose_samples_they_are_and_totals_are_those_of_collapsed(
+    reader: RunReader,
+) -> None:
     assert pprof(reader, Selection()) == pprof(reader, Selection())
     profile = profile_message()
     profile.ParseFromString(gzip.decompress(pprof(reader, Selection())))
@@ -122,8 +138,12 @@ def test_widths_in_svg_are_shares(reader: RunReader) -> None:
     for group in root.iter("{http://www.w3.org/2000/svg}g"):
         title, shape = group[0].text or "", group[1]
         widths[title.split(" (")[0].split("\n")[0]] = float(shape.attrib["width"])
-    assert widths[BACKWARD[-1].function] / widths["all"] == pytest.approx(PHASE_SHARES["backward"], abs=0.001)
-    ElementTree.fromstring(flame_graph_svg(reader, Selection(to_ns=1)))  # an empty one is a picture too
+    assert widths[BACKWARD[-1].function] / widths["all"] == pytest.approx(
+        PHASE_SHARES["backward"], abs=0.001
+    )
+    ElementTree.fromstring(
+        flame_graph_svg(reader, Selection(to_ns=1))
+    )  # an empty one is a picture too
 
 
 def test_every_kind_of_track_of_perfetto_is_there_with_its_times(reader: RunReader) -> None:
@@ -143,8 +163,14 @@ def test_every_kind_of_track_of_perfetto_is_there_with_its_times(reader: RunRead
     counters = {event["name"] for event in trace if event["ph"] == "C"}
     assert {"cpu_cores", "rss_bytes", "host_cpu_share"} <= counters
     memory = [event for event in trace if event["name"] == "rss_bytes" and event["pid"] == MAIN.pid]
-    assert [(event["ts"], event["args"]["value"]) for event in memory[:2]] == [(0, 900e6), (1e6, 901e6)]
-    assert [event["name"].split(":")[0] for event in trace if event["ph"] == "i"] == ["started", "ended"]
+    assert [(event["ts"], event["args"]["value"]) for event in memory[:2]] == [
+        (0, 900e6),
+        (1e6, 901e6),
+    ]
+    assert [event["name"].split(":")[0] for event in trace if event["ph"] == "i"] == [
+        "started",
+        "ended",
+    ]
     names = {event["args"]["name"] for event in trace if event["ph"] == "M"}
     assert {"host", "main", "worker 1", "MainThread", "phases"} <= names
 
@@ -157,8 +183,14 @@ def test_csv_holds_every_sample(run: Path, tmp_path: Path) -> None:
     assert {row["pid"] for row in rows} == {str(MAIN_TID), str(worker(1).pid), str(worker(2).pid)}
     series = list(csv.DictReader((folder / "series.csv").open()))
     assert {row["value"] for row in series if row["name"] == "host_load_1min"} == {"2.5"}
-    assert [row["role"] for row in csv.DictReader((folder / "processes.csv").open())] == ["main", *["worker"] * 2]
-    assert [row["kind"] for row in csv.DictReader((folder / "events.csv").open())] == ["started", "ended"]
+    assert [row["role"] for row in csv.DictReader((folder / "processes.csv").open())] == [
+        "main",
+        *["worker"] * 2,
+    ]
+    assert [row["kind"] for row in csv.DictReader((folder / "events.csv").open())] == [
+        "started",
+        "ended",
+    ]
 
 
 def test_no_cell_of_csv_is_a_formula(tmp_path: Path) -> None:
@@ -191,16 +223,22 @@ def test_tables_need_a_folder_and_collapsed_alone_has_threads(
     for form in ("csv", "parquet"):
         assert "-o FOLDER" in profd("export", run, "--format", form, code=ExitCode.USAGE)
     (tmp_path / "taken").write_text("mine")
-    profd("export", run, "--format", "csv", "-o", tmp_path / "taken", code=ExitCode.UNWRITABLE_OUTPUT)
+    profd(
+        "export", run, "--format", "csv", "-o", tmp_path / "taken", code=ExitCode.UNWRITABLE_OUTPUT
+    )
     assert (tmp_path / "taken").read_text() == "mine"
-    assert "leave them out" in profd("export", run, "--format", "svg", "--threads", code=ExitCode.USAGE)
+    assert "leave them out" in profd(
+        "export", run, "--format", "svg", "--threads", code=ExitCode.USAGE
+    )
 
 
 def samples_by_stack(lines: Iterator[str]) -> dict[str, int]:
     return {stack: int(samples) for stack, _, samples in (line.rpartition(" ") for line in lines)}
 
 
-def test_line_is_written_as_py_spy_writes_it_once_for_all_processes_or_with_each_in_front(reader: RunReader) -> None:
+def test_line_is_written_as_py_spy_writes_it_once_for_all_processes_or_with_each_in_front(
+    reader: RunReader,
+) -> None:
     loop = "<module> (train.py:96);main (train.py:90);train_epoch (train.py:65)"
     assert samples_by_stack(collapsed_lines(reader, MAIN_THREADS))[loop] == 0.04 * 100 * SECONDS
     merged = samples_by_stack(collapsed_lines(reader, Selection()))
@@ -209,9 +247,14 @@ def test_line_is_written_as_py_spy_writes_it_once_for_all_processes_or_with_each
     assert [merged[stack] for stack in deform] == [2 * 0.8 * 100 * SECONDS]
     assert len(apart) == len(merged) + 2  # a second worker, with its two stacks
     assert list(collapsed_lines(reader, Selection(thread="none"))) == []
-    (samples,) = samples_by_stack(collapsed_lines(reader, Selection(main_threads=True, phase="data wait"))).values()
+    (samples,) = samples_by_stack(
+        collapsed_lines(reader, Selection(main_threads=True, phase="data wait"))
+    ).values()
     assert samples == 0.4 * 100 * SECONDS
-    roots = {tuple(line.split(";")[:2]) for line in collapsed_lines(reader, Selection(), processes=True, threads=True)}
+    roots = {
+        tuple(line.split(";")[:2])
+        for line in collapsed_lines(reader, Selection(), processes=True, threads=True)
+    }
     command = '"python train.py --epochs 2"'
     assert roots == {
         (f"process 4242:{command}", "thread (4242): MainThread"),
@@ -221,12 +264,21 @@ def test_line_is_written_as_py_spy_writes_it_once_for_all_processes_or_with_each
     }
 
 
-@pytest.mark.parametrize("roots", [{}, {"processes": True}, {"threads": True}, {"processes": True, "threads": True}])
-def test_samples_add_up_to_those_of_the_selection(reader: RunReader, roots: dict[str, bool]) -> None:
+@pytest.mark.parametrize(
+    "roots", [{}, {"processes": True}, {"threads": True}, {"processes": True, "threads": True}]
+)
+def test_samples_add_up_to_those_of_the_selection(
+    reader: RunReader, roots: dict[str, bool]
+) -> None:
     everything = sum(interval.samples for interval in reader.intervals())
     assert len({each.ending for each in FORMATS.values()}) == len(FORMATS)
-    assert sum(samples_by_stack(collapsed_lines(reader, Selection(), **roots)).values()) == everything
-    assert sum(samples_by_stack(collapsed_lines(reader, MAIN_THREADS, **roots)).values()) == 100 * SECONDS
+    assert (
+        sum(samples_by_stack(collapsed_lines(reader, Selection(), **roots)).values()) == everything
+    )
+    assert (
+        sum(samples_by_stack(collapsed_lines(reader, MAIN_THREADS, **roots)).values())
+        == 100 * SECONDS
+    )
 
 
 def test_name_breaks_neither_frame_nor_line_nor_terminal(tmp_path: Path) -> None:
@@ -237,4 +289,8 @@ def test_name_breaks_neither_frame_nor_line_nor_terminal(tmp_path: Path) -> None
     with RunReader(write_records(tmp_path / "a.profd", [seen, taken])) as reader:
         (line,) = collapsed_lines(reader, Selection(), processes=True, threads=True)
     assert line.isprintable()
-    assert line.split(";")[1:] == [r"thread (1): worker: \x07", r"a:b\nc (we:ird.py:1)", r"\x1b[31mred 100"]
+    assert line.split(";")[1:] == [
+        r"thread (1): worker: \x07",
+        r"a:b\nc (we:ird.py:1)",
+        r"\x1b[31mred 100",
+    ]

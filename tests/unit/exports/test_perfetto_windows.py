@@ -1,4 +1,6 @@
-"""The windows of a run on its timeline: every track is there, at its time, and what is written is a valid timeline."""
+"""The windows of a run on its timeline: every track is there, at its time, and what is written is a
+valid timeline.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,14 @@ PID = MAIN.pid
 
 
 def event(ph: str, name: str, ts: float, dur: float = 0.0, **more: object) -> dict[str, object]:
-    fields: dict[str, object] = {"ph": ph, "name": name, "pid": PID, "tid": PID, "ts": AT_US + ts, "cat": "cpu_op"}
+    fields: dict[str, object] = {
+        "ph": ph,
+        "name": name,
+        "pid": PID,
+        "tid": PID,
+        "ts": AT_US + ts,
+        "cat": "cpu_op",
+    }
     return {**fields, **({"dur": dur} if ph == "X" else {}), **more}
 
 
@@ -63,7 +72,9 @@ def write_run(path: Path, trace: bytes | None = None) -> Path:
     return write_records(path, [main_process(), taken, failed])
 
 
-def test_every_track_of_a_window_is_there_at_its_time_and_arrows_lead_to_what_was_caused(tmp_path: Path) -> None:
+def test_every_track_of_a_window_is_there_at_its_time_and_arrows_lead_to_what_was_caused(
+    tmp_path: Path,
+) -> None:
     with RunReader(write_run(tmp_path / "run.profd")) as reader:
         events = json.loads(perfetto(reader, Selection()))["traceEvents"]
     traceevents.check(events)
@@ -91,7 +102,11 @@ def test_every_track_of_a_window_is_there_at_its_time_and_arrows_lead_to_what_wa
     processes = {event["args"]["name"] for event in events if event["name"] == "process_name"}
     assert processes == {"host", "main", "GPU 0, main"}
     # From forward to backward, and from a launch to its kernel.
-    ends = {(end["name"], end["ph"]): names[end["pid"], end["tid"]] for end in events if end["ph"] in "sf"}
+    ends = {
+        (end["name"], end["ph"]): names[end["pid"], end["tid"]]
+        for end in events
+        if end["ph"] in "sf"
+    }
     assert ends == {
         ("fwdbwd", "s"): f"operators of thread {PID}",
         ("fwdbwd", "f"): f"operators of thread {PID + 1}",
@@ -100,7 +115,9 @@ def test_every_track_of_a_window_is_there_at_its_time_and_arrows_lead_to_what_wa
     }
 
 
-@pytest.mark.parametrize("selection", [Selection(to_ns=STARTED_NS + 1), Selection(from_ns=STARTED_NS + 2_000_000_000)])
+@pytest.mark.parametrize(
+    "selection", [Selection(to_ns=STARTED_NS + 1), Selection(from_ns=STARTED_NS + 2_000_000_000)]
+)
 def test_window_outside_of_the_range_is_left_out(selection: Selection, tmp_path: Path) -> None:
     with RunReader(write_run(tmp_path / "run.profd")) as reader:
         shown = json.loads(perfetto(reader, selection))["traceEvents"]

@@ -1,4 +1,6 @@
-"""The folder of traces for TensorBoard and HTA: names, ranks and steps, and all else as torch wrote it."""
+"""The folder of traces for TensorBoard and HTA: names, ranks and steps, and all else as torch wrote
+it.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ SECOND = Identity(MAIN.pid + 1, MAIN.start_ticks)
 
 
 def window(identity: Identity, asked: int, **trace: object) -> WindowTaken:
-    text = msgspec.json.encode({"baseTimeNanoseconds": STARTED_NS, "traceEvents": [OPERATOR], **trace})
+    text = msgspec.json.encode(
+        {"baseTimeNanoseconds": STARTED_NS, "traceEvents": [OPERATOR], **trace}
+    )
     step = WindowStep(STARTED_NS + 2_000, STARTED_NS + 5_500)
     return WindowTaken(
         identity, STARTED_NS + 9, "kineto", STARTED_NS + asked, start_ns=STARTED_NS + asked * 10**9,
@@ -52,7 +56,10 @@ def write_run(path: Path, *windows: WindowTaken, ranks: bool = False) -> Path:
 
 def packed(path: Path) -> Mapping[str, bytes]:
     with RunReader(path) as reader:
-        return {name: gzip.decompress(content) for name, content in tensorboard_files(reader, Selection()).items()}
+        return {
+            name: gzip.decompress(content)
+            for name, content in tensorboard_files(reader, Selection()).items()
+        }
 
 
 def files(path: Path) -> Mapping[str, dict[str, Any]]:
@@ -60,12 +67,19 @@ def files(path: Path) -> Mapping[str, dict[str, Any]]:
 
 
 def test_each_rank_has_a_file_with_its_place_in_the_world(tmp_path: Path) -> None:
-    written = packed(write_run(tmp_path / "a.profd", window(MAIN, 1), window(SECOND, 1), ranks=True))
-    assert {re.sub(r"\d{6,}", "N", name) for name in written} == {f"rank{n}.N.pt.trace.json.gz" for n in (0, 1)}
+    written = packed(
+        write_run(tmp_path / "a.profd", window(MAIN, 1), window(SECOND, 1), ranks=True)
+    )
+    assert {re.sub(r"\d{6,}", "N", name) for name in written} == {
+        f"rank{n}.N.pt.trace.json.gz" for n in (0, 1)
+    }
     infos = [json.loads(trace)["distributedInfo"] for trace in written.values()]
     assert infos == [{"rank": rank, "world_size": 2, "backend": "unknown"} for rank in (0, 1)]
     # HTA looks for it so, near the beginning.
-    assert [re.findall(rb'"rank":\s+(\d+)', trace[:200]) for trace in written.values()] == [[b"0"], [b"1"]]
+    assert [re.findall(rb'"rank":\s+(\d+)', trace[:200]) for trace in written.values()] == [
+        [b"0"],
+        [b"1"],
+    ]
 
 
 def test_what_torch_wrote_stays_and_steps_are_added_where_it_wrote_none(tmp_path: Path) -> None:
@@ -73,12 +87,22 @@ def test_what_torch_wrote_stays_and_steps_are_added_where_it_wrote_none(tmp_path
     assert trace["schemaVersion"] == 1
     operator, step = trace["traceEvents"]
     assert operator == OPERATOR
-    assert (step["name"], step["pid"], step["tid"], step["ts"], step["dur"]) == ("ProfilerStep#0", 7, 8, 2.0, 3.5)
+    assert (step["name"], step["pid"], step["tid"], step["ts"], step["dur"]) == (
+        "ProfilerStep#0",
+        7,
+        8,
+        2.0,
+        3.5,
+    )
     (trace,) = files(write_run(tmp_path / "b.profd", window(MAIN, 1, traceEvents=[]))).values()
-    assert [event["name"] for event in trace["traceEvents"]] == ["ProfilerStep#0"]  # there is no operator
+    assert [event["name"] for event in trace["traceEvents"]] == [
+        "ProfilerStep#0"
+    ]  # there is no operator
     torchs = {**OPERATOR, "name": "ProfilerStep#9", "cat": "user_annotation"}
     info = {"backend": "nccl", "rank": 3, "world_size": 8}
-    run = write_run(tmp_path / "c.profd", window(MAIN, 1, traceEvents=[torchs], distributedInfo=info))
+    run = write_run(
+        tmp_path / "c.profd", window(MAIN, 1, traceEvents=[torchs], distributedInfo=info)
+    )
     (trace,) = files(run).values()
     assert (trace["traceEvents"], trace["distributedInfo"]) == ([torchs], info)
 

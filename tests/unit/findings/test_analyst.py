@@ -1,4 +1,6 @@
-"""What the analyst says of a run: of its last part while it is live, of all of it at its end, and how seldom."""
+"""What the analyst says of a run: of its last part while it is live, of all of it at its end, and
+how seldom.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,15 @@ from profd.daemon.findings.finding import Finding
 from profd.daemon.session import analyst
 from profd.daemon.store.entities import Entities
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import FindingsTaken, Frame, Identity, Point, PointsTaken, ProcessEnded, ProcessSeen
+from profd.daemon.store.records import (
+    FindingsTaken,
+    Frame,
+    Identity,
+    Point,
+    PointsTaken,
+    ProcessEnded,
+    ProcessSeen,
+)
 from profd.daemon.store.rows import ProcessRow
 
 SPINS = """
@@ -82,10 +92,16 @@ def lines(out: bytes) -> list[FindingsTaken]:
     return [msgspec.json.decode(line, type=FindingsTaken) for line in out.splitlines()]
 
 
-def test_it_comes_before_its_session_when_memory_ends_and_has_no_rights_before_it_reads_a_run(tmp_path: Path) -> None:
+def test_it_comes_before_its_session_when_memory_ends_and_has_no_rights_before_it_reads_a_run(
+    tmp_path: Path,
+) -> None:
     steps = ("processes.volunteer", "rights.drop", "store.reader.RunReader")
     begun = beginning_of("findings.analyst", *steps, words=(str(tmp_path / "a.profd"),))
-    assert [begun[0], begun[1].partition("(")[0], begun[2]] == ["volunteer(100,)", "drop", "RunReader"]
+    assert [begun[0], begun[1].partition("(")[0], begun[2]] == [
+        "volunteer(100,)",
+        "drop",
+        "RunReader",
+    ]
 
 
 def test_a_finding_comes_with_its_cause_and_goes_after_its_end(tmp_path: Path) -> None:
@@ -109,17 +125,24 @@ def test_a_finding_comes_with_its_cause_and_goes_after_its_end(tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("steps", "found"),
-    [([step((LOAD_IN_PROCESS, 300))] * 60 + [HEALTHY] * 60, ["input-bound-in-process"]), ([((IMPORT, 500),)], [])],
+    [
+        ([step((LOAD_IN_PROCESS, 300))] * 60 + [HEALTHY] * 60, ["input-bound-in-process"]),
+        ([((IMPORT, 500),)], []),
+    ],
     ids=["what was slow a minute before the end counts too", "no training"],
 )
-def test_an_ended_run_is_looked_at_as_a_whole(tmp_path: Path, steps: list[Spans], found: list[str]) -> None:
+def test_an_ended_run_is_looked_at_as_a_whole(
+    tmp_path: Path, steps: list[Spans], found: list[str]
+) -> None:
     taken = look(write_case(tmp_path / "a.profd", *steps, seconds=120))
     assert rules(taken) == found
     assert taken.made_by
 
 
 @pytest.mark.parametrize(("cost_s", "rest_s"), [(0.001, EVERY_S), (0.5, REST * 0.5)])
-def test_a_dear_look_puts_off_the_next_but_the_first_none(tmp_path: Path, cost_s: float, rest_s: float) -> None:
+def test_a_dear_look_puts_off_the_next_but_the_first_none(
+    tmp_path: Path, cost_s: float, rest_s: float
+) -> None:
     meter = Meter(cost_s)
     with live_run(tmp_path / "a.profd", seconds=20) as run, RunReader(run.path) as reader:
         looking = Analyst(reader, meter.now, meter.spent)
@@ -129,7 +152,9 @@ def test_a_dear_look_puts_off_the_next_but_the_first_none(tmp_path: Path, cost_s
         assert looking.rest_s == rest_s
 
 
-def test_what_looks_at_all_of_the_run_rests_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_looks_at_all_of_the_run_rests_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     meter, looks = Meter(0.1), 0
 
     def rule(case: object) -> None:
@@ -145,7 +170,9 @@ def test_what_looks_at_all_of_the_run_rests_by_itself(tmp_path: Path, monkeypatc
     assert looks == 2
 
 
-def test_memory_that_grows_is_found_in_a_live_run_and_still_is_at_the_next_look(tmp_path: Path) -> None:
+def test_memory_that_grows_is_found_in_a_live_run_and_still_is_at_the_next_look(
+    tmp_path: Path,
+) -> None:
     with live_run(tmp_path / "a.profd", seconds=70) as run, RunReader(run.path) as reader:
         looking = Analyst(reader, lambda: 0.0)
         assert "memory-growth" in rules(looking.look())
@@ -169,7 +196,10 @@ def test_each_look_is_a_line_and_the_one_at_all_of_the_run_is_the_last(
     said = lines(out.getvalue())
     assert [rules(one) for one in said] == [["input-bound-saturated"]] * 4
     assert [one.made_by is None for one in said] == [True, True, True, False]
-    assert (said[0].findings[0].title.split(":")[0], said[0].at_ns) == ("input-bound", run.started_ns + 20 * SECOND_NS)
+    assert (said[0].findings[0].title.split(":")[0], said[0].at_ns) == (
+        "input-bound",
+        run.started_ns + 20 * SECOND_NS,
+    )
     assert min(rests) >= EVERY_S
     assert trims == [0, 1, 2]  # before each rest
 
@@ -183,7 +213,9 @@ def test_a_run_of_ever_new_stacks_is_looked_at_without_holding_them_all(
         found = Analyst(reader)
         for number in range(6):
             train_backward(run, RECENT_NS // SECOND_NS + 1)
-            new = tuple((Frame(f"f{number}_{depth}", "/work/new.py", depth + 1),) for depth in range(20))
+            new = tuple(
+                (Frame(f"f{number}_{depth}", "/work/new.py", depth + 1),) for depth in range(20)
+            )
             at_ns = run.started_ns + run.seconds * SECOND_NS - 1
             threads = [(MAIN_TID, "MainThread", True, tuple((frames, 1) for frames in new))]
             run.writer.put(recording(MAIN, at_ns, threads))
@@ -201,10 +233,19 @@ def test_a_run_of_ever_new_stacks_is_looked_at_without_holding_them_all(
 def pass_workers(run: LiveRun, first: int, count: int) -> None:
     """Have workers come, be sampled and read, and go, each after a second."""
     for number in range(first, first + count):
-        own, at_ns = Identity(9000 + number, 9000 + number), run.started_ns + run.seconds * SECOND_NS
+        own, at_ns = (
+            Identity(9000 + number, 9000 + number),
+            run.started_ns + run.seconds * SECOND_NS,
+        )
         run.writer.put(ProcessSeen(own, MAIN, COMMAND, "worker", None, number, "3.11.7", at_ns))
-        run.writer.put(recording(own, at_ns, ((own.pid, "MainThread", True, ((DATA_WAIT, 1000),)),)))
-        run.writer.put(PointsTaken(at_ns + 1, (Point("rss_bytes", 3e8, own), Point("cpu_cores", 1.0, own, own.pid))))
+        run.writer.put(
+            recording(own, at_ns, ((own.pid, "MainThread", True, ((DATA_WAIT, 1000),)),))
+        )
+        run.writer.put(
+            PointsTaken(
+                at_ns + 1, (Point("rss_bytes", 3e8, own), Point("cpu_cores", 1.0, own, own.pid))
+            )
+        )
         run.writer.put(ProcessEnded(own, at_ns + SECOND_NS))
 
 
@@ -253,11 +294,18 @@ LONG_AGO_S, LONG_S = -FORGOTTEN_NS / SECOND_NS - 1, LEAST_SPAN_S
         ("helper", 1, LONG_AGO_S, True),
         ("worker", 1, None, False),
         ("worker", 1, -RECENT_NS / SECOND_NS, False),
-        ("worker", LONG_S, LONG_AGO_S, False),  # it may have grown, and that counts as long as the run goes on
+        (
+            "worker",
+            LONG_S,
+            LONG_AGO_S,
+            False,
+        ),  # it may have grown, and that counts as long as the run goes on
         ("main", 1, LONG_AGO_S, False),
     ],
 )
-def test_what_a_rule_may_ask_for_is_kept(role: str, lived_s: float, ended_s: float | None, is_forgotten: bool) -> None:
+def test_what_a_rule_may_ask_for_is_kept(
+    role: str, lived_s: float, ended_s: float | None, is_forgotten: bool
+) -> None:
     now_ns = 10**18
     ended_ns = None if ended_s is None else now_ns + round(ended_s * SECOND_NS)
     seen_ns = (ended_ns or now_ns) - round(lived_s * SECOND_NS)
@@ -279,7 +327,9 @@ class Waits(contextlib.nullcontext[None]):
         pass
 
 
-def test_looks_are_seldom_while_nobody_reads_them_but_leave_no_moment_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_looks_are_seldom_while_nobody_reads_them_but_leave_no_moment_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     orders, waits = Orders(), Waits()
     monkeypatch.setattr(orders, "_said", waits)
     assert not orders.rest(EVERY_S)
@@ -288,7 +338,8 @@ def test_looks_are_seldom_while_nobody_reads_them_but_leave_no_moment_out(monkey
 
 
 @pytest.mark.parametrize(
-    ("said", "is_ending", "waited_s"), [(b"r", False, [EVERY_S]), (b"\n", True, []), (b"r\n", True, [])]
+    ("said", "is_ending", "waited_s"),
+    [(b"r", False, [EVERY_S]), (b"\n", True, []), (b"r\n", True, [])],
 )
 def test_an_order_ends_the_rest_and_only_the_end_ends_all_of_it(
     monkeypatch: pytest.MonkeyPatch, said: bytes, is_ending: bool, waited_s: list[float]
@@ -310,7 +361,9 @@ def test_an_order_ends_the_rest_and_only_the_end_ends_all_of_it(
 
 def test_the_process_looks_at_once_at_a_run_that_has_ended(tmp_path: Path) -> None:
     path = write_case(tmp_path / "a.profd", step((LOAD_IN_PROCESS, 300)), seconds=60)
-    with subprocess.Popen(analyst.command(path), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        analyst.command(path), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
         (taken,) = lines(there(process.stdout).read())
         assert process.wait(DEADLINE_S) == 0
     assert rules(taken) == ["input-bound-in-process"]
@@ -318,7 +371,9 @@ def test_the_process_looks_at_once_at_a_run_that_has_ended(tmp_path: Path) -> No
 
 def test_the_process_ends_with_its_stdin_in_the_midst_of_a_look(tmp_path: Path) -> None:
     pipe, path = subprocess.PIPE, write_case(tmp_path / "a.profd", HEALTHY)
-    with subprocess.Popen([sys.executable, "-c", SPINS, os.fspath(path)], stdin=pipe, stdout=pipe) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", SPINS, os.fspath(path)], stdin=pipe, stdout=pipe
+    ) as process:
         try:
             assert there(process.stdout).readline() == b"looks\n"
             there(process.stdin).close()

@@ -22,7 +22,15 @@ from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.findings import catalog
-from profd.daemon.findings.catalog import RULES, analysis_name, as_stored, find, findings_in, present_findings, ranked
+from profd.daemon.findings.catalog import (
+    RULES,
+    analysis_name,
+    as_stored,
+    find,
+    findings_in,
+    present_findings,
+    ranked,
+)
 from profd.daemon.findings.finding import CRITICAL, INFO, Finding, Measure
 from profd.daemon.findings.kinds import load_kinds
 from profd.daemon.findings.texts import table
@@ -38,17 +46,42 @@ BOTH = step((LOAD_IN_PROCESS, 100), (SYNCHRONIZE, 200))
 
 
 def test_what_brings_most_comes_first(case: Case) -> None:
-    assert [one.rule for one in case.findings(BOTH)] == ["synchronization", "input-bound-in-process"]
+    assert [one.rule for one in case.findings(BOTH)] == [
+        "synchronization",
+        "input-bound-in-process",
+    ]
 
 
-def test_causes_come_before_symptoms_both_before_remarks_and_what_is_alike_as_in_the_table(case: Case) -> None:
+def test_causes_come_before_symptoms_both_before_remarks_and_what_is_alike_as_in_the_table(
+    case: Case,
+) -> None:
     one = case.findings(BOTH)[0]
-    alike = [msgspec.structs.replace(one, rule=rule) for rule in ("of an older version", "slow-down", "straggler")]
-    ranks = {"allocator-churn": "critical", "straggler": INFO, "overhead": "warning", "oversubscription": INFO}
-    unlike = [msgspec.structs.replace(one, rule=rule, severity=severity) for rule, severity in ranks.items()]
+    alike = [
+        msgspec.structs.replace(one, rule=rule)
+        for rule in ("of an older version", "slow-down", "straggler")
+    ]
+    ranks = {
+        "allocator-churn": "critical",
+        "straggler": INFO,
+        "overhead": "warning",
+        "oversubscription": INFO,
+    }
+    unlike = [
+        msgspec.structs.replace(one, rule=rule, severity=severity)
+        for rule, severity in ranks.items()
+    ]
 
-    assert [each.rule for each in ranked(alike)] == ["straggler", "slow-down", "of an older version"]
-    assert [each.rule for each in ranked(unlike)] == ["overhead", "allocator-churn", "straggler", "oversubscription"]
+    assert [each.rule for each in ranked(alike)] == [
+        "straggler",
+        "slow-down",
+        "of an older version",
+    ]
+    assert [each.rule for each in ranked(unlike)] == [
+        "overhead",
+        "allocator-churn",
+        "straggler",
+        "oversubscription",
+    ]
 
 
 def test_a_line_whose_growth_is_half_of_its_share_is_only_a_slow_down(tmp_path: Path) -> None:
@@ -61,7 +94,9 @@ def test_a_line_whose_growth_is_half_of_its_share_is_only_a_slow_down(tmp_path: 
 
         def rules(times_longer: float, share: float) -> list[str]:
             grown, lost = found("slow-down", times_longer), found("overhead", share)
-            return sorted(each.rule for each in find(reader, rules=[lambda _: grown, lambda _: lost]))
+            return sorted(
+                each.rule for each in find(reader, rules=[lambda _: grown, lambda _: lost])
+            )
 
         assert rules(1.83, 0.57) == ["slow-down"]
         assert rules(1.3, 0.57) == ["overhead", "slow-down"]
@@ -73,9 +108,13 @@ def test_the_share_of_a_finding_is_that_of_its_selection(tmp_path: Path) -> None
         for one in find(reader):
             phase = there(one.evidence.selection.phase)
             whole = Selection(one.evidence.from_ns, one.evidence.to_ns, main_threads=True)
-            assert phase_shares(take_profile(reader, whole), phases)[phase] == one.evidence.measures[0].value
             assert (
-                take_profile(reader, one.evidence.selection, phases).total_samples == one.evidence.measures[0].samples
+                phase_shares(take_profile(reader, whole), phases)[phase]
+                == one.evidence.measures[0].value
+            )
+            assert (
+                take_profile(reader, one.evidence.selection, phases).total_samples
+                == one.evidence.measures[0].samples
             )
 
 
@@ -84,7 +123,9 @@ def test_a_range_of_time_has_its_own_findings(tmp_path: Path) -> None:
     with RunReader(write_case(tmp_path / "a.profd", *steps, seconds=60)) as reader:
         half_ns = reader.info.started_ns + 30 * SECOND_NS
 
-        assert [one.rule for one in find(reader, Selection(to_ns=half_ns))] == ["input-bound-in-process"]
+        assert [one.rule for one in find(reader, Selection(to_ns=half_ns))] == [
+            "input-bound-in-process"
+        ]
         assert find(reader, Selection(from_ns=half_ns)) == ()
 
 
@@ -97,20 +138,26 @@ def test_every_rule_has_its_page() -> None:
 
 
 def test_the_table_of_rules_names_where_each_is_and_what_tests_it() -> None:
-    rows = re.findall(r"^\| ([\w-]+) \| `(\w+)\.py` \| `(\w+\.py)` \| (?:`(\w+)\.py`)?", PAGE, re.MULTILINE)
+    rows = re.findall(
+        r"^\| ([\w-]+) \| `(\w+)\.py` \| `(\w+\.py)` \| (?:`(\w+)\.py`)?", PAGE, re.MULTILINE
+    )
     for rule, module, test, _ in rows:
         assert f'"{rule}"' in (ROOM / f"{module}.py").read_text()
         imported = rf"^from .*findings(\.{module} import|import .*\b{module}\b)"
         assert re.search(imported, _unwrapped(HERE / test), re.MULTILINE)
 
     assert len(rows) == len(RULES)
-    planted = {script: rule for rule, _, _, script in rows if script and not script.startswith("ddp")}
+    planted = {
+        script: rule for rule, _, _, script in rows if script and not script.startswith("ddp")
+    }
     assert planted == PLANTED
 
 
 def _unwrapped(path: Path) -> str:
     """Return a file with each import on one line."""
-    return re.sub(r"\((.*?)\)", lambda found: found[1].replace("\n", " "), path.read_text(), flags=re.DOTALL)
+    return re.sub(
+        r"\((.*?)\)", lambda found: found[1].replace("\n", " "), path.read_text(), flags=re.DOTALL
+    )
 
 
 def test_the_verdict_is_the_strongest_finding_that_is_more_than_worth_knowing(case: Case) -> None:
@@ -121,14 +168,23 @@ def test_the_verdict_is_the_strongest_finding_that_is_more_than_worth_knowing(ca
     assert [line[0] for line in finding_lines(found, phases, 300)] == ["✓", "·", " "]
 
 
-def test_a_run_of_long_startup_is_not_called_healthy_and_of_one_that_trains_nothing_nothing_is_said() -> None:
+def test_a_run_of_long_startup_is_not_called_healthy_and_of_one_that_trains_nothing_nothing_is_said() -> (
+    None
+):
     phases = {"startup, import": 0.4, "forward": 0.3, "backward": 0.27, "other": 0.03}
     assert (
         verdict((), phases)
-        == "· 40 % of the time is startup and import; of the rest 95 % is forward, backward and optimizer"
+        == "· 40 % of the time is startup and import; of the rest 95 % is forward, backward and "
+        "optimizer"
     )
-    assert verdict((), {"startup, import": 0.15, "forward": 0.8, "other": 0.05}).startswith("✓ healthy: 94 %")
-    for phases in ({"waiting": 0.9, "other": 0.1}, {"startup, import": 1.0}, {"forward": 0.09, "other": 0.91}):
+    assert verdict((), {"startup, import": 0.15, "forward": 0.8, "other": 0.05}).startswith(
+        "✓ healthy: 94 %"
+    )
+    for phases in (
+        {"waiting": 0.9, "other": 0.1},
+        {"startup, import": 1.0},
+        {"forward": 0.09, "other": 0.91},
+    ):
         assert verdict((), phases) == ""
     assert verdict((), {"forward": 0.3, "other": 0.7}).startswith(
         "· no warning, and 30 % of the training's time is forward"
@@ -144,10 +200,15 @@ NARROWED = [
 
 
 def write_analyzed(path: Path) -> tuple[Finding, ...]:
-    """Write a run that was analyzed as a whole, in words that no rule has; return what was found."""
+    """Write a run that was analyzed as a whole, in words that no rule has.
+
+    Return what was found.
+    """
     plain = write_run(path.with_name("plain.profd"))
     with RunReader(plain) as reader:
-        found = tuple(msgspec.structs.replace(one, title=f"as stored: {one.title}") for one in find(reader))
+        found = tuple(
+            msgspec.structs.replace(one, title=f"as stored: {one.title}") for one in find(reader)
+        )
         name = analysis_name(PhaseIndex(reader))
     assert found
     write_run(path, also=[FindingsTaken(STARTED_NS, as_stored(found), name)])
@@ -186,11 +247,16 @@ def test_a_part_of_it_is_looked_at_anew(run: Path, selection: Selection) -> None
         assert findings_in(reader, selection, phases) == find(reader, selection, phases)
 
 
-def test_a_run_that_was_killed_is_looked_at_and_that_nothing_was_found_is_known(tmp_path: Path) -> None:
+def test_a_run_that_was_killed_is_looked_at_and_that_nothing_was_found_is_known(
+    tmp_path: Path,
+) -> None:
     with reading(write_run(tmp_path / "a.profd")) as (reader, phases):
         assert findings_in(reader, MAIN_THREADS, phases) == find(reader) != ()
         name = analysis_name(phases)
-    with reading(write_run(tmp_path / "b.profd", also=[FindingsTaken(STARTED_NS, (), name)])) as (reader, phases):
+    with reading(write_run(tmp_path / "b.profd", also=[FindingsTaken(STARTED_NS, (), name)])) as (
+        reader,
+        phases,
+    ):
         assert findings_in(reader, MAIN_THREADS, phases) == ()
 
 
@@ -198,7 +264,10 @@ def test_a_run_that_was_killed_is_looked_at_and_that_nothing_was_found_is_known(
     ("table", "own"),
     [
         ("phases.toml", '[[rule]]\nphase = "loss"\nfunction = ["none"]\n'),
-        ("overhead.toml", '[[kind]]\nwhat = "it"\ninstead = "asking"\nremedy = "Ask."\nfunction = ["none"]\n'),
+        (
+            "overhead.toml",
+            '[[kind]]\nwhat = "it"\ninstead = "asking"\nremedy = "Ask."\nfunction = ["none"]\n',
+        ),
     ],
 )
 def test_findings_of_another_version_or_by_other_tables_are_looked_for_anew(
@@ -223,7 +292,9 @@ def test_findings_of_another_version_or_by_other_tables_are_looked_for_anew(
 def test_what_slows_a_live_run_now_is_ranked(tmp_path: Path) -> None:
     with live_run(tmp_path / "a.profd", seconds=20) as run:
         taken = look(run.path)
-        mild, grave = (msgspec.json.decode(taken.findings[0].report, type=Finding) for _ in range(2))
+        mild, grave = (
+            msgspec.json.decode(taken.findings[0].report, type=Finding) for _ in range(2)
+        )
         mild = msgspec.structs.replace(mild, rule="mild", severity=INFO)
         assert grave.severity == CRITICAL
         run.writer.put(FindingsTaken(taken.at_ns, as_stored((mild, grave))))
@@ -247,7 +318,9 @@ def test_what_slows_a_live_run_now_is_ranked(tmp_path: Path) -> None:
 )
 def test_a_hostile_report_is_refused(run: Path, place: str, value: object) -> None:
     change(
-        run, f"UPDATE finding SET report = json_set(report, '{place}', json(?))", msgspec.json.encode(value).decode()
+        run,
+        f"UPDATE finding SET report = json_set(report, '{place}', json(?))",
+        msgspec.json.encode(value).decode(),
     )
     with reading(run) as (reader, phases), pytest.raises(RunUnreadable):
         findings_in(reader, MAIN_THREADS, phases)

@@ -47,10 +47,19 @@ def counted(*rates: float) -> Series:
 def test_steps_that_take_longer_and_longer_are_found_with_what_grew(case: Case) -> None:
     counts = counted(*[20.0] * 60, *[10.0] * 60)
     saves, works = (
-        case.finding(slow_down, *[step((grown, 5))] * 60, *[step((grown, 250))] * 60, series=[counts], seconds=120)
+        case.finding(
+            slow_down,
+            *[step((grown, 5))] * 60,
+            *[step((grown, 250))] * 60,
+            series=[counts],
+            seconds=120,
+        )
         for grown in (SAVE, WORK)
     )
-    assert "steps take 100 % longer than at first, most of it in checkpoint (train.py:70)" in saves.title
+    assert (
+        "steps take 100 % longer than at first, most of it in checkpoint (train.py:70)"
+        in saves.title
+    )
     # A step took 75 ms in the mean of all, and 50 ms at first.
     assert saves.gain_bound == pytest.approx(at_most_without(0.25, indirect=0.5), rel=0.03)
     # What no rule knows is named by its line.
@@ -66,15 +75,17 @@ def test_counts_that_are_read_seldom_tell_it_as_well(case: Case) -> None:
     counts = list(accumulate((20.0 / (1 + second / 60) for second in range(120)), initial=0.0))
     seldom = few([(second, counts[second]) for second in range(0, len(counts), 11)])
     found = case.finding(slow_down, HEALTHY, more=seldom, seconds=120)
-    # Counts lie in the first third from 11 to 44 s, in the last from 77 to 110 s: steps take 1 + 27.5 / 60 and
-    # 1 + 93.5 / 60 of what the first of all did.
+    # Counts lie in the first third from 11 to 44 s, in the last from 77 to 110 s: steps take 1 +
+    # 27.5 / 60 and 1 + 93.5 / 60 of what the first of all did.
     measure = found.evidence.measures[0]
     assert measure.value == pytest.approx(1.755, rel=0.02)
-    # What steps differ by within a third is no chance: it belongs to a course that is even over the whole run.
+    # What steps differ by within a third is no chance: it belongs to a course that is even over the
+    # whole run.
     assert there(measure.low) > 1.7
 
 
-# A fast loop, whose counter is seldom read whole: the counts of a run in which a step without the cause took 1.4 ms.
+# A fast loop, whose counter is seldom read whole: the counts of a run in which a step without the
+# cause took 1.4 ms.
 FEW = [
     (6.0, 2759),
     (47.2, 13266),
@@ -91,7 +102,8 @@ FEW = [
 
 
 def test_a_few_counts_tell_it_by_the_line_through_them(case: Case) -> None:
-    # Nobody knows what grew in that run, but in twelve others of the same script it took 60 to 66 % of the time.
+    # Nobody knows what grew in that run, but in twelve others of the same script it took 60 to 66 %
+    # of the time.
     steps = [step((SAVE, 240))] * 60 + [step((SAVE, 380))] * 60
     found = case.finding(slow_down, *steps, more=few(FEW), seconds=120)
     gain = 120 / 23726 / 0.00143
@@ -107,7 +119,9 @@ def test_steps_that_each_make_the_next_longer_lie_on_a_line_by_number(case: Case
 
 
 def test_a_few_counts_of_even_steps_or_of_half_the_run_tell_nothing(case: Case) -> None:
-    even = [(at_s, 200 * at_s * (1.02 if place % 2 else 0.98)) for place, (at_s, _) in enumerate(FEW)]
+    even = [
+        (at_s, 200 * at_s * (1.02 if place % 2 else 0.98)) for place, (at_s, _) in enumerate(FEW)
+    ]
     half = [(60 + at_s / 2.5, count) for at_s, count in FEW]
     for counts in (even, half):
         assert case.found(slow_down, HEALTHY, more=few(counts), seconds=120) is None
@@ -115,10 +129,17 @@ def test_a_few_counts_of_even_steps_or_of_half_the_run_tell_nothing(case: Case) 
 
 def test_a_counter_that_was_resumed_makes_no_first_step_short(case: Case) -> None:
     begun, resumed = (
-        case.finding(slow_down, HEALTHY, more=few([(at_s, count + before) for at_s, count in FEW]), seconds=120)
+        case.finding(
+            slow_down,
+            HEALTHY,
+            more=few([(at_s, count + before) for at_s, count in FEW]),
+            seconds=120,
+        )
         for before in (0, 1_000_000)
     )
-    assert [one.evidence.measures[0].value for one in (begun, resumed)] == [pytest.approx(2.0, rel=0.1)] * 2
+    assert [one.evidence.measures[0].value for one in (begun, resumed)] == [
+        pytest.approx(2.0, rel=0.1)
+    ] * 2
     assert resumed.gain_bound is None
 
 
@@ -134,7 +155,12 @@ def test_the_bound_goes_by_the_first_step_and_not_by_what_has_grown_by_then(case
 
 @pytest.mark.parametrize(
     "rates",
-    [[20.0] * 120, [10.0] * 60 + [20.0] * 60, [5.0, 35.0] * 30 + [4.0, 28.0] * 30, [20.0] * 20 + [5.0] * 40],
+    [
+        [20.0] * 120,
+        [10.0] * 60 + [20.0] * 60,
+        [5.0, 35.0] * 30 + [4.0, 28.0] * 30,
+        [20.0] * 20 + [5.0] * 40,
+    ],
     ids=["even", "faster", "unsteady", "short"],
 )
 def test_steps_that_do_not_surely_take_longer_are_none(case: Case, rates: list[float]) -> None:

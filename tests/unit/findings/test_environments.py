@@ -22,28 +22,44 @@ SERVES = (Frame("<module>", "<string>", 1), Frame("_worker", VECTOR, 35))
 
 RUNNERS, RAY = LIBRARY + "ray/rllib/env/", LIBRARY + "ray/_private/worker.py"
 IDLE_RUNNER = (Frame("<module>", "<string>", 1), Frame("Worker.main_loop", RAY, 1069))
-RUNNER = (*IDLE_RUNNER, Frame("SingleAgentEnvRunner.sample", RUNNERS + "single_agent_env_runner.py", 263))
+RUNNER = (
+    *IDLE_RUNNER,
+    Frame("SingleAgentEnvRunner.sample", RUNNERS + "single_agent_env_runner.py", 263),
+)
 
 
 def served_by(
-    count: int, busy_ms: int, idle: tuple[Frame, ...] = (*SERVES, RECEIVE), serves: tuple[Frame, ...] = SERVES
+    count: int,
+    busy_ms: int,
+    idle: tuple[Frame, ...] = (*SERVES, RECEIVE),
+    serves: tuple[Frame, ...] = SERVES,
 ) -> list[records.Record]:
     """Return environments in processes of their own, each busy for so much of every half second."""
     found: list[records.Record] = []
     spans = ((idle, 500 - busy_ms), ((*serves, Frame("CartPole.step", DATA, 90)), busy_ms))
     for number in range(count):
         identity = records.Identity(9000 + number, 77)
-        found.append(records.ProcessSeen(identity, MAIN, COMMAND, "helper", None, None, "3.11.7", STARTED_NS))
+        found.append(
+            records.ProcessSeen(identity, MAIN, COMMAND, "helper", None, None, "3.11.7", STARTED_NS)
+        )
         for second in range(30):
             start_ns = STARTED_NS + second * SECOND_NS
-            found.append(recording(identity, start_ns, [(identity.pid, "MainThread", True, (*spans, *spans))]))
+            found.append(
+                recording(
+                    identity, start_ns, [(identity.pid, "MainThread", True, (*spans, *spans))]
+                )
+            )
     return found
 
 
-def test_environments_that_cost_less_than_asking_for_them_are_taken_in_this_process(case: Case) -> None:
+def test_environments_that_cost_less_than_asking_for_them_are_taken_in_this_process(
+    case: Case,
+) -> None:
     found = case.finding(environments, step((ASKS, 200)), more=served_by(4, 20))
     assert (found.rule, found.severity) == ("input-bound-environments", "critical")
-    assert found.title.startswith("input-bound: the main thread waits 40 % for 4 environments (train.py:84), 4 % busy")
+    assert found.title.startswith(
+        "input-bound: the main thread waits 40 % for 4 environments (train.py:84), 4 % busy"
+    )
     assert "DummyVecEnv" in found.remedy
 
 
@@ -56,11 +72,16 @@ def test_environments_that_take_long_are_what_the_program_is_for(case: Case) -> 
     assert case.found(environments, step((DATA_WAIT, 200)), more=served_by(4, 400)) is None
 
 
-@pytest.mark.parametrize(("busy_ms", "remedy"), [(450, "num_envs_per_env_runner"), (20, "num_env_runners=0")])
+@pytest.mark.parametrize(
+    ("busy_ms", "remedy"), [(450, "num_envs_per_env_runner"), (20, "num_env_runners=0")]
+)
 def test_env_runners_of_ray_are_busy_for_as_long_as_they_have_something_to_do(
     case: Case, busy_ms: int, remedy: str
 ) -> None:
-    text, file = "sampled_data = worker_set.foreach_env_runner(", LIBRARY + "ray/rllib/execution/rollout_ops.py"
+    text, file = (
+        "sampled_data = worker_set.foreach_env_runner(",
+        LIBRARY + "ray/rllib/execution/rollout_ops.py",
+    )
     samples = case.line("synchronous_parallel_sample", 107, text, file)
     waits = (
         *LOOP,
@@ -68,6 +89,8 @@ def test_env_runners_of_ray_are_busy_for_as_long_as_they_have_something_to_do(
         Frame("EnvRunnerGroup.foreach_env_runner", RUNNERS + "a.py", 983),
         Frame("wait", RAY, 3237),
     )
-    found = case.finding(environments, step((waits, 400)), more=served_by(2, busy_ms, IDLE_RUNNER, RUNNER))
+    found = case.finding(
+        environments, step((waits, 400)), more=served_by(2, busy_ms, IDLE_RUNNER, RUNNER)
+    )
     assert f"for 2 env runners (train.py:90), {busy_ms // 5} % busy" in found.title
     assert remedy in found.remedy

@@ -23,7 +23,15 @@ from support.findingruns import (
 )
 from support.present import there
 from support.synthetic import MAIN_TID
-from support.training_stacks import BACKWARD, CONV, DATA_WAIT, LIBRARY, OPTIMIZER, SYNCHRONIZE, TRAIN
+from support.training_stacks import (
+    BACKWARD,
+    CONV,
+    DATA_WAIT,
+    LIBRARY,
+    OPTIMIZER,
+    SYNCHRONIZE,
+    TRAIN,
+)
 
 from profd.daemon.findings.catalog import RULES, Rule
 from profd.daemon.findings.cpu import idle_cores, interpreter_lock
@@ -99,17 +107,24 @@ def test_where_a_comprehension_is_little_of_a_function_its_line_alone_counts(cas
     title = case.title(hot_function, step((work, 200), (line, 60)))
     assert "cell loops in Python for 12 % of the time (train.py:81)" in title
     # Where it is much of the function, what the function makes of it counts as well.
-    assert "cell loops in Python for 40 % of the time" in case.title(hot_function, step((work, 110), (line, 90)))
+    assert "cell loops in Python for 40 % of the time" in case.title(
+        hot_function, step((work, 110), (line, 90))
+    )
 
 
 def test_an_update_by_hand_goes_through_tensors_and_not_through_elements(case: Case) -> None:
-    adapt = case.line("adapt", 82, "fast = [w - INNER_LR * g for w, g in zip(fast, gradients)]", TRAIN)
+    adapt = case.line(
+        "adapt", 82, "fast = [w - INNER_LR * g for w, g in zip(fast, gradients)]", TRAIN
+    )
     assert case.found(hot_function, step(((*ROOT, adapt), 200))) is None
 
 
 def test_time_that_another_rule_tells_is_not_blamed_on_the_loop_around_it(case: Case) -> None:
     spans = step(((*ROOT[:-1], Frame("train_epoch", TRAIN, 77)), 10), (SYNCHRONIZE, 200))
-    assert [case.found(rule, spans) is None for rule in (hot_function, synchronization)] == [True, False]
+    assert [case.found(rule, spans) is None for rule in (hot_function, synchronization)] == [
+        True,
+        False,
+    ]
 
 
 def test_a_healthy_run_has_no_findings_nor_have_workers_that_keep_up(case: Case) -> None:
@@ -123,11 +138,15 @@ def test_a_phase_that_may_take_less_is_not_warned_of(case: Case) -> None:
     assert found.severity == INFO
 
 
-COMPUTES: Spans = (((Frame("Thread.run", STANDARD + "threading.py", 982), Frame("spread", TRAIN, 78)), 500),)
+COMPUTES: Spans = (
+    ((Frame("Thread.run", STANDARD + "threading.py", 982), Frame("spread", TRAIN, 78)), 500),
+)
 
 
 def turns(*, main: float, rival: float, pressure: float = 0.0) -> list[Series]:
-    """Return the CPU of a main thread and of one beside it, and for what part of the time anybody lacks a core."""
+    """Return the CPU of a main thread and of one beside it, and for what part of the time anybody
+    lacks a core.
+    """
     return [
         Series("cpu_cores", main, tid=MAIN_TID),
         Series("cpu_cores", rival, tid=BESIDE_TID),
@@ -139,19 +158,28 @@ CROWDED = turns(main=0.5, rival=0.5, pressure=0.5)
 
 
 def test_a_thread_that_computes_in_python_keeps_the_main_thread_waiting(case: Case) -> None:
-    found = case.finding(interpreter_lock, HEALTHY, beside=COMPUTES, series=turns(main=0.5, rival=0.5))
+    found = case.finding(
+        interpreter_lock, HEALTHY, beside=COMPUTES, series=turns(main=0.5, rival=0.5)
+    )
     assert found.severity == CRITICAL
-    assert "waits 48 % of the time while thread beside computes in Python (train.py:78)" in found.title
+    assert (
+        "waits 48 % of the time while thread beside computes in Python (train.py:78)" in found.title
+    )
     assert found.gain_bound == pytest.approx(at_most_without(0.48), rel=0.05)
     assert found.evidence.selection.thread == "beside"
     # What the main thread itself waits for says more than the machine does.
     assert case.found(
-        interpreter_lock, HEALTHY, beside=COMPUTES, series=[*CROWDED, Series("main_thread_core_wait_share", 0.0)]
+        interpreter_lock,
+        HEALTHY,
+        beside=COMPUTES,
+        series=[*CROWDED, Series("main_thread_core_wait_share", 0.0)],
     )
 
 
 def test_a_main_thread_with_hardly_any_time_left_gets_no_bound(case: Case) -> None:
-    found = case.finding(interpreter_lock, HEALTHY, beside=COMPUTES, series=turns(main=0.02, rival=0.97))
+    found = case.finding(
+        interpreter_lock, HEALTHY, beside=COMPUTES, series=turns(main=0.02, rival=0.97)
+    )
     assert found.severity == CRITICAL
     assert found.title.endswith("not waiting speeds steps up many times")
     assert found.gain_bound is None
@@ -170,7 +198,10 @@ def machine(count: int, *, used: float, process: float = 1.0) -> list[Series]:
 def test_idle_cores_beside_a_model_in_one_thread_are_a_finding(case: Case) -> None:
     found = case.finding(idle_cores, HEALTHY, series=machine(4, used=0.26))
     assert found.severity == CRITICAL
-    assert "in one thread (train.py:61), beside 3 idle cores: using 4 threads speeds steps up by at most" in found.title
+    assert (
+        "in one thread (train.py:61), beside 3 idle cores: using 4 threads speeds steps "
+        "up by at most" in found.title
+    )
     # 96 % of a step are in forward and backward, each of them long.
     assert found.gain_bound == pytest.approx(1 / (1 - 0.96 * 3 / 4), rel=0.03)
 
@@ -185,7 +216,10 @@ FOREACH = (*OPTIMIZER[:-1], Frame("_multi_tensor_adam", LIBRARY + "torch/optim/a
 
 @pytest.mark.parametrize(
     ("stack", "series", "said"),
-    [(OPTIMIZER, [], "tensor by tensor takes 40 %"), (FOREACH, gpu(0.5), "operation by operation takes 38 %")],
+    [
+        (OPTIMIZER, [], "tensor by tensor takes 40 %"),
+        (FOREACH, gpu(0.5), "operation by operation takes 38 %"),
+    ],
     ids=["tensor by tensor", "torch's default on a GPU"],
 )
 def test_weights_that_are_not_updated_at_once_are_found_with_their_line(
@@ -194,12 +228,18 @@ def test_weights_that_are_not_updated_at_once_are_found_with_their_line(
     found = case.finding(unfused_optimizer, step((stack, 190)), series=series)
     assert found.severity == WARNING
     assert found.title.startswith(f"optimizer: updating the weights {said} of a step (train.py:64)")
-    assert found.gain_bound == pytest.approx(at_most_without(found.evidence.measures[0].value), rel=0.03)
+    assert found.gain_bound == pytest.approx(
+        at_most_without(found.evidence.measures[0].value), rel=0.03
+    )
     assert "fused=True" in found.remedy
 
 
-@pytest.mark.parametrize(("one_by_one_ms", "besides_ms"), [(190, 0), (225, 30)], ids=["mild", "grave"])
-def test_a_slow_optimizer_comes_before_larger_batches(case: Case, one_by_one_ms: int, besides_ms: int) -> None:
+@pytest.mark.parametrize(
+    ("one_by_one_ms", "besides_ms"), [(190, 0), (225, 30)], ids=["mild", "grave"]
+)
+def test_a_slow_optimizer_comes_before_larger_batches(
+    case: Case, one_by_one_ms: int, besides_ms: int
+) -> None:
     # What is no update of weights is half of a step for sure only where it is added to that.
     findings = case.findings(step((OPTIMIZER, one_by_one_ms), (FUSED, besides_ms)))
     assert [one.rule for one in findings] == ["unfused-optimizer", "small-batches"]
@@ -234,13 +274,19 @@ def test_a_rule_finds_nothing(case: Case, rule: Rule, spans: Spans, more: dict[s
 
 
 @pytest.mark.parametrize("sample_ms", [10, 25])
-def test_short_operations_that_samples_happen_to_find_again_are_not_long(case: Case, sample_ms: int) -> None:
-    """Of a step that takes less time than from one sample to the next, each finds backward in half of the cases."""
+def test_short_operations_that_samples_happen_to_find_again_are_not_long(
+    case: Case, sample_ms: int
+) -> None:
+    """Of a step that takes less time than from one sample to the next, each finds backward in half
+    of the cases.
+    """
     chance = random.Random(3)
     steps = [
         tuple(
             (stack, sample_ms * sum(1 for _ in row))
-            for stack, row in itertools.groupby(chance.choice((CONV, BACKWARD)) for _ in range(500 // sample_ms))
+            for stack, row in itertools.groupby(
+                chance.choice((CONV, BACKWARD)) for _ in range(500 // sample_ms)
+            )
         )
         for _ in range(30)
     ]

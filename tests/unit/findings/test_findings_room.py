@@ -20,12 +20,17 @@ def shm(*used_mb: float) -> list[Series]:
 
 
 @pytest.mark.parametrize(
-    ("used_mb", "severity"), [((30, 40), None), ((10, 54, 20), WARNING), ((62, 63), CRITICAL)], ids=str
+    ("used_mb", "severity"),
+    [((30, 40), None), ((10, 54, 20), WARNING), ((62, 63), CRITICAL)],
+    ids=str,
 )
 def test_shared_memory_that_was_nearly_full_is_a_finding(
     case: Case, used_mb: tuple[float, ...], severity: str | None
 ) -> None:
-    assert case.severity(shared_memory, HEALTHY, workers={1: BUSY_WORKER}, series=shm(*used_mb)) == severity
+    assert (
+        case.severity(shared_memory, HEALTHY, workers={1: BUSY_WORKER}, series=shm(*used_mb))
+        == severity
+    )
 
 
 def test_shared_memory_is_named_with_its_size_and_only_if_workers_use_it(case: Case) -> None:
@@ -35,14 +40,23 @@ def test_shared_memory_is_named_with_its_size_and_only_if_workers_use_it(case: C
 
 
 @pytest.mark.parametrize(("used", "severity"), [(0.9, None), (0.95, INFO), (0.99, WARNING)])
-def test_a_gpu_whose_memory_is_full_is_a_finding(case: Case, used: float, severity: str | None) -> None:
-    series = [of_gpu("gpu_memory_used_bytes", GIB, used * 80 * GIB), of_gpu("gpu_memory_total_bytes", 80 * GIB)]
+def test_a_gpu_whose_memory_is_full_is_a_finding(
+    case: Case, used: float, severity: str | None
+) -> None:
+    series = [
+        of_gpu("gpu_memory_used_bytes", GIB, used * 80 * GIB),
+        of_gpu("gpu_memory_total_bytes", 80 * GIB),
+    ]
     assert case.severity(gpu_memory_limit, HEALTHY, series=[*series, gpu(0.9)[1]]) == severity
     assert case.found(gpu_memory_limit, HEALTHY, series=series) is None
 
 
-def link(received: float, *, busy: float = 0.4, lanes: float = 4, sent: float = 1e6) -> list[Series]:
-    """Return the series of a GPU on a link of generation 4, which is in generation 1 while it has nothing to do."""
+def link(
+    received: float, *, busy: float = 0.4, lanes: float = 4, sent: float = 1e6
+) -> list[Series]:
+    """Return the series of a GPU on a link of generation 4, which is in generation 1 while it has
+    nothing to do.
+    """
     return [
         *gpu(busy),
         of_gpu("gpu_pcie_received_bytes_per_s", received),
@@ -56,17 +70,29 @@ def test_a_link_that_is_full_while_the_gpu_pauses_bounds_the_training(case: Case
     found = case.finding(pcie_bound, HEALTHY, series=link(5e9))
     assert found.severity == CRITICAL
     # Four lanes of 1,969 MB/s; copies reach 85 % of that.
-    assert "5.0 GB a second go to gpu0, 75 % of what its link of 4 lanes carries, and it is busy 40 %" in found.title
+    assert (
+        "5.0 GB a second go to gpu0, 75 % of what its link of 4 lanes carries, and it is busy 40 %"
+        in found.title
+    )
     # Steps cannot be shorter than what the GPU computes for.
     assert found.gain_bound == pytest.approx(2.5)
     # What comes back counts as well.
-    assert "5.0 GB a second go from gpu0" in case.title(pcie_bound, HEALTHY, series=link(1e6, sent=5e9))
+    assert "5.0 GB a second go from gpu0" in case.title(
+        pcie_bound, HEALTHY, series=link(1e6, sent=5e9)
+    )
 
 
 @pytest.mark.parametrize(
     "series",
-    [link(5e9, lanes=16), link(5e9, busy=0.99), link(5e9)[:4], [*link(5e9)[:4], of_gpu("gpu_pcie_lanes", 4)]],
+    [
+        link(5e9, lanes=16),
+        link(5e9, busy=0.99),
+        link(5e9)[:4],
+        [*link(5e9)[:4], of_gpu("gpu_pcie_lanes", 4)],
+    ],
     ids=["a wide link", "a busy GPU", "an unknown link", "an unknown generation"],
 )
-def test_a_link_bounds_only_where_it_is_full_and_waited_for(case: Case, series: list[Series]) -> None:
+def test_a_link_bounds_only_where_it_is_full_and_waited_for(
+    case: Case, series: list[Series]
+) -> None:
     assert case.found(pcie_bound, HEALTHY, series=series) is None

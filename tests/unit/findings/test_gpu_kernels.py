@@ -1,4 +1,6 @@
-"""What the kernels of a window say: products in float32 beside tensor cores, images that are turned around."""
+"""What the kernels of a window say: products in float32 beside tensor cores, images that are turned
+around.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +38,19 @@ def kernel(name: str, time_ms: int, device: str = "cuda") -> OperatorTotals:
 
 def window(*kernels: OperatorTotals, second: int = 10, error: str = "") -> WindowTaken:
     # As torch has it, the operator that starts a kernel has the time of it, too.
-    from_ns, operators = STARTED_NS + second * SECOND_NS, (kernel("aten::mm", 1000, device="cpu"), *kernels)
+    from_ns, operators = (
+        STARTED_NS + second * SECOND_NS,
+        (kernel("aten::mm", 1000, device="cpu"), *kernels),
+    )
     to_ns = from_ns + SECOND_NS
-    return WindowTaken(MAIN, to_ns, "kineto", from_ns, error, from_ns, to_ns, (), operators=operators)
+    return WindowTaken(
+        MAIN, to_ns, "kineto", from_ns, error, from_ns, to_ns, (), operators=operators
+    )
 
 
-def write(path: Path, *windows: WindowTaken, model: str = "NVIDIA A100-SXM4-80GB", busy: float = 0.9) -> Path:
+def write(
+    path: Path, *windows: WindowTaken, model: str = "NVIDIA A100-SXM4-80GB", busy: float = 0.9
+) -> Path:
     device = DeviceSeen(STARTED_NS, GPU, 0, model, "GPU-1", 80 * 2**30)
     return write_case(path, HEALTHY, series=gpu(busy), more=[device, *windows])
 
@@ -60,7 +69,10 @@ def test_products_in_float32_are_found_with_their_share_of_the_time(kernels: Cas
     assert "within torch.autocast" in found.remedy
     assert "(train.py:61)" in found.remedy
     # An idle GPU has nothing of it.
-    assert kernels.found(precision, window(kernel(FLOAT32, 900), kernel(OTHER, 100)), busy=0.05) is None
+    assert (
+        kernels.found(precision, window(kernel(FLOAT32, 900), kernel(OTHER, 100)), busy=0.05)
+        is None
+    )
 
 
 NAMES = {
@@ -70,7 +82,8 @@ NAMES = {
     "volta_fp16_sgemm_fp16_128x32_nn": False,
     "void implicit_convolve_sgemm<__half, __half, 128, 5, 5, 3, 3, 3, 1, false, false, true>": False,
     "ampere_dgemm_64x64_nn": False,
-    "void cutlass::Kernel2<cutlass_80_simt_sgemm_128x64_8x5_nn_align1>(cutlass_80_simt_sgemm::Params)": True,
+    "void "
+    "cutlass::Kernel2<cutlass_80_simt_sgemm_128x64_8x5_nn_align1>(cutlass_80_simt_sgemm::Params)": True,
     "sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nchwkcrs_nchw_tilesize128x128x8_stage3_g1_ffma_aligna4": True,
     "ampere_scudnn_winograd_128x128_ldg1_ldg4_relu_tile148t_nt_v1": True,
 }
@@ -117,7 +130,9 @@ def test_the_last_window_counts_that_succeeded(kernels: Case) -> None:
 def test_images_that_are_turned_around_want_channels_last(kernels: Case) -> None:
     found = kernels.finding(memory_format, window(kernel(TURNING, 200), kernel(TF32, 800)))
     assert found.severity == WARNING
-    assert found.title.startswith("memory format: turning images around for convolutions takes 18 % of the time")
+    assert found.title.startswith(
+        "memory format: turning images around for convolutions takes 18 % of the time"
+    )
     assert "torch.channels_last" in found.remedy
     assert found.gain_bound == pytest.approx(1 / (1 - 0.18))
     assert kernels.found(memory_format, window(kernel(TURNING, 20), kernel(TF32, 980))) is None
@@ -130,7 +145,9 @@ def test_kernels_that_a_compiler_would_fuse_are_a_finding(kernels: Case) -> None
 
 
 def test_copies_from_memory_that_is_not_pinned_are_a_finding(kernels: Case) -> None:
-    copying = [kernel(f"Memcpy HtoD ({memory} -> Device)", 300) for memory in ("Pageable", "Pinned")]
+    copying = [
+        kernel(f"Memcpy HtoD ({memory} -> Device)", 300) for memory in ("Pageable", "Pinned")
+    ]
     found = kernels.finding(copies, window(copying[0], kernel(TF32, 700)))
     assert "take 27 % of the GPU's time" in found.title
     assert kernels.found(copies, window(copying[1], kernel(TF32, 700))) is None
@@ -144,11 +161,21 @@ def test_copies_from_memory_that_is_not_pinned_are_a_finding(kernels: Case) -> N
             synchronization,
             "calls that wait for the GPU take 20 % of the last torch window (train",
         ),
-        ("cudaMalloc", memory_churn, "memory of the GPU takes 20 % of the last torch window (train"),
-        ("collective", collectives, "GPUs do nothing but exchange data 20 % of the last torch window:"),
+        (
+            "cudaMalloc",
+            memory_churn,
+            "memory of the GPU takes 20 % of the last torch window (train",
+        ),
+        (
+            "collective",
+            collectives,
+            "GPUs do nothing but exchange data 20 % of the last torch window:",
+        ),
     ],
 )
-def test_waits_in_a_window_are_found_with_their_line(kernels: Case, call: str, rule: Rule, words: str) -> None:
+def test_waits_in_a_window_are_found_with_their_line(
+    kernels: Case, call: str, rule: Rule, words: str
+) -> None:
     def taken(wait_ms: int, tid: int) -> WindowTaken:
         one, wait_ns = window(), wait_ms * MILLISECOND_NS
         begins = (one.start_ns + part * SECOND_NS // 10 for part in range(10))

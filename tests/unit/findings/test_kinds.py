@@ -6,7 +6,18 @@ import re
 from pathlib import Path
 
 import pytest
-from support.findingruns import CALL, ENCODE, LOOP, OWN, QUEUE_GET, SNAPSHOT, STANDARD, Case, step, write_case
+from support.findingruns import (
+    CALL,
+    ENCODE,
+    LOOP,
+    OWN,
+    QUEUE_GET,
+    SNAPSHOT,
+    STANDARD,
+    Case,
+    step,
+    write_case,
+)
 from support.synthetic import LIBRARY
 from support.training_stacks import DATA
 
@@ -32,7 +43,10 @@ def test_what_other_and_waiting_consist_of_is_named_by_kind_or_function(tmp_path
     hook = (*CALL, Frame("_optimizer_post_hook", LIBRARY + "torch/profiler/__init__.py", 54))
     script, own_main = Frame("<module>", OWN[-1].file, 9), Frame("main", OWN[-1].file, 5)
     fit = Frame("Learner.fit", LIBRARY + "fastai/learner.py", 9)
-    window = (*hook, Frame("KinetoStepTracker.increment_step", LIBRARY + "torch/autograd/profiler.py", 1287))
+    window = (
+        *hook,
+        Frame("KinetoStepTracker.increment_step", LIBRARY + "torch/autograd/profiler.py", 1287),
+    )
     path = write_case(
         tmp_path / "a.profd",
         step(
@@ -53,27 +67,40 @@ def test_what_other_and_waiting_consist_of_is_named_by_kind_or_function(tmp_path
         "waiting": ["waiting for another thread or process"],
     }
     assert named["other"] == pytest.approx(
-        {"serialization": 0.2, "relabel": 0.1, "taking windows of torch.profiler": 0.08, "fastai": 0.03}, abs=0.005
+        {
+            "serialization": 0.2,
+            "relabel": 0.1,
+            "taking windows of torch.profiler": 0.08,
+            "fastai": 0.03,
+        },
+        abs=0.005,
     )
 
 
 def test_a_lambda_has_the_name_of_its_function(case: Case) -> None:
     score = (*CALL, Frame("rank.<locals>.<lambda>", DATA, 73))
-    assert "a line of rank takes 30 % of the time (augment.py:73)" in case.title(overhead, step((score, 150)))
+    assert "a line of rank takes 30 % of the time (augment.py:73)" in case.title(
+        overhead, step((score, 150))
+    )
     nested = ["f.<locals>.<lambda>.<locals>.<genexpr>", "f.<locals>.<listcomp>.<listcomp>"]
     assert [spoken(name) for name in ("f.<locals>.g", *nested, "<lambda>", "<module>")] == [
         "f.<locals>.g", "f", "f", "", "the script"
     ]  # fmt: skip
 
 
-def test_a_profiler_of_the_script_is_named_and_the_marks_that_torch_sets_for_one_are_none(case: Case) -> None:
+def test_a_profiler_of_the_script_is_named_and_the_marks_that_torch_sets_for_one_are_none(
+    case: Case,
+) -> None:
     def in_torch(function: str, line: int) -> tuple[Frame, ...]:
         return (*CALL, Frame(function, LIBRARY + "torch/autograd/profiler.py", line))
 
     assert case.title(overhead, step((in_torch("profile.__exit__", 403), 150))).startswith(
         "overhead: a profiler of torch.autograd in the script takes 30 % of the time"
     )
-    marks = (*CALL, Frame("_BaseDataLoaderIter.__next__", LIBRARY + "torch/utils/data/dataloader.py", 721))
+    marks = (
+        *CALL,
+        Frame("_BaseDataLoaderIter.__next__", LIBRARY + "torch/utils/data/dataloader.py", 721),
+    )
     for mark in ("record_function.__exit__", "__exit__"):  # as named up to Python 3.10
         stack = (*marks, Frame(mark, LIBRARY + "torch/autograd/profiler.py", 954))
         found = case.found(overhead, step((stack, 150)))
@@ -88,9 +115,13 @@ def test_kinds_of_the_user_come_first_and_a_wrong_table_of_theirs_is_refused_wit
     table.write_text('[[kind]]\nwhat = "our store"\n')
     with pytest.raises(UsageError, match=r"overhead.toml is no table of \[\[kind\]\].*instead"):
         load_kinds()
-    table.write_text(table.read_text() + 'instead = "asking once"\nremedy = "Ask once."\nmodule = ["json/*"]\n')
+    table.write_text(
+        table.read_text() + 'instead = "asking once"\nremedy = "Ask once."\nmodule = ["json/*"]\n'
+    )
     found = case.finding(overhead, step((ENCODE, 150)))
-    assert found.title.startswith("overhead: our store takes 30 % of the time (augment.py:12): asking once speeds")
+    assert found.title.startswith(
+        "overhead: our store takes 30 % of the time (augment.py:12): asking once speeds"
+    )
     assert found.remedy == "Ask once."
 
 
@@ -129,6 +160,12 @@ def test_calls_into_a_library_have_its_kind(case: Case, module: str, what: str) 
 def test_a_call_below_a_line_says_more_than_its_text(case: Case) -> None:
     text = "newest = sorted(folder.iterdir(), key=lambda one: one.stat().st_mtime)"
     line = (*CALL, case.line("newest", 76, text))
-    stat = (*line, Frame("newest.<locals>.<lambda>", DATA, 76), Frame("Path.stat", STANDARD + "pathlib.py", 1013))
-    assert "overhead: reading and writing files takes 30 %" in case.title(overhead, step((stat, 150)))
+    stat = (
+        *line,
+        Frame("newest.<locals>.<lambda>", DATA, 76),
+        Frame("Path.stat", STANDARD + "pathlib.py", 1013),
+    )
+    assert "overhead: reading and writing files takes 30 %" in case.title(
+        overhead, step((stat, 150))
+    )
     assert "overhead: sorting in Python takes 30 %" in case.title(overhead, step((line, 150)))

@@ -27,24 +27,40 @@ def test_a_wait_that_comes_once_is_no_loss_of_each_step(case: Case) -> None:
     assert case.severity(idle_workers, *again, workers={1: IDLE_WORKER}) == WARNING
 
 
-@pytest.mark.parametrize(("decode_ms", "resize_ms", "all_share", "share"), [(150, 50, 40, 30), (360, 120, 96, 72)])
+@pytest.mark.parametrize(
+    ("decode_ms", "resize_ms", "all_share", "share"), [(150, 50, 40, 30), (360, 120, 96, 72)]
+)
 def test_what_a_generator_loads_is_found_at_the_line_of_the_loop_with_the_function_that_takes_most(
     case: Case, decode_ms: int, resize_ms: int, all_share: int, share: int
 ) -> None:
     batches = (*LOOP, Frame("train_epoch", TRAIN, 58), Frame("batches", DATA, 60))
     image = Frame("ImageFile.load", LIBRARY + "PIL/ImageFile.py", 293)
-    decode, resize = (*batches, Frame("decode", DATA, 42), image), (*batches, Frame("resize", DATA, 50), image)
+    decode, resize = (
+        (*batches, Frame("decode", DATA, 42), image),
+        (*batches, Frame("resize", DATA, 50), image),
+    )
     found = case.finding(load_in_process, step((decode, decode_ms), (resize, resize_ms)))
-    assert f"the main thread makes its batches {all_share} % of the time (train.py:58)" in found.title
-    assert f"See whether decode (augment.py:42) can cost less: it takes {share} % of the time." in found.remedy
+    assert (
+        f"the main thread makes its batches {all_share} % of the time (train.py:58)" in found.title
+    )
+    assert (
+        f"See whether decode (augment.py:42) can cost less: it takes {share} % of the time."
+        in found.remedy
+    )
 
 
 @pytest.mark.parametrize(("ms", "severity"), [(150, INFO), (280, WARNING)])
-def test_steps_of_an_environment_are_a_part_of_what_the_program_is_for(case: Case, ms: int, severity: str) -> None:
+def test_steps_of_an_environment_are_a_part_of_what_the_program_is_for(
+    case: Case, ms: int, severity: str
+) -> None:
     steps = case.line("collect", 84, "state, reward = self.vec_env.step(action)", TRAIN)
-    found = case.finding(load_in_process, step(((*LOOP, steps, Frame("Pendulum.step", DATA, 90)), ms)))
+    found = case.finding(
+        load_in_process, step(((*LOOP, steps, Frame("Pendulum.step", DATA, 90)), ms))
+    )
     assert found.severity == severity
-    assert found.title.startswith(f"input-bound: steps of the environment take {ms // 5} % of the time (train.py:84)")
+    assert found.title.startswith(
+        f"input-bound: steps of the environment take {ms // 5} % of the time (train.py:84)"
+    )
     assert "several environments at once" in found.remedy
 
 
@@ -56,5 +72,7 @@ def test_sleep_in_a_step_of_an_environment_is_named_as_sleep(case: Case) -> None
     spans = step((sleep, 100), (observe, 60))
     found = case.finding(overhead, spans)
     assert found.severity == WARNING
-    assert found.title.startswith("overhead: polling or sleeping takes 20 % of the time (augment.py:90)")
+    assert found.title.startswith(
+        "overhead: polling or sleeping takes 20 % of the time (augment.py:90)"
+    )
     assert "steps of the environment take 12 % of the time" in case.title(load_in_process, spans)

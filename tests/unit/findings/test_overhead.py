@@ -46,17 +46,28 @@ PICTURE = (*PREVIEW[:-1], Frame("preview", DATA, 21), Frame("save", LIBRARY + "P
 WAIT = (*SNAPSHOT, QUEUE_GET)
 ENGINE = (*BACKWARD, Frame("_engine_run_backward", LIBRARY + "torch/autograd/graph.py", 865))
 HOOK = (*ENGINE, Frame("BackwardHook.apply", LIBRARY + "torch/utils/hooks.py", 9))
-CUBE = (Frame("BackwardCFunction.apply", LIBRARY + "torch/autograd/function.py", 3), Frame("Cube.backward", DATA, 5))
+CUBE = (
+    Frame("BackwardCFunction.apply", LIBRARY + "torch/autograd/function.py", 3),
+    Frame("Cube.backward", DATA, 5),
+)
 RECOMPUTE = Frame("recompute", LIBRARY + "torch/utils/checkpoint.py", 9)
 FORWARD = (CALL_IMPL, Frame("Net.forward", DATA, 53))
 QUANTILE, QUANTILES, AMAX = ((*MEASURE, Frame("measure", DATA, line)) for line in (61, 62, 63))
 MODULE = (*PASS, CALL_IMPL)
-MODEL, EVALUATED = (*LOOP, Frame("evaluate", DATA, 64), CALL_IMPL), (*LOOP, Frame("evaluate", DATA, 65), DUMPS)
+MODEL, EVALUATED = (
+    (*LOOP, Frame("evaluate", DATA, 64), CALL_IMPL),
+    (*LOOP, Frame("evaluate", DATA, 65), DUMPS),
+)
 JOIN = (*MEASURE, Frame("Thread.join", STANDARD + "threading.py", 1100))
 ACT = (*PASS, Frame("act", DATA, 86))
 BY_HAND, UPDATE = (*LOOP, Frame("backward", DATA, 70)), (*LOOP, Frame("sgd", DATA, 71))
 SLEEP = (*LOOP, Frame("next_path", DATA, 72))
-DRAW = (*LOOP, Frame("draw", DATA, 82), Frame("draw.<locals>.<listcomp>", DATA, 82), Frame("one", DATA, 83))
+DRAW = (
+    *LOOP,
+    Frame("draw", DATA, 82),
+    Frame("draw.<locals>.<listcomp>", DATA, 82),
+    Frame("one", DATA, 83),
+)
 TRIAL = (LOOP[0], Frame("main", TRAIN, 92))
 FUNCTORCH = Frame("grad_and_value_impl", LIBRARY + "torch/_functorch/eager_transforms.py", 443)
 CORRECTION = Frame("correction", DATA, 45)
@@ -77,21 +88,28 @@ TEXTS = {
 
 LINES: dict[str, tuple[Spans, str, str]] = {
     "a call": (
-        step((ENCODE, 150)), WARNING, "serialization takes 30 % of the time (augment.py:12): doing it in the background"
+        step((ENCODE, 150)), WARNING, "serialization takes 30 % of the time (augment.py:12): "
+                                      "doing it in the background"
     ),
-    "a fork": (step((FORK, 150)), WARNING, "a child process takes 30 % of the time (augment.py:12): starting it s"),
-    "a program": (step((RUN, 150)), WARNING, "a child process takes 30 % of the time (augment.py:12): starting it s"),
+    "a fork": (step((FORK, 150)), WARNING, "a child process takes 30 % of the time "
+                                           "(augment.py:12): starting it s"),
+    "a program": (step((RUN, 150)), WARNING, "a child process takes 30 % of the time "
+                                             "(augment.py:12): starting it s"),
     "a line of its own": (
-        step((OWN, 150)), WARNING, "a line of relabel takes 30 % of the time (augment.py:40): computing it less often"
+        step((OWN, 150)), WARNING, "a line of relabel takes 30 % of the time (augment.py:40): "
+                                   "computing it less often"
     ),
     "two lines of a function share the time: their caller's, with all of it": (
-        step((ENCODE, 110), (OPEN, 40)), WARNING, "mostly serialization takes 30 % of the time (train.py:66): doing it"
+        step((ENCODE, 110), (OPEN, 40)), WARNING, "mostly serialization takes 30 % of the time "
+                                                  "(train.py:66): doing it"
     ),
     "most of it goes into one line, and the rest does not count where that line is named": (
-        step((ENCODE, 190), (OPEN, 10)), CRITICAL, "serialization takes 38 % of the time (augment.py:12): doing it"
+        step((ENCODE, 190), (OPEN, 10)), CRITICAL, "serialization takes 38 % of the time "
+                                                   "(augment.py:12): doing it"
     ),
     "of several kinds of calls none has most of the time": (
-        step((ENCODE, 90), (OPEN, 60)), WARNING, "snapshot takes 30 % of the time (train.py:66): calling it less often"
+        step((ENCODE, 90), (OPEN, 60)), WARNING, "snapshot takes 30 % of the time (train.py:66): "
+                                                 "calling it less often"
     ),
     "three kinds": (step((ENCODE, 60), (OPEN, 60), (RUN, 60)), CRITICAL, "snapshot takes 36 % of the time (train.py"),
     "what the rules of the input count is left to them": (
@@ -103,51 +121,66 @@ LINES: dict[str, tuple[Spans, str, str]] = {
         "a line of train_epoch takes 30 % of the time (train.py:66)",
     ),
     "eigenvalues within a forward pass": (
-        step(((*MODULE, Frame("forward", DATA, 52)), 75)), WARNING, "decomposing matrices takes 15 % of the time (train"
+        step(((*MODULE, Frame("forward", DATA, 52)), 75)), WARNING, "decomposing matrices takes "
+                                                                    "15 % of the time (train"
     ),
     "objects that ranks exchange": (
-        step((EXCHANGE, 75)), WARNING, "exchanging objects between ranks takes 15 % of the time (train.py:61)"
+        step((EXCHANGE, 75)), WARNING, "exchanging objects between ranks takes 15 % of the time "
+                                       "(train.py:61)"
     ),
-    "a loop of calls of a kind": (step((COPY, 150)), WARNING, "copying objects takes 30 % of the time (augment.py:41)"),
+    "a loop of calls of a kind": (step((COPY, 150)), WARNING, "copying objects takes 30 % of the "
+                                                              "time (augment.py:41)"),
     "a debug mode within the forward pass, which reads files": (
-        step((TRACED, 100)), WARNING, "anomaly detection takes 20 % of the time (train.py:61): switching it off"
+        step((TRACED, 100)), WARNING, "anomaly detection takes 20 % of the time (train.py:61): "
+                                      "switching it off"
     ),
     "a model for a preview": (step((SAMPLE, 70), (PICTURE, 130)), CRITICAL, "preview takes 40 % of the time (train"),
     "the only forward pass there is belongs to the step, whatever its function does besides": (
         ((SAMPLE, 70), (PICTURE, 130), (BACKWARD, 300)), WARNING,
         "reading or drawing pictures takes 26 % of the time (augment.py:21)",
     ),
-    "a wait beside a backward pass": (step((WAIT, 200)), CRITICAL, "waiting for another thread or process takes 40 %"),
+    "a wait beside a backward pass": (step((WAIT, 200)), CRITICAL, "waiting for another thread "
+                                                                   "or process takes 40 %"),
     "a known kind, without phases of a step": (((OWN, 300), (ENCODE, 200)), CRITICAL, "serialization takes 40 %"),
     "a hook of a tensor": (
-        step(((*ENGINE, Frame("f", DATA, 50)), 200)), WARNING, "a line of f takes 40 % of the time (augment.py:50)"
+        step(((*ENGINE, Frame("f", DATA, 50)), 200)), WARNING, "a line of f takes 40 % of the "
+                                                               "time (augment.py:50)"
     ),
     "a hook of a module's backward pass": (
-        step(((*HOOK, Frame("f", DATA, 51)), 200)), WARNING, "a line of f takes 40 % of the time (augment.py:51)"
+        step(((*HOOK, Frame("f", DATA, 51)), 200)), WARNING, "a line of f takes 40 % of the time "
+                                                             "(augment.py:51)"
     ),
     "a hook of a module": (
-        step(((*MODULE, Frame("f", DATA, 54)), 200)), WARNING, "a line of f takes 40 % of the time (augment.py:54)"
+        step(((*MODULE, Frame("f", DATA, 54)), 200)), WARNING, "a line of f takes 40 % of the "
+                                                               "time (augment.py:54)"
     ),
     "statistics, but not the model's own work at the same line of a caller": (
-        step((QUANTILE, 150), (MEASURE, 40)), WARNING, "statistics of values takes 30 % of the time (augment.py:61)"
+        step((QUANTILE, 150), (MEASURE, 40)), WARNING, "statistics of values takes 30 % of the "
+                                                       "time (augment.py:61)"
     ),
     "few statistics": (
-        step((QUANTILE, 75), (MEASURE, 40)), INFO, "statistics of values takes 15 % of the time (augment.py:61)"
+        step((QUANTILE, 75), (MEASURE, 40)), INFO, "statistics of values takes 15 % of the time "
+                                                   "(augment.py:61)"
     ),
-    "statistics in a comprehension": (step((QUANTILES, 150)), WARNING, "statistics of values takes 30 %"),
+    "statistics in a comprehension": (step((QUANTILES, 150)), WARNING, "statistics of values "
+                                                                       "takes 30 %"),
     "what a program that only evaluates does besides": (
         ((MODEL, 350), (EVALUATED, 150)), WARNING,
-        "serialization takes 30 % of the time (augment.py:65): doing it in the background speeds the program up",
+        "serialization takes 30 % of the time (augment.py:65): doing it in the background speeds "
+        "the program up",
     ),
     "a library that computes no model, within a pass": (
-        step(((*MEASURE, DUMPS), 150)), WARNING, "serialization takes 30 % of the time (augment.py:60)"
+        step(((*MEASURE, DUMPS), 150)), WARNING, "serialization takes 30 % of the time "
+                                                 "(augment.py:60)"
     ),
     "a line by its text": (step((ACT, 150)), WARNING, "turning lists into tensors takes 30 %"),
     "a step by hand whose lines are all known": (
-        ((BY_HAND, 200), (UPDATE, 100), (OWN, 200)), WARNING, "a line of relabel takes 40 % of the time (augment.py:40)"
+        ((BY_HAND, 200), (UPDATE, 100), (OWN, 200)), WARNING, "a line of relabel takes 40 % of "
+                                                              "the time (augment.py:40)"
     ),
     "torch's own backward pass tells all": (
-        ((CONV, 150), (BACKWARD, 150), (OWN, 200)), WARNING, "a line of relabel takes 40 % of the time (augment.py:40)"
+        ((CONV, 150), (BACKWARD, 150), (OWN, 200)), WARNING, "a line of relabel takes 40 % of "
+                                                             "the time (augment.py:40)"
     ),
     "sleeping between updates": (
         ((OWN, 100), (UPDATE, 200), (SLEEP, 200)), CRITICAL,
@@ -155,7 +188,8 @@ LINES: dict[str, tuple[Spans, str, str]] = {
     ),
     "what a comprehension calls, though not all of a step is known": (
         ((UPDATE, 300), (DRAW, 200)), WARNING,
-        "one computes element by element 40 % of the time (augment.py:83): computing all at once speeds",
+        "one computes element by element 40 % of the time (augment.py:83): computing all at once "
+        "speeds",
     ),
     "not the function that a pass of torch calls": (step((TRAINED, 100), (OWN, 150)), WARNING, "a line of relabel"),
     "that function where no pass calls it": (step((ROLLED_OUT, 150)), WARNING, "a line of correction"),
@@ -170,10 +204,13 @@ def test_the_line_below_which_time_is_lost_is_named_with_its_kind(
     assert found.title.startswith(f"overhead: {words}")
     assert found.severity == severity
     # The gain may be all of the line that is named.
-    assert found.gain_bound == pytest.approx(at_most_without(found.evidence.measures[-1].value), rel=0.03)
+    assert found.gain_bound == pytest.approx(
+        at_most_without(found.evidence.measures[-1].value), rel=0.03
+    )
 
 
-# The time is lost in small parts, at lines that none of the user's functions has in common but the loop's.
+# The time is lost in small parts, at lines that none of the user's functions has in common but the
+# loop's.
 AROUND_THE_STEP = [((*LOOP, Frame("train_epoch", TRAIN, 100 + line)), 20) for line in range(6)]
 # All of it is below one line, and most of it is a wait for a DataLoader there.
 BESIDE_LOADING = [((*DATA_WAIT[:3], Frame("relabel", DATA, line)), 30) for line in (40, 42)]
@@ -210,31 +247,51 @@ def test_what_is_no_overhead(case: Case, rule: Rule, spans: Spans) -> None:
 
 
 def test_a_share_is_that_of_the_function_that_is_named(case: Case) -> None:
-    bank = (*CALL, Frame("LogMel.__call__", DATA, 20), Frame("filterbank", DATA, 15), Frame("mel_filterbank", DATA, 9))
-    found = case.finding(overhead, step((bank, 175), ((*CALL, Frame("LogMel.__call__", DATA, 19)), 35)))
-    assert "overhead: mel_filterbank takes 35 % of the time (train.py:66): calling it less often" in found.title
+    bank = (
+        *CALL,
+        Frame("LogMel.__call__", DATA, 20),
+        Frame("filterbank", DATA, 15),
+        Frame("mel_filterbank", DATA, 9),
+    )
+    found = case.finding(
+        overhead, step((bank, 175), ((*CALL, Frame("LogMel.__call__", DATA, 19)), 35))
+    )
+    assert (
+        "overhead: mel_filterbank takes 35 % of the time (train.py:66): calling it less often"
+        in found.title
+    )
     assert [round(one.value, 2) for one in found.evidence.measures] == [0.35, 0.42]
 
 
 def test_a_line_has_its_time_wherever_the_step_calls_it(case: Case) -> None:
     again = (*LOOP, Frame("train_epoch", TRAIN, 67), OWN[-1])
     found = case.finding(overhead, step((OWN, 100), (again, 60)))
-    assert found.title.startswith("overhead: a line of relabel takes 32 % of the time (augment.py:40)")
+    assert found.title.startswith(
+        "overhead: a line of relabel takes 32 % of the time (augment.py:40)"
+    )
     assert found.gain_bound == pytest.approx(at_most_without(0.32), rel=0.03)
 
 
 def test_a_wait_is_apart_from_what_its_line_does_besides(case: Case) -> None:
     sleep = (*CALL, case.line("f", 72, "time.sleep(0.01)"))
     found = case.finding(overhead, step((sleep, 150), ((*CALL, Frame("f", DATA, 73)), 50)))
-    assert found.title.startswith("overhead: polling or sleeping takes 30 % of the time (train.py:66)")
+    assert found.title.startswith(
+        "overhead: polling or sleeping takes 30 % of the time (train.py:66)"
+    )
     assert [round(one.value, 1) for one in found.evidence.measures] == [0.3, 0.4]
 
 
-@pytest.mark.parametrize(("loop", "severity"), [("pairs = boxes, anchors", INFO), ("for pair in boxes:", WARNING)])
+@pytest.mark.parametrize(
+    ("loop", "severity"), [("pairs = boxes, anchors", INFO), ("for pair in boxes:", WARNING)]
+)
 def test_whole_arrays_of_no_kind_are_a_remark_below_a_seventh_and_a_loop_over_elements_is_none(
     case: Case, loop: str, severity: str
 ) -> None:
-    parts = [(OWN, 40), ((*CALL, case.line("relabel", 41, loop)), 10), ((*OWN, Frame("iou", DATA, 58)), 20)]
+    parts = [
+        (OWN, 40),
+        ((*CALL, case.line("relabel", 41, loop)), 10),
+        ((*OWN, Frame("iou", DATA, 58)), 20),
+    ]
     assert case.severity(overhead, step(*parts)) == severity
 
 
@@ -276,7 +333,9 @@ def test_without_a_gpu_what_brings_values_is_a_part_of_what_its_function_does(ca
     quantile = (*CALL, case.line("watch", 76, "norms.append(torch.quantile(gradient, 0.5).item())"))
     spans = step((quantile, 55), ((*CALL, Frame("watch", DATA, 77)), 20))
     found = case.finding(overhead, spans)
-    assert found.title.startswith("overhead: mostly statistics of values takes 15 % of the time (train.py:66)")
+    assert found.title.startswith(
+        "overhead: mostly statistics of values takes 15 % of the time (train.py:66)"
+    )
     assert found.severity == WARNING
     assert case.found(synchronization, spans) is None
     # With a GPU it is a wait, and alone it is what its line says.
@@ -288,8 +347,16 @@ def test_without_a_gpu_what_brings_values_is_a_part_of_what_its_function_does(ca
 @pytest.mark.parametrize(
     ("function", "source", "what"),
     [
-        ("distances", "return (rows[:, None] - self.codes[None]).pow(2).sum(-1)", "differences of all pairs"),
-        ("nearest", "d = ((a.unsqueeze(1) - b.unsqueeze(0)) ** 2).sum(-1)", "differences of all pairs"),
+        (
+            "distances",
+            "return (rows[:, None] - self.codes[None]).pow(2).sum(-1)",
+            "differences of all pairs",
+        ),
+        (
+            "nearest",
+            "d = ((a.unsqueeze(1) - b.unsqueeze(0)) ** 2).sum(-1)",
+            "differences of all pairs",
+        ),
         ("causal_mask", "return far.masked_fill(far < 0, -inf)", "making what may be constant"),
         ("attend", "return (q[:, None] - q[None]).sigmoid()", None),
         ("apply_mask", "return scores + mask", None),
@@ -309,13 +376,16 @@ def test_what_a_generator_makes_for_the_loop_is_its_input(case: Case) -> None:
     found = case.finding(overhead, step(*made))
     assert found.severity == WARNING
     assert found.title.startswith(
-        "overhead: stream prepares what the loop takes 12 % of the time (train.py:79): preparing it ahead speeds"
+        "overhead: stream prepares what the loop takes 12 % of the time (train.py:79): preparing "
+        "it ahead speeds"
     )
     # A part of it, by its own line; but not what a loop does that is a generator itself.
     stream = made[0][0]
     below = (*stream, Frame("mix", DATA, 81))
     assert "mix prepares what the loop takes 30 %" in case.title(overhead, step((below, 150)))
-    within = tuple((stream + stack[len(LOOP) + 1 :], ms) for stack, ms in step() if len(stack) > len(LOOP) + 1)
+    within = tuple(
+        (stream + stack[len(LOOP) + 1 :], ms) for stack, ms in step() if len(stack) > len(LOOP) + 1
+    )
     torn = tuple((stack, 2) for stack, _ in within)
     assert "stream prepares what" in case.title(overhead, (*step(*made), *torn))
     assert "a line of relabel takes" in case.title(overhead, (((*stream, OWN[-1]), 150), *within))

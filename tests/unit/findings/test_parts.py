@@ -7,7 +7,12 @@ from support.synthetic import LIBRARY, TRAIN
 from support.training_stacks import BACKWARD, DATA
 
 from profd.daemon.findings.finding import INFO, WARNING
-from profd.daemon.findings.parts import forward_without_gradients, largest_part, part_of_model, text_generation
+from profd.daemon.findings.parts import (
+    forward_without_gradients,
+    largest_part,
+    part_of_model,
+    text_generation,
+)
 from profd.daemon.store.records import Frame
 
 DECORATED = Frame("decorate_context", LIBRARY + "torch/utils/_contextlib.py", 124)
@@ -18,35 +23,59 @@ def test_a_model_function_that_takes_much_time_in_no_module_is_a_finding(case: C
     spread = (*MEASURE, Frame("Layer.spread", DATA, 87))
     found = case.finding(part_of_model, step((spread, 300)))
     assert found.severity == WARNING
-    assert found.title.startswith("model: Layer.spread takes 60 % of the time within the model (augment.py:87)")
+    assert found.title.startswith(
+        "model: Layer.spread takes 60 % of the time within the model (augment.py:87)"
+    )
     assert case.severity(part_of_model, step((spread, 200))) == INFO
-    for other in (MEASURE, (*spread, CALL_IMPL), (*LOOP, Frame("forward", DATA, 88), Frame("spread", DATA, 87))):
+    for other in (
+        MEASURE,
+        (*spread, CALL_IMPL),
+        (*LOOP, Frame("forward", DATA, 88), Frame("spread", DATA, 87)),
+    ):
         assert case.found(part_of_model, step((other, 200))) is None
     # A known kind has a finding of its own.
     case.line("spread", 87, "top = torch.quantile(x, 0.999)")
     assert case.found(part_of_model, step((spread, 200))) is None
 
 
-def test_a_model_that_the_user_runs_without_gradients_in_a_step_is_a_remark_at_its_call(case: Case) -> None:
+def test_a_model_that_the_user_runs_without_gradients_in_a_step_is_a_remark_at_its_call(
+    case: Case,
+) -> None:
     taught = (*PASS, DECORATED, TEACH, CALL_IMPL)
     found = case.finding(forward_without_gradients, step((taught, 200)))
     assert found.severity == INFO
     assert found.title.startswith(
         "model: a forward pass without gradients takes 40 % of the time, in teach (train.py:61)"
     )
-    # What it does besides, as `generate` between the passes, counts where most of it is the model's.
-    besides = (*PASS, DECORATED, TEACH, Frame("sample", LIBRARY + "transformers/generation/utils.py", 9))
+    # What it does besides, as `generate` between the passes, counts where most of it is the
+    # model's.
+    besides = (
+        *PASS,
+        DECORATED,
+        TEACH,
+        Frame("sample", LIBRARY + "transformers/generation/utils.py", 9),
+    )
     title = case.title(forward_without_gradients, step((taught, 150), (besides, 50)))
     assert "takes 40 % of the time" in title
     assert case.found(forward_without_gradients, step((taught, 90), (besides, 110))) is None
     # A block that calls a function, and one that calls the model itself, each by itself.
-    block, another = (*LOOP, Frame("train_epoch", TRAIN, 72)), (*LOOP, Frame("train_epoch", TRAIN, 74), CALL_IMPL)
-    title = case.title(forward_without_gradients, step(((*block, TEACH, CALL_IMPL), 200), (another, 150)))
+    block, another = (
+        (*LOOP, Frame("train_epoch", TRAIN, 72)),
+        (*LOOP, Frame("train_epoch", TRAIN, 74), CALL_IMPL),
+    )
+    title = case.title(
+        forward_without_gradients, step(((*block, TEACH, CALL_IMPL), 200), (another, 150))
+    )
     assert "takes 40 % of the time, in teach (train.py:72)" in title
     title = case.title(forward_without_gradients, step(((*block, CALL_IMPL), 150), (another, 200)))
     assert "takes 40 % of the time, in train_epoch (train.py:74)" in title
     # One that no training is beside, one that computes no model, and a library's own.
-    library = (*LOOP, Frame("run", LIBRARY + "lightning/loops.py", 5), DECORATED, Frame("closure", LIBRARY + "l.py", 1))
+    library = (
+        *LOOP,
+        Frame("run", LIBRARY + "lightning/loops.py", 5),
+        DECORATED,
+        Frame("closure", LIBRARY + "l.py", 1),
+    )
     assert case.found(forward_without_gradients, [(taught, 500)]) is None
     for other in ((*LOOP, DECORATED, TEACH), (*library, TEACH, CALL_IMPL)):
         assert case.found(forward_without_gradients, step((other, 200))) is None
@@ -54,7 +83,10 @@ def test_a_model_that_the_user_runs_without_gradients_in_a_step_is_a_remark_at_i
 
 def test_an_agent_should_run_its_model_for_more_observations_at_once(case: Case) -> None:
     acts = (*PASS, DECORATED, TEACH, CALL_IMPL)
-    environment = (*LOOP, Frame("CartPoleEnv.step", LIBRARY + "gymnasium/envs/classic_control/cartpole.py", 166))
+    environment = (
+        *LOOP,
+        Frame("CartPoleEnv.step", LIBRARY + "gymnasium/envs/classic_control/cartpole.py", 166),
+    )
     found = case.finding(forward_without_gradients, step((acts, 200), (environment, 50)))
     assert "in teach (train.py:61): running it for more at once speeds steps up" in found.title
     assert "num_envs" in found.remedy
@@ -66,11 +98,15 @@ def test_text_that_a_model_makes_for_its_own_training_is_a_remark(case: Case) ->
     made = (*PASS, sample, CALL_IMPL)
     found = case.finding(text_generation, step((made, 300)))
     assert found.severity == INFO
-    assert found.title.startswith("generation: generating text takes 60 % of the time (train.py:61): generating it")
+    assert found.title.startswith(
+        "generation: generating text takes 60 % of the time (train.py:61): generating it"
+    )
     assert case.found(text_generation, step((made, 40))) is None
     assert case.found(text_generation, [(made, 500)]) is None  # nothing is trained
     without_gradients = (*PASS, DECORATED, TEACH, sample, CALL_IMPL)
-    assert [one.rule for one in case.findings(step((without_gradients, 300)))] == ["text-generation"]
+    assert [one.rule for one in case.findings(step((without_gradients, 300)))] == [
+        "text-generation"
+    ]
 
 
 def test_the_largest_part_of_a_step_by_hand_is_a_remark_at_its_call(case: Case) -> None:
@@ -88,7 +124,10 @@ def test_neither_the_loop_itself_nor_a_fit_of_a_library_is_a_part(case: Case) ->
     fit = (LOOP[0], Frame("Booster.update", LIBRARY + "xgboost/core.py", 2391))
     assert case.found(largest_part, [(fit, 300), (LOAD_IN_PROCESS, 200)]) is None
     svi = (LOOP[0], Frame("main", TRAIN, 91))
-    elbo, backward = (*svi, Frame("SVI.step", LIBRARY + "pyro/infer/svi.py", 145)), (*svi, *BACKWARD[-2:])
+    elbo, backward = (
+        (*svi, Frame("SVI.step", LIBRARY + "pyro/infer/svi.py", 145)),
+        (*svi, *BACKWARD[-2:]),
+    )
     assert case.found(largest_part, [(elbo, 300), (backward, 180), (LOAD_IN_PROCESS, 20)]) is None
     loop = (LOOP[0], Frame("forward", TRAIN, 71))
     assert case.found(largest_part, [(loop, 475), (LOAD_IN_PROCESS, 25)]) is None
@@ -101,7 +140,9 @@ def test_a_library_that_the_script_itself_calls_has_its_name(case: Case) -> None
     title = case.title(largest_part, [(collect, 300), (LOAD_IN_PROCESS, 200)])
     assert title.startswith("largest part: torchrl takes 60 % of the time (train.py:58)")
     by_hand = [(collect, 130), ((Frame("<module>", TRAIN, 71),), 170), (LOAD_IN_PROCESS, 200)]
-    assert case.title(largest_part, by_hand).startswith("largest part: the script takes 60 % of the time")
+    assert case.title(largest_part, by_hand).startswith(
+        "largest part: the script takes 60 % of the time"
+    )
 
 
 def test_passes_of_torch_and_what_runs_in_a_module_are_no_largest_part(case: Case) -> None:

@@ -43,7 +43,10 @@ def test_the_rank_that_loads_longer_is_named_with_its_function_and_bound(job: Ca
     assert found.gain_bound == pytest.approx(1 / (1 - high))
     assert 0.4 < high < 0.44
     assert (line.function, line.line) == ("Photos.__getitem__", 33)
-    assert (found.evidence.selection.rank, found.evidence.selection.phase) == (2, "data load in process")
+    assert (found.evidence.selection.rank, found.evidence.selection.phase) == (
+        2,
+        "data load in process",
+    )
 
 
 def test_it_is_said_where_the_late_rank_computes_and_where_it_waits(job: Case) -> None:
@@ -53,7 +56,10 @@ def test_it_is_said_where_the_late_rank_computes_and_where_it_waits(job: Case) -
     assert "it waits for storage" in of_disk.cause
     assert "it waits for storage" not in of_cpu.cause
     # Ranks that wait by running are not blamed for it.
-    running, late = Rank((LOAD, 100), (FORWARD, 100), cores=1.0), Rank((LOAD, 300), (FORWARD, 100), cores=0.3)
+    running, late = (
+        Rank((LOAD, 100), (FORWARD, 100), cores=1.0),
+        Rank((LOAD, 300), (FORWARD, 100), cores=0.3),
+    )
     assert "rank 1 makes the others wait" in job.title(straggler, running, late)
     # It may compute longer in backward, too.
     assert of_cpu.gain_bound == pytest.approx(1 / 0.4, rel=0.02)
@@ -63,7 +69,10 @@ def test_it_is_said_where_the_late_rank_computes_and_where_it_waits(job: Case) -
 def test_more_work_in_backward_shows_as_cpu_time(job: Case) -> None:
     heavy = Rank((LOAD, 100), (FORWARD, 100), cores=0.7)
     found = job.finding(straggler, USUAL, heavy, USUAL)
-    said = "straggler: rank 1 makes the others wait at least 50 % of the time, in train_epoch (train.py:63)"
+    said = (
+        "straggler: rank 1 makes the others wait at least 50 % of the time, in train_epoch "
+        "(train.py:63)"
+    )
     assert found.title.startswith(said)
     # The others load and go forward for two fifths of a step, which nothing shortens.
     assert found.gain_bound == pytest.approx(1 / 0.4, rel=0.02)
@@ -85,7 +94,10 @@ def test_on_gpus_the_rank_whose_kernels_take_longer_is_named_and_a_slow_clock(
     found = job.finding(straggler, usual, slow, usual, more=[gpu_seen(rank) for rank in range(3)])
     assert found.title.startswith("straggler: rank 1 makes the others wait 40 % of the time")
     assert said in found.cause
-    assert job.found(straggler, usual, usual, usual, more=[gpu_seen(rank) for rank in range(3)]) is None
+    assert (
+        job.found(straggler, usual, usual, usual, more=[gpu_seen(rank) for rank in range(3)])
+        is None
+    )
     # CPU time says nothing where a GPU keeps the waiting busy.
     busy = Rank((LOAD, 100), (FORWARD, 100), cores=0.9)
     assert job.found(straggler, USUAL, busy, USUAL, more=[gpu_seen(0)]) is None
@@ -98,9 +110,16 @@ def test_counts_of_nccl_stand_beside_the_rank_that_is_late(job: Case) -> None:
     assert "In 1 of 2 looks at NCCL's counts it was behind all others." in found.cause
 
 
-@pytest.mark.parametrize(("longer_ms", "severity"), [(30, None), (45, None), (75, WARNING), (200, CRITICAL)], ids=str)
-def test_less_than_a_tenth_of_a_step_is_no_straggler(job: Case, longer_ms: int, severity: str | None) -> None:
-    assert job.severity(straggler, USUAL, Rank((LOAD, 100 + longer_ms), (FORWARD, 100)), USUAL) == severity
+@pytest.mark.parametrize(
+    ("longer_ms", "severity"), [(30, None), (45, None), (75, WARNING), (200, CRITICAL)], ids=str
+)
+def test_less_than_a_tenth_of_a_step_is_no_straggler(
+    job: Case, longer_ms: int, severity: str | None
+) -> None:
+    assert (
+        job.severity(straggler, USUAL, Rank((LOAD, 100 + longer_ms), (FORWARD, 100)), USUAL)
+        == severity
+    )
 
 
 def test_all_that_are_late_are_named_the_latest_first(job: Case) -> None:
@@ -116,7 +135,11 @@ def test_a_rank_that_waits_for_its_workers_is_late_by_what_these_do(job: Case) -
     more: list[records.Record] = [
         records.ProcessSeen(worker, identity_of(1), COMMAND, "worker", 1, 1, "3.11.7", STARTED_NS),
         *(
-            recording(worker, STARTED_NS + second * SECOND_NS, [(worker.pid, "MainThread", True, (*WORKER_STEP,) * 2)])
+            recording(
+                worker,
+                STARTED_NS + second * SECOND_NS,
+                [(worker.pid, "MainThread", True, (*WORKER_STEP,) * 2)],
+            )
             for second in range(30)
         ),
     ]
@@ -128,7 +151,11 @@ def test_a_rank_that_waits_for_its_workers_is_late_by_what_these_do(job: Case) -
 def test_python_that_backward_calls_is_work_of_the_rank(job: Case) -> None:
     hook = (
         *BACKWARD,
-        Frame("BackwardCFunction.apply", "/usr/lib/python3/site-packages/torch/autograd/function.py", 311),
+        Frame(
+            "BackwardCFunction.apply",
+            "/usr/lib/python3/site-packages/torch/autograd/function.py",
+            311,
+        ),
         Frame("Quantize.backward", TRAIN, 31),
     )
     late = Rank((LOAD, 100), (FORWARD, 100), (hook, 200))
@@ -158,7 +185,13 @@ ALONE, LONGER = Rank((LOAD, 100), (CONV, 100)), Rank((LOAD, 300), (CONV, 100))
         ((collectives, straggler), (ALONE, LONGER), {}),
         ((collectives, straggler), (USUAL, SLOW_DATA), {"numbered": False}),
     ],
-    ids=["one is late", "cores are lacking", "they compute most of the time", "they exchange nothing", "no numbers"],
+    ids=[
+        "one is late",
+        "cores are lacking",
+        "they compute most of the time",
+        "they exchange nothing",
+        "no numbers",
+    ],
 )
 def test_ranks_do_not_wait_for_one_another(
     job: Case, rules: tuple[Rule, ...], ranks: tuple[Rank, ...], more: dict[str, Any]
@@ -182,8 +215,11 @@ def test_cpu_time_bounds_the_waiting_from_above_and_sleep_may_want_a_core() -> N
     steady = [effort((0.5, 0.5), (0.3, 0.3))]
     assert bounds_of(take_waiting(steady, 0.05)) == pytest.approx((0.2, 0.15, 0.5))
     assert bounds_of(take_waiting(steady, 0.9)) == pytest.approx((0.2, 0.0, 0.5))
-    # The rank computes four fifths of the time: it waits for one fifth at most, however little of that is known work.
-    assert bounds_of(take_waiting([effort((0.1, 0.1), (0.8, 0.8))], 0.0)) == pytest.approx((0.1, 0.1, 0.2))
+    # The rank computes four fifths of the time: it waits for one fifth at most, however little of
+    # that is known work.
+    assert bounds_of(take_waiting([effort((0.1, 0.1), (0.8, 0.8))], 0.0)) == pytest.approx(
+        (0.1, 0.1, 0.2)
+    )
     # Several threads of it use more than a core.
     assert bounds_of(take_waiting([effort((0.1, 0.1), (2.0, 2.0))], 0.0)) == (0.0, 0.0, 0.0)
 

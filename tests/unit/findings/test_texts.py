@@ -33,7 +33,9 @@ FINDINGS = table().finding
 
 
 class Place(NamedTuple):
-    """A place in a rule that makes a finding: the words that it gives, and the cases that the module knows."""
+    """A place in a rule that makes a finding: the words that it gives, and the cases that the
+    module knows.
+    """
 
     name: str
     words: set[str]
@@ -51,7 +53,9 @@ def places() -> Iterator[Place]:
             if form == "partial":
                 form, arguments = name_of(arguments[0]), arguments[1:]
             if form in FORMS and arguments and (name := text_of(arguments[0])):
-                words = {keyword.arg for keyword in call.keywords if keyword.arg} - options_of(FORMS[form])
+                words = {keyword.arg for keyword in call.keywords if keyword.arg} - options_of(
+                    FORMS[form]
+                )
                 yield Place(name, words, known)
 
 
@@ -61,7 +65,13 @@ def options_of(form: Callable[..., object]) -> set[str]:
 
 
 def name_of(node: ast.expr) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return (
+        node.attr
+        if isinstance(node, ast.Attribute)
+        else node.id
+        if isinstance(node, ast.Name)
+        else ""
+    )
 
 
 def text_of(node: ast.expr | None) -> str:
@@ -126,14 +136,26 @@ def test_a_bound_beyond_ten_times_is_nearly_all_of_the_step() -> None:
     assert texts.speeds_up(10.2, trains=False) == "saves nearly all of the time"
 
 
-PLAIN = Texts("lost", "{share} lost{at}{besides}", "It {does}.", "Keep {it}.", phase="other", words={"besides": ""})
+PLAIN = Texts(
+    "lost",
+    "{share} lost{at}{besides}",
+    "It {does}.",
+    "Keep {it}.",
+    phase="other",
+    words={"besides": ""},
+)
 
 
 def test_the_last_case_that_holds_decides() -> None:
     case = {"one": {"besides": " by {name}", "cause": "One."}, "two": {"cause": "Two, {does}."}}
     one = msgspec.structs.replace(PLAIN, case=case)
     given = {"share": "5 %", "at": " (a.py:1)", "does": "grows", "it": "that", "name": "me"}
-    said = {"title": "5 % lost (a.py:1)", "cause": "It grows.", "remedy": "Keep that.", "measure": "other"}
+    said = {
+        "title": "5 % lost (a.py:1)",
+        "cause": "It grows.",
+        "remedy": "Keep that.",
+        "measure": "other",
+    }
     by_me = {"title": "5 % lost (a.py:1) by me", "cause": "One."}
 
     assert one.said(given, {}) == said
@@ -142,9 +164,14 @@ def test_the_last_case_that_holds_decides() -> None:
 
 
 @pytest.mark.parametrize(
-    ("case", "late", "said"), [("another", "2", "Rank 2 is late too."), ("several", "2, 3", "Ranks 2, 3 are late too.")]
+    ("case", "late", "said"),
+    [("another", "2", "Rank 2 is late too."), ("several", "2, 3", "Ranks 2, 3 are late too.")],
 )
 def test_all_late_ranks_are_named(case: str, late: str, said: str) -> None:
-    given = {word: "" for text in all_texts(FINDINGS["straggler"]).values() for word in words_of("".join(text))}
+    given = {
+        word: ""
+        for text in all_texts(FINDINGS["straggler"]).values()
+        for word in words_of("".join(text))
+    }
 
     assert FINDINGS["straggler"].said({**given, "late": late}, {case: True})["cause"].endswith(said)

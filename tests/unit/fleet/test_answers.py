@@ -1,4 +1,7 @@
-"""What was planted in a data set is named first, with its size; where nothing was, nothing is named."""
+"""What was planted in a data set is named first, with its size.
+
+Where nothing was, nothing is named.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +34,18 @@ def fleet(folder: Path, truth: Truth) -> Fleet:
 
 
 def test_the_planted_cause_node_and_regression_are_named(fleet: Fleet, truth: Truth) -> None:
-    assert (fleet.samples, fleet.runs, fleet.jobs, fleet.nodes) == (truth.rows, truth.runs, PLAN.jobs, PLAN.nodes)
+    assert (fleet.samples, fleet.runs, fleet.jobs, fleet.nodes) == (
+        truth.rows,
+        truth.runs,
+        PLAN.jobs,
+        PLAN.nodes,
+    )
     assert truth.rows == pytest.approx(PLAN.rows, rel=0.05)
     stated = {one.phase: round(one.hours.gpus_idle * HOUR_NS) for one in fleet.phases}
     assert stated == {phase: truth.gpu_idle_ns[phase] for phase in stated}
-    assert sum(stated.values()) == sum(idle for phase, idle in truth.gpu_idle_ns.items() if phase in stated)
+    assert sum(stated.values()) == sum(
+        idle for phase, idle in truth.gpu_idle_ns.items() if phase in stated
+    )
     assert fleet.phases[0].phase == truth.cause
     assert (fleet.functions[0].phase, fleet.functions[0].jobs) == (truth.cause, PLAN.jobs)
     assert fleet.leaves[0].function == "Condition.wait"
@@ -44,9 +54,14 @@ def test_the_planted_cause_node_and_regression_are_named(fleet: Fleet, truth: Tr
     assert fleet.nodes_compared == PLAN.nodes
 
 
-def test_the_planted_regression_is_named_alone_with_its_phase_and_findings_add_up(fleet: Fleet, truth: Truth) -> None:
+def test_the_planted_regression_is_named_alone_with_its_phase_and_findings_add_up(
+    fleet: Fleet, truth: Truth
+) -> None:
     (slower,) = fleet.slower
-    assert (slower.job, [one.phase for one in slower.phases]) == (truth.slower_job, [truth.slower_phase])
+    assert (slower.job, [one.phase for one in slower.phases]) == (
+        truth.slower_job,
+        [truth.slower_phase],
+    )
     assert slower.low < PLAN.regression < slower.high
     grown = slower.phases[0]
     assert grown.difference_low_s < slower.now_s - slower.before_s < grown.difference_high_s
@@ -62,12 +77,16 @@ def test_noise_gives_no_slow_node_and_no_slower_job(tmp_path: Path) -> None:
     assert all(one.why_untold is None for one in fleet.paces)
 
 
-def test_how_runs_are_grouped_does_not_matter(fleet: Fleet, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_runs_are_grouped_does_not_matter(
+    fleet: Fleet, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("profd.daemon.fleet.fleet._MOST_RUNS", 5)
     assert asked(folder, Question(memory_bytes=100_000_000)) == fleet
 
 
-def test_a_time_before_the_last_week_knows_nothing_of_it(folder: Path, truth: Truth, fleet: Fleet) -> None:
+def test_a_time_before_the_last_week_knows_nothing_of_it(
+    folder: Path, truth: Truth, fleet: Fleet
+) -> None:
     until_ns = 1_794_182_400 * 10**9  # eight days before the newest run
     before = asked(folder, Question(until_ns=until_ns))
     assert 0 < before.runs < fleet.runs

@@ -1,4 +1,6 @@
-"""A run in a data set: its rows say what the run says, and a second export takes the place of the first."""
+"""A run in a data set: its rows say what the run says, and a second export takes the place of the
+first.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,16 @@ from support.synthetic import MAIN, PHASE_SHARES, STARTED_NS, steps_counted, wri
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import OutputUnwritable
-from profd.daemon.fleet.dataset import NONE, TABLES, DataSet, Manifest, Partition, date_of, encoded, is_inside
+from profd.daemon.fleet.dataset import (
+    NONE,
+    TABLES,
+    DataSet,
+    Manifest,
+    Partition,
+    date_of,
+    encoded,
+    is_inside,
+)
 from profd.daemon.fleet.export import export_run
 from profd.daemon.fleet.fleet import Question, ask
 from profd.daemon.store.reader import RunReader
@@ -79,7 +90,9 @@ def test_time_by_phase_is_that_of_the_run(tmp_path: Path, seconds: int) -> None:
 
 def test_idle_time_of_gpus_is_exported_by_phase(tmp_path: Path) -> None:
     put(
-        write_gpu_run(tmp_path / "a.profd", {"gpu0": lambda at_ms: float((at_ms - 1) % 2000 >= 1000)}, {}),
+        write_gpu_run(
+            tmp_path / "a.profd", {"gpu0": lambda at_ms: float((at_ms - 1) % 2000 >= 1000)}, {}
+        ),
         tmp_path / "f",
     )
     phases = {row["stack"]: row["phase"] for row in rows_of(tmp_path / "f", "stacks")}
@@ -103,25 +116,40 @@ def test_an_export_that_fails_leaves_what_was_there_and_the_next_replaces_it(
     assert DataSet(str(tmp_path / "fleet")).manifests() == [first]
     assert all((tmp_path / "fleet" / file.path).is_file() for file in first.files)
     third = put(run, tmp_path / "fleet")  # it takes the place of both
-    files = {str(path.relative_to(tmp_path / "fleet")) for path in (tmp_path / "fleet").rglob("*.parquet")}
+    files = {
+        str(path.relative_to(tmp_path / "fleet"))
+        for path in (tmp_path / "fleet").rglob("*.parquet")
+    }
     assert files == {file.path for file in third.files}
-    assert [(file.table, file.rows) for file in first.files] == [(file.table, file.rows) for file in third.files]
+    assert [(file.table, file.rows) for file in first.files] == [
+        (file.table, file.rows) for file in third.files
+    ]
     assert DataSet(str(tmp_path / "fleet")).manifests() == [third]
 
 
-def test_runs_of_two_nodes_that_have_one_id_are_two_and_one_without_samples_is_there(tmp_path: Path) -> None:
+def test_runs_of_two_nodes_that_have_one_id_are_two_and_one_without_samples_is_there(
+    tmp_path: Path,
+) -> None:
     data = DataSet(str(tmp_path / "fleet"))
     run = write_run(tmp_path / "a.profd", seconds=0)
     for host in ("node-1", "node-2"):
         with renamed(run, host=host) as reader:
             export_run(reader, data)
     fleet = ask(data, Question())
-    assert (fleet.runs, fleet.nodes, fleet.samples, fleet.hours.ranks, fleet.phases) == (2, 2, 0, 0.0, ())
+    assert (fleet.runs, fleet.nodes, fleet.samples, fleet.hours.ranks, fleet.phases) == (
+        2,
+        2,
+        0,
+        0.0,
+        (),
+    )
 
 
 def test_hostile_names_stay_inside(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "er" / "fleet"
-    with renamed(hostiletexts.write_run(tmp_path / "a.profd"), name="../../../x", host="..", id="../../y") as reader:
+    with renamed(
+        hostiletexts.write_run(tmp_path / "a.profd"), name="../../../x", host="..", id="../../y"
+    ) as reader:
         manifest = export_run(reader, DataSet(str(folder)))
     written = {path for path in tmp_path.rglob("*") if path.is_file()} - {tmp_path / "a.profd"}
     assert all(path.is_relative_to(folder) for path in written)
@@ -134,15 +162,24 @@ def test_others_read_the_partitions_by_their_names(tmp_path: Path, name: str) ->
     with renamed(write_run(tmp_path / "a.profd"), name=name, host=name) as reader:
         export_run(reader, DataSet(str(tmp_path / "fleet")))
     page = (DOCS / "fleet.md").read_text()
-    documented = page.partition("```sql\n")[2].partition(";\n```")[0].replace("URL", str(tmp_path / "fleet"))
+    documented = (
+        page.partition("```sql\n")[2].partition(";\n```")[0].replace("URL", str(tmp_path / "fleet"))
+    )
     hours = duckdb.connect().execute(documented).fetchall()
     assert {job for job, _, _ in hours} == {name}
     assert {phase: 180 * share for _, phase, share in hours} == pytest.approx(PHASE_SHARES)
     columns = pyarrow.schema(
-        [("date", pyarrow.string()), ("job", pyarrow.string()), ("node", pyarrow.string()), ("rank", pyarrow.int64())]
+        [
+            ("date", pyarrow.string()),
+            ("job", pyarrow.string()),
+            ("node", pyarrow.string()),
+            ("rank", pyarrow.int64()),
+        ]
     )
     hive = dataset.partitioning(columns, flavor="hive")
-    table = dataset.dataset(tmp_path / "fleet" / "samples", partitioning=hive).to_table(columns=["job", "node", "rank"])
+    table = dataset.dataset(tmp_path / "fleet" / "samples", partitioning=hive).to_table(
+        columns=["job", "node", "rank"]
+    )
     assert {tuple(row.values()) for row in table.to_pylist()} == {(name, name, None)}
 
 
@@ -158,7 +195,9 @@ def test_a_data_set_may_be_at_a_url_and_is_asked_there(tmp_path: Path) -> None:
     assert {one.phase: one.hours.ranks * 180 for one in fleet.phases} == pytest.approx(PHASE_SHARES)
 
 
-def test_nothing_counts_before_its_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_counts_before_its_manifest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data, seen = DataSet(str(tmp_path / "fleet")), []
     put_file = DataSet.put
 
@@ -173,7 +212,20 @@ def test_nothing_counts_before_its_manifest(tmp_path: Path, monkeypatch: pytest.
     assert set(seen) == {None}
 
 
-HOSTILE = ["a/b", "a=b", "..", ".", ".hidden", "_temporary", NONE, "50%", "naïve 😈", "a\x00\n\u202eb", "*?[x]", "a\\b"]
+HOSTILE = [
+    "a/b",
+    "a=b",
+    "..",
+    ".",
+    ".hidden",
+    "_temporary",
+    NONE,
+    "50%",
+    "naïve 😈",
+    "a\x00\n\u202eb",
+    "*?[x]",
+    "a\\b",
+]
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -195,7 +247,10 @@ def test_names_that_are_too_long_for_a_file_stay_apart() -> None:
 
 
 def test_a_day_a_rank_and_what_is_not_known_have_their_place() -> None:
-    assert Partition("2026-11-20", "", "a", None).path == f"date=2026-11-20/job={NONE}/node=a/rank={NONE}"
+    assert (
+        Partition("2026-11-20", "", "a", None).path
+        == f"date=2026-11-20/job={NONE}/node=a/rank={NONE}"
+    )
     assert Partition("2026-11-20", "a", "b", 0).path.endswith("/rank=0")
     midnight_ns = 1_795_132_800 * 10**9
     assert [date_of(midnight_ns - 1), date_of(midnight_ns)] == ["2026-11-19", "2026-11-20"]

@@ -1,4 +1,6 @@
-"""The answers as a page: bars as long as their hours, and no name of a run that becomes a part of the page."""
+"""The answers as a page: bars as long as their hours, and no name of a run that becomes a part of
+the page.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def table(fleet: Fleet, title: str) -> output.Table:
 
 def answers(*, gpus: bool = True, name: str = "job-a") -> Fleet:
     """Return what was found: 400 hours, 100 of them lost, a slow node, and a job that got slower."""
-    function = FunctionCost("load", "/home/ada/data.py", "data wait", hours(150, 60, gpus=gpus), 1, 3)
+    function = FunctionCost(
+        "load", "/home/ada/data.py", "data wait", hours(150, 60, gpus=gpus), 1, 3
+    )
     change = PhaseChange("data wait", 0.1, 0.15, 0.04, 0.06)
     return Fleet(
         version=VERSION, since="2026-11-01", until="2026-11-14", runs=12, jobs=1, nodes=3, samples=1_234_567,
@@ -64,7 +68,9 @@ def nothing() -> Fleet:
     )  # fmt: skip
 
 
-def test_the_page_says_what_the_text_says_with_bars_as_long_as_their_hours_or_is_not_written(tmp_path: Path) -> None:
+def test_the_page_says_what_the_text_says_with_bars_as_long_as_their_hours_or_is_not_written(
+    tmp_path: Path,
+) -> None:
     output.write_fleet_page(tmp_path / "fleet.html", answers())
     with pytest.raises(OutputUnwritable):
         output.write_fleet_page(tmp_path / "none" / "fleet.html", answers())
@@ -108,7 +114,9 @@ def test_numbers_stand_to_the_right_and_of_nothing_it_is_said() -> None:
 
 
 def test_of_a_long_table_the_first_rows_are_shown() -> None:
-    phases = tuple(PhaseCost(f"phase {number:02}", hours(1, 0), 1) for number in range(output.ROWS + 3))
+    phases = tuple(
+        PhaseCost(f"phase {number:02}", hours(1, 0), 1) for number in range(output.ROWS + 3)
+    )
     text = output.fleet_text(msgspec.structs.replace(answers(), phases=phases))
     assert f"phase {output.ROWS - 1:02}" in text
     assert f"phase {output.ROWS:02}" not in text
@@ -116,7 +124,9 @@ def test_of_a_long_table_the_first_rows_are_shown() -> None:
 
 
 def test_the_headline_and_the_verdict_name_the_first_of_each_kind() -> None:
-    assert output.headline(answers(gpus=False)).endswith(": 400 rank hours, 100 of them lost (25 %)")
+    assert output.headline(answers(gpus=False)).endswith(
+        ": 400 rank hours, 100 of them lost (25 %)"
+    )
     assert output.headline(nothing()).endswith("0 rank hours, 0 of them lost (-)")
     assert output.verdict(answers()) == (
         "Most is lost in data wait: 80.0 GPU hours. job-a takes 1.25 times as long as other nodes. "
@@ -128,11 +138,17 @@ def test_the_headline_and_the_verdict_name_the_first_of_each_kind() -> None:
 def test_slow_nodes_and_slower_jobs_have_their_bounds_and_paces_their_weeks() -> None:
     (row,) = table(answers(), "Slow nodes").rows
     assert row == ("1.25", "1.20 to 1.30", "job-a", "7", "job-a, job-b, job-c, job-d and 2 more")
-    assert table(nothing(), "Slow nodes").nothing == "None of 1 node that could be compared is surely slow."
+    assert (
+        table(nothing(), "Slow nodes").nothing
+        == "None of 1 node that could be compared is surely slow."
+    )
     job, phase = table(answers(), "Slower").rows
     assert job == ("3.00", "2.50 to 3.50", "500 ms", "1.50 s", "job-a", "4 and 5", "2 weeks ago")
     assert phase == ("", "+40.0 ms to +60.0 ms", "100 ms", "150 ms", "  data wait", "", "")
-    assert table(answers(), "Slower").nothing == "None of 1 job that could be compared is surely slower."
+    assert (
+        table(answers(), "Slower").nothing
+        == "None of 1 job that could be compared is surely slower."
+    )
     assert list(table(answers(), "Steps").rows) == [
         ("job-a", "500 ms (4 runs), 1.50 s (1 run)", ""),
         ("b", "", "it is new"),

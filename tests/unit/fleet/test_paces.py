@@ -1,4 +1,6 @@
-"""Differences of means have the errors that textbooks give them, and bounds that hold as often as they say."""
+"""Differences of means have the errors that textbooks give them, and bounds that hold as often as
+they say.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,17 @@ import pytest
 from support.present import there
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.fleet.paces import DAYS, RUNS, Gap, RunPaces, combined, find_slow_nodes, find_slower, gap, pooled_gap
+from profd.daemon.fleet.paces import (
+    DAYS,
+    RUNS,
+    Gap,
+    RunPaces,
+    combined,
+    find_slow_nodes,
+    find_slower,
+    gap,
+    pooled_gap,
+)
 from profd.daemon.fleet.reduction import RunPart, Spent, Stepped
 
 
@@ -39,7 +51,10 @@ def test_bounds_of_many_jobs_with_few_runs_hold(jobs: int) -> None:
     chance = random.Random(jobs)
     held = 0
     for _ in range(400):
-        gaps = [pooled_gap([chance.gauss(0, 1)], [chance.gauss(0, 1) for _ in range(3)]) for _ in range(jobs)]
+        gaps = [
+            pooled_gap([chance.gauss(0, 1)], [chance.gauss(0, 1) for _ in range(3)])
+            for _ in range(jobs)
+        ]
         low, high = combined([one for one in gaps if one is not None]).bounds(1)
         held += low <= 0 <= high
     assert held >= 370
@@ -49,7 +64,14 @@ HOUR_NS = 3600 * SECOND_NS
 NODES = ("a", "b", "c", "d", "e", "f")
 
 
-def run(node: str, step_ms: float, *, job: str = "job", command: str = "train.py", collective: float = 0.0) -> RunPaces:
+def run(
+    node: str,
+    step_ms: float,
+    *,
+    job: str = "job",
+    command: str = "train.py",
+    collective: float = 0.0,
+) -> RunPaces:
     name = f"{job}-{node}-{step_ms}-{command}"
     part = RunPart(name, job, node, command, 0, 1, 1)
     spent = {
@@ -64,12 +86,19 @@ def found(runs: Iterable[RunPaces], least: float = 0.02) -> list[str]:
 
 
 def runs_of(step_ms: float, spread: float, chance: random.Random, count: int = 4) -> list[RunPaces]:
-    return [run(node, step_ms * chance.lognormvariate(0, spread)) for node in NODES for _ in range(count)]
+    return [
+        run(node, step_ms * chance.lognormvariate(0, spread))
+        for node in NODES
+        for _ in range(count)
+    ]
 
 
 def test_slow_nodes_are_named_with_bounds_around_the_truth_and_hide_no_other() -> None:
     chance = random.Random(1)
-    runs = [*runs_of(100, 0.02, chance), *(run("slow", 130 * chance.lognormvariate(0, 0.02)) for _ in range(4))]
+    runs = [
+        *runs_of(100, 0.02, chance),
+        *(run("slow", 130 * chance.lognormvariate(0, 0.02)) for _ in range(4)),
+    ]
     [slow], compared = find_slow_nodes(runs, 0.02)
     assert (slow.node, slow.runs, slow.jobs, compared) == ("slow", 4, ("job",), 7)
     assert slow.low < 1.3 < slow.high
@@ -77,12 +106,19 @@ def test_slow_nodes_are_named_with_bounds_around_the_truth_and_hide_no_other() -
         assert found(runs_of(100, 0.1, random.Random(seed), 2)) == []  # they are alike
     chance = random.Random(2)
     runs = runs_of(100, 0.02, chance, 2)
-    runs += [run(node, ms * chance.lognormvariate(0, 0.02)) for node, ms in (("x", 300), ("y", 115)) for _ in range(2)]
+    runs += [
+        run(node, ms * chance.lognormvariate(0, 0.02))
+        for node, ms in (("x", 300), ("y", 115))
+        for _ in range(2)
+    ]
     assert found(runs) == ["x", "y"]
 
 
 def test_a_node_with_one_run_is_judged_by_how_others_vary() -> None:
-    for others, one_ms, slow in (((98, 99, 100, 101, 102, 100), 140, ["x"]), ((70, 80, 100, 120, 130, 140), 145, [])):
+    for others, one_ms, slow in (
+        ((98, 99, 100, 101, 102, 100), 140, ["x"]),
+        ((70, 80, 100, 120, 130, 140), 145, []),
+    ):
         runs = [run(node, ms) for node, ms in zip(NODES, others, strict=True)]
         assert found([*runs, run("x", one_ms)]) == slow
 
@@ -123,21 +159,44 @@ def weekly(
     started_ns = -max(step_ms) * DAY_S * SECOND_NS
     part = RunPart(name, job, node, "train.py", started_ns, 1, world_size)
     second = 10**6
-    steps = {day: Stepped(round(3600e3 / ms * second), 3600 * SECOND_NS) for day, ms in step_ms.items()}
-    spent = {"data wait": Spent(rank_ns=round(wait * 1e12)), "forward": Spent(rank_ns=round((1 - wait) * 1e12))}
+    steps = {
+        day: Stepped(round(3600e3 / ms * second), 3600 * SECOND_NS) for day, ms in step_ms.items()
+    }
+    spent = {
+        "data wait": Spent(rank_ns=round(wait * 1e12)),
+        "forward": Spent(rank_ns=round((1 - wait) * 1e12)),
+    }
     return RunPaces(part, steps, dict.fromkeys(step_ms, spent))
 
 
-def week(prefix: str, day: int, *step_ms: float, wait: float = 0.2, job: str = "job") -> list[RunPaces]:
-    return [weekly(f"{prefix}{number}", {day: ms}, wait=wait, job=job) for number, ms in enumerate(step_ms)]
+def week(
+    prefix: str, day: int, *step_ms: float, wait: float = 0.2, job: str = "job"
+) -> list[RunPaces]:
+    return [
+        weekly(f"{prefix}{number}", {day: ms}, wait=wait, job=job)
+        for number, ms in enumerate(step_ms)
+    ]
 
 
 def test_runs_that_are_surely_slower_than_the_newest_earlier_week() -> None:
-    [slower], [pace] = find_slower([*week("a", 8, 100, 101, 99), *week("b", 1, 120, 121, 119)], 0.02)
-    assert (slower.job, slower.basis, slower.before, slower.now, slower.weeks_ago) == ("job", RUNS, 3, 3, 1)
+    [slower], [pace] = find_slower(
+        [*week("a", 8, 100, 101, 99), *week("b", 1, 120, 121, 119)], 0.02
+    )
+    assert (slower.job, slower.basis, slower.before, slower.now, slower.weeks_ago) == (
+        "job",
+        RUNS,
+        3,
+        3,
+        1,
+    )
     assert slower.low < 1.2 < slower.high
-    assert [one.step_s for one in pace.weeks] == [pytest.approx(0.1, rel=1e-3), pytest.approx(0.12, rel=1e-3)]
-    [slower], _ = find_slower([*week("a", 22, 100, 101), *week("b", 29, 50, 51), *week("c", 1, 150, 151)], 0.02)
+    assert [one.step_s for one in pace.weeks] == [
+        pytest.approx(0.1, rel=1e-3),
+        pytest.approx(0.12, rel=1e-3),
+    ]
+    [slower], _ = find_slower(
+        [*week("a", 22, 100, 101), *week("b", 29, 50, 51), *week("c", 1, 150, 151)], 0.02
+    )
     assert slower.weeks_ago == 3
     assert slower.times == pytest.approx(1.5, rel=0.01)
     days = {day: (100.0 if day > 6 else 130.0) + day % 2 for day in range(14)}
@@ -159,17 +218,26 @@ def test_a_faster_or_hardly_slower_job_or_one_run_a_week_is_not_slower() -> None
 
 
 def test_nodes_of_one_execution_are_one_run() -> None:
-    nodes = [weekly(f"a{node}", {8: 100 + node}, node=f"n{node}", world_size=4) for node in range(4)]
-    nodes += [weekly(f"b{node}", {1: 120 + node}, node=f"n{node}", world_size=4) for node in range(4)]
+    nodes = [
+        weekly(f"a{node}", {8: 100 + node}, node=f"n{node}", world_size=4) for node in range(4)
+    ]
+    nodes += [
+        weekly(f"b{node}", {1: 120 + node}, node=f"n{node}", world_size=4) for node in range(4)
+    ]
     slower, [pace] = find_slower(nodes, 0.02)
     assert (slower, [one.runs for one in pace.weeks]) == ([], [1, 1])
     assert pace.why_untold
-    alone = [weekly(one.run.run, {one.days(1)[0] if one.days(1) else 1: 100 if one.days(1) else 120}) for one in nodes]
+    alone = [
+        weekly(one.run.run, {one.days(1)[0] if one.days(1) else 1: 100 if one.days(1) else 120})
+        for one in nodes
+    ]
     assert len(find_slower(alone, 0.02)[0]) == 1
 
 
 def test_the_phase_that_grew_is_named_and_the_job_that_got_slowest_comes_first() -> None:
-    [slower], _ = find_slower([*week("a", 8, 100, 101, 99), *week("b", 1, 125, 126, 124, wait=0.36)], 0.02)
+    [slower], _ = find_slower(
+        [*week("a", 8, 100, 101, 99), *week("b", 1, 125, 126, 124, wait=0.36)], 0.02
+    )
     (grown,) = slower.phases
     assert grown.phase == "data wait"
     assert (grown.before_s, grown.now_s) == pytest.approx((0.02, 0.045), rel=0.01)
@@ -177,7 +245,10 @@ def test_the_phase_that_grew_is_named_and_the_job_that_got_slowest_comes_first()
         [
             run
             for job, ms in (("a", 120), ("b", 160))
-            for run in (*week(f"{job}8", 8, 100, 101, job=job), *week(f"{job}1", 1, ms, ms + 1, job=job))
+            for run in (
+                *week(f"{job}8", 8, 100, 101, job=job),
+                *week(f"{job}1", 1, ms, ms + 1, job=job),
+            )
         ],
         0.02,
     )

@@ -1,4 +1,6 @@
-"""The thread that reads GPUs: what it says of drivers that go and come back, and of calls that do not return."""
+"""The thread that reads GPUs: what it says of drivers that go and come back, and of calls that do
+not return.
+"""
 
 from __future__ import annotations
 
@@ -104,10 +106,14 @@ def test_gpu_of_the_run_is_read_and_a_gpu_or_driver_that_goes_and_comes_back_is_
     assert len(desk.events()) == 4
 
 
-def test_driver_that_cannot_be_used_is_said_once_with_its_remedy(driver: SimulatedDriver, desk: Desk) -> None:
+def test_driver_that_cannot_be_used_is_said_once_with_its_remedy(
+    driver: SimulatedDriver, desk: Desk
+) -> None:
     driver.add("driver_error", 18)
     desk.collector.start()
-    desk.wait_for_event("no GPU counters: the NVIDIA kernel module and its libraries are of different versions")
+    desk.wait_for_event(
+        "no GPU counters: the NVIDIA kernel module and its libraries are of different versions"
+    )
     driver.add("driver_error", "")
     desk.wait_for_points()
     assert len(desk.events()) == 2
@@ -150,11 +156,22 @@ class Blocked(Desk):
         self._gate.open("wb").close()
 
 
-def test_call_that_does_not_return_is_said_once_and_so_is_its_end(driver: SimulatedDriver, tmp_path: Path) -> None:
+def test_call_that_does_not_return_is_said_once_and_so_is_its_end(
+    driver: SimulatedDriver, tmp_path: Path
+) -> None:
     desk = Blocked(driver, tmp_path, "nvmlDeviceGetMemoryInfo")
     assert desk.events_after(3) == []
     said = [desk.events_after(1) for _ in range(3)]
-    assert said == [["NVML does not answer (nvmlDeviceGetMemoryInfo): until it does there are no GPU counters"]] * 3
+    assert (
+        said
+        == [
+            [
+                "NVML does not answer (nvmlDeviceGetMemoryInfo): until it does there are no GPU "
+                "counters"
+            ]
+        ]
+        * 3
+    )
     desk.clock.advance(4)
     desk.let_go()
     desk.wait_for_points()
@@ -163,7 +180,9 @@ def test_call_that_does_not_return_is_said_once_and_so_is_its_end(driver: Simula
     desk.collector.close(DEADLINE_S)
 
 
-def test_a_driver_that_wakes_its_gpus_may_take_half_a_minute(driver: SimulatedDriver, tmp_path: Path) -> None:
+def test_a_driver_that_wakes_its_gpus_may_take_half_a_minute(
+    driver: SimulatedDriver, tmp_path: Path
+) -> None:
     desk = Blocked(driver, tmp_path, "nvmlDeviceGetHandleByIndex")
     assert desk.events_after(30) == []
     (said,) = desk.events_after(1)
@@ -172,7 +191,9 @@ def test_a_driver_that_wakes_its_gpus_may_take_half_a_minute(driver: SimulatedDr
     desk.collector.close(DEADLINE_S)
 
 
-def test_closing_does_not_wait_for_a_call_that_does_not_return(driver: SimulatedDriver, tmp_path: Path) -> None:
+def test_closing_does_not_wait_for_a_call_that_does_not_return(
+    driver: SimulatedDriver, tmp_path: Path
+) -> None:
     desk = Blocked(driver, tmp_path, "nvmlDeviceGetMemoryInfo")
     desk.collector.close(0.05)  # it returns, though the call does not
     desk.let_go()

@@ -1,6 +1,8 @@
-"""480 machines as containers, sandboxes and drivers make them: nothing false is said of any, and nothing is missing.
+"""480 machines as containers, sandboxes and drivers make them: nothing false is said of any, and
+nothing is missing.
 
-The real pynvml asks the simulated driver. What is read is held against the timeline of kernels that was planted.
+The real pynvml asks the simulated driver. What is read is held against the timeline of kernels that
+was planted.
 """
 
 from __future__ import annotations
@@ -37,7 +39,14 @@ CLOCKS: tuple[dict[str, float], ...] = (
     {"clock_drift_ppm": 100},
     {"clock_offset_s": 7.3, "clock_drift_ppm": -60},
 )
-PLACES = ("host", "container that translates", "container without memory", "container", "sandbox", "WSL")
+PLACES = (
+    "host",
+    "container that translates",
+    "container without memory",
+    "container",
+    "sandbox",
+    "WSL",
+)
 
 
 class Row(NamedTuple):
@@ -58,10 +67,16 @@ FAULTS: dict[str, tuple[Row, ...]] = {
     "samples fail": (Row("error", UNKNOWN, SAMPLES),),
     "samples refused in mid-run": (Row("error", NO_PERMISSION, SAMPLES, BREAK_S),),
     "no samples": (Row("error", NOT_SUPPORTED, SAMPLES),),
-    "no samples and no rates": (Row("error", INVALID_ARGUMENT, SAMPLES), Row("error", NOT_SUPPORTED, RATES)),
+    "no samples and no rates": (
+        Row("error", INVALID_ARGUMENT, SAMPLES),
+        Row("error", NOT_SUPPORTED, RATES),
+    ),
     "lists fault of all ones": (Row("process_list_fault", 1),),
     "lists fault of zeros": (Row("process_list_fault", 2),),
-    "metrics refused in mid-run": (METRICS, Row("error", NO_PERMISSION, "nvmlGpmSampleGet", BREAK_S)),
+    "metrics refused in mid-run": (
+        METRICS,
+        Row("error", NO_PERMISSION, "nvmlGpmSampleGet", BREAK_S),
+    ),
     "falls off the bus": (Row("lost", 1, at_s=BREAK_S),),
     "unified memory": (),
     "MPS": (),
@@ -69,11 +84,16 @@ FAULTS: dict[str, tuple[Row, ...]] = {
     "MIG without metrics": (),
     "batches of a second": (Row("sample_batch_s", 1),),
 }
-"""What each adds to the scenario; unified memory, MPS and MIG are in the device and its processes."""
+"""What each adds to the scenario.
+
+Unified memory, MPS and MIG are in the device and its processes.
+"""
 
 
 class Scenario(NamedTuple):
-    """A machine: where the run lives, what is the matter with the driver, its sampling period, clock, and the loop."""
+    """A machine: where the run lives, what is the matter with the driver, its sampling period,
+    clock, and the loop.
+    """
 
     place: str
     fault: str
@@ -98,7 +118,10 @@ class Scenario(NamedTuple):
 
 
 def scenarios() -> Iterator[Scenario]:
-    """Yield each place with each fault and each period; clocks and loops go round, always in the same order."""
+    """Yield each place with each fault and each period.
+
+    Clocks and loops go round, always in the same order.
+    """
     chance = random.Random(23)
     others = list(itertools.product(CLOCKS, LOOPS))
     for number, (place, fault, period_s) in enumerate(itertools.product(PLACES, FAULTS, PERIODS_S)):
@@ -109,7 +132,11 @@ def scenarios() -> Iterator[Scenario]:
 
 def set_up(driver: SimulatedDriver, scenario: Scenario) -> FakeTraces:
     """Give a driver its device and its faults; returns what /proc says of the training process."""
-    memory = {"memory_used_bytes": 20 * GIB, "memory_total_bytes": 80 * GIB, "memory_reserved_bytes": GIB // 2}
+    memory = {
+        "memory_used_bytes": 20 * GIB,
+        "memory_total_bytes": 80 * GIB,
+        "memory_reserved_bytes": GIB // 2,
+    }
     values: dict[str, object] = {} if scenario.fault == "unified memory" else {**memory}
     if scenario.is_mig:
         driver.add_gpu("gpu0", mig_mode=1, **memory)
@@ -124,13 +151,19 @@ def set_up(driver: SimulatedDriver, scenario: Scenario) -> FakeTraces:
     traces = FakeTraces(on_host=place == "host")
     traces.compute(MAIN.pid, 0)
     kind = "mps_memory_bytes" if scenario.fault == "MPS" else "process_memory_bytes"
-    pid = MAIN.pid if place in ("host", "container that translates", "container without memory") else HOST_PID
+    pid = (
+        MAIN.pid
+        if place in ("host", "container that translates", "container without memory")
+        else HOST_PID
+    )
     held_bytes = 0 if place == "container without memory" else 18 * GIB
     if place == "WSL":
         traces.devices[MAIN.pid] = frozenset({"/dev/dxg"})
         for name in ("Compute", "Graphics", "MPSCompute"):
             for version in ("v2", "v3"):
-                driver.add("error", NOT_SUPPORTED, device, f"nvmlDeviceGet{name}RunningProcesses_{version}")
+                driver.add(
+                    "error", NOT_SUPPORTED, device, f"nvmlDeviceGet{name}RunningProcesses_{version}"
+                )
     elif place != "sandbox":
         driver.add(kind, held_bytes, device, pid)
         driver.add(kind, GIB, device, HOST_PID + 7)  # of someone else
@@ -140,7 +173,9 @@ def set_up(driver: SimulatedDriver, scenario: Scenario) -> FakeTraces:
 
 UTILIZATION = "gpu_utilization_share"
 _LATE_S = 0.025
-"""By how much a sample may be late: what lies between two looks while the offset is estimated, and a little drift."""
+"""By how much a sample may be late: what lies between two looks while the offset is estimated, and
+a little drift.
+"""
 _SETTLED_S = 4.5
 _LONGEST_GAP_S = 3.1
 _FINE_S = 0.05
@@ -161,7 +196,9 @@ class Playing:
         folder.mkdir()
         driver = SimulatedDriver(self._library, folder)
         driver.install(self._monkeypatch)
-        self._monkeypatch.delenv("FAKE_NVML_CALLS")  # writing down each call takes longer than the call
+        self._monkeypatch.delenv(
+            "FAKE_NVML_CALLS"
+        )  # writing down each call takes longer than the call
         driver.set_now(0)
         return driver
 
@@ -186,7 +223,9 @@ def of(place: str) -> Iterator[Scenario]:
 
 
 def is_sample(scenario: Scenario, at_s: float, share: float, before_s: float) -> bool:
-    """Say whether a point is the truth of its time: the mean of the driver's period that ends there."""
+    """Say whether a point is the truth of its time: the mean of the driver's period that ends
+    there.
+    """
     timeline, period_s = scenario.timeline, scenario.period_s
     if at_s <= before_s:
         return False
@@ -196,7 +235,8 @@ def is_sample(scenario: Scenario, at_s: float, share: float, before_s: float) ->
     late_s = period_s if scenario.fault == "batches of a second" else _LATE_S
     ends_s = (number * period_s for number in range(1, int(at_s / period_s + 0.01) + 1))
     return any(
-        -0.002 <= at_s - end_s <= late_s and abs(timeline.busy_share(end_s - period_s, end_s) - share) < 0.011
+        -0.002 <= at_s - end_s <= late_s
+        and abs(timeline.busy_share(end_s - period_s, end_s) - share) < 0.011
         for end_s in ends_s
     )
 
@@ -223,7 +263,10 @@ def longest_gap_s(points: list[Point]) -> float:
 def judge(scenario: Scenario, room: GpuRoom) -> Iterator[str]:
     """Yield what is amiss with what was read."""
     points = room.series(UTILIZATION)
-    yield from (f"{at_s:.3f} s: {share} is not true" for at_s, share in list(wrong_points(scenario, points))[:2])
+    yield from (
+        f"{at_s:.3f} s: {share} is not true"
+        for at_s, share in list(wrong_points(scenario, points))[:2]
+    )
     times = [at_s for at_s, _ in points]
     if times != sorted(set(times)):
         yield "times go back"
@@ -238,7 +281,8 @@ def judge(scenario: Scenario, room: GpuRoom) -> Iterator[str]:
         steps = step_function(PointRow(int(at_s * SECOND_NS), share) for at_s, share in points)
         mean, known_ns = steps.mean(int(_SETTLED_S * SECOND_NS), int(times[-1] * SECOND_NS))
         truth = scenario.timeline.busy_share(_SETTLED_S, times[-1])
-        # One value a second is of the driver's last period alone, and may go in step with the loop: that is said.
+        # One value a second is of the driver's last period alone, and may go in step with the loop:
+        # that is said.
         is_coarse = any("current value" in remark for remark in room.remarks)
         if known_ns < (0.7 if is_coarse else 0.85) * (times[-1] - _SETTLED_S) * SECOND_NS:
             yield f"known for {known_ns / SECOND_NS:.1f} s of {SECONDS}"
@@ -263,14 +307,20 @@ def test_readings_are_true_or_it_is_said_why_they_are_missing_and_no_gpu_that_co
         amiss += [f"{scenario}: {words}" for words in judge(scenario, room)]
         if scenario.period_s == 0.2:
             assert room.devices, scenario
-            amiss += [f"{scenario}: called unused"] if is_called_unused(room, tmp_path / "run.profd") else []
+            amiss += (
+                [f"{scenario}: called unused"]
+                if is_called_unused(room, tmp_path / "run.profd")
+                else []
+            )
     assert amiss == []
 
 
 def test_a_gpu_that_is_there_and_rests_is_called_unused(playing: Playing, tmp_path: Path) -> None:
     driver = playing.begin()
     driver.add_gpu(utilization_share=0)
-    assert is_called_unused(let_run(GpuRoom(driver, FakeTraces(), everything=True)), tmp_path / "run.profd")
+    assert is_called_unused(
+        let_run(GpuRoom(driver, FakeTraces(), everything=True)), tmp_path / "run.profd"
+    )
 
 
 def test_the_scenarios_are_those_that_were_meant() -> None:

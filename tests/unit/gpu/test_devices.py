@@ -1,4 +1,6 @@
-"""MIG: instances are devices of their own, with their memory, their processes and their share of the metrics."""
+"""MIG: instances are devices of their own, with their memory, their processes and their share of
+the metrics.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ GIB = 1 << 30
 
 @pytest.fixture
 def room(driver: SimulatedDriver) -> GpuRoom:
-    driver.add_gpu("gpu0", mig_mode=1, power_watts=400, memory_used_bytes=30 * GIB, memory_total_bytes=80 * GIB)
+    driver.add_gpu(
+        "gpu0", mig_mode=1, power_watts=400, memory_used_bytes=30 * GIB, memory_total_bytes=80 * GIB
+    )
     for number, used in ((0, 10 * GIB), (1, 20 * GIB)):
         driver.add_gpu(
             f"gpu0-mig{number}",
@@ -33,7 +37,9 @@ def room(driver: SimulatedDriver) -> GpuRoom:
     return GpuRoom(driver)
 
 
-def test_the_instance_of_the_run_alone_is_read_its_memory_and_the_power_of_its_gpu(room: GpuRoom) -> None:
+def test_the_instance_of_the_run_alone_is_read_its_memory_and_the_power_of_its_gpu(
+    room: GpuRoom,
+) -> None:
     points = room.read()
     assert {point.device for point in points} == {"gpu0", "gpu0-mig0"}
     assert [(seen.name, seen.index) for seen in room.devices] == [("gpu0", 0), ("gpu0-mig0", 0)]
@@ -59,7 +65,9 @@ def test_instances_keep_their_names_when_another_is_gone(driver: SimulatedDriver
     assert names.of("MIG-2", "gpu0-mig0") == "gpu0-mig0-2"
 
 
-def test_instance_without_an_answer_to_its_names_is_there_all_the_same(driver: SimulatedDriver) -> None:
+def test_instance_without_an_answer_to_its_names_is_there_all_the_same(
+    driver: SimulatedDriver,
+) -> None:
     driver.add_gpu("gpu0", mig_mode=1)
     driver.add_gpu("gpu0-mig0", mig_of="gpu0")
     driver.add("error", 3, "gpu0-mig0", "nvmlDeviceGetUUID")

@@ -30,7 +30,9 @@ def errors_ms(room: GpuRoom, period_s: float) -> list[float]:
 
 @pytest.mark.parametrize("period_s", [0.1, 0.167, 0.2, 1.0])
 @pytest.mark.parametrize(
-    "offset_s", [0.0, -1_795_176_000 + UPTIME_S, 3600.0], ids=["wall clock", "since boot", "an hour ahead"]
+    "offset_s",
+    [0.0, -1_795_176_000 + UPTIME_S, 3600.0],
+    ids=["wall clock", "since boot", "an hour ahead"],
 )
 def test_samples_are_at_their_times_by_whichever_clock(
     driver: SimulatedDriver, period_s: float, offset_s: float
@@ -51,7 +53,9 @@ def test_a_clock_that_drifts_is_followed(driver: SimulatedDriver, drift_ppm: flo
 
 
 @pytest.mark.parametrize("leap_s", [3600, -3600])
-def test_a_clock_that_is_set_during_the_run_moves_no_sample(driver: SimulatedDriver, leap_s: int) -> None:
+def test_a_clock_that_is_set_during_the_run_moves_no_sample(
+    driver: SimulatedDriver, leap_s: int
+) -> None:
     room = begin(driver, sample_period_s=0.25)
     room.go_on(5)
     driver.add("clock_offset_s", leap_s, "gpu0", at_s=5)
@@ -70,10 +74,14 @@ def test_a_device_whose_clock_is_another_one_says_so_once(driver: SimulatedDrive
     assert remark.startswith("gpu0: the driver's clock is ")
     assert "behind the wall clock" in remark
     assert room.series("gpu_sampling_period_s")[0][1] == pytest.approx(1 / 6, rel=1e-3)
-    assert room.series("gpu_clock_offset_s")[0][1] == pytest.approx(1_795_176_000 - UPTIME_S, abs=0.02)
+    assert room.series("gpu_clock_offset_s")[0][1] == pytest.approx(
+        1_795_176_000 - UPTIME_S, abs=0.02
+    )
 
 
-def test_the_offset_is_the_least_delay_and_what_came_before_the_first_look_counts_for_nothing() -> None:
+def test_the_offset_is_the_least_delay_and_what_came_before_the_first_look_counts_for_nothing() -> (
+    None
+):
     clock = DriverClock(0)
     clock.look(900 * MILLISECOND, [1_000], has_waited=False)
     assert clock.offset_ns is None

@@ -13,11 +13,15 @@ from profd.daemon.gpu.events import GpuEvents, in_words
 from profd.daemon.gpu.nvmlsource import NvmlSource
 
 
-def test_errors_are_reported_in_order_with_device_and_none_before_the_run(driver: SimulatedDriver) -> None:
+def test_errors_are_reported_in_order_with_device_and_none_before_the_run(
+    driver: SimulatedDriver,
+) -> None:
     driver.add_gpu("gpu0")
     driver.add_gpu("gpu1")
     reported, clock = queue.Queue[tuple[str, str]](), StoppedClock()
-    events = GpuEvents(NvmlSource(clock, GpuNames()), clock, lambda name, text: reported.put((name, text)))
+    events = GpuEvents(
+        NvmlSource(clock, GpuNames()), clock, lambda name, text: reported.put((name, text))
+    )
     driver.wait_for_call("nvmlEventSetWait")
     driver.add("xid", 31, "gpu0", at_s=-1)
     driver.add("double_bit_ecc", 1, "gpu0", at_s=1)

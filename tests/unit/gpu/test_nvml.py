@@ -1,4 +1,6 @@
-"""The wrapper around NVML, and what is kept in mind of its answers: for ever, for a minute, or not at all."""
+"""The wrapper around NVML, and what is kept in mind of its answers: for ever, for a minute, or not
+at all.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,14 @@ from profd.daemon.gpu.nvmlsource import NvmlSource
 from profd.daemon.gpu.source import Questions
 
 POWER = "nvmlDeviceGetPowerUsage"
-INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, TIMEOUT, DRIVER_NOT_LOADED, GPU_IS_LOST = 2, 3, 4, 10, 9, 15
+INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, TIMEOUT, DRIVER_NOT_LOADED, GPU_IS_LOST = (
+    2,
+    3,
+    4,
+    10,
+    9,
+    15,
+)
 
 
 class Asker:
@@ -38,7 +47,9 @@ def asker(driver: SimulatedDriver) -> Asker:
     return Asker()
 
 
-def test_what_a_device_lacks_is_none_and_not_asked_again(asker: Asker, driver: SimulatedDriver) -> None:
+def test_what_a_device_lacks_is_none_and_not_asked_again(
+    asker: Asker, driver: SimulatedDriver
+) -> None:
     driver.add("error", NOT_SUPPORTED, "gpu0", POWER)
     driver.calls()
     assert asker.power() is None
@@ -48,7 +59,9 @@ def test_what_a_device_lacks_is_none_and_not_asked_again(asker: Asker, driver: S
 
 
 @pytest.mark.parametrize("error", [INVALID_ARGUMENT, NO_PERMISSION])
-def test_what_is_refused_is_asked_again_each_minute(asker: Asker, driver: SimulatedDriver, error: int) -> None:
+def test_what_is_refused_is_asked_again_each_minute(
+    asker: Asker, driver: SimulatedDriver, error: int
+) -> None:
     driver.add("error", error, "gpu0", POWER)
     assert asker.power() is None
     driver.add("error", "", "gpu0", POWER)
@@ -71,7 +84,9 @@ def test_an_answer_comes_through_and_quantities_of_one_question_are_remembered_a
 def test_passing_error_is_asked_again(asker: Asker, driver: SimulatedDriver) -> None:
     driver.add("error", TIMEOUT, "gpu0", POWER)
     assert asker.power() is None
-    assert "timeout" in str(asker.questions.why_not(asker.source.gauge, asker.gpus[0], "gpu_power_watts"))
+    assert "timeout" in str(
+        asker.questions.why_not(asker.source.gauge, asker.gpus[0], "gpu_power_watts")
+    )
     driver.add("error", "", "gpu0", POWER)
     assert asker.power() == 212
 
@@ -95,7 +110,9 @@ def test_lost_device_is_left_alone_and_the_driver_stays(driver: SimulatedDriver)
     assert [gpu.name for gpu in asker.source.gpus()] == ["gpu1"]
 
 
-def test_device_that_is_lost_while_it_is_named_is_not_listed(asker: Asker, driver: SimulatedDriver) -> None:
+def test_device_that_is_lost_while_it_is_named_is_not_listed(
+    asker: Asker, driver: SimulatedDriver
+) -> None:
     driver.add("error", GPU_IS_LOST, "gpu0", "nvmlDeviceGetUUID")
     assert asker.source.gpus() == []
 
@@ -108,7 +125,10 @@ def test_driver_that_goes_is_a_failure_asked_nothing_more_and_opened_when_it_is_
     assert [asker.power() for _ in range(3)] == [None] * 3
     assert asker.source.gpus() == []
     assert driver.calls() == [f"{POWER} gpu0"]
-    assert (asker.source.failure, asker.source.failure_text) == (DRIVER_NOT_LOADED, "driver not loaded")
+    assert (asker.source.failure, asker.source.failure_text) == (
+        DRIVER_NOT_LOADED,
+        "driver not loaded",
+    )
     asker.source.close()
     assert not asker.source.open()
     driver.add("driver_error", "")
@@ -132,7 +152,9 @@ def test_a_missing_module_is_a_failure_and_without_the_drivers_library_it_is_not
     assert "pynvml" not in sys.modules
 
 
-def explain(code: int, *, container: bool = False, driver: bool = False, gpu: bool = False) -> Unavailable:
+def explain(
+    code: int, *, container: bool = False, driver: bool = False, gpu: bool = False
+) -> Unavailable:
     """Explain an error on a machine with or without driver and GPU."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(nvml, "has_driver", lambda: driver)
@@ -150,10 +172,20 @@ def test_machine_without_anything_of_nvidia_lacks_nothing() -> None:
 @pytest.mark.parametrize(
     ("code", "here", "what", "remedy"),
     [
-        (nvml.LIBRARY_NOT_FOUND, "container driver gpu", "this container has no libnvidia-ml.so.1", "--gpus all"),
+        (
+            nvml.LIBRARY_NOT_FOUND,
+            "container driver gpu",
+            "this container has no libnvidia-ml.so.1",
+            "--gpus all",
+        ),
         (nvml.LIBRARY_NOT_FOUND, "container driver gpu", "", "utility"),
         (nvml.LIBRARY_NOT_FOUND, "driver gpu", "libnvidia-ml.so.1 is not found", "ldconfig"),
-        (nvml.LIBRARY_NOT_FOUND, "gpu", "an NVIDIA GPU is here, but no driver", "install the NVIDIA driver"),
+        (
+            nvml.LIBRARY_NOT_FOUND,
+            "gpu",
+            "an NVIDIA GPU is here, but no driver",
+            "install the NVIDIA driver",
+        ),
         (nvml.DRIVER_NOT_LOADED, "gpu", "", "modprobe"),
         (nvml.DRIVER_NOT_LOADED, "container gpu", "", "--gpus all"),
         (nvml.NO_PERMISSION, "", "", "group"),

@@ -1,4 +1,6 @@
-"""What drivers get wrong, and what is made of it: lists of processes, memory, power, numbers of other namespaces."""
+"""What drivers get wrong, and what is made of it: lists of processes, memory, power, numbers of
+other namespaces.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ def test_power_is_the_mean_that_the_energy_counter_tells(simulated: SimulatedDri
     assert dict(room.series("gpu_power_watts")) == pytest.approx({1: 100, 3: 300, 5: 200})
 
 
-def test_metrics_that_are_refused_in_mid_run_come_back_a_minute_later(simulated: SimulatedDriver) -> None:
+def test_metrics_that_are_refused_in_mid_run_come_back_a_minute_later(
+    simulated: SimulatedDriver,
+) -> None:
     simulated.add("gpm_of_utilization", 1, "gpu0", 1)
     simulated.add("field_per_s", 3e9, "gpu0", 197)
     simulated.add("error", NO_PERMISSION, "gpu0", "nvmlGpmSampleGet", at_s=5)
@@ -81,7 +85,9 @@ def test_metrics_that_are_refused_in_mid_run_come_back_a_minute_later(simulated:
     assert len(sent) >= 20
 
 
-def test_numbers_of_lists_and_of_samples_are_of_different_namespaces(simulated: SimulatedDriver) -> None:
+def test_numbers_of_lists_and_of_samples_are_of_different_namespaces(
+    simulated: SimulatedDriver,
+) -> None:
     simulated.add("process_memory_bytes", GIB, "gpu0", MAIN.pid)  # translated, since R535
     simulated.add("process_sm_share", 0.4, "gpu0", HOST_PID)  # not translated, before R570
     traces = FakeTraces(on_host=False)
@@ -96,7 +102,9 @@ def test_numbers_of_lists_and_of_samples_are_of_different_namespaces(simulated: 
 @pytest.mark.parametrize("on_host", [True, False], ids=["host", "container"])
 def test_unknown_is_kept_apart_from_no(simulated: SimulatedDriver, on_host: bool) -> None:
     def known() -> float:
-        return values(GpuRoom(simulated, traces, everything=True).read())["gpu_processes_known_share"]
+        return values(GpuRoom(simulated, traces, everything=True).read())[
+            "gpu_processes_known_share"
+        ]
 
     traces = FakeTraces(on_host=on_host)
     assert known() == 1  # the run uses no GPU

@@ -1,4 +1,6 @@
-"""Whose the PIDs are that NVML names: on the host by number, in a container only where nothing else is possible."""
+"""Whose the PIDs are that NVML names: on the host by number, in a container only where nothing else
+is possible.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,10 @@ def traces() -> FakeTraces:
 
 def test_on_the_host_a_pid_is_a_pid_of_the_run() -> None:
     room = users(FakeTraces())
-    assert room.identify({WHOLE[0]: [40, 99], WHOLE[1]: [41]}, WHOLE) == {40: RANKS[0], 41: RANKS[1]}
+    assert room.identify({WHOLE[0]: [40, 99], WHOLE[1]: [41]}, WHOLE) == {
+        40: RANKS[0],
+        41: RANKS[1],
+    }
     room.take(RANKS[1:])  # a process that left the run is matched no more
     assert room.identify({WHOLE[0]: [40]}, WHOLE) == {}
 
@@ -62,11 +67,18 @@ ALL = (0, 1, 2)
     ],
 )
 def test_in_a_container_processes_are_identified_by_their_gpus(
-    traces: FakeTraces, uses: Uses, named: dict[int, list[int]], ranks: tuple[Identity, ...], found: dict[int, Identity]
+    traces: FakeTraces,
+    uses: Uses,
+    named: dict[int, list[int]],
+    ranks: tuple[Identity, ...],
+    found: dict[int, Identity],
 ) -> None:
     for pid, gpus in uses.items():
         traces.compute(pid, *gpus)
-    assert users(traces, *ranks).identify({WHOLE[gpu]: pids for gpu, pids in named.items()}, WHOLE) == found
+    assert (
+        users(traces, *ranks).identify({WHOLE[gpu]: pids for gpu, pids in named.items()}, WHOLE)
+        == found
+    )
 
 
 def test_pid_in_the_namespace_of_the_process(traces: FakeTraces) -> None:

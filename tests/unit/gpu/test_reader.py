@@ -45,7 +45,11 @@ def test_gauges_have_the_units_of_their_names_and_a_device_is_written_once(room:
 def test_a_device_that_tells_only_its_memory_gives_only_that(driver: SimulatedDriver) -> None:
     driver.add_gpu(memory_used_bytes=GIB, memory_total_bytes=2 * GIB)
     room = GpuRoom(driver, everything=True)
-    expected = {"gpu_memory_used_bytes": GIB, "gpu_memory_total_bytes": 2 * GIB, "gpu_processes_known_share": 1}
+    expected = {
+        "gpu_memory_used_bytes": GIB,
+        "gpu_memory_total_bytes": 2 * GIB,
+        "gpu_processes_known_share": 1,
+    }
     assert values(room.read()) == expected
 
 
@@ -72,7 +76,9 @@ def test_what_is_lacking_is_asked_for_once(driver: SimulatedDriver) -> None:
         ("gpu_power_limit_watts", [1, 11]),
     ],
 )
-def test_what_changes_slowly_is_read_less_often(room: GpuRoom, name: str, times_s: list[int]) -> None:
+def test_what_changes_slowly_is_read_less_often(
+    room: GpuRoom, name: str, times_s: list[int]
+) -> None:
     room.go_on(11)
     assert [at_s for at_s, _ in room.series(name)] == times_s
 
@@ -100,7 +106,9 @@ def test_time_with_clocks_held_down_is_what_the_driver_counts_between_flags(
 
 def test_memory_and_time_of_a_process_are_its_own(room: GpuRoom, driver: SimulatedDriver) -> None:
     driver.add("process_memory_bytes", GIB, "gpu0", 99)
-    driver.add("graphics_memory_bytes", 10 * GIB, "gpu0", MAIN.pid)  # it also draws, and holds its memory once
+    driver.add(
+        "graphics_memory_bytes", 10 * GIB, "gpu0", MAIN.pid
+    )  # it also draws, and holds its memory once
     driver.add("process_sm_share", 0.9, "gpu0", MAIN.pid)
     driver.add("process_sm_share", 0.1, "gpu0", 99)
     room.read(1)  # takes the driver's newest stamp
@@ -133,7 +141,13 @@ def test_library_of_a_driver_before_the_newer_functions_gives_the_rest(
     driver = SimulatedDriver(build(tmp_path / "old", "-DOLD_DRIVER"), tmp_path)
     driver.install(monkeypatch)
     driver.set_now(0)
-    driver.add_gpu(memory_used_bytes=1, memory_total_bytes=2, throttle_reasons_mask=4, utilization_share=1)
+    driver.add_gpu(
+        memory_used_bytes=1, memory_total_bytes=2, throttle_reasons_mask=4, utilization_share=1
+    )
     room = GpuRoom(driver, everything=True)
     read = values(room.read() + room.read_fully(3))
-    assert {"gpu_memory_used_bytes", "gpu_throttle_reasons_mask", "gpu_utilization_share"} <= read.keys()
+    assert {
+        "gpu_memory_used_bytes",
+        "gpu_throttle_reasons_mask",
+        "gpu_utilization_share",
+    } <= read.keys()

@@ -1,7 +1,8 @@
-"""What an H200 (driver 580.159, recorded by ``gpu_recorder.py``) answered, read by the real pynvml and profd's reader.
+"""What an H200 (driver 580.159, recorded by ``gpu_recorder.py``) answered, read by the real pynvml
+and profd's reader.
 
-Meanwhile ``gpu_programs.py gaps --gap 130 --busy 170`` ran on it, and logged when each step ended, and its length: the
-first 130 ms it slept, then one kernel ran.
+Meanwhile ``gpu_programs.py gaps --gap 130 --busy 170`` ran on it, and logged when each step ended,
+and its length: the first 130 ms it slept, then one kernel ran.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class Kernels:
         to_wall_s = (rows[0]["realtime_ns"] - rows[0]["monotonic_ns"]) / SECOND_NS
         steps = [json.loads(line) for line in (H200 / "gaps-steps.jsonl").read_text().splitlines()]
         self.ran: list[tuple[float, float]] = [
-            (to_wall_s + end_s - (length_s - GAP_S - SLEEPS_LATE_S), to_wall_s + end_s) for end_s, length_s in steps
+            (to_wall_s + end_s - (length_s - GAP_S - SLEEPS_LATE_S), to_wall_s + end_s)
+            for end_s, length_s in steps
         ]
 
     def share(self, from_s: float, to_s: float) -> float:
@@ -74,7 +76,9 @@ def test_its_utilization_is_that_of_the_kernels_at_their_times(room: GpuRoom) ->
     assert len(read) == 15
 
     def apart(late_s: float) -> float:
-        """Return by how much readings are off at most, if they are so late: the recorder asked every 30 ms."""
+        """Return by how much readings are off at most, if they are so late: the recorder asked
+        every 30 ms.
+        """
         return max(
             abs(share - kernels.share(one_s - late_s, other_s - late_s))
             for (one_s, _), (other_s, share) in itertools.pairwise(read)
@@ -95,7 +99,11 @@ def test_its_metrics_memory_and_processes_are_read(room: GpuRoom) -> None:
     (device,) = room.devices
     assert (device.model, device.memory_bytes) == ("NVIDIA H200", 150_754_820_096)
     names = {point.name for taken in room.taken for point in taken.points}
-    assert names >= METRICS.keys() | {"gpu_power_watts", "gpu_memory_used_bytes", "gpu_processes_known_share"}
+    assert names >= METRICS.keys() | {
+        "gpu_power_watts",
+        "gpu_memory_used_bytes",
+        "gpu_processes_known_share",
+    }
     assert room.series("gpu_memory_used_bytes")[0][1] == 554_500_096
     assert 100 < room.series("gpu_power_watts")[-1][1] < 200
 
@@ -106,8 +114,12 @@ def test_its_metrics_are_renewed_ten_times_a_second_and_are_zero_between() -> No
         if row["call"] == "nvmlGpmSampleGet":
             asked_s = row["realtime_ns"] / SECOND_NS
         elif row["call"] == "nvmlGpmMetricsGet" and row["code"] == 0:
-            answer = pynvml.c_nvmlGpmMetricsGet_t.from_buffer_copy(bytes.fromhex(row["args"][0]["bytes"]))
-            means.append((asked_s, [answer.metrics[place].value for place in range(answer.numMetrics)]))
+            answer = pynvml.c_nvmlGpmMetricsGet_t.from_buffer_copy(
+                bytes.fromhex(row["args"][0]["bytes"])
+            )
+            means.append(
+                (asked_s, [answer.metrics[place].value for place in range(answer.numMetrics)])
+            )
     renewed_s = [at_s for at_s, values in means if values[0] > 0]
     assert 0.07 < len(renewed_s) / len(means) < 0.15
     apart_s = [after_s - before_s for before_s, after_s in itertools.pairwise(renewed_s)]
@@ -119,7 +131,9 @@ def test_its_metrics_are_renewed_ten_times_a_second_and_are_zero_between() -> No
 
 
 def apart(means: list[tuple[float, list[float]]], kernels: Kernels, late_s: float) -> float:
-    """Return by how much the renewed means of graphics activity are off, if they end so long before they are seen."""
+    """Return by how much the renewed means of graphics activity are off, if they end so long before
+    they are seen.
+    """
     return sum(
         abs(values[0] / 100 - kernels.share(at_s - late_s - RENEWAL_S, at_s - late_s))
         for at_s, values in means

@@ -1,4 +1,6 @@
-"""What a GPU sends and receives where GPM does not tell: counters that wrap, else what the driver measures."""
+"""What a GPU sends and receives where GPM does not tell: counters that wrap, else what the driver
+measures.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from support.gpusim import SimulatedDriver
 MEMORY: dict[str, Any] = {"memory_used_bytes": 1, "memory_total_bytes": 2}
 
 
-def read_once(driver: SimulatedDriver, counters: dict[int, float], gpu: dict[str, Any] = MEMORY) -> GpuRoom:
+def read_once(
+    driver: SimulatedDriver, counters: dict[int, float], gpu: dict[str, Any] = MEMORY
+) -> GpuRoom:
     """Return a GPU that was read once, and whose counters go on by so much a second."""
     driver.add_gpu(**gpu)
     for number, per_s in counters.items():
@@ -30,14 +34,22 @@ def test_rates_come_from_counters(driver: SimulatedDriver) -> None:
 
 
 @pytest.mark.parametrize("gigabytes_per_s", [0.5, 2.1, 10, 25])
-def test_counters_of_32_bits_wrap_and_nothing_is_lost(driver: SimulatedDriver, gigabytes_per_s: float) -> None:
+def test_counters_of_32_bits_wrap_and_nothing_is_lost(
+    driver: SimulatedDriver, gigabytes_per_s: float
+) -> None:
     room = read_once(driver, {198: gigabytes_per_s * 1e9})
     read = [values(room.read_fully(2))["gpu_pcie_received_bytes_per_s"] for _ in range(3)]
     assert read == pytest.approx([gigabytes_per_s * 1e9] * 3)
 
 
-def test_a_link_that_fills_the_counter_between_two_looks_is_measured(driver: SimulatedDriver) -> None:
-    room = read_once(driver, {198: 50e9}, {**MEMORY, "pcie_generation_most": 5, "pcie_received_bytes_per_s": 50e9})
+def test_a_link_that_fills_the_counter_between_two_looks_is_measured(
+    driver: SimulatedDriver,
+) -> None:
+    room = read_once(
+        driver,
+        {198: 50e9},
+        {**MEMORY, "pcie_generation_most": 5, "pcie_received_bytes_per_s": 50e9},
+    )
     assert values(room.read_fully(2))["gpu_pcie_received_bytes_per_s"] == 50e9
 
 
@@ -48,7 +60,9 @@ def test_looks_that_were_late_say_nothing(driver: SimulatedDriver) -> None:
     assert "gpu_pcie_received_bytes_per_s" not in read
 
 
-def test_counter_of_64_bits_that_was_reset_says_nothing_of_that_second(driver: SimulatedDriver) -> None:
+def test_counter_of_64_bits_that_was_reset_says_nothing_of_that_second(
+    driver: SimulatedDriver,
+) -> None:
     driver.add("field", 1000, "gpu0", 138)
     room = read_once(driver, {})
     driver.add("field", 10, "gpu0", 138, at_s=0.5)
@@ -59,7 +73,10 @@ def test_without_counters_the_driver_measures(driver: SimulatedDriver) -> None:
     driver.add_gpu(pcie_sent_bytes_per_s=2.5e6, pcie_received_bytes_per_s=1e6, **MEMORY)
     room = GpuRoom(driver, everything=True)
     read = values(room.read())
-    assert (read["gpu_pcie_sent_bytes_per_s"], read["gpu_pcie_received_bytes_per_s"]) == (2.5e6, 1e6)
+    assert (read["gpu_pcie_sent_bytes_per_s"], read["gpu_pcie_received_bytes_per_s"]) == (
+        2.5e6,
+        1e6,
+    )
 
 
 def test_a_gpu_that_shares_the_memory_of_the_machine_has_no_pcie(driver: SimulatedDriver) -> None:

@@ -76,14 +76,20 @@ def room(driver: SimulatedDriver) -> GpuRoom:
 def test_every_sample_is_read_once(room: GpuRoom) -> None:
     for after_s in (0.3, 1.7, 0.1, 0.9, 2):
         room.read(after_s)
-    assert [at_s for at_s, _ in room.series(UTILIZATION)] == pytest.approx([n / 4 for n in range(1, 21)], abs=0.02)
+    assert [at_s for at_s, _ in room.series(UTILIZATION)] == pytest.approx(
+        [n / 4 for n in range(1, 21)], abs=0.02
+    )
 
 
 def test_a_driver_that_gives_all_it_has_each_time(room: GpuRoom, driver: SimulatedDriver) -> None:
     driver.add("repeats_samples", 1, "gpu0")
     room.go_on(4)
-    assert [at_s for at_s, _ in room.series(UTILIZATION)] == pytest.approx([n / 4 for n in range(1, 17)], abs=0.02)
-    assert [share for _, share in room.series(UTILIZATION)] == pytest.approx([1] * 8 + [0] * 2 + [1] * 6)
+    assert [at_s for at_s, _ in room.series(UTILIZATION)] == pytest.approx(
+        [n / 4 for n in range(1, 17)], abs=0.02
+    )
+    assert [share for _, share in room.series(UTILIZATION)] == pytest.approx(
+        [1] * 8 + [0] * 2 + [1] * 6
+    )
 
 
 def test_no_sample_is_lost_where_the_driver_is_opened_anew(room: GpuRoom) -> None:
@@ -92,10 +98,14 @@ def test_no_sample_is_lost_where_the_driver_is_opened_anew(room: GpuRoom) -> Non
     room.reopen()
     room.read()
     room.read(3)
-    assert [at_s for at_s, _ in room.series(UTILIZATION)] == pytest.approx([n / 4 for n in range(1, 33)], abs=0.02)
+    assert [at_s for at_s, _ in room.series(UTILIZATION)] == pytest.approx(
+        [n / 4 for n in range(1, 33)], abs=0.02
+    )
 
 
-def test_a_buffer_that_is_dry_means_an_idle_gpu_as_far_back_as_someone_looked(driver: SimulatedDriver) -> None:
+def test_a_buffer_that_is_dry_means_an_idle_gpu_as_far_back_as_someone_looked(
+    driver: SimulatedDriver,
+) -> None:
     driver.add_gpu(sample_period_s=0.25, utilization_share=1, dry_after_s=0.5)
     driver.add("utilization_share", 0, "gpu0", at_s=4)
     room = GpuRoom(driver, everything=True)
@@ -108,7 +118,9 @@ def test_a_buffer_that_is_dry_means_an_idle_gpu_as_far_back_as_someone_looked(dr
     assert len(room.series(UTILIZATION)) <= 20
 
 
-def test_a_gpu_is_read_from_the_second_on_in_which_the_run_came_to_it(driver: SimulatedDriver) -> None:
+def test_a_gpu_is_read_from_the_second_on_in_which_the_run_came_to_it(
+    driver: SimulatedDriver,
+) -> None:
     driver.add_gpu(sample_period_s=0.25, utilization_share=1)
     room = GpuRoom(driver)
     room.read(9)
@@ -116,7 +128,9 @@ def test_a_gpu_is_read_from_the_second_on_in_which_the_run_came_to_it(driver: Si
     driver.add("process_memory_bytes", 1, "gpu0", MAIN.pid, at_s=9.5)
     room.read_fully(1)
     room.read(2)
-    assert [at_s for at_s, _ in room.series(UTILIZATION)] == pytest.approx([n / 4 for n in range(37, 49)], abs=0.02)
+    assert [at_s for at_s, _ in room.series(UTILIZATION)] == pytest.approx(
+        [n / 4 for n in range(37, 49)], abs=0.02
+    )
 
 
 def test_a_driver_that_samples_often_does_not_flood_the_run(driver: SimulatedDriver) -> None:

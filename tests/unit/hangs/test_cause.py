@@ -27,11 +27,20 @@ def look(*rows: Standing) -> Look:
 
 @pytest.mark.parametrize(
     ("code", "number", "group"),
-    [(None, 9, "dead worker"), (3, None, "dead worker"), (None, None, "dead worker"), (0, None, "queue")],
+    [
+        (None, 9, "dead worker"),
+        (3, None, "dead worker"),
+        (None, None, "dead worker"),
+        (0, None, "queue"),
+    ],
     ids=["killed", "failed", "nobody knows", "ended well"],
 )
-def test_a_wait_for_a_queue_names_a_worker_that_died(code: int | None, number: int | None, group: str) -> None:
-    cause = find_cause(look(standing(0, "read", GET)), [Death(900, "worker 2 (pid 7)", code, number)])
+def test_a_wait_for_a_queue_names_a_worker_that_died(
+    code: int | None, number: int | None, group: str
+) -> None:
+    cause = find_cause(
+        look(standing(0, "read", GET)), [Death(900, "worker 2 (pid 7)", code, number)]
+    )
     assert cause.group == group
     assert ("worker 2 (pid 7)" in cause.text) == (group == "dead worker")
 
@@ -51,18 +60,25 @@ def test_a_hang_ends_by_itself_only_where_all_training_processes_sleep() -> None
 
 TORCH = "/usr/lib/python3.11/site-packages/torch/utils/data/"
 WORKER_LOOP = Frame("_worker_loop", TORCH + "_utils/worker.py", 349)
-READING = (Frame("Images.__getitem__", "/srv/data.py", 12), Frame("open", "/usr/lib/python3.11/gzip.py", 1))
+READING = (
+    Frame("Images.__getitem__", "/srv/data.py", 12),
+    Frame("open", "/usr/lib/python3.11/gzip.py", 1),
+)
 
 
 def cause_beside(role: str, text: str, *below: Frame) -> Cause:
     """Return the cause of a hang of a training that waits for one worker, which reads."""
-    main = standing(0, "read", Frame("_MultiProcessingDataLoaderIter.__next__", TORCH + "dataloader.py", 630))
+    main = standing(
+        0, "read", Frame("_MultiProcessingDataLoaderIter.__next__", TORCH + "dataloader.py", 630)
+    )
     worker = standing(1, "read", WORKER_LOOP, *below, text=text)
     worker.member.role = role
     return find_cause(look(main, worker), [])
 
 
-@pytest.mark.parametrize("role", [roles.WORKER, roles.HELPER], ids=["known as a worker", "known by its stack alone"])
+@pytest.mark.parametrize(
+    "role", [roles.WORKER, roles.HELPER], ids=["known as a worker", "known by its stack alone"]
+)
 def test_a_worker_whose_file_does_not_answer_is_the_cause_and_not_its_queue(role: str) -> None:
     cause = cause_beside(role, "opens /mnt/sample", *READING)
     assert cause.group == "blocked read"

@@ -1,4 +1,6 @@
-"""Which rank is behind in a hang: by simulated jobs whose RAS is asked over TCP, and by the stacks alone."""
+"""Which rank is behind in a hang: by simulated jobs whose RAS is asked over TCP, and by the stacks
+alone.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +97,9 @@ def begins(job: JobSim) -> None:
 
 
 @pytest.mark.parametrize("each", [begins, JobSim.train], ids=["makes communicators", "trains"])
-async def test_ras_is_not_asked_where_an_answer_may_harm_or_is_not_needed(each: Callable[[JobSim], object]) -> None:
+async def test_ras_is_not_asked_where_an_answer_may_harm_or_is_not_needed(
+    each: Callable[[JobSim], object],
+) -> None:
     with JobSim(4) as job:
         await job.pass_s(100, lambda _: each(job))
         assert (job.server.asked, job.hangs()) == (0, [])
@@ -110,12 +114,21 @@ async def test_where_ras_gives_no_answer_the_processes_are_not_looked_at_again_a
         assert any("NCCL's counts are not known: NCCL's RAS" in note for note in job.notes())
 
 
-# --- by the stacks alone --------------------------------------------------------------------------------------------
+# --- by the stacks alone
+# --------------------------------------------------------------------------------------------
 
 
 def rank(number: int, line: int, *below: Frame, kind: str = "lock") -> Standing:
-    member = Member(Identity(100 + number, 1), None, ("python", "train.py"), "main", number, None, "3.11.7", 1)
-    return Standing(member, "MainThread", True, (Frame("step", "/srv/train.py", line), *below), Wait(kind, f"a {kind}"))
+    member = Member(
+        Identity(100 + number, 1), None, ("python", "train.py"), "main", number, None, "3.11.7", 1
+    )
+    return Standing(
+        member,
+        "MainThread",
+        True,
+        (Frame("step", "/srv/train.py", line), *below),
+        Wait(kind, f"a {kind}"),
+    )
 
 
 def waits_in(number: int, operation: str, line: int = 40) -> Standing:
@@ -141,9 +154,21 @@ def test_by_stacks_the_rank_that_is_elsewhere_is_behind() -> None:
 DIED = Death(5, "rank 1 (pid 101)", None, 9, 1, 101)
 BARRIERS = {number: waits_in(number, "barrier") for number in range(3)}
 BEHIND: dict[str, tuple[list[Standing], tuple[Death, ...], list[tuple[int, str]]]] = {
-    "in another operation": ([BARRIERS[0], waits_in(1, "all_reduce"), BARRIERS[2]], (), [(1, "all_reduce")]),
-    "at another line": ([BARRIERS[0], waits_in(1, "barrier", 44), BARRIERS[2]], (), [(1, "barrier")]),
-    "none of two is odd": ([BARRIERS[0], waits_in(1, "all_reduce")], (), [(0, "barrier"), (1, "all_reduce")]),
+    "in another operation": (
+        [BARRIERS[0], waits_in(1, "all_reduce"), BARRIERS[2]],
+        (),
+        [(1, "all_reduce")],
+    ),
+    "at another line": (
+        [BARRIERS[0], waits_in(1, "barrier", 44), BARRIERS[2]],
+        (),
+        [(1, "barrier")],
+    ),
+    "none of two is odd": (
+        [BARRIERS[0], waits_in(1, "all_reduce")],
+        (),
+        [(0, "barrier"), (1, "all_reduce")],
+    ),
     "dead and not started anew": ([BARRIERS[0], BARRIERS[2]], (DIED,), [(1, "barrier")]),
     "dead, but started anew": ([BARRIERS[0], BARRIERS[1]], (DIED,), []),
     "nobody: all wait alike": ([BARRIERS[0], BARRIERS[1]], (), []),

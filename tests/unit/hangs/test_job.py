@@ -20,7 +20,9 @@ from profd.daemon.tree.tree import Member
 
 def member(pid: int, rank: int | None = None) -> Member:
     placement = None if rank is None else Placement(rank, rank, 0, 2, "job")
-    return Member(Identity(pid, 1), None, ("python", "train.py"), "main", rank, None, "3.11.7", 1, placement)
+    return Member(
+        Identity(pid, 1), None, ("python", "train.py"), "main", rank, None, "3.11.7", 1, placement
+    )
 
 
 def test_ranks_come_from_ras_and_are_compared_with_the_environment() -> None:
@@ -43,16 +45,25 @@ def test_a_poll_keeps_which_rank_alone_is_behind() -> None:
     world.launch(but=[1])
     with RasServer([world]) as server:
         ras = Ras(Address("127.0.0.1", server.port), {1000: 1000, 1001: 1001})
-        JobInquiry(Mode.POLL, StoppedClock(), put.append, find=lambda *_: ras).poll([member(1000), member(1001)])
+        JobInquiry(Mode.POLL, StoppedClock(), put.append, find=lambda *_: ras).poll(
+            [member(1000), member(1001)]
+        )
     (points,) = (record for record in put if isinstance(record, PointsTaken))
-    assert {point.identity.pid: point.value for point in points.points if point.identity} == {1000: 0.0, 1001: 1.0}
+    assert {point.identity.pid: point.value for point in points.points if point.identity} == {
+        1000: 0.0,
+        1001: 1.0,
+    }
 
 
 def test_dumps_of_ranks_that_hang_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dump = TESTS / "data" / "flight_recorder.pickle"
     (tmp_path / "fr_1").write_bytes(dump.read_bytes())
     (tmp_path / "fr_0").write_bytes(b"no dump")
-    monkeypatch.setattr(processes, "environment", lambda pid, allowed: {"TORCH_FR_DUMP_TEMP_FILE": f"{tmp_path}/fr_"})
+    monkeypatch.setattr(
+        processes,
+        "environment",
+        lambda pid, allowed: {"TORCH_FR_DUMP_TEMP_FILE": f"{tmp_path}/fr_"},
+    )
     ranks = [member(os.getpid(), 0), member(os.getppid(), 1)]
     assert read_dumps(ranks, 0) == {
         1: "flight recorder of rank 1: all_reduce 3 of default_pg is scheduled at fr2.py:12"

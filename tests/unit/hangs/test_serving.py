@@ -1,4 +1,6 @@
-"""When a server that stands still hangs, by its own metrics: read from a real port, on a clock in the test's hands."""
+"""When a server that stands still hangs, by its own metrics: read from a real port, on a clock in
+the test's hands.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,16 @@ from profd.daemon.hangs.look import Counters, Look, Standing
 from profd.daemon.hangs.serving import NoMetrics, Requests, read_requests
 from profd.daemon.hangs.waits import Wait
 from profd.daemon.hangs.watch import HangWatch
-from profd.daemon.store.records import EventHappened, Frame, HangEnded, HangFound, Identity, Point, PointsTaken, Record
+from profd.daemon.store.records import (
+    EventHappened,
+    Frame,
+    HangEnded,
+    HangFound,
+    Identity,
+    Point,
+    PointsTaken,
+    Record,
+)
 from profd.daemon.tree.tree import Member
 
 SERVER, ENGINE = Identity(100, 1), Identity(101, 1)
@@ -31,7 +42,10 @@ LOOP = (
     Frame("BaseEventLoop._run_once", f"{STDLIB}/asyncio/base_events.py", 1898),
     Frame("EpollSelector.select", f"{STDLIB}/selectors.py", 468),
 )
-QUEUE = (Frame("engine", "/srv/serve.py", 30), Frame("Queue.get", f"{STDLIB}/multiprocessing/queues.py", 103))
+QUEUE = (
+    Frame("engine", "/srv/serve.py", 30),
+    Frame("Queue.get", f"{STDLIB}/multiprocessing/queues.py", 103),
+)
 WEDGED = (Frame("engine", "/srv/serve.py", 33), Frame("forward", "/srv/serve.py", 12))
 
 
@@ -59,13 +73,17 @@ class Stage:
         self.loop: tuple[Frame, ...] = LOOP
         read = partial(read_requests, page.server_port)
         members = lambda: MEMBERS  # noqa: E731
-        self.watch = HangWatch(30.0, self.clock, members, self.put.append, look=self._look, requests=read)
+        self.watch = HangWatch(
+            30.0, self.clock, members, self.put.append, look=self._look, requests=read
+        )
         self.say(0, 0)
 
     def say(self, running: int, tokens: int) -> None:
         self.page.text = (  # type: ignore[attr-defined]
-            f'# HELP x\nvllm:num_requests_running{{model_name="m"}} {running}.0\nvllm:num_requests_waiting 0.0\n'
-            f"vllm:generation_tokens_total {tokens}.0\nprocess_cpu_seconds_total {self.clock.now_ns()}\n"
+            f'# HELP x\nvllm:num_requests_running{{model_name="m"}} '
+            f"{running}.0\nvllm:num_requests_waiting 0.0\n"
+            f"vllm:generation_tokens_total {tokens}.0\nprocess_cpu_seconds_total "
+            f"{self.clock.now_ns()}\n"
         )
 
     def _look(self, members: Sequence[Member], at_ns: int, *, mains_only: bool) -> Look:
@@ -80,7 +98,9 @@ class Stage:
         for _ in range(seconds):
             self.clock.advance(1)
             self._cpu_s += self.cores
-            self.watch.take(PointsTaken(self.clock.now_ns(), (Point("cpu_cores", self.cores, SERVER),)))
+            self.watch.take(
+                PointsTaken(self.clock.now_ns(), (Point("cpu_cores", self.cores, SERVER),))
+            )
             await self.watch.check()
 
     def hangs(self) -> list[HangFound]:
@@ -134,13 +154,21 @@ async def test_metrics_that_answer_no_more_are_a_hang(stage: Stage) -> None:
     stage.loop = (*LOOP[:-1], Frame("handler", "/srv/serve.py", 51))
     await stage.pass_s(50)
     (hang,) = stage.hangs()
-    assert "the server's metrics no longer answer; the main process stands in handler (serve.py:51)" in hang.text
-    notes = [record.text for record in stage.put if isinstance(record, EventHappened) and record.kind == "note"]
+    assert (
+        "the server's metrics no longer answer; the main process stands in handler (serve.py:51)"
+        in hang.text
+    )
+    notes = [
+        record.text
+        for record in stage.put
+        if isinstance(record, EventHappened) and record.kind == "note"
+    ]
     assert len(notes) == 1
 
 
 @pytest.mark.parametrize(
-    "text", ["", "hello 1", "vllm:num_requests_running x", "vllm:num_requests_running NaN", "\x00\xff"]
+    "text",
+    ["", "hello 1", "vllm:num_requests_running x", "vllm:num_requests_running NaN", "\x00\xff"],
 )
 def test_a_page_without_requests_is_said_in_words(stage: Stage, text: str) -> None:
     stage.page.text = text  # type: ignore[attr-defined]
@@ -149,7 +177,10 @@ def test_a_page_without_requests_is_said_in_words(stage: Stage, text: str) -> No
 
 
 def test_requests_are_added_up_over_labels(stage: Stage) -> None:
-    pending = [f'nv_inference_pending_request_count{{model="{name}"}} {count}' for name, count in (("a", 2), ("b", 1))]
+    pending = [
+        f'nv_inference_pending_request_count{{model="{name}"}} {count}'
+        for name, count in (("a", 2), ("b", 1))
+    ]
     stage.page.text = "\n".join([*pending, 'nv_inference_count{model="a"} 7'])  # type: ignore[attr-defined]
     assert read_requests(stage.page.server_port) == Requests(3.0, 7.0)
 

@@ -66,7 +66,9 @@ def test_a_lock_a_child_and_a_stop_are_named() -> None:
 
 def test_a_wait_for_a_pipe_names_the_process_at_its_other_end() -> None:
     reading, writing = os.pipe()
-    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stdout=writing)
+    child = subprocess.Popen(
+        [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stdout=writing
+    )
     with thread_in(lambda: os.read(reading, 1), lambda: os.write(writing, b"x")) as os_tid:
         text = wait_of(os_tid, "read").text
     child.communicate()
@@ -124,8 +126,12 @@ def _epoll(terminal: int, reading: int) -> None:
 
 
 @pytest.mark.parametrize("call", [_select, _poll, _epoll])
-def test_a_prompt_that_waits_for_more_than_its_terminal_waits_for_that(call: Callable[[int, int], None]) -> None:
-    """IPython, the prompt of Python 3.13 and readline wait for descriptors of their own beside the terminal."""
+def test_a_prompt_that_waits_for_more_than_its_terminal_waits_for_that(
+    call: Callable[[int, int], None],
+) -> None:
+    """IPython, the prompt of Python 3.13 and readline wait for descriptors of their own beside the
+    terminal.
+    """
     (master, terminal), (reading, writing) = os.openpty(), os.pipe()
     with thread_in(partial(call, terminal, reading), lambda: os.write(master, b"x\n")) as os_tid:
         assert wait_of(os_tid, "terminal").text == f"reads the terminal {os.ttyname(terminal)}"
@@ -135,10 +141,14 @@ def test_a_prompt_that_waits_for_more_than_its_terminal_waits_for_that(call: Cal
 
 def test_a_select_of_one_descriptor_is_a_read_of_it_and_of_several_a_wait_for_events() -> None:
     (reading, writing), (other, other_writing) = os.pipe(), os.pipe()
-    with thread_in(lambda: select.select([reading], [], []), lambda: os.write(writing, b"x")) as os_tid:
+    with thread_in(
+        lambda: select.select([reading], [], []), lambda: os.write(writing, b"x")
+    ) as os_tid:
         assert "reads a pipe" in wait_of(os_tid, "read").text
     os.read(reading, 1)
-    with thread_in(lambda: select.select([reading, other], [], []), lambda: os.write(writing, b"x")) as os_tid:
+    with thread_in(
+        lambda: select.select([reading, other], [], []), lambda: os.write(writing, b"x")
+    ) as os_tid:
         assert wait_of(os_tid, "events").text == "waits for any of 2 descriptors (pipe)"
     for fd in (reading, writing, other, other_writing):
         os.close(fd)
@@ -171,4 +181,7 @@ def test_other_processes(program: str, kind: str) -> None:
 def test_strangers_have_the_kernels_names_and_ended_ones_wait_for_nothing() -> None:
     assert read_wait(2**22 + 1, 2**22 + 1, name_of) == Wait("unknown", "it is gone")
     assert holders((-1, -1), os.O_RDONLY) == []
-    assert name_of_stranger(os.getpid()) == f"pid {os.getpid()} ({there(processes.read_stat(os.getpid())).comm})"
+    assert (
+        name_of_stranger(os.getpid())
+        == f"pid {os.getpid()} ({there(processes.read_stat(os.getpid())).comm})"
+    )

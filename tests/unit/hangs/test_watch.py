@@ -51,20 +51,31 @@ class Stage:
         self.looks = 0
         self.members = MEMBERS
         members = lambda: self.members  # noqa: E731
-        self.watch = HangWatch(after_s, self.clock, members, self.put.append, hook or Hook(None), self._look)
+        self.watch = HangWatch(
+            after_s, self.clock, members, self.put.append, hook or Hook(None), self._look
+        )
 
     def _look(self, members: Sequence[Member], at_ns: int, *, mains_only: bool) -> Look:
         self.looks += 1
-        mains, waits = (member for member in self.members if member.role == "main"), self.counters.switches
-        standing = tuple(Standing(member, "MainThread", True, self.stack, self.wait, waits) for member in mains)
+        mains, waits = (
+            (member for member in self.members if member.role == "main"),
+            self.counters.switches,
+        )
+        standing = tuple(
+            Standing(member, "MainThread", True, self.stack, self.wait, waits) for member in mains
+        )
         return Look(at_ns, standing, self.counters, 0)
 
-    async def pass_s(self, seconds: int, cores: float = 0.0, *points: Point, wakes: int = 0) -> None:
+    async def pass_s(
+        self, seconds: int, cores: float = 0.0, *points: Point, wakes: int = 0
+    ) -> None:
         """Let seconds go by, with a reading in each."""
         for _ in range(seconds):
             self.clock.advance(1)
             self.counters = self.counters._replace(switches=self.counters.switches + wakes)
-            self.watch.take(PointsTaken(self.clock.now_ns(), (Point("cpu_cores", cores, MAIN), *points)))
+            self.watch.take(
+                PointsTaken(self.clock.now_ns(), (Point("cpu_cores", cores, MAIN), *points))
+            )
             await self.watch.check()
 
     def found(self) -> list[HangFound]:
@@ -113,7 +124,10 @@ WORK: dict[str, Callable[[int], dict[str, object]]] = {
     "reading or writing": lambda second: {"counters": Counters(1000 + (second << 20), 50)},
     "CPU time between the looks": lambda second: {"counters": Counters(0, 50, second * 0.5)},
     "another stack": lambda second: {"stack": (Frame("<module>", "/srv/train.py", second), GET)},
-    "a prompt": lambda second: {"stack": (LOOP,), "wait": Wait("terminal", "reads the terminal /dev/pts/1")},
+    "a prompt": lambda second: {
+        "stack": (LOOP,),
+        "wait": Wait("terminal", "reads the terminal /dev/pts/1"),
+    },
 }
 
 
@@ -141,8 +155,19 @@ CELL = Frame("<module>", "/tmp/ipykernel_4242/17.py", 3)
         ((LOOP,), Wait("write", "writes the terminal /dev/pts/1"), 1),
     ],
     ids=[
-        *("python -i", "python -i < pipe", "input() and breakpoint()", "a kernel between two cells"),
-        *("a kernel that stands", "a cell that waits", "an async training", "an end that hangs", "a frozen terminal"),
+        *(
+            "python -i",
+            "python -i < pipe",
+            "input() and breakpoint()",
+            "a kernel between two cells",
+        ),
+        *(
+            "a kernel that stands",
+            "a cell that waits",
+            "an async training",
+            "an end that hangs",
+            "a frozen terminal",
+        ),
     ],
 )
 async def test_a_prompt_after_the_training_is_no_hang_and_is_looked_at_now_and_then(
@@ -158,7 +183,9 @@ async def test_a_prompt_after_the_training_is_no_hang_and_is_looked_at_now_and_t
 
 
 @pytest.mark.parametrize("look", WORK.values(), ids=WORK)
-async def test_what_a_look_shows_of_work_is_no_hang(look: Callable[[int], dict[str, object]]) -> None:
+async def test_what_a_look_shows_of_work_is_no_hang(
+    look: Callable[[int], dict[str, object]],
+) -> None:
     stage = Stage()
     for second in range(200):
         vars(stage).update(look(second))
@@ -178,7 +205,9 @@ async def test_waking_up_again_and_again_is_no_hang_unless_steps_stand_still() -
     assert any("the last step that was seen is 2" in fact for fact in hang.report.facts)
 
 
-@pytest.mark.parametrize(("is_transfer", "wakes", "hangs"), [(True, 20, 0), (True, 2, 1), (False, 20, 1)])
+@pytest.mark.parametrize(
+    ("is_transfer", "wakes", "hangs"), [(True, 20, 0), (True, 2, 1), (False, 20, 1)]
+)
 async def test_data_that_comes_slowly_is_no_hang_also_where_steps_are_known(
     is_transfer: bool, wakes: int, hangs: int
 ) -> None:
@@ -200,7 +229,9 @@ async def test_steps_that_are_not_counted_any_more_prove_no_hang() -> None:
 
 
 @pytest.mark.parametrize("cores", [0.0, 0.02])
-async def test_a_training_that_takes_little_cpu_has_all_the_patience_from_its_last_step_on(cores: float) -> None:
+async def test_a_training_that_takes_little_cpu_has_all_the_patience_from_its_last_step_on(
+    cores: float,
+) -> None:
     stage = Stage()
     for step in range(60):
         await stage.pass_s(1, cores, Point("step_count", step, MAIN))
@@ -225,7 +256,9 @@ async def test_long_steps_get_long_patience() -> None:
 async def test_a_gpu_whose_load_changes_is_no_hang_and_a_constant_one_is() -> None:
     stage = Stage()
     for second in range(100):
-        await stage.pass_s(1, 0.0, Point("gpu_utilization_share", 0.9 + second % 2 * 0.05, device="gpu0"))
+        await stage.pass_s(
+            1, 0.0, Point("gpu_utilization_share", 0.9 + second % 2 * 0.05, device="gpu0")
+        )
     assert stage.found() == []
     await stage.pass_s(60, 0.0, Point("gpu_utilization_share", 1.0, device="gpu0"))
     (hang,) = stage.found()
@@ -255,7 +288,12 @@ async def test_a_frozen_process_hangs_only_if_it_stands_still_once_it_goes_on() 
 
 @pytest.mark.parametrize(
     ("code", "number", "before_s", "cause"),
-    [(None, 9, 0, "dead worker"), (1, None, 0, "dead worker"), (0, None, 0, "queue"), (None, 9, 30, "queue")],
+    [
+        (None, 9, 0, "dead worker"),
+        (1, None, 0, "dead worker"),
+        (0, None, 0, "queue"),
+        (None, 9, 30, "queue"),
+    ],
 )
 async def test_a_process_that_died_shortly_before_is_the_cause(
     code: int | None, number: int | None, before_s: int, cause: str
@@ -272,7 +310,9 @@ async def test_a_process_that_died_shortly_before_is_the_cause(
 
 async def test_the_users_command_runs_with_the_cause_and_the_text(tmp_path: Path) -> None:
     written = tmp_path / "written"
-    hook = Hook(f'echo "$PROFD_HANG_CAUSE $PROFD_HANG" > {written}.new && mv {written}.new {written}')
+    hook = Hook(
+        f'echo "$PROFD_HANG_CAUSE $PROFD_HANG" > {written}.new && mv {written}.new {written}'
+    )
     stage = Stage(hook=hook)
     await stage.pass_s(40)
     for process in hook.running:
@@ -281,20 +321,30 @@ async def test_the_users_command_runs_with_the_cause_and_the_text(tmp_path: Path
 
 
 def test_what_a_run_calls_itself_is_no_part_of_the_users_command(tmp_path: Path) -> None:
-    text, cause = f"; touch {tmp_path}/text; $(touch {tmp_path}/text)", f"'`touch {tmp_path}/cause`'"
+    text, cause = (
+        f"; touch {tmp_path}/text; $(touch {tmp_path}/text)",
+        f"'`touch {tmp_path}/cause`'",
+    )
     hook = Hook(f'printf "%s|%s" "$PROFD_HANG" "$PROFD_HANG_CAUSE" > {tmp_path}/given')
     assert hook.start(text, cause) is None
     assert [process.wait(DEADLINE_S) for process in hook.running] == [0]
-    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("given", f"{text}|{cause}")]
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [
+        ("given", f"{text}|{cause}")
+    ]
 
 
 async def test_a_command_that_cannot_be_started_is_an_event() -> None:
     stage = Stage(hook=Hook("\0"))
     await stage.pass_s(40)
-    assert [record.kind for record in stage.put if isinstance(record, EventHappened)] == ["hang", "error"]
+    assert [record.kind for record in stage.put if isinstance(record, EventHappened)] == [
+        "hang",
+        "error",
+    ]
 
 
-async def test_a_watch_that_fails_says_so_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_watch_that_fails_says_so_and_nothing_else(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     def fail(*words: object, **more: object) -> Look:
         raise ZeroDivisionError("planted")
 
@@ -306,14 +356,18 @@ async def test_a_watch_that_fails_says_so_and_nothing_else(capsys: pytest.Captur
     stage.watch.start()
     await eventually(lambda: stage.put, "a record of the failure")
     await stage.watch.close()
-    assert [(record.kind, "planted" in record.text) for record in stage.put if isinstance(record, EventHappened)] == [
-        ("error", True)
-    ]
+    assert [
+        (record.kind, "planted" in record.text)
+        for record in stage.put
+        if isinstance(record, EventHappened)
+    ] == [("error", True)]
     assert "ZeroDivisionError" in capsys.readouterr().err
 
 
 SPINNING = Frame("wait_for_peer", "/srv/train.py", 12)
-REDUCE = Frame("all_reduce", "/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", 9)
+REDUCE = Frame(
+    "all_reduce", "/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", 9
+)
 SPIN = (LOOP, SPINNING)
 FORWARD = (LOOP, Frame("forward", "/srv/train.py", 20))
 DUE_S = 4 * 30
@@ -349,11 +403,15 @@ class Busy(Stage):
 
 def read(start_ns: int, stack: tuple[Frame, ...], identity: Identity = MAIN) -> RecordingTaken:
     main = (identity.pid, "MainThread", True, ((stack, 250),) * 4)
-    return recording(identity, start_ns, ((identity.pid + 1, "Thread-1", False, ((stack, 250),)), main))
+    return recording(
+        identity, start_ns, ((identity.pid + 1, "Thread-1", False, ((stack, 250),)), main)
+    )
 
 
 @pytest.mark.parametrize(("where", "cause"), [(SPINNING, "spin"), (REDUCE, "collective")])
-async def test_a_run_that_spins_hangs_after_four_times_the_patience(where: Frame, cause: str) -> None:
+async def test_a_run_that_spins_hangs_after_four_times_the_patience(
+    where: Frame, cause: str
+) -> None:
     stage = Busy()
     await stage.spin_s(DUE_S - 2, where=where)
     assert stage.found() == []
@@ -371,7 +429,9 @@ async def test_a_spin_is_recorded_once_and_ends_when_the_stack_changes() -> None
     assert len(stage.found()) == 1
     stage.stack = FORWARD
     await stage.work_s(2)
-    assert [end.hang_ns for end in stage.put if isinstance(end, HangEnded)] == [stage.found()[0].at_ns]
+    assert [end.hang_ns for end in stage.put if isinstance(end, HangEnded)] == [
+        stage.found()[0].at_ns
+    ]
 
 
 async def test_a_stack_that_changes_once_in_a_while_is_no_hang() -> None:

@@ -94,7 +94,8 @@ def test_a_code_in_the_place_of_another_one_is_not_taken_for_that(version: str) 
     assert found == [("first", "/first.py", 8), ("other", "/other.py", 10)]
 
 
-# Functions that call each other, each with ``many`` variables whose names are new and ``length`` characters long.
+# Functions that call each other, each with ``many`` variables whose names are new and ``length``
+# characters long.
 LONG_NAMES = """
 def chain(many, length, depth):
     called = ready
@@ -111,13 +112,19 @@ def ready():
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_little_is_kept_of_names_however_long(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_little_is_kept_of_names_however_long(
+    version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(frames, "_MOST_KEPT", 50_000)
     with standing(LONG_NAMES + "chain(3, 4000, 40)", python(version)) as program:
         interpreter = open_interpreter(program.pid)
         stack = interpreter.stack(interpreter.main_thread())
         assert len({frame.code.name for frame in stack}) > 40
-        assert sum(code.length for code in interpreter._kept.values()) == interpreter._kept_length <= 50_000
+        assert (
+            sum(code.length for code in interpreter._kept.values())
+            == interpreter._kept_length
+            <= 50_000
+        )
         assert stack[1].code.variables[0].startswith("v0_0xxx")
 
 
@@ -128,14 +135,19 @@ def test_a_function_whose_variables_have_names_without_end_is_not_read() -> None
             interpreter.stack(interpreter.main_thread())
 
 
-def test_few_of_the_files_are_searched_that_are_called_like_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_of_the_files_are_searched_that_are_called_like_the_interpreter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asked: list[int] = []
 
     def search(memory: Memory, start: int, names: tuple[str, ...]) -> dict[str, int]:
         asked.append(start)
         return {}
 
-    maps = "".join(f"{at:x}000-{at:x}fff r--p 00000000 08:01 1 /tmp/libpython3.11.so\n" for at in range(1, 5000))
+    maps = "".join(
+        f"{at:x}000-{at:x}fff r--p 00000000 08:01 1 /tmp/libpython3.11.so\n"
+        for at in range(1, 5000)
+    )
     monkeypatch.setattr(processes, "maps", lambda pid: maps)
     monkeypatch.setattr(frames, "exported", search)
     with pytest.raises(Unreadable, match="no CPython"):

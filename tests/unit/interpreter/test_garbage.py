@@ -1,4 +1,6 @@
-"""Whether running Pythons collect garbage, of each version that is here, and the share of time that this becomes."""
+"""Whether running Pythons collect garbage, of each version that is here, and the share of time that
+this becomes.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,14 @@ from support.clocks import StoppedClock
 from support.interpreters import READY, VERSIONS, python, standing
 from support.synthetic import MAIN
 
-from profd.daemon.interpreter.garbage import READ_S, READINGS, RETRY_S, TRIES, GarbageReader, open_collector
+from profd.daemon.interpreter.garbage import (
+    READ_S,
+    READINGS,
+    RETRY_S,
+    TRIES,
+    GarbageReader,
+    open_collector,
+)
 from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.store.records import COLLECTING, Point, PointsTaken, Record
 
@@ -71,7 +80,9 @@ def reader_of(collector: Collector) -> tuple[GarbageReader, list[Record]]:
 
 
 def test_looks_at_irregular_times_become_a_share() -> None:
-    reader, records = reader_of(Collector(([True] * (READINGS // 4) + [False] * (READINGS - READINGS // 4)) * 2))
+    reader, records = reader_of(
+        Collector(([True] * (READINGS // 4) + [False] * (READINGS - READINGS // 4)) * 2)
+    )
     pauses = [reader.poll() for _ in range(2 * READINGS)]
     assert records == [PointsTaken(StoppedClock().now_ns(), (Point(COLLECTING, 0.25, MAIN),))] * 2
     assert sum(pauses) / len(pauses) == pytest.approx(READ_S, rel=0.1)

@@ -1,4 +1,6 @@
-"""Variables of running Pythons, of each version that is here, against the values that these programs give them."""
+"""Variables of running Pythons, of each version that is here, against the values that these
+programs give them.
+"""
 
 from __future__ import annotations
 
@@ -52,9 +54,13 @@ def test_each_reading_is_the_value_that_the_program_has(version: str) -> None:
         with pytest.raises(Missing, match="not on the stack"):
             program.reader.read(passing)
         local, read = program.local, program.reader.read
-        step, captured, argument = (local("train", name) for name in ("step", "captured", "captured_argument"))
+        step, captured, argument = (
+            local("train", name) for name in ("step", "captured", "captured_argument")
+        )
         iter_num = program.of_module("iter_num")
-        for turn in range(30):  # meanwhile the module's dictionary grows from a dozen names to fifty and more
+        for turn in range(
+            30
+        ):  # meanwhile the module's dictionary grows from a dozen names to fifty and more
             counts = (read(step), read(captured), read(argument), read(iter_num))
             assert counts == (5000 + 7 * turn, 100 + 7 * turn, 1 + turn, 1000 * turn)
             running.go_on()
@@ -99,7 +105,9 @@ def test_what_is_no_int_has_no_value(version: str) -> None:
             program.reader.read(program.of_module("nothing"))
 
 
-def test_a_function_that_some_walks_of_the_stack_lack_is_found_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_function_that_some_walks_of_the_stack_lack_is_found_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with standing(COUNTING) as running:
         running.go_on()
         program = Program(running)

@@ -1,4 +1,6 @@
-"""Lines that frames of running Pythons stand at, of each version that is here, against what these programs say."""
+"""Lines that frames of running Pythons stand at, of each version that is here, against what these
+programs say.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ from support.interpreters import VERSIONS, Program, python, standing
 from profd.daemon.interpreter.lines import NONE, Lines, decoded
 from profd.daemon.interpreter.memory import Unreadable
 
-# The function ``here`` writes down where its callers are. What it returns is what ``input`` prints, from C: the frame
-# that calls both is the innermost one then, at the line that was written down.
+# The function ``here`` writes down where its callers are. What it returns is what ``input`` prints,
+# from C: the frame that calls both is the innermost one then, at the line that was written down.
 HERE = """
 import asyncio, contextlib, functools, json, sys
 def here():
@@ -140,18 +142,24 @@ def far() -> str:
     gap = "\n" * 300
     return (
         f"def far():\n    n = 1{gap}    stop(n){gap}    input(here())\n"
-        f"    for n in range(2):{gap}        stop(n,{gap}            stop(),{gap}            stop())\n"
+        f"    for n in range(2):{gap}        stop(n,{gap}            stop(),{gap}            "
+        "stop())\n"
         f"    stop({gap * 4}stop()\n    ){gap}    stop()\nfar()\n"
     )
 
 
 def long() -> str:
-    """Return functions whose code has many bytes on one line and on many, with jumps over all of them."""
+    """Return functions whose code has many bytes on one line and on many, with jumps over all of
+    them.
+    """
     single = ", ".join(["n1" + " + n299" * 200] * 10)
-    many = "".join(f"        n{place % 300} = n{(place + 7) % 300} + {place}\n" for place in range(12_000))
+    many = "".join(
+        f"        n{place % 300} = n{(place + 7) % 300} + {place}\n" for place in range(12_000)
+    )
     names = " = ".join(f"n{place}" for place in range(300))
     return (
-        f"def wide():\n    {names} = 0\n    {single}; stop()\n    {single}\n    input(here()); {single}\n    stop()\n"
+        f"def wide():\n    {names} = 0\n    {single}; stop()\n    {single}\n    input(here()); "
+        f"{single}\n    stop()\n"
         f"def tall():\n    {names} = 0\n    for turn in range(2):\n        stop()\n"
         f"        if turn:\n            continue\n{many}        input(here())\n{many}    stop()\n"
         "wide()\ntall()\n"
@@ -159,7 +167,9 @@ def long() -> str:
 
 
 def stops(program: Program, path: Path) -> Iterator[list[tuple[str, int]]]:
-    """Yield what the program has written down, each time it stands still, up to where its function ``end`` does."""
+    """Yield what the program has written down, each time it stands still, up to where its function
+    ``end`` does.
+    """
     while True:
         said = [(name, line) for name, line in json.loads(path.read_text())]
         if said[0][0] == "end":
@@ -172,12 +182,18 @@ END = "\ndef end():\n    input(here())\nend()\n"
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize(("text", "at_least"), [(PLACES, 35), (far(), 8), (long(), 6)], ids=["places", "far", "long"])
-def test_each_frame_stands_at_the_line_that_it_says(version: str, text: str, at_least: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "at_least"), [(PLACES, 35), (far(), 8), (long(), 6)], ids=["places", "far", "long"]
+)
+def test_each_frame_stands_at_the_line_that_it_says(
+    version: str, text: str, at_least: int, tmp_path: Path
+) -> None:
     path = tmp_path / "said"
     source = tmp_path / "program.py"
     source.write_text(f"PATH = {str(path)!r}\n{HERE}{text}{END}")
-    with standing(f"exec(compile(open({str(source)!r}).read(), 'program', 'exec'))", python(version)) as running:
+    with standing(
+        f"exec(compile(open({str(source)!r}).read(), 'program', 'exec'))", python(version)
+    ) as running:
         program = Program(running)
         lines = Lines(program.python)
         seen = set()
@@ -216,8 +232,12 @@ def test_a_frame_with_another_code_has_no_line(version: str) -> None:
         assert lines.line_of(program.frame("second")) == 8
 
 
-@pytest.mark.parametrize("version", [version for version in VERSIONS if version not in ("3.8", "3.9", "3.10")])
-def test_a_frame_may_get_another_code_meanwhile(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "version", [version for version in VERSIONS if version not in ("3.8", "3.9", "3.10")]
+)
+def test_a_frame_may_get_another_code_meanwhile(
+    version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with standing(ENDING, python(version)) as running:
         program = Program(running)
         first, read, reads = program.frame("first"), program.python.memory.read, []
@@ -247,7 +267,8 @@ for n in range(60):
         lines = Lines(program.python)
         for said in stops(program, path):
             stack = program.python.stack(program.thread)
-            # What the interpreter keeps of a code may be of the one before, but then there is no line.
+            # What the interpreter keeps of a code may be of the one before, but then there is no
+            # line.
             assert lines.line_of(stack[0]) in (said[0][1], None)
 
 
@@ -262,7 +283,10 @@ def test_what_is_no_instruction_of_the_code_is_unreadable(version: str) -> None:
         with pytest.raises(Unreadable, match="table of lines"):
             Lines(program.python).line_of(frame)
         program.python.offsets = replace(broken, line_table=table, instruction=broken.globals)
-        if program.python.version >= (3, 10):  # the tables of older ones do not say where a code ends
+        if program.python.version >= (
+            3,
+            10,
+        ):  # the tables of older ones do not say where a code ends
             with pytest.raises(Unreadable, match="not in its code"):
                 Lines(program.python).line_of(frame)
         running.end()
@@ -270,10 +294,16 @@ def test_what_is_no_instruction_of_the_code_is_unreadable(version: str) -> None:
             Lines(program.python).line_of(frame)
 
 
-def test_what_cannot_be_read_since_the_frame_went_on_is_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_read_since_the_frame_went_on_is_no_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with standing(ENDING, sys.executable) as running:
         program = Program(running)
-        frame, offsets, memory = program.frame("first"), program.python.offsets, program.python.memory
+        frame, offsets, memory = (
+            program.frame("first"),
+            program.python.offsets,
+            program.python.memory,
+        )
         program.python.offsets = replace(offsets, line_table=offsets.name)
         read, seen = memory.read, set()
 
@@ -313,7 +343,9 @@ print(json.dumps(found))
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_tables_have_the_lines_that_their_python_says(version: str) -> None:
-    done = subprocess.run([python(version), "-c", COMPILED], stdout=subprocess.PIPE, check=True, text=True)
+    done = subprocess.run(
+        [python(version), "-c", COMPILED], stdout=subprocess.PIPE, check=True, text=True
+    )
     codes: list[tuple[int, str, list[int | None]]] = json.loads(done.stdout)
     major, minor = map(int, version.split("."))
     for first_line, table, said in codes:
@@ -326,6 +358,8 @@ def test_tables_have_the_lines_that_their_python_says(version: str) -> None:
 
 
 def test_a_table_whose_line_is_none_is_unreadable() -> None:
-    entry = bytes([0b1_1101_000, *[0b01_111111] * 8])  # one without columns, whose line is 2^47 further back
+    entry = bytes(
+        [0b1_1101_000, *[0b01_111111] * 8]
+    )  # one without columns, whose line is 2^47 further back
     with pytest.raises(Unreadable, match="no line"):
         decoded((3, 12), 1, entry * 70_000)

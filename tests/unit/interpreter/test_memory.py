@@ -14,7 +14,13 @@ import pytest
 from support.interpreters import VERSIONS, python, standing
 
 from profd.daemon import processes
-from profd.daemon.interpreter.memory import Memory, Unreadable, exported, mapped_files, variables_now
+from profd.daemon.interpreter.memory import (
+    Memory,
+    Unreadable,
+    exported,
+    mapped_files,
+    variables_now,
+)
 from profd.daemon.windows import symbols
 
 ADDRESSES = """
@@ -32,7 +38,9 @@ def own() -> Memory:
 
 def starts() -> dict[str, int]:
     """Return where the files that are mapped into this process begin."""
-    return {one.path: one.start for one in reversed(symbols.mappings(os.getpid())) if one.offset == 0}
+    return {
+        one.path: one.start for one in reversed(symbols.mappings(os.getpid())) if one.offset == 0
+    }
 
 
 def test_no_name_in_a_map_makes_it_slow() -> None:
@@ -43,7 +51,9 @@ def test_no_name_in_a_map_makes_it_slow() -> None:
 
 def test_bytes_of_another_process_are_read() -> None:
     pipe = subprocess.PIPE
-    with subprocess.Popen([sys.executable, "-c", ADDRESSES], stdin=pipe, stdout=pipe, text=True) as other:
+    with subprocess.Popen(
+        [sys.executable, "-c", ADDRESSES], stdin=pipe, stdout=pipe, text=True
+    ) as other:
         assert other.stdout is not None
         address = int(other.stdout.readline())
         memory = Memory(other.pid)
@@ -56,8 +66,12 @@ def test_bytes_of_another_process_are_read() -> None:
 
 
 @pytest.mark.parametrize("address", [0, 8, 1 << 47, (1 << 64) - 8, 1 << 70])
-@pytest.mark.parametrize("read", [Memory.word, lambda memory, at: memory.read_together((at % (1 << 64), 8))])
-def test_what_is_no_memory_is_said_to_be_none(own: Memory, read: Callable[[Memory, int], object], address: int) -> None:
+@pytest.mark.parametrize(
+    "read", [Memory.word, lambda memory, at: memory.read_together((at % (1 << 64), 8))]
+)
+def test_what_is_no_memory_is_said_to_be_none(
+    own: Memory, read: Callable[[Memory, int], object], address: int
+) -> None:
     with pytest.raises(Unreadable, match="no memory"):
         read(own, address)
 
@@ -72,13 +86,22 @@ class LinkedToAnAddress(Memory):
         if address != self.start + int.from_bytes(super().read(self.start + 32, 8), "little"):
             return data
         segments = [list(segment) for segment in struct.iter_unpack("<2I6Q", data)]
-        return b"".join(struct.pack("<2I6Q", *one[:3], one[3] + 0x400000, *one[4:]) for one in segments)
+        return b"".join(
+            struct.pack("<2I6Q", *one[:3], one[3] + 0x400000, *one[4:]) for one in segments
+        )
 
 
-def test_functions_are_those_of_a_file_itself_from_its_start_and_of_an_elf_alone(own: Memory) -> None:
+def test_functions_are_those_of_a_file_itself_from_its_start_and_of_an_elf_alone(
+    own: Memory,
+) -> None:
     linked = LinkedToAnAddress(os.getpid())
-    linked.start = next(start for path, start in starts().items() if path.rpartition("/")[2].startswith("libc."))
-    assert exported(linked, linked.start, ["mmap"])["mmap"] == exported(own, linked.start, ["mmap"])["mmap"] - 0x400000
+    linked.start = next(
+        start for path, start in starts().items() if path.rpartition("/")[2].startswith("libc.")
+    )
+    assert (
+        exported(linked, linked.start, ["mmap"])["mmap"]
+        == exported(own, linked.start, ["mmap"])["mmap"] - 0x400000
+    )
     start = starts()[os.path.realpath(msgspec._core.__file__)]
     assert exported(own, start, ("PyErr_SetString",)) == {}
     assert exported(own, start, ("PyInit__core",))["PyInit__core"] > start
@@ -99,12 +122,17 @@ VARIABLES = frozenset({"RANK", "GIVEN", "LONG", "KEPT"})
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_a_program_has_set_and_unset_is_seen(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_program_has_set_and_unset_is_seen(
+    version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("GIVEN", "1")
     monkeypatch.setenv("KEPT", "2")
     with standing(SETS_VARIABLES, python(version)) as program:
         found = variables_now(program.pid, VARIABLES)
-        assert {name: value for name, value in found.items() if name != "LONG"} == {"RANK": "3", "KEPT": "2"}
+        assert {name: value for name, value in found.items() if name != "LONG"} == {
+            "RANK": "3",
+            "KEPT": "2",
+        }
         assert set(found["LONG"]) == {"x"}
         assert processes.environment(program.pid, VARIABLES) == {"GIVEN": "1", "KEPT": "2"}
 

@@ -1,4 +1,6 @@
-"""What frames of running Pythons hold, of each version that is here, and what generators and ranges are at."""
+"""What frames of running Pythons hold, of each version that is here, and what generators and ranges
+are at.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ ready()
 def iterators(program: Program, function: str) -> list[str]:
     """Return the types of the iterators among what a function holds."""
     names = [one.type_name for one in program.held(function)]
-    return [name for name in names if name in ("range_iterator", "generator", "enumerate", "Batches")]
+    return [
+        name for name in names if name in ("range_iterator", "generator", "enumerate", "Batches")
+    ]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -63,7 +67,9 @@ def test_a_frame_holds_the_iterators_of_its_loops(version: str) -> None:
         # The generator waits, and its own frame is not on the stack; it holds what it goes through.
         code = generator_code(program.python, generator.address)
         assert (code.name, code.variables[:2]) == ("counted", ("iterable", "unused"))
-        frame = Frame(objects.generator_frame(program.python, generator.address, code.address), code, 0)
+        frame = Frame(
+            objects.generator_frame(program.python, generator.address, code.address), code, 0
+        )
         assert [one.type_name for one in objects.held(program.python, frame)][:1] == ["Batches"]
 
 
@@ -74,7 +80,9 @@ def test_a_generator_counts_and_ends_and_a_frame_that_has_ended_holds_nothing(ve
         train = program.frame("train")
 
         def current() -> int:
-            return next(one.address for one in program.held("train") if one.type_name == "generator")
+            return next(
+                one.address for one in program.held("train") if one.type_name == "generator"
+            )
 
         code = generator_code(program.python, current())
         for _ in range(3):
@@ -85,7 +93,10 @@ def test_a_generator_counts_and_ends_and_a_frame_that_has_ended_holds_nothing(ve
                     running.go_on()
         with pytest.raises(Missing):
             program.reader.read(n)
-        assert [frame.code.name for frame in program.python.stack(program.thread)][:2] == ["ready", "short"]
+        assert [frame.code.name for frame in program.python.stack(program.thread)][:2] == [
+            "ready",
+            "short",
+        ]
         assert objects.held(program.python, train) == []
 
 
@@ -127,7 +138,9 @@ ready()
 def test_what_has_ended_or_gone_has_no_value(version: str) -> None:
     with standing(ENDED, python(version)) as running:
         program = Program(running)
-        kept, dropped, gone, large = (program.object_of(name).address for name in ("kept", "dropped", "gone", "large"))
+        kept, dropped, gone, large = (
+            program.object_of(name).address for name in ("kept", "dropped", "gone", "large")
+        )
         code = generator_code(program.python, kept)
         variables = [OfGenerator(one, code.address, 0) for one in (kept, dropped)]
         assert [program.reader.read(one) for one in variables] == [77, 77]
@@ -172,9 +185,14 @@ train(queue)
 def test_an_object_has_the_name_of_its_type_and_what_is_none_has_none(version: str) -> None:
     with standing(OBJECTS, python(version)) as running:
         program = Program(running)
-        names = [program.object_of(name).type_name for name in ("loader", "naive", "counter", "queue", "Loader")]
+        names = [
+            program.object_of(name).type_name
+            for name in ("loader", "naive", "counter", "queue", "Loader")
+        ]
         assert names == ["Loader", "Naïve", "int", "collections.deque", "Meta"]
-        assert program.reader.object_of(program.local("train", "queue")) == program.object_of("queue")
+        assert program.reader.object_of(program.local("train", "queue")) == program.object_of(
+            "queue"
+        )
         assert object_at(program.python, program.object_of("Loader").type).type_name == "type"
         if program.python.version >= (3, 12):
             with pytest.raises(Missing, match="has gone"):
@@ -184,7 +202,14 @@ def test_an_object_has_the_name_of_its_type_and_what_is_none_has_none(version: s
             object_at(program.python, program.object_of("untyped").address + BYTES)
         with pytest.raises(Missing, match="no range"):
             program.reader.read(RangeLeft(program.object_of("no_range").address + BYTES))
-        for address in (0, 1, queue.address + 4, queue.address + 8, program.python.types["PyDict_Type"] + 8, 1 << 46):
+        for address in (
+            0,
+            1,
+            queue.address + 4,
+            queue.address + 8,
+            program.python.types["PyDict_Type"] + 8,
+            1 << 46,
+        ):
             with pytest.raises((Missing, Unreadable)):
                 object_at(program.python, address)
 
@@ -192,7 +217,9 @@ def test_an_object_has_the_name_of_its_type_and_what_is_none_has_none(version: s
 def test_an_interpreter_without_a_symbol_is_read_as_far_as_that_goes() -> None:
     with standing(LOOPS) as running:
         program = Program(running)
-        generator = next(one.address for one in program.held("train") if one.type_name == "generator")
+        generator = next(
+            one.address for one in program.held("train") if one.type_name == "generator"
+        )
         code = generator_code(program.python, generator)
         for name in ("PyGen_Type", "PyRangeIter_Type", "PyType_Type"):
             del program.python.types[name]
@@ -200,4 +227,8 @@ def test_an_interpreter_without_a_symbol_is_read_as_far_as_that_goes() -> None:
             with pytest.raises(Unreadable, match="does not export"):
                 program.reader.read(variable)
         assert program.held("train") == []
-        assert open_interpreter(running.pid).types.keys() >= {"PyGen_Type", "PyRangeIter_Type", "PyType_Type"}
+        assert open_interpreter(running.pid).types.keys() >= {
+            "PyGen_Type",
+            "PyRangeIter_Type",
+            "PyType_Type",
+        }

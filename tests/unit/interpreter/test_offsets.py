@@ -1,4 +1,6 @@
-"""Offsets of CPython's structures: the table, and what interpreters say of themselves at the start of their memory."""
+"""Offsets of CPython's structures: the table, and what interpreters say of themselves at the start
+of their memory.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def minor(version: str) -> tuple[int, int]:
 
 @pytest.mark.parametrize("release", SAID)
 def test_an_interpreter_says_what_the_table_has(release: str) -> None:
-    assert offsets_in(bytes.fromhex(SAID[release]), minor(release)) == asdict(BY_VERSION[minor(release)])
+    assert offsets_in(bytes.fromhex(SAID[release]), minor(release)) == asdict(
+        BY_VERSION[minor(release)]
+    )
 
 
 def test_another_release_may_have_its_states_elsewhere() -> None:
@@ -62,7 +66,9 @@ def test_another_release_may_have_its_states_elsewhere() -> None:
         (16, 1, "free-threaded"),
     ],
 )
-def test_what_says_something_else_is_not_read(release: str, at: int, value: int, reason: str) -> None:
+def test_what_says_something_else_is_not_read(
+    release: str, at: int, value: int, reason: str
+) -> None:
     said = bytearray.fromhex(SAID[release])
     struct.pack_into("<Q", said, at, value)
     with pytest.raises(Unreadable, match=reason):
@@ -74,7 +80,11 @@ def test_other_structures_are_not_read(release: str) -> None:
     known = BY_VERSION[minor(release)]
     said = bytearray.fromhex(SAID[release])
     words = struct.unpack(f"<{len(said) // 8}Q", said)
-    at = 8 * next(place for place in range(20, len(words)) if words[place : place + 2] == (known.file, known.name))
+    at = 8 * next(
+        place
+        for place in range(20, len(words))
+        if words[place : place + 2] == (known.file, known.name)
+    )
     struct.pack_into("<Q", said, at, known.file + 8)
     with pytest.raises(Unreadable, match="structures are not those"):
         offsets_in(bytes(said), minor(release))

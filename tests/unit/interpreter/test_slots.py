@@ -1,4 +1,6 @@
-"""Attributes of objects in running Pythons, of each version that is here, wherever these versions keep them."""
+"""Attributes of objects in running Pythons, of each version that is here, wherever these versions
+keep them.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,9 @@ def test_each_reading_is_the_value_that_the_attribute_has(version: str) -> None:
     with standing(INSTANCES, python(version)) as running:
         program = Program(running)
         attributes = {name: attribute(program, name, "n") for name in NAMES}
-        for turn in range(60):  # meanwhile dictionaries grow, and classes come to the end of the keys that they share
+        for turn in range(
+            60
+        ):  # meanwhile dictionaries grow, and classes come to the end of the keys that they share
             values = {name: program.reader.read(one) for name, one in attributes.items()}
             assert values == dict.fromkeys(NAMES, 500 + 7 * turn)
             running.go_on()
@@ -138,7 +142,8 @@ def test_an_attribute_may_go_and_come(version: str) -> None:
         program = Program(running)
         read = program.reader.read
         of = {
-            name: attribute(program, name, "n") for name in ("deleted", "becomes", "cleared", "freed", "kept", "bare")
+            name: attribute(program, name, "n")
+            for name in ("deleted", "becomes", "cleared", "freed", "kept", "bare")
         }
         number = program.of_module("number")
         assert read(number) == 500
@@ -152,15 +157,29 @@ def test_an_attribute_may_go_and_come(version: str) -> None:
         with pytest.raises(Missing):
             read(of["freed"])
         running.go_on()
-        assert [read(of[name]) for name in ("deleted", "cleared", "kept", "bare")] == [10, 20, 30, 40]
+        assert [read(of[name]) for name in ("deleted", "cleared", "kept", "bare")] == [
+            10,
+            20,
+            30,
+            40,
+        ]
         assert read(number) == 50
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_is_no_attribute_of_its_own_has_no_value_and_attributes_of_attributes_are_followed(version: str) -> None:
+def test_what_is_no_attribute_of_its_own_has_no_value_and_attributes_of_attributes_are_followed(
+    version: str,
+) -> None:
     with standing(CHANGING, python(version)) as running:
         program = Program(running)
-        absent = ("slots", "n"), ("slots", "m"), ("plain", "n"), ("classwide", "n"), ("classwide", "m"), ("empty", "n")
+        absent = (
+            ("slots", "n"),
+            ("slots", "m"),
+            ("plain", "n"),
+            ("classwide", "n"),
+            ("classwide", "m"),
+            ("empty", "n"),
+        )
         for of, name in absent:
             with pytest.raises(Missing, match=r"no dictionary|no variable of this name"):
                 program.reader.read(attribute(program, of, name))

@@ -47,7 +47,9 @@ def test_what_waits_goes_in_few_packets() -> None:
         ours.wrote(b"y")
     theirs.setblocking(False)
     received = drain(theirs.recv, ours)
-    assert sum(isinstance(message, ScriptWrote) and b"y" in message.data for message in received) == 1
+    assert (
+        sum(isinstance(message, ScriptWrote) and b"y" in message.data for message in received) == 1
+    )
     theirs.close()
     ours.wrote(b"x")  # a session that is gone costs nothing
     assert not ours.has_backlog
@@ -102,7 +104,9 @@ async def test_output_and_status_come_in_order(ends: Ends) -> None:
 
 
 @pytest.mark.parametrize("after", [b"", b"after"])
-async def test_lost_output_is_said_in_its_place_also_where_nothing_comes_after_it(ends: Ends, after: bytes) -> None:
+async def test_lost_output_is_said_in_its_place_also_where_nothing_comes_after_it(
+    ends: Ends, after: bytes
+) -> None:
     ends.channel._lost_bytes = 70
     if after:
         ends.channel.wrote(after)

@@ -43,7 +43,9 @@ def keyboard(terminal: PseudoTerminal) -> Iterator[tuple[Keyboard, int, int]]:
 Pressed = tuple[Keyboard, int, int]
 
 
-def test_keys_wait_for_a_script_that_does_not_read_and_are_someone_elses_in_the_end(keyboard: Pressed) -> None:
+def test_keys_wait_for_a_script_that_does_not_read_and_are_someone_elses_in_the_end(
+    keyboard: Pressed,
+) -> None:
     board, pressed_fd, script_fd = keyboard
     typed = b"k" * 20_000  # more than a terminal takes
     os.write(pressed_fd, typed)
@@ -58,7 +60,9 @@ def test_keys_wait_for_a_script_that_does_not_read_and_are_someone_elses_in_the_
     assert os.read(board._keys_fd, 100) == b"keys"
 
 
-def test_a_key_that_someone_else_took_holds_nobody_up(keyboard: Pressed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_that_someone_else_took_holds_nobody_up(
+    keyboard: Pressed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Between the look at the terminal and the read, a shell may have had it."""
     board, pressed_fd, _ = keyboard
     asked = threading.Event()
@@ -80,7 +84,9 @@ def test_a_key_that_someone_else_took_holds_nobody_up(keyboard: Pressed, monkeyp
     os.close(never_fd)
 
 
-def test_a_dashboard_sends_keys_and_sizes_and_has_no_hold_on_the_terminal(terminal: PseudoTerminal) -> None:
+def test_a_dashboard_sends_keys_and_sizes_and_has_no_hold_on_the_terminal(
+    terminal: PseudoTerminal,
+) -> None:
     board = DashboardKeyboard(terminal)
     board.start()
     os.write(board.dashboards_fd, keys_packet(b"yes\r"))

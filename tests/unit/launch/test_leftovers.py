@@ -34,9 +34,14 @@ def held_open() -> Iterator[int]:
 def leave(stdin: int, *before: str, **variables: str) -> int:
     """Run a script that starts a Python and ends; return its PID once its parent is gone."""
     words, environment = [sys.executable, "-c", STARTER, *before], {**os.environ, **variables}
-    said = subprocess.run(words, stdin=stdin, stdout=subprocess.PIPE, check=True, env=environment).stdout
+    said = subprocess.run(
+        words, stdin=stdin, stdout=subprocess.PIPE, check=True, env=environment
+    ).stdout
     pid = int(said)
-    until(lambda: processes.command_line(pid)[-1:] == ("hunter2",), "what is left runs its own program")
+    until(
+        lambda: processes.command_line(pid)[-1:] == ("hunter2",),
+        "what is left runs its own program",
+    )
     return pid
 
 
@@ -45,13 +50,17 @@ def found(pid: int, session: int) -> list[tuple[str, ...]]:
     return [one.command for one in left if one.pid == pid]
 
 
-def test_what_a_script_leaves_in_its_session_is_named_with_its_secrets_masked(held_open: int) -> None:
+def test_what_a_script_leaves_in_its_session_is_named_with_its_secrets_masked(
+    held_open: int,
+) -> None:
     pid = leave(held_open, A_VARIABLE="that is not ours")
     try:
         (command,) = found(pid, os.getsid(0))
         assert command[-3:] == ("train.py", "--token", "***")
         ticks = there(processes.read_stat(pid)).start_ticks
-        assert pid not in [one.pid for one in left_running(ticks + 1, os.getsid(0))]  # it began before the script
+        assert pid not in [
+            one.pid for one in left_running(ticks + 1, os.getsid(0))
+        ]  # it began before the script
     finally:
         os.kill(pid, signal.SIGKILL)
 
@@ -60,7 +69,10 @@ def test_what_became_a_daemon_is_known_by_its_environment(held_open: int) -> Non
     pid = leave(held_open, "setsid")
     other = leave(held_open, "setsid", "env", "-i")
     try:
-        until(lambda: os.getsid(pid) == pid and os.getsid(other) == other, "both have a session of their own")
+        until(
+            lambda: os.getsid(pid) == pid and os.getsid(other) == other,
+            "both have a session of their own",
+        )
         assert len(found(pid, os.getsid(0))) == 1
         assert found(other, os.getsid(0)) == []  # nothing says that it is the script's
     finally:

@@ -11,7 +11,9 @@ from profd.daemon.launch.placement import find_placement
 
 
 @pytest.mark.parametrize("asks", ["getpgid", "getsid"])
-def test_a_process_that_ends_while_it_is_asked_costs_nothing(monkeypatch: pytest.MonkeyPatch, asks: str) -> None:
+def test_a_process_that_ends_while_it_is_asked_costs_nothing(
+    monkeypatch: pytest.MonkeyPatch, asks: str
+) -> None:
     real, ending, lasting = getattr(os, asks), 1, [os.getppid(), os.getpid()]
     monkeypatch.setattr(processes, "pids", lambda: lasting)
     without = find_placement()

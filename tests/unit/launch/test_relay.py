@@ -1,4 +1,6 @@
-"""The relay between a script's terminal and the real one: it always reads, shows when it is to, and outlives all."""
+"""The relay between a script's terminal and the real one: it always reads, shows when it is to, and
+outlives all.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ from profd.daemon.store.records import Identity
 
 
 class Ends:
-    """A relay on a pseudo-terminal, with a pipe for the real one's screen; the script is this process."""
+    """A relay on a pseudo-terminal, with a pipe for the real one's screen.
+
+    The script is this process.
+    """
 
     def __init__(self) -> None:
         self.master_fd, self.script_fd = os.openpty()
@@ -97,7 +102,9 @@ def test_hidden_relay_leaves_the_terminal_alone_and_a_notice_is_said_once(ends: 
     assert os.read(ends.screen_fd, 100) == b"shown"
 
 
-def test_a_screen_that_is_gone_and_a_session_that_reads_nothing_do_not_stop_the_script(ends: Ends) -> None:
+def test_a_screen_that_is_gone_and_a_session_that_reads_nothing_do_not_stop_the_script(
+    ends: Ends,
+) -> None:
     os.close(ends.screen_fd)
     ends.screen_fd = -1
     for _ in range(500):
@@ -122,7 +129,12 @@ def test_a_process_that_the_script_leaves_behind_is_not_hung_up(ends: Ends) -> N
     words = [sys.executable, "-c", LEFT_BEHIND, str(heard_fd)]
     terminal, pipe = ends.script_fd, subprocess.PIPE
     with subprocess.Popen(
-        words, stdin=terminal, stdout=terminal, stderr=pipe, pass_fds=[heard_fd], start_new_session=True
+        words,
+        stdin=terminal,
+        stdout=terminal,
+        stderr=pipe,
+        pass_fds=[heard_fd],
+        start_new_session=True,
     ) as left:
         os.close(heard_fd)
         said = there(left.stderr)
@@ -203,7 +215,9 @@ def test_a_stopped_dashboard_ends_with_its_launcher_and_leaves_the_screen(ends: 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGTSTP])
 def test_it_is_deaf(number: int) -> None:
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGHUP, signal.SIGINT})
+    blocked = signal.pthread_sigmask(
+        signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGHUP, signal.SIGINT}
+    )
     ends = Ends()
     signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     os.kill(ends.pid, number)
@@ -236,7 +250,12 @@ def test_what_a_script_writes_at_once_is_shown(capfd: pytest.CaptureFixture[str]
     screen.script_ended(Identity(os.getpid(), 0))
 
     assert capfd.readouterr().out == "no such option"
-    for fd in (far_fd, terminal_fd, screen.pseudo_terminal.master_fd, screen.pseudo_terminal.anchor_fd):
+    for fd in (
+        far_fd,
+        terminal_fd,
+        screen.pseudo_terminal.master_fd,
+        screen.pseudo_terminal.anchor_fd,
+    ):
         os.close(fd)
     channel.close()
     session.close()
@@ -244,7 +263,11 @@ def test_what_a_script_writes_at_once_is_shown(capfd: pytest.CaptureFixture[str]
     os.waitpid(screen._relay._pid, 0)
 
 
-ASKING = [sys.executable, "-c", "from profd.daemon.launch.terminal import has_shell; print(has_shell())"]
+ASKING = [
+    sys.executable,
+    "-c",
+    "from profd.daemon.launch.terminal import has_shell; print(has_shell())",
+]
 
 
 def answer(*, leads_session: bool, leads_job: bool, below_a_script: bool = False) -> str:
@@ -282,4 +305,6 @@ def test_late_output_waits_for_the_terminal(ends: Ends) -> None:
     os.write(ends.script_fd, b"late\r\n")
     until(lambda: ends.reads() > read, "its look at the terminal")
     ends.lose_launcher()
-    assert os.read(ends.screen_fd, 100) == b"late\n"  # the shell's terminal makes its own ends of lines
+    assert (
+        os.read(ends.screen_fd, 100) == b"late\n"
+    )  # the shell's terminal makes its own ends of lines

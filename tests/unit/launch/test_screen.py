@@ -15,7 +15,9 @@ from profd.daemon.launch.signals import InheritedSignals
 from profd.daemon.launch.terminal import Terminal
 
 
-def test_the_terminal_makes_no_signal_of_a_key_once_the_script_can_ask_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_terminal_makes_no_signal_of_a_key_once_the_script_can_ask_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """And it is as it was if the script cannot be started."""
     master_fd, terminal_fd = os.openpty()
     channel, session_end = make_channel()
@@ -36,7 +38,12 @@ def test_the_terminal_makes_no_signal_of_a_key_once_the_script_can_ask_for_it(mo
     assert seen == [0]
     assert termios.tcgetattr(terminal_fd) == before
     shared.pseudo_terminal.release()
-    for fd in (master_fd, terminal_fd, shared.pseudo_terminal.master_fd, shared.pseudo_terminal.anchor_fd):
+    for fd in (
+        master_fd,
+        terminal_fd,
+        shared.pseudo_terminal.master_fd,
+        shared.pseudo_terminal.anchor_fd,
+    ):
         os.close(fd)
     channel.close()
     session_end.close()

@@ -1,4 +1,6 @@
-"""Which of the signals that a launcher takes the script still has to be given, by where they come from."""
+"""Which of the signals that a launcher takes the script still has to be given, by where they come
+from.
+"""
 
 from __future__ import annotations
 
@@ -56,14 +58,23 @@ def test_terminal_tells_the_whole_group(number: int) -> None:
 
 
 def test_which_signals_are_passed_on_to_the_script() -> None:
-    assert [aim(APART, number, SI_KERNEL) for number in (signal.SIGINT, signal.SIGHUP)] == [Aim.TERMINAL] * 2
+    assert [aim(APART, number, SI_KERNEL) for number in (signal.SIGINT, signal.SIGHUP)] == [
+        Aim.TERMINAL
+    ] * 2
     assert aim(APART, signal.SIGWINCH, SI_KERNEL) is Aim.NOBODY
     assert aim(LEADER, signal.SIGHUP, SI_KERNEL) is Aim.SCRIPT
     assert aim(LEADER, signal.SIGINT, SI_KERNEL) is Aim.NOBODY
     assert aim(BESIDE, signal.SIGALRM, SI_KERNEL) is Aim.SCRIPT
     assert aim(BESIDE, signal.SIGCHLD, 1) is Aim.NOBODY
     assert not TAKEN & {*STOPPING, signal.SIGSEGV, signal.SIGKILL, signal.SIGSTOP}
-    assert {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGCHLD, signal.SIGCONT} <= TAKEN
+    assert {
+        signal.SIGINT,
+        signal.SIGTERM,
+        signal.SIGHUP,
+        signal.SIGUSR1,
+        signal.SIGCHLD,
+        signal.SIGCONT,
+    } <= TAKEN
 
 
 def test_a_sender_that_sleeps_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,9 +32,14 @@ with taken(TAKEN):
         ("os.kill(os.getppid(), signal.SIGUSR1)", "LAUNCHER"),
     ],
 )
-def test_it_is_known_whom_a_signal_reached_that_came_as_soon_as_they_were_started(sends: str, reached: str) -> None:
+def test_it_is_known_whom_a_signal_reached_that_came_as_soon_as_they_were_started(
+    sends: str, reached: str
+) -> None:
     for _ in range(5):
         ran = subprocess.run(
-            [sys.executable, "-c", PROGRAM.format(sends=sends)], capture_output=True, text=True, check=True
+            [sys.executable, "-c", PROGRAM.format(sends=sends)],
+            capture_output=True,
+            text=True,
+            check=True,
         )
         assert ran.stdout.strip() == reached

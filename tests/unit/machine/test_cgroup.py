@@ -49,8 +49,12 @@ def test_where_both_versions_are_there_a_controller_has_one(files: ProcFiles) ->
     assert folders(files, text, "io", *mounted)[0] == "/sys/fs/cgroup/unified/z"
 
 
-@pytest.mark.parametrize(("root", "path"), [("/docker/ab", "/docker/ab"), ("/", "/../../outside"), ("/pod", "/else")])
-def test_a_container_sees_its_own_group_at_the_mount_point(files: ProcFiles, root: str, path: str) -> None:
+@pytest.mark.parametrize(
+    ("root", "path"), [("/docker/ab", "/docker/ab"), ("/", "/../../outside"), ("/pod", "/else")]
+)
+def test_a_container_sees_its_own_group_at_the_mount_point(
+    files: ProcFiles, root: str, path: str
+) -> None:
     inside = VERSION_2._replace(root=root)
     assert folders(files, f"0::{path}\n", "memory", inside) == ["/sys/fs/cgroup"]
 
@@ -59,7 +63,12 @@ def test_a_process_is_in_its_group_and_in_all_above_once_it_is_there(files: Proc
     assert cgroup.groups_of(5, "memory", [VERSION_2]) == []
     found = folders(files, "0::/user.slice/job 1:2/step\n", "memory", VERSION_2)
     base = "/sys/fs/cgroup"
-    assert found == [f"{base}/user.slice/job 1:2/step", f"{base}/user.slice/job 1:2", f"{base}/user.slice", base]
+    assert found == [
+        f"{base}/user.slice/job 1:2/step",
+        f"{base}/user.slice/job 1:2",
+        f"{base}/user.slice",
+        base,
+    ]
 
 
 def test_memory_and_cpu_of_version_2(files: ProcFiles) -> None:
@@ -82,7 +91,10 @@ def test_memory_and_cpu_of_version_2(files: ProcFiles) -> None:
 
 def test_memory_and_cpu_of_version_1(files: ProcFiles) -> None:
     group = Group(1, "/g", "/g")
-    files.contents |= {"/g/memory.limit_in_bytes": "1000000\n", "/g/memory.usage_in_bytes": "700000\n"}
+    files.contents |= {
+        "/g/memory.limit_in_bytes": "1000000\n",
+        "/g/memory.usage_in_bytes": "700000\n",
+    }
     files.contents["/g/memory.stat"] = "inactive_file 5\ntotal_inactive_file 200000\n"
     assert cgroup.memory_of(group) == MemoryState(1_000_000, 700_000, 500_000)
     files.contents["/g/memory.limit_in_bytes"] = "9223372036854771712\n"
@@ -109,18 +121,31 @@ STEP = f"{JOB}/step"
 
 
 class Tree:
-    """A job with a limit on memory and CPU, and a step without one, that the target and its worker are in."""
+    """A job with a limit on memory and CPU, and a step without one, that the target and its worker
+    are in.
+    """
 
     def __init__(self, files: ProcFiles) -> None:
         self.files = files
         self.clock = StoppedClock()
         self.source = Limits(self.clock)
-        files.contents["/proc/self/mountinfo"] = "31 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
+        files.contents["/proc/self/mountinfo"] = (
+            "31 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
+        )
         for identity in (TARGET, WORKER):
             files.contents[f"/proc/{identity.pid}/cgroup"] = "0::/job/step\n"
-        self.set(JOB, {"memory.max": "1000", "memory.current": "600", "memory.stat": "inactive_file 100\n"})
+        self.set(
+            JOB,
+            {"memory.max": "1000", "memory.current": "600", "memory.stat": "inactive_file 100\n"},
+        )
         self.set(STEP, {"memory.max": "max", "memory.current": "600", "cpu.max": "max 100000"})
-        self.set(JOB, {"cpu.max": "200000 100000", "cpu.stat": "nr_periods 10\nnr_throttled 0\nthrottled_usec 0\n"})
+        self.set(
+            JOB,
+            {
+                "cpu.max": "200000 100000",
+                "cpu.stat": "nr_periods 10\nnr_throttled 0\nthrottled_usec 0\n",
+            },
+        )
         self.set(STEP, {"memory.events": "oom_kill 2\n"})
 
     def set(self, folder: str, contents: dict[str, str]) -> None:
@@ -154,15 +179,23 @@ def test_limits_of_each_process_are_read_once_a_minute(tree: Tree) -> None:
     assert [point for point in points(tree.read()) if point.identity] == []
     later = Identity(WORKER.pid + 1, 1)
     tree.files.contents[f"/proc/{later.pid}/cgroup"] = "0::/job/step\n"
-    assert {point.identity for point in points(tree.read(TARGET, WORKER, later)) if point.identity} == {later}
-    assert {point.identity for point in points(tree.read(after_s=60)) if point.identity} == {TARGET, WORKER}
+    assert {
+        point.identity for point in points(tree.read(TARGET, WORKER, later)) if point.identity
+    } == {later}
+    assert {point.identity for point in points(tree.read(after_s=60)) if point.identity} == {
+        TARGET,
+        WORKER,
+    }
 
 
 def test_memory_and_stalls_of_a_group_are_read_once_for_all_processes(tree: Tree) -> None:
     line = "some avg10=0.00 avg60=0.00 avg300=0.00 total={}\n"
     tree.set(STEP, {"io.pressure": line.format(0)})
     found = [point for point in points(tree.read()) if point.identity is None]
-    assert values(found) == {"cgroup_memory_used_bytes@/job": 600, "cgroup_memory_working_set_bytes@/job": 500}
+    assert values(found) == {
+        "cgroup_memory_used_bytes@/job": 600,
+        "cgroup_memory_working_set_bytes@/job": 500,
+    }
     assert len(found) == 2
     for _ in range(4):
         tree.read()
@@ -174,7 +207,9 @@ def test_throttling_is_a_share_of_the_periods_and_of_time(tree: Tree) -> None:
     assert not [point for point in points(tree.read()) if "throttled" in point.name]
     tree.set(JOB, {"cpu.stat": "nr_periods 20\nnr_throttled 4\nthrottled_usec 300000\n"})
     found = {point.name: point.value for point in points(tree.read()) if "throttled" in point.name}
-    assert found == pytest.approx({"cgroup_cpu_throttled_share": 0.4, "cgroup_cpu_throttled_s_per_s": 0.3})
+    assert found == pytest.approx(
+        {"cgroup_cpu_throttled_share": 0.4, "cgroup_cpu_throttled_s_per_s": 0.3}
+    )
     found = {point.name: point.value for point in points(tree.read()) if "throttled" in point.name}
     assert found == {"cgroup_cpu_throttled_share": 0.0, "cgroup_cpu_throttled_s_per_s": 0.0}
 
@@ -182,11 +217,15 @@ def test_throttling_is_a_share_of_the_periods_and_of_time(tree: Tree) -> None:
 def test_processes_that_the_kernel_ended_are_an_event(tree: Tree) -> None:
     assert events(tree.read()) == [], "those of before are none of this run's"
     tree.set(STEP, {"memory.events": "oom_kill 3\n"})
-    assert events(tree.read()) == ["out of memory: the kernel ended a process of the control group /job/step"]
+    assert events(tree.read()) == [
+        "out of memory: the kernel ended a process of the control group /job/step"
+    ]
     assert events(tree.read()) == []
     tree.set(STEP, {"memory.events": "oom_kill 5\n"})
     found = tree.read(WORKER)
-    assert events(found) == ["out of memory: the kernel ended 2 processes of the control group /job/step"]
+    assert events(found) == [
+        "out of memory: the kernel ended 2 processes of the control group /job/step"
+    ]
     tree.set(STEP, {"memory.events": "oom_kill 6\n"})
     tree.clock.advance(1)
     assert events(list(tree.source.read(Watched()))) != [], "with the end of the last process"

@@ -1,4 +1,6 @@
-"""Everything that is read of processes and machine, of this very process, and that nothing waits for what hangs."""
+"""Everything that is read of processes and machine, of this very process, and that nothing waits
+for what hangs.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ OF_HOST = {"host_memory_used_bytes", "host_memory_total_bytes", "host_load_1min"
 
 async def collect(collector: HostCollector, clock: StoppedClock, times: int) -> None:
     for _ in range(times):
-        await collector.collect([identity_of()], {identity_of(): frozenset({threading.get_native_id()})}, patience_s=30)
+        await collector.collect(
+            [identity_of()], {identity_of(): frozenset({threading.get_native_id()})}, patience_s=30
+        )
         clock.advance(1)
 
 
@@ -37,7 +41,9 @@ async def test_this_process_and_its_machine_have_every_counter() -> None:
     await collect(collector, clock, 6)
     points = [point for record in put if isinstance(record, PointsTaken) for point in record.points]
     assert len(put) == sum(isinstance(record, PointsTaken) for record in put), "no event, no error"
-    of_process = {point.name: point.value for point in points if point.identity and not point.os_tid}
+    of_process = {
+        point.name: point.value for point in points if point.identity and not point.os_tid
+    }
     assert of_process.keys() >= OF_PROCESS
     assert of_process["threads"] == pytest.approx(len(os.listdir("/proc/self/task")), abs=1)
     assert of_process["uss_bytes"] <= of_process["pss_bytes"] <= of_process["rss_bytes"] * 1.1
@@ -46,7 +52,9 @@ async def test_this_process_and_its_machine_have_every_counter() -> None:
     collector.close()
 
 
-async def test_a_kernel_that_does_not_answer_delays_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_kernel_that_does_not_answer_delays_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     hanging = BlockedSource()
     monkeypatch.setattr(host, "MemoryMaps", lambda clock: hanging)
     clock, put = StoppedClock(), list[Record]()
@@ -54,7 +62,9 @@ async def test_a_kernel_that_does_not_answer_delays_nothing_else(monkeypatch: py
     for _ in range(12):
         await collector.collect([identity_of()], {}, patience_s=0.05)
         clock.advance(1)
-    names = [point.name for record in put if isinstance(record, PointsTaken) for point in record.points]
+    names = [
+        point.name for record in put if isinstance(record, PointsTaken) for point in record.points
+    ]
     assert names.count("rss_bytes") == 12
     assert "slow" not in names
     events = [record for record in put if not isinstance(record, PointsTaken)]
@@ -143,5 +153,8 @@ def test_a_source_that_fails_is_dropped_and_said_and_the_others_go_on() -> None:
     assert [(event.kind, event.text) for event in events] == [
         ("error", "Failing is no longer read: ValueError('a field that is no number')")
     ]
-    assert [record.points[0].name for record in put if isinstance(record, PointsTaken)] == ["count", "count"]
+    assert [record.points[0].name for record in put if isinstance(record, PointsTaken)] == [
+        "count",
+        "count",
+    ]
     thread.close()

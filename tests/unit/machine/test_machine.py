@@ -24,7 +24,10 @@ def files(monkeypatch: pytest.MonkeyPatch) -> ProcFiles:
 
 
 def cpu(*cores: tuple[int, ...]) -> str:
-    """Return /proc/stat; of each core user, nice, system, idle, I/O wait, two interrupts, steal, guest."""
+    """Return /proc/stat.
+
+    Of each core user, nice, system, idle, I/O wait, two interrupts, steal, guest.
+    """
     whole = [sum(ticks) for ticks in zip(*cores, strict=True)]
     lines = [f"cpu  {' '.join(map(str, whole))}"]
     lines += [f"cpu{n} {' '.join(map(str, ticks))}" for n, ticks in enumerate(cores)]
@@ -40,19 +43,29 @@ def test_cpu_share_is_that_since_the_last_reading(clock: StoppedClock, files: Pr
     assert values(read(source)) == {}
     clock.advance(1)
     # Guest time is within user time; waiting for I/O is idle; what the hypervisor took is not.
-    files.contents["/proc/stat"] = cpu((530, 5, 10, 35, 10, 3, 2, 5, 30), (0, 0, 0, 100, 0, 0, 0, 0, 0))
+    files.contents["/proc/stat"] = cpu(
+        (530, 5, 10, 35, 10, 3, 2, 5, 30), (0, 0, 0, 100, 0, 0, 0, 0, 0)
+    )
     assert values(read(source)) == pytest.approx({"host_cpu_share": 55 / 200})
 
 
-MEMORY = "MemTotal: 1000 kB\nMemFree: 100 kB\nMemAvailable: 400 kB\nBuffers: 1 kB\nCached: 1 kB\nShmem: 1 kB\n"
+MEMORY = (
+    "MemTotal: 1000 kB\nMemFree: 100 kB\nMemAvailable: 400 kB\nBuffers: 1 kB\nCached: 1 "
+    "kB\nShmem: 1 kB\n"
+)
 
 
-def test_memory_and_swap_are_read_where_there_is_some(clock: StoppedClock, files: ProcFiles) -> None:
+def test_memory_and_swap_are_read_where_there_is_some(
+    clock: StoppedClock, files: ProcFiles
+) -> None:
     files.contents["/proc/meminfo"] = MEMORY
     assert values(read(Machine(clock))) == {"host_memory_used_bytes": 600 * 1024}
     assert values(read(MachineAtLength(clock))) == {"host_memory_total_bytes": 1000 * 1024}
     files.contents["/proc/meminfo"] = "SwapTotal: 50 kB\nSwapFree: 20 kB\n"
-    assert values(read(MachineAtLength(clock))) == {"host_swap_used_bytes": 30720, "host_swap_total_bytes": 51200}
+    assert values(read(MachineAtLength(clock))) == {
+        "host_swap_used_bytes": 30720,
+        "host_swap_total_bytes": 51200,
+    }
     files.contents["/proc/meminfo"] = "SwapTotal: 0 kB\nSwapFree: 0 kB\n"
     assert read(MachineAtLength(clock)) == []
 
@@ -65,7 +78,10 @@ def changes(
     *identities: Identity,
     of: type[MachineAtLength | Cores] = MachineAtLength,
 ) -> dict[str, float]:
-    """Return the readings of a file that becomes another one within five seconds; the first look has none."""
+    """Return the readings of a file that becomes another one within five seconds.
+
+    The first look has none.
+    """
     clock = StoppedClock()
     source = of(clock)
     files.contents[path] = before
@@ -87,18 +103,39 @@ def test_disks_without_partitions_and_what_is_stacked(files: ProcFiles) -> None:
     def disks(read_sectors: int, written: int, busy_ms: int) -> str:
         numbers = f"1 0 {read_sectors} 1 1 0 {written} 1 0 {busy_ms} 9 0 0 0 0 0 0"
         names = ("sda", "sda1", "nvme0n1", "nvme0n1p2", "loop0", "dm-0", "md127", "zram0")
-        return "".join(f" 254       0 {name} {numbers}\n" for name in names) + "   8  16 sdb" + " 0" * 17 + "\n"
+        return (
+            "".join(f" 254       0 {name} {numbers}\n" for name in names)
+            + "   8  16 sdb"
+            + " 0" * 17
+            + "\n"
+        )
 
-    expected = {"disk_read_bytes_per_s": 102400, "disk_write_bytes_per_s": 51200, "disk_busy_share": 0.5}
-    assert changes(files, "/proc/diskstats", disks(10, 10, 10), disks(10 + 1000, 10 + 500, 10 + 2500)) == {
+    expected = {
+        "disk_read_bytes_per_s": 102400,
+        "disk_write_bytes_per_s": 51200,
+        "disk_busy_share": 0.5,
+    }
+    assert changes(
+        files, "/proc/diskstats", disks(10, 10, 10), disks(10 + 1000, 10 + 500, 10 + 2500)
+    ) == {
         f"{name}@{disk}": value for disk in ("sda", "nvme0n1") for name, value in expected.items()
     }
 
 
-def test_network_is_the_target_s_own_without_loopback_and_of_many_devices_the_busiest(files: ProcFiles) -> None:
-    text = "Inter-| Receive | Transmit\n face |bytes packets|bytes\n    lo: 900 1 0 0 0 0 0 0 900 1 0 0 0 0 0 0\n"
+def test_network_is_the_target_s_own_without_loopback_and_of_many_devices_the_busiest(
+    files: ProcFiles,
+) -> None:
+    text = (
+        "Inter-| Receive | Transmit\n face |bytes packets|bytes\n    lo: 900 1 0 0 0 0 0 0 "
+        "900 1 "
+        "0 0 0 0 0 0\n"
+    )
     text += "  eth0: {} 1 0 0 0 0 0 0 {} 1 0 0 0 0 0 0\n"
-    path, before, after = f"/proc/{TARGET.pid}/net/dev", text.format(1000, 50), text.format(6000, 100)
+    path, before, after = (
+        f"/proc/{TARGET.pid}/net/dev",
+        text.format(1000, 50),
+        text.format(6000, 100),
+    )
     assert changes(files, path, before, after, TARGET) == {
         "network_received_bytes_per_s@eth0": 1000,
         "network_sent_bytes_per_s@eth0": 10,
@@ -108,19 +145,29 @@ def test_network_is_the_target_s_own_without_loopback_and_of_many_devices_the_bu
     assert devices == {f"veth{n}" for n in range(92, 100)}
 
 
-@pytest.mark.parametrize(("name", "full"), [("cpu", {}), ("memory", {"host_memory_full_pressure_share": 0.1})])
+@pytest.mark.parametrize(
+    ("name", "full"), [("cpu", {}), ("memory", {"host_memory_full_pressure_share": 0.1})]
+)
 def test_pressure_is_the_share_of_time_that_tasks_stood_still(
     files: ProcFiles, name: str, full: dict[str, float]
 ) -> None:
-    text = "some avg10=9.00 avg60=9.00 avg300=9.00 total={}\nfull avg10=9.00 avg60=9.00 avg300=9.00 total={}\n"
-    found = changes(files, f"/proc/pressure/{name}", text.format(1000, 500), text.format(1_001_000, 500_500))
+    text = (
+        "some avg10=9.00 avg60=9.00 avg300=9.00 total={}\nfull avg10=9.00 avg60=9.00 "
+        "avg300=9.00 "
+        "total={}\n"
+    )
+    found = changes(
+        files, f"/proc/pressure/{name}", text.format(1000, 500), text.format(1_001_000, 500_500)
+    )
     assert found == pytest.approx({f"host_{name}_pressure_share": 0.2, **full})
 
 
 MOUNTS = "/dev/vda / ext4 rw 0 0\ntmpfs /dev/shm tmpfs rw 0 0\n{} /data\\040sets {} rw 0 0\n"
 
 
-def asked(monkeypatch: pytest.MonkeyPatch, file_system: str, folder: str) -> tuple[dict[str, float], list[str]]:
+def asked(
+    monkeypatch: pytest.MonkeyPatch, file_system: str, folder: str
+) -> tuple[dict[str, float], list[str]]:
     """Return the readings of the space on disks, and the paths that the kernel was asked about."""
     paths: list[str] = []
 
@@ -134,7 +181,9 @@ def asked(monkeypatch: pytest.MonkeyPatch, file_system: str, folder: str) -> tup
     return values(read(Space(), TARGET)), paths
 
 
-def test_space_is_read_of_shared_memory_and_of_the_targets_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_space_is_read_of_shared_memory_and_of_the_targets_folder(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     space, paths = asked(monkeypatch, "xfs", "/data sets/run 1")
     assert space == {
         "shm_used_bytes": 70 * 4096,
@@ -145,8 +194,12 @@ def test_space_is_read_of_shared_memory_and_of_the_targets_folder(monkeypatch: p
     assert paths == [f"/proc/{TARGET.pid}/root/dev/shm", f"/proc/{TARGET.pid}/cwd"]
 
 
-@pytest.mark.parametrize("file_system", ["nfs4", "nfs", "fuse.sshfs", "lustre", "cifs", "ceph", "9p"])
-def test_a_network_file_system_is_not_asked_but_one_beside(monkeypatch: pytest.MonkeyPatch, file_system: str) -> None:
+@pytest.mark.parametrize(
+    "file_system", ["nfs4", "nfs", "fuse.sshfs", "lustre", "cifs", "ceph", "9p"]
+)
+def test_a_network_file_system_is_not_asked_but_one_beside(
+    monkeypatch: pytest.MonkeyPatch, file_system: str
+) -> None:
     space, paths = asked(monkeypatch, file_system, "/data sets/run 1")
     assert space.keys() == {"shm_used_bytes", "shm_total_bytes"}
     assert paths == [f"/proc/{TARGET.pid}/root/dev/shm"]

@@ -14,7 +14,13 @@ from support.synthetic import identity_of
 from profd.daemon import processes
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.machine.machine import Watched
-from profd.daemon.machine.processes import LARGEST_BYTES, MOST_THREADS, MemoryMaps, QuickCounters, SlowCounters
+from profd.daemon.machine.processes import (
+    LARGEST_BYTES,
+    MOST_THREADS,
+    MemoryMaps,
+    QuickCounters,
+    SlowCounters,
+)
 from profd.daemon.store.records import Identity
 
 TICKS = processes.CLOCK_TICKS
@@ -36,20 +42,26 @@ def files(monkeypatch: pytest.MonkeyPatch) -> ProcFiles:
     return made
 
 
-def test_cpu_is_by_the_time_between_two_readings_and_memory_as_it_is(clock: StoppedClock, files: ProcFiles) -> None:
+def test_cpu_is_by_the_time_between_two_readings_and_memory_as_it_is(
+    clock: StoppedClock, files: ProcFiles
+) -> None:
     source = QuickCounters(clock)
     files.run(user_ticks=100, system_ticks=10, rss_pages=1000)
     for _ in range(2):  # no time goes by
         assert values(read(source, TARGET)) == {"rss_bytes": 1000 * PAGE}
     files.run(user_ticks=100 + 2 * TICKS, system_ticks=10 + TICKS, rss_pages=2000)
     clock.advance(2)
-    assert values(read(source, TARGET)) == pytest.approx({"cpu_cores": 1.5, "rss_bytes": 2000 * PAGE})
+    assert values(read(source, TARGET)) == pytest.approx(
+        {"cpu_cores": 1.5, "rss_bytes": 2000 * PAGE}
+    )
     for identities in ((), (TARGET,)):  # a reading is left out
         clock.advance(1)
         assert "cpu_cores" not in values(read(source, *identities))
 
 
-def test_the_main_thread_is_read_with_the_process_and_the_others_seldom(clock: StoppedClock, files: ProcFiles) -> None:
+def test_the_main_thread_is_read_with_the_process_and_the_others_seldom(
+    clock: StoppedClock, files: ProcFiles
+) -> None:
     threads = {TARGET: frozenset({TARGET.pid, 11, 12, 13})}
     sources = (QuickCounters(clock), SlowCounters(clock))
     for os_tid in (TARGET.pid, 11, 12):
@@ -60,7 +72,11 @@ def test_the_main_thread_is_read_with_the_process_and_the_others_seldom(clock: S
     files.run(TARGET, 11, system_ticks=TICKS // 4)
     clock.advance(1)
     quick, slow = (
-        {point.os_tid: point.value for point in read(source, TARGET, threads=threads) if point.os_tid}
+        {
+            point.os_tid: point.value
+            for point in read(source, TARGET, threads=threads)
+            if point.os_tid
+        }
         for source in sources
     )
     assert quick == {TARGET.pid: 0.5}
@@ -76,20 +92,28 @@ def test_a_process_that_is_dead_or_another_one_has_no_values(
     assert read(QuickCounters(clock), TARGET, gone) == read(SlowCounters(clock), TARGET, gone) == []
 
 
-def test_uninterruptible_share_is_that_of_the_last_ten_readings(clock: StoppedClock, files: ProcFiles) -> None:
+def test_uninterruptible_share_is_that_of_the_last_ten_readings(
+    clock: StoppedClock, files: ProcFiles
+) -> None:
     source, found = QuickCounters(clock), []
     for reading in range(20):
         files.run(state="D" if reading in (3, 4, 5, 12) else "S")
-        found += [p.value for p in read(source, TARGET) if p.name == "main_thread_uninterruptible_share"]
+        found += [
+            p.value for p in read(source, TARGET) if p.name == "main_thread_uninterruptible_share"
+        ]
     assert found == [0.3, 0.1]
 
 
-def test_slow_ones_are_rates_and_levels(clock: StoppedClock, files: ProcFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_ones_are_rates_and_levels(
+    clock: StoppedClock, files: ProcFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
     io = [0, 0]
     monkeypatch.setattr(processes, "io_bytes", lambda pid: processes.Io(io[0], io[1], 0))
     files.contents["/proc/sys/kernel/task_delayacct"] = "1\n"
     source = SlowCounters(clock)
-    files.contents[STATUS] = "Name:\tvoluntary_ctxt_switches: 9\nRssFile:\t 3 kB\nvoluntary_ctxt_switches:\t5\n"
+    files.contents[STATUS] = (
+        "Name:\tvoluntary_ctxt_switches: 9\nRssFile:\t 3 kB\nvoluntary_ctxt_switches:\t5\n"
+    )
     files.contents[SCHEDULED] = "900 1000000000 7\n"
     files.run(threads=3)
     assert values(read(source, TARGET)) == {"threads": 3, "rss_file_bytes": 3072}
@@ -122,17 +146,22 @@ def test_slow_ones_are_rates_and_levels(clock: StoppedClock, files: ProcFiles, m
     assert values(read(source, TARGET)) == pytest.approx(expected)
     io[:] = [10, 10]
     clock.advance(5)
-    assert values(read(source, TARGET))["read_bytes_per_s"] == 0, "a total that falls is no negative rate"
+    assert values(read(source, TARGET))["read_bytes_per_s"] == 0, (
+        "a total that falls is no negative rate"
+    )
 
 
-def test_io_wait_that_the_kernel_does_not_count_is_missing(clock: StoppedClock, files: ProcFiles) -> None:
+def test_io_wait_that_the_kernel_does_not_count_is_missing(
+    clock: StoppedClock, files: ProcFiles
+) -> None:
     files.contents["/proc/sys/kernel/task_delayacct"] = "0\n"
     source = SlowCounters(clock)
     read(source, TARGET)
     clock.advance(5)
-    assert values(read(source, TARGET)).keys() & {"minor_faults_per_s", "main_thread_io_wait_share"} == {
-        "minor_faults_per_s"
-    }
+    assert values(read(source, TARGET)).keys() & {
+        "minor_faults_per_s",
+        "main_thread_io_wait_share",
+    } == {"minor_faults_per_s"}
 
 
 def test_open_files_of_this_process_are_counted(clock: StoppedClock) -> None:
@@ -202,7 +231,9 @@ def test_an_unreadable_or_replaced_process_is_missing_and_others_are_not(mapped:
     assert {point.identity for point in points} == {OTHERS[0]}
 
 
-def test_a_huge_process_is_not_read_even_once(mapped: ProcFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_huge_process_is_not_read_even_once(
+    mapped: ProcFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pages = LARGEST_BYTES // os.sysconf("SC_PAGESIZE")
     mapped.run(OTHERS[0], rss_pages=pages)
     mapped.run(OTHERS[1], rss_pages=pages + 1)
@@ -218,13 +249,19 @@ def test_a_huge_process_is_not_read_even_once(mapped: ProcFiles, monkeypatch: py
     assert f"/proc/{OTHERS[1].pid}/smaps_rollup" not in opened
 
 
-def test_of_very_many_threads_those_are_read_that_have_computed_most(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_very_many_threads_those_are_read_that_have_computed_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     clock, me, read_stat = StoppedClock(), identity_of(), processes.read_stat
     source = SlowCounters(clock)
 
     def stat_of(pid: int, os_tid: int | None = None) -> processes.Stat | None:
         stat = there(read_stat(pid))
-        return stat if os_tid is None else msgspec.structs.replace(stat, user_ticks=os_tid, system_ticks=0)
+        return (
+            stat
+            if os_tid is None
+            else msgspec.structs.replace(stat, user_ticks=os_tid, system_ticks=0)
+        )
 
     monkeypatch.setattr(processes, "read_stat", stat_of)
     threads = frozenset(range(10_000_000, 10_000_000 + 2 * MOST_THREADS))

@@ -32,7 +32,8 @@ def test_every_metric_is_documented_with_its_type_and_labels() -> None:
     rows = re.findall(r"^\| `(profd_\w+)` \| (\w+) \|([^|]*)\|", PAGE, re.MULTILINE)
     documented = {(name, kind, tuple(re.findall(r"\w+", labels))) for name, kind, labels in rows}
     assert documented == {
-        (metric.name, metric.kind, tuple(label for label in metric.labels if label != "run")) for metric in METRICS
+        (metric.name, metric.kind, tuple(label for label in metric.labels if label != "run"))
+        for metric in METRICS
     }
 
 
@@ -46,7 +47,9 @@ def test_names_have_units_counters_end_in_total_and_labels_bounds() -> None:
     allowed = {"run", "rank", "role", "gpu", "phase", "rule", "severity", "memory"}
     of_a_run = {"name", "mode", "host", "version", "python_version"}
     for metric in METRICS:
-        assert set(metric.labels) <= allowed | (of_a_run if metric.name.endswith("_info") else set()), metric.name
+        assert set(metric.labels) <= allowed | (
+            of_a_run if metric.name.endswith("_info") else set()
+        ), metric.name
 
 
 def test_the_dashboard_and_the_alerts_ask_for_metrics_that_there_are() -> None:
@@ -54,7 +57,9 @@ def test_the_dashboard_and_the_alerts_ask_for_metrics_that_there_are() -> None:
     assert all(named(query) for query in every)
     assert named(" ".join(every)) <= NAMES
     places = [tuple(panel["gridPos"][side] for side in "xywh") for panel in DASHBOARD["panels"]]
-    cells = [(x + right, y + down) for x, y, w, h in places for right in range(w) for down in range(h)]
+    cells = [
+        (x + right, y + down) for x, y, w, h in places for right in range(w) for down in range(h)
+    ]
     assert len(cells) == len(set(cells))
     assert max(x + w for x, _, w, _ in places) == 24
     assert named(RULES) <= NAMES

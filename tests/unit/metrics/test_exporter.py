@@ -1,4 +1,7 @@
-"""The metrics of one run, from the start of their process to its end; its program is made up where that matters."""
+"""The metrics of one run, from the start of their process to its end.
+
+Its program is made up where that matters.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,9 @@ def messages_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[
         messages: list[str] = []
         running = exporter.Exporter(None, "http://localhost:4318", messages.append)
         running.follow(Path("/runs/a.profd"))
-        pid = until(lambda: pid_file.read_text() if pid_file.exists() else "", "the start of the process")
+        pid = until(
+            lambda: pid_file.read_text() if pid_file.exists() else "", "the start of the process"
+        )
         os.waitid(os.P_PID, int(pid), os.WEXITED | os.WNOWAIT)
         running.end()
         return messages
@@ -45,7 +50,9 @@ def messages_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[
     return run
 
 
-@pytest.mark.parametrize("program", ["", f"sys.exit({int(ExitCode.NO_RUN)})", "os.kill(os.getpid(), signal.SIGTERM)"])
+@pytest.mark.parametrize(
+    "program", ["", f"sys.exit({int(ExitCode.NO_RUN)})", "os.kill(os.getpid(), signal.SIGTERM)"]
+)
 def test_a_process_that_ends_with_its_run_is_not_spoken_of(
     messages_after: Callable[[str], list[str]], program: str, profd_home: Path
 ) -> None:
@@ -54,7 +61,9 @@ def test_a_process_that_ends_with_its_run_is_not_spoken_of(
     assert list((profd_home / "run").iterdir()) == []
 
 
-@pytest.mark.parametrize("program", ["sys.exit('the port is gone')", "os.kill(os.getpid(), signal.SIGKILL)"])
+@pytest.mark.parametrize(
+    "program", ["sys.exit('the port is gone')", "os.kill(os.getpid(), signal.SIGKILL)"]
+)
 def test_a_metrics_process_that_breaks_off_is_reported_with_its_log(
     messages_after: Callable[[str], list[str]], program: str, profd_home: Path
 ) -> None:
@@ -76,7 +85,14 @@ def test_a_process_that_said_nothing_leaves_no_log(tmp_path: Path) -> None:
         )
     assert not log.exists()
     with log.open("wb") as said:  # one that said why leaves it
-        words = [sys.executable, "-m", exporter.PROGRAM, str(tmp_path / "none.profd"), "--log", str(log)]
+        words = [
+            sys.executable,
+            "-m",
+            exporter.PROGRAM,
+            str(tmp_path / "none.profd"),
+            "--log",
+            str(log),
+        ]
         assert subprocess.run(words, stderr=said, check=False).returncode == ExitCode.NO_RUN
     assert "is not being recorded" in log.read_text()
 
@@ -101,12 +117,18 @@ def test_the_process_comes_before_its_session_when_memory_ends_and_has_no_rights
     tmp_path: Path,
 ) -> None:
     words = (str(tmp_path), "127.0.0.1:0")
-    begun = beginning_of("metrics.__main__", "processes.volunteer", "rights.drop", "metrics.runs.Runs", words=words)
+    begun = beginning_of(
+        "metrics.__main__", "processes.volunteer", "rights.drop", "metrics.runs.Runs", words=words
+    )
     assert begun == ["volunteer(600,)", f"drop({tmp_path!r},)", "Runs"]
 
 
 def test_an_address_is_a_port_with_or_without_a_host_or_is_refused() -> None:
-    assert exporter.parse_address("9400") == exporter.parse_address(":9400") == exporter.Address("127.0.0.1", 9400)
+    assert (
+        exporter.parse_address("9400")
+        == exporter.parse_address(":9400")
+        == exporter.Address("127.0.0.1", 9400)
+    )
     assert exporter.parse_address("0.0.0.0:0") == exporter.Address("0.0.0.0", 0)
     assert exporter.parse_address("[::1]:9400") == exporter.Address("::1", 9400)
     assert exporter.parse_address("localhost:80") == exporter.Address("localhost", 80)
@@ -140,7 +162,9 @@ def test_a_port_is_free_again_at_once_and_addresses_of_six_have_brackets() -> No
         assert exporter.url_of(listener) == f"http://[::1]:{listener.getsockname()[1]}/metrics"
 
 
-def test_what_is_no_endpoint_says_what_is_and_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_endpoint_says_what_is_and_a_missing_extra_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for endpoint in ("localhost:4318", "http://", "grpc://localhost:4317", ""):
         with pytest.raises(UsageError, match="http://localhost:4318"):
             exporter.check_endpoint(endpoint)

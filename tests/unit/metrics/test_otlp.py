@@ -27,7 +27,11 @@ class Receiver:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
-                plain = gzip.decompress(body) if self.headers.get("Content-Encoding") == "gzip" else body
+                plain = (
+                    gzip.decompress(body)
+                    if self.headers.get("Content-Encoding") == "gzip"
+                    else body
+                )
                 received.put((self.path, ExportMetricsServiceRequest.FromString(plain)))
                 self.send_response(200)
                 self.end_headers()
@@ -79,7 +83,9 @@ def test_the_receiver_gets_counters_and_gauges_with_their_labels(
     assert seconds.unit == "s"
     assert seconds.sum.is_monotonic
     assert seconds.sum.aggregation_temporality == 2  # cumulative
-    by_phase = {labels_of(point.attributes)["phase"]: point.as_double for point in seconds.sum.data_points}
+    by_phase = {
+        labels_of(point.attributes)["phase"]: point.as_double for point in seconds.sum.data_points
+    }
     assert {phase: share for phase, share in by_phase.items() if share} == pytest.approx(
         {phase: 20 * share for phase, share in PHASE_SHARES.items()}
     )
@@ -87,7 +93,9 @@ def test_the_receiver_gets_counters_and_gauges_with_their_labels(
     assert (memory.as_double, set(labels_of(memory.attributes))) == (9e9, {"run"})
 
 
-def test_metrics_are_sent_again_and_again(tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_are_sent_again_and_again(
+    tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "50")
     with live_run(tmp_path / "a.profd", seconds=3) as run:
         sender = Sender(receiver.url, Runs(lambda: (run.path,)).samples)

@@ -41,14 +41,23 @@ def test_a_finding_has_a_value_at_once_and_zeros_once_it_is_gone(tmp_path: Path)
         assert math.isnan(value(before, catalog.FINDINGS_LOOKED))
         find(10, WAITS, GROWS)
         found = watched.take()
-        assert [value(found, catalog.FINDINGS, one) for one in ("info", "warning", "critical")] == [0, 1, 1]
+        assert [value(found, catalog.FINDINGS, one) for one in ("info", "warning", "critical")] == [
+            0,
+            1,
+            1,
+        ]
         assert value(found, catalog.FINDING, WAITS.rule, "critical") == 1
-        assert value(found, catalog.FINDINGS_LOOKED) == pytest.approx(run.started_ns / SECOND_NS + 10)
+        assert value(found, catalog.FINDINGS_LOOKED) == pytest.approx(
+            run.started_ns / SECOND_NS + 10
+        )
         find(20, GROWS)
         find(200)
         gone = watched.take()
         assert findings(found) <= findings(gone)
-        for samples in (gone, watch(run.path).take()):  # an exporter that is started late knows it, too
+        for samples in (
+            gone,
+            watch(run.path).take(),
+        ):  # an exporter that is started late knows it, too
             assert value(samples, catalog.FINDING, WAITS.rule, "critical") == 0
             assert value(samples, catalog.FINDINGS, "critical") == 0
 
@@ -67,9 +76,15 @@ def test_idle_seconds_are_those_of_the_summary_by_rank_and_phase(
         idle = there(summarize(reader).gpu_idle)
     watched = watch(path)
     for samples in (watched.take(), watched.take()):  # what was counted is not counted again
-        assert value(samples, catalog.GPU_IDLE_SECONDS, "0", "data wait") == pytest.approx(seconds / 2, abs=0.2)
-        assert value(samples, catalog.GPU_IDLE_SECONDS, "1", "data wait") == pytest.approx(seconds / 10, abs=0.1)
-        idle_s = sum(sample.value for sample in samples if sample.metric is catalog.GPU_IDLE_SECONDS)
+        assert value(samples, catalog.GPU_IDLE_SECONDS, "0", "data wait") == pytest.approx(
+            seconds / 2, abs=0.2
+        )
+        assert value(samples, catalog.GPU_IDLE_SECONDS, "1", "data wait") == pytest.approx(
+            seconds / 10, abs=0.1
+        )
+        idle_s = sum(
+            sample.value for sample in samples if sample.metric is catalog.GPU_IDLE_SECONDS
+        )
         assert idle_s == pytest.approx(idle.share * idle.known_s, rel=0.01)
     # Utilization is that of the last seconds, and added up.
     assert value(samples, catalog.GPU_UTILIZATION, "1") == pytest.approx(0.8)
@@ -77,7 +92,9 @@ def test_idle_seconds_are_those_of_the_summary_by_rank_and_phase(
     assert value(samples, catalog.GPU_BUSY_SECONDS, "1") == pytest.approx(0.8 * seconds)
 
 
-def test_memory_of_a_gpu_and_of_the_ranks_on_it_and_nothing_before_there_is_one(tmp_path: Path) -> None:
+def test_memory_of_a_gpu_and_of_the_ranks_on_it_and_nothing_before_there_is_one(
+    tmp_path: Path,
+) -> None:
     with live_run(tmp_path / "a.profd", seconds=2) as run:
         assert [name for name, _ in series(watch(run.path).take()) if "gpu" in name] == []
         points = [
@@ -86,7 +103,11 @@ def test_memory_of_a_gpu_and_of_the_ranks_on_it_and_nothing_before_there_is_one(
             Point("gpu_memory_total_bytes", 8e9, device="gpu0-mig1"),
             Point("gpu_process_memory_bytes", 2e9, MAIN, device="gpu0-mig1"),
         ]
-        put(run, PointsTaken(run.started_ns + 3 * SECOND_NS, tuple(points)), run.started_ns + 3 * SECOND_NS)
+        put(
+            run,
+            PointsTaken(run.started_ns + 3 * SECOND_NS, tuple(points)),
+            run.started_ns + 3 * SECOND_NS,
+        )
         samples = watch(run.path).take()
     assert value(samples, catalog.GPU_MEMORY_USED, "0-mig1") == 3e9
     assert value(samples, catalog.GPU_MEMORY_TOTAL, "0-mig1") == 8e9

@@ -78,7 +78,11 @@ def test_scrapes_close_together_share_samples_and_a_run_stays_to_its_end(
 
 def phases(samples: list[Sample]) -> dict[str, float]:
     """Return the seconds of each phase that has any."""
-    found = {sample.labels[2]: sample.value for sample in samples if sample.metric is catalog.PHASE_SECONDS}
+    found = {
+        sample.labels[2]: sample.value
+        for sample in samples
+        if sample.metric is catalog.PHASE_SECONDS
+    }
     assert found.keys() == {phase.name for phase in PHASES}
     return {phase: seconds for phase, seconds in found.items() if seconds}
 
@@ -97,7 +101,9 @@ def test_counters_are_those_of_the_summary_however_often_a_run_is_looked_at(
         samples = watched.take()
         with RunReader(run.path) as reader:
             summary = summarize(reader)
-    assert phases(samples) == pytest.approx({phase: 30 * share for phase, share in PHASE_SHARES.items()})
+    assert phases(samples) == pytest.approx(
+        {phase: 30 * share for phase, share in PHASE_SHARES.items()}
+    )
     assert value(samples, catalog.COVERAGE) == summary.coverage
     assert value(samples, catalog.TORN) == summary.torn_share
     assert value(samples, catalog.TORN_SAMPLES) == 60
@@ -120,7 +126,11 @@ def test_what_is_covered_after_a_process_has_ended_counts_for_nothing(
         put(run, ProcessEnded(MAIN, ended_ns, exit_code=0), ended_ns)
         samples = watch(run.path).take()
         with RunReader(run.path) as reader:
-            assert value(samples, catalog.COVERAGE) == summarize(reader).coverage == pytest.approx(covered)
+            assert (
+                value(samples, catalog.COVERAGE)
+                == summarize(reader).coverage
+                == pytest.approx(covered)
+            )
 
 
 def test_a_recording_that_comes_after_its_process_has_ended_counts(tmp_path: Path) -> None:
@@ -148,10 +158,14 @@ def test_ranks_that_are_recorded_at_different_times_lose_nothing(tmp_path: Path)
             run.advance()
         samples = watched.take()
     assert value(samples, catalog.PHASE_SECONDS, "1", "backward") == pytest.approx(2)
-    assert value(samples, catalog.PHASE_SECONDS, "", "backward") == pytest.approx(4 * PHASE_SHARES["backward"])
+    assert value(samples, catalog.PHASE_SECONDS, "", "backward") == pytest.approx(
+        4 * PHASE_SHARES["backward"]
+    )
 
 
-def test_the_steps_of_a_rank_stay_when_its_process_has_ended_and_is_forgotten(tmp_path: Path) -> None:
+def test_the_steps_of_a_rank_stay_when_its_process_has_ended_and_is_forgotten(
+    tmp_path: Path,
+) -> None:
     with live_run(tmp_path / "a.profd", seconds=4) as run:
         other, began_ns = Identity(6000, 3000), run.started_ns
         put(run, ProcessSeen(other, None, COMMAND, "main", 1, None, "3.11.7", began_ns), began_ns)
@@ -192,10 +206,18 @@ def test_hangs_end_and_steps_and_control_groups_have_values(tmp_path: Path) -> N
         ]
         run.writer.put(PointsTaken(run.started_ns, tuple(groups)))
         for count in range(20):
-            run.writer.put(PointsTaken(run.started_ns + count * SECOND_NS, (Point("step_count", 3.0 * count, MAIN),)))
+            run.writer.put(
+                PointsTaken(
+                    run.started_ns + count * SECOND_NS, (Point("step_count", 3.0 * count, MAIN),)
+                )
+            )
         run.advance(20)
         at_ns = run.started_ns + SECOND_NS
-        run.writer.put(records.HangFound(at_ns, run.started_ns, "waits for a queue", records.HangReport("queue", ())))
+        run.writer.put(
+            records.HangFound(
+                at_ns, run.started_ns, "waits for a queue", records.HangReport("queue", ())
+            )
+        )
         run.advance()
         hanging = watched.take()
         run.writer.put(records.HangEnded(at_ns + SECOND_NS, at_ns))
@@ -210,5 +232,8 @@ def test_hangs_end_and_steps_and_control_groups_have_values(tmp_path: Path) -> N
     assert (value(over, catalog.HANGS), value(over, catalog.HANGING)) == (1, 0)
     assert (value(hanging, catalog.STEPS, ""), value(hanging, catalog.STEP_RATE, "")) == (57, 3)
     # The values are those of the group that is nearest to its limit, without its path.
-    assert (value(over, catalog.CGROUP_MEMORY_USED), value(over, catalog.CGROUP_MEMORY_LIMIT)) == (7e9, 8e9)
+    assert (value(over, catalog.CGROUP_MEMORY_USED), value(over, catalog.CGROUP_MEMORY_LIMIT)) == (
+        7e9,
+        8e9,
+    )
     assert not any("slice" in label for sample in over for label in sample.labels)

@@ -30,12 +30,19 @@ def url() -> Iterator[str]:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}/metrics"
 
 
-def test_a_scrape_has_each_value_under_its_labels_in_the_catalogs_order_and_no_label_breaks_a_line(url: str) -> None:
+def test_a_scrape_has_each_value_under_its_labels_in_the_catalogs_order_and_no_label_breaks_a_line(
+    url: str,
+) -> None:
     found = [family.name for family in Scrape(lambda: SAMPLES).collect()]
-    assert found == [one.name.removesuffix("_total") for one in METRICS if one in (RUN_INFO, STEPS, PHASE_SECONDS)]
+    assert found == [
+        one.name.removesuffix("_total")
+        for one in METRICS
+        if one in (RUN_INFO, STEPS, PHASE_SECONDS)
+    ]
     assert len(found) == 3
     assert values(scrape(url)) == {
-        'profd_run_info{host="host\\nline",mode="launched",name="name with \\"quotes\\" and \\\\",run="a"}': 1.0,
+        'profd_run_info{host="host\\nline",mode="launched",name="name with \\"quotes\\" and '
+        '\\\\",run="a"}': 1.0,
         'profd_steps_total{rank="0",run="a"}': 7.0,
         'profd_phase_seconds_total{phase="forward",rank="0",run="a"}': 1.5,
         'profd_phase_seconds_total{phase="data wait",rank="0",run="a"}': 2.5,
@@ -63,7 +70,11 @@ REQUEST = b"GET /metrics HTTP/1.0\r\n\r\n"
 
 
 def test_more_requests_than_are_answered_at_once_are_hung_up_on() -> None:
-    begun, end, places = threading.Semaphore(0), threading.Event(), threading.Semaphore(MOST_REQUESTS)
+    begun, end, places = (
+        threading.Semaphore(0),
+        threading.Event(),
+        threading.Semaphore(MOST_REQUESTS),
+    )
 
     def slow() -> list[Sample]:
         if places.acquire(blocking=False):  # one more is answered at once, if it gets here
@@ -83,12 +94,17 @@ def test_more_requests_than_are_answered_at_once_are_hung_up_on() -> None:
             assert other.recv(1) == b""
         end.set()
         assert all(one.recv(12).endswith(b"200") for one in asked)
-        until(lambda: answered(f"http://127.0.0.1:{place[1]}/", "localhost") == 200, "there is room again")
+        until(
+            lambda: answered(f"http://127.0.0.1:{place[1]}/", "localhost") == 200,
+            "there is room again",
+        )
 
 
 def test_clients_that_say_nothing_keep_nobody_out(url: str) -> None:
     place = ("127.0.0.1", int(url.split(":")[2].split("/")[0]))
     with contextlib.ExitStack() as stack:
-        for silent in [stack.enter_context(socket.create_connection(place)) for _ in range(2 * MOST_REQUESTS)]:
+        for silent in [
+            stack.enter_context(socket.create_connection(place)) for _ in range(2 * MOST_REQUESTS)
+        ]:
             silent.sendall(b"GET /met")
         assert [answered(url, "localhost") for _ in range(MOST_REQUESTS)] == [200] * MOST_REQUESTS

@@ -74,7 +74,9 @@ def test_a_dear_look_puts_off_the_next(tmp_path: Path, cost_s: float, rests_s: f
         assert desk.work() == 1
 
 
-def test_a_run_that_is_gone_is_said_and_looked_for_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_is_gone_is_said_and_looked_for_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     desk = Desk()
     with live_run(tmp_path / "a.profd", seconds=61) as run:
         watched = desk.watch(run)

@@ -1,4 +1,6 @@
-"""The Dockerfile and the DaemonSet: accepted by hadolint and by the schema of Kubernetes, and able to read."""
+"""The Dockerfile and the DaemonSet: accepted by hadolint and by the schema of Kubernetes, and able
+to read.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,14 @@ def test_the_daemonset_sees_and_reads_the_processes_of_all_pods() -> None:
 FOLDER = ROOT / "packaging" / "systemd"
 UNITS = sorted(FOLDER.glob("*/profd.service"))
 TIMEOUT_S = 60
-FORBIDDEN = ("PrivateUsers", "ProtectProc", "PrivateDevices", "ProtectClock", "MemoryDenyWriteExecute", "DynamicUser")
+FORBIDDEN = (
+    "PrivateUsers",
+    "ProtectProc",
+    "PrivateDevices",
+    "ProtectClock",
+    "MemoryDenyWriteExecute",
+    "DynamicUser",
+)
 """With these, processes of others, GPUs or ctypes are out of reach."""
 
 
@@ -52,7 +61,9 @@ def service(unit: Path) -> configparser.SectionProxy:
     return parser["Service"]
 
 
-def test_one_unit_is_for_users_and_one_for_the_system_which_may_become_whose_files_it_reads() -> None:
+def test_one_unit_is_for_users_and_one_for_the_system_which_may_become_whose_files_it_reads() -> (
+    None
+):
     assert [unit.parent.name for unit in UNITS] == ["system", "user"]
     rights = service(FOLDER / "system" / "profd.service")["CapabilityBoundingSet"].split()
     assert {"CAP_SETUID", "CAP_SETGID", "CAP_KILL"} <= set(rights)
@@ -69,7 +80,10 @@ def test_systemd_finds_nothing_wrong(unit: Path, tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
-        env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},  # else there are no users' units for it
+        env={
+            **os.environ,
+            "XDG_RUNTIME_DIR": str(tmp_path),
+        },  # else there are no users' units for it
     )
     complaints = [line for line in verified.stderr.splitlines() if "profd.service" in line]
     assert (verified.returncode, complaints) == (0, [])
@@ -84,4 +98,6 @@ def test_memory_and_tasks_have_bounds_and_hardening_leaves_what_reading_needs(un
     assert settings["KillMode"] == "process"  # recordings outlive a restart
     assert settings["Type"] == "notify"
     assert {"MemoryHigh", "MemoryMax", "TasksMax"} <= set(settings)
-    assert settings["OOMPolicy"] == "continue"  # one session that is too large does not end the others
+    assert (
+        settings["OOMPolicy"] == "continue"
+    )  # one session that is too large does not end the others

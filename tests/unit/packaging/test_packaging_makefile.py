@@ -15,7 +15,9 @@ NOTES_ITSELF = '#!/bin/sh\necho "${0##*/} $*" >> "$NOTES"\n'
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """Return a folder with the Makefile, a Python that notes how it is called, and a disk with room."""
+    """Return a folder with the Makefile, a Python that notes how it is called, and a disk with
+    room.
+    """
     shutil.copy(ROOT / "Makefile", tmp_path)
     (tmp_path / "pyproject.toml").touch()
     for name in ("python", "pytest", "profd"):
@@ -38,7 +40,9 @@ def has_free(clone: Path, gigabytes: int) -> None:
 def make(clone: Path, *words: str) -> subprocess.CompletedProcess[str]:
     path = f"{clone / 'programs'}:{os.environ['PATH']}"
     environment = {"PATH": path, "NOTES": str(clone / "notes")}
-    return subprocess.run(["make", *words], cwd=clone, env=environment, capture_output=True, text=True)
+    return subprocess.run(
+        ["make", *words], cwd=clone, env=environment, capture_output=True, text=True
+    )
 
 
 def calls(clone: Path) -> list[str]:
@@ -48,7 +52,9 @@ def calls(clone: Path) -> list[str]:
 
 @pytest.mark.requires("make")
 @pytest.mark.parametrize("target", ["demo", "test", "check"])
-def test_a_disk_that_is_too_small_is_one_line_and_nothing_is_installed(clone: Path, target: str) -> None:
+def test_a_disk_that_is_too_small_is_one_line_and_nothing_is_installed(
+    clone: Path, target: str
+) -> None:
     has_free(clone, 2)
     done = make(clone, target)
     lines = [line for line in done.stderr.splitlines() if not line.startswith("make: ")]

@@ -23,12 +23,18 @@ def reader(tmp_path: Path) -> Iterator[RunReader]:
         yield reader
 
 
-def counted(buckets: TimeBuckets, from_bucket: int, to_bucket: int) -> tuple[dict[int, int], dict[int, int]]:
-    """Return stack → samples and stack → ns of all threads in a range of buckets, as the page counts them."""
+def counted(
+    buckets: TimeBuckets, from_bucket: int, to_bucket: int
+) -> tuple[dict[int, int], dict[int, int]]:
+    """Return stack → samples and stack → ns of all threads in a range of buckets, as the page
+    counts them.
+    """
     samples: dict[int, int] = {}
     time_ns: dict[int, int] = {}
     for thread in buckets.threads.values():
-        columns = zip(thread["steps"], thread["stacks"], thread["samples"], thread["times_100us"], strict=True)
+        columns = zip(
+            thread["steps"], thread["stacks"], thread["samples"], thread["times_100us"], strict=True
+        )
         bucket = 0
         for step, stack, count, time in columns:
             bucket += step
@@ -39,17 +45,27 @@ def counted(buckets: TimeBuckets, from_bucket: int, to_bucket: int) -> tuple[dic
 
 
 @pytest.mark.parametrize(("limit", "width_ms"), [(400_000, 10), (100, 1_000), (40, 10_000)])
-def test_every_range_of_buckets_counts_what_the_run_file_counts(reader: RunReader, limit: int, width_ms: int) -> None:
+def test_every_range_of_buckets_counts_what_the_run_file_counts(
+    reader: RunReader, limit: int, width_ms: int
+) -> None:
     buckets = take_buckets(reader, limit)
     assert buckets.width_ms == width_ms
     if width_ms == 10:  # as narrow as times are true: entries span them
         (main, *_) = (buckets.threads[thread.id] for thread in reader.main_threads())
-        assert main["spans"][: len(synthetic.STEP)] == [length_ms // 10 for _, length_ms in synthetic.STEP]
+        assert main["spans"][: len(synthetic.STEP)] == [
+            length_ms // 10 for _, length_ms in synthetic.STEP
+        ]
     whole = 7_000 // width_ms + 1
-    for from_bucket, to_bucket in [(0, whole), (0, whole // 2), (whole // 3, whole // 2), (whole - 1, whole)]:
+    for from_bucket, to_bucket in [
+        (0, whole),
+        (0, whole // 2),
+        (whole // 3, whole // 2),
+        (whole - 1, whole),
+    ]:
         width_ns = width_ms * MILLISECOND_NS
         selection = Selection(
-            from_ns=synthetic.STARTED_NS + from_bucket * width_ns, to_ns=synthetic.STARTED_NS + to_bucket * width_ns
+            from_ns=synthetic.STARTED_NS + from_bucket * width_ns,
+            to_ns=synthetic.STARTED_NS + to_bucket * width_ns,
         )
         profile = take_profile(reader, selection)
         assert counted(buckets, from_bucket, to_bucket) == (profile.samples, profile.time_ns)
@@ -59,7 +75,12 @@ def test_times_of_a_stack_add_up_though_each_is_less_than_a_unit() -> None:
     laid = BucketBuilder(0, 10_000, 0)
     for bucket in range(1000):
         start_ns = bucket * laid.width_ms * MILLISECOND_NS
-        laid.add(IntervalRow(start_ns=start_ns, thread=1, duration_ns=TIME_UNIT_NS * 4 // 10, stack=1, samples=0), [])
+        laid.add(
+            IntervalRow(
+                start_ns=start_ns, thread=1, duration_ns=TIME_UNIT_NS * 4 // 10, stack=1, samples=0
+            ),
+            [],
+        )
     assert sum(laid.columns()[1]["times_100us"]) == 400
 
 
@@ -67,7 +88,9 @@ LIMIT = 1_500
 
 
 def entries(buckets: TimeBuckets) -> list[tuple[int, ...]]:
-    """Return all entries of all threads: thread, bucket, span, stack, samples and time, and those of each part."""
+    """Return all entries of all threads: thread, bucket, span, stack, samples and time, and those
+    of each part.
+    """
     found = []
     for number, thread in buckets.threads.items():
         bucket = 0
@@ -77,7 +100,17 @@ def entries(buckets: TimeBuckets) -> list[tuple[int, ...]]:
         for step, span, stack, samples, time, *inside in columns:
             bucket += step
             assert step >= 0
-            found.append((number, bucket, span, stack, samples, time, *(value for pair in inside for value in pair)))
+            found.append(
+                (
+                    number,
+                    bucket,
+                    span,
+                    stack,
+                    samples,
+                    time,
+                    *(value for pair in inside for value in pair),
+                )
+            )
     return sorted(found)
 
 

@@ -20,7 +20,14 @@ from profd.daemon.analyze.selection import Condition, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.findings.finding import Evidence, Finding, Line, Measure
 from profd.daemon.render import report
-from profd.daemon.render.cards import CURVE_HEIGHT, CURVE_WIDTH, death_card, mark, measures, proof_address
+from profd.daemon.render.cards import (
+    CURVE_HEIGHT,
+    CURVE_WIDTH,
+    death_card,
+    mark,
+    measures,
+    proof_address,
+)
 from profd.daemon.render.report import render_report
 from profd.daemon.render.summary import summarize
 from profd.daemon.store import records
@@ -61,11 +68,17 @@ def finding(text: str = "text") -> Finding:
     ("selection", "address"),
     [
         (Selection(main_threads=True), {}),
-        (Selection(main_threads=True, rank=1, phase="data wait"), {"rank": ["1"], "phase": ["data wait"]}),
+        (
+            Selection(main_threads=True, rank=1, phase="data wait"),
+            {"rank": ["1"], "phase": ["data wait"]},
+        ),
         (Selection(), {"process": ["all"], "thread": ["all"]}),
         (Selection(thread="a&b=c"), {"process": ["all"], "thread": ["=a&b=c"]}),
         (Selection(when=(Condition("gpu-idle"),), main_threads=True), {"gpu-idle": ["1"]}),
-        (Selection(when=(Condition("on-cpu"), Condition("throttled")), main_threads=True), {"on-cpu": ["1"]}),
+        (
+            Selection(when=(Condition("on-cpu"), Condition("throttled")), main_threads=True),
+            {"on-cpu": ["1"]},
+        ),
     ],
 )
 def test_an_address_says_what_a_selection_says(
@@ -101,7 +114,9 @@ def test_a_card_says_the_numbers_with_what_they_rest_on_and_what_is_no_alarm() -
 def test_the_card_of_a_finding_says_its_label_once_and_no_text_of_a_run_does_anything(
     reader: RunReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    summary = msgspec.structs.replace(summarize(reader), findings=(finding("a label"), finding(hostiletexts.EVIL)))
+    summary = msgspec.structs.replace(
+        summarize(reader), findings=(finding("a label"), finding(hostiletexts.EVIL))
+    )
     monkeypatch.setattr(report, "summarize", lambda _: summary)
     found = render_report(reader)
     assert "<b>a label</b> the main thread waits 61 % for a label</h2>" in found
@@ -112,11 +127,16 @@ def test_the_card_of_a_finding_says_its_label_once_and_no_text_of_a_run_does_any
 
 END_NS = STARTED_NS + 40 * SECOND_NS
 RANKS = tuple(
-    records.Stand(f"rank {rank}", 4242 + rank, "main", rank, "MainThread", True, "a lock") for rank in range(6)
+    records.Stand(f"rank {rank}", 4242 + rank, "main", rank, "MainThread", True, "a lock")
+    for rank in range(6)
 )
 GROUPS = (
     records.HangGroup(
-        (records.Frame("<module>", "/srv/train.py", 40), records.Frame("all_reduce", "/lib/c10d.py", 3)), RANKS
+        (
+            records.Frame("<module>", "/srv/train.py", 40),
+            records.Frame("all_reduce", "/lib/c10d.py", 3),
+        ),
+        RANKS,
     ),
     records.HangGroup(
         (records.Frame("save", "/srv/io.py", 7),),
@@ -135,10 +155,14 @@ SAID = records.OutputWritten(END_NS, b"epoch 1\r\nRuntimeError: bad\r\n")
 def page(path: Path, *more: records.Record) -> str:
     stacks = [(MAIN_TID, "MainThread", True, [(CONV, 400), (LOSS, 600)])]
     memory = [
-        records.PointsTaken(END_NS - second * SECOND_NS, (records.Point("rss_bytes", (5 - second) * 1e9, MAIN),))
+        records.PointsTaken(
+            END_NS - second * SECOND_NS, (records.Point("rss_bytes", (5 - second) * 1e9, MAIN),)
+        )
         for second in (3, 2, 1, 0)
     ]
-    write_records(path, [main_process(), recording(MAIN, END_NS - SECOND_NS, stacks), *memory, *more])
+    write_records(
+        path, [main_process(), recording(MAIN, END_NS - SECOND_NS, stacks), *memory, *more]
+    )
     with RunReader(path) as reader:
         return render_report(reader)
 
@@ -148,7 +172,9 @@ def words(found: str) -> str:
 
 
 def test_the_report_of_a_died_run_opens_with_its_death(tmp_path: Path) -> None:
-    found = page(tmp_path / "run", SAID, records.RunEnded(END_NS, "target-exited", None, signal.SIGSEGV))
+    found = page(
+        tmp_path / "run", SAID, records.RunEnded(END_NS, "target-exited", None, signal.SIGSEGV)
+    )
     assert found.index('class="death"') < found.index('class="verdict"')
     text = words(found[: found.index('class="verdict"')])
     assert "the target was ended by SIGSEGV, last seen in " in text
@@ -165,7 +191,10 @@ def test_the_report_of_a_died_run_opens_with_its_death(tmp_path: Path) -> None:
 def test_a_hang_is_shown_with_all_its_stacks_and_waits(tmp_path: Path) -> None:
     found = page(tmp_path / "run", HANG, records.RunEnded(END_NS, "target-exited", 0))
     text = words(found)
-    assert "hang no progress for 34 s 5.0 s into the run, reported after 34.0 s; it did not go on" in text
+    assert (
+        "hang no progress for 34 s 5.0 s into the run, reported after 34.0 s; it did not go on"
+        in text
+    )
     for rank in range(6):
         assert f"rank {rank} (pid {4242 + rank}): a lock" in text
     assert "rank 6 (pid 9), thread saver: a file /nfs/a" in text
@@ -175,19 +204,31 @@ def test_a_hang_is_shown_with_all_its_stacks_and_waits(tmp_path: Path) -> None:
 
 
 def test_the_curve_goes_from_edge_to_edge() -> None:
-    card = there(death_card(PostMortem(1, None, None, (), 4, ((10.0, 1), (5.0, 2), (0.0, 4)), (), (), None)))
-    assert card["curve"] == f"0.0,{1 + 0.75 * (CURVE_HEIGHT - 2):.1f} {CURVE_WIDTH / 2:.1f},30.0 {CURVE_WIDTH:.1f},1.0"
+    card = there(
+        death_card(PostMortem(1, None, None, (), 4, ((10.0, 1), (5.0, 2), (0.0, 4)), (), (), None))
+    )
+    assert (
+        card["curve"] == f"0.0,{1 + 0.75 * (CURVE_HEIGHT - 2):.1f} {CURVE_WIDTH / 2:.1f},30.0 "
+        f"{CURVE_WIDTH:.1f},1.0"
+    )
 
 
 def test_no_text_of_a_run_does_anything(tmp_path: Path) -> None:
     evil = hostiletexts.EVIL
     stand = records.Stand(evil, 1, "main", None, evil, False, evil)
-    report = records.HangReport("collective", (records.HangGroup((records.Frame(evil, evil, 1),), (stand,)),), (evil,))
+    report = records.HangReport(
+        "collective", (records.HangGroup((records.Frame(evil, evil, 1),), (stand,)),), (evil,)
+    )
     hang = msgspec.structs.replace(HANG, text=evil, report=report)
-    died = records.OutputWritten(END_NS, evil.encode()), records.RunEnded(END_NS, "target-exited", 1)
+    died = (
+        records.OutputWritten(END_NS, evil.encode()),
+        records.RunEnded(END_NS, "target-exited", 1),
+    )
     found = page(tmp_path / "run", hang, *died)
     for card in ("death", "hangs"):
-        assert "\\u202egnol" in found.partition(f'class="{card}"')[2].partition("</section>")[0], card
+        assert "\\u202egnol" in found.partition(f'class="{card}"')[2].partition("</section>")[0], (
+            card
+        )
     assert "<img" not in found
     assert found.count("<script") == 2
     assert not set(found) & set("\u202e\u2066\u2028\x1b\x00")

@@ -47,14 +47,25 @@ def test_what_got_slower_takes_more_and_has_a_plus_and_what_got_faster_a_minus(
 
 def test_a_name_does_nothing_to_the_terminal(runs: tuple[Path, Path]) -> None:
     diff = diff_of(*runs)
-    hostile = msgspec.structs.replace(there(diff.first), name="evil\x1b[2J\u202e", module_path="a\x1b[8m.py")
-    said = verdict(msgspec.structs.replace(diff, functions=(hostile,), lines=(), leaves=(), phases=(), likeliest=None))
+    hostile = msgspec.structs.replace(
+        there(diff.first), name="evil\x1b[2J\u202e", module_path="a\x1b[8m.py"
+    )
+    said = verdict(
+        msgspec.structs.replace(
+            diff, functions=(hostile,), lines=(), leaves=(), phases=(), likeliest=None
+        )
+    )
     assert "evil\\x1b[2J\\u202e" in said
     assert not set(said) & set("\x1b\u202e")
 
 
-def test_the_tree_of_a_page_is_in_seconds_a_step_of_both_runs(runs: tuple[Path, Path], tmp_path: Path) -> None:
-    assert run_command_line(["diff", *map(str, runs), "-o", str(tmp_path)]) == ExitCode.UNWRITABLE_OUTPUT
+def test_the_tree_of_a_page_is_in_seconds_a_step_of_both_runs(
+    runs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    assert (
+        run_command_line(["diff", *map(str, runs), "-o", str(tmp_path)])
+        == ExitCode.UNWRITABLE_OUTPUT
+    )
     diff = diff_of(*runs)
     with RunReader(runs[0]) as first, RunReader(runs[1]) as second:
         page = render_diff_report((first, second), (MAIN_THREADS, MAIN_THREADS), diff)
@@ -69,7 +80,9 @@ def test_the_tree_of_a_page_is_in_seconds_a_step_of_both_runs(runs: tuple[Path, 
             if up:
                 below[node - up] += values[node]
         inner = [node for node, value in enumerate(below) if value]
-        assert [below[node] for node in inner] == pytest.approx([values[node] for node in inner], rel=1e-3)
+        assert [below[node] for node in inner] == pytest.approx(
+            [values[node] for node in inner], rel=1e-3
+        )
     names = [tree.functionName[function] if function >= 0 else "" for function in tree.key]
     assert names.count(SLOW) == 1
     slow = names.index(SLOW)

@@ -1,4 +1,6 @@
-"""Data packed for a page: columns come back as they were, in the narrowest numbers, where a browser can use them."""
+"""Data packed for a page: columns come back as they were, in the narrowest numbers, where a browser
+can use them.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,15 @@ def test_columns_alone_leave_the_head_and_begin_where_a_typed_array_may() -> Non
     for title in ("", "a", "ab", "abc", "abcd", "abcde", "abcdef", "abcdefg"):
         head, behind = inflated({**PAGE, "title": title})
         assert behind % 8 == 0
-        assert {pair[name]["at"] % 8 for pair in head["pairs"] for name in ("first", "second") if pair[name]} == {0}
+        assert {
+            pair[name]["at"] % 8
+            for pair in head["pairs"]
+            for name in ("first", "second")
+            if pair[name]
+        } == {0}
     head, _ = inflated(PAGE)
     assert head["shares"] == [0.5, 8]
-    assert [(pair["first"] == [], pair["names"]) for pair in head["pairs"]] == [(False, ["a"]), (True, [])]
+    assert [(pair["first"] == [], pair["names"]) for pair in head["pairs"]] == [
+        (False, ["a"]),
+        (True, []),
+    ]

@@ -16,11 +16,17 @@ from profd.daemon.render.operators import describe, operator_table, sort_rows
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import OperatorTotals
 
-MM = OperatorTotals("aten::mm", "cpu", False, "[[2, 3], [3, 5]]", 2, 3_000, 4_000, 0, 0, 0, 0, 0, 0, 6_000_000)
+MM = OperatorTotals(
+    "aten::mm", "cpu", False, "[[2, 3], [3, 5]]", 2, 3_000, 4_000, 0, 0, 0, 0, 0, 0, 6_000_000
+)
 WIDE_MM = msgspec.structs.replace(MM, input_shapes="[[4, 3], [3, 5]]", calls=1)
-STEP = OperatorTotals("ProfilerStep*", "cpu", True, "[]", 1, 1_000, 2_500_000_000, 0, 0, 0, 0, 0, 0, 0)
+STEP = OperatorTotals(
+    "ProfilerStep*", "cpu", True, "[]", 1, 1_000, 2_500_000_000, 0, 0, 0, 0, 0, 0, 0
+)
 KERNEL = OperatorTotals("sgemm", "cuda", False, "[]", 4, 0, 0, 1_500_000, 1_500_000, 0, 0, 0, 0, 0)
-GPU_STEP = OperatorTotals("ProfilerStep*", "cuda", True, "[]", 1, 0, 0, 9_000_000, 9_000_000, 0, 0, 0, 0, 0)
+GPU_STEP = OperatorTotals(
+    "ProfilerStep*", "cuda", True, "[]", 1, 0, 0, 9_000_000, 9_000_000, 0, 0, 0, 0, 0
+)
 
 
 def words(table: str, line: int) -> list[str]:
@@ -39,7 +45,11 @@ def test_columns_are_those_of_torch_and_last_the_lines_that_issued_operators() -
     line = IssuingLine("/home/u/train.py", "train.py", 61, 34)
     table = operator_table([MM, STEP, KERNEL], issuers={"aten::mm": (line,), "sgemm": (line,)})
     assert words(table, 0)[-1] == "From (samples)"
-    assert [words(table, row)[-1] == "train.py:61 (34)" for row in (2, 3, 4)] == [True, False, False]
+    assert [words(table, row)[-1] == "train.py:61 (34)" for row in (2, 3, 4)] == [
+        True,
+        False,
+        False,
+    ]
     assert "From" not in operator_table([MM], issuers={})
 
 
@@ -48,16 +58,31 @@ def test_times_memory_and_shares_are_written_as_torch_does() -> None:
     assert words(table, 2) == [
         "aten::mm", "75.00%", "3.000us", "100.00%", "4.000us", "2.000us", "2", "[[2, 3], [3, 5]]", "6.000",
     ]  # fmt: skip
-    assert words(table, 3)[:6] == ["ProfilerStep*", "25.00%", "1.000us", "62500000.00%", "2.500s", "2.500s"]
+    assert words(table, 3)[:6] == [
+        "ProfilerStep*",
+        "25.00%",
+        "1.000us",
+        "62500000.00%",
+        "2.500s",
+        "2.500s",
+    ]
     assert table.splitlines()[-1] == "Self CPU time total: 4.000us"
     table = operator_table([KERNEL, GPU_STEP])
     # No share of no time: nothing stands there.
     assert words(table, 2)[:5] == ["sgemm", "0.000us", "0.000us", "0.000us", "1.500ms"]
     assert words(table, 2)[4:7] == ["1.500ms", "100.00%", "1.500ms"]
     assert table.splitlines()[-1] == "Self CUDA time total: 1.500ms"
-    sizes = [msgspec.structs.replace(STEP, cpu_bytes=size) for size in (-2048, 1536, 3 << 20, 5 << 30, 7)]
+    sizes = [
+        msgspec.structs.replace(STEP, cpu_bytes=size) for size in (-2048, 1536, 3 << 20, 5 << 30, 7)
+    ]
     table = operator_table(sizes)
-    assert [words(table, line)[6] for line in range(2, 7)] == ["-2.00 KB", "1.50 KB", "3.00 MB", "5.00 GB", "7 B"]
+    assert [words(table, line)[6] for line in range(2, 7)] == [
+        "-2.00 KB",
+        "1.50 KB",
+        "3.00 MB",
+        "5.00 GB",
+        "7 B",
+    ]
 
 
 def test_rows_of_one_name_are_summed_but_not_over_devices() -> None:
@@ -85,16 +110,28 @@ def test_rows_are_sorted_by_any_field_and_long_tables_and_names_are_cut() -> Non
     assert "..." in line
 
 
-def test_a_window_has_its_time_and_operators_with_all_fields(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_window_has_its_time_and_operators_with_all_fields(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with RunReader(write_run(tmp_path / "a.profd")) as reader:
         window = describe(reader, reader.windows()[0], "self_cpu_ns")
         line = IssuingLine("/home/ada/train.py", "train.py", 61, 5)
         issued = {"aten::addmm": (line,), "implicit_gemm": (line,)}
         monkeypatch.setattr(operators, "issuing_lines", lambda *_: issued)
-        lines = {row["name"]: row["lines"] for row in describe(reader, reader.windows()[0], "self_cpu_ns")["operators"]}
+        lines = {
+            row["name"]: row["lines"]
+            for row in describe(reader, reader.windows()[0], "self_cpu_ns")["operators"]
+        }
     assert lines == {"aten::conv2d": (), "aten::addmm": (line,), "implicit_gemm": ()}  # no kernels
-    assert (window["source"], window["pid"], window["rank"], window["steps"]) == ("kineto", RANKS[0].pid, 0, 1)
-    assert (window["start_ns"], window["end_ns"]) == tuple(STARTED_NS + at_ms * MILLISECOND_NS for at_ms in WINDOW_MS)
+    assert (window["source"], window["pid"], window["rank"], window["steps"]) == (
+        "kineto",
+        RANKS[0].pid,
+        0,
+        1,
+    )
+    assert (window["start_ns"], window["end_ns"]) == tuple(
+        STARTED_NS + at_ms * MILLISECOND_NS for at_ms in WINDOW_MS
+    )
     times_ns = [window[f"device_{kind}_ns"] for kind in ("busy", "idle", "overlap")]
     assert times_ns == [150_000_000, 50_000_000, 0]
     assert window["operators"][0] == {

@@ -36,7 +36,9 @@ from profd.daemon.tree.tree import DumpedProcess
 
 
 @given(some.text(), some.integers(0, 30), some.booleans(), some.booleans())
-def test_what_is_fitted_takes_exactly_its_cells(text: str, cells: int, right: bool, keep_end: bool) -> None:
+def test_what_is_fitted_takes_exactly_its_cells(
+    text: str, cells: int, right: bool, keep_end: bool
+) -> None:
     shown = fit(text, cells, right=right, keep_end=keep_end)
     assert shown == visible(shown)
     assert width(shown) == cells
@@ -50,13 +52,19 @@ def test_text_is_cut_by_cells_and_broken_lines_are_indented() -> None:
     assert cut("a/long/path.py:3", 8, keep_end=True) == "…th.py:3"
     assert cut("as it is", 8) == "as it is"
     assert (fit("训", 4), fit("训", 4, right=True), fit("日本語", 4)) == ("训  ", "  训", "日… ")
-    assert wrapped("a well-known cause of \x1b[1m waits", 16) == ["a well-known", "  cause of", "  \\x1b[1m waits"]
+    assert wrapped("a well-known cause of \x1b[1m waits", 16) == [
+        "a well-known",
+        "  cause of",
+        "  \\x1b[1m waits",
+    ]
     assert wrapped("one two three", 12, "  ▲ ") == ["  ▲ one two", "    three"]
     assert wrapped("", 12, "  ▲ ") == []
 
 
 @pytest.mark.parametrize(
-    "text", ["a\nb", "\x1b[31m", "\u202egnol", "a\u2028b", "\u200bhidden", "\ud800", "\U000e0041"], ids=ascii
+    "text",
+    ["a\nb", "\x1b[31m", "\u202egnol", "a\u2028b", "\u200bhidden", "\ud800", "\U000e0041"],
+    ids=ascii,
 )
 def test_what_cannot_be_seen_is_spelled_out_and_all_else_left_alone(text: str) -> None:
     assert visible(text) == text.encode("unicode_escape").decode() != text
@@ -76,7 +84,9 @@ def run(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def host(run: Path, profd_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make all that commands see of this host hostile, too: its processes, their stacks, what sessions say."""
+    """Make all that commands see of this host hostile, too: its processes, their stacks, what
+    sessions say.
+    """
     runs = profd_home / "runs"
     runs.mkdir()
     (runs / "a.profd").write_bytes(run.read_bytes())
@@ -90,7 +100,9 @@ def host(run: Path, profd_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ("python", f"{hostiletexts.REORDERING}{EVIL}.py")
     table = FakeTable()
     table.add(4242, *words, torch=True)
-    thread = DumpedThread(1, 1, EVIL, active=True, owns_gil=True, frames=(DumpedFrame(EVIL, f"/srv/{EVIL}.py", 1),))
+    thread = DumpedThread(
+        1, 1, EVIL, active=True, owns_gil=True, frames=(DumpedFrame(EVIL, f"/srv/{EVIL}.py", 1),)
+    )
     monkeypatch.setattr(ls, "dump_tree", lambda pid: [DumpedProcess(1, words, (thread,), EVIL)])
     monkeypatch.setattr(ls, "find_attachable", lambda: [Attachable(4242, "3.11", True, 1.0, words)])
     monkeypatch.setattr(daemon, "ProcessTable", lambda: table)
@@ -127,7 +139,11 @@ SHOWN = (
 @pytest.mark.usefixtures("host")
 @pytest.mark.parametrize("command", SHOWN, ids=" ".join)
 def test_a_terminal_gets_nothing_that_it_would_obey(
-    run: Path, command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    run: Path,
+    command: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     if DATA in command:
@@ -168,7 +184,9 @@ def test_svg_shows_marks_of_direction_and_runs_nothing(run: Path) -> None:
     assert SPELLED in names[0]
     tags = {element.tag.rpartition("}")[2] for element in root.iter()}
     assert not tags & {"script", "img", "foreignObject", "a", "image", "use"}
-    assert not [name for element in root.iter() for name in element.attrib if name.lower().startswith("on")]
+    assert not [
+        name for element in root.iter() for name in element.attrib if name.lower().startswith("on")
+    ]
 
 
 def test_csv_keeps_every_name_in_its_cell(run: Path) -> None:
@@ -181,5 +199,7 @@ def test_csv_keeps_every_name_in_its_cell(run: Path) -> None:
     samples = files["samples.csv"].decode()
     assert SPELLED in samples
     assert hostiletexts.WIDE in samples
-    assert any(hostiletexts.MARKUP in cell for row in csv.reader(io.StringIO(samples)) for cell in row)
+    assert any(
+        hostiletexts.MARKUP in cell for row in csv.reader(io.StringIO(samples)) for cell in row
+    )
     assert SPELLED in files["events.csv"].decode()  # a note

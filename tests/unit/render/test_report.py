@@ -42,13 +42,26 @@ def path_of(payload: Any, stack: int) -> tuple[tuple[str, str, int], ...]:  # no
     return (*(path_of(payload, stack - up) if up else ()), place)
 
 
-def test_page_carries_every_sample_of_its_run_with_the_frames_and_the_phase_of_its_stack(reader: RunReader) -> None:
+def test_page_carries_every_sample_of_its_run_with_the_frames_and_the_phase_of_its_stack(
+    reader: RunReader,
+) -> None:
     payload = embedded(render_report(reader))
-    main = [thread for thread in payload.threads if thread.main and payload.processes[thread.process].role == "main"]
+    main = [
+        thread
+        for thread in payload.threads
+        if thread.main and payload.processes[thread.process].role == "main"
+    ]
     everything = take_profile(reader, Selection())
-    assert sum(sum(thread.samples) for thread in main) == take_profile(reader, MAIN_THREADS).total_samples == 2_000
+    assert (
+        sum(sum(thread.samples) for thread in main)
+        == take_profile(reader, MAIN_THREADS).total_samples
+        == 2_000
+    )
     assert sum(sum(thread.samples) for thread in payload.threads) == everything.total_samples
-    assert sum(sum(thread.times_100us) for thread in payload.threads) == everything.total_ns / TIME_UNIT_NS
+    assert (
+        sum(sum(thread.times_100us) for thread in payload.threads)
+        == everything.total_ns / TIME_UNIT_NS
+    )
     main = payload.threads[0]
     carried: Counter[str] = Counter()
     for stack, samples in zip(main.stacks, main.samples, strict=True):
@@ -59,7 +72,9 @@ def test_page_carries_every_sample_of_its_run_with_the_frames_and_the_phase_of_i
         for stack, samples in zip(thread.stacks, thread.samples, strict=True):
             by_frames[path_of(payload, stack)] += samples
     assert by_frames == {
-        tuple((frame.function, frame.file, frame.line) for frame in reader.frames_of(stack)): samples
+        tuple(
+            (frame.function, frame.file, frame.line) for frame in reader.frames_of(stack)
+        ): samples
         for stack, samples in everything.samples.items()
     }
 
@@ -96,7 +111,9 @@ def test_hostile_text_is_escaped(tmp_path: Path) -> None:
     assert hostiletexts.WIDE in page
 
 
-def test_file_is_for_sharing_as_the_umask_has_it_or_why_not_is_said(reader: RunReader, tmp_path: Path) -> None:
+def test_file_is_for_sharing_as_the_umask_has_it_or_why_not_is_said(
+    reader: RunReader, tmp_path: Path
+) -> None:
     before = os.umask(0o027)
     try:
         write_report(reader, tmp_path / "report.html")
@@ -108,8 +125,13 @@ def test_file_is_for_sharing_as_the_umask_has_it_or_why_not_is_said(reader: RunR
             write_report(reader, tmp_path / place)
 
 
-def test_live_run_is_reported_as_of_one_moment_with_what_came_since_it_was_opened(tmp_path: Path) -> None:
-    with synthetic.live_run(tmp_path / "run.profd", seconds=1) as run, RunReader(run.path) as reader:
+def test_live_run_is_reported_as_of_one_moment_with_what_came_since_it_was_opened(
+    tmp_path: Path,
+) -> None:
+    with (
+        synthetic.live_run(tmp_path / "run.profd", seconds=1) as run,
+        RunReader(run.path) as reader,
+    ):
         run.advance()
         write_report(reader, tmp_path / "report.html")
         main = embedded((tmp_path / "report.html").read_text()).threads[0]
@@ -123,7 +145,9 @@ def test_live_run_is_reported_as_of_one_moment_with_what_came_since_it_was_opene
     assert sum(main.samples) == 3 * synthetic.RATE_HZ
 
 
-def test_title_and_verdict_say_what_where_and_how_it_went_with_a_line_of_the_users_code(reader: RunReader) -> None:
+def test_title_and_verdict_say_what_where_and_how_it_went_with_a_line_of_the_users_code(
+    reader: RunReader,
+) -> None:
     summary = summarize(reader)
     words = take_words(reader, summary, bucket_ms=10)
     assert words["title"] == "train.py"
@@ -131,11 +155,19 @@ def test_title_and_verdict_say_what_where_and_how_it_went_with_a_line_of_the_use
     assert words["subtitle"][0] == "ada-desktop"
     assert words["subtitle"][2:] == ["20.0 s", "ended with 0"]
     facts = {fact.name: fact.value for fact in words["facts"]}
-    assert (facts["samples"], facts["coverage"], facts["profd's cost"]) == ("2,000", "100.0 %", "4.1 % of a core")
+    assert (facts["samples"], facts["coverage"], facts["profd's cost"]) == (
+        "2,000",
+        "100.0 %",
+        "4.1 % of a core",
+    )
     verdict = take_verdict(summary)
     line = verdict["line"]
     assert verdict["lead"] == "40 % of the time the main thread waits for data"
-    assert (line.module_path, line.line, line.source) == ("train.py", 58, "for images, labels in loader:")
+    assert (line.module_path, line.line, line.source) == (
+        "train.py",
+        58,
+        "for images, labels in loader:",
+    )
     assert verdict["rest"] == "Next: forward 20 %, backward 20 %, optimizer 10 %"
 
 
@@ -146,7 +178,11 @@ def test_title_and_verdict_say_what_where_and_how_it_went_with_a_line_of_the_use
         ({"exit_code": None, "exit_signal": 9}, {}, "the target was ended by SIGKILL"),
         ({"exit_code": None}, {}, "ended"),
         ({"live": True}, {}, "still running"),
-        ({}, {"state": "interrupted", "why_ended": None}, "recording broke off: profd itself was ended"),
+        (
+            {},
+            {"state": "interrupted", "why_ended": None},
+            "recording broke off: profd itself was ended",
+        ),
         ({"exit_code": None}, {"why_ended": "stopped"}, "recording stopped"),
         ({"exit_code": None}, {"why_ended": "duration"}, "recording ended"),
         ({}, {"why_ended": "failed"}, "recording failed"),

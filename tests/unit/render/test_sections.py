@@ -19,7 +19,15 @@ from profd.daemon.render.summary import summarize
 from profd.daemon.render.text import summary_text
 from profd.daemon.store.merge import JoinedNode
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import Frame, HangEnded, HangFound, HangGroup, HangReport, Record, Stand
+from profd.daemon.store.records import (
+    Frame,
+    HangEnded,
+    HangFound,
+    HangGroup,
+    HangReport,
+    Record,
+    Stand,
+)
 from profd.daemon.store.rows import FrameRow
 
 HOST = Limit("host", "ada-desktop", 16_000_000_000, 6_000_000_000)
@@ -27,15 +35,21 @@ LEAK = Growth(1, 4242, "rss_bytes", None, "growing", 1.25e6, (1.2e6, 1.3e6), 0.5
 NAMES = {4242: "main"}
 
 
-def test_a_leak_is_one_line_with_pace_step_and_end_and_a_jump_names_the_line_that_ran_meanwhile() -> None:
+def test_a_leak_is_one_line_with_pace_step_and_end_and_a_jump_names_the_line_that_ran_meanwhile() -> (
+    None
+):
     assert list(growth_lines([LEAK], NAMES)) == [
         "  ▲ main 4242 grows by 1.2 MB/s ± 50 kB, 500 kB a step: the machine is full in 2 h 13 min"
     ]
-    bare = msgspec.structs.replace(LEAK, bytes_per_step=None, limit=None, time_to_limit_s=None, pid=7)
+    bare = msgspec.structs.replace(
+        LEAK, bytes_per_step=None, limit=None, time_to_limit_s=None, pid=7
+    )
     assert list(growth_lines([bare], NAMES)) == ["  ▲ process 7 grows by 1.2 MB/s ± 50 kB"]
     group = msgspec.structs.replace(LEAK, limit=Limit("cgroup", "/job", 1, 0))
     limit = Limit("gpu", "GPU 0", 1, 0)
-    gpu = msgspec.structs.replace(LEAK, series="gpu_process_memory_bytes", device="GPU 0", limit=limit)
+    gpu = msgspec.structs.replace(
+        LEAK, series="gpu_process_memory_bytes", device="GPU 0", limit=limit
+    )
     of_group, of_gpu = growth_lines([group, gpu], NAMES)
     assert of_group.endswith(": its control group is full in 2 h 13 min")
     assert "grows on GPU 0 by" in of_gpu
@@ -68,19 +82,33 @@ def test_a_summary_has_the_memory_of_each_process_and_names_growing_ones(tmp_pat
     assert "Growing memory" not in summary_text(calm)
 
 
-FRAMES = (Frame("<module>", "/srv/train.py", 40), Frame("all_reduce", "/lib/distributed_c10d.py", 3))
-RANKS = tuple(Stand(f"rank {rank}", 4242 + rank, "main", rank, "MainThread", True, "a lock") for rank in range(6))
+FRAMES = (
+    Frame("<module>", "/srv/train.py", 40),
+    Frame("all_reduce", "/lib/distributed_c10d.py", 3),
+)
+RANKS = tuple(
+    Stand(f"rank {rank}", 4242 + rank, "main", rank, "MainThread", True, "a lock")
+    for rank in range(6)
+)
 TEXT = "no progress for 31 s (collective): " + "6 of 7 processes wait so, " * 8 + "the end\x1b[31m"
 REPORT = HangReport("collective", (HangGroup(FRAMES, RANKS),), ("gpu0 at a constant 100 %",))
 
 
 def test_json_has_the_stacks_of_a_hang_and_the_text_keeps_to_the_width(tmp_path: Path) -> None:
     at_ns = STARTED_NS + 60 * SECOND_NS
-    hung: list[Record] = [main_process(), HangFound(at_ns, STARTED_NS + 30 * SECOND_NS, TEXT, REPORT)]
+    hung: list[Record] = [
+        main_process(),
+        HangFound(at_ns, STARTED_NS + 30 * SECOND_NS, TEXT, REPORT),
+    ]
     with RunReader(write_records(tmp_path / "a", hung)) as reader:
         summary = summarize(reader)
     (hang,) = msgspec.json.decode(msgspec.json.encode(summary))["hangs"]
-    assert (hang["since_s"], hang["reported_s"], hang["ended_s"], hang["cause"]) == (30.0, 60.0, None, "collective")
+    assert (hang["since_s"], hang["reported_s"], hang["ended_s"], hang["cause"]) == (
+        30.0,
+        60.0,
+        None,
+        "collective",
+    )
     assert hang["places"][0]["frames"][-1] == "all_reduce (/lib/distributed_c10d.py:3)"
     assert [stand["rank"] for stand in hang["places"][0]["stands"]] == list(range(6))
     text = summary_text(summary)
@@ -102,7 +130,8 @@ LINES = [
     "     rank     steps  own work   waits  longer than the others at",
     "        0    2.00/s      40 %    30 %",
     "        1    2.00/s      40 %    30 %",
-    "  ▲     2    2.00/s      70 %     0 %  +30 % Photos.__getitem__  augment.py:33  data load in process",
+    "  ▲     2    2.00/s      70 %     0 %  +30 % Photos.__getitem__  augment.py:33  data load "
+    "in process",
 ]
 
 
@@ -114,14 +143,19 @@ def test_the_table_shows_ranks_that_are_late_and_ranks_that_wait(tmp_path: Path)
     assert text[text.index("Ranks") + 1 :][:4] == LINES
     # Of many those that wait least are shown.
     late = summary.ranks[2]
-    many = [msgspec.structs.replace(late, rank=rank, waiting_share=1 - rank / 100) for rank in range(100)]
+    many = [
+        msgspec.structs.replace(late, rank=rank, waiting_share=1 - rank / 100)
+        for rank in range(100)
+    ]
     _, *lines, last = rank_lines(many, 80)
     assert [int(line.split()[1]) for line in lines] == list(range(84, 100))
     assert last == "  and 84 more that wait longer"
     assert list(rank_lines((), 80)) == []
 
 
-def test_tables_and_report_of_a_job_on_three_nodes_show_node_clock_and_error(tmp_path: Path) -> None:
+def test_tables_and_report_of_a_job_on_three_nodes_show_node_clock_and_error(
+    tmp_path: Path,
+) -> None:
     with open_job(read_folder(write_three_nodes(tmp_path)).choose(None)) as reader:
         summary, report = summarize(reader), render_report(reader)
     lines = list(node_lines(summary.nodes))
@@ -129,7 +163,9 @@ def test_tables_and_report_of_a_job_on_three_nodes_show_node_clock_and_error(tmp
     assert lines[2].split()[1].startswith("+1,70")
     assert "ms ±" in lines[2]
     assert "by collectives" in lines[2]
-    assert list(node_lines([JoinedNode(1, "b", "r", 0, None, "the wall clock", 0)]))[1].split()[1:3] == ["not", "known"]
+    assert list(node_lines([JoinedNode(1, "b", "r", 0, None, "the wall clock", 0)]))[1].split()[
+        1:3
+    ] == ["not", "known"]
     heads, _, late, *_ = rank_lines(summary.ranks, 160)
     assert heads.split()[:2] == ["rank", "node"]
     assert late.split()[:3] == ["▲", "1", "node1"]

@@ -44,24 +44,43 @@ def paces(path: Path, *also: Record) -> list[tuple[int, int, float]]:
 def test_the_pace_of_the_steps_begins_with_the_first_reading(
     tmp_path: Path, counts: list[tuple[int, int]], expected: list[tuple[int, int, float]]
 ) -> None:
-    assert paces(tmp_path / "run.profd", *(synthetic.steps_counted(*count) for count in counts)) == expected
+    assert (
+        paces(tmp_path / "run.profd", *(synthetic.steps_counted(*count) for count in counts))
+        == expected
+    )
 
 
 def test_no_pace_goes_over_a_time_without_a_counter(tmp_path: Path) -> None:
     events = [(10, STEPS_LOST), (14, "counter")]
-    also = [EventHappened(synthetic.STARTED_NS + at_s * SECOND_NS, kind, "", synthetic.MAIN) for at_s, kind in events]
-    counts = [synthetic.steps_counted(*reading) for reading in ((0, 0), (10, 20), (12, 90), (15, 100), (20, 110))]
-    assert paces(tmp_path / "run.profd", *also, *counts) == [(0, 10_000, 2.0), (15_000, 20_000, 2.0)]
+    also = [
+        EventHappened(synthetic.STARTED_NS + at_s * SECOND_NS, kind, "", synthetic.MAIN)
+        for at_s, kind in events
+    ]
+    counts = [
+        synthetic.steps_counted(*reading)
+        for reading in ((0, 0), (10, 20), (12, 90), (15, 100), (20, 110))
+    ]
+    assert paces(tmp_path / "run.profd", *also, *counts) == [
+        (0, 10_000, 2.0),
+        (15_000, 20_000, 2.0),
+    ]
 
 
 def test_a_series_has_the_times_over_which_it_holds_and_gaps_between(tmp_path: Path) -> None:
     also = [
-        PointsTaken(synthetic.STARTED_NS + at_ms * MILLISECOND_NS, (Point(UTILIZATION, 0.5, device="gpu0"),))
+        PointsTaken(
+            synthetic.STARTED_NS + at_ms * MILLISECOND_NS, (Point(UTILIZATION, 0.5, device="gpu0"),)
+        )
         for at_ms in (1_000, 1_500, 2_000, 8_000)
     ]
     with RunReader(synthetic.write_run(tmp_path / "run.profd", also=also)) as reader:
         gpu = take_payload(reader, PhaseIndex(reader), ())["gpus"][0]["utilization"]
-    assert held(gpu) == [(500, 1_000, 0.5), (1_000, 1_500, 0.5), (1_500, 2_000, 0.5), (6_500, 8_000, 0.5)]
+    assert held(gpu) == [
+        (500, 1_000, 0.5),
+        (1_000, 1_500, 0.5),
+        (1_500, 2_000, 0.5),
+        (6_500, 8_000, 0.5),
+    ]
 
 
 def test_a_series_that_is_thinned_is_known_for_as_long_with_the_same_mean(
@@ -74,5 +93,10 @@ def test_a_series_that_is_thinned_is_known_for_as_long_with_the_same_mean(
             found = held(take_payload(reader, PhaseIndex(reader), ())["processes"][0]["rss_bytes"])
             assert len(found) <= limit
             known_ms = sum(to_ms - from_ms for from_ms, to_ms, _ in found)
-            means.append((known_ms, sum(value * (to_ms - from_ms) for from_ms, to_ms, value in found) / known_ms))
+            means.append(
+                (
+                    known_ms,
+                    sum(value * (to_ms - from_ms) for from_ms, to_ms, value in found) / known_ms,
+                )
+            )
     assert means[0] == pytest.approx(means[1], rel=1e-4)

@@ -31,7 +31,8 @@ def test_closing_lines_say_where_the_time_went(summary: Summary) -> None:
         "    6 %  loss        train.py:62   loss = criterion(logits, labels)",
         "▲ input-bound: the main thread waits 39 % for its data (train.py:58); both",
         "  workers are 100 % busy: adding 2 speeds steps up by at most 1.9\N{MULTIPLICATION SIGN}",
-        "2,000 samples over 100.0 % of the run · 0.5 % torn · profd cost 4.1 % of a core · 20261120-120000-cifar-3fa9",
+        "2,000 samples over 100.0 % of the run · 0.5 % torn · profd cost 4.1 % of a core · "
+        "20261120-120000-cifar-3fa9",
         "report: profd report 20261120-120000-cifar-3fa9",
     ]
 
@@ -45,10 +46,17 @@ def test_a_run_that_hung_says_so_in_place_of_healthy(summary: Summary) -> None:
     assert "healthy" in summary_text(msgspec.structs.replace(hung, hangs=()))
 
 
-def test_closing_lines_take_in_steps_what_counts_them_and_the_first_finding(summary: Summary) -> None:
-    finding = msgspec.structs.replace(summary.findings[0], title="input-bound: both workers are 97 % busy")
+def test_closing_lines_take_in_steps_what_counts_them_and_the_first_finding(
+    summary: Summary,
+) -> None:
+    finding = msgspec.structs.replace(
+        summary.findings[0], title="input-bound: both workers are 97 % busy"
+    )
     lines = closing_lines(
-        msgspec.structs.replace(summary, steps=Steps(20.1, 2480, "loop"), findings=(finding, finding)), run="out.profd"
+        msgspec.structs.replace(
+            summary, steps=Steps(20.1, 2480, "loop"), findings=(finding, finding)
+        ),
+        run="out.profd",
     ).splitlines()
     assert lines[0].endswith("after 20.0 s, 2,480 steps at 20.1/s")
     assert lines.count("▲ input-bound: both workers are 97 % busy") == 1
@@ -56,11 +64,14 @@ def test_closing_lines_take_in_steps_what_counts_them_and_the_first_finding(summ
     counted = Steps(20.13, 2480, "loop counter `i` in train (train.py:58)", 0.3)
     lines = summary_text(msgspec.structs.replace(summary, steps=counted)).splitlines()
     assert lines[2] == "steps by loop counter `i` in train (train.py:58), ± 0.300/s"
-    partly = msgspec.structs.replace(counted, count=None, why_unknown="steps are not counted any more")
+    partly = msgspec.structs.replace(
+        counted, count=None, why_unknown="steps are not counted any more"
+    )
     more = summary_text(msgspec.structs.replace(summary, steps=partly)).splitlines()
     assert more[2:4] == [lines[2], "steps are not counted any more"]
     assert not any(
-        line.startswith("steps") for line in summary_text(msgspec.structs.replace(summary, steps=Steps())).splitlines()
+        line.startswith("steps")
+        for line in summary_text(msgspec.structs.replace(summary, steps=Steps())).splitlines()
     )
 
 
@@ -69,7 +80,10 @@ def test_closing_lines_take_in_steps_what_counts_them_and_the_first_finding(summ
     [
         (Steps(20.13, 2480, "loop", 0.3, 1), "after 20.0 s, 2,480 steps at 20.1/s"),
         (Steps(20.13, 2480, "loop", 0.3, 2), "after 20.0 s, ~2,480 steps at 20.1/s"),
-        (Steps(20.13, 2480, "loop", 0.3, 1, unseen=60), "after 20.0 s, at least 2,480 steps at 20.1/s"),
+        (
+            Steps(20.13, 2480, "loop", 0.3, 1, unseen=60),
+            "after 20.0 s, at least 2,480 steps at 20.1/s",
+        ),
         (Steps(20.13, 2480, "loop", 0.3, 1, unseen=40), "after 20.0 s, ~2,480 steps at 20.1/s"),
         (Steps(1530.4, 91_000, "loop", 1.0, 900), "after 20.0 s, ~91,000 steps at 1,530/s"),
         (Steps(0.034, 7, "loop", 0.0, 0), "after 20.0 s, 7 steps at 0.0340/s"),
@@ -78,8 +92,12 @@ def test_closing_lines_take_in_steps_what_counts_them_and_the_first_finding(summ
         (Steps(), "after 20.0 s"),
     ],
 )
-def test_steps_are_shown_as_exactly_as_they_are_known(summary: Summary, steps: Steps, said: str) -> None:
-    assert closing_lines(msgspec.structs.replace(summary, steps=steps)).splitlines()[0].endswith(said)
+def test_steps_are_shown_as_exactly_as_they_are_known(
+    summary: Summary, steps: Steps, said: str
+) -> None:
+    assert (
+        closing_lines(msgspec.structs.replace(summary, steps=steps)).splitlines()[0].endswith(said)
+    )
 
 
 @pytest.mark.parametrize(
@@ -89,11 +107,18 @@ def test_steps_are_shown_as_exactly_as_they_are_known(summary: Summary, steps: S
         ((None, "SIGKILL"), {}, "train.py ended by SIGKILL after 20.0 s"),
         ((None, None), {}, "train.py ended after 20.0 s"),
         ((None, None), {"why_ended": "stopped"}, "train.py: recording stopped after 20.0 s"),
-        ((None, None), {"state": "live", "why_ended": None}, "train.py: still running after 20.0 s"),
+        (
+            (None, None),
+            {"state": "live", "why_ended": None},
+            "train.py: still running after 20.0 s",
+        ),
     ],
 )
 def test_the_first_line_says_how_the_run_ended(
-    summary: Summary, ended: tuple[int | None, str | None], changes: dict[str, str | None], said: str
+    summary: Summary,
+    ended: tuple[int | None, str | None],
+    changes: dict[str, str | None],
+    said: str,
 ) -> None:
     target = msgspec.structs.replace(summary.target, exit=Exit(*ended))
     changed = msgspec.structs.replace(summary, target=target, steps=Steps(), **changes)
@@ -112,12 +137,18 @@ def test_texts_say_that_a_run_has_no_samples(summary: Summary) -> None:
         **nothing,
     }
     empty = msgspec.structs.replace(summary, **changed)
-    assert closing_lines(empty).splitlines()[1:3] == [f"▲ {why}", "no samples · 20261120-120000-cifar-3fa9"]
+    assert closing_lines(empty).splitlines()[1:3] == [
+        f"▲ {why}",
+        "no samples · 20261120-120000-cifar-3fa9",
+    ]
     assert summary_text(empty).splitlines()[-2:] == ["no samples", f"▲ {why}"]
 
 
 def test_what_was_not_read_is_said_beside_the_samples(summary: Summary) -> None:
-    texts = ("nothing was read from pid 5 for 7 s: it is too deep", "nothing was read from pid 6 for 9 s: unknown why")
+    texts = (
+        "nothing was read from pid 5 for 7 s: it is too deep",
+        "nothing was read from pid 6 for 9 s: unknown why",
+    )
     partly = msgspec.structs.replace(summary, unread=texts)
     assert f"▲ {texts[0]}" in closing_lines(partly).splitlines()
     assert not {f"▲ {text}" for text in texts} - set(summary_text(partly).splitlines())
@@ -125,7 +156,9 @@ def test_what_was_not_read_is_said_beside_the_samples(summary: Summary) -> None:
 
 def test_summary_shows_phases_functions_and_each_process(summary: Summary) -> None:
     lines = summary_text(summary).splitlines()
-    assert "  D  data wait     40 % ± 0.9   ████▊         train.py:58  for images, labels i…" in lines
+    assert (
+        "  D  data wait     40 % ± 0.9   ████▊         train.py:58  for images, labels i…" in lines
+    )
     assert "   40.0 % ± 0.9   40.0 %  Condition.wait        threading.py:331" in lines
     assert "     4243  worker 1       97 %    300 MB   80 %  elastic_deform  augment.py:12" in lines
     assert "     4244  worker 2       97 %    300 MB   80 %  elastic_deform  augment.py:12" in lines
@@ -133,23 +166,37 @@ def test_summary_shows_phases_functions_and_each_process(summary: Summary) -> No
     assert summary_text(many).splitlines()[-1] == "  and 18 more"
     # What was dropped is said below what the numbers rest on.
     assert "lost:" not in summary_text(summary)
-    lost = msgspec.structs.replace(summary, losses=("3 records were dropped: the disk is \x1b[2Jtoo slow",))
+    lost = msgspec.structs.replace(
+        summary, losses=("3 records were dropped: the disk is \x1b[2Jtoo slow",)
+    )
     before, after = summary_text(lost).split("lost: 3 records were dropped: the disk is ")
     assert before.splitlines()[-1].startswith("2,000 samples over ")
     assert "\x1b" not in after
 
 
 @pytest.mark.parametrize("columns", [80, 120])
-def test_names_of_any_kind_fit_and_do_nothing_to_the_terminal(summary: Summary, columns: int) -> None:
+def test_names_of_any_kind_fit_and_do_nothing_to_the_terminal(
+    summary: Summary, columns: int
+) -> None:
     evil = "\x1b[2J\r\n\u202e训练" * 20
     functions = tuple(
-        msgspec.structs.replace(row, function=evil, module_path=evil, source=evil) for row in summary.functions
+        msgspec.structs.replace(row, function=evil, module_path=evil, source=evil)
+        for row in summary.functions
     )
-    lines = tuple(msgspec.structs.replace(line, module_path=evil, source=evil) for line in summary.phase_lines)
-    processes = tuple(msgspec.structs.replace(row, functions=functions) for row in summary.processes)
+    lines = tuple(
+        msgspec.structs.replace(line, module_path=evil, source=evil) for line in summary.phase_lines
+    )
+    processes = tuple(
+        msgspec.structs.replace(row, functions=functions) for row in summary.processes
+    )
     target = msgspec.structs.replace(summary.target, command=(f"{evil}.py",))
     changed = msgspec.structs.replace(
-        summary, run="\x07", functions=functions, phase_lines=lines, processes=processes, target=target
+        summary,
+        run="\x07",
+        functions=functions,
+        phase_lines=lines,
+        processes=processes,
+        target=target,
     )
     shown = summary_text(changed, columns=columns).split("\n")
     closing = closing_lines(changed, columns=columns).split("\n")

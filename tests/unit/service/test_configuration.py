@@ -51,7 +51,10 @@ def test_rules_and_exclusions_are_read_in_order() -> None:
     [
         ("rate = 20", "there is no key rate: did you mean rate_hz?"),
         ("[retention]\nhours = 2", "daemon.toml, retention: there is no key hours"),
-        ("[[rule]]\ntorch = true\n[[rule]]\ncomand = 'x'", "daemon.toml, rule 2: there is no key comand: did you mean"),
+        (
+            "[[rule]]\ntorch = true\n[[rule]]\ncomand = 'x'",
+            "daemon.toml, rule 2: there is no key comand: did you mean",
+        ),
         ("rate_hz = 'fast'", "Expected `int`, got `str`"),
         ("rate_hz = 0", "`int` >= 1"),
         ("rate_hz = ", "is no TOML"),
@@ -75,7 +78,9 @@ def test_what_is_wrong_is_named(text: str, complaint: str) -> None:
 
 @pytest.mark.requires("root")
 @pytest.mark.parametrize(("uid", "mode"), [(65534, 0o644), (0, 0o664), (0, 0o646)])
-def test_root_does_not_heed_a_file_that_others_may_write(tmp_path: Path, uid: int, mode: int) -> None:
+def test_root_does_not_heed_a_file_that_others_may_write(
+    tmp_path: Path, uid: int, mode: int
+) -> None:
     file = tmp_path / "daemon.toml"
     file.write_text("rate_hz = 30\n")
     assert read_configuration(file).rate_hz == 30

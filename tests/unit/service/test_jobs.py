@@ -1,4 +1,6 @@
-"""Which jobs the supervisor begins: each once, at its root, when there is room, and again when that makes sense."""
+"""Which jobs the supervisor begins: each once, at its root, when there is room, and again when that
+makes sense.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,15 @@ from support.clocks import StoppedClock
 from support.hostfakes import UID, FakeTable, Said
 
 from profd.daemon.service.configuration import Configuration, Rule
-from profd.daemon.service.jobs import DURATION, QUIET, QUIET_BELOW_CORES, QUIET_S, STOPPED, Activity, Jobs
+from profd.daemon.service.jobs import (
+    DURATION,
+    QUIET,
+    QUIET_BELOW_CORES,
+    QUIET_S,
+    STOPPED,
+    Activity,
+    Jobs,
+)
 from profd.daemon.service.processes import Job
 from profd.daemon.store.records import Identity
 
@@ -46,8 +56,12 @@ def test_a_training_is_begun_once_it_meets_a_rule_and_is_old_enough_and_no_more(
 
 
 @pytest.mark.parametrize("launcher", ["mpirun", "/usr/bin/mpiexec", ""])
-def test_ranks_belong_to_their_launcher_and_workers_to_their_trainer(host: Host, launcher: str) -> None:
-    host.table.add(5, *(launcher, "-n", "2") if launcher else (), torch=not launcher, python=not launcher)
+def test_ranks_belong_to_their_launcher_and_workers_to_their_trainer(
+    host: Host, launcher: str
+) -> None:
+    host.table.add(
+        5, *(launcher, "-n", "2") if launcher else (), torch=not launcher, python=not launcher
+    )
     if launcher:
         host.table.add(6, "bash", parent=5, python=False)
     for pid in (7, 8):
@@ -64,7 +78,9 @@ def test_ranks_belong_to_their_launcher_and_workers_to_their_trainer(host: Host,
     ],
     ids=["of a notebook", "of a launcher of another user", "of profd run, which records it"],
 )
-def test_a_training_is_its_own_job(host: Host, command: tuple[str, ...], uid: int, begun: list[int]) -> None:
+def test_a_training_is_its_own_job(
+    host: Host, command: tuple[str, ...], uid: int, begun: list[int]
+) -> None:
     host.table.add(5, *command, python=False, uid=uid)
     host.table.add(6, "bash", parent=5, python=False)
     host.table.add(7, torch=True, parent=6)
@@ -108,13 +124,19 @@ def test_what_was_cut_off_is_tried_again_later_each_time(host: Host) -> None:
     for _ in range(9):
         (job,) = host.poll()
         host.jobs.fail(job.root)
-        waits.append(next(second for second in range(2000) if host.roots(0 if second == 0 else 1) == [7]))
+        waits.append(
+            next(second for second in range(2000) if host.roots(0 if second == 0 else 1) == [7])
+        )
         host.jobs.end(job.root, DURATION)
     assert waits == [5, 10, 20, 40, 80, 160, 320, 600, 600]
 
 
-@pytest.mark.parametrize(("ends", "seconds"), [(True, 1), (False, 5)], ids=["the slice ends", "it failed"])
-def test_the_next_slice_begins_where_other_ranks_have_come_and_no_sooner(host: Host, ends: bool, seconds: int) -> None:
+@pytest.mark.parametrize(
+    ("ends", "seconds"), [(True, 1), (False, 5)], ids=["the slice ends", "it failed"]
+)
+def test_the_next_slice_begins_where_other_ranks_have_come_and_no_sooner(
+    host: Host, ends: bool, seconds: int
+) -> None:
     host.table.add(5, "mpirun", python=False)
     host.table.add(7, torch=True, parent=5)
     (job,) = host.poll()
@@ -145,7 +167,9 @@ def test_a_pid_that_is_used_again_is_another_job(host: Host) -> None:
     assert host.roots(1) == [7]
 
 
-def test_users_take_turns_where_there_is_not_room_for_all_and_nobody_has_more_than_one_may(host: Host) -> None:
+def test_users_take_turns_where_there_is_not_room_for_all_and_nobody_has_more_than_one_may(
+    host: Host,
+) -> None:
     for pid in (7, 8, 9):
         host.table.add(pid, torch=True)
     host.table.add(20, torch=True, uid=UID + 1)
@@ -181,7 +205,12 @@ def test_a_job_is_quiet_from_the_last_look_on_that_found_it_busy() -> None:
     activity = Activity(table, clock)
     assert activity.quiet_s(ROOT) == 0
     activity.look([ROOT])
-    for more_s, quiet_s in ((30.0, 0), (0.0, 60), (QUIET_BELOW_CORES * 59, 120), (QUIET_BELOW_CORES * 61, 0)):
+    for more_s, quiet_s in (
+        (30.0, 0),
+        (0.0, 60),
+        (QUIET_BELOW_CORES * 59, 120),
+        (QUIET_BELOW_CORES * 61, 0),
+    ):
         table.cpu[7] = table.cpu.get(7, 0.0) + more_s
         clock.advance(60)
         for _ in range(2):  # the second time it was looked at lately

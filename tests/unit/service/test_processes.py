@@ -39,14 +39,23 @@ def matched(one: ProcessInfo, *rules: Rule, exclude: tuple[Exclusion, ...] = ())
 @pytest.mark.parametrize(
     ("rule", "meets"),
     [
-        *((Rule("r", torch=True), False), (Rule("r", gpu=True), True), (Rule("r", command=r"train\.py"), True)),
+        *(
+            (Rule("r", torch=True), False),
+            (Rule("r", gpu=True), True),
+            (Rule("r", command=r"train\.py"), True),
+        ),
         *((Rule("r", command=r"^train"), False), (Rule("r", command="--lr 1"), True)),
-        *((Rule("r", gpu=True, users=(str(UID),)), True), (Rule("r", gpu=True, users=("4711",)), False)),
+        *(
+            (Rule("r", gpu=True, users=(str(UID),)), True),
+            (Rule("r", gpu=True, users=("4711",)), False),
+        ),
         (Rule("r", gpu=True, torch=True), False),
     ],
 )
 def test_all_that_a_rule_says_has_to_hold(rule: Rule, meets: bool) -> None:
-    assert matched(subject("python", "train.py", "--lr", "1", gpu=True), rule) == ("r" if meets else None)
+    assert matched(subject("python", "train.py", "--lr", "1", gpu=True), rule) == (
+        "r" if meets else None
+    )
 
 
 def test_users_are_names_or_numbers_and_exclusions_come_before_the_rule_of_the_least_age() -> None:
@@ -56,12 +65,19 @@ def test_users_are_names_or_numbers_and_exclusions_come_before_the_rule_of_the_l
     notebook = subject("python", "-m", "ipykernel", torch=True)
     rule = Rule("r", torch=True)
     assert matched(notebook, rule, exclude=(Exclusion(command="ipykernel"),)) is None
-    assert matched(notebook, rule, exclude=(Exclusion(command="ipykernel", users=("4711",)),)) == "r"
+    assert (
+        matched(notebook, rule, exclude=(Exclusion(command="ipykernel", users=("4711",)),)) == "r"
+    )
     one = subject(torch=True)
-    assert matched(one, Rule("late", torch=True, min_age_s=60), Rule("soon", torch=True, min_age_s=1)) == "soon"
+    assert (
+        matched(one, Rule("late", torch=True, min_age_s=60), Rule("soon", torch=True, min_age_s=1))
+        == "soon"
+    )
 
 
-def looks_of(table: FakeTable, scanner: ProcessScanner, clock: StoppedClock, seconds: int) -> list[int]:
+def looks_of(
+    table: FakeTable, scanner: ProcessScanner, clock: StoppedClock, seconds: int
+) -> list[int]:
     """Return at which of the following seconds anybody was looked at."""
     found = []
     for second in range(seconds):
@@ -84,7 +100,9 @@ def test_a_process_is_looked_at_the_less_often_the_older_it_grows() -> None:
     assert looks_of(table, ProcessScanner(table, clock), clock, 300) == [0, 60, 120, 180, 240]
 
 
-def test_new_processes_of_python_are_found_at_the_next_look_and_settled_ones_when_asked_for() -> None:
+def test_new_processes_of_python_are_found_at_the_next_look_and_settled_ones_when_asked_for() -> (
+    None
+):
     table, clock = FakeTable(), StoppedClock()
     scanner = ProcessScanner(table, clock)
     assert scanner.poll() == []
@@ -104,7 +122,9 @@ def test_new_processes_of_python_are_found_at_the_next_look_and_settled_ones_whe
 
 
 WAITING = "import time\nprint('ready', flush=True)\ninput()\n"
-MAPPING = "import mmap\nwith open('{file}', 'r+b') as opened:\n    held = mmap.mmap(opened.fileno(), 0)\n"
+MAPPING = (
+    "import mmap\nwith open('{file}', 'r+b') as opened:\n    held = mmap.mmap(opened.fileno(), 0)\n"
+)
 
 
 def test_a_python_process_is_found_with_its_command_and_its_parent(tmp_path: Path) -> None:
@@ -118,12 +138,18 @@ def test_a_python_process_is_found_with_its_command_and_its_parent(tmp_path: Pat
     assert table.program(process.pid) is None
     assert found.identity.pid == process.pid
     assert found.command[-3:] == (str(script), "--lr", "1")
-    assert (found.parent, found.uid, found.uses_torch, found.uses_gpu) == (os.getpid(), os.getuid(), False, False)
+    assert (found.parent, found.uid, found.uses_torch, found.uses_gpu) == (
+        os.getpid(),
+        os.getuid(),
+        False,
+        False,
+    )
     assert 0 <= found.age_s < 60
 
 
 @pytest.mark.parametrize(
-    ("mapped", "torch", "gpu"), [("libtorch_cpu.so", True, False), ("nothing", False, False), ("nvidia0", False, True)]
+    ("mapped", "torch", "gpu"),
+    [("libtorch_cpu.so", True, False), ("nothing", False, False), ("nvidia0", False, True)],
 )
 def test_torch_and_gpus_are_recognized_by_mapped_files(
     monkeypatch: pytest.MonkeyPatch, mapped: str, torch: bool, gpu: bool, tmp_path: Path
@@ -144,12 +170,16 @@ def test_other_programs_and_profds_own_sessions_are_not_found() -> None:
         process.kill()
     assert ProcessTable().look(process.pid) is None
     words = [sys.executable, "-m", "profd.daemon.session"]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as own:
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as own:
         assert ProcessTable().look(own.pid) is None
         own.kill()
 
 
-def test_a_program_with_python_in_it_is_found_and_others_soon_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_with_python_in_it_is_found_and_others_soon_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     embedding, other = os.getpid(), os.getppid()
     asked: list[int] = []
 
@@ -158,13 +188,17 @@ def test_a_program_with_python_in_it_is_found_and_others_soon_left_alone(monkeyp
         return "7f00 /usr/lib/libpython3.11.so.1.0" if pid == embedding else "7f00 /usr/lib/libc.so"
 
     monkeypatch.setattr(processes, "maps", maps)
-    monkeypatch.setattr("profd.daemon.elf.python_in", lambda file: None)  # the true programs may have one
+    monkeypatch.setattr(
+        "profd.daemon.elf.python_in", lambda file: None
+    )  # the true programs may have one
     monkeypatch.setattr(processes, "link", lambda pid, name: "/usr/bin/server")
     table = ProcessTable()
     assert table.look(embedding) is not None
     assert [table.look(other) for _ in range(9)] == [None] * 9
     assert asked.count(other) == 5
-    monkeypatch.setattr(processes, "link", lambda pid, name: "/usr/bin/python3.11")  # it has become another program
+    monkeypatch.setattr(
+        processes, "link", lambda pid, name: "/usr/bin/python3.11"
+    )  # it has become another program
     table.look(other)
     assert asked.count(other) == 6
 
@@ -191,7 +225,9 @@ def test_descendants_are_counted_however_deep_they_go(monkeypatch: pytest.Monkey
     assert ProcessTable().descendants(1) == set(range(2, 5001))
 
 
-def test_a_process_that_hangs_in_the_kernel_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_hangs_in_the_kernel_is_waited_for_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     wakes, asked = threading.Event(), []
 
     def hang(pid: int) -> str:
@@ -245,7 +281,10 @@ def test_what_could_not_be_read_is_looked_at_again_soon_and_after_the_others() -
 
 
 def test_what_root_cannot_read_in_time_is_no_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A claim that is not read is none; a job whose launcher is not read is not begun, but looked at again."""
+    """A claim that is not read is none.
+
+    A job whose launcher is not read is not begun, but looked at again.
+    """
 
     def give_up(pid: int) -> tuple[str, ...]:
         raise Unread

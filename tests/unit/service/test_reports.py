@@ -70,10 +70,14 @@ def test_a_finding_is_logged_once_in_its_own_words(run: LiveRun, reports: Report
     find(run, 20, WAITS, FULL)
     assert reports.look()[1:] == [("finding", FULL.title)]
     assert reports.look()[2:] == []
-    assert [(line.level, line.run, line.pid) for line in reports.said.lines] == [("warning", ENTRY.run_id, 7)] * 2
+    assert [(line.level, line.run, line.pid) for line in reports.said.lines] == [
+        ("warning", ENTRY.run_id, 7)
+    ] * 2
 
 
-def test_a_finding_that_comes_again_after_a_while_is_logged_again(run: LiveRun, reports: Reports) -> None:
+def test_a_finding_that_comes_again_after_a_while_is_logged_again(
+    run: LiveRun, reports: Reports
+) -> None:
     for second in (10, 200):
         find(run, second, WAITS)
         reports.look()
@@ -93,7 +97,9 @@ def test_a_hang_is_logged_once_and_reported(run: LiveRun, reports: Reports) -> N
     assert reports.reported == [ENTRY] * 2
 
 
-def test_a_file_that_cannot_be_read_is_said_and_hides_no_other(run: LiveRun, reports: Reports) -> None:
+def test_a_file_that_cannot_be_read_is_said_and_hides_no_other(
+    run: LiveRun, reports: Reports
+) -> None:
     find(run, 10, WAITS)
     lost = entry_of(8, run=2)
     reports.incidents.look({lost.run_id: lost, **LIVE})
@@ -104,7 +110,11 @@ class Host:
     """A queue that works."""
 
     def __init__(self, folder: Path) -> None:
-        self.reporter, self.said, self.registry = FakeReporter(), Said(), RunRegistry(folder / "daemon" / "host")
+        self.reporter, self.said, self.registry = (
+            FakeReporter(),
+            Said(),
+            RunRegistry(folder / "daemon" / "host"),
+        )
         self.written = 0
         self.queue = ReportQueue(self.reporter.report, self.registry, self.said, self._count)
 
@@ -126,7 +136,9 @@ async def host(profd_home: Path) -> AsyncIterator[Host]:
         await work
 
 
-async def test_every_report_is_written_and_noted_and_that_of_a_live_run_is_not_its_last(host: Host) -> None:
+async def test_every_report_is_written_and_noted_and_that_of_a_live_run_is_not_its_last(
+    host: Host,
+) -> None:
     live, ended = entry_of(7), entry_of(8, run=2, ended_ns=5)
     for entries, are_reported in (
         ((live, ended), [False, True]),
@@ -154,10 +166,20 @@ async def test_a_run_that_ends_while_its_report_is_written_is_reported_again(hos
 
 @pytest.mark.parametrize(
     ("incident", "failing", "said"),
-    [("", False, "reported"), ("input-bound: waits 61 %", False, "reported"), ("", True, "unreported")],
-    ids=["nothing found", "an incident", "it cannot be reported, and is left for the next supervisor"],
+    [
+        ("", False, "reported"),
+        ("input-bound: waits 61 %", False, "reported"),
+        ("", True, "unreported"),
+    ],
+    ids=[
+        "nothing found",
+        "an incident",
+        "it cannot be reported, and is left for the next supervisor",
+    ],
 )
-async def test_what_became_of_a_report_is_said_and_noted(host: Host, incident: str, failing: bool, said: str) -> None:
+async def test_what_became_of_a_report_is_said_and_noted(
+    host: Host, incident: str, failing: bool, said: str
+) -> None:
     host.reporter.incident, host.reporter.failing = incident, failing
     host.queue.ask(entry_of(7, ended_ns=5))
     await host.until_idle()
@@ -176,9 +198,13 @@ async def test_a_report_is_written_without_the_rights_of_root(
     monkeypatch.setattr(sys, "executable", str(python))
     storage = RunStorage(paths.make_private(paths.runs_folder()), profd_home / "reports")
     assert await write_report(storage, ENTRY.run_id) == "none"
-    begun = [line.partition(f" {run_file(ENTRY.run_id)}")[0] for line in words.read_text().splitlines()]
+    begun = [
+        line.partition(f" {run_file(ENTRY.run_id)}")[0] for line in words.read_text().splitlines()
+    ]
     without = program.words("profd.daemon.rights")[1:]
-    assert begun == [" ".join([*without, *program.words("profd", word)]) for word in ("summary", "report")]
+    assert begun == [
+        " ".join([*without, *program.words("profd", word)]) for word in ("summary", "report")
+    ]
 
 
 @pytest.mark.parametrize("code", [0, ExitCode.NO_SAMPLES, ExitCode.FAILURE])
@@ -190,7 +216,9 @@ async def test_a_run_without_samples_is_reported_like_others(
     python.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(python))
     storage = RunStorage(paths.make_private(paths.runs_folder()), profd_home / "reports")
-    expected = contextlib.nullcontext() if code != ExitCode.FAILURE else pytest.raises(SessionFailed)
+    expected = (
+        contextlib.nullcontext() if code != ExitCode.FAILURE else pytest.raises(SessionFailed)
+    )
     with expected:
         assert await write_report(storage, ENTRY.run_id) == "nothing was read"
 

@@ -28,7 +28,12 @@ def spend(budget: HostBudget, clock: StoppedClock, cores: float, seconds: int) -
 
 def test_a_budget_is_all_there_until_it_is_spent_and_again_a_minute_later() -> None:
     budget = HostBudget(StoppedClock())
-    assert [budget.part(BUDGET, 2.0, sessions) for sessions in (0, 1, 2, 4)] == [10.0, 10.0, 5.0, 2.5]
+    assert [budget.part(BUDGET, 2.0, sessions) for sessions in (0, 1, 2, 4)] == [
+        10.0,
+        10.0,
+        5.0,
+        2.5,
+    ]
     assert budget.starts(BUDGET) == int(6 / START_S)
     clock = StoppedClock()
     budget = HostBudget(clock)
@@ -64,12 +69,23 @@ class Host:
     """A pool and its parts."""
 
     def __init__(self, folder: Path) -> None:
-        self.table, self.clock, self.said, self.sessions = FakeTable(), StoppedClock(), Said(), FakeSessions()
+        self.table, self.clock, self.said, self.sessions = (
+            FakeTable(),
+            StoppedClock(),
+            Said(),
+            FakeSessions(),
+        )
         self.jobs = Jobs(self.table, CONFIGURATION, self.said, self.clock)
         self.registry = RunRegistry(folder / "daemon" / "host")
         self.ended: list[Entry] = []
         self.pool = SessionPool(
-            CONFIGURATION, self.sessions, self.jobs, self.registry, self.said, self.clock, self.ended.append
+            CONFIGURATION,
+            self.sessions,
+            self.jobs,
+            self.registry,
+            self.said,
+            self.clock,
+            self.ended.append,
         )
 
     async def begin(self, *pids: int) -> None:
@@ -90,7 +106,9 @@ def host(profd_home: Path) -> Host:
     return Host(profd_home)
 
 
-async def test_sessions_share_one_budget_and_others_get_the_part_of_an_ended_one(host: Host) -> None:
+async def test_sessions_share_one_budget_and_others_get_the_part_of_an_ended_one(
+    host: Host,
+) -> None:
     await host.begin(7)
     assert host.sessions.parts == {7: 10.0}
     await host.begin(8)
@@ -118,7 +136,9 @@ async def test_what_was_spent_leaves_less_for_those_that_live(host: Host) -> Non
     assert host.pool.room == 2  # for so many starts 2 s of the 6 s of a minute are enough
 
 
-async def test_a_session_that_ends_is_noted_with_its_reason_and_what_it_took_counts(host: Host) -> None:
+async def test_a_session_that_ends_is_noted_with_its_reason_and_what_it_took_counts(
+    host: Host,
+) -> None:
     await host.begin(7)
     host.sessions.cpu = {7: 5.5}
     await host.end(7)

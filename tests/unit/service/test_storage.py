@@ -71,7 +71,9 @@ class Home:
 
     @property
     def files(self) -> list[str]:
-        return sorted(path.name for folder in (self.runs, self.reports) for path in folder.iterdir())
+        return sorted(
+            path.name for folder in (self.runs, self.reports) for path in folder.iterdir()
+        )
 
 
 @pytest.fixture
@@ -116,7 +118,10 @@ def test_a_link_is_not_followed_and_stays(kept: Home, tmp_path: Path) -> None:
 
 
 def test_an_entry_cannot_name_files_elsewhere(kept: Home, profd_home: Path) -> None:
-    """It is not read; and what is to be removed lies in the folders of runs and reports, whoever says so."""
+    """It is not read.
+
+    And what is to be removed lies in the folders of runs and reports, whoever says so.
+    """
     precious = profd_home / "precious.profd"
     precious.write_bytes(bytes(5))
     entry = kept.add()
@@ -160,7 +165,9 @@ def test_a_supervisor_that_is_restarted_all_the_time_removes_no_more(kept: Home)
     assert len(kept.registry.entries()) == 9
 
 
-def test_what_is_too_old_goes_in_the_end_and_looks_that_remove_nothing_put_off_nothing(kept: Home) -> None:
+def test_what_is_too_old_goes_in_the_end_and_looks_that_remove_nothing_put_off_nothing(
+    kept: Home,
+) -> None:
     kept.retention.apply(NOTHING, ())
     add_ten(kept)
     kept.retention.apply(NOTHING, ())
@@ -190,7 +197,9 @@ NOW_NS = 1_000_000 * HOUR_NS
 RETENTION = Retention(detail_hours=10, report_hours=100, incident_hours=1000, max_bytes=1000)
 
 
-def of_age(name: str, *, hours: float, incident: bool = False, detail: int = 100, report: int = 10) -> Kept:
+def of_age(
+    name: str, *, hours: float, incident: bool = False, detail: int = 100, report: int = 10
+) -> Kept:
     return Kept(name, NOW_NS - int(hours * HOUR_NS), incident, detail, report)
 
 
@@ -210,6 +219,13 @@ def test_detail_goes_before_its_report_and_of_an_incident_it_stays_longer() -> N
 def test_beyond_the_bytes_the_oldest_goes_first_and_live_runs_and_incidents_last() -> None:
     runs = [of_age(name, hours=hours, detail=400) for name, hours in (("c", 1), ("a", 3), ("b", 2))]
     assert gone(*runs) == [Removal("a", RUN_FILES)]
-    assert gone(of_age("a", hours=1), live_bytes=5000) == [Removal("a", RUN_FILES), Removal("a", REPORT_FILES)]
+    assert gone(of_age("a", hours=1), live_bytes=5000) == [
+        Removal("a", RUN_FILES),
+        Removal("a", REPORT_FILES),
+    ]
     runs = [of_age("a", hours=3, incident=True, report=600), of_age("b", hours=2, report=600)]
-    assert gone(*runs) == [Removal("a", RUN_FILES), Removal("b", RUN_FILES), Removal("b", REPORT_FILES)]
+    assert gone(*runs) == [
+        Removal("a", RUN_FILES),
+        Removal("b", RUN_FILES),
+        Removal("b", REPORT_FILES),
+    ]

@@ -1,4 +1,7 @@
-"""The supervisor on a made-up host: what it takes over, heeds and leaves behind; and the process of its metrics."""
+"""The supervisor on a made-up host: what it takes over, heeds and leaves behind.
+
+And the process of its metrics.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,14 @@ class Host:
     def begin(self, configuration: Configuration = OFTEN) -> None:
         jobs = Jobs(self.table, configuration, self.said, self.clock)
         self.supervisor = Supervisor(
-            configuration, jobs, self.sessions, self.reporter.report, self.registry, self.storage, self.said, self.clock
+            configuration,
+            jobs,
+            self.sessions,
+            self.reporter.report,
+            self.registry,
+            self.storage,
+            self.said,
+            self.clock,
         )
         self.task = asyncio.ensure_future(self.supervisor.run(SystemdNotifier(), self._count))
 
@@ -86,7 +96,9 @@ async def test_a_training_is_recorded_and_reported(host: Host) -> None:
     assert host.said.events == ["ready", "recording", "ended", "reported", "stopping"]
 
 
-async def test_what_lives_is_adopted_and_not_recorded_twice_and_what_was_stopped_stays_so(host: Host) -> None:
+async def test_what_lives_is_adopted_and_not_recorded_twice_and_what_was_stopped_stays_so(
+    host: Host,
+) -> None:
     entry = entry_of(7)
     host.registry.put(entry)
     host.registry.put(entry_of(6, run=2, ended_ns=host.clock.at_ns, why="stopped", reported=True))
@@ -100,7 +112,9 @@ async def test_what_lives_is_adopted_and_not_recorded_twice_and_what_was_stopped
     assert host.said.events[0] == "adopted"
 
 
-async def test_what_ended_meanwhile_or_was_not_reported_is_and_what_never_began_is_forgotten(host: Host) -> None:
+async def test_what_ended_meanwhile_or_was_not_reported_is_and_what_never_began_is_forgotten(
+    host: Host,
+) -> None:
     ended, never = entry_of(7), entry_of(8, run=2)
     late, stopped = (
         entry_of(pid, run=pid, ended_ns=host.clock.at_ns, why="stopped", reported=reported)
@@ -114,16 +128,23 @@ async def test_what_ended_meanwhile_or_was_not_reported_is_and_what_never_began_
     await host.until(lambda: all(entry.is_reported for entry in host.registry.entries()))
     noted = {entry.run_id: entry for entry in host.registry.entries()}
     assert never.run_id not in noted
-    assert (noted[ended.run_id].why_ended, noted[ended.run_id].ended_ns > 0) == ("target-exited", True)
+    assert (noted[ended.run_id].why_ended, noted[ended.run_id].ended_ns > 0) == (
+        "target-exited",
+        True,
+    )
     assert len(host.reporter.reported) == 2
 
 
-async def test_a_live_run_that_hangs_is_reported_at_once(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_live_run_that_hangs_is_reported_at_once(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(supervisor, "INCIDENTS_EVERY_S", 0.01)
     entry = entry_of(7)
     host.registry.put(entry)
     host.sessions.adoptable = {entry.run_id}
-    hang = HangFound(1_795_176_001_000_000_000, 1_795_176_000_000_000_000, "waits", HangReport("lock", ()))
+    hang = HangFound(
+        1_795_176_001_000_000_000, 1_795_176_000_000_000_000, "waits", HangReport("lock", ())
+    )
     write_run(run_file(entry.run_id), seconds=2, also=[hang])
     host.begin()
     await host.until(lambda: host.reporter.reported == [entry.run_id])
@@ -133,7 +154,9 @@ async def test_a_live_run_that_hangs_is_reported_at_once(host: Host, monkeypatch
 
 
 @pytest.mark.parametrize(("at_exit", "live"), [("leave", {7}), ("stop", set())])
-async def test_sessions_are_left_or_stopped_as_it_is_wanted(host: Host, at_exit: str, live: set[int]) -> None:
+async def test_sessions_are_left_or_stopped_as_it_is_wanted(
+    host: Host, at_exit: str, live: set[int]
+) -> None:
     host.begin(Configuration(rule=OFTEN.rule, at_exit=at_exit))  # type: ignore[arg-type]
     host.table.add(7, torch=True)
     await host.until(lambda: 7 in host.sessions.live)
@@ -146,7 +169,12 @@ async def test_another_configuration_holds_for_what_comes(host: Host) -> None:
     host.table.add(7, torch=True)
     await host.until(lambda: 7 in host.sessions.live)
     host.supervisor.use(
-        Configuration(rule=OFTEN.rule, exclude=(Exclusion(command="train"),), budget_percent=4, most_per_user=2)
+        Configuration(
+            rule=OFTEN.rule,
+            exclude=(Exclusion(command="train"),),
+            budget_percent=4,
+            most_per_user=2,
+        )
     )
     host.table.add(8, torch=True)
     host.table.add(9, "python", "fit.py", torch=True)
@@ -155,7 +183,9 @@ async def test_another_configuration_holds_for_what_comes(host: Host) -> None:
     assert host.sessions.parts == {7: 2.0, 9: 2.0}
 
 
-async def test_a_look_that_fails_is_said_and_is_not_the_last(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_look_that_fails_is_said_and_is_not_the_last(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
     look, looks = host.table.look, list[int]()
 
     def fail(pid: int) -> ProcessInfo | None:
@@ -192,7 +222,9 @@ def test_the_lock_is_no_link_and_not_for_others(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["path", "abstract"])
-def test_systemd_gets_notifications(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_systemd_gets_notifications(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     name = str(tmp_path / "notify") if kind == "path" else f"\0profd-test-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(name)
@@ -209,36 +241,52 @@ def test_systemd_gets_notifications(kind: str, tmp_path: Path, monkeypatch: pyte
     assert without.watchdog_s is None
 
 
-def test_lines_have_a_level_in_front_where_the_journal_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_have_a_level_in_front_where_the_journal_reads_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv("JOURNAL_STREAM", raising=False)
     plain = Said()
     plain.say("ended", "target-exited", run="r", pid=7)
     (line,) = plain.lines
-    assert (line.event, line.message, line.run, line.pid, line.level) == ("ended", "target-exited", "r", 7, "info")
+    assert (line.event, line.message, line.run, line.pid, line.level) == (
+        "ended",
+        "target-exited",
+        "r",
+        7,
+        "info",
+    )
     monkeypatch.setenv("JOURNAL_STREAM", "8:1")
     leveled = Said()
     leveled.complain("refused", SessionFailed("no", "do this"))
     assert leveled.stream.getvalue().startswith(b'<4>{"time":')
 
 
-def test_entries_are_kept_from_one_supervisor_to_the_next_and_what_is_none_is_left_alone(profd_home: Path) -> None:
+def test_entries_are_kept_from_one_supervisor_to_the_next_and_what_is_none_is_left_alone(
+    profd_home: Path,
+) -> None:
     folder = profd_home / "daemon" / "host"
     entries = [entry_of(7, run=run) for run in (1, 2)]
     for entry in reversed(entries):
         RunRegistry(folder).put(entry)
     (folder / "cut.json").write_bytes(b"{")
     (folder / "other.json").write_bytes(msgspec.json.encode(entries[0]))
-    (folder / "latest.json").write_bytes(msgspec.json.encode(msgspec.structs.replace(entries[0], run_id="latest")))
+    (folder / "latest.json").write_bytes(
+        msgspec.json.encode(msgspec.structs.replace(entries[0], run_id="latest"))
+    )
     assert RunRegistry(folder).entries() == entries
     for entry in entries:
         assert stat.S_IMODE((folder / f"{entry.run_id}.json").stat().st_mode) == 0o600
     RunRegistry(folder).remove(entries[0].run_id)
     assert RunRegistry(folder).entries() == entries[1:]
-    assert stat.S_IMODE(folder.stat().st_mode) == stat.S_IMODE(folder.parent.stat().st_mode) == 0o700
+    assert (
+        stat.S_IMODE(folder.stat().st_mode) == stat.S_IMODE(folder.parent.stat().st_mode) == 0o700
+    )
     assert len(list(folder.iterdir())) == 4
 
 
-SERVING = "import os, sys; sys.stderr.write(f'{os.getpid()}\\n'); sys.stderr.flush(); sys.stdin.read()"
+SERVING = (
+    "import os, sys; sys.stderr.write(f'{os.getpid()}\\n'); sys.stderr.flush(); sys.stdin.read()"
+)
 
 
 def pids(said: Said) -> list[int]:
@@ -256,7 +304,11 @@ def test_runs_are_served_where_it_is_wanted_alone() -> None:
     words = metrics_command(wanted, Path("/runs"))
     options = ("/runs", "0.0.0.0:9464", "--otlp", "http://there:4318", "--while-stdin")
     assert words == tuple(program.words("profd.daemon.metrics", *options))
-    assert metrics_command(Configuration(metrics="9464"), Path("/runs"))[-3:] == ("/runs", "9464", "--while-stdin")
+    assert metrics_command(Configuration(metrics="9464"), Path("/runs"))[-3:] == (
+        "/runs",
+        "9464",
+        "--while-stdin",
+    )
 
 
 async def test_it_runs_until_another_one_is_wanted() -> None:

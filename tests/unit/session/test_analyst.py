@@ -1,4 +1,6 @@
-"""What a session takes from the process that looks for findings, and that its death hurts no recording."""
+"""What a session takes from the process that looks for findings, and that its death hurts no
+recording.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,11 @@ Start = Callable[..., Analyst]
 def says(*taken: FindingsTaken, then: str = "input()") -> list[str]:
     """Return the words of a process that writes these lines."""
     text = b"".join(msgspec.json.encode(one) + b"\n" for one in taken).decode()
-    return [sys.executable, "-c", f"import sys; sys.stdout.write({text!r}); sys.stdout.flush(); {then}"]
+    return [
+        sys.executable,
+        "-c",
+        f"import sys; sys.stdout.write({text!r}); sys.stdout.flush(); {then}",
+    ]
 
 
 @pytest.fixture
@@ -36,7 +42,9 @@ async def start(put: list[Record], monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     monkeypatch.setattr(analyst, "UNWATCHED_S", 0)
     begun: list[Analyst] = []
 
-    def start(words: Sequence[str], rests_s: Sequence[float] = (0,), *, is_read: bool = False) -> Analyst:
+    def start(
+        words: Sequence[str], rests_s: Sequence[float] = (0,), *, is_read: bool = False
+    ) -> Analyst:
         begun.append(Analyst(words, StoppedClock(), put.append, rests_s, is_read=lambda: is_read))
         return begun[-1]
 
@@ -45,15 +53,22 @@ async def start(put: list[Record], monkeypatch: pytest.MonkeyPatch) -> AsyncIter
         await one.close(0)
 
 
-REPEATS = f"print({msgspec.json.encode(SEEN).decode()!r}, flush=True) if sys.stdin.read(1) == 'r' else None"
+REPEATS = (
+    f"print({msgspec.json.encode(SEEN).decode()!r}, flush=True) if sys.stdin.read(1) == "
+    "'r' else None"
+)
 
 
-async def test_while_somebody_reads_what_is_found_each_look_asks_for_the_next(start: Start, put: list[Record]) -> None:
+async def test_while_somebody_reads_what_is_found_each_look_asks_for_the_next(
+    start: Start, put: list[Record]
+) -> None:
     start(says(SEEN, then=f"{REPEATS}; {REPEATS}; input()"), is_read=True)
     await eventually(lambda: len(put) == 3, "three looks")
 
 
-async def test_while_nobody_reads_it_the_next_look_waits_until_somebody_does(start: Start, put: list[Record]) -> None:
+async def test_while_nobody_reads_it_the_next_look_waits_until_somebody_does(
+    start: Start, put: list[Record]
+) -> None:
     started = start(says(SEEN, then=f"{REPEATS}; sys.stdin.read(1)"))
     await eventually(lambda: len(put) == 1, "a look")
     started.ask()
@@ -62,26 +77,34 @@ async def test_while_nobody_reads_it_the_next_look_waits_until_somebody_does(sta
 
 
 async def test_at_the_end_the_whole_run_is_asked_for(start: Start, put: list[Record]) -> None:
-    answers = f"sys.stdin.read(1); sys.stdout.write({msgspec.json.encode(WHOLE).decode()!r} + chr(10))"
+    answers = (
+        f"sys.stdin.read(1); sys.stdout.write({msgspec.json.encode(WHOLE).decode()!r} + chr(10))"
+    )
     started = start(says(SEEN, then=answers))
     await eventually(lambda: put, "a look")
     await started.close(within_s=60)
     assert put == [SEEN, WHOLE]
 
 
-async def test_one_that_is_slow_at_the_end_is_not_waited_for(start: Start, put: list[Record]) -> None:
+async def test_one_that_is_slow_at_the_end_is_not_waited_for(
+    start: Start, put: list[Record]
+) -> None:
     started = start(says(SEEN, then="[input() for _ in range(9)]"))
     await eventually(lambda: put, "a look")
     await started.close(within_s=0.01)
     assert put == [SEEN]
 
 
-async def test_a_run_that_ends_before_it_was_looked_at_waits_for_nothing(start: Start, put: list[Record]) -> None:
+async def test_a_run_that_ends_before_it_was_looked_at_waits_for_nothing(
+    start: Start, put: list[Record]
+) -> None:
     await start(says(WHOLE), rests_s=(1000,)).close(within_s=1000)
     assert put == []
 
 
-@pytest.mark.parametrize("words", [[sys.executable, "-c", "raise SystemExit(3)"], ["/does/not/exist"]])
+@pytest.mark.parametrize(
+    "words", [[sys.executable, "-c", "raise SystemExit(3)"], ["/does/not/exist"]]
+)
 async def test_one_that_dies_is_started_again_but_not_for_ever_and_that_is_said_once(
     start: Start, put: list[Record], words: list[str]
 ) -> None:
@@ -98,7 +121,9 @@ async def test_one_that_talks_nonsense_is_ended(start: Start, put: list[Record],
     await eventually(lambda: AnalysisLost(StoppedClock().at_ns) in put, "its end")
 
 
-async def test_one_that_dies_at_the_end_is_not_said_and_not_waited_for(start: Start, put: list[Record]) -> None:
+async def test_one_that_dies_at_the_end_is_not_said_and_not_waited_for(
+    start: Start, put: list[Record]
+) -> None:
     started = start(says(SEEN, then="sys.stdin.read(1); raise SystemExit(3)"), rests_s=(0, 1000))
     await eventually(lambda: put, "a look")
     await started.close(within_s=1000)

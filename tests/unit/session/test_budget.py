@@ -63,7 +63,9 @@ def test_a_child_counts_while_it_lives_with_its_time_and_its_memory() -> None:
         meter.take()
         alone = meter.rss_bytes()
     assert both - alone == pytest.approx(theirs, rel=0.5)
-    others = sum(child.memory_info().rss for child in psutil.Process().children())  # of other tests, as a tracker's
+    others = sum(
+        child.memory_info().rss for child in psutil.Process().children()
+    )  # of other tests, as a tracker's
     assert alone == pytest.approx(there(processes.rss_bytes(os.getpid())) + others, rel=0.1)
 
 
@@ -113,8 +115,14 @@ def test_a_budget_is_used_where_rates_have_to_be_lowered(run: str) -> None:
 
 
 @pytest.mark.parametrize(("rate_hz", "cores_per_hz"), [(100, 0.003), (100, 0.006), (10, 0.022)])
-def test_nine_tenths_of_a_budget_are_used_by_threads_that_cost_more(rate_hz: int, cores_per_hz: float) -> None:
-    life = live(Governor(rate_hz, BUDGET), Spendthrift(cores_per_hz=cores_per_hz, own_cores=0.012, seed=2), 900)
+def test_nine_tenths_of_a_budget_are_used_by_threads_that_cost_more(
+    rate_hz: int, cores_per_hz: float
+) -> None:
+    life = live(
+        Governor(rate_hz, BUDGET),
+        Spendthrift(cores_per_hz=cores_per_hz, own_cores=0.012, seed=2),
+        900,
+    )
     assert sum(life.spent_s[120:]) / 780 >= 0.93 * BUDGET
     assert life.dearest_minute() <= MOST_EXCESS * BUDGET
 
@@ -144,15 +152,27 @@ def test_a_small_budget_begins_with_a_low_rate_and_turns_get_less_as_it_falls() 
 
 
 def test_many_threads_begin_with_a_low_rate_so_that_the_first_minute_holds_its_budget() -> None:
-    assert [Governor(100, BUDGET, threads).rate_hz for threads in (1, 5, 32, 160)] == [100, 100, 27, 6]
+    assert [Governor(100, BUDGET, threads).rate_hz for threads in (1, 5, 32, 160)] == [
+        100,
+        100,
+        27,
+        6,
+    ]
     # 160 threads on a machine that is slow to read them: 3 Hz take three quarters of the budget.
     run = Spendthrift(cores_per_hz=0.021, own_cores=0.012)
     assert live(Governor(100, BUDGET, 160), run).dearest_minute() <= 1.1 * BUDGET
 
 
 @settings(max_examples=15)  # each is a run of 25 minutes
-@given(rate_hz=st.integers(1, 1000), per_hz=st.floats(0, 0.02), fixed=st.floats(0, 0.2), budget=st.floats(0.005, 1.0))
-def test_the_rate_settles_within_bounds(rate_hz: int, per_hz: float, fixed: float, budget: float) -> None:
+@given(
+    rate_hz=st.integers(1, 1000),
+    per_hz=st.floats(0, 0.02),
+    fixed=st.floats(0, 0.2),
+    budget=st.floats(0.005, 1.0),
+)
+def test_the_rate_settles_within_bounds(
+    rate_hz: int, per_hz: float, fixed: float, budget: float
+) -> None:
     cost_of = linear(per_hz, fixed)
     rates = simulate(Governor(rate_hz, budget), cost_of, 1500)
     assert all(min(LOWEST_RATE_HZ, rate_hz) <= rate <= rate_hz for rate in rates)
@@ -161,7 +181,9 @@ def test_the_rate_settles_within_bounds(rate_hz: int, per_hz: float, fixed: floa
 
 
 def seconds_until_raised(governor: Governor) -> int:
-    """Lower the rate by a dear second, and return after how many seconds without any cost it is raised."""
+    """Lower the rate by a dear second, and return after how many seconds without any cost it is
+    raised.
+    """
     assert take(governor, 1.0)
     return next(second for second in range(1, 1000) if take(governor, 0.0))
 
@@ -169,17 +191,28 @@ def seconds_until_raised(governor: Governor) -> int:
 def test_a_raise_that_is_taken_back_makes_the_next_one_wait_twice_as_long() -> None:
     governor = begun()
     waits = [seconds_until_raised(governor) for _ in range(6)]
-    assert waits == [11, 24, 48, 96, 192, 240]  # ten readings, after one that is in part of the rate before
+    assert waits == [
+        11,
+        24,
+        48,
+        96,
+        192,
+        240,
+    ]  # ten readings, after one that is in part of the rate before
     governor = begun()
     assert seconds_until_raised(governor) == 11
     for _ in range(120):
         take(governor, 0.0)
-    take(governor, 1.0)  # after long calm, a second dear second tells that the first was no exception
+    take(
+        governor, 1.0
+    )  # after long calm, a second dear second tells that the first was no exception
     assert seconds_until_raised(governor) == 11
 
 
 @pytest.mark.parametrize(("cores", "waits_s"), [(0.085, 20), (0.05, 96)], ids=["small", "large"])
-def test_after_raises_that_were_taken_back_a_small_one_does_not_wait(cores: float, waits_s: int) -> None:
+def test_after_raises_that_were_taken_back_a_small_one_does_not_wait(
+    cores: float, waits_s: int
+) -> None:
     governor = begun()
     for _ in range(3):
         seconds_until_raised(governor)
@@ -191,15 +224,20 @@ def test_after_raises_that_were_taken_back_a_small_one_does_not_wait(cores: floa
 
 def test_a_moment_is_no_forecast() -> None:
     governor = begun()
-    assert not governor.take(Spending(0.03, 0.02))  # a second of profd's own start, as a run of a busy machine had it
+    assert not governor.take(
+        Spending(0.03, 0.02)
+    )  # a second of profd's own start, as a run of a busy machine had it
     assert not take(governor, 0.1)
     assert not governor.take(Spending(0.0, 0.02))
     assert governor.take(Spending(0.4, 0.6))
 
 
 def test_dear_imports_are_made_good_within_half_a_minute() -> None:
-    # As read from a run of ResNet-18 with two workers: a core's sixth to third while it imports, a twelfth thereafter.
-    imports = Spendthrift(cores_per_hz=0.0007, start_s=1.0, dearness=lambda second: 4 if second < 7 else 1)
+    # As read from a run of ResNet-18 with two workers: a core's sixth to third while it imports, a
+    # twelfth thereafter.
+    imports = Spendthrift(
+        cores_per_hz=0.0007, start_s=1.0, dearness=lambda second: 4 if second < 7 else 1
+    )
     rates_hz = live(Governor(100, BUDGET), imports, 60).rates_hz
     assert min(rates_hz) < 60
     assert rates_hz[40] >= 80
@@ -214,15 +252,22 @@ def test_the_start_is_paid_but_is_no_forecast() -> None:
     assert any(take(governor, 0.09) for _ in range(12))
 
 
-DEAR_SECOND, LUMPS = (lambda second: 0.5 if second == 30 else 0.05), (lambda second: 0.32 if second % 4 == 3 else 0.0)
+DEAR_SECOND, LUMPS = (
+    (lambda second: 0.5 if second == 30 else 0.05),
+    (lambda second: 0.32 if second % 4 == 3 else 0.0),
+)
 
 
-@pytest.mark.parametrize("cores", [DEAR_SECOND, LUMPS], ids=["one dear second", "cost that comes in lumps"])
+@pytest.mark.parametrize(
+    "cores", [DEAR_SECOND, LUMPS], ids=["one dear second", "cost that comes in lumps"]
+)
 def test_what_is_no_more_than_noise_moves_little(cores: Callable[[int], float]) -> None:
     governor = begun()
     assert not any(take(governor, cores(second)) for second in range(600))
     noise = random.Random(7)
-    rates = simulate(Governor(100, BUDGET), lambda rate_hz: 0.0008 * rate_hz * noise.uniform(0.7, 1.3), 3600)
+    rates = simulate(
+        Governor(100, BUDGET), lambda rate_hz: 0.0008 * rate_hz * noise.uniform(0.7, 1.3), 3600
+    )
     assert len(changes(rates)) <= 2
 
 
@@ -242,7 +287,10 @@ def test_a_budget_that_cannot_be_kept_is_known() -> None:
         simulate(governor, linear(0.001, fixed), 120)
         assert governor.is_beyond_budget is is_beyond
     rates = simulate(governor, linear(0.0005))
-    assert (rates[-1], changes(rates)) == (100, sorted(changes(rates)))  # it rises, and is not lowered again
+    assert (rates[-1], changes(rates)) == (
+        100,
+        sorted(changes(rates)),
+    )  # it rises, and is not lowered again
 
 
 def test_a_ledger_holds_a_minute_and_allows_what_any_minute_to_come_leaves() -> None:
@@ -268,7 +316,9 @@ def test_a_ledger_holds_a_minute_and_allows_what_any_minute_to_come_leaves() -> 
     ("asked_hz", "cores", "taken_hz"),
     [(50, 0.02, (50, 50)), (2, 0.02, (2, 2)), (200, 0.01, (200, 200)), (1000, 0.05, (151, 249))],
 )
-def test_a_rate_is_taken_as_far_as_the_budget_has_room(asked_hz: int, cores: float, taken_hz: tuple[int, int]) -> None:
+def test_a_rate_is_taken_as_far_as_the_budget_has_room(
+    asked_hz: int, cores: float, taken_hz: tuple[int, int]
+) -> None:
     governor = begun(100)
     for _ in range(12):
         take(governor, cores)
@@ -279,9 +329,12 @@ def test_a_rate_is_taken_as_far_as_the_budget_has_room(asked_hz: int, cores: flo
 
 
 @pytest.mark.parametrize(
-    ("before", "budget", "lowest_hz"), [(BUDGET, BUDGET / 2, LOWEST_RATE_HZ), (BUDGET / 2, BUDGET, 80)]
+    ("before", "budget", "lowest_hz"),
+    [(BUDGET, BUDGET / 2, LOWEST_RATE_HZ), (BUDGET / 2, BUDGET, 80)],
 )
-def test_another_budget_is_used_and_kept_from_its_first_minute_on(before: float, budget: float, lowest_hz: int) -> None:
+def test_another_budget_is_used_and_kept_from_its_first_minute_on(
+    before: float, budget: float, lowest_hz: int
+) -> None:
     governor = Governor(100, before)
     assert (simulate(governor, linear(0.0006, 0.02), 120)[-1] < 60) == (before < budget)
     governor.aim_at_budget(budget)

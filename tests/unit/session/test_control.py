@@ -39,7 +39,9 @@ class FakeSession:
     budget_percent: float = 10.0
 
     def status(self) -> SessionStatus:
-        return SessionStatus("id", "/runs/id.profd", self.rate_hz, self.watchers[-1] if self.watchers else 0)
+        return SessionStatus(
+            "id", "/runs/id.profd", self.rate_hz, self.watchers[-1] if self.watchers else 0
+        )
 
     def watchers_changed(self, watchers: int) -> None:
         self.watchers.append(watchers)
@@ -109,15 +111,24 @@ async def test_what_a_client_asks_is_passed_on_or_refused(served: Served) -> Non
     assert session.watchers == []
     for note in ("began to diverge: \N{EURO SIGN}\n", "\N{EURO SIGN}" * 3000):
         assert (await asyncio.to_thread(client.mark, note)).run_id == "id"
-    assert session.marks == ["began to diverge: \N{EURO SIGN}\n", "\N{EURO SIGN}" * control.LONGEST_NOTE]
+    assert session.marks == [
+        "began to diverge: \N{EURO SIGN}\n",
+        "\N{EURO SIGN}" * control.LONGEST_NOTE,
+    ]
     for asked_hz, rate_hz in ((50, 50), (1000, 200)):
         assert (await asyncio.to_thread(client.aim_at_rate, asked_hz)).rate_hz == rate_hz
     assert (await asyncio.to_thread(client.aim_at_budget, 2.5)).run_id == "id"
-    for aim, value in ((client.aim_at_rate, 0), (client.aim_at_rate, 1001), (client.aim_at_budget, 0)):
+    for aim, value in (
+        (client.aim_at_rate, 0),
+        (client.aim_at_rate, 1001),
+        (client.aim_at_budget, 0),
+    ):
         with pytest.raises(SessionFailed, match="not a request"):
             await asyncio.to_thread(aim, value)
     assert (session.rate_hz, session.budget_percent) == (200, 2.5)
-    assert await asyncio.to_thread(client.window, WindowRequest(steps=7)) == WindowBegun(asked_ns=7, pids=(4242,))
+    assert await asyncio.to_thread(client.window, WindowRequest(steps=7)) == WindowBegun(
+        asked_ns=7, pids=(4242,)
+    )
     with pytest.raises(SessionFailed, match="a window cannot be that long: ask for less"):
         await asyncio.to_thread(client.window, WindowRequest(steps=101))
     client.close()
@@ -147,13 +158,17 @@ async def test_what_is_no_request_is_refused_and_the_connection_stays(served: Se
     reader, writer = await asyncio.open_unix_connection(served.path)
     for line in BAD_REQUESTS:
         writer.write(line + b"\n")
-        assert (await asyncio.wait_for(reader.readline(), DEADLINE_S)).startswith(b'{"error":"not a request'), line
+        assert (await asyncio.wait_for(reader.readline(), DEADLINE_S)).startswith(
+            b'{"error":"not a request'
+        ), line
     writer.write(b'{"command": "hello"}\n')
     assert b'"run_id":"id"' in await asyncio.wait_for(reader.readline(), DEADLINE_S)
     writer.close()
 
 
-async def test_clients_that_break_off_never_read_or_never_end_a_line_hold_up_no_other(served: Served) -> None:
+async def test_clients_that_break_off_never_read_or_never_end_a_line_hold_up_no_other(
+    served: Served,
+) -> None:
     other = await connect(served)
     assert await served.ask(b"x" * 1_000_000) == b""
     assert (await asyncio.to_thread(other.hello)).run_id == "id"
@@ -199,7 +214,9 @@ async def test_a_socket_whose_folder_goes_away_comes_back_with_it(served: Served
     await served.server.renew()
     with pytest.raises(SessionFailed):
         await connect(served)
-    assert (await asyncio.to_thread(client.hello)).run_id == "id"  # a connected client stays connected
+    assert (
+        await asyncio.to_thread(client.hello)
+    ).run_id == "id"  # a connected client stays connected
     client.close()
 
     served.path.parent.unlink()
@@ -236,7 +253,9 @@ async def test_a_socket_is_named_once_it_listens_over_a_dead_one(
             dead.bind(str(path))
 
 
-async def test_a_socket_that_cannot_be_bound_or_reached_is_an_error_of_the_session(tmp_path: Path) -> None:
+async def test_a_socket_that_cannot_be_bound_or_reached_is_an_error_of_the_session(
+    tmp_path: Path,
+) -> None:
     for path in (tmp_path / "none" / "s.sock", tmp_path / ("x" * 200)):
         server = serve(path, FakeSession())
         with pytest.raises(SessionFailed, match="cannot be bound"):
@@ -250,11 +269,17 @@ async def test_a_socket_that_cannot_be_bound_or_reached_is_an_error_of_the_sessi
     ("answer", "message"),
     [
         *((b"", "hung up"), (b'{"run_id"', "hung up"), (b"garbage\n", "does not answer")),
-        *((b"5\n", "does not answer"), (b"\xff\n", "does not answer"), (b'{"run_id": 5}\n', "does not answer")),
+        *(
+            (b"5\n", "does not answer"),
+            (b"\xff\n", "does not answer"),
+            (b'{"run_id": 5}\n', "does not answer"),
+        ),
         (b'{"error": "not a request"}\n', "refused: not a request"),
     ],
 )
-async def test_an_answer_that_is_none_is_an_error_of_the_session(profd_home: Path, answer: bytes, message: str) -> None:
+async def test_an_answer_that_is_none_is_an_error_of_the_session(
+    profd_home: Path, answer: bytes, message: str
+) -> None:
     async def say(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readline()
         writer.write(answer)
@@ -268,7 +293,9 @@ async def test_an_answer_that_is_none_is_an_error_of_the_session(profd_home: Pat
     server.close()
 
 
-def test_a_session_that_keeps_silent_is_given_up(profd_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_that_keeps_silent_is_given_up(
+    profd_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(control, "_TIMEOUT_S", 0.01)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(profd_home / "mute.sock"))
@@ -286,7 +313,9 @@ async def test_only_the_process_that_a_run_file_names_is_spoken_to(served: Serve
         await asyncio.to_thread(ControlClient, served.path, os.getppid())
 
 
-async def test_only_root_speaks_to_the_sessions_of_others(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_root_speaks_to_the_sessions_of_others(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(control, "_peer", lambda connection: (os.getpid(), 1001))
     monkeypatch.setattr(os, "getuid", lambda: 1000)
     with pytest.raises(SessionFailed, match="is not that session"):

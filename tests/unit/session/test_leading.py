@@ -20,7 +20,10 @@ from profd.daemon.store.records import (
 )
 
 POLL: Stack = (Frame("<module>", "/home/ada/server.py", 16),)
-LOAD: Stack = (Frame("Thread._bootstrap", "/lib/threading.py", 1002), Frame("load", "/home/ada/server.py", 7))
+LOAD: Stack = (
+    Frame("Thread._bootstrap", "/lib/threading.py", 1002),
+    Frame("load", "/home/ada/server.py", 7),
+)
 MAIN, TRAINER, OTHER = 7, 8, 9
 
 
@@ -57,13 +60,21 @@ def test_the_main_thread_leads_unless_another_one_trains() -> None:
     session = Session()
     assert session.leading(recording((MAIN, [POLL]), (OTHER, [LOAD]))) == [MAIN]
     assert session.said == []
-    assert session.leading(recording((MAIN, [POLL]), (OTHER, [LOAD]), (TRAINER, [LOAD, BACKWARD]))) == [TRAINER]
+    assert session.leading(
+        recording((MAIN, [POLL]), (OTHER, [LOAD]), (TRAINER, [LOAD, BACKWARD]))
+    ) == [TRAINER]
     assert session.leading(recording((MAIN, [POLL]), (OTHER, [LOAD]), (TRAINER, [LOAD]))) == [
         TRAINER
     ]  # it loads for long
-    assert session.leading(recording((MAIN, [POLL]), (OTHER, [BACKWARD]), (TRAINER, [BACKWARD]))) == [TRAINER]
-    assert session.said == ["thread thread 8 of pid 7 does what the main one waits for: it is shown in its place"]
-    assert session.leading(recording((MAIN, [POLL]), (OTHER, [LOAD]))) == [MAIN]  # its thread has ended
+    assert session.leading(
+        recording((MAIN, [POLL]), (OTHER, [BACKWARD]), (TRAINER, [BACKWARD]))
+    ) == [TRAINER]
+    assert session.said == [
+        "thread thread 8 of pid 7 does what the main one waits for: it is shown in its place"
+    ]
+    assert session.leading(recording((MAIN, [POLL]), (OTHER, [LOAD]))) == [
+        MAIN
+    ]  # its thread has ended
 
 
 def test_a_main_thread_that_trains_leads_for_good() -> None:
@@ -77,7 +88,9 @@ def test_the_liveliest_thread_leads_once_the_main_one_has_ended_or_was_never_see
     session = Session()
     ended = recording((MAIN, [POLL]), (OTHER, [LOAD]), (TRAINER, [LOAD, POLL, LOAD]))
     assert session.leading(ended, has_main_ended=True) == [TRAINER]
-    assert session.said == ["thread thread 8 of pid 7 goes on after the main one: it is shown in its place"]
+    assert session.said == [
+        "thread thread 8 of pid 7 goes on after the main one: it is shown in its place"
+    ]
     without = recording((MAIN, []), (OTHER, [LOAD]), (TRAINER, [LOAD, POLL, LOAD]))
     assert Session().leading(without) == [TRAINER]
     assert Session().leading(recording((MAIN, []))) == [MAIN]
@@ -87,12 +100,16 @@ def test_the_liveliest_thread_leads_once_the_main_one_has_ended_or_was_never_see
 def test_the_liveliest_thread_leads_while_the_main_one_only_joins(leaf: str) -> None:
     session = Session()
     joins = (*POLL, Frame(leaf, "/lib/python3.12/threading.py", 1149))
-    assert session.leading(recording((MAIN, [joins]), (OTHER, [LOAD]), (TRAINER, [LOAD, POLL, LOAD]))) == [TRAINER]
+    assert session.leading(
+        recording((MAIN, [joins]), (OTHER, [LOAD]), (TRAINER, [LOAD, POLL, LOAD]))
+    ) == [TRAINER]
     assert session.leading(recording((MAIN, [joins, POLL]), (OTHER, [LOAD]))) == [
         MAIN
     ]  # it does something else as well
     queue = (*POLL, Frame("Queue.get", "/lib/python3.12/queue.py", 171))
-    assert Session().leading(recording((MAIN, [queue]), (OTHER, [LOAD]))) == [MAIN]  # data that come late
+    assert Session().leading(recording((MAIN, [queue]), (OTHER, [LOAD]))) == [
+        MAIN
+    ]  # data that come late
     assert Session().leading(recording((MAIN, [joins]))) == [MAIN]
 
 

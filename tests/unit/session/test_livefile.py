@@ -1,4 +1,7 @@
-"""Where a live run is written, on a local disk and on one that passes for a network's; and its openings."""
+"""Where a live run is written, on a local disk and on one that passes for a network's.
+
+And its openings.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,9 @@ def test_on_a_local_disk_it_is_written_where_it_is_wanted(wanted: Path) -> None:
     assert files_below(wanted.parent) == ["run.profd"]
 
 
-def test_on_a_network_it_is_linked_while_live_and_moved_at_the_end(wanted: Path, network: Path) -> None:
+def test_on_a_network_it_is_linked_while_live_and_moved_at_the_end(
+    wanted: Path, network: Path
+) -> None:
     live_file = LiveFile(wanted)
     assert live_file.path.is_relative_to(network)
     write_run(live_file.path, seconds=1)
@@ -68,7 +73,9 @@ def test_on_a_network_it_is_linked_while_live_and_moved_at_the_end(wanted: Path,
     assert files_below(wanted.parent) == ["run.profd"]
 
 
-@pytest.mark.parametrize(("mode", "is_shared"), [(0o700, False), (0o755, False), (0o777, True), (0o1777, True)])
+@pytest.mark.parametrize(
+    ("mode", "is_shared"), [(0o700, False), (0o755, False), (0o777, True), (0o1777, True)]
+)
 def test_in_a_folder_that_others_may_write_no_name_of_it_is_opened(
     wanted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, is_shared: bool
 ) -> None:
@@ -114,7 +121,9 @@ def test_what_a_reader_keeps_in_the_log_is_moved_too(wanted: Path, network: Path
 def test_what_cannot_be_moved_stays_linked_and_is_moved_later(
     wanted: Path, network: Path, monkeypatch: pytest.MonkeyPatch, fails: str
 ) -> None:
-    def fill_up(source: str | BinaryIO, destination: str | BinaryIO, *_: int, **folders: int) -> None:
+    def fill_up(
+        source: str | BinaryIO, destination: str | BinaryIO, *_: int, **folders: int
+    ) -> None:
         if not isinstance(destination, str):
             destination.write(b"half")
         raise OSError(28, "No space left on device")
@@ -148,7 +157,9 @@ def test_a_disk_goes_before_memory_in_which_the_run_is_bounded_and_that_is_said(
     assert (on_disk.most_bytes, on_disk.warning) == (None, "")
 
 
-def test_a_folder_on_a_network_is_no_local_disk(wanted: Path, network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_on_a_network_is_no_local_disk(
+    wanted: Path, network: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where TMPDIR is on one, too, the run goes to the next folder."""
     monkeypatch.setattr(paths, "is_on_network", lambda path: path in (wanted.parent, network))
     monkeypatch.setattr(paths, "is_in_memory", lambda path: False)
@@ -164,7 +175,9 @@ def test_a_place_that_is_taken_is_an_error_of_the_output(wanted: Path) -> None:
 
 
 @pytest.mark.usefixtures("network")
-def test_it_is_moved_privately_and_never_through_a_link(wanted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_moved_privately_and_never_through_a_link(
+    wanted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     victim = wanted.with_name("victim")
     victim.write_text("theirs")
     # The name that it once had on the way.
@@ -185,7 +198,9 @@ def test_it_is_moved_privately_and_never_through_a_link(wanted: Path, monkeypatc
     assert victim.read_text() == "theirs"
 
 
-async def test_an_opening_is_noticed_and_counts_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_opening_is_noticed_and_counts_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, opened = tmp_path / "a.profd", asyncio.Event()
     path.write_bytes(b"run")
     watched = Openings(path, opened.set)

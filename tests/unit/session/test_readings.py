@@ -39,8 +39,13 @@ class Desk:
     def events(self) -> list[tuple[str, str]]:
         self.writer.close()
         with RunReader(self.path) as reader:
-            # On a busy machine a thread's reading takes longer than ten seconds of the clock, which only tests move.
-            return [(event.kind, event.text) for event in reader.events() if "does not answer" not in event.text]
+            # On a busy machine a thread's reading takes longer than ten seconds of the clock, which
+            # only tests move.
+            return [
+                (event.kind, event.text)
+                for event in reader.events()
+                if "does not answer" not in event.text
+            ]
 
 
 @pytest.fixture
@@ -56,12 +61,22 @@ async def test_processes_host_and_own_cost_are_written(desk: Desk) -> None:
     assert desk.events() == []
     with RunReader(desk.path) as reader:
         names = {row.name for row in reader.list_series()}
-    assert {"cpu_cores", "rss_bytes", "host_memory_used_bytes", "profd_cpu_cores", "profd_rss_bytes"} <= names
+    assert {
+        "cpu_cores",
+        "rss_bytes",
+        "host_memory_used_bytes",
+        "profd_cpu_cores",
+        "profd_rss_bytes",
+    } <= names
 
 
-async def test_free_memory_is_given_back_twice_a_minute(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_free_memory_is_given_back_twice_a_minute(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     given = list[int]()
-    monkeypatch.setattr(processes, "trim_heap", lambda: given.append(desk.clock.now_ns() // SECOND_NS))
+    monkeypatch.setattr(
+        processes, "trim_heap", lambda: given.append(desk.clock.now_ns() // SECOND_NS)
+    )
     begun_s = desk.clock.now_ns() // SECOND_NS
     await desk.take(65)
     assert [at_s - begun_s for at_s in given] == [30, 60]
@@ -73,12 +88,18 @@ HOUR_NS = 3_600_500_000_000
 @pytest.mark.parametrize(
     ("jump_ns", "slept_ns", "said"),
     [
-        (HOUR_NS, HOUR_NS, "the machine was suspended for 3600.500 s, which the run's times leave out"),
+        (
+            HOUR_NS,
+            HOUR_NS,
+            "the machine was suspended for 3600.500 s, which the run's times leave out",
+        ),
         (-HOUR_NS, 0, "the wall clock jumped by -3600.500 s"),
     ],
     ids=["suspended", "set"],
 )
-async def test_a_suspended_machine_is_said_and_is_no_jump(desk: Desk, jump_ns: int, slept_ns: int, said: str) -> None:
+async def test_a_suspended_machine_is_said_and_is_no_jump(
+    desk: Desk, jump_ns: int, slept_ns: int, said: str
+) -> None:
     await desk.take()
     desk.clock.jump_ns, desk.clock.slept_ns = jump_ns, slept_ns
     await desk.take(2)
@@ -107,11 +128,15 @@ async def test_a_change_of_the_rate_is_said(desk: Desk) -> None:
     [((90.0, 80.0, 90.0, 70.0), 80), ((20.0,), 20)],
     ids=["small changes", "low from the start"],
 )
-async def test_a_rate_far_from_that_last_said_is_said(desk: Desk, rates_hz: tuple[float, ...], said_hz: int) -> None:
+async def test_a_rate_far_from_that_last_said_is_said(
+    desk: Desk, rates_hz: tuple[float, ...], said_hz: int
+) -> None:
     for rate_hz in rates_hz:
         desk.governor.mean_hz = rate_hz
         await desk.take()
-    assert desk.events() == [("note", f"profd samples at {said_hz} Hz instead of 100 Hz, to stay within its budget")]
+    assert desk.events() == [
+        ("note", f"profd samples at {said_hz} Hz instead of 100 Hz, to stay within its budget")
+    ]
 
 
 async def test_a_budget_that_cannot_be_kept_is_said_once(desk: Desk) -> None:
@@ -122,11 +147,17 @@ async def test_a_budget_that_cannot_be_kept_is_said_once(desk: Desk) -> None:
     assert said == ["profd costs more than its budget even at 3 Hz, which is its lowest rate"]
 
 
-async def test_kills_by_the_kernel_are_read_at_the_end(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_kills_by_the_kernel_are_read_at_the_end(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kills = [2]
-    monkeypatch.setattr(cgroup, "groups_of", lambda pid, controller, mounted: [Group(2, "/none", "/job")])
+    monkeypatch.setattr(
+        cgroup, "groups_of", lambda pid, controller, mounted: [Group(2, "/none", "/job")]
+    )
     monkeypatch.setattr(cgroup, "oom_kills_of", lambda group: kills[0])
     await desk.take()
     kills[0] = 3
     await desk.readings.close()
-    assert desk.events() == [("oom", "out of memory: the kernel ended a process of the control group /job")]
+    assert desk.events() == [
+        ("oom", "out of memory: the kernel ended a process of the control group /job")
+    ]

@@ -1,4 +1,6 @@
-"""A whole session in this process, with the stand-in for py-spy: what it says of an end that nobody asked for."""
+"""A whole session in this process, with the stand-in for py-spy: what it says of an end that nobody
+asked for.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ def target(request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[bytes]]:
 def recorder(target: subprocess.Popen[bytes], tmp_path: Path) -> Recorder:
     pid, start_ticks = identity_of(target.pid)
     target_of = {"run_file": tmp_path / "run.profd", "pid": pid, "start_ticks": start_ticks}
-    options = msgspec.structs.replace(OPTIONS, **target_of, duration_s=None, steps=False, hang_after_s=None)
+    options = msgspec.structs.replace(
+        OPTIONS, **target_of, duration_s=None, steps=False, hang_after_s=None
+    )
     return Recorder(options, Clock())
 
 
@@ -71,11 +75,16 @@ async def test_a_run_file_that_is_removed_ends_the_session_in_words(recorder: Re
         await recorder.run(lambda ready: ready.run_file.unlink())
 
 
-MANY = "import threading\nfor _ in range(40): threading.Thread(target=threading.Event().wait, daemon=True).start()"
+MANY = (
+    "import threading\nfor _ in range(40): threading.Thread(target=threading.Event().wait, "
+    "daemon=True).start()"
+)
 
 
 @pytest.mark.parametrize("target", [MANY], indirect=True)
-def test_a_program_of_many_threads_is_sampled_at_a_low_rate_from_the_start(recorder: Recorder) -> None:
+def test_a_program_of_many_threads_is_sampled_at_a_low_rate_from_the_start(
+    recorder: Recorder,
+) -> None:
     status = recorder.carry_out(Request("hello"))
     assert isinstance(status, SessionStatus)
     assert status.rate_hz == 21
@@ -165,10 +174,16 @@ def test_a_run_names_its_target_its_recorder_and_its_options() -> None:
     assert "hunter2" not in str(started)
     assert started.target == (os.getpid(), 5)
     assert started.recorder == identity_of()
-    assert (started.started_ns, started.control_socket, started.cwd) == (77, "/run/id.sock", str(Path.cwd()))
+    assert (started.started_ns, started.control_socket, started.cwd) == (
+        77,
+        "/run/id.sock",
+        str(Path.cwd()),
+    )
     assert started.user == pwd.getpwuid(os.getuid()).pw_name
     assert set(started.versions) == {"profd", "python", "py_spy", "kernel"}
-    assert [started.versions[name] for name in ("profd", "py_spy")] == [*map(metadata.version, ("profd", "py-spy"))]
+    assert [started.versions[name] for name in ("profd", "py_spy")] == [
+        *map(metadata.version, ("profd", "py-spy"))
+    ]
     assert started.options == {
         "rate_hz": 100,
         "budget_percent": 10.0,
@@ -188,7 +203,9 @@ def test_a_target_that_is_gone_or_a_line_that_is_not_known_stays_unknown() -> No
     assert described(lambda frame: found, with_source=True)(Frame("f", "train.py", 1)) == found
 
 
-def test_names_that_are_no_text_or_missing_are_still_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_that_are_no_text_or_missing_are_still_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = os.fsencode(tmp_path) + b"/caf\xe9"
     os.mkdir(folder)  # noqa: PTH102
     monkeypatch.chdir(os.fsdecode(folder))
@@ -198,7 +215,9 @@ def test_names_that_are_no_text_or_missing_are_still_shown(tmp_path: Path, monke
 
 
 @pytest.mark.parametrize(("with_source", "kept"), [(True, "login(token=***"), (False, None)])
-def test_lines_of_source_are_kept_without_secrets_or_not_at_all(with_source: bool, kept: str | None) -> None:
+def test_lines_of_source_are_kept_without_secrets_or_not_at_all(
+    with_source: bool, kept: str | None
+) -> None:
     found = FrameDescription("train.py", False, "login(token='hunter2')")
     assert described(lambda frame: found, with_source=with_source)(Frame("f", "train.py", 1)) == (
         FrameDescription("train.py", False, kept)
@@ -221,6 +240,10 @@ def test_a_file_that_has_changed_is_said_once_and_those_of_libraries_together(
     stack = tuple(Frame("f", str(file), 1) for file in files[:3])
     recorder._take_files(RecordingTaken(recorder._root, 0, 0, 100, 0, 0, 0, 0, 0, (stack,), ()))
     recorder._root_origin = Origin(time.time_ns())
-    sources = [recorder._describe(Frame("f", str(file), line)).source for file in files for line in (1, 2)]
+    sources = [
+        recorder._describe(Frame("f", str(file), line)).source for file in files for line in (1, 2)
+    ]
     assert sources == [CHANGED_SOURCE] * 6 + ["x = 1", None]
-    assert [cast(EventHappened, one).text.partition(" has changed")[0] for one in said] == list(map(str, files[:3]))
+    assert [cast(EventHappened, one).text.partition(" has changed")[0] for one in said] == list(
+        map(str, files[:3])
+    )

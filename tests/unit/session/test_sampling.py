@@ -26,7 +26,11 @@ class FakeChain:
     """Runs until it is stopped, or breaks on order."""
 
     def __init__(
-        self, executable: str, identity: records.Identity, pace: Callable[[], Pace], source: Statements
+        self,
+        executable: str,
+        identity: records.Identity,
+        pace: Callable[[], Pace],
+        source: Statements,
     ) -> None:
         self.identity = identity
         self.pace = pace
@@ -90,10 +94,18 @@ async def studio(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Studio]:
     await made.sampling.close()
 
 
-async def test_mains_are_sampled_without_a_gap_and_others_in_turns_with_what_is_known_of_files(studio: Studio) -> None:
+async def test_mains_are_sampled_without_a_gap_and_others_in_turns_with_what_is_known_of_files(
+    studio: Studio,
+) -> None:
     nobody = 2**22  # no process has such an id: what it would see is what we see
-    main, launcher = await studio.begin(roles.MAIN, nobody + 1), await studio.begin(roles.LAUNCHER, nobody + 2)
-    helper, worker = await studio.begin(roles.HELPER, nobody + 3), await studio.begin(roles.WORKER, nobody + 4)
+    main, launcher = (
+        await studio.begin(roles.MAIN, nobody + 1),
+        await studio.begin(roles.LAUNCHER, nobody + 2),
+    )
+    helper, worker = (
+        await studio.begin(roles.HELPER, nobody + 3),
+        await studio.begin(roles.WORKER, nobody + 4),
+    )
     assert (main.turn, launcher.turn) == (None, None)
     assert helper.turn is worker.turn is not None
     assert main.source is worker.source
@@ -101,7 +113,13 @@ async def test_mains_are_sampled_without_a_gap_and_others_in_turns_with_what_is_
 
 @pytest.mark.parametrize(
     ("mean_hz", "main_hz", "worker_hz", "rest_ratio"),
-    [(100, [100, 100], 20, 1), (50, [50, 50], 10, 3), (20, [20, 20], 4, 9), (3, [3, 3], 3, 9), (3.5, [3, 4], 3, 9)],
+    [
+        (100, [100, 100], 20, 1),
+        (50, [50, 50], 10, 3),
+        (20, [20, 20], 4, 9),
+        (3, [3, 3], 3, 9),
+        (3.5, [3, 4], 3, 9),
+    ],
 )
 async def test_rate_is_the_governors_in_whole_numbers_and_a_part_of_it_and_of_the_time_for_others(
     studio: Studio, mean_hz: float, main_hz: list[int], worker_hz: int, rest_ratio: float
@@ -125,7 +143,9 @@ async def test_few_helpers_have_more_of_the_rate(studio: Studio) -> None:
     assert helper.pace().rate_hz == 20
 
 
-async def test_recordings_are_short_while_someone_watches_with_the_overlap_as_a_part(studio: Studio) -> None:
+async def test_recordings_are_short_while_someone_watches_with_the_overlap_as_a_part(
+    studio: Studio,
+) -> None:
     main, worker = await studio.begin(roles.MAIN), await studio.begin(roles.WORKER, 2)
     assert (main.pace().length_s, worker.pace().length_s) == (LENGTH_S - 0.03, LENGTH_S - 0.15)
     studio.sampling.governor.mean_hz = 5
@@ -148,7 +168,9 @@ async def test_a_member_is_sampled_once_and_again_after_it_was_ended(studio: Stu
     assert await studio.begin(roles.MAIN) is not first
 
 
-async def test_a_chain_that_breaks_is_said_and_is_alone(studio: Studio, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_chain_that_breaks_is_said_and_is_alone(
+    studio: Studio, capsys: pytest.CaptureFixture[str]
+) -> None:
     broken, other = await studio.begin(roles.MAIN, 1), await studio.begin(roles.MAIN, 2)
     broken.fail()
     for _ in range(3):
@@ -161,7 +183,9 @@ async def test_a_chain_that_breaks_is_said_and_is_alone(studio: Studio, capsys: 
     assert (broken.hurries, other.hurries) == (0, 1)
 
 
-async def test_closing_breaks_off_a_chain_that_does_not_end(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_closing_breaks_off_a_chain_that_does_not_end(
+    studio: Studio, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sampling, "CLOSING_TIMEOUT_S", 0.01)
     deaf, other = await studio.begin(roles.MAIN, 1), await studio.begin(roles.MAIN, 2)
     deaf.is_deaf = True
@@ -194,7 +218,10 @@ class ScriptedTree(ProcessTree):
 
 
 class Stage:
-    """Members of a tree that changes as the test says, and what they write. Their py-spy does not exist."""
+    """Members of a tree that changes as the test says, and what they write.
+
+    Their py-spy does not exist.
+    """
 
     def __init__(self) -> None:
         clock = StoppedClock()
@@ -216,13 +243,19 @@ def stage() -> Stage:
     return Stage()
 
 
-def member(identity: records.Identity, command: Sequence[str] = ("sleep", "9"), role: str = roles.HELPER) -> Member:
+def member(
+    identity: records.Identity, command: Sequence[str] = ("sleep", "9"), role: str = roles.HELPER
+) -> Member:
     """Return a process that is no Python, so that nothing is sampled."""
-    return Member(identity, None if identity == ROOT else ROOT, tuple(command), role, None, None, None, 1)
+    return Member(
+        identity, None if identity == ROOT else ROOT, tuple(command), role, None, None, None, 1
+    )
 
 
 def recording(identity: records.Identity, *os_tids: int) -> records.RecordingTaken:
-    threads = tuple(records.ThreadTimeline(os_tid, "t", is_main=False, intervals=()) for os_tid in os_tids)
+    threads = tuple(
+        records.ThreadTimeline(os_tid, "t", is_main=False, intervals=()) for os_tid in os_tids
+    )
     return records.RecordingTaken(identity, 0, 1, 100, 1, 0, 0, 0, 0, (WORKER_STACK,), threads)
 
 
@@ -234,12 +267,18 @@ def test_starts_execs_and_ends_of_processes_are_written(stage: Stage) -> None:
     stage.look(Change("exec", child))
     stage.look(Change("ended", child, KILLED))
     assert stage.events() == [
-        *("main 10 (rank 5 of 8, local rank 1 on node 1): sleep 9", "helper 11: sleep 9", "process 11 became true"),
+        *(
+            "main 10 (rank 5 of 8, local rank 1 on node 1): sleep 9",
+            "helper 11: sleep 9",
+            "process 11 became true",
+        ),
         "helper 11 was ended by SIGKILL",
     ]
     seen = [record.identity for record in stage.written if isinstance(record, records.ProcessSeen)]
     assert seen == [ROOT, CHILD, CHILD]
-    assert [record.exit_signal for record in stage.written if isinstance(record, records.ProcessEnded)] == [9]
+    assert [
+        record.exit_signal for record in stage.written if isinstance(record, records.ProcessEnded)
+    ] == [9]
 
 
 def test_the_status_of_the_root_is_kept_and_at_the_end_nothing_is_begun(stage: Stage) -> None:
@@ -263,9 +302,13 @@ def test_threads_are_those_of_the_last_recording_and_nothing_is_held_of_workers_
     assert not stage.members.python_threads
 
 
-def test_a_process_that_only_waits_is_not_sampled(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_only_waits_is_not_sampled(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun: list[records.Identity] = []
-    monkeypatch.setattr(stage.members.sampling, "begin", lambda member: begun.append(member.identity))
+    monkeypatch.setattr(
+        stage.members.sampling, "begin", lambda member: begun.append(member.identity)
+    )
     root, tracker = member(ROOT, role=roles.MAIN), member(CHILD, ("python", "-c", TRACKS))
     root.python = tracker.python = "3.11.7"
     stage.look(Change("started", root), Change("started", tracker))
@@ -294,20 +337,29 @@ def test_a_child_that_trains_is_written_again_with_its_parent_and_sampled_and_co
         def end(self, identity: records.Identity) -> None:
             followed.discard(identity)
 
-    monkeypatch.setattr(stage.members.sampling, "take_main", lambda member: mains.append(member.identity))
+    monkeypatch.setattr(
+        stage.members.sampling, "take_main", lambda member: mains.append(member.identity)
+    )
     stage.look(Change("started", member(ROOT, role=roles.MAIN)), Change("started", member(CHILD)))
     stage.members.stepping = cast(Stepping, Followed())
     followed.add(ROOT)
     trains = msgspec.structs.replace(recording(CHILD, 11), stacks=(BACKWARD,))
     stage.members.take_recording(trains)
     seen = [record for record in stage.written if isinstance(record, records.ProcessSeen)][-2:]
-    assert [(one.identity, one.role) for one in seen] == [(CHILD, roles.MAIN), (ROOT, roles.LAUNCHER)]
+    assert [(one.identity, one.role) for one in seen] == [
+        (CHILD, roles.MAIN),
+        (ROOT, roles.LAUNCHER),
+    ]
     assert (mains, followed) == ([CHILD], {CHILD})
 
 
-async def test_a_helper_that_becomes_a_main_leaves_its_turns_and_the_others_are_looked_at(studio: Studio) -> None:
+async def test_a_helper_that_becomes_a_main_leaves_its_turns_and_the_others_are_looked_at(
+    studio: Studio,
+) -> None:
     helper, other = await studio.begin(roles.HELPER, 1), await studio.begin(roles.HELPER, 2)
     studio.sampling.take_main(Member(helper.identity, None, (), roles.MAIN, None, None, None, 1))
-    studio.sampling.take_main(Member(records.Identity(3, 3), None, (), roles.MAIN, None, None, None, 1))
+    studio.sampling.take_main(
+        Member(records.Identity(3, 3), None, (), roles.MAIN, None, None, None, 1)
+    )
     assert (helper.is_in_turns, other.is_in_turns) == (False, True)
     assert helper.hurries == 0 < other.hurries

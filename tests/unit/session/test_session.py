@@ -68,7 +68,9 @@ def start(install: Callable[[str], None]) -> Start:
 
 @pytest.fixture
 def no_child_is_left() -> Callable[[], bool]:
-    """Return a function that says whether all children have been waited for, but those that were there before."""
+    """Return a function that says whether all children have been waited for, but those that were
+    there before.
+    """
     before = set(psutil.Process().children())
     return lambda: set(psutil.Process().children()) <= before
 
@@ -79,7 +81,9 @@ def test_options_reach_the_session_as_they_are() -> None:
 
 def test_a_session_offers_itself_to_the_oom_killer_before_it_holds_anything() -> None:
     """py-spy, and all else that it starts, inherits that."""
-    begun = beginning_of("session.__main__", "processes.volunteer", "session.recorder.Recorder", given=encoded())
+    begun = beginning_of(
+        "session.__main__", "processes.volunteer", "session.recorder.Recorder", given=encoded()
+    )
     assert begun == ["volunteer()", "Recorder"]
 
 
@@ -89,7 +93,10 @@ def encoded() -> bytes:
 
 def test_a_session_that_is_ready_is_returned_and_waited_for(start: Start) -> None:
     running = start(f"sys.stdin.read(); print({READY!r}, flush=True); os.close(1); signal.pause()")
-    assert (running.run_file, running.control_socket) == (Path("/runs/a.profd"), Path("/run/a.sock"))
+    assert (running.run_file, running.control_socket) == (
+        Path("/runs/a.profd"),
+        Path("/run/a.sock"),
+    )
     assert running.is_running()
     assert not running.wait_closed(0)
     os.kill(running.pid, signal.SIGKILL)
@@ -97,7 +104,9 @@ def test_a_session_that_is_ready_is_returned_and_waited_for(start: Start) -> Non
     assert not running.is_running()
 
 
-def test_a_session_stands_apart_in_the_same_home(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_stands_apart_in_the_same_home(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PROFD_HOME", "mine")
     running = start(
@@ -140,7 +149,10 @@ def test_a_session_that_fails_raises_its_own_error(
     ],
 )
 def test_a_session_that_says_nothing_of_use_is_an_error_with_its_log(
-    start: Start, no_child_is_left: Callable[[], bool], program: str, monkeypatch: pytest.MonkeyPatch
+    start: Start,
+    no_child_is_left: Callable[[], bool],
+    program: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(session, "_FAREWELL_TIMEOUT_S", 0.01)
     with pytest.raises(SessionFailed) as failure:
@@ -157,7 +169,9 @@ def test_one_started_ahead_is_used_or_ends(
     install(f"sys.stdin.read(); print({READY!r}, flush=True)")
     done: list[str] = []
     with session.StartingSession() as starting:
-        running = session.start_session(OPTIONS, starting=starting, meanwhile=lambda: done.append("meanwhile"))
+        running = session.start_session(
+            OPTIONS, starting=starting, meanwhile=lambda: done.append("meanwhile")
+        )
         assert running.pid == starting.process.pid
     assert done == ["meanwhile"]
     assert running.wait_closed(60)
@@ -167,7 +181,9 @@ def test_one_started_ahead_is_used_or_ends(
     assert [path.name for path in paths.runtime_folder().glob("*.log")] == [f"{OPTIONS.run_id}.log"]
 
 
-def test_what_cannot_be_started_ahead_is_an_error_where_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_cannot_be_started_ahead_is_an_error_where_needed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     with session.start_ahead() as starting:
         assert starting is None
@@ -187,12 +203,16 @@ def test_a_mute_one_is_killed(
 
 def test_command_words_that_are_no_text_are_made_so(install: Callable[[str], None]) -> None:
     install("ready(json.load(sys.stdin)['command'][1])")
-    running = session.start_session(msgspec.structs.replace(OPTIONS, command=("python", "caf\udce9.py")))
+    running = session.start_session(
+        msgspec.structs.replace(OPTIONS, command=("python", "caf\udce9.py"))
+    )
     assert running.run_file == Path("caf\ufffd.py")
     assert running.wait_closed(60)
 
 
-def test_the_end_of_the_link_is_handed_on_and_stays_open_here(install: Callable[[str], None]) -> None:
+def test_the_end_of_the_link_is_handed_on_and_stays_open_here(
+    install: Callable[[str], None],
+) -> None:
     install(
         "options = json.load(sys.stdin)\n"
         "ready(os.readlink(f'/proc/self/fd/{options[\"channel_fd\"]}').partition(':')[0])"
@@ -227,7 +247,9 @@ def test_a_stopped_session_can_be_ended_by_its_identity(waiting: session.Running
     assert not waiting.wait_closed(DEADLINE_S)  # by the signal, as it has no handler here
 
 
-def test_another_process_with_its_pid_is_no_session_any_more(waiting: session.RunningSession) -> None:
+def test_another_process_with_its_pid_is_no_session_any_more(
+    waiting: session.RunningSession,
+) -> None:
     with pytest.raises(ProcessLookupError):
         session.end_session(Identity(waiting.pid, identity_of(waiting.pid).start_ticks - 1))
     assert waiting.is_running()
@@ -243,7 +265,8 @@ def test_what_is_no_session_is_not_ended() -> None:
         other.kill()
 
 
-# The recorder says how it finds its process: the signals that are held back, and whether py-spy can be reaped.
+# The recorder says how it finds its process: the signals that are held back, and whether py-spy can
+# be reaped.
 _PROGRAM = """
 import signal, sys
 from pathlib import Path
@@ -267,7 +290,9 @@ session.Recorder = Recorder
 sys.exit(session.main())
 """
 _OPTIONS = (
-    '{"run_id": "a", "name": "a", "run_file": "/a", "mode": "attached", "pid": 1, "start_ticks": 1, "command": ["a"]}'
+    '{"run_id": "a", "name": "a", "run_file": "/a", "mode": "attached", "pid": 1, '
+    '"start_ticks": '
+    '1, "command": ["a"]}'
 )
 
 

@@ -95,7 +95,9 @@ def test_each_process_that_trains_is_read_until_it_ends(records: list[Record]) -
     assert Collections.ended == [MAIN, OTHER]
 
 
-def test_a_process_that_comes_or_goes_does_not_wait_for_the_next_reading(records: list[Record]) -> None:
+def test_a_process_that_comes_or_goes_does_not_wait_for_the_next_reading(
+    records: list[Record],
+) -> None:
     followed = Stepping(Clock(), records.append)
     followed.begin(member())
     (first,) = Listener.made
@@ -123,7 +125,9 @@ def test_output_is_heard_where_one_process_trains(records: list[Record]) -> None
     followed.close()
 
 
-def test_a_reader_that_fails_is_said_and_is_alone(records: list[Record], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_reader_that_fails_is_said_and_is_alone(
+    records: list[Record], capsys: pytest.CaptureFixture[str]
+) -> None:
     followed = Stepping(Clock(), records.append)
     followed.begin(member())
     followed.begin(member(OTHER))

@@ -10,10 +10,20 @@ from support.synthetic import identity_of
 
 from profd.daemon import processes
 from profd.daemon.session.unread import ReadingWatch
-from profd.daemon.store.records import UNREAD, EventHappened, Frame, Interval, Record, RecordingTaken, ThreadTimeline
+from profd.daemon.store.records import (
+    UNREAD,
+    EventHappened,
+    Frame,
+    Interval,
+    Record,
+    RecordingTaken,
+    ThreadTimeline,
+)
 from profd.daemon.tree.unread import RUNS_NOTHING, Reason
 
-DEEP = Reason("a thread of it is 4,204 calls deep", "it is read again once that thread returns", lasting=False)
+DEEP = Reason(
+    "a thread of it is 4,204 calls deep", "it is read again once that thread returns", lasting=False
+)
 SEVERAL = Reason("it has more than one interpreter", "do without subinterpreters")
 ODD = Reason("the name of its file is not UTF-8", "rename it", leaves_some=True)
 WORDS = "Failed to copy PyCodeObject"
@@ -47,7 +57,11 @@ class Scene:
     async def record(self, samples: int, torn: int = 0, seconds: float = 1.0) -> None:
         start_ns = self.clock.now_ns()
         self.clock.advance(seconds)
-        self.watch.take(RecordingTaken(self.me, start_ns, self.clock.now_ns(), 100, samples, torn, 0, 0, 0, (), ()))
+        self.watch.take(
+            RecordingTaken(
+                self.me, start_ns, self.clock.now_ns(), 100, samples, torn, 0, 0, 0, (), ()
+            )
+        )
         await self.settle()
 
     async def settle(self) -> None:
@@ -72,14 +86,17 @@ async def test_what_is_read_and_a_moment_in_which_nothing_is_are_not_said(scene:
     assert scene.said == []
 
 
-async def test_five_seconds_without_a_stack_are_said_once_with_the_reason_that_was_seen(scene: Scene) -> None:
+async def test_five_seconds_without_a_stack_are_said_once_with_the_reason_that_was_seen(
+    scene: Scene,
+) -> None:
     await scene.record(100)
     scene.reason = DEEP
     await scene.fail(30)
     ((kind, text),) = scene.said
     assert kind == UNREAD
     assert text == (
-        f"nothing was read from pid {scene.me.pid} for 5.0 s: a thread of it is 4,204 calls deep (py-spy: {WORDS}); "
+        f"nothing was read from pid {scene.me.pid} for 5.0 s: a thread of it is 4,204 calls deep "
+        f"(py-spy: {WORDS}); "
         "it is read again once that thread returns"
     )
     assert len(scene.looks) <= 6  # at first, and again after twice as long
@@ -122,7 +139,9 @@ async def test_a_process_that_ends_unread_is_said_if_it_never_could_be_read(
     assert len(scene.said) == events
 
 
-async def test_a_process_that_dies_is_not_said_to_be_unread(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_process_that_dies_is_not_said_to_be_unread(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scene.reason = SEVERAL
     monkeypatch.setattr(processes, "read_running", lambda pid, start_ticks: None)
     await scene.fail(30)
@@ -131,7 +150,9 @@ async def test_a_process_that_dies_is_not_said_to_be_unread(scene: Scene, monkey
 
 
 @pytest.mark.parametrize("was_read", [True, False])
-async def test_what_runs_no_python_any_more_is_not_unread_and_what_never_did_is(scene: Scene, was_read: bool) -> None:
+async def test_what_runs_no_python_any_more_is_not_unread_and_what_never_did_is(
+    scene: Scene, was_read: bool
+) -> None:
     if was_read:
         await scene.record(100)
     scene.reason = RUNS_NOTHING
@@ -147,13 +168,18 @@ async def test_frames_that_are_left_out_of_what_is_read_are_said(
     scene: Scene, root: str, reason: Reason | None, events: int
 ) -> None:
     scene.reason = reason
-    timeline = ThreadTimeline(scene.me.pid, "MainThread", is_main=True, intervals=(Interval(0, 1, 0, 9),))
+    timeline = ThreadTimeline(
+        scene.me.pid, "MainThread", is_main=True, intervals=(Interval(0, 1, 0, 9),)
+    )
     stacks, threads = ((Frame(root, "/a/train.py", 4),),), (timeline,)
     for _ in range(2):
         scene.watch.take(RecordingTaken(scene.me, 0, 1, 100, 9, 0, 0, 0, 0, stacks, threads))
         await scene.settle()
     assert [kind for kind, _ in scene.said] == [UNREAD] * events
-    assert all(text.startswith(f"not all frames of pid {scene.me.pid} are read: ") for _, text in scene.said)
+    assert all(
+        text.startswith(f"not all frames of pid {scene.me.pid} are read: ")
+        for _, text in scene.said
+    )
 
 
 async def test_a_torn_share_of_more_than_some_percent_is_a_note(scene: Scene) -> None:
@@ -161,7 +187,9 @@ async def test_a_torn_share_of_more_than_some_percent_is_a_note(scene: Scene) ->
     assert scene.said == []  # of so few it may be chance
     for _ in range(3):
         await scene.record(samples=400, torn=20)
-    assert [text.partition(":")[0] for _, text in scene.said] == ["15 % of the stacks were torn and left out"]
+    assert [text.partition(":")[0] for _, text in scene.said] == [
+        "15 % of the stacks were torn and left out"
+    ]
 
 
 async def test_a_usual_torn_share_is_none(scene: Scene) -> None:

@@ -26,7 +26,12 @@ def member(pid: int, role: str, python: str | None = "3.11.7") -> Member:
 
 
 RANKS = [member(11, "main"), member(12, "main")]
-OTHERS = [member(10, "launcher"), member(13, "worker"), member(14, "helper"), member(15, "main", python=None)]
+OTHERS = [
+    member(10, "launcher"),
+    member(13, "worker"),
+    member(14, "helper"),
+    member(15, "main", python=None),
+]
 
 WAITS = Found("input-bound", "critical", "input-bound: waits 61 %", "{}")
 SYNCHRONIZES = Found("synchronization", "warning", "synchronization: 12 %", "{}")
@@ -40,7 +45,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def processes_are_this_users(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let these PIDs be of whoever runs the tests: what others ask is not answered, see ``windows/test_kineto.py``."""
+    """Let these PIDs be of whoever runs the tests: what others ask is not answered, see
+    ``windows/test_kineto.py``.
+    """
     monkeypatch.setattr("profd.daemon.processes.owner_uid", lambda pid: os.getuid())
 
 
@@ -66,7 +73,9 @@ async def test_one_process_may_be_named(windowing: Windowing) -> None:
         windowing.begin(OTHERS, WindowRequest())
 
 
-async def test_processes_that_have_asked_go_before_those_that_have_not(windowing: Windowing, folder: Path) -> None:
+async def test_processes_that_have_asked_go_before_those_that_have_not(
+    windowing: Windowing, folder: Path
+) -> None:
     with KinetoClient(folder) as client:
         for pid in (12, 13):
             client.send(inquiry(pid))
@@ -77,7 +86,9 @@ async def test_processes_that_have_asked_go_before_those_that_have_not(windowing
 async def test_run_that_was_not_armed_takes_none_and_says_how() -> None:
     unarmed = Windowing(None, StoppedClock(), lambda _: None)
     unarmed.start()
-    with pytest.raises(SessionFailed, match=r"launch it with `profd run --torch-window.* or add --inject"):
+    with pytest.raises(
+        SessionFailed, match=r"launch it with `profd run --torch-window.* or add --inject"
+    ):
         unarmed.begin(RANKS, WindowRequest())
     await unarmed.close()
 
@@ -87,7 +98,9 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> dict[Identity, WindowBackend]:
     """Give the ways by which processes are asked for windows."""
     ways: dict[Identity, WindowBackend] = {}
 
-    def begin(self: WindowTaker, asked: Mapping[Identity, WindowBackend], request: WindowRequest) -> int:
+    def begin(
+        self: WindowTaker, asked: Mapping[Identity, WindowBackend], request: WindowRequest
+    ) -> int:
         ways.update(asked)
         return 7
 
@@ -95,34 +108,49 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> dict[Identity, WindowBackend]:
     return ways
 
 
-async def test_run_that_was_not_armed_is_injected_on_demand_and_says_so(ways: dict[Identity, WindowBackend]) -> None:
-    begun = Windowing(None, StoppedClock(), lambda _: None).begin([*OTHERS, *RANKS], WindowRequest(inject=True))
+async def test_run_that_was_not_armed_is_injected_on_demand_and_says_so(
+    ways: dict[Identity, WindowBackend],
+) -> None:
+    begun = Windowing(None, StoppedClock(), lambda _: None).begin(
+        [*OTHERS, *RANKS], WindowRequest(inject=True)
+    )
     assert (begun.asked_ns, begun.pids, begun.injected) == (7, (11, 12), True)
     assert {way.source for way in ways.values()} == {"gdb"}
 
 
 @pytest.mark.parametrize("inject", [False, True])
 async def test_processes_that_others_have_armed_are_asked_and_never_injected(
-    ways: dict[Identity, WindowBackend], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, inject: bool
+    ways: dict[Identity, WindowBackend],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    inject: bool,
 ) -> None:
     armed = {11: Sockets(tmp_path), 16: Sockets(tmp_path), 17: Sockets(None)}
     monkeypatch.setattr("profd.daemon.session.windowing.sockets_of", armed.get)
     members = [*RANKS, member(16, "main"), member(17, "main")]
-    begun = Windowing(None, StoppedClock(), lambda _: None).begin(members, WindowRequest(inject=inject))
+    begun = Windowing(None, StoppedClock(), lambda _: None).begin(
+        members, WindowRequest(inject=inject)
+    )
     assert begun.pids == ((11, 12, 16, 17) if inject else (11, 16, 17))
     assert begun.injected is inject
-    assert {identity.pid: way.source for identity, way in ways.items() if identity.pid != 12} == dict.fromkeys(
-        (11, 16, 17), "kineto"
-    )
+    assert {
+        identity.pid: way.source for identity, way in ways.items() if identity.pid != 12
+    } == dict.fromkeys((11, 16, 17), "kineto")
     # Two ranks ask at the same socket, which can be bound once.
     assert ways[Identity(11, 1)] is ways[Identity(16, 1)] is not ways[Identity(17, 1)]
 
 
 class Noting(Windowing):
-    """Notes what it is asked for and what it writes; ``refused`` are windows that it does not take, counted from 1."""
+    """Notes what it is asked for and what it writes.
+
+    ``refused`` are windows that it does not take, counted from 1.
+    """
 
     def __init__(
-        self, folder: Path | None, refused: Collection[int], sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+        self,
+        folder: Path | None,
+        refused: Collection[int],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.asked: list[WindowRequest] = []
         self.written: list[Record] = []
@@ -154,25 +182,52 @@ async def test_windows_are_taken_by_a_schedule_and_those_that_cannot_be_are_said
         await windowing.keep(60.0, WindowRequest(steps=7), lambda: RANKS)
     assert slept == [60.0] * 4
     assert windowing.asked == [WindowRequest(steps=7)] * 3
-    assert windowing.said == ["begun", "no window by schedule: process 11 is at a window already", "begun"]
+    assert windowing.said == [
+        "begun",
+        "no window by schedule: process 11 is at a window already",
+        "begun",
+    ]
 
 
-FIRST, SECOND = "a window because of input-bound: waits 61 %", "a window because of synchronization: 12 %"
+FIRST, SECOND = (
+    "a window because of input-bound: waits 61 %",
+    "a window because of synchronization: 12 %",
+)
 
 
 @pytest.mark.parametrize(
     ("seen", "listens", "refused", "said"),
     [
-        ([(), (WAITS,), (WAITS,), (SYNCHRONIZES, WAITS), (SYNCHRONIZES,)], True, (), ["begun", FIRST, "begun", SECOND]),
-        ([(WAITS, SYNCHRONIZES), (SYNCHRONIZES, WAITS)], True, (), ["begun", f"{FIRST}; and of synchronization: 12 %"]),
+        (
+            [(), (WAITS,), (WAITS,), (SYNCHRONIZES, WAITS), (SYNCHRONIZES,)],
+            True,
+            (),
+            ["begun", FIRST, "begun", SECOND],
+        ),
+        (
+            [(WAITS, SYNCHRONIZES), (SYNCHRONIZES, WAITS)],
+            True,
+            (),
+            ["begun", f"{FIRST}; and of synchronization: 12 %"],
+        ),
         ([(WAITS,)] * 3, True, (1,), ["begun", FIRST]),
         ([(STARTED,)], True, (), []),
         ([(WAITS,)], False, (), []),
     ],
-    ids=["each kind has one", "those of one look share theirs", "again", "no remark has", "before torch listens"],
+    ids=[
+        "each kind has one",
+        "those of one look share theirs",
+        "again",
+        "no remark has",
+        "before torch listens",
+    ],
 )
 async def test_a_finding_has_a_window_that_says_why(
-    folder: Path, seen: list[tuple[Found, ...]], listens: bool, refused: tuple[int, ...], said: list[str]
+    folder: Path,
+    seen: list[tuple[Found, ...]],
+    listens: bool,
+    refused: tuple[int, ...],
+    said: list[str],
 ) -> None:
     windowing = Noting(folder, refused)
     windowing.start()

@@ -1,4 +1,6 @@
-"""A recording made into a record: nothing is lost, doubled or made up between the trace and the run file."""
+"""A recording made into a record: nothing is lost, doubled or made up between the trace and the run
+file.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,21 @@ from profd.daemon.store.records import Frame, Identity, RecordingTaken, Stack
 
 TARGET = Identity(MAIN_TID, 1000)
 FUNCTIONS = ("a", "b", "c")
-WAITING = (Frame("Thread._bootstrap", "/usr/lib/python3.11/threading.py", 995), Frame("wait", "w.py", 3))
+WAITING = (
+    Frame("Thread._bootstrap", "/usr/lib/python3.11/threading.py", 995),
+    Frame("wait", "w.py", 3),
+)
 # (length in microseconds, function) of one stay after the other
-stays = st.lists(st.tuples(st.integers(1, 50_000), st.sampled_from(FUNCTIONS)), min_size=1, max_size=30)
+stays = st.lists(
+    st.tuples(st.integers(1, 50_000), st.sampled_from(FUNCTIONS)), min_size=1, max_size=30
+)
 
 
 def thread_of(stays: list[tuple[int, str]], start_us: int = 0) -> ThreadTrace:
-    """Return a thread with these stays one after the other; neighbors in one stack are one change, as py-spy writes."""
+    """Return a thread with these stays one after the other.
+
+    Neighbors in one stack are one change, as py-spy writes.
+    """
     changes: list[tuple[int, Stack]] = []
     at_us = start_us
     for length_us, function in stays:
@@ -57,25 +67,49 @@ def spans_of(record: RecordingTaken) -> list[tuple[int, int, Stack]]:
 def test_a_failed_read_is_given_to_the_thread_that_it_was_of() -> None:
     deep, flat = stack(*(f"f{depth}" for depth in range(200))), stack("flat")
     turns = [(at_us, deep if at_us % 20_000 else flat) for at_us in range(0, 1_000_000, 10_000)]
-    main, other = ThreadTrace(turns, 1_000_000), ThreadTrace(turns, 1_000_000, "thread (77): Thread-1", 0x7F11)
+    main, other = (
+        ThreadTrace(turns, 1_000_000),
+        ThreadTrace(turns, 1_000_000, "thread (77): Thread-1", 0x7F11),
+    )
     raw = raw_recording(main, other, samples=200)
-    missed = [FailedRead(ZERO_NS + at_us * MICROSECOND_NS, main.ident) for at_us in range(5_000, 1_000_000, 20_000)]
-    found = assembled(msgspec.structs.replace(raw, failed=tuple(missed)), TARGET, 100, Span()).threads
+    missed = [
+        FailedRead(ZERO_NS + at_us * MICROSECOND_NS, main.ident)
+        for at_us in range(5_000, 1_000_000, 20_000)
+    ]
+    found = assembled(
+        msgspec.structs.replace(raw, failed=tuple(missed)), TARGET, 100, Span()
+    ).threads
     assert len(found[0].intervals) > len(turns)
-    assert [len(thread.intervals) for thread in assembled(raw, TARGET, 100, Span()).threads] == [len(turns)] * 2
+    assert [len(thread.intervals) for thread in assembled(raw, TARGET, 100, Span()).threads] == [
+        len(turns)
+    ] * 2
     assert len(found[1].intervals) == len(turns)
 
 
-@pytest.mark.parametrize("is_current", [True, False], ids=["the process goes on", "the process has ended"])
+@pytest.mark.parametrize(
+    "is_current", [True, False], ids=["the process goes on", "the process has ended"]
+)
 def test_reads_that_fail_as_a_process_ends_say_nothing_of_what_it_did(is_current: bool) -> None:
     deep, flat = stack(*(f"f{depth}" for depth in range(200))), stack("flat")
     turns = [(at_us, deep if at_us % 20_000 else flat) for at_us in range(0, 500_000, 10_000)]
     torn = stack("no root")[1:]
-    last = ThreadTrace([*turns, (500_000, flat), *((at_us, torn) for at_us in (900_000,) if not is_current)], 1_000_000)
-    missed = [FailedRead(ZERO_NS + at_us * MICROSECOND_NS, last.ident) for at_us in range(605_000, 1_000_000, 20_000)]
+    last = ThreadTrace(
+        [*turns, (500_000, flat), *((at_us, torn) for at_us in (900_000,) if not is_current)],
+        1_000_000,
+    )
+    missed = [
+        FailedRead(ZERO_NS + at_us * MICROSECOND_NS, last.ident)
+        for at_us in range(605_000, 1_000_000, 20_000)
+    ]
     raw = msgspec.structs.replace(raw_recording(last, samples=100), failed=tuple(missed))
-    found = assembled(raw, TARGET, 100, Span(), Threads({MAIN_TID: MAIN_TID}, is_current=is_current))
-    in_the_end = {frames for start_ns, _, frames in spans_of(found) if start_ns > ZERO_NS + 490_000 * MICROSECOND_NS}
+    found = assembled(
+        raw, TARGET, 100, Span(), Threads({MAIN_TID: MAIN_TID}, is_current=is_current)
+    )
+    in_the_end = {
+        frames
+        for start_ns, _, frames in spans_of(found)
+        if start_ns > ZERO_NS + 490_000 * MICROSECOND_NS
+    }
     assert in_the_end == ({deep, flat} if is_current else {flat})
 
 
@@ -84,14 +118,19 @@ def test_reads_that_fail_as_a_process_ends_say_nothing_of_what_it_did(is_current
     [(10, True), (10, False), (300, True)],
     ids=["a torn read", "the process has ended", "it still ends"],
 )
-def test_what_python_calls_as_it_ends_is_no_inner_part_of_another_stack(ending_ms: int, is_current: bool) -> None:
-    # As torch ends: its handler imports a module, and then there are no frames for as long as modules are unloaded.
+def test_what_python_calls_as_it_ends_is_no_inner_part_of_another_stack(
+    ending_ms: int, is_current: bool
+) -> None:
+    # As torch ends: its handler imports a module, and then there are no frames for as long as
+    # modules are unloaded.
     imports, work = stack("outer", "load", "exec_module"), stack("work")
     turns = [(at_us, work if at_us % 20_000 else imports) for at_us in range(0, 500_000, 10_000)]
     ending = [(520_000, imports[1:]), *([(530_000, ())] if ending_ms > 10 else [])]
     last = ThreadTrace([*turns, (510_000, work), *ending], (520 + ending_ms) * 1000)
     threads = Threads({MAIN_TID: MAIN_TID}, is_current=is_current)
-    found = assembled(raw_recording(last, samples=52 + ending_ms // 10), TARGET, 100, Span(), threads)
+    found = assembled(
+        raw_recording(last, samples=52 + ending_ms // 10), TARGET, 100, Span(), threads
+    )
     assert spans_of(found)[-1][2] == (imports if is_current and ending_ms == 10 else work)
 
 
@@ -99,7 +138,9 @@ def test_threads_that_come_and_go_leave_no_frames_behind() -> None:
     def held(ident: int) -> int:
         turns = [(0, stack("work")), (5_000, stack("wait"))]
         assembled(
-            raw_recording(ThreadTrace(turns, 10_000, f"thread ({ident}): worker", ident), samples=1),
+            raw_recording(
+                ThreadTrace(turns, 10_000, f"thread ({ident}): worker", ident), samples=1
+            ),
             TARGET,
             100,
             Span(),
@@ -110,7 +151,9 @@ def test_threads_that_come_and_go_leave_no_frames_behind() -> None:
 
 
 @given(st.integers(0, 5000), st.lists(st.integers(0, 10**10), max_size=40))
-def test_shares_add_up_and_none_is_negative_or_off_by_a_whole_sample(total: int, lengths: list[int]) -> None:
+def test_shares_add_up_and_none_is_negative_or_off_by_a_whole_sample(
+    total: int, lengths: list[int]
+) -> None:
     shares = apportion(total, lengths)
     assert sum(shares) == (total if sum(lengths) else 0)
     for share, length in zip(shares, lengths, strict=True):
@@ -131,7 +174,10 @@ def test_a_recording_is_kept_whole(stays: list[tuple[int, str]], samples: int) -
     length_ns = sum(length for length, _ in stays) * MICROSECOND_NS
     assert (record.start_ns, record.end_ns) == (ZERO_NS, ZERO_NS + length_ns)
     assert (record.samples, record.torn) == (samples, 0)
-    assert sum(interval.samples for thread in record.threads for interval in thread.intervals) == samples
+    assert (
+        sum(interval.samples for thread in record.threads for interval in thread.intervals)
+        == samples
+    )
     assert sum(end - start for start, end, _ in spans_of(record)) == length_ns
 
 
@@ -146,21 +192,31 @@ def test_two_recordings_cut_at_a_time_lose_and_double_nothing(
     cut_ns = ZERO_NS + cut_us * MICROSECOND_NS
     first = assembled(raw_recording(thread_of(before)), TARGET, 100, Span(None, cut_ns))
     second_zero_ns = ZERO_NS + zero_us * MICROSECOND_NS
-    second = assembled(raw_recording(thread_of(after), zero_ns=second_zero_ns), TARGET, 100, Span(cut_ns, None))
+    second = assembled(
+        raw_recording(thread_of(after), zero_ns=second_zero_ns), TARGET, 100, Span(cut_ns, None)
+    )
     spans = sorted(span for span in spans_of(first) + spans_of(second))
     assert spans[0][0] == ZERO_NS
     assert spans[-1][1] == max(cut_ns, second_zero_ns + (after_end_us - zero_us) * MICROSECOND_NS)
     for (_, end, _), (start, _, _) in itertools.pairwise(spans):
         assert end == start
     assert first.end_ns == cut_ns == second.start_ns
-    assert all(interval.duration_ns > 0 for part in (first, second) for interval in part.threads[0].intervals)
+    assert all(
+        interval.duration_ns > 0
+        for part in (first, second)
+        for interval in part.threads[0].intervals
+    )
 
 
 @given(stays, st.integers(0, 1_600_000))
-def test_a_cut_splits_the_samples_of_one_recording_without_rest(stays: list[tuple[int, str]], cut_us: int) -> None:
+def test_a_cut_splits_the_samples_of_one_recording_without_rest(
+    stays: list[tuple[int, str]], cut_us: int
+) -> None:
     raw = raw_recording(thread_of(stays), samples=333)
     cut_ns = ZERO_NS + cut_us * MICROSECOND_NS
-    halves = [assembled(raw, TARGET, 100, span) for span in (Span(None, cut_ns), Span(cut_ns, None))]
+    halves = [
+        assembled(raw, TARGET, 100, span) for span in (Span(None, cut_ns), Span(cut_ns, None))
+    ]
     whole = assembled(raw, TARGET, 100, Span())
     assert sum(half.samples for half in halves) in range(whole.samples - 1, whole.samples + 2)
 
@@ -201,7 +257,10 @@ def test_a_thread_without_frames_is_neither_sampled_nor_torn() -> None:
     assert [len(thread.intervals) for thread in record.threads] == [1, 0]
     hook = (Frame("hook", "/home/ada/train.py", 7),)
     calling = ThreadTrace(
-        [(0, ()), (3_000_000, hook), (3_500_000, ())], 4_000_000, "thread (4250): pt_autograd_0", 0x7F11
+        [(0, ()), (3_000_000, hook), (3_500_000, ())],
+        4_000_000,
+        "thread (4250): pt_autograd_0",
+        0x7F11,
     )
     record = assembled(raw_recording(calling, samples=400), TARGET, 100, Span())
     assert (record.samples, record.torn) == (50, 0)
@@ -236,15 +295,21 @@ def test_threads_of_a_container_or_without_ids_get_those_that_they_have_here() -
     )
     without = (
         ThreadTrace([(0, WAITING)], length_us, f"thread (0x{unknown[0]:X}): wkr", unknown[0]),
-        ThreadTrace([(0, stack("a"))], length_us, f"thread (0x{unknown[1]:X}): MainThread", unknown[1]),
+        ThreadTrace(
+            [(0, stack("a"))], length_us, f"thread (0x{unknown[1]:X}): MainThread", unknown[1]
+        ),
     )
     for threads, ids, expected in (
         (inside, {1: MAIN_TID, 9: 4250}, [(MAIN_TID, True), (4250, False)]),
         (without, {MAIN_TID: MAIN_TID}, [(unknown[0], False), (unknown[1], True)]),
     ):
-        record = assembled(raw_recording(*threads), TARGET, 100, Span(), Threads(ids, is_current=True))
+        record = assembled(
+            raw_recording(*threads), TARGET, 100, Span(), Threads(ids, is_current=True)
+        )
         assert [(thread.os_tid, thread.is_main) for thread in record.threads] == expected
-        assert all(thread.intervals[0].duration_ns == 1000 * MILLISECOND_NS for thread in record.threads)
+        assert all(
+            thread.intervals[0].duration_ns == 1000 * MILLISECOND_NS for thread in record.threads
+        )
 
 
 @pytest.mark.parametrize("label", ["thread (0x7F71075C16C0)", f"thread ({MAIN_TID})"])
@@ -256,22 +321,40 @@ def test_the_only_thread_is_the_main_one_whatever_it_is_called(label: str) -> No
 
 def test_a_recording_that_saw_nothing_is_empty_and_each_keeps_what_it_cost() -> None:
     record = assembled(raw_recording(samples=0), TARGET, 100, Span())
-    assert (record.start_ns, record.end_ns, record.samples, record.threads) == (ZERO_NS, ZERO_NS, 0, ())
+    assert (record.start_ns, record.end_ns, record.samples, record.threads) == (
+        ZERO_NS,
+        ZERO_NS,
+        0,
+        (),
+    )
     later_ns = ZERO_NS + 10_000 * MILLISECOND_NS
-    record = assembled(raw_recording(ThreadTrace([(0, stack("a"))], 1000)), TARGET, 100, Span(later_ns, None))
+    record = assembled(
+        raw_recording(ThreadTrace([(0, stack("a"))], 1000)), TARGET, 100, Span(later_ns, None)
+    )
     assert (record.start_ns, record.end_ns, record.samples) == (later_ns, later_ns, 0)
-    raw = msgspec.structs.replace(raw_recording(ThreadTrace([(0, stack("a"))], 1000)), errors=7, cpu_ns=5)
+    raw = msgspec.structs.replace(
+        raw_recording(ThreadTrace([(0, stack("a"))], 1000)), errors=7, cpu_ns=5
+    )
     record = assembled(raw, TARGET, 50, Span())
-    assert (record.rate_hz, record.errors, record.cpu_ns, record.clock_error_ns) == (50, 7, 5, raw.clock_error_ns)
+    assert (record.rate_hz, record.errors, record.cpu_ns, record.clock_error_ns) == (
+        50,
+        7,
+        5,
+        raw.clock_error_ns,
+    )
     assert record.identity == TARGET
 
 
 def test_a_stack_that_was_left_when_it_was_met_takes_no_time_from_the_next() -> None:
-    # The deep stack is read for longer than the flat one before it lasted: both begin at the same moment.
+    # The deep stack is read for longer than the flat one before it lasted: both begin at the same
+    # moment.
     deep = stack(*map(str, range(100)))
     changes = [(0, stack("a")), (500_000, stack("b")), (500_100, deep)]
     record = assembled(
-        raw_recording(ThreadTrace(changes, 900_000), samples=90, cpu_ns=90 * MILLISECOND_NS), TARGET, 100, Span()
+        raw_recording(ThreadTrace(changes, 900_000), samples=90, cpu_ns=90 * MILLISECOND_NS),
+        TARGET,
+        100,
+        Span(),
     )
     (thread,) = record.threads
     assert [record.stacks[interval.stack] for interval in thread.intervals] == [stack("a"), deep]

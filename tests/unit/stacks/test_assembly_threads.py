@@ -1,4 +1,6 @@
-"""Threads whose ids or lives Python itself does not know: after a fork by an extension, or the end of the main one."""
+"""Threads whose ids or lives Python itself does not know: after a fork by an extension, or the end
+of the main one.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,11 @@ from profd.daemon.store.records import Identity
 
 MAIN = ThreadTrace([(0, stack("main"))], 1_000_000)
 BUSY = ThreadTrace(
-    [(at_us, stack("load" if at_us % 20_000 else "forward")) for at_us in range(0, 1_000_000, 10_000)], 1_000_000
+    [
+        (at_us, stack("load" if at_us % 20_000 else "forward"))
+        for at_us in range(0, 1_000_000, 10_000)
+    ],
+    1_000_000,
 )
 WORKER = msgspec.structs.replace(BUSY, label="thread (77): Thread-1", ident=0x7F11)
 TARGET = Identity(MAIN_TID, 1000)
@@ -19,10 +25,14 @@ TARGET = Identity(MAIN_TID, 1000)
 def test_a_main_thread_that_has_ended_has_no_samples_of_others() -> None:
     living = Threads({77: 77}, is_current=True)
     (taken,) = assemble(raw_recording(MAIN, WORKER, samples=200), TARGET, 100, Span(), living)
-    samples = {one.os_tid: sum(interval.samples for interval in one.intervals) for one in taken.threads}
+    samples = {
+        one.os_tid: sum(interval.samples for interval in one.intervals) for one in taken.threads
+    }
     assert samples[MAIN_TID] <= 1
     assert abs(samples[77] - 100) <= 1
-    assert taken.samples <= 101  # samples times their distance are no more than the second that was read
+    assert (
+        taken.samples <= 101
+    )  # samples times their distance are no more than the second that was read
 
 
 def test_a_process_that_an_extension_forked_has_the_ids_of_its_own_thread() -> None:

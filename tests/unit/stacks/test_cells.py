@@ -1,4 +1,7 @@
-"""The cells of a notebook in a history as IPython writes it; the names of files are those that ipykernel 7 gave."""
+"""The cells of a notebook in a history as IPython writes it.
+
+The names of files are those that ipykernel 7 gave.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +38,17 @@ def cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cells:
     folder = tmp_path / "profile_default"
     folder.mkdir()
     history = sqlite3.connect(folder / "history.sqlite")
-    history.execute("CREATE TABLE history (session integer, line integer, source text, source_raw text)")
+    history.execute(
+        "CREATE TABLE history (session integer, line integer, source text, source_raw text)"
+    )
     rows = [(1, 1, "import torch"), (1, 2, LOOP), (2, 1, "import os")]
     history.executemany("INSERT INTO history VALUES (?, ?, ?, ?)", [(*row, row[2]) for row in rows])
     history.execute("INSERT INTO history VALUES (2, 3, ?, ?)", (RUN, TYPED))
     history.commit()
     history.close()
-    monkeypatch.setattr(processes, "environment", lambda pid, allowed: {"IPYTHONDIR": str(tmp_path)})
+    monkeypatch.setattr(
+        processes, "environment", lambda pid, allowed: {"IPYTHONDIR": str(tmp_path)}
+    )
     return Cells(UserFiles(), os.getpid())
 
 
@@ -50,14 +57,23 @@ def test_a_cell_is_found_by_the_hash_in_the_name_of_its_file(cells: Cells) -> No
     for text in (LOOP, LOOP + "\n"):
         file = f"/tmp/ipykernel_4242/{murmur(text.encode())}.py"
         described = tree.describe(Frame("<module>", file, 3))
-        assert (described.module_path, described.is_library, described.source) == ("cell 2", False, "total += step")
+        assert (described.module_path, described.is_library, described.source) == (
+            "cell 2",
+            False,
+            "total += step",
+        )
     assert tree.describe(Frame("<module>", file, 9)).source is None
 
 
 def test_lines_of_a_cell_are_those_that_python_counts_in_what_it_runs_of_it(cells: Cells) -> None:
     tree, file = SourceTree(cells=cells), f"/tmp/ipykernel_4242/{murmur(TYPED.encode())}.py"
     lines = [tree.describe(Frame("<module>", file, line)).source for line in (1, 2, 3, 4)]
-    assert lines == ["get_ipython().run_line_magic('cd', 'src')", "x = '\x0c\x1c\x85\u2028'", "y = 1", None]
+    assert lines == [
+        "get_ipython().run_line_magic('cd', 'src')",
+        "x = '\x0c\x1c\x85\u2028'",
+        "y = 1",
+        None,
+    ]
 
 
 def test_a_cell_that_the_history_lacks_has_its_number_where_its_name_tells_it(cells: Cells) -> None:
@@ -67,7 +83,9 @@ def test_a_cell_that_the_history_lacks_has_its_number_where_its_name_tells_it(ce
     assert cells.cell(f"<ipython-input-2-{SHA1_OF_LOOP}>") == Cell(2, LOOP)
 
 
-def test_root_opens_no_history_of_another_user(cells: Cells, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_opens_no_history_of_another_user(
+    cells: Cells, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(processes, "owner_uid", lambda pid: os.geteuid() + 1)
     theirs = Cells(UserFiles(), os.getpid())
     assert (cells.cell(LOOP_FILE), theirs.cell(LOOP_FILE)) == (Cell(2, LOOP), None)

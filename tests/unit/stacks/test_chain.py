@@ -7,7 +7,17 @@ import os
 from collections.abc import Callable
 
 import pytest
-from support.fakerecordings import LONG_S, FakeRecording, ManualClock, Stage, fail, hang, kill, sample, stage
+from support.fakerecordings import (
+    LONG_S,
+    FakeRecording,
+    ManualClock,
+    Stage,
+    fail,
+    hang,
+    kill,
+    sample,
+    stage,
+)
 from support.synthetic import identity_of
 from support.waiting import DEADLINE_S
 
@@ -51,12 +61,18 @@ async def test_the_one_before_ends_only_once_the_next_one_samples(stage: Stage) 
 
 
 def note_waits(monkeypatch: pytest.MonkeyPatch, clock: ManualClock | None = None) -> list[float]:
-    """Return how long the chains wait from now on, in seconds; with a clock, the time passes there alone."""
+    """Return how long the chains wait from now on, in seconds.
+
+    With a clock, the time passes there alone.
+    """
     waited: list[float] = []
     real = StackChain._wait
 
     async def wait(
-        self: StackChain, event: asyncio.Event, timeout_s: float, future: asyncio.Future[bool] | None = None
+        self: StackChain,
+        event: asyncio.Event,
+        timeout_s: float,
+        future: asyncio.Future[bool] | None = None,
     ) -> None:
         waited.append(timeout_s)
         if clock is not None and timeout_s != chain_module.START_TIMEOUT_S:
@@ -67,7 +83,9 @@ def note_waits(monkeypatch: pytest.MonkeyPatch, clock: ManualClock | None = None
     return waited
 
 
-async def test_the_next_one_overlaps_by_three_mean_distances(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_next_one_overlaps_by_three_mean_distances(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     waited = note_waits(monkeypatch)
     stage.pace.hz = 50
     chain = stage.begin()
@@ -76,7 +94,9 @@ async def test_the_next_one_overlaps_by_three_mean_distances(stage: Stage, monke
     assert 3 / 50 in waited
 
 
-async def test_a_recording_has_length_and_rate_as_the_pace_says(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_recording_has_length_and_rate_as_the_pace_says(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(chain_module, "FIRST_LENGTH_S", 0.001)
     stage.pace.seconds = LONG_S
     chain = stage.begin()
@@ -89,7 +109,9 @@ async def test_a_recording_has_length_and_rate_as_the_pace_says(stage: Stage, mo
     assert [record.rate_hz for record in stage.taken[:3]] == [1_000_000, 1_000_000, 700]
 
 
-async def test_recordings_stay_off_the_core_of_their_process_in_flight_and_to_come(stage: Stage) -> None:
+async def test_recordings_stay_off_the_core_of_their_process_in_flight_and_to_come(
+    stage: Stage,
+) -> None:
     asked = list[int]()
 
     class Full(FreeCores):
@@ -111,7 +133,9 @@ async def test_recordings_stay_off_the_core_of_their_process_in_flight_and_to_co
 
 
 @pytest.mark.parametrize("by", ["stopped", "cancelled"])
-async def test_a_chain_that_ends_does_not_wait_for_a_recording_not_yet_begun(stage: Stage, by: str) -> None:
+async def test_a_chain_that_ends_does_not_wait_for_a_recording_not_yet_begun(
+    stage: Stage, by: str
+) -> None:
     stage.studio.directions = [sample, hang]
     chain = stage.begin()
     first = await stage.studio.until_made(1)
@@ -127,7 +151,9 @@ async def test_a_chain_that_ends_does_not_wait_for_a_recording_not_yet_begun(sta
 
 
 @pytest.mark.parametrize("is_due", [False, True])
-async def test_a_process_that_ends_ends_its_chain(stage: Stage, monkeypatch: pytest.MonkeyPatch, is_due: bool) -> None:
+async def test_a_process_that_ends_ends_its_chain(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, is_due: bool
+) -> None:
     chain = stage.begin()
     first = await stage.studio.until_made(1)
     kill(monkeypatch)
@@ -149,12 +175,19 @@ async def test_after_exec_recording_begins_anew_with_a_gap(stage: Stage) -> None
     assert stage.taken[0].end_ns < stage.taken[1].start_ns
 
 
-async def test_threads_are_looked_at_while_the_process_is_there(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_threads_are_looked_at_while_the_process_is_there(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: list[Threads] = []
     real = assembly.assemble
 
     def assemble(
-        raw: RawRecording, identity: Identity, rate_hz: int, keep: Span, threads: Threads, evidence: Evidence
+        raw: RawRecording,
+        identity: Identity,
+        rate_hz: int,
+        keep: Span,
+        threads: Threads,
+        evidence: Evidence,
     ) -> tuple[RecordingTaken, ...]:
         seen.append(threads)
         return real(raw, identity, rate_hz, keep, threads, evidence)
@@ -187,7 +220,9 @@ async def test_what_fails_is_tried_again_and_told_each_time(
     assert len(stage.taken) == directions.count(sample)
 
 
-async def test_a_py_spy_that_cannot_be_started_is_a_failure_too(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_py_spy_that_cannot_be_started_is_a_failure_too(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> FakeRecording:
         raise RecordingFailed("py-spy cannot be started (No such file or directory)")
 
@@ -199,7 +234,9 @@ async def test_a_py_spy_that_cannot_be_started_is_a_failure_too(stage: Stage, mo
     assert set(stage.failures) == {"py-spy cannot be started (No such file or directory)"}
 
 
-async def test_one_that_never_samples_is_abandoned(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_that_never_samples_is_abandoned(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(chain_module, "START_TIMEOUT_S", 0.01)
     stage.studio.directions = [hang, sample]
     chain = stage.begin()
@@ -209,7 +246,9 @@ async def test_one_that_never_samples_is_abandoned(stage: Stage, monkeypatch: py
     assert len(stage.taken) == 1
 
 
-async def test_a_hurry_does_not_make_failing_quicker(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hurry_does_not_make_failing_quicker(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(chain_module, "RETRY_FIRST_S", LONG_S)
     monkeypatch.setattr(chain_module, "RETRY_LAST_S", LONG_S)
     stage.studio.directions = [fail]
@@ -225,11 +264,17 @@ async def test_a_hurry_does_not_make_failing_quicker(stage: Stage, monkeypatch: 
     ("data", "failure", "said"),
     [
         *((data, None, "a recording was lost: ") for data in (b"", b"garbage", b"[]]")),
-        (None, "py-spy did not answer and was killed", "a recording was lost: py-spy did not answer and was killed"),
+        (
+            None,
+            "py-spy did not answer and was killed",
+            "a recording was lost: py-spy did not answer and was killed",
+        ),
     ],
     ids=["empty", "garbage", "no JSON", "killed"],
 )
-async def test_a_lost_recording_is_reported(stage: Stage, data: bytes | None, failure: str | None, said: str) -> None:
+async def test_a_lost_recording_is_reported(
+    stage: Stage, data: bytes | None, failure: str | None, said: str
+) -> None:
     chain = stage.begin()
     first = await stage.studio.until_made(1)
     first.data, first.failure = data, failure
@@ -252,11 +297,15 @@ async def test_failed_reads_that_are_logged_in_unknown_words_are_said_once(stage
     await stage.end(chain)
     ((kind, text),) = stage.said
     assert kind == "loss"
-    assert text.startswith("py-spy failed to read 7 stacks, and profd cannot read from its log when")
+    assert text.startswith(
+        "py-spy failed to read 7 stacks, and profd cannot read from its log when"
+    )
     assert len(stage.taken) == 4
 
 
-async def test_a_record_that_cannot_be_taken_breaks_the_chain_and_leaves_nothing(stage: Stage) -> None:
+async def test_a_record_that_cannot_be_taken_breaks_the_chain_and_leaves_nothing(
+    stage: Stage,
+) -> None:
     def refuse(record: Record) -> None:
         raise RuntimeError("no")
 
@@ -269,7 +318,9 @@ async def test_a_record_that_cannot_be_taken_breaks_the_chain_and_leaves_nothing
     assert [made.collected or made.abandoned for made in stage.studio.made] == [True, True]
 
 
-async def test_in_turns_one_is_recorded_at_a_time(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_in_turns_one_is_recorded_at_a_time(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(chain_module, "FIRST_LENGTH_S", 0.001)
     stage.pace.seconds = 0.001
     turn = asyncio.Semaphore(1)
@@ -295,10 +346,14 @@ async def test_in_turns_recordings_and_rests_are_short_at_first_where_it_is_unkn
     due_s = [min(max(eighth_s, 0.5), 4.0) for eighth_s in eighths_s]
     assert [made.length_s for made in stage.studio.made] == pytest.approx(due_s, abs=0.05)
     assert due_s[0] < due_s[8] < due_s[19]
-    assert all(wait_s <= max(eighths_s) + 1 for wait_s in waited if wait_s != chain_module.START_TIMEOUT_S)
+    assert all(
+        wait_s <= max(eighths_s) + 1 for wait_s in waited if wait_s != chain_module.START_TIMEOUT_S
+    )
 
 
-async def test_in_turns_what_is_known_rests_as_the_pace_says(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_in_turns_what_is_known_rests_as_the_pace_says(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stage.pace.seconds, stage.pace.rest_ratio = 4.0, 9.0
     waited = note_waits(monkeypatch, stage.clock)
     chain = stage.begin(asyncio.Semaphore(1))
@@ -329,7 +384,9 @@ async def test_in_turns_an_ended_process_leaves_the_turn_to_others(
     assert len(stage.studio.made) == 1
 
 
-async def test_one_that_leaves_its_turns_is_recorded_without_a_gap_and_leaves_the_turn_to_others(stage: Stage) -> None:
+async def test_one_that_leaves_its_turns_is_recorded_without_a_gap_and_leaves_the_turn_to_others(
+    stage: Stage,
+) -> None:
     turn = asyncio.Semaphore(1)
     chains = [stage.begin(turn) for _ in range(2)]
     first = await stage.studio.until_made(1)
@@ -355,7 +412,9 @@ async def test_in_turns_a_hurry_serves_the_one_in_flight(stage: Stage) -> None:
     await stage.end(*chains)
 
 
-async def test_in_turns_failing_holds_no_turn(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_in_turns_failing_holds_no_turn(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(chain_module, "RETRY_LAST_S", LONG_S)
     stage.studio.directions = [fail, sample]
     turn = asyncio.Semaphore(1)
@@ -368,7 +427,9 @@ async def test_in_turns_failing_holds_no_turn(stage: Stage, monkeypatch: pytest.
 def show(monkeypatch: pytest.MonkeyPatch, *looks: Look) -> None:
     """Let the next looks at the process see this."""
     seen = iter(looks)
-    monkeypatch.setattr(chain_module, "_look_at", lambda stat, now_ns: next(seen)._replace(at_ns=now_ns))
+    monkeypatch.setattr(
+        chain_module, "_look_at", lambda stat, now_ns: next(seen)._replace(at_ns=now_ns)
+    )
 
 
 async def test_after_an_exec_was_seen_the_recording_in_flight_is_replaced(
@@ -418,7 +479,10 @@ async def test_recordings_that_cost_more_than_may_be_spent_pause_until_that_is_t
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chain_module, "REST_S", 0.0)
-    stage.studio.directions, stage.allowance = [costly], Allowance(cores=0.05, cpu_s=0.45, minute_s=5.6)
+    stage.studio.directions, stage.allowance = (
+        [costly],
+        Allowance(cores=0.05, cpu_s=0.45, minute_s=5.6),
+    )
     chain = stage.begin()
     first = await stage.studio.until_made(1)
     stage.allowance = stage.allowance._replace(cpu_s=0.3)
@@ -435,7 +499,8 @@ async def test_recordings_that_cost_more_than_may_be_spent_pause_until_that_is_t
     assert second.length_s == 0
     await stage.end(chain)
     assert [text for _, text in stage.said] == [
-        "to sample it takes 90% of a core even at the lowest rate: recordings pause for as long as profd's budget needs"
+        "to sample it takes 90% of a core even at the lowest rate: recordings pause for as long "
+        "as profd's budget needs"
     ]
 
 
@@ -455,7 +520,10 @@ async def test_a_recording_that_takes_more_than_is_left_is_ended_and_tried_again
             self.ended.set_result(True)
 
     monkeypatch.setattr(FakeRecording, "abandon", give_up)
-    stage.studio.directions, stage.allowance = [endless, sample], Allowance(cores=0.05, cpu_s=1.9, minute_s=5.6)
+    stage.studio.directions, stage.allowance = (
+        [endless, sample],
+        Allowance(cores=0.05, cpu_s=1.9, minute_s=5.6),
+    )
     chain = stage.begin()
     first = await stage.studio.until_made(1)
     await asyncio.wait_for(first.ended, DEADLINE_S)
@@ -471,7 +539,9 @@ async def test_a_recording_that_takes_more_than_is_left_is_ended_and_tried_again
     ]
 
 
-async def test_a_recording_that_takes_much_ends_early(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_recording_that_takes_much_ends_early(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(chain_module, "WATCH_S", 0.0)
     stage.allowance = Allowance(cores=1.0, cpu_s=5.6, minute_s=5.6)
     chain = stage.begin()

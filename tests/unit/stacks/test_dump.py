@@ -1,4 +1,7 @@
-"""One look at stacks: repeated where it fails, given up where it hangs. The contract of py-spy has the real one."""
+"""One look at stacks: repeated where it fails, given up where it hangs.
+
+The contract of py-spy has the real one.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ from profd.daemon.stacks import dump
 from profd.daemon.stacks.dump import DumpFailed, take_dump
 
 UNNAMED = (
-    b'[{"pid": 1, "thread_id": 1, "os_thread_id": null, "thread_name": null, "active": true, "owns_gil": false,'
+    b'[{"pid": 1, "thread_id": 1, "os_thread_id": null, "thread_name": null, "active": true, '
+    b'"owns_gil": false,'
     b' "frames": []}]'
 )
 
@@ -27,13 +31,19 @@ def nothing_hangs() -> Iterator[None]:
     for hanging in dump._hanging.values():
         if hanging.poll() is None:
             os.kill(hanging.pid, signal.SIGKILL)
-    until(lambda: all(one.poll() is not None for one in dump._hanging.values()), "what was given up to end")
+    until(
+        lambda: all(one.poll() is not None for one in dump._hanging.values()),
+        "what was given up to end",
+    )
     dump._hanging.clear()
 
 
 def test_stack_is_seen_from_the_innermost_frame_on(py_spy: StandIn) -> None:
     (thread,) = take_dump(os.getpid())
-    assert [(frame.name, frame.line) for frame in thread.frames] == [("train", 10), ("<module>", 96)]
+    assert [(frame.name, frame.line) for frame in thread.frames] == [
+        ("train", 10),
+        ("<module>", 96),
+    ]
     assert (thread.os_thread_id, thread.thread_name) == (os.getpid(), "MainThread")
     arguments = py_spy.wait("start", command="dump").arguments
     assert arguments == ("dump", "--nonblocking", "--json", "--pid", str(os.getpid()))
@@ -51,13 +61,18 @@ def test_look_that_fails_or_is_no_dump_is_repeated(py_spy: StandIn, fault: Fault
 
 
 def test_look_that_always_fails_says_why_on_one_line(py_spy: StandIn) -> None:
-    says = "Error: Failed to open\nCaused by:\n    0: Permission denied\n    1: deeper\n\nBacktrace:\n   0: main"
+    says = (
+        "Error: Failed to open\nCaused by:\n    0: Permission denied\n    1: "
+        "deeper\n\nBacktrace:\n   0: main"
+    )
     py_spy.fails(Fault("start", "exit", says, command="dump"))
     with pytest.raises(DumpFailed, match=r"^Failed to open — Permission denied$"):
         take_dump(os.getpid())
 
 
-def test_py_spy_that_hangs_is_given_up_and_killed(py_spy: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_py_spy_that_hangs_is_given_up_and_killed(
+    py_spy: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(dump, "_TIMEOUT_S", 0.1)
     py_spy.fails(Fault("start", "hang", command="dump"))
     with pytest.raises(DumpFailed, match="did not answer"):
@@ -68,7 +83,9 @@ def test_py_spy_that_hangs_is_given_up_and_killed(py_spy: StandIn, monkeypatch: 
 class Undying(subprocess.Popen[bytes]):
     """A process that waits in the kernel: no signal ends it, and it answers nothing."""
 
-    def communicate(self, input: bytes | None = None, timeout: float | None = None) -> tuple[bytes, bytes]:
+    def communicate(
+        self, input: bytes | None = None, timeout: float | None = None
+    ) -> tuple[bytes, bytes]:
         raise subprocess.TimeoutExpired(self.args, timeout or 0)
 
     def wait(self, timeout: float | None = None) -> int:
@@ -78,7 +95,9 @@ class Undying(subprocess.Popen[bytes]):
         pass
 
 
-def test_an_undying_py_spy_is_not_awaited_nor_started_again(py_spy: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_undying_py_spy_is_not_awaited_nor_started_again(
+    py_spy: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(subprocess, "Popen", Undying)
     py_spy.fails(Fault("start", "hang", command="dump"))
     with pytest.raises(DumpFailed, match="did not answer"):

@@ -67,9 +67,15 @@ def test_a_file_that_changed_after_the_start_is_not_what_runs(script: Path, edit
     later_than(script, started_ns)
     assert callable(edit)
     edit(script)
-    tree, other = (SourceTree(UserFiles(), origin=Origin(at_ns)) for at_ns in (started_ns, changed_ns(script)))
+    tree, other = (
+        SourceTree(UserFiles(), origin=Origin(at_ns)) for at_ns in (started_ns, changed_ns(script))
+    )
     found = tree.describe(Frame("load", str(script), 2))
-    assert (found.source, found.module_path, found.is_library) == (CHANGED_SOURCE, "train.py", False)
+    assert (found.source, found.module_path, found.is_library) == (
+        CHANGED_SOURCE,
+        "train.py",
+        False,
+    )
     assert tree.line(str(script), 2) is None
     assert tree.lines(str(script)) == [""]
     assert other.describe(Frame("load", str(script), 3)).source == "backward()"
@@ -88,7 +94,10 @@ def test_a_link_that_leads_elsewhere_since_the_start_leads_to_another_text(tmp_p
     later_than(current, started_ns)
     current.unlink()
     current.symlink_to("2")
-    assert SourceTree(origin=Origin(started_ns)).describe(Frame("load", file, 2)).source == CHANGED_SOURCE
+    assert (
+        SourceTree(origin=Origin(started_ns)).describe(Frame("load", file, 2)).source
+        == CHANGED_SOURCE
+    )
 
 
 def test_another_name_for_a_file_in_another_folder_does_not_change_it(script: Path) -> None:
@@ -138,7 +147,9 @@ def test_a_script_that_was_written_just_before_its_start_is_what_runs(tmp_path: 
 
 
 def test_a_forked_process_runs_the_code_of_its_parent() -> None:
-    program = "\nimport os, time\ntime.sleep(0.05)\nif os.fork():\n    os.wait()\nelse:\n    ready()"
+    program = (
+        "\nimport os, time\ntime.sleep(0.05)\nif os.fork():\n    os.wait()\nelse:\n    ready()"
+    )
     with standing(program) as parent:
         (child,) = processes.children(parent.pid)
         ages = [there(processes.read_stat(pid)).start_ticks for pid in (parent.pid, child)]
@@ -167,11 +178,17 @@ def test_a_relative_name_means_the_file_in_the_folder_of_the_start(script: Path)
     assert SourceTree().describe(Frame("load", "train.py", 2)).source is None
 
 
-def test_the_folder_of_the_start_is_what_was_known_then_or_what_a_shell_said(tmp_path: Path) -> None:
+def test_the_folder_of_the_start_is_what_was_known_then_or_what_a_shell_said(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "elsewhere").mkdir()
-    chdir = f"import os\nos.chdir({str(tmp_path / 'elsewhere')!r})\nprint('ready', flush=True)\ninput()"
+    chdir = (
+        f"import os\nos.chdir({str(tmp_path / 'elsewhere')!r})\nprint('ready', flush=True)\ninput()"
+    )
     own = {**os.environ, "PWD": str(tmp_path)}
-    with subprocess.Popen([sys.executable, "-c", chdir], stdin=-1, stdout=-1, cwd=tmp_path, env=own) as running:
+    with subprocess.Popen(
+        [sys.executable, "-c", chdir], stdin=-1, stdout=-1, cwd=tmp_path, env=own
+    ) as running:
         assert there(running.stdout).readline() == b"ready\n"
         assert origin_of(running.pid).folders == (str(tmp_path), str(tmp_path / "elsewhere"))
         assert origin_of(running.pid, folder=str(tmp_path)).folders == (str(tmp_path),)

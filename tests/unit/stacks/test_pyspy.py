@@ -1,4 +1,6 @@
-"""Recordings of a py-spy that is stood in for: what becomes of its words, its file, its process and its descriptors."""
+"""Recordings of a py-spy that is stood in for: what becomes of its words, its file, its process and
+its descriptors.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,10 @@ SAID = b"py-spy> Wrote chrome trace to 'x'. Samples: 25 Errors: 2\n"
 
 @pytest.fixture(autouse=True)
 def nothing_left(py_spy: StandIn) -> Iterator[None]:
-    """See that no descriptor is left open, and no process unwaited for; what other tests left behind does not count."""
+    """See that no descriptor is left open, and no process unwaited for.
+
+    What other tests left behind does not count.
+    """
     before = descriptors(), children()
     yield
     assert not descriptors() - before[0], "descriptors were left open"
@@ -47,10 +52,16 @@ async def take() -> pyspy.RawRecording:
     return await recording.collect()
 
 
-def output(spawned_s: float, sampling_s: float, ended_s: float, trace: bytes = TRACE) -> pyspy.PySpyOutput:
+def output(
+    spawned_s: float, sampling_s: float, ended_s: float, trace: bytes = TRACE
+) -> pyspy.PySpyOutput:
     """Return what a py-spy wrote that was spawned, sampled and ended at these times."""
-    spawned_ns, sampling_ns, ended_ns = (int(at_s * SECOND_NS) for at_s in (spawned_s, sampling_s, ended_s))
-    return pyspy.PySpyOutput(trace, SAID, spawned_ns, sampling_ns, ended_ns, cpu_ns=0, wall_jump_ns=0)
+    spawned_ns, sampling_ns, ended_ns = (
+        int(at_s * SECOND_NS) for at_s in (spawned_s, sampling_s, ended_s)
+    )
+    return pyspy.PySpyOutput(
+        trace, SAID, spawned_ns, sampling_ns, ended_ns, cpu_ns=0, wall_jump_ns=0
+    )
 
 
 def children() -> set[int]:
@@ -79,7 +90,9 @@ async def test_py_spy_gives_way_to_the_target(py_spy: StandIn) -> None:
     await recording.collect()
 
 
-async def test_a_recording_gives_what_py_spy_wrote_and_said_with_times_as_things_happened(py_spy: StandIn) -> None:
+async def test_a_recording_gives_what_py_spy_wrote_and_said_with_times_as_things_happened(
+    py_spy: StandIn,
+) -> None:
     clock = Clock()
     before_ns = clock.now_ns()
     recording = Recording(pyspy.find_py_spy(), os.getpid(), 100, 1.0, clock)
@@ -109,13 +122,22 @@ async def test_py_spy_is_asked_not_to_stop_the_target_and_to_end_by_itself(
     started = py_spy.wait("start")
     assert started.arguments[:4] == ("record", "--nonblocking", "--idle", "--threads")
     options = dict(zip(started.arguments[4::2], started.arguments[5::2], strict=True))
-    assert (options["--rate"], options["--duration"], options["--pid"]) == ("100", "7", str(os.getpid()))
+    assert (options["--rate"], options["--duration"], options["--pid"]) == (
+        "100",
+        "7",
+        str(os.getpid()),
+    )
     assert options["--format"] == "chrometrace"
     # It takes no backtraces of itself, and has our environment.
-    assert (started.environment["RUST_LIB_BACKTRACE"], started.environment["PROFD_TEST"]) == ("0", "here")
+    assert (started.environment["RUST_LIB_BACKTRACE"], started.environment["PROFD_TEST"]) == (
+        "0",
+        "here",
+    )
 
 
-async def test_py_spy_is_out_of_reach_of_the_terminal_and_hears_its_signals(py_spy: StandIn) -> None:
+async def test_py_spy_is_out_of_reach_of_the_terminal_and_hears_its_signals(
+    py_spy: StandIn,
+) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         recording = begin()
@@ -146,7 +168,9 @@ async def test_reads_that_fail_are_known_by_their_time(py_spy: StandIn) -> None:
     assert all(before_ns <= one.at_ns <= clock.now_ns() for one in raw.failed)
 
 
-def test_time_zero_lies_between_the_start_and_the_first_word_and_the_last_event_before_the_end() -> None:
+def test_time_zero_lies_between_the_start_and_the_first_word_and_the_last_event_before_the_end() -> (
+    None
+):
     late = write_trace(ThreadTrace([(100, stack("a"))], 3600 * 1_000_000))
     for ended_s, trace, latest_ns in (
         (20.0, TRACE, 10_500_000_000),
@@ -161,9 +185,18 @@ def test_time_zero_lies_between_the_start_and_the_first_word_and_the_last_event_
 @pytest.mark.parametrize(
     ("says", "reason"),
     [
-        ("Error: Failed to find python version from target process", "Failed to find python version"),
-        ("Error: Failed\nReason: no\n\nBacktrace:\n   0: py_spy::run\n   1: No such file", "Failed — No such file"),
-        ("Error: Failed\nCaused by:\n    Permission denied\n\nBacktrace:\n   0: main", "Failed — Permission denied"),
+        (
+            "Error: Failed to find python version from target process",
+            "Failed to find python version",
+        ),
+        (
+            "Error: Failed\nReason: no\n\nBacktrace:\n   0: py_spy::run\n   1: No such file",
+            "Failed — No such file",
+        ),
+        (
+            "Error: Failed\nCaused by:\n    Permission denied\n\nBacktrace:\n   0: main",
+            "Failed — Permission denied",
+        ),
         ("Permission Denied: Try running again", "Permission Denied: Try running again"),
         ("", "py-spy ended without a word"),
     ],
@@ -187,7 +220,9 @@ async def test_garbage_and_a_large_trace_are_handed_on_whole(py_spy: StandIn) ->
     assert len(pyspy.decode(raw.data)) == 1
 
 
-@pytest.mark.parametrize("fault", [Fault("end", "hang"), Fault("sampling", "silence"), Fault(deaf=True)])
+@pytest.mark.parametrize(
+    "fault", [Fault("end", "hang"), Fault("sampling", "silence"), Fault(deaf=True)]
+)
 async def test_one_that_hangs_falls_silent_or_ignores_its_interrupt_is_killed(
     py_spy: StandIn, monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:
@@ -219,7 +254,9 @@ async def test_a_py_spy_that_is_not_there_leaves_nothing_open() -> None:
 
 
 @pytest.mark.parametrize("broken", ["memfd_create", "pipe", "posix_spawn"])
-async def test_running_out_of_descriptors_is_a_failure(monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
+async def test_running_out_of_descriptors_is_a_failure(
+    monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
     def run_out(*_: object, **__: object) -> int:
         raise OSError(24, "Too many open files")
 
@@ -240,8 +277,17 @@ async def test_where_children_are_reaped_by_the_kernel_a_recording_still_ends() 
 
 async def test_recordings_of_every_fate_leak_nothing(py_spy: StandIn) -> None:
     fates = (
-        *(Fault(), Fault("start", "exit"), Fault("start", "exit", "x" * 256_000), Fault("start", "signal")),
-        *(Fault("sampling", "signal", signal=signal.SIGSEGV), Fault("end", "exit"), Fault(trace="none")),
+        *(
+            Fault(),
+            Fault("start", "exit"),
+            Fault("start", "exit", "x" * 256_000),
+            Fault("start", "signal"),
+        ),
+        *(
+            Fault("sampling", "signal", signal=signal.SIGSEGV),
+            Fault("end", "exit"),
+            Fault(trace="none"),
+        ),
     )
     ended = 0
     for fate, end in itertools.product(fates, ("stop", "abandon")):
@@ -258,12 +304,19 @@ async def test_recordings_of_every_fate_leak_nothing(py_spy: StandIn) -> None:
 
 
 def test_last_timestamp_is_found_without_decoding_and_a_hostile_name_is_none() -> None:
-    assert [pyspy.last_timestamp_us(data) for data in (TRACE, b"[]", b"", TRACE[:-1])] == [250_000, 0, 0, 0]
+    assert [pyspy.last_timestamp_us(data) for data in (TRACE, b"[]", b"", TRACE[:-1])] == [
+        250_000,
+        0,
+        0,
+        0,
+    ]
     hostile = write_trace(ThreadTrace([(100, stack('","ts":7}]'))], 250_000))
     assert pyspy.last_timestamp_us(hostile) == 250_000
 
 
-def test_py_spy_is_found_where_it_may_be(py_spy: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_py_spy_is_found_where_it_may_be(
+    py_spy: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert pyspy.find_py_spy() == os.fspath(py_spy.path)
     monkeypatch.delenv("PROFD_PY_SPY")
     assert Path(pyspy.find_py_spy()).name == "py-spy"
@@ -277,7 +330,11 @@ def test_py_spy_is_found_where_it_may_be(py_spy: StandIn, tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize("named", ["/nowhere/py-spy", "/dev", "/etc/passwd", "py-spy"])
-def test_named_py_spy_that_is_no_executable_is_said(monkeypatch: pytest.MonkeyPatch, named: str) -> None:
+def test_named_py_spy_that_is_no_executable_is_said(
+    monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
     monkeypatch.setenv("PROFD_PY_SPY", named)
-    with pytest.raises(MissingTool, match=f"PROFD_PY_SPY is {named}, which is not the absolute path"):
+    with pytest.raises(
+        MissingTool, match=f"PROFD_PY_SPY is {named}, which is not the absolute path"
+    ):
         pyspy.find_py_spy()

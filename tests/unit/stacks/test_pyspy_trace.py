@@ -13,16 +13,26 @@ from support.traces import MAIN_TID, ThreadTrace, stack, write_trace
 from profd.daemon.stacks import pyspy
 
 A_TO_C = (stack("a"), stack("a", "b"), stack("c"))
-stacks = st.lists(st.sampled_from(["a", "b", "c"]), max_size=5).map(lambda functions: stack(*functions))
+stacks = st.lists(st.sampled_from(["a", "b", "c"]), max_size=5).map(
+    lambda functions: stack(*functions)
+)
 
 
 def begin(name: str, at_us: int = 0) -> str:
-    return f'{{"ph": "B", "tid": 7, "ts": {at_us}, "name": "{name}", "args": {{"filename": "t.py", "line": 1}}}}'
+    return (
+        f'{{"ph": "B", "tid": 7, "ts": {at_us}, "name": "{name}", "args": {{"filename": '
+        '"t.py", '
+        f'"line": 1}}}}'
+    )
 
 
 @given(st.lists(stacks, min_size=1, max_size=20))
 def test_every_change_comes_back(seen: list[tuple[object, ...]]) -> None:
-    changes = [(10 * place, frames) for place, frames in enumerate(seen) if place == 0 or frames != seen[place - 1]]
+    changes = [
+        (10 * place, frames)
+        for place, frames in enumerate(seen)
+        if place == 0 or frames != seen[place - 1]
+    ]
     end_us = 10 * len(seen)
     (trace,) = pyspy.decode(write_trace(ThreadTrace(changes, end_us)))  # type: ignore[arg-type]
     assert [(change.at_us, change.frames) for change in trace.changes] == [*changes, (end_us, ())]
@@ -41,7 +51,9 @@ def test_threads_differ_by_their_ident_and_have_their_latest_name() -> None:
     (trace,) = pyspy.decode(write_trace(before, after))
     assert (trace.os_tid, trace.name) == (12, "feeder")
     assert [change.at_us for change in trace.changes] == [0, 20, 30]
-    (trace,) = pyspy.decode(write_trace(ThreadTrace([(0, A_TO_C[0])], 5, "thread (0x1)", (1 << 64) - 1)))
+    (trace,) = pyspy.decode(
+        write_trace(ThreadTrace([(0, A_TO_C[0])], 5, "thread (0x1)", (1 << 64) - 1))
+    )
     assert 0 <= trace.ident < 1 << 63
 
 
@@ -53,13 +65,19 @@ def test_threads_differ_by_their_ident_and_have_their_latest_name() -> None:
         ("thread (12): two\\nlines", 12, "two\nlines"),
     ],
 )
-def test_thread_is_named_as_far_as_the_interpreter_tells(label: str, os_tid: int | None, name: str) -> None:
-    (trace,) = pyspy.decode(write_trace(ThreadTrace([(0, A_TO_C[0])], 5, label.replace("\\n", "\n"))))
+def test_thread_is_named_as_far_as_the_interpreter_tells(
+    label: str, os_tid: int | None, name: str
+) -> None:
+    (trace,) = pyspy.decode(
+        write_trace(ThreadTrace([(0, A_TO_C[0])], 5, label.replace("\\n", "\n")))
+    )
     assert (trace.os_tid, trace.name) == (os_tid, name)
 
 
 def test_equal_frames_are_one_object_and_an_unknown_line_is_zero() -> None:
-    (trace,) = pyspy.decode(write_trace(ThreadTrace([(0, stack("a", "b")), (5, stack()), (9, stack("a", "b"))], 20)))
+    (trace,) = pyspy.decode(
+        write_trace(ThreadTrace([(0, stack("a", "b")), (5, stack()), (9, stack("a", "b"))], 20))
+    )
     assert trace.changes[0].frames[2] is trace.changes[2].frames[2]
     data = write_trace(ThreadTrace([(0, stack("a"))], 5))
     (trace,) = pyspy.decode(data.replace(b'"line":10', b'"line":null'))
@@ -68,7 +86,9 @@ def test_equal_frames_are_one_object_and_an_unknown_line_is_zero() -> None:
 
 
 @pytest.mark.parametrize("part_bytes", [0, 1, 200, 3000])
-def test_a_trace_is_the_same_in_parts_of_any_size(monkeypatch: pytest.MonkeyPatch, part_bytes: int) -> None:
+def test_a_trace_is_the_same_in_parts_of_any_size(
+    monkeypatch: pytest.MonkeyPatch, part_bytes: int
+) -> None:
     seen = [stack(*functions) for functions in ("a", "ab", 'a},{"args":', "acd", "", "ab")]
     main = ThreadTrace([(10 * place, frames) for place, frames in enumerate(seen)], 60)
     other = ThreadTrace([(5, stack("b")), (20, stack("c"))], 60, "thread (7): other", 7)

@@ -8,7 +8,17 @@ from bisect import bisect_left
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.sampledworld import BEGIN_NS, DEEP, FAILING, LOOK_NS, PROFD, SAMPLER, TARGET, Episode, World
+from support.sampledworld import (
+    BEGIN_NS,
+    DEEP,
+    FAILING,
+    LOOK_NS,
+    PROFD,
+    SAMPLER,
+    TARGET,
+    Episode,
+    World,
+)
 from support.sampledworld import LENGTH_NS as LENGTH_BETWEEN_CUTS_NS
 
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
@@ -41,10 +51,14 @@ def worlds(draw: st.DrawFn) -> World:
     at_ns = 0
     for kind in draw(st.lists(st.sampled_from(sorted(REASONS)), max_size=3)):
         from_ns = at_ns + draw(st.integers(2500, 4000)) * MILLISECOND_NS
-        length_ns = 600 * MILLISECOND_NS if kind == EXEC else draw(st.integers(1500, 3000)) * MILLISECOND_NS
+        length_ns = (
+            600 * MILLISECOND_NS if kind == EXEC else draw(st.integers(1500, 3000)) * MILLISECOND_NS
+        )
         episodes.append(Episode(kind, from_ns, at_ns := from_ns + length_ns))
     dwell_ns = draw(st.sampled_from([0, 8, 30, 400])) * MILLISECOND_NS
-    return World(episodes, dwell_ns, RATE_HZ, LENGTH_NS, random.Random(draw(st.integers(0, 1 << 16))))
+    return World(
+        episodes, dwell_ns, RATE_HZ, LENGTH_NS, random.Random(draw(st.integers(0, 1 << 16)))
+    )
 
 
 def recorded(kind: str, dwell_ms: int = 20, length_s: float = 3) -> World:
@@ -57,18 +71,30 @@ def recorded(kind: str, dwell_ms: int = 20, length_s: float = 3) -> World:
 
 def attributed(world: World) -> list[tuple[int, int, int]]:
     """Return start, end and samples of all intervals, by the world's time."""
-    found = [(one, thread) for record in world.records for thread in record.threads for one in thread.intervals]
-    return sorted((i.start_ns - BEGIN_NS, i.start_ns + i.duration_ns - BEGIN_NS, i.samples) for i, _ in found)
+    found = [
+        (one, thread)
+        for record in world.records
+        for thread in record.threads
+        for one in thread.intervals
+    ]
+    return sorted(
+        (i.start_ns - BEGIN_NS, i.start_ns + i.duration_ns - BEGIN_NS, i.samples) for i, _ in found
+    )
 
 
 @given(worlds())
 @settings(deadline=None, max_examples=30)
-def test_attributed_time_is_time_that_was_read_whatever_happens_in_whatever_order(world: World) -> None:
+def test_attributed_time_is_time_that_was_read_whatever_happens_in_whatever_order(
+    world: World,
+) -> None:
     world.record()
     intervals = attributed(world)
     for kind, from_ns, to_ns in world.episodes:
-        inside_ns = sum(max(min(end, to_ns) - max(start, from_ns), 0) for start, end, _ in intervals)
-        # A sample stands for a distance of samples. What fails just before the end of a recording may be chance.
+        inside_ns = sum(
+            max(min(end, to_ns) - max(start, from_ns), 0) for start, end, _ in intervals
+        )
+        # A sample stands for a distance of samples. What fails just before the end of a recording
+        # may be chance.
         is_cut = from_ns // LENGTH_BETWEEN_CUTS_NS != to_ns // LENGTH_BETWEEN_CUTS_NS
         assert inside_ns <= (8 + ENOUGH * is_cut) * DISTANCE_NS, (kind, inside_ns)
     unread_ns = sum(one.to_ns - one.from_ns for one in world.episodes)
@@ -78,7 +104,9 @@ def test_attributed_time_is_time_that_was_read_whatever_happens_in_whatever_orde
         first = bisect_left(world.samples_ns, start_ns - 8 * DISTANCE_NS)
         assert world.samples_ns[first] <= end_ns + DISTANCE_NS, "an interval without a sample"
     samples = sum(samples for *_, samples in intervals)
-    assert samples <= whole_ns / DISTANCE_NS + 5 * (whole_ns / DISTANCE_NS) ** 0.5, "more samples than were due"
+    assert samples <= whole_ns / DISTANCE_NS + 5 * (whole_ns / DISTANCE_NS) ** 0.5, (
+        "more samples than were due"
+    )
 
 
 @given(worlds())
@@ -86,15 +114,24 @@ def test_attributed_time_is_time_that_was_read_whatever_happens_in_whatever_orde
 def test_every_gap_lies_where_something_happened_and_says_what(world: World) -> None:
     world.record()
     for kind, from_ns, to_ns in world.episodes:
-        over = [gap for gap in world.gaps if gap.start_ns - BEGIN_NS < to_ns and gap.end_ns - BEGIN_NS > from_ns]
+        over = [
+            gap
+            for gap in world.gaps
+            if gap.start_ns - BEGIN_NS < to_ns and gap.end_ns - BEGIN_NS > from_ns
+        ]
         held_ns = {gap.reason: 0 for gap in over}
         for gap in over:
-            held_ns[gap.reason] += min(gap.end_ns - BEGIN_NS, to_ns) - max(gap.start_ns - BEGIN_NS, from_ns)
+            held_ns[gap.reason] += min(gap.end_ns - BEGIN_NS, to_ns) - max(
+                gap.start_ns - BEGIN_NS, from_ns
+            )
         assert max(held_ns, key=lambda reason: held_ns[reason]) == REASONS[kind], (kind, held_ns)
     edge_ns = 4 * LOOK_NS  # an idle program shows only at looks that it ran
     for gap in world.gaps:
         start_ns, end_ns = gap.start_ns - BEGIN_NS, gap.end_ns - BEGIN_NS
-        assert any(one.from_ns - edge_ns < start_ns and end_ns < one.to_ns + edge_ns for one in world.episodes)
+        assert any(
+            one.from_ns - edge_ns < start_ns and end_ns < one.to_ns + edge_ns
+            for one in world.episodes
+        )
 
 
 @pytest.mark.parametrize("kind", sorted(REASONS))
@@ -106,8 +143,12 @@ def test_a_gap_takes_no_more_than_what_was_not_read(kind: str) -> None:
     assert abs(gap.start_ns - BEGIN_NS - episode.from_ns) < 60 * MILLISECOND_NS
     assert abs(gap.end_ns - BEGIN_NS - episode.to_ns) < 130 * MILLISECOND_NS
     whole_ns = sum(end - start for start, end, _ in attributed(world))
-    assert whole_ns == pytest.approx(world.length_ns - (gap.end_ns - gap.start_ns), abs=100 * MILLISECOND_NS)
-    assert sum(record.end_ns - record.start_ns for record in world.records) == pytest.approx(whole_ns, rel=0.01)
+    assert whole_ns == pytest.approx(
+        world.length_ns - (gap.end_ns - gap.start_ns), abs=100 * MILLISECOND_NS
+    )
+    assert sum(record.end_ns - record.start_ns for record in world.records) == pytest.approx(
+        whole_ns, rel=0.01
+    )
 
 
 @pytest.mark.parametrize("dwell_ms", [0, 20])
@@ -139,7 +180,9 @@ def test_a_process_that_did_not_run_while_profd_did_not_was_suspended_with_it() 
         of_one.take([(0, 2 * SECOND_NS)], DISTANCE_NS, [])
         of_one.look(Look(6 * SECOND_NS, "", 5, runs))
         of_one.take([(6 * SECOND_NS, 7 * SECOND_NS)], DISTANCE_NS, [])
-        assert [(gap.start_ns, gap.end_ns, gap.reason) for gap in gaps] == [(2 * SECOND_NS, 6 * SECOND_NS, reason)]
+        assert [(gap.start_ns, gap.end_ns, gap.reason) for gap in gaps] == [
+            (2 * SECOND_NS, 6 * SECOND_NS, reason)
+        ]
 
 
 def test_of_a_process_that_hardly_runs_nobody_can_say_that_it_was_suspended() -> None:
@@ -154,11 +197,17 @@ def test_of_a_process_that_hardly_runs_nobody_can_say_that_it_was_suspended() ->
 def test_py_spy_is_quoted_with_what_it_said_in_the_gap() -> None:
     gaps: list[GapFound] = []
     found = account(gaps)
-    said = [(SECOND_NS // 2, "before"), *((at_ns, "too deep") for at_ns in (SECOND_NS, 2 * SECOND_NS))]
+    said = [
+        (SECOND_NS // 2, "before"),
+        *((at_ns, "too deep") for at_ns in (SECOND_NS, 2 * SECOND_NS)),
+    ]
     found.take([(0, SECOND_NS), (3 * SECOND_NS, 4 * SECOND_NS)], DISTANCE_NS, said)
     found.hear("cannot find python")
     found.take([(6 * SECOND_NS, 7 * SECOND_NS)], DISTANCE_NS, [])
-    assert [(gap.reason, gap.text) for gap in gaps] == [(UNREADABLE, "too deep"), (UNREADABLE, "cannot find python")]
+    assert [(gap.reason, gap.text) for gap in gaps] == [
+        (UNREADABLE, "too deep"),
+        (UNREADABLE, "cannot find python"),
+    ]
 
 
 def test_a_pause_and_what_follows_it_are_two_gaps() -> None:
@@ -168,7 +217,9 @@ def test_a_pause_and_what_follows_it_are_two_gaps() -> None:
     found.look(Look(12 * LOOK_NS, STOPPED, 5, 500))
     found.look(Look(13 * LOOK_NS, "", 6, 510))
     found.take([(0, 2 * SECOND_NS), (5 * SECOND_NS, 6 * SECOND_NS)], DISTANCE_NS, [])
-    ends = [(gap.start_ns // MILLISECOND_NS, gap.end_ns // MILLISECOND_NS, gap.reason) for gap in gaps]
+    ends = [
+        (gap.start_ns // MILLISECOND_NS, gap.end_ns // MILLISECOND_NS, gap.reason) for gap in gaps
+    ]
     assert ends == [(2000, 3250, STOPPED), (3250, 5000, EXEC)]
 
 

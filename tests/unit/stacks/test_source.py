@@ -39,7 +39,9 @@ def root(tmp_path: Path) -> Path:
 LINEAR = "/opt/torch/nn/linear.py"
 
 
-def test_path_begins_at_the_outermost_package_and_lines_are_those_of_the_file_as_first_seen(root: Path) -> None:
+def test_path_begins_at_the_outermost_package_and_lines_are_those_of_the_file_as_first_seen(
+    root: Path,
+) -> None:
     tree = SourceTree(UserFiles(root=root))
     assert tree.module_path(LINEAR) == "torch/nn/linear.py"
     assert tree.module_path("/opt/train.py") == "train.py"
@@ -50,7 +52,9 @@ def test_path_begins_at_the_outermost_package_and_lines_are_those_of_the_file_as
     assert tree.line(LINEAR, 1) == "import math"
 
 
-def test_a_file_is_read_once_whoever_asks_and_whatever_is_between(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_read_once_whoever_asks_and_whatever_is_between(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files, read = UserFiles(root=root), list[str]()
     ask = files._ask
 
@@ -77,19 +81,39 @@ def test_what_has_no_folder_keeps_its_name(root: Path, file: str) -> None:
 @pytest.mark.parametrize(
     ("content", "lines"),
     [
-        ("a = 1\n\x0c\nb = 2\r\nc = '\u2028'\n".encode(), ["a = 1", "", "b = 2", "c = '\u2028'", None]),
+        (
+            "a = 1\n\x0c\nb = 2\r\nc = '\u2028'\n".encode(),
+            ["a = 1", "", "b = 2", "c = '\u2028'", None],
+        ),
         (b"x" * 1000, ["x" * 200, None]),
         (b"#\n" * asuser.MOST_BYTES, [None]),
         (b"name = 'caf\xe9'\n", ["name = 'caf\ufffd'", None]),
-        (b"#!python\r# coding: latin-1\rx = 'caf\xe9'\r", ["#!python", "# coding: latin-1", "x = 'caf\xe9'", None]),
+        (
+            b"#!python\r# coding: latin-1\rx = 'caf\xe9'\r",
+            ["#!python", "# coding: latin-1", "x = 'caf\xe9'", None],
+        ),
         ("\ufeffx = 1\ny\x0b\x1c\x85\u2029z".encode(), ["x = 1", "y\x0b\x1c\x85\u2029z", None]),
-        ("# coding: cp932\nx = '\u8868'\n".encode("cp932"), ["# coding: cp932", "x = '\u8868'", None]),
+        (
+            "# coding: cp932\nx = '\u8868'\n".encode("cp932"),
+            ["# coding: cp932", "x = '\u8868'", None],
+        ),
         (b"# coding: rot13\nx = 1\n", ["# coding: rot13", "x = 1", None]),
         (b"# coding: nothing\nx = 1\n", ["# coding: nothing", "x = 1", None]),
     ],
     ids=[
-        *("a form feed ends no line", "an endless line is cut", "too large a file", "bytes that are no text"),
-        *("an encoding", "a mark of UTF-8", "a byte like a backslash", "no encoding of text", "an unknown encoding"),
+        *(
+            "a form feed ends no line",
+            "an endless line is cut",
+            "too large a file",
+            "bytes that are no text",
+        ),
+        *(
+            "an encoding",
+            "a mark of UTF-8",
+            "a byte like a backslash",
+            "no encoding of text",
+            "an unknown encoding",
+        ),
     ],
 )
 def test_lines_of_odd_files(root: Path, content: bytes, lines: list[str | None]) -> None:
@@ -99,8 +123,21 @@ def test_lines_of_odd_files(root: Path, content: bytes, lines: list[str | None])
 
 
 UNREADABLE = (
-    *("/missing.py", "relative.py", "<string>", "/opt", "/fifo", "/nul\0.py", "/\udcff.py", "/" + "x" * 5000),
-    *("/" + "/".join(["deep" * 60] * 100), "/opt/torch/nn/linear.py/below_a_file.py", "/../../../../../../.."),
+    *(
+        "/missing.py",
+        "relative.py",
+        "<string>",
+        "/opt",
+        "/fifo",
+        "/nul\0.py",
+        "/\udcff.py",
+        "/" + "x" * 5000,
+    ),
+    *(
+        "/" + "/".join(["deep" * 60] * 100),
+        "/opt/torch/nn/linear.py/below_a_file.py",
+        "/../../../../../../..",
+    ),
 )
 
 
@@ -111,7 +148,9 @@ def test_what_cannot_be_read_has_no_line_and_harms_nothing(root: Path, file: str
     assert described.source is None
 
 
-def test_a_file_that_nobody_answers_for_in_time_is_read_later(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_nobody_answers_for_in_time_is_read_later(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files = UserFiles(root=root)
     files.deadline_s, files.pause_s = DEADLINE_S, 0.0
     tree = SourceTree(files)
@@ -119,7 +158,10 @@ def test_a_file_that_nobody_answers_for_in_time_is_read_later(root: Path, monkey
         context.setattr(files, "_exchange", partial(_raise, TimeoutError()))
         assert tree.line("/opt/torch/nn/linear.py", 1) is None
         assert tree.lines("/opt/torch/nn/linear.py") == [""]
-    assert until(lambda: tree.line("/opt/torch/nn/linear.py", 1), "the helper to answer") == "import math"
+    assert (
+        until(lambda: tree.line("/opt/torch/nn/linear.py", 1), "the helper to answer")
+        == "import math"
+    )
     assert len(tree.lines("/opt/torch/nn/linear.py")) > 1
 
 
@@ -128,7 +170,10 @@ def _raise(error: Exception, *_: object) -> None:
 
 
 LIBRARIES = (
-    *("/opt/venv/lib/python3.11/site-packages/torch/nn/linear.py", "/usr/lib/python3/dist-packages/numpy/core.py"),
+    *(
+        "/opt/venv/lib/python3.11/site-packages/torch/nn/linear.py",
+        "/usr/lib/python3/dist-packages/numpy/core.py",
+    ),
     *(
         "/usr/lib/python3.11/threading.py",
         "/usr/lib64/python3.6/threading.py",
@@ -137,8 +182,19 @@ LIBRARIES = (
     *("<frozen importlib._bootstrap>", "<__array_function__ internals>"),
 )
 OF_THE_USER = (
-    *("/home/ada/train.py", "/home/ada/lib/python3_projects/train.py", "/home/ada/lib/train.py", "train.py"),
-    *("/home/ada/python3.11/train.py", "<string>", "<stdin>", "<ipython-input-3-abc>", "/tmp/ipykernel_12/345.py"),
+    *(
+        "/home/ada/train.py",
+        "/home/ada/lib/python3_projects/train.py",
+        "/home/ada/lib/train.py",
+        "train.py",
+    ),
+    *(
+        "/home/ada/python3.11/train.py",
+        "<string>",
+        "<stdin>",
+        "<ipython-input-3-abc>",
+        "/tmp/ipykernel_12/345.py",
+    ),
 )
 
 
@@ -160,7 +216,9 @@ ENVIRONMENT = "/venv/lib/python3.11/site-packages"
         ("/home/me/project", "/home/me/project/data/load.py", False),
     ],
 )
-def test_what_lies_beside_the_script_is_the_users_but_for_an_environment(own: str, file: str, expected: bool) -> None:
+def test_what_lies_beside_the_script_is_the_users_but_for_an_environment(
+    own: str, file: str, expected: bool
+) -> None:
     assert SourceTree(own=Path(own)).describe(Frame("f", file, 1)).is_library == expected
     assert not SourceTree().describe(Frame("f", "<string>", 1)).is_library  # python -c
 
@@ -185,10 +243,16 @@ with torch.inference_mode():
 """
 
 
-def test_lines_in_a_block_without_gradients_are_known_up_to_the_head_of_their_function(root: Path) -> None:
+def test_lines_in_a_block_without_gradients_are_known_up_to_the_head_of_their_function(
+    root: Path,
+) -> None:
     (root / "train.py").write_text(GRADIENTS)
     tree = SourceTree(UserFiles(root=root))
-    found = {line for line in range(-1, 20) if tree.describe(Frame("f", "/train.py", line)).is_without_gradients}
+    found = {
+        line
+        for line in range(-1, 20)
+        if tree.describe(Frame("f", "/train.py", line)).is_without_gradients
+    }
     assert found == {4, 5, 6, 7, 10, 15, 16}
 
 
@@ -229,14 +293,18 @@ class Net:
 
 
 def number_of(text: str) -> int:
-    return next(number for number, line in enumerate(SOURCE.splitlines(), start=1) if line.strip() == text)
+    return next(
+        number for number, line in enumerate(SOURCE.splitlines(), start=1) if line.strip() == text
+    )
 
 
 def block(text: str) -> Block:
     return there(block_around(SOURCE.splitlines(), number_of(text)))
 
 
-@pytest.mark.parametrize("text", ["def plain(", "if a:", "return b", "return f(", "# a comment, far left"])
+@pytest.mark.parametrize(
+    "text", ["def plain(", "if a:", "return b", "return f(", "# a comment, far left"]
+)
 def test_a_line_has_the_function_around_it_with_its_decorators(text: str) -> None:
     found = block(text)
     assert found == block("if a:")
@@ -252,7 +320,10 @@ def test_the_innermost_function_is_taken_and_keeps_its_place() -> None:
     assert found.text.splitlines() == ["if 1:", "        def inner():", "            return x"]
     assert found.first_line + 2 == number_of("return x")
     assert "def forward" in block("return inner()").text
-    assert block("await self").text.splitlines()[1:] == SOURCE.splitlines()[number_of("async def wait(self):") - 1 :]
+    assert (
+        block("await self").text.splitlines()[1:]
+        == SOURCE.splitlines()[number_of("async def wait(self):") - 1 :]
+    )
 
 
 @pytest.mark.parametrize("text", ["import torch", "LAYERS = [", "class Net:"])
@@ -277,16 +348,41 @@ def statement(folder: Path, source: str, line: int) -> Statement | None:
 
 
 CALLS = (
-    *("f(x)", "y = x.attribute", "y = x + 1", "y = x < 1", "y = x[0]", "y = -x", "y = not x", "y = f'{x}'"),
-    *("if x:\n pass", "while x:\n pass", "for y in x:\n pass", "with x:\n pass", "y = [z for z in x]"),
-    *("import x", "from x import y", "class Y(X):\n pass", "@x\ndef y():\n pass", "assert x", "raise x", "del x"),
+    *(
+        "f(x)",
+        "y = x.attribute",
+        "y = x + 1",
+        "y = x < 1",
+        "y = x[0]",
+        "y = -x",
+        "y = not x",
+        "y = f'{x}'",
+    ),
+    *(
+        "if x:\n pass",
+        "while x:\n pass",
+        "for y in x:\n pass",
+        "with x:\n pass",
+        "y = [z for z in x]",
+    ),
+    *(
+        "import x",
+        "from x import y",
+        "class Y(X):\n pass",
+        "@x\ndef y():\n pass",
+        "assert x",
+        "raise x",
+        "del x",
+    ),
     *("y, z = *x, 1", "def f():\n yield from x", "async def f():\n await x"),
 )
 CALL_NOTHING = ("y = x", "y = 1, 'a', x", "pass", "def f(a):\n pass", "try:\n f()\nfinally:\n g()")
 
 
 @pytest.mark.parametrize("source", [*CALLS, *CALL_NOTHING])
-def test_what_may_enter_a_function_may_call_and_names_and_constants_call_nothing(tmp_path: Path, source: str) -> None:
+def test_what_may_enter_a_function_may_call_and_names_and_constants_call_nothing(
+    tmp_path: Path, source: str
+) -> None:
     line = 2 if source.endswith(("yield from x", "await x")) else 1
     assert there(statement(tmp_path, source, line)).may_call == (source in CALLS)
 
@@ -341,7 +437,11 @@ def test_what_was_asked_is_known_without_parsing_again(tmp_path: Path) -> None:
 
 def test_hardly_anything_is_held_of_what_was_parsed(tmp_path: Path) -> None:
     file = tmp_path / "x.py"
-    file.write_text("".join(f"def f{number}(a):\n    b = a.c({number})\n    return b\n\n" for number in range(1000)))
+    file.write_text(
+        "".join(
+            f"def f{number}(a):\n    b = a.c({number})\n    return b\n\n" for number in range(1000)
+        )
+    )
     statements = Statements()
     tracemalloc.start()
     try:
@@ -355,7 +455,9 @@ def test_hardly_anything_is_held_of_what_was_parsed(tmp_path: Path) -> None:
     assert peak_bytes < 2_000_000
 
 
-def test_files_are_held_up_to_a_number_of_bytes_the_last_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_held_up_to_a_number_of_bytes_the_last_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("profd.daemon.userfiles.MOST_PACKED_BYTES", 100)
     tree, files = SourceTree(), [tmp_path / f"{number}.py" for number in range(20)]
     for number, file in enumerate(files):

@@ -21,7 +21,9 @@ class Moment(NamedTuple):
     made: int
 
 
-def epochs(*lengths: int, step_s: float = 0.05, pause_s: float = 0.0, jitter: float = 0.0) -> Iterator[Moment]:
+def epochs(
+    *lengths: int, step_s: float = 0.05, pause_s: float = 0.0, jitter: float = 0.0
+) -> Iterator[Moment]:
     """Yield when each round of epochs of these lengths begins."""
     chance, at_s, made = random.Random(1), 0.0, 0
     for epoch, length in enumerate(lengths):
@@ -34,12 +36,13 @@ def epochs(*lengths: int, step_s: float = 0.05, pause_s: float = 0.0, jitter: fl
 
 
 class Followed:
-    """A count that reads a program as the reader does: each tenth of a second, and closer where it asks for that.
+    """A count that reads a program as the reader does: each tenth of a second, and closer where it
+    asks for that.
 
     With ``every_s`` it reads no closer, as where readings have become too dear.
 
-    ``off`` is how much more than that the count has gone wrong that it says. While the loop pauses its variable is
-    there (``stands``), or is not.
+    ``off`` is how much more than that the count has gone wrong that it says. While the loop pauses
+    its variable is there (``stands``), or is not.
     """
 
     def __init__(
@@ -67,7 +70,9 @@ class Followed:
                 off = off[0] if off else at_ns, at_ns
                 at_s += 0.1
                 continue
-            self.count.take(round(at_s * SECOND_NS), number, now.epoch if knows_epoch else None, ends, off)
+            self.count.take(
+                round(at_s * SECOND_NS), number, now.epoch if knows_epoch else None, ends, off
+            )
             off = None
             first = now.made - self.count.rounds if first is None else first
             wrong = abs(self.count.rounds - now.made + first)
@@ -94,7 +99,9 @@ def test_a_counter_that_only_grows_is_the_count_and_a_range_says_how_long_an_epo
 @pytest.mark.parametrize("stands", [True, False])
 @pytest.mark.parametrize("pause_s", [0.0, 0.3, 2.0])
 @pytest.mark.parametrize("jitter", [0.0, 0.3])
-def test_epochs_are_counted_exactly_once_their_length_is_seen(stands: bool, pause_s: float, jitter: float) -> None:
+def test_epochs_are_counted_exactly_once_their_length_is_seen(
+    stands: bool, pause_s: float, jitter: float
+) -> None:
     followed = Followed(epochs(*[100] * 6, pause_s=pause_s, jitter=jitter), stands=stands)
     assert followed.count.length == 100
     assert (followed.count.error, followed.off) == (0, 0)
@@ -103,11 +110,15 @@ def test_epochs_are_counted_exactly_once_their_length_is_seen(stands: bool, paus
 
 def test_epochs_of_unlike_lengths_are_within_their_error_until_they_are_alike_again() -> None:
     chance = random.Random(2)
-    followed = Followed(epochs(*[chance.randrange(60, 140) for _ in range(8)], pause_s=0.5, jitter=0.2))
+    followed = Followed(
+        epochs(*[chance.randrange(60, 140) for _ in range(8)], pause_s=0.5, jitter=0.2)
+    )
     assert abs(followed.count.rounds - followed.made) <= followed.count.error
     assert followed.count.length is None
     for other in (130, 60):
-        few, many = (Followed(epochs(100, 100, other, *[100] * more, pause_s=0.5)).count for more in (6, 30))
+        few, many = (
+            Followed(epochs(100, 100, other, *[100] * more, pause_s=0.5)).count for more in (6, 30)
+        )
         assert few.length == many.length == 100
         assert few.error == many.error > 0
         assert many.rounds - few.rounds == 24 * 100
@@ -140,7 +151,9 @@ def test_epochs_that_may_have_been_left_out_are_in_doubt() -> None:
     errors = []
     for early in (0, 4):
         count = Count(early=early)
-        for tenth, epoch in enumerate([0, 1, 3, 4, 5, 9]):  # of four in each group: 5 leaves two in doubt
+        for tenth, epoch in enumerate(
+            [0, 1, 3, 4, 5, 9]
+        ):  # of four in each group: 5 leaves two in doubt
             count.take(tenth * SECOND_NS // 10, 0, epoch, 3)
         errors.append(count.error)
         assert count.rounds == 27
@@ -160,7 +173,9 @@ def test_a_loop_that_was_left_has_begun_anew_where_its_pace_says_so(
     for tenth in range(12):
         count.take(tenth * SECOND_NS // 10, 1 + 4 * tenth)
     assert (count.round, count.rounds) == (45, 45)
-    count.take(round(at_s * SECOND_NS), number, off=(round(1.5 * SECOND_NS), round(back_s * SECOND_NS)))
+    count.take(
+        round(at_s * SECOND_NS), number, off=(round(1.5 * SECOND_NS), round(back_s * SECOND_NS))
+    )
     assert (count.rounds - 45, count.error) == (made, error)
 
 
@@ -218,13 +233,21 @@ def test_an_epoch_that_had_no_time_to_go_on_to_the_longest_ends_early(knows_epoc
 
 
 @pytest.mark.parametrize("knows_epoch", [True, False])
-def test_a_range_that_a_loop_may_leave_does_not_say_how_many_rounds_it_had(knows_epoch: bool) -> None:
+def test_a_range_that_a_loop_may_leave_does_not_say_how_many_rounds_it_had(
+    knows_epoch: bool,
+) -> None:
     chance = random.Random(6)
     lengths = [9 + int(chance.expovariate(1 / 50)) for _ in range(60)]
     followed = Followed(
-        epochs(*lengths, step_s=0.02, jitter=0.3), stands=True, knows_epoch=knows_epoch, ends=10_000, breaks=True
+        epochs(*lengths, step_s=0.02, jitter=0.3),
+        stands=True,
+        knows_epoch=knows_epoch,
+        ends=10_000,
+        breaks=True,
     )
-    assert abs(followed.count.rounds - followed.made) <= min(0.03 * followed.made, followed.count.error)
+    assert abs(followed.count.rounds - followed.made) <= min(
+        0.03 * followed.made, followed.count.error
+    )
     late = Count(breaks=True)
     for tenth in range(100):
         late.take(tenth * SECOND_NS // 10, tenth % 20, end=None if tenth < 30 else 10_000)
@@ -235,13 +258,18 @@ def test_a_range_that_a_loop_may_leave_does_not_say_how_many_rounds_it_had(knows
 
 def test_a_pause_at_the_end_of_an_epoch_makes_no_episodes_of_them() -> None:
     program = [*epochs(*[100] * 4, step_s=0.03)]
-    late = [moment._replace(at_s=moment.at_s + moment.epoch + ((moment.round or 0) > 95)) for moment in program]
+    late = [
+        moment._replace(at_s=moment.at_s + moment.epoch + ((moment.round or 0) > 95))
+        for moment in program
+    ]
     followed = Followed(iter(late), every_s=0.25)
     assert not followed.count.varies
 
 
 def known(length: int = 63) -> Count:
-    """Return a count of epochs of so many rounds, 40 a second at most, that was read in the last one of the first."""
+    """Return a count of epochs of so many rounds, 40 a second at most, that was read in the last
+    one of the first.
+    """
     count = Count()
     for tenth in range(length // 4 + 1):
         count.take(tenth * SECOND_NS // 10, min(4 * tenth, length - 1), 0)
@@ -252,7 +280,9 @@ def known(length: int = 63) -> Count:
 def test_the_number_of_the_next_epoch_counts_from_its_first_round_on() -> None:
     count = known()
     assert (count.rounds, count.round) == (60, 60)
-    count.take(round(1.6 * SECOND_NS), 62, 1)  # the last round of the epoch before: workers of the next one begin
+    count.take(
+        round(1.6 * SECOND_NS), 62, 1
+    )  # the last round of the epoch before: workers of the next one begin
     for at_s in (1.8, 2.1, 2.4, 2.7, 3.0, 3.3, 3.6):
         count.take(round(at_s * SECOND_NS), 62, 1)
     assert (count.rounds, count.error) == (62, 0)
@@ -264,7 +294,14 @@ def test_the_number_of_the_next_epoch_counts_from_its_first_round_on() -> None:
 
 def test_a_counter_that_stands_just_before_the_end_that_is_known_shows_no_other_end() -> None:
     count = known()
-    for at_s, number, epoch in ((1.6, 62, 0), (1.7, 2, 1), (2.4, 30, 1), (3.0, 58, 1), (4.5, 58, 1), (4.6, 0, 2)):
+    for at_s, number, epoch in (
+        (1.6, 62, 0),
+        (1.7, 2, 1),
+        (2.4, 30, 1),
+        (3.0, 58, 1),
+        (4.5, 58, 1),
+        (4.6, 0, 2),
+    ):
         count.take(round(at_s * SECOND_NS), number, epoch)
     assert (count.length, count.varies, count.rounds, count.error) == (63, False, 2 * 63, 0)
 
@@ -278,7 +315,9 @@ def test_ends_of_epochs_that_are_read_in_the_same_round_show_how_many_they_have(
     assert (count.rounds, count.error) == (3 * 60 + 59, 0)
 
 
-def test_an_epoch_that_passed_between_two_readings_counts_at_once_also_where_the_loop_mostly_rests() -> None:
+def test_an_epoch_that_passed_between_two_readings_counts_at_once_also_where_the_loop_mostly_rests() -> (
+    None
+):
     count = known(40)
     for tenth in range(12, 90, 4):
         count.take(tenth * SECOND_NS // 10, 39, 0)
@@ -292,7 +331,9 @@ def test_epochs_whose_number_has_begun_anew_may_have_been_more_than_one() -> Non
     for at_s, number, epoch in ((1.6, 62, 0), (1.7, 2, 1), (2.4, 30, 1), (3.1, 58, 1)):
         count.take(round(at_s * SECOND_NS), number, epoch)
     assert (count.rounds, count.error) == (63 + 58, 0)
-    count.take(round(5.2 * SECOND_NS), 15, 0)  # the last epoch was the second; or the third, which no reading saw
+    count.take(
+        round(5.2 * SECOND_NS), 15, 0
+    )  # the last epoch was the second; or the third, which no reading saw
     assert count.rounds == 2 * 63 + 15
     assert count.error == 63
     count.take(round(5.4 * SECOND_NS), 23, 0)

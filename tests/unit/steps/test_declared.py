@@ -19,7 +19,9 @@ def loops_at(folder: Path, source: str, text: str, name: str = "train") -> tuple
 
 def counters(folder: Path, head: str, *body: str) -> tuple[Counter, ...]:
     """Return what a loop with this head and body counts by."""
-    source = "\n    ".join(["def train(loader, n, args):", head, *(f"    {line}" for line in (*body, "work()"))])
+    source = "\n    ".join(
+        ["def train(loader, n, args):", head, *(f"    {line}" for line in (*body, "work()"))]
+    )
     (loop,) = loops_at(folder, source, "work()")
     return loop.counters
 
@@ -57,50 +59,95 @@ def test_a_loop_counts_by_what_it_is_given(tmp_path: Path, head: str, counter: C
         ("self.lr_scheduler.step()", "self.lr_scheduler.last_epoch", 1),
     ],
 )
-def test_a_loop_counts_by_what_it_adds_to(tmp_path: Path, line: str, name: str, stride: int) -> None:
-    assert counters(tmp_path, "while True:", line) == (Counter(name, stride, None, is_added=True, is_late=False),)
+def test_a_loop_counts_by_what_it_adds_to(
+    tmp_path: Path, line: str, name: str, stride: int
+) -> None:
+    assert counters(tmp_path, "while True:", line) == (
+        Counter(name, stride, None, is_added=True, is_late=False),
+    )
     assert counters(tmp_path, "while True:", "x.backward()", line)[0].is_late
 
 
 @pytest.mark.parametrize(
     ("head", "body"),
     [
-        *(("for x, step in loader:", ()), ("for step_size, x in loader:", ()), ("for steps, x in loader:", ())),
-        *(("for batch in loader:", ()), ("for i in range(n, 0, -1):", ()), ("for i in range(n):", ("i = f(i)",))),
+        *(
+            ("for x, step in loader:", ()),
+            ("for step_size, x in loader:", ()),
+            ("for steps, x in loader:", ()),
+        ),
+        *(
+            ("for batch in loader:", ()),
+            ("for i in range(n, 0, -1):", ()),
+            ("for i in range(n):", ("i = f(i)",)),
+        ),
         *(("for i in range(n):", ("for i in range(3): pass",)), ("while True:", ("step += size",))),
         *(("while True:", ("left -= 1",)), ("while True:", ("if x: step += 1",))),
-        *(("while True:", ("if x: continue", "step += 1")), ("while True:", ("tries += 1", "if x: tries = 0"))),
-        *(("while True:", ("step += 1", "if x: step += 1")), ("while True:", ("for _ in range(3): step += 1",))),
+        *(
+            ("while True:", ("if x: continue", "step += 1")),
+            ("while True:", ("tries += 1", "if x: tries = 0")),
+        ),
+        *(
+            ("while True:", ("step += 1", "if x: step += 1")),
+            ("while True:", ("for _ in range(3): step += 1",)),
+        ),
     ],
 )
-def test_what_does_not_go_up_in_each_round_counts_nothing(tmp_path: Path, head: str, body: tuple[str, ...]) -> None:
+def test_what_does_not_go_up_in_each_round_counts_nothing(
+    tmp_path: Path, head: str, body: tuple[str, ...]
+) -> None:
     assert counters(tmp_path, head, *body) == ()
 
 
 @pytest.mark.parametrize(
     ("condition", "every"),
     [
-        *((None, None), ("if (i + 1) % 4 == 0:", 4), ("if (i + 1) % args.accumulate == 0:", "args.accumulate")),
-        *(("if not i % k or last:", "k"), ("if self.is_due:", ""), ("if i > 3:", ""), ("if is_due():", "")),
-        *(("if use_amp:", None), ("if args.use_optimizer and not cfg['dry']:", None), ("if scaler is not None:", None)),
+        *(
+            (None, None),
+            ("if (i + 1) % 4 == 0:", 4),
+            ("if (i + 1) % args.accumulate == 0:", "args.accumulate"),
+        ),
+        *(
+            ("if not i % k or last:", "k"),
+            ("if self.is_due:", ""),
+            ("if i > 3:", ""),
+            ("if is_due():", ""),
+        ),
+        *(
+            ("if use_amp:", None),
+            ("if args.use_optimizer and not cfg['dry']:", None),
+            ("if scaler is not None:", None),
+        ),
     ],
 )
-def test_a_loop_says_in_which_rounds_the_model_is_updated(tmp_path: Path, condition: str | None, every: object) -> None:
+def test_a_loop_says_in_which_rounds_the_model_is_updated(
+    tmp_path: Path, condition: str | None, every: object
+) -> None:
     source = ["def train():", "    for i in range(9):", "        loss.backward()"]
     indent = "        "
     if condition:
         source.append(f"{indent}{condition}")
         indent += "    "
-    source += [f"{indent}self.optimizer.step()", f"{indent}updates += 1", f"{indent}scheduler.step()"]
+    source += [
+        f"{indent}self.optimizer.step()",
+        f"{indent}updates += 1",
+        f"{indent}scheduler.step()",
+    ]
     (loop,) = loops_at(tmp_path, "\n".join(source), "loss.backward()")
     assert loop.updates
     assert loop.every == every
-    assert loop.counters[0] == Counter("updates", 1, None, is_added=True, is_late=True, of_updates=every is not None)
+    assert loop.counters[0] == Counter(
+        "updates", 1, None, is_added=True, is_late=True, of_updates=every is not None
+    )
 
 
 def test_an_update_with_a_scaler_or_without_is_one_of_each_round(tmp_path: Path) -> None:
     body = ("if self.scaler:", "    self.scaler.step(optimizer)", "else:", "    optimizer.step()")
-    source = ["def train():", "    for i in range(9):", *(f"        {line}" for line in ("loss.backward()", *body))]
+    source = [
+        "def train():",
+        "    for i in range(9):",
+        *(f"        {line}" for line in ("loss.backward()", *body)),
+    ]
     (loop,) = loops_at(tmp_path, "\n".join(source), "loss.backward()")
     assert (loop.updates, loop.every) == (True, None)
     (loop,) = loops_at(tmp_path, "\n".join(source[:-2]), "loss.backward()")
@@ -108,7 +155,9 @@ def test_an_update_with_a_scaler_or_without_is_one_of_each_round(tmp_path: Path)
 
 
 @pytest.mark.parametrize("leave", ["break", "return"])
-def test_a_loop_says_what_another_one_sets_too_and_whether_it_may_end_early(tmp_path: Path, leave: str) -> None:
+def test_a_loop_says_what_another_one_sets_too_and_whether_it_may_end_early(
+    tmp_path: Path, leave: str
+) -> None:
     source = f"""
 def train():
     step = 0
@@ -157,7 +206,9 @@ def train():
     assert loop.bars == ("bar",)
 
 
-@pytest.mark.parametrize("source", ["def train(:\n    work()", "print 1\nwork()", "for i in range(3): work()", ""])
+@pytest.mark.parametrize(
+    "source", ["def train(:\n    work()", "print 1\nwork()", "for i in range(3): work()", ""]
+)
 def test_what_is_no_loop_of_this_python_declares_nothing(tmp_path: Path, source: str) -> None:
     file = tmp_path / "train.py"
     file.write_text(source)

@@ -39,13 +39,21 @@ def test_a_line_says_its_step(line: str, step: int | None) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        *(b"9" * 2_000_000, b"1/1 [0<" * 300_000, b"epoch" + b" " * 2_000_000, b"1/1 [" + b"0:" * 1_000_000),
+        *(
+            b"9" * 2_000_000,
+            b"1/1 [0<" * 300_000,
+            b"epoch" + b" " * 2_000_000,
+            b"1/1 [" + b"0:" * 1_000_000,
+        ),
         b"epoch [1][" + b"9" * 3000 + b"/1]",
         b"9" * 3000 + b"/1 [0<1 it/s",
     ],
 )
 def test_a_line_that_was_made_for_it_is_neither_slow_nor_a_step(line: bytes) -> None:
-    """A search that is quadratic in the line, of 2 MB, would take hours; Python refuses numbers of 4,301 digits."""
+    """A search that is quadratic in the line, of 2 MB, would take hours.
+
+    Python refuses numbers of 4,301 digits.
+    """
     assert StepLog().take(line + b"\n") is None
 
 
@@ -61,7 +69,9 @@ def test_what_is_written_to_a_file_is_read_from_its_end_on(tmp_path: Path) -> No
     file = tmp_path / "log"
     file.write_text("step 1\n")
     with file.open("ab") as output:
-        process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stdout=output)
+        process = subprocess.Popen(
+            [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stdout=output
+        )
         read = OutputFile(process.pid, UserFiles())
         assert read.new() == b""
         os.write(output.fileno(), b"step 2\n")
@@ -75,7 +85,9 @@ def test_what_is_written_to_a_file_is_read_from_its_end_on(tmp_path: Path) -> No
 
 
 def test_what_goes_elsewhere_is_not_read() -> None:
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
         assert OutputFile(process.pid, UserFiles()).new() == b""
         process.kill()
     assert OutputFile(process.pid, UserFiles()).new() == b""

@@ -10,8 +10,17 @@ from profd.daemon.steps.declared import Declared
 from profd.daemon.steps.loop import Stack, StepLoop, find_loop, sight_of
 from profd.daemon.store.records import Frame
 
-BACKWARD = [Frame("Tensor.backward", "/x/site-packages/torch/_tensor.py", 9), Frame("engine", "/x/e.py", 1)]
-OPTIMIZER = [Frame("Optimizer.profile_hook_step.<locals>.wrapper", "/x/site-packages/torch/optim/optimizer.py", 9)]
+BACKWARD = [
+    Frame("Tensor.backward", "/x/site-packages/torch/_tensor.py", 9),
+    Frame("engine", "/x/e.py", 1),
+]
+OPTIMIZER = [
+    Frame(
+        "Optimizer.profile_hook_step.<locals>.wrapper",
+        "/x/site-packages/torch/optim/optimizer.py",
+        9,
+    )
+]
 KERAS = [Frame("BaseOptimizer.apply", "/x/site-packages/keras/src/optimizers/base_optimizer.py", 9)]
 FORWARD = [Frame("Module._call_impl", "/x/site-packages/torch/nn/modules/module.py", 9)]
 
@@ -24,7 +33,9 @@ class Script:
         self._file.write_text(source)
         self._lines = source.splitlines()
 
-    def stack(self, *calls: tuple[str, str], inside: list[Frame] = FORWARD, samples: int = 10) -> list[Stack]:
+    def stack(
+        self, *calls: tuple[str, str], inside: list[Frame] = FORWARD, samples: int = 10
+    ) -> list[Stack]:
         """Return so many stacks of functions at the lines with these texts, and of ``inside``."""
         frames = [Frame(name, str(self._file), self.line(text)) for name, text in calls]
         return [[*frames, *inside]] * samples
@@ -83,16 +94,23 @@ def test_the_loop_is_the_innermost_one_around_backward(tmp_path: Path) -> None:
 
 
 def test_a_loop_may_be_a_function_further_out_and_imports_say_nothing(tmp_path: Path) -> None:
-    script = Script(tmp_path, "def main():\n    for i in range(9):\n        step()\ndef step():\n    loss.backward()\n")
+    script = Script(
+        tmp_path,
+        "def main():\n    for i in range(9):\n        step()\ndef step():\n    loss.backward()\n",
+    )
     stack = script.stack(("main", "        step()"), ("step", "loss.backward"), inside=BACKWARD)
     assert head(loop_in(stack)) == (2, None)
     script = Script(tmp_path, "for step in range(9):\n    import torch\n")
-    importing = script.stack(("<module>", "import"), inside=[Frame("x", "<frozen importlib._bootstrap>", 1)])
+    importing = script.stack(
+        ("<module>", "import"), inside=[Frame("x", "<frozen importlib._bootstrap>", 1)]
+    )
     assert loop_in(importing) is None
 
 
 def test_steps_are_those_of_the_optimizer_where_gradients_are_accumulated(tmp_path: Path) -> None:
-    source = "while True:\n    for micro in range(4):\n        loss.backward()\n    optimizer.step()\n"
+    source = (
+        "while True:\n    for micro in range(4):\n        loss.backward()\n    optimizer.step()\n"
+    )
     script = Script(tmp_path, source)
     backward = script.stack(("<module>", "loss.backward"), inside=BACKWARD)
     optimizer = script.stack(("<module>", "optimizer.step"), inside=OPTIMIZER, samples=1)
@@ -112,7 +130,9 @@ def test_loops_of_a_library_that_part_below_the_users_are_within_a_step(tmp_path
     assert head(loop_in(backward, optimizer)) == (1, None)
     # Two loops of the user's are two trainings: that of more backward passes is counted.
     apart = Script(
-        tmp_path, "for epoch in e():\n    for a in x:\n        a.backward()\n    for b in y:\n        opt.step()\n"
+        tmp_path,
+        "for epoch in e():\n    for a in x:\n        a.backward()\n    for b in y:\n        "
+        "opt.step()\n",
     )
     backward = apart.stack(("<module>", "a.backward"), inside=BACKWARD)
     optimizer = apart.stack(("<module>", "opt.step"), inside=OPTIMIZER)
@@ -128,7 +148,9 @@ def test_loops_of_a_library_that_part_below_the_users_are_within_a_step(tmp_path
         ("for part in batch:\n        svi.step(part)", 2),
     ],
 )
-def test_a_loop_over_the_optimizers_of_a_step_is_none_of_steps(tmp_path: Path, loop: str, first_line: int) -> None:
+def test_a_loop_over_the_optimizers_of_a_step_is_none_of_steps(
+    tmp_path: Path, loop: str, first_line: int
+) -> None:
     script = Script(tmp_path, f"for batch in loader:\n    {loop}\n")
     found = loop_in(script.stack(("<module>", ".step("), inside=OPTIMIZER, samples=3))
     assert head(found) == (first_line, None)
@@ -136,7 +158,9 @@ def test_a_loop_over_the_optimizers_of_a_step_is_none_of_steps(tmp_path: Path, l
 
 def test_loops_of_and_inside_of_the_optimizer_are_none(tmp_path: Path) -> None:
     script = Script(tmp_path, "def fit():\n    while True:\n        optimizer.step(closure)\n")
-    stack = script.stack(("fit", "optimizer.step"), inside=[*OPTIMIZER, Frame("closure", "/x/y.py", 3), *BACKWARD])
+    stack = script.stack(
+        ("fit", "optimizer.step"), inside=[*OPTIMIZER, Frame("closure", "/x/y.py", 3), *BACKWARD]
+    )
     assert head(loop_in(stack)) == (2, None)
     script = Script(tmp_path, "for batch in loader:\n    optimizer.step()\n")
     library = tmp_path / "site-packages" / "torch" / "optim" / "sgd.py"
@@ -147,7 +171,10 @@ def test_loops_of_and_inside_of_the_optimizer_are_none(tmp_path: Path) -> None:
 
 
 def test_without_backward_a_loop_that_is_named_so_is_that_of_steps(tmp_path: Path) -> None:
-    source = "def train():\n    for epoch in e():\n        for step in range(9):\n            work()\n    end()\n"
+    source = (
+        "def train():\n    for epoch in e():\n        for step in range(9):\n            "
+        "work()\n    end()\n"
+    )
     script = Script(tmp_path, source)
     stack = script.stack(("train", "work()"), inside=[])
     assert head(loop_in(stack)) == (3, None)
@@ -155,9 +182,14 @@ def test_without_backward_a_loop_that_is_named_so_is_that_of_steps(tmp_path: Pat
 
 
 def test_a_program_of_torch_is_not_counted_by_names(tmp_path: Path) -> None:
-    script = Script(tmp_path, "def main():\n    for step, batch in enumerate(loader):\n        model(batch)\n")
+    script = Script(
+        tmp_path, "def main():\n    for step, batch in enumerate(loader):\n        model(batch)\n"
+    )
     assert loop_in(script.stack(("main", "model(batch)"))) is None
-    source = "def wait():\n    for attempt in range(9):\n        for layer_idx in l:\n            work()\n"
+    source = (
+        "def wait():\n    for attempt in range(9):\n        for layer_idx in l:\n            "
+        "work()\n"
+    )
     script = Script(tmp_path, source)
     assert loop_in(script.stack(("wait", "work()"), inside=[])) is None
     evaluating = Script(tmp_path, "def evaluate():\n    for step in range(9):\n        work()\n")
@@ -178,9 +210,13 @@ def test_a_comprehension_is_in_no_more_loops_than_its_function(tmp_path: Path) -
     assert head(loop_in(*stacks)) == (2, 4)
 
 
-def test_of_two_loops_the_inner_one_is_taken_where_the_optimizer_is_never_seen(tmp_path: Path) -> None:
+def test_of_two_loops_the_inner_one_is_taken_where_the_optimizer_is_never_seen(
+    tmp_path: Path,
+) -> None:
     source = (
-        "def run():\n    while True:\n        split()\ndef split():\n    for i in range(2):\n        loss.backward()\n"
+        "def run():\n    while True:\n        split()\ndef split():\n    for i in "
+        "range(2):\n    "
+        "    loss.backward()\n"
     )
     script = Script(tmp_path, source)
     calls = ("run", "split()"), ("split", "loss.backward")

@@ -1,4 +1,6 @@
-"""What is stored of the steps of a program whose loop is seen in samples, and whose counter is read."""
+"""What is stored of the steps of a program whose loop is seen in samples, and whose counter is
+read.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,14 @@ from profd.daemon.steps.declared import Declared
 from profd.daemon.steps.loop import Place, StepLoop
 from profd.daemon.steps.reader import FAR_S, LOG, READ_S, SHORT_S, StepReader
 from profd.daemon.steps.sources import Around, Program, Source
-from profd.daemon.store.records import STEPS_LOST, EventHappened, Frame, Identity, PointsTaken, Record
+from profd.daemon.store.records import (
+    STEPS_LOST,
+    EventHappened,
+    Frame,
+    Identity,
+    PointsTaken,
+    Record,
+)
 
 BACKWARD = Frame("Tensor.backward", "/x/torch/_tensor.py", 9)
 SCRIPT = """
@@ -99,7 +108,9 @@ class Reading:
         self.records: list[Record] = []
         self.program = FakeProgram()
         self.is_readable = is_readable
-        self.reader = StepReader(Identity(os.getpid(), 1), self.clock, self.records.append, self._attach)
+        self.reader = StepReader(
+            Identity(os.getpid(), 1), self.clock, self.records.append, self._attach
+        )
 
     def _attach(self, _pid: int, _declared: Declared) -> Program:
         if not self.is_readable:
@@ -108,7 +119,12 @@ class Reading:
 
     def sees(self, function: str) -> None:
         """Let the program be in the backward pass of a function from now on."""
-        line = next(at for at, text in enumerate(SCRIPT.splitlines(), 1) if text == f"def {function}():") + 2
+        line = (
+            next(
+                at for at, text in enumerate(SCRIPT.splitlines(), 1) if text == f"def {function}():"
+            )
+            + 2
+        )
         self.program.frames = [Frame(function, str(self.file), line), BACKWARD]
 
     def finds(self, function: str) -> None:
@@ -121,7 +137,10 @@ class Reading:
         self.goes({} if value is None else {variable: value} for value in values)
 
     def goes(self, values: Iterable[dict[Variable, int]]) -> list[float]:
-        """Read once for each state of the program's variables; return how long the reader would pause after each."""
+        """Read once for each state of the program's variables.
+
+        Return how long the reader would pause after each.
+        """
         pauses_s = []
         for self.program.values in values:
             pauses_s.append(self.reader.poll())
@@ -163,7 +182,9 @@ LEFT = RangeLeft(1)
 
 
 @pytest.mark.parametrize(("rounds", "pause_s"), [(1, FAR_S), (4, SHORT_S)])
-def test_a_loop_is_read_seldom_by_how_far_its_end_is_and_its_pace(tmp_path: Path, rounds: int, pause_s: float) -> None:
+def test_a_loop_is_read_seldom_by_how_far_its_end_is_and_its_pace(
+    tmp_path: Path, rounds: int, pause_s: float
+) -> None:
     found, looks = Reading(tmp_path), 0
     found.program.sources = [Source("first", FIRST.variable, end=LEFT)]
     found.finds("pretrain")
@@ -195,7 +216,9 @@ def test_a_loop_that_may_be_left_is_not_counted_by_its_range(tmp_path: Path) -> 
     assert count == pytest.approx(10 * at_s, abs=3)
 
 
-def test_a_loop_that_pauses_is_stored_as_standing_still_and_the_end_of_the_pause_at_once(reading: Reading) -> None:
+def test_a_loop_that_pauses_is_stored_as_standing_still_and_the_end_of_the_pause_at_once(
+    reading: Reading,
+) -> None:
     reading.reads(FIRST.variable, [*range(20), *[20] * 40])
     standing = [at_s for at_s, count in reading.counts if count == 20]
     assert standing == pytest.approx([2.0, 2.4, 3.4, 4.4, 5.4])
@@ -208,7 +231,9 @@ def test_where_a_loop_was_left_another_may_go_on_until_stacks_show_none(reading:
     reading.reads(FIRST.variable, [*range(20), *[None] * 40])
     reading.program.frames = [Frame("evaluate", str(reading.file), 1)]
     reading.reads(FIRST.variable, [*range(20, 40), *[None] * 40])
-    errors = {round(at_s): error for (at_s, _), error in zip(reading.counts, reading.errors, strict=True)}
+    errors = {
+        round(at_s): error for (at_s, _), error in zip(reading.counts, reading.errors, strict=True)
+    }
     assert [errors[second] for second in (1, 3, 5, 7, 9, 10)] == [0, 16, 40, 0, 16, 1]
 
 
@@ -217,14 +242,20 @@ def test_a_loop_that_is_left_before_its_pace_is_known_has_no_count_yet(reading: 
     assert reading.counts[0] == pytest.approx((0.2, 62))
 
 
-def test_counts_begin_anew_with_an_epoch_that_begins_before_the_first_one_is_stored(reading: Reading) -> None:
+def test_counts_begin_anew_with_an_epoch_that_begins_before_the_first_one_is_stored(
+    reading: Reading,
+) -> None:
     reading.reads(FIRST.variable, [97, *range(30)])
     assert [count for _, count in reading.counts] == [1, 11, 21]
     assert set(reading.errors) == {0}
 
 
-def test_rounds_that_an_epoch_still_has_are_in_doubt_where_there_was_no_time_for_them(reading: Reading) -> None:
-    reading.reads(FIRST.variable, [*range(50), *[49] * 40, *range(50), *range(50), *range(48), None])
+def test_rounds_that_an_epoch_still_has_are_in_doubt_where_there_was_no_time_for_them(
+    reading: Reading,
+) -> None:
+    reading.reads(
+        FIRST.variable, [*range(50), *[49] * 40, *range(50), *range(50), *range(48), None]
+    )
     assert (reading.counts[-1][1], reading.errors[-1]) == (200, 3)
 
 
@@ -235,7 +266,9 @@ def test_what_counts_the_next_epoch_is_looked_for_often_and_not_for_long(reading
     assert reading.goes([{}] * 15) == [*[0.005] * 9, *[0.1] * 6]
 
 
-def test_a_variable_that_moves_too_fast_to_be_read_is_no_loop_that_was_left(reading: Reading) -> None:
+def test_a_variable_that_moves_too_fast_to_be_read_is_no_loop_that_was_left(
+    reading: Reading,
+) -> None:
     reading.reads(FIRST.variable, range(20))
     reading.program.moves = True
     reading.reads(FIRST.variable, range(20, 32))
@@ -254,7 +287,9 @@ def test_nothing_is_read_before_samples_show_a_loop(tmp_path: Path) -> None:
     assert found.records == []
 
 
-def test_a_program_that_cannot_be_read_yet_is_asked_again_and_that_is_said_once(tmp_path: Path) -> None:
+def test_a_program_that_cannot_be_read_yet_is_asked_again_and_that_is_said_once(
+    tmp_path: Path,
+) -> None:
     found = Reading(tmp_path, is_readable=False)
     found.program.sources = [FIRST]
     found.finds("pretrain")
@@ -268,7 +303,9 @@ def test_a_program_that_cannot_be_read_yet_is_asked_again_and_that_is_said_once(
     assert found.said[1:] == ["first"]
 
 
-def test_the_last_count_is_stored_at_the_end_also_where_the_program_is_gone(reading: Reading) -> None:
+def test_the_last_count_is_stored_at_the_end_also_where_the_program_is_gone(
+    reading: Reading,
+) -> None:
     reading.reads(FIRST.variable, [*range(15)])
     reading.program.values = {}
     reading.reader.end()
@@ -284,7 +321,10 @@ def test_a_loop_that_follows_counts_on_from_the_one_before(reading: Reading) -> 
     assert reading.said == ["first", "second, 4 micro-batches for each optimizer step"]
     reading.reader.end()
     assert reading.counts[-1][1] == 20 + 29 // 4
-    assert all(before <= after for (_, before), (_, after) in zip(reading.counts, reading.counts[1:], strict=False))
+    assert all(
+        before <= after
+        for (_, before), (_, after) in zip(reading.counts, reading.counts[1:], strict=False)
+    )
 
 
 def test_a_stack_of_another_loop_alone_changes_nothing(reading: Reading) -> None:
@@ -312,7 +352,9 @@ def test_one_number_of_two_loops_is_counted_on(reading: Reading) -> None:
     assert reading.counts[-1][1] == 39
 
 
-def test_readings_come_closer_before_a_loop_ends_that_nobody_knows_the_end_of(reading: Reading) -> None:
+def test_readings_come_closer_before_a_loop_ends_that_nobody_knows_the_end_of(
+    reading: Reading,
+) -> None:
     reading.reads(FIRST.variable, [tenth // 3 for tenth in range(60)])
     assert reading.reader.poll() == pytest.approx(0.09, abs=0.02)
     reading.program.sources = [SECOND]
@@ -322,7 +364,9 @@ def test_readings_come_closer_before_a_loop_ends_that_nobody_knows_the_end_of(re
 
 
 def test_an_iterator_that_is_done_with_gives_way_to_the_next_one(reading: Reading) -> None:
-    epochs = [Source("DataLoader", Attribute(number, 1, "_num_yielded"), start=1) for number in range(3)]
+    epochs = [
+        Source("DataLoader", Attribute(number, 1, "_num_yielded"), start=1) for number in range(3)
+    ]
     for number, epoch in enumerate(epochs):
         reading.program.sources = epochs[: number + 1][::-1]
         reading.reads(epoch.variable, [*range(1, 31), None])
@@ -331,9 +375,13 @@ def test_an_iterator_that_is_done_with_gives_way_to_the_next_one(reading: Readin
     assert reading.counts[-1][1] == pytest.approx(90, abs=1)
 
 
-def test_a_number_of_loops_around_is_not_compared_with_that_of_fewer_loops(reading: Reading) -> None:
+def test_a_number_of_loops_around_is_not_compared_with_that_of_fewer_loops(
+    reading: Reading,
+) -> None:
     epoch, iteration, program = Local(3, 0), Local(4, 0), reading.program
-    for number, outside in enumerate([[Around(epoch, 0)], [Around(iteration, 0), Around(epoch, 0, 4)]]):
+    for number, outside in enumerate(
+        [[Around(epoch, 0)], [Around(iteration, 0), Around(epoch, 0, 4)]]
+    ):
         program.outside = outside
         program.sources = [Source("DataLoader", Attribute(number, 1, "_num_yielded"), start=1)]
         counter = program.sources[0].variable
@@ -357,21 +405,35 @@ LOST = "steps are not counted any more: "
 
 
 @pytest.mark.parametrize("left", [None, 19])
-def test_training_that_goes_on_in_an_uncounted_loop_is_reported_once(reading: Reading, left: int | None) -> None:
+def test_training_that_goes_on_in_an_uncounted_loop_is_reported_once(
+    reading: Reading, left: int | None
+) -> None:
     reading.reads(FIRST.variable, range(20))
     reading.program.uncounted = "endless"
     reading.sees("endless")
-    reading.reads(FIRST.variable, [left] * 150)  # what the loop before counted by may still be there
-    assert reading.said == ["first", f"{LOST}the loop at train.py:14 has no counter that can be read"]
-    (lost,) = (one for one in reading.records if isinstance(one, EventHappened) and one.kind == STEPS_LOST)
-    assert lost.at_ns / SECOND_NS == pytest.approx(1000 + 1.9)  # as of the last step that was counted
+    reading.reads(
+        FIRST.variable, [left] * 150
+    )  # what the loop before counted by may still be there
+    assert reading.said == [
+        "first",
+        f"{LOST}the loop at train.py:14 has no counter that can be read",
+    ]
+    (lost,) = (
+        one for one in reading.records if isinstance(one, EventHappened) and one.kind == STEPS_LOST
+    )
+    assert lost.at_ns / SECOND_NS == pytest.approx(
+        1000 + 1.9
+    )  # as of the last step that was counted
     stored = len(reading.counts)
     reading.sees("pretrain")
     reading.reads(FIRST.variable, range(100))
     assert reading.said[2:] == ["first"]
     assert len(reading.counts) > stored + 5
     assert reading.counts[-1][1] == pytest.approx(19 + 99, abs=10)
-    assert all(before <= after for (_, before), (_, after) in zip(reading.counts, reading.counts[1:], strict=False))
+    assert all(
+        before <= after
+        for (_, before), (_, after) in zip(reading.counts, reading.counts[1:], strict=False)
+    )
 
 
 def test_a_loop_without_a_counter_is_looked_at_once_a_second(reading: Reading) -> None:
@@ -428,17 +490,23 @@ def test_where_nothing_trains_the_steps_are_known(reading: Reading) -> None:
 def test_two_sources_that_disagree_are_reported_once_and_the_first_counts(reading: Reading) -> None:
     reading.program.sources = [FIRST, SECOND]
     reading.goes({FIRST.variable: tenth, SECOND.variable: 2 * tenth} for tenth in range(80))
-    assert [text for text in reading.said if "differ" in text] == ["second and first differ by 10 steps"]
+    assert [text for text in reading.said if "differ" in text] == [
+        "second and first differ by 10 steps"
+    ]
     assert reading.counts[-1][1] == pytest.approx(79, abs=10)
 
 
-def test_a_source_that_begins_anew_is_compared_with_a_running_number_within_an_epoch_alone(reading: Reading) -> None:
+def test_a_source_that_begins_anew_is_compared_with_a_running_number_within_an_epoch_alone(
+    reading: Reading,
+) -> None:
     reading.program.sources = [FIRST, SECOND]
     reading.goes({FIRST.variable: tenth, SECOND.variable: tenth % 8} for tenth in range(80))
     assert reading.said == ["first"]
 
 
-def test_epochs_too_short_for_a_first_count_that_is_sure_are_counted_after_five_seconds(reading: Reading) -> None:
+def test_epochs_too_short_for_a_first_count_that_is_sure_are_counted_after_five_seconds(
+    reading: Reading,
+) -> None:
     epoch = Local(9, 9)
     reading.program.sources, reading.program.outside = [FIRST], [Around(epoch, 0)]
     reading.goes({FIRST.variable: 17 * tenth % 63, epoch: 3 * tenth} for tenth in range(50))
@@ -448,7 +516,9 @@ def test_epochs_too_short_for_a_first_count_that_is_sure_are_counted_after_five_
     assert reading.errors[-1] > 10 * 63
 
 
-def test_a_loop_is_found_where_its_optimizer_is_never_seen_and_its_backward_pass_seldom(tmp_path: Path) -> None:
+def test_a_loop_is_found_where_its_optimizer_is_never_seen_and_its_backward_pass_seldom(
+    tmp_path: Path,
+) -> None:
     found = Reading(tmp_path)
     found.program.sources = [FIRST]
     line = SCRIPT.splitlines().index("        for n in range(1000):") + 2

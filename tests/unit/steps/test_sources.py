@@ -26,19 +26,31 @@ def backward():
 
 
 @contextlib.contextmanager
-def training(folder: Path, source: str, version: str) -> Iterator[tuple[Standing, Program, StepLoop]]:
-    """Run a script up to its first call of ``backward()``; give what reads it, and the loop around that call."""
+def training(
+    folder: Path, source: str, version: str
+) -> Iterator[tuple[Standing, Program, StepLoop]]:
+    """Run a script up to its first call of ``backward()``.
+
+    Give what reads it, and the loop around that call.
+    """
     file = folder / IN_LIBRARIES.get(source, "train.py")
     file.parent.mkdir(exist_ok=True)
     file.write_text(WAITS + source)
     lines = file.read_text().splitlines()
-    line = next(number for number, text in enumerate(lines, 1) if "    backward()" in text or "abc" in text)
+    line = next(
+        number for number, text in enumerate(lines, 1) if "    backward()" in text or "abc" in text
+    )
     name = "fit" if "def fit" in source else "train" if "def train" in source else "<module>"
-    around = [Frame("train", str(file), lines.index("        fit()") + 1)] if "def fit" in source else []
+    around = (
+        [Frame("train", str(file), lines.index("        fit()") + 1)] if "def fit" in source else []
+    )
     declared = Declared()
     loop = find_loop([sight_of([*around, Frame(name, str(file), line), BACKWARD], declared)] * 20)
     assert loop is not None
-    program = f"exec(compile(open({str(file)!r}).read(), {str(file)!r}, 'exec'), {{'__name__': '__main__'}})"
+    program = (
+        f"exec(compile(open({str(file)!r}).read(), {str(file)!r}, 'exec'), {{'__name__': "
+        f"'__main__'}})"
+    )
     with standing(program, python(version)) as running:
         yield running, Program(running.pid, declared), loop
 
@@ -190,7 +202,9 @@ LIBRARIES = ("lightning", "fastai", "stable-baselines3", "tianshou")
     ],
     ids=["module", "enumerate", "stride", "attribute", "generator", "loader", "bar", *LIBRARIES],
 )
-def test_each_round_is_read(version: str, source: str, name: str, rounds: tuple[int, ...], tmp_path: Path) -> None:
+def test_each_round_is_read(
+    version: str, source: str, name: str, rounds: tuple[int, ...], tmp_path: Path
+) -> None:
     with training(tmp_path, source, version) as (running, program, loop):
         found = program.sources_of(loop)[0]
         assert found.name == name
@@ -200,7 +214,9 @@ def test_each_round_is_read(version: str, source: str, name: str, rounds: tuple[
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_rounds_of_all_loops_around_are_one_number_and_none_is_read_between_them(version: str, tmp_path: Path) -> None:
+def test_rounds_of_all_loops_around_are_one_number_and_none_is_read_between_them(
+    version: str, tmp_path: Path
+) -> None:
     source = """
 for iteration in range(1, 4):
     for epoch in range(2):
@@ -220,8 +236,16 @@ for iteration in range(1, 4):
 
 
 @pytest.mark.parametrize("around", ["for epoch in [0, 1]:", "while True:"])
-def test_no_number_of_loops_around_leaves_one_out_that_counts_nothing(around: str, tmp_path: Path) -> None:
-    lines = ("for run in range(9):", around, "for epoch in range(2):", "for i in range(7):", "backward()")
+def test_no_number_of_loops_around_leaves_one_out_that_counts_nothing(
+    around: str, tmp_path: Path
+) -> None:
+    lines = (
+        "for run in range(9):",
+        around,
+        "for epoch in range(2):",
+        "for i in range(7):",
+        "backward()",
+    )
     source = "\n".join(" " * depth + line for depth, line in enumerate(lines))
     with training(tmp_path, source, "3.11") as (_, program, loop):
         assert [one.rounds for one in program.outside_of(loop)] == [2]
@@ -252,12 +276,15 @@ train()
         for _ in range(11):
             said.append(program.round_of(found))
             running.go_on()
-        # In a round, waiting for the next one, in that; in both other loops, and waiting for the next epoch.
+        # In a round, waiting for the next one, in that; in both other loops, and waiting for the
+        # next epoch.
         assert said == [0, 0, 1, *[None] * 7, 0]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_loader_of_an_evaluation_is_no_source_of_the_training(version: str, tmp_path: Path) -> None:
+def test_the_loader_of_an_evaluation_is_no_source_of_the_training(
+    version: str, tmp_path: Path
+) -> None:
     file = tmp_path / "torch" / "utils" / "data" / "dataloader.py"
     file.parent.mkdir(parents=True)
     file.write_text(
@@ -283,17 +310,25 @@ train()
             running.go_on()
         assert said == [["DataLoader"], [], [], ["DataLoader"]]
     after = (
-        "\ndef train():\n    for batch in _SingleProcessDataLoaderIter():\n        backward()\n        break\n"
-        "    for batch in _SingleProcessDataLoaderIter():\n        globals()['backward']()\ntrain()\n"
+        "\ndef train():\n    for batch in _SingleProcessDataLoaderIter():\n        backward()\n  "
+        "      break\n"
+        "    for batch in _SingleProcessDataLoaderIter():\n        "
+        "globals()['backward']()\ntrain()\n"
     )
-    with training(tmp_path, LOADER.rpartition("def train")[0] + after, version) as (running, program, loop):
+    with training(tmp_path, LOADER.rpartition("def train")[0] + after, version) as (
+        running,
+        program,
+        loop,
+    ):
         assert [source.name for source in program.sources_of(loop)] == ["DataLoader"]
         running.go_on()
         assert program.sources_of(loop) == []
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_loop_that_evaluates_by_itself_counts_by_the_object_that_trains(version: str, tmp_path: Path) -> None:
+def test_a_loop_that_evaluates_by_itself_counts_by_the_object_that_trains(
+    version: str, tmp_path: Path
+) -> None:
     source = """
 wait = backward
 class Engine:
@@ -320,11 +355,17 @@ Engine().train(Engine())
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_stack_begins_at_the_outermost_frame_and_has_lines_up_to_what_trains(version: str, tmp_path: Path) -> None:
+def test_a_stack_begins_at_the_outermost_frame_and_has_lines_up_to_what_trains(
+    version: str, tmp_path: Path
+) -> None:
     library = tmp_path / "torch" / "_tensor.py"
     library.parent.mkdir()
-    library.write_text("def backward():\n    inner()\ndef inner():\n    print('ready', flush=True)\n    input()\n")
-    (tmp_path / "train.py").write_text("def train():\n    for step in range(9):\n        backward()\n\ntrain()\n")
+    library.write_text(
+        "def backward():\n    inner()\ndef inner():\n    print('ready', flush=True)\n    input()\n"
+    )
+    (tmp_path / "train.py").write_text(
+        "def train():\n    for step in range(9):\n        backward()\n\ntrain()\n"
+    )
     program = (
         f"import os; os.chdir({str(tmp_path)!r}); names = {{}}\n"
         f"exec(compile(open('torch/_tensor.py').read(), {str(library)!r}, 'exec'), names)\n"
@@ -334,7 +375,11 @@ def test_a_stack_begins_at_the_outermost_frame_and_has_lines_up_to_what_trains(v
         frames = Program(running.pid, Declared(origin=origin_of(running.pid))).stack()
     script = str(tmp_path / "train.py")
     assert frames[-4:] == [
-        *(Frame("<module>", script, 5), Frame("train", script, 3), Frame("backward", str(library), 2)),
+        *(
+            Frame("<module>", script, 5),
+            Frame("train", script, 3),
+            Frame("backward", str(library), 2),
+        ),
         Frame("inner", str(library), 0),
     ]
 
@@ -345,7 +390,10 @@ def test_a_program_that_cannot_be_read_says_why() -> None:
 
 
 def test_a_loop_without_any_count_has_no_source(tmp_path: Path) -> None:
-    source = "def train():\n    for x in [1, 2, 3]:\n        backward()\n        self_made = x\ntrain()\n"
+    source = (
+        "def train():\n    for x in [1, 2, 3]:\n        backward()\n        self_made = "
+        "x\ntrain()\n"
+    )
     with training(tmp_path, source, "3.11") as (running, program, loop):
         assert program.sources_of(loop) == []
         assert program.epoch_of(program.outside_of(loop)) is None

@@ -56,7 +56,9 @@ YEAR_NS = 366 * 86400 * SECOND_NS
 
 def ends_after(ns: int) -> Callable[[Path], Path]:
     """Return a function that writes a run whose end lies so far behind its start."""
-    return partial(spoiled, script=f"UPDATE meta SET value = {STARTED_NS + ns} WHERE name = 'ended_ns'")
+    return partial(
+        spoiled, script=f"UPDATE meta SET value = {STARTED_NS + ns} WHERE name = 'ended_ns'"
+    )
 
 
 @pytest.mark.parametrize(
@@ -68,21 +70,37 @@ def ends_after(ns: int) -> Callable[[Path], Path]:
         (Path.touch, "is no run file", "profd ls"),
         (text, "is no run file", "profd ls"),
         (partial(spoiled, script="PRAGMA application_id = 7"), "no run file of profd", "profd ls"),
-        (partial(spoiled, script=f"PRAGMA user_version = {LATER}"), f"has format {LATER}", "update profd"),
-        (partial(spoiled, script="DELETE FROM meta WHERE name = 'target'"), "first records are missing", ".recover"),
+        (
+            partial(spoiled, script=f"PRAGMA user_version = {LATER}"),
+            f"has format {LATER}",
+            "update profd",
+        ),
+        (
+            partial(spoiled, script="DELETE FROM meta WHERE name = 'target'"),
+            "first records are missing",
+            ".recover",
+        ),
         (without_tables, "first records are missing", ".recover"),
-        (partial(spoiled, script="UPDATE meta SET value = 'x' WHERE name = 'command'"), "malformed", ".recover"),
+        (
+            partial(spoiled, script="UPDATE meta SET value = 'x' WHERE name = 'command'"),
+            "malformed",
+            ".recover",
+        ),
         (header_alone, "cannot be read", ".recover"),
         (ends_after(-1), "ends before it starts, or ten years later", ".recover"),
         (ends_after(10 * YEAR_NS + 1), "ends before it starts, or ten years later", ".recover"),
     ],
 )
-def test_what_is_no_run_file_says_so(make: Callable[[Path], object], message: str, remedy: str, tmp_path: Path) -> None:
+def test_what_is_no_run_file_says_so(
+    make: Callable[[Path], object], message: str, remedy: str, tmp_path: Path
+) -> None:
     path = tmp_path / "given.profd"
     make(path)
     gc.collect()  # what the making itself left to be collected
     before = len(os.listdir("/proc/self/fd"))
-    with pytest.raises(RunUnreadable) as failure:  # its traceback would keep alive what is left open
+    with pytest.raises(
+        RunUnreadable
+    ) as failure:  # its traceback would keep alive what is left open
         RunReader(path)
     assert len(os.listdir("/proc/self/fd")) == before
     assert message in failure.value.what
@@ -127,7 +145,9 @@ def test_a_file_is_made_only_where_there_is_none_and_a_folder(tmp_path: Path) ->
     with pytest.raises(OutputUnwritable, match="No such file"):
         database.create(tmp_path / "none" / "new.profd")
     with pytest.raises(OutputUnwritable):
-        database.copy_whole(write_run(tmp_path / "a.profd", seconds=1), tmp_path / "none" / "copy.profd")
+        database.copy_whole(
+            write_run(tmp_path / "a.profd", seconds=1), tmp_path / "none" / "copy.profd"
+        )
 
 
 def test_files_of_odd_names_are_read_and_not_changed(tmp_path: Path) -> None:
@@ -153,7 +173,9 @@ def test_a_copy_holds_what_the_log_still_held(tmp_path: Path) -> None:
     assert sorted(found.name for found in tmp_path.glob("copy*")) == ["copy.profd"]
 
 
-@pytest.mark.parametrize("table", ["meta", "process", "stack", "event", "interval", "recording_by_time"])
+@pytest.mark.parametrize(
+    "table", ["meta", "process", "stack", "event", "interval", "recording_by_time"]
+)
 def test_a_file_whose_pages_are_linked_many_times_says_so(table: str, tmp_path: Path) -> None:
     run = write_run(tmp_path / "run.profd", seconds=2)  # so that each table has one page
     hostilefiles.link_many_times(run, table, levels=6)
@@ -173,7 +195,9 @@ def path(tmp_path: Path) -> Path:
     path = tmp_path / "small.db"
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TABLE row (one)")
-        connection.executemany("INSERT INTO row (rowid, one) VALUES (?, NULL)", ((at,) for at in range(100)))
+        connection.executemany(
+            "INSERT INTO row (rowid, one) VALUES (?, NULL)", ((at,) for at in range(100))
+        )
         connection.executemany("INSERT INTO row VALUES (?)", ((None,) for _ in range(50_000)))
     return path
 
@@ -181,15 +205,28 @@ def path(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("query", "meant"),
     [
-        ("SELECT one.rowid FROM row AS one, row AS other LIMIT 1000000", "gives more than its size"),
+        (
+            "SELECT one.rowid FROM row AS one, row AS other LIMIT 1000000",
+            "gives more than its size",
+        ),
         ("SELECT zeroblob(10000) FROM row", "gives more than its size"),
         # It would end in some seconds, so that a reader without a bound is seen by its answer.
-        ("SELECT count(*) FROM row AS one, row AS two WHERE two.rowid <= 500", "more work than its size"),
+        (
+            "SELECT count(*) FROM row AS one, row AS two WHERE two.rowid <= 500",
+            "more work than its size",
+        ),
         ("SELECT 1 FROM missing", "no such table"),
     ],
-    ids=["more rows than a file can hold", "more text than a file can hold", "too much work", "another failure"],
+    ids=[
+        "more rows than a file can hold",
+        "more text than a file can hold",
+        "too much work",
+        "another failure",
+    ],
 )
-def test_a_query_without_end_is_an_error_and_the_next_one_is_answered(path: Path, query: str, meant: str) -> None:
+def test_a_query_without_end_is_an_error_and_the_next_one_is_answered(
+    path: Path, query: str, meant: str
+) -> None:
     with bounded(path) as connection:
         with pytest.raises(sqlite3.DatabaseError, match=meant):
             connection.rows(query)
@@ -223,11 +260,14 @@ HOSTILE = {
         DROP TABLE output;
         CREATE TABLE output (id INTEGER PRIMARY KEY, at_ns INTEGER NOT NULL, data BLOB AS (zeroblob(900000000)))
     """,
-    "a generated column beside the others": "ALTER TABLE event ADD COLUMN other AS (zeroblob(900000000))",
+    "a generated column beside the others": "ALTER TABLE event ADD COLUMN other AS "
+    "(zeroblob(900000000))",
     "a column more": "ALTER TABLE event ADD COLUMN other",
-    "a column with a default": "DROP TABLE output; CREATE TABLE output (id INTEGER PRIMARY KEY, at_ns INTEGER NOT NULL "
+    "a column with a default": "DROP TABLE output; CREATE TABLE output (id INTEGER PRIMARY KEY, "
+    "at_ns INTEGER NOT NULL "
     "DEFAULT (random()), data BLOB NOT NULL)",
-    "a key that is none": "DROP TABLE output; CREATE TABLE output (id INTEGER, at_ns INTEGER NOT NULL, data BLOB)",
+    "a key that is none": "DROP TABLE output; CREATE TABLE output (id INTEGER, at_ns INTEGER NOT "
+    "NULL, data BLOB)",
     "a virtual table": "DROP TABLE output; CREATE VIRTUAL TABLE output USING fts5(id, at_ns, data)",
     "a table more": "CREATE TABLE other (one)",
     "an index on an expression": "CREATE INDEX other ON event (length(hex(text)))",
@@ -242,7 +282,9 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("script", HOSTILE.values(), ids=HOSTILE)
-def test_what_no_run_file_has_is_refused_before_anything_is_read(script: str, tmp_path: Path) -> None:
+def test_what_no_run_file_has_is_refused_before_anything_is_read(
+    script: str, tmp_path: Path
+) -> None:
     path = spoiled(tmp_path / "given.profd", script)
     with pytest.raises(RunUnreadable, match=r"is none that a run file has"):
         RunReader(path)
@@ -258,15 +300,29 @@ OLDER = """
 def test_a_file_that_is_older_may_lack_tables_columns_and_indexes(tmp_path: Path) -> None:
     with RunReader(spoiled(tmp_path / "old.profd", OLDER)) as reader:
         assert reader.info.state == "ended"
-        assert (reader.hangs(), reader.devices(), reader.windows(), reader.placements()) == ([], [], [], {})
+        assert (reader.hangs(), reader.devices(), reader.windows(), reader.placements()) == (
+            [],
+            [],
+            [],
+            {},
+        )
         assert (reader.window_gpus(1), reader.host_gaps(1), reader.window_waits(1)) == ([], [], [])
-        assert (findings_now(reader), findings_of_whole(reader), rules_found(reader)) == ([], [], [])
-    with RunReader(spoiled(tmp_path / "later.profd", "ALTER TABLE placement DROP COLUMN job")) as reader:
+        assert (findings_now(reader), findings_of_whole(reader), rules_found(reader)) == (
+            [],
+            [],
+            [],
+        )
+    with RunReader(
+        spoiled(tmp_path / "later.profd", "ALTER TABLE placement DROP COLUMN job")
+    ) as reader:
         assert reader.placements() == {}
 
 
 def left_live(path: Path) -> Path:
-    """Make a run file as its recorder has it, with what was written last in its log; return the log."""
+    """Make a run file as its recorder has it, with what was written last in its log.
+
+    Return the log.
+    """
     connection = database.create(path)
     log = path.with_name(f"{path.name}-wal")
     kept = path.with_name("kept")
@@ -286,17 +342,27 @@ def test_a_copy_of_a_live_run_without_its_log_says_that_the_log_is_missing(tmp_p
     with pytest.raises(RunUnreadable, match="first records are missing"):
         RunReader(path)
     log.unlink()
-    with pytest.raises(RunUnreadable, match=r"nothing of a run without its log, and run\.profd-wal is not"):
+    with pytest.raises(
+        RunUnreadable, match=r"nothing of a run without its log, and run\.profd-wal is not"
+    ):
         RunReader(path)
-    with contextlib.closing(sqlite3.connect(path)) as connection:  # a part of it was folded into the file
-        connection.executescript(f"{database.TEXT}; PRAGMA application_id = {database.APPLICATION_ID}")
+    with contextlib.closing(
+        sqlite3.connect(path)
+    ) as connection:  # a part of it was folded into the file
+        connection.executescript(
+            f"{database.TEXT}; PRAGMA application_id = {database.APPLICATION_ID}"
+        )
         connection.execute(f"PRAGMA user_version = {database.SCHEMA_VERSION}")
-    with pytest.raises(RunUnreadable, match=r"nothing of a run without its log, and run\.profd-wal is not"):
+    with pytest.raises(
+        RunUnreadable, match=r"nothing of a run without its log, and run\.profd-wal is not"
+    ):
         RunReader(path)
 
 
 class Refusing:
-    """Refuses to connect but to what nobody writes, as SQLite does in a folder that is not writable."""
+    """Refuses to connect but to what nobody writes, as SQLite does in a folder that is not
+    writable.
+    """
 
     def __init__(self, code: int) -> None:
         self.asked: list[str] = []
@@ -331,18 +397,24 @@ def test_a_reader_of_a_whole_run_leaves_nothing_beside_it(run: Path) -> None:
     assert [one.name for one in run.parent.iterdir()] == [run.name]
 
 
-def test_a_log_is_not_left_out_where_it_cannot_be_read(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_is_not_left_out_where_it_cannot_be_read(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run.with_name(f"{run.name}-wal").write_bytes(b"more")
     monkeypatch.setattr(database, "_connect_as", Refusing(14))
     with pytest.raises(RunUnreadable, match="attempt to write"):
         RunReader(run)
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    with pytest.raises(RunUnreadable, match="its log cannot be read in a folder that you may not write to") as raised:
+    with pytest.raises(
+        RunUnreadable, match="its log cannot be read in a folder that you may not write to"
+    ) as raised:
         RunReader(run)
     assert raised.value.remedy == f"copy it and {run.name}-wal to another one"
 
 
-def test_the_last_reader_of_an_ended_run_folds_the_log_that_its_recorder_could_not(tmp_path: Path) -> None:
+def test_the_last_reader_of_an_ended_run_folds_the_log_that_its_recorder_could_not(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "run.profd"
     tables = Tables(database.create(path), describe)
     tables.begin(run_started())

@@ -49,7 +49,11 @@ class Run:
 
     def events(self) -> list[tuple[int, str]]:
         with self.reader() as reader:
-            return [(second(event.at_ns), event.text) for event in reader.events() if event.kind == "finding"]
+            return [
+                (second(event.at_ns), event.text)
+                for event in reader.events()
+                if event.kind == "finding"
+            ]
 
 
 def at(second: int) -> int:
@@ -79,7 +83,9 @@ def test_a_finding_has_one_row_for_as_long_as_it_holds_with_its_latest_words(run
         assert rules_found(reader) == [
             RuleFound("input-bound", "warning", holds=False), RuleFound("memory-limit", "critical", holds=True)
         ]  # fmt: skip
-    run.find(40, Found(FULL.rule, "warning", "memory: 90 % full", "{}"))  # of another severity it is another one
+    run.find(
+        40, Found(FULL.rule, "warning", "memory: 90 % full", "{}")
+    )  # of another severity it is another one
     assert run.now() == [("memory: 90 % full", 40)]
 
 
@@ -134,7 +140,9 @@ def test_the_findings_of_the_whole_run_stand_by_themselves(run: Run) -> None:
         ]
 
 
-@pytest.mark.parametrize("column", ["title = x'00'", "from_ns = -1", "to_ns = 'x'", "report = x'00'"])
+@pytest.mark.parametrize(
+    "column", ["title = x'00'", "from_ns = -1", "to_ns = 'x'", "report = x'00'"]
+)
 def test_a_damaged_row_is_said(run: Run, column: str) -> None:
     run.find(10, WAITS, made_by="0.1")
     with contextlib.closing(sqlite3.connect(run.path)) as connection, connection:

@@ -15,11 +15,15 @@ from profd.daemon.store.reader import RunReader
 
 
 def test_processes_series_windows_and_devices_of_nodes_stay_apart(tmp_path: Path) -> None:
-    # Two nodes whose processes have the same PIDs and start times, and whose GPUs have the same names.
+    # Two nodes whose processes have the same PIDs and start times, and whose GPUs have the same
+    # names.
     paths = [rankrun.write_run(tmp_path / f"{number}.profd") for number in range(2)]
     ahead_ns = 200 * AHEAD_NS
     shift_clock(paths[1], ahead_ns)
-    nodes = [JoinedNode(0, "a", "run-a", 0, 0, "", 0), JoinedNode(1, "b", "run-b", ahead_ns, 1, "", 9)]
+    nodes = [
+        JoinedNode(0, "a", "run-a", 0, 0, "", 0),
+        JoinedNode(1, "b", "run-b", ahead_ns, 1, "", 9),
+    ]
     with RunReader(paths[0]) as one, RunReader(paths[1]) as other:
         join_runs([one, other], nodes, "both", tmp_path / "both.profd")
         listed = one.list_series()
@@ -32,16 +36,25 @@ def test_processes_series_windows_and_devices_of_nodes_stay_apart(tmp_path: Path
     with RunReader(tmp_path / "both.profd") as both:
         assert len(both.processes) == 2 * alone_rows
         assert sorted(hosts_of(both).values()) == ["a"] * alone_rows + ["b"] * alone_rows
-        assert {row.device.rpartition(" on ")[2] for row in both.list_series() if row.device} <= {"a", "b"}
+        assert {row.device.rpartition(" on ")[2] for row in both.list_series() if row.device} <= {
+            "a",
+            "b",
+        }
         assert len(both.list_series()) == 2 * len(listed)
         assert {name for name, _ in alone} == {row.name for row in both.list_series()}
         for row in both.list_series():
             if row.process is not None:
                 assert len(both.points(row.id)) == points[row.name]
-        assert sorted((row.start_ns, row.duration_ns) for row in both.intervals()) == sorted(2 * intervals)
+        assert sorted((row.start_ns, row.duration_ns) for row in both.intervals()) == sorted(
+            2 * intervals
+        )
         assert [row.start_ns for row in both.windows()] == [windows[0].start_ns] * 2
         last = both.windows()[1].id
-        assert (both.operators(last), both.window_gpus(last), both.host_gaps(last)) == (operators, gpus, gaps)
+        assert (both.operators(last), both.window_gpus(last), both.host_gaps(last)) == (
+            operators,
+            gpus,
+            gaps,
+        )
         assert len(gaps) == len(gpus) == 1
 
 

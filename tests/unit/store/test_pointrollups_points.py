@@ -36,7 +36,10 @@ def add(sums: PointRollups, *readings: Reading) -> None:
 
 def rows(connection: sqlite3.Connection) -> list[tuple[int, Aggregate]]:
     """Return (minute, what the series was in it), in seconds for nanoseconds."""
-    sql = "SELECT minute, known_ns, area, least, most FROM point_minute WHERE series = 1 ORDER BY minute"
+    sql = (
+        "SELECT minute, known_ns, area, least, most FROM point_minute WHERE series = 1 ORDER BY "
+        "minute"
+    )
     return [
         (minute, Aggregate(known_ns // SECOND_NS, area / SECOND_NS, least, most))
         for minute, known_ns, area, least, most in connection.execute(sql)
@@ -72,7 +75,11 @@ def summed(connection: sqlite3.Connection, *readings: Reading) -> list[tuple[int
         ),
         ([(61, 3.0)], [(1, Aggregate(0, 0.0, 3.0, 3.0))]),
     ],
-    ids=["cut at the bounds", "what is not known is in no minute", "a single reading is known at its moment"],
+    ids=[
+        "cut at the bounds",
+        "what is not known is in no minute",
+        "a single reading is known at its moment",
+    ],
 )
 def test_minutes_have_the_sums_of_their_readings(
     connection: sqlite3.Connection, readings: list[Reading], sums: list[tuple[int, Aggregate]]
@@ -85,14 +92,22 @@ def test_sums_say_what_the_readings_say(connection: sqlite3.Connection) -> None:
     chance = random.Random(3)
     at_s, readings = 0.0, []
     for _ in range(2000):
-        at_s += chance.choice((0.17, 0.17, 1.0, 1.0, 5.0, 70.0, 400.0 if chance.random() < 0.05 else 1.0))
+        at_s += chance.choice(
+            (0.17, 0.17, 1.0, 1.0, 5.0, 70.0, 400.0 if chance.random() < 0.05 else 1.0)
+        )
         readings.append((at_s, chance.random()))
-    whole = step_function([PointRow(STARTED_NS + round(at * SECOND_NS), value) for at, value in readings])
+    whole = step_function(
+        [PointRow(STARTED_NS + round(at * SECOND_NS), value) for at, value in readings]
+    )
     found = dict(summed(connection, *readings))
     for minute in range(int(at_s) // 60 + 1):
         from_ns = STARTED_NS + minute * MINUTE_NS
         stored, read = found.get(minute, Aggregate()), whole.over(from_ns, from_ns + MINUTE_NS)
-        assert (stored.known_ns, stored.least, stored.most) == (read.known_ns // SECOND_NS, read.least, read.most)
+        assert (stored.known_ns, stored.least, stored.most) == (
+            read.known_ns // SECOND_NS,
+            read.least,
+            read.most,
+        )
         assert stored.integral == pytest.approx(read.integral / SECOND_NS)
 
 
@@ -106,7 +121,9 @@ def test_a_minute_that_is_written_twice_keeps_its_peak(connection: sqlite3.Conne
     assert rows(connection)[0] == (0, Aggregate(59, 59.0, 1.0, 9.0))
 
 
-def test_a_series_that_has_ended_is_let_go_within_a_minute_of_five(connection: sqlite3.Connection) -> None:
+def test_a_series_that_has_ended_is_let_go_within_a_minute_of_five(
+    connection: sqlite3.Connection,
+) -> None:
     sums = PointRollups(connection, STARTED_NS)
     add(sums, (1, 2.0), (2, 2.0))
     add(sums)
@@ -116,7 +133,9 @@ def test_a_series_that_has_ended_is_let_go_within_a_minute_of_five(connection: s
 
 
 def test_a_series_that_goes_on_after_a_pause_is_not_ended(connection: sqlite3.Connection) -> None:
-    """Else its reading would hold for as long as the next one does, and not for three usual distances."""
+    """Else its reading would hold for as long as the next one does, and not for three usual
+    distances.
+    """
     sums = PointRollups(connection, STARTED_NS)
     add(sums, *((float(at_s), 2.0) for at_s in range(1, 11)))
     add(sums, (450, 5.0))
@@ -126,7 +145,9 @@ def test_a_series_that_goes_on_after_a_pause_is_not_ended(connection: sqlite3.Co
     assert rows(connection)[1:] == [(7, Aggregate(3 + 3, 30.0, 5.0, 5.0))]
 
 
-def test_a_batch_that_failed_counts_for_nothing_and_loses_no_minute(connection: sqlite3.Connection) -> None:
+def test_a_batch_that_failed_counts_for_nothing_and_loses_no_minute(
+    connection: sqlite3.Connection,
+) -> None:
     sums = PointRollups(connection, STARTED_NS)
     add(sums, (1, 1.0), (2, 3.0), (61, 3.0))
     connection.execute("BEGIN")

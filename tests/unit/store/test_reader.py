@@ -8,14 +8,31 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.synthetic import MAIN, MAIN_TID, PIN_TID, STARTED_NS, LiveRun, live_run, write_records, write_run
+from support.synthetic import (
+    MAIN,
+    MAIN_TID,
+    PIN_TID,
+    STARTED_NS,
+    LiveRun,
+    live_run,
+    write_records,
+    write_run,
+)
 from support.training_stacks import STEP
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.store.entities import Entities, has_ended
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import Frame, Interval, Point, PointsTaken, Record, RecordingTaken, ThreadTimeline
+from profd.daemon.store.records import (
+    Frame,
+    Interval,
+    Point,
+    PointsTaken,
+    Record,
+    RecordingTaken,
+    ThreadTimeline,
+)
 from profd.daemon.store.rows import StackRow
 
 SECONDS = 4
@@ -23,7 +40,9 @@ SECONDS = 4
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunReader]:
-    with RunReader(write_run(tmp_path_factory.mktemp("run") / "run.profd", seconds=SECONDS, exit_signal=9)) as reader:
+    with RunReader(
+        write_run(tmp_path_factory.mktemp("run") / "run.profd", seconds=SECONDS, exit_signal=9)
+    ) as reader:
         yield reader
 
 
@@ -37,14 +56,18 @@ def novel(number: int, at_ns: int) -> RecordingTaken:
     """Return a recording whose stack no one has seen before."""
     stack = (Frame("<module>", "novel.py", 1), Frame(f"novel_{number}", "novel.py", number))
     timeline = ThreadTimeline(MAIN_TID, "MainThread", True, (Interval(at_ns, SECOND_NS, 0, 100),))
-    return RecordingTaken(MAIN, at_ns, at_ns + SECOND_NS, 100, 100, 0, 0, 0, 0, (stack,), (timeline,))
+    return RecordingTaken(
+        MAIN, at_ns, at_ns + SECOND_NS, 100, 100, 0, 0, 0, 0, (stack,), (timeline,)
+    )
 
 
 def thread_of(reader: RunReader, os_tid: int) -> int:
     return next(thread.id for thread in reader.threads.values() if thread.os_tid == os_tid)
 
 
-def test_intervals_are_in_order_of_time_and_those_of_the_threads_asked_for(finished: RunReader) -> None:
+def test_intervals_are_in_order_of_time_and_those_of_the_threads_asked_for(
+    finished: RunReader,
+) -> None:
     everything = list(finished.intervals())
     assert [i.start_ns for i in everything] == sorted(i.start_ns for i in everything)
     middle_ns = STARTED_NS + 2 * SECOND_NS
@@ -54,10 +77,14 @@ def test_intervals_are_in_order_of_time_and_those_of_the_threads_asked_for(finis
     pin = thread_of(finished, PIN_TID)
     assert {interval.thread for interval in finished.intervals(threads=[pin])} == {pin}
     assert list(finished.intervals(threads=[])) == []
-    assert len(list(finished.intervals(threads=list(finished.threads)))) == len(list(finished.intervals()))
+    assert len(list(finished.intervals(threads=list(finished.threads)))) == len(
+        list(finished.intervals())
+    )
 
 
-def test_what_was_recorded_is_that_of_the_recordings_and_their_intervals(finished: RunReader) -> None:
+def test_what_was_recorded_is_that_of_the_recordings_and_their_intervals(
+    finished: RunReader,
+) -> None:
     middle_ns = STARTED_NS + 2 * SECOND_NS
     for bounds in ((None, None), (None, middle_ns), (middle_ns, None), (middle_ns, middle_ns)):
         recordings, recorded = finished.recordings(*bounds), finished.recorded(*bounds)
@@ -67,11 +94,16 @@ def test_what_was_recorded_is_that_of_the_recordings_and_their_intervals(finishe
     added: dict[tuple[int, int], tuple[int, int]] = {}
     for interval in finished.intervals(STARTED_NS, STARTED_NS + SECOND_NS):
         samples, time_ns = added.get((interval.thread, interval.stack), (0, 0))
-        added[interval.thread, interval.stack] = samples + interval.samples, time_ns + interval.duration_ns
+        added[interval.thread, interval.stack] = (
+            samples + interval.samples,
+            time_ns + interval.duration_ns,
+        )
     totals = finished.stack_totals(STARTED_NS, STARTED_NS + SECOND_NS)
     assert {(row.thread, row.stack): (row.samples, row.duration_ns) for row in totals} == added
     main = thread_of(finished, MAIN_TID)
-    assert finished.stack_totals(threads=[main]) == [row for row in finished.stack_totals() if row.thread == main]
+    assert finished.stack_totals(threads=[main]) == [
+        row for row in finished.stack_totals() if row.thread == main
+    ]
 
 
 def test_frames_of_a_stack_go_from_the_root_to_the_leaf_and_are_shared(finished: RunReader) -> None:
@@ -88,7 +120,9 @@ def test_frames_of_a_stack_go_from_the_root_to_the_leaf_and_are_shared(finished:
 
 def test_main_threads_are_those_of_main_processes_that_are_there(tmp_path: Path) -> None:
     with RunReader(write_run(tmp_path / "run.profd", seconds=1)) as reader:
-        assert [(thread.os_tid, thread.name) for thread in reader.main_threads()] == [(MAIN_TID, "MainThread")]
+        assert [(thread.os_tid, thread.name) for thread in reader.main_threads()] == [
+            (MAIN_TID, "MainThread")
+        ]
         reader.processes.clear()
         assert reader.main_threads() == []
 
@@ -103,7 +137,9 @@ def test_threads_are_those_that_were_sampled_in_a_range(finished: RunReader) -> 
     every = list(finished.intervals())
     middle_ns = every[len(every) // 2].start_ns
     assert finished.sampled_threads() == {row.thread for row in every}
-    assert finished.sampled_threads(middle_ns) == {row.thread for row in every if row.start_ns >= middle_ns}
+    assert finished.sampled_threads(middle_ns) == {
+        row.thread for row in every if row.start_ns >= middle_ns
+    }
     assert finished.sampled_threads(middle_ns, middle_ns + 1) == {
         row.thread for row in every if row.start_ns == middle_ns
     }
@@ -116,14 +152,20 @@ def test_series_are_listed_by_name_and_process_and_those_that_are_new(finished: 
     some = finished.list_series("rss_bytes", "host_cpu_share")
     assert some == [row for row in every if row.name in {"rss_bytes", "host_cpu_share"}]
     assert {row.name for row in some} == {"rss_bytes", "host_cpu_share"}
-    assert finished.list_series("rss_bytes", processes={1}) == [row for row in some if row.process == 1]
-    assert finished.list_series(processes={None, 2}) == [row for row in every if row.process in {None, 2}]
+    assert finished.list_series("rss_bytes", processes={1}) == [
+        row for row in some if row.process == 1
+    ]
+    assert finished.list_series(processes={None, 2}) == [
+        row for row in every if row.process in {None, 2}
+    ]
     assert finished.list_series(processes=()) == []
     assert finished.list_series(after_id=every[3].id) == every[4:]
     with RunReader(finished.path, Entities(has_ended)) as living:
         living.refresh()
         living.processes.pop(1)
-        assert living.list_series("rss_bytes") == [row for row in some if row.process in living.processes]
+        assert living.list_series("rss_bytes") == [
+            row for row in some if row.process in living.processes
+        ]
 
 
 def test_recordings_events_and_output_after_one(finished: RunReader) -> None:
@@ -155,7 +197,9 @@ def test_a_live_run_is_live_and_grows_and_has_another_version_after_a_change(liv
         assert (reader.info.state, reader.info.exit_code) == ("ended", 3)
 
 
-def test_what_is_written_between_queries_of_a_refresh_is_whole(live: LiveRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_written_between_queries_of_a_refresh_is_whole(
+    live: LiveRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A stack, its frame, its thread and its process are never known by halves."""
     with RunReader(live.path) as reader:
         known, real = len(reader.stacks), reader._query
@@ -176,7 +220,9 @@ def test_what_is_written_between_queries_of_a_refresh_is_whole(live: LiveRun, mo
         assert {thread.process for thread in reader.threads.values()} <= reader.processes.keys()
 
 
-def test_one_moment_is_blind_to_what_comes_later_and_then_new_stacks_are_looked_up(live: LiveRun) -> None:
+def test_one_moment_is_blind_to_what_comes_later_and_then_new_stacks_are_looked_up(
+    live: LiveRun,
+) -> None:
     with RunReader(live.path) as reader:
         with reader.one_moment():
             before = len(list(reader.intervals()))
@@ -185,7 +231,9 @@ def test_one_moment_is_blind_to_what_comes_later_and_then_new_stacks_are_looked_
             reader.refresh()
             assert len(list(reader.intervals())) == before
         assert len(list(reader.intervals())) > before
-        assert "novel_77" in {reader.frames_of(interval.stack)[-1].function for interval in reader.intervals()}
+        assert "novel_77" in {
+            reader.frames_of(interval.stack)[-1].function for interval in reader.intervals()
+        }
 
 
 @pytest.mark.parametrize("row", [StackRow(1, 1, 1), StackRow(1, 2, 1), StackRow(1, 0, 10**6)])
@@ -207,7 +255,9 @@ def readings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunReader]:
     path = tmp_path_factory.mktemp("points") / "run.profd"
     found, chance, at_s = list[Record](), random.Random(5), FIRST_S
     while at_s < LAST_S:
-        found.append(PointsTaken(STARTED_NS + at_s * SECOND_NS, (Point("host_cpu_share", chance.random()),)))
+        found.append(
+            PointsTaken(STARTED_NS + at_s * SECOND_NS, (Point("host_cpu_share", chance.random()),))
+        )
         at_s += chance.choice((1, 1, 1, 2, 5, 40))
     with RunReader(write_records(path, found)) as reader:
         yield reader
@@ -215,12 +265,21 @@ def readings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunReader]:
 
 @pytest.mark.parametrize(
     ("from_s", "to_s"),
-    [(0, FIRST_S - 1), (0, FIRST_S), (FIRST_S - 1, 800), *((at, at + 7) for at in range(90, 720, 9))],
+    [
+        (0, FIRST_S - 1),
+        (0, FIRST_S),
+        (FIRST_S - 1, 800),
+        *((at, at + 7) for at in range(90, 720, 9)),
+    ],
 )
-def test_a_range_says_of_its_time_what_all_of_the_run_says(readings: RunReader, from_s: int, to_s: int) -> None:
+def test_a_range_says_of_its_time_what_all_of_the_run_says(
+    readings: RunReader, from_s: int, to_s: int
+) -> None:
     series = readings.list_series()[0].id
     from_ns, to_ns = STARTED_NS + from_s * SECOND_NS, STARTED_NS + to_s * SECOND_NS
-    assert readings.steps(series, from_ns, to_ns).over(from_ns, to_ns) == readings.steps(series).over(from_ns, to_ns)
+    assert readings.steps(series, from_ns, to_ns).over(from_ns, to_ns) == readings.steps(
+        series
+    ).over(from_ns, to_ns)
 
 
 @pytest.mark.parametrize("part_ns", [1, SECOND_NS // 3, SECOND_NS, 300 * SECOND_NS])

@@ -1,4 +1,6 @@
-"""Run files behind a URL, in a file system in memory: what is copied, and what is said where nothing can be."""
+"""Run files behind a URL, in a file system in memory: what is copied, and what is said where
+nothing can be.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,21 @@ URL = "memory://remote/job"
 def store() -> Iterator[str]:
     """Give the URL of a folder with two run files, a note and a folder."""
     files, root = fsspec.core.url_to_fs(URL)
-    for name, content in (("a.profd", b"one"), ("b.profd", b"two"), ("notes.txt", b"no run"), ("c/d.profd", b"deep")):
+    for name, content in (
+        ("a.profd", b"one"),
+        ("b.profd", b"two"),
+        ("notes.txt", b"no run"),
+        ("c/d.profd", b"deep"),
+    ):
         files.pipe_file(f"{root}/{name}", content)
     yield URL
     files.rm(root, recursive=True)
 
 
 @pytest.mark.parametrize("end", ["", "/", "/a.profd"])
-def test_of_a_file_it_alone_and_of_a_folder_the_run_files_are_copied(store: str, end: str, tmp_path: Path) -> None:
+def test_of_a_file_it_alone_and_of_a_folder_the_run_files_are_copied(
+    store: str, end: str, tmp_path: Path
+) -> None:
     (into := tmp_path / "here").mkdir()
     copied = {"a.profd": b"one"} if end == "/a.profd" else {"a.profd": b"one", "b.profd": b"two"}
     assert fetch(store + end, into) == (into / "a.profd" if end == "/a.profd" else into)
@@ -52,5 +61,8 @@ def test_a_url_says_its_store_and_its_place_or_why_it_cannot() -> None:
 )
 def test_errors_of_a_store_become_ours_and_ours_stay(error: Exception, meant: str) -> None:
     kind = NoSuchRun if isinstance(error, NoSuchRun) else RunUnreadable
-    with pytest.raises(kind, match=meant), reaching(lambda said: RunUnreadable(f"because of {said}", "")):
+    with (
+        pytest.raises(kind, match=meant),
+        reaching(lambda said: RunUnreadable(f"because of {said}", "")),
+    ):
         raise error

@@ -23,18 +23,26 @@ FIRST = records.DeviceSeen(STARTED_NS + 2, "gpu0", 0, "NVIDIA H100", "GPU-a", 80
 
 def test_devices_come_in_order_and_once_and_have_series_of_their_own(tmp_path: Path) -> None:
     process = records.Point("gpu_process_memory_bytes", 5.0, records.Identity(7, 1), device="gpu0")
-    points = records.PointsTaken(STARTED_NS + 3, (records.Point("gpu_memory_used_bytes", 9.0, device="gpu0"), process))
+    points = records.PointsTaken(
+        STARTED_NS + 3, (records.Point("gpu_memory_used_bytes", 9.0, device="gpu0"), process)
+    )
     with RunReader(write_records(tmp_path / "run.profd", [SECOND, FIRST, FIRST, points])) as reader:
         assert reader.devices() == [
             DeviceRow("gpu0", 0, "NVIDIA H100", "GPU-a", 80 << 30),
             DeviceRow("gpu1", 1, "NVIDIA A100", "GPU-b", None),
         ]
         series = {(row.name, row.process, row.device) for row in reader.list_series()}
-    assert series == {("gpu_memory_used_bytes", None, "gpu0"), ("gpu_process_memory_bytes", 1, "gpu0")}
+    assert series == {
+        ("gpu_memory_used_bytes", None, "gpu0"),
+        ("gpu_process_memory_bytes", 1, "gpu0"),
+    }
 
 
 FOUND = records.HangFound(
-    STARTED_NS + 40 * SECOND_NS, STARTED_NS, "no progress for 40 s", records.HangReport("collective", ())
+    STARTED_NS + 40 * SECOND_NS,
+    STARTED_NS,
+    "no progress for 40 s",
+    records.HangReport("collective", ()),
 )
 
 
@@ -52,16 +60,28 @@ def test_a_hang_is_read_back_as_written(tmp_path: Path) -> None:
         ("UPDATE window SET process = 99", lambda run: run.windows(), "names a process"),
         ("UPDATE recording SET process = 99", lambda run: run.recordings(), "names a process"),
         ("UPDATE series SET process = 99", lambda run: run.list_series(), "names a process"),
-        ("UPDATE recording SET process = 99", lambda run: run.recordings_after(0, 9), "names a process"),
+        (
+            "UPDATE recording SET process = 99",
+            lambda run: run.recordings_after(0, 9),
+            "names a process",
+        ),
         ("UPDATE window SET trace = 7", lambda run: run.window_trace(1), "Expected"),
-        (f"UPDATE interval SET duration_ns = {1 << 62}", lambda run: list(run.intervals()), "Expected"),
+        (
+            f"UPDATE interval SET duration_ns = {1 << 62}",
+            lambda run: list(run.intervals()),
+            "Expected",
+        ),
         ("UPDATE hang SET report = '{\"cause\": 3}'", lambda run: run.hangs(), "Expected"),
         ("UPDATE placement SET node = 'x'", lambda run: run.placements(), "Expected"),
     ],
 )
-def test_a_damaged_row_is_said(tmp_path: Path, change: str, read: Callable[[RunReader], object], meant: str) -> None:
+def test_a_damaged_row_is_said(
+    tmp_path: Path, change: str, read: Callable[[RunReader], object], meant: str
+) -> None:
     path = tmp_path / "a.profd"
-    window = records.WindowTaken(synthetic.MAIN, synthetic.STARTED_NS, "kineto", synthetic.STARTED_NS)
+    window = records.WindowTaken(
+        synthetic.MAIN, synthetic.STARTED_NS, "kineto", synthetic.STARTED_NS
+    )
     placed = replace(main_process(), placement=records.Placement(5, 1))
     synthetic.write_run(path, seconds=3, also=[window, FOUND, placed])
     with RunReader(path) as run:
@@ -84,7 +104,9 @@ def test_the_newest_place_of_each_rank_is_kept(tmp_path: Path) -> None:
         assert reader.placements() == {main: PlacementRow(main, 1, 0, 8)}
 
 
-ADD = records.OperatorTotals("aten::add", "cpu", False, "[[2, 3], []]", 4, 10, 20, 30, 40, -1, -2, 5, 6, 24)
+ADD = records.OperatorTotals(
+    "aten::add", "cpu", False, "[[2, 3], []]", 4, 10, 20, 30, 40, -1, -2, 5, 6, 24
+)
 STEP = records.OperatorTotals("ProfilerStep*", "cpu", True, "[]", 1, 1, 2, 0, 0, 0, 0, 0, 0, 0)
 TAKEN = records.WindowTaken(
     MAIN,
@@ -93,8 +115,14 @@ TAKEN = records.WindowTaken(
     asked_ns=STARTED_NS + 1,
     start_ns=STARTED_NS + 2,
     end_ns=STARTED_NS + 8,
-    steps=(records.WindowStep(STARTED_NS + 2, STARTED_NS + 4), records.WindowStep(STARTED_NS + 4, STARTED_NS + 7)),
-    gpus=(records.WindowGpu(0, busy_ns=3, idle_ns=2, overlap_ns=1, host_ns=2), records.WindowGpu(3, 1, 0, 0, 0)),
+    steps=(
+        records.WindowStep(STARTED_NS + 2, STARTED_NS + 4),
+        records.WindowStep(STARTED_NS + 4, STARTED_NS + 7),
+    ),
+    gpus=(
+        records.WindowGpu(0, busy_ns=3, idle_ns=2, overlap_ns=1, host_ns=2),
+        records.WindowGpu(3, 1, 0, 0, 0),
+    ),
     gaps=(records.HostGap(0, STARTED_NS + 3, STARTED_NS + 5, 4242),),
     waits=(records.WindowWait("cudaMalloc", STARTED_NS + 3, STARTED_NS + 4, 4242),),
     operators=(ADD, STEP),
@@ -109,7 +137,9 @@ FAILED = records.WindowTaken(
 def test_window_comes_out_as_it_was_taken(tmp_path: Path) -> None:
     with RunReader(write_records(tmp_path / "run.profd", [main_process(), TAKEN])) as reader:
         (process,) = reader.processes
-        taken = WindowRow(1, process, "kineto", TAKEN.asked_ns, "", TAKEN.start_ns, TAKEN.end_ns, 4, 2, 1, 1000, 6)
+        taken = WindowRow(
+            1, process, "kineto", TAKEN.asked_ns, "", TAKEN.start_ns, TAKEN.end_ns, 4, 2, 1, 1000, 6
+        )
         assert reader.windows() == [taken]
         assert reader.window_steps(1) == list(TAKEN.steps)
         assert reader.operators(1) == list(TAKEN.operators)
@@ -120,8 +150,12 @@ def test_window_comes_out_as_it_was_taken(tmp_path: Path) -> None:
         assert reader.window_trace(1) == b"packed"
 
 
-def test_windows_are_found_by_when_they_were_asked_for_and_one_that_failed_says_why(tmp_path: Path) -> None:
-    with RunReader(write_records(tmp_path / "run.profd", [TAKEN, main_process(), FAILED])) as reader:
+def test_windows_are_found_by_when_they_were_asked_for_and_one_that_failed_says_why(
+    tmp_path: Path,
+) -> None:
+    with RunReader(
+        write_records(tmp_path / "run.profd", [TAKEN, main_process(), FAILED])
+    ) as reader:
         assert [window.id for window in reader.windows()] == [1, 2]
         # The process was seen after its first window.
         assert {reader.processes[window.process].role for window in reader.windows()} == {"main"}

@@ -30,14 +30,17 @@ def connection(tmp_path: Path) -> contextlib.closing[sqlite3.Connection]:
     return contextlib.closing(database.create(tmp_path / "run.profd"))
 
 
-def test_processes_that_ended_are_not_kept_in_mind(connection: contextlib.closing[sqlite3.Connection]) -> None:
+def test_processes_that_ended_are_not_kept_in_mind(
+    connection: contextlib.closing[sqlite3.Connection],
+) -> None:
     with connection as store:
         sums = StackRollups(store, 0)
         for process in range(1, PROCESSES + 1):
             start_ns = process * 10 * SECOND_NS
             end_ns = start_ns + 5 * SECOND_NS
             store.execute(
-                "INSERT INTO process (id, pid, start_ticks, command, role, seen_ns, ended_ns) VALUES (?,?,?,?,?,?,?)",
+                "INSERT INTO process (id, pid, start_ticks, command, role, seen_ns, ended_ns) "
+                "VALUES (?,?,?,?,?,?,?)",
                 (process, process, process, "[]", "worker", start_ns, end_ns),
             )
             sums.recorded(process, start_ns, end_ns, [])
@@ -81,17 +84,28 @@ def unsummed(path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
 
 
 def by_stack(totals: list[StackTotal]) -> list[tuple[int, int, int, int]]:
-    return sorted((row.thread, row.stack, row.samples, row.duration_ns) for row in totals if row.duration_ns)
+    return sorted(
+        (row.thread, row.stack, row.samples, row.duration_ns) for row in totals if row.duration_ns
+    )
 
 
 @pytest.mark.parametrize("when", [(), (IDLE,), (ON_CPU,), (IDLE, ON_CPU)])
-@pytest.mark.parametrize(("from_s", "to_s"), [(None, None), (0.0, 420.0), (31.7, 445.2), (None, 400.5), (100.0, None)])
+@pytest.mark.parametrize(
+    ("from_s", "to_s"), [(None, None), (0.0, 420.0), (31.7, 445.2), (None, 400.5), (100.0, None)]
+)
 def test_sums_tell_what_reading_one_by_one_tells(
-    reader: RunReader, unsummed: RunReader, when: tuple[Condition, ...], from_s: float | None, to_s: float | None
+    reader: RunReader,
+    unsummed: RunReader,
+    when: tuple[Condition, ...],
+    from_s: float | None,
+    to_s: float | None,
 ) -> None:
     selection = selected(from_s, to_s, when)
     assert any(
-        one.minutes for one in reader.rollups.split(selection.from_ns, selection.to_ns, selection.threads(reader))
+        one.minutes
+        for one in reader.rollups.split(
+            selection.from_ns, selection.to_ns, selection.threads(reader)
+        )
     )
     found, expected = (by_stack(selected_totals(one, selection)) for one in (reader, unsummed))
     assert expected
@@ -100,7 +114,9 @@ def test_sums_tell_what_reading_one_by_one_tells(
 
 def test_sums_tell_how_busy_the_gpus_were(reader: RunReader, unsummed: RunReader) -> None:
     selection = selected(31.7, 445.2, ())
-    found, expected = (utilization_by_stack(one, GpuTracks(one), selection) for one in (reader, unsummed))
+    found, expected = (
+        utilization_by_stack(one, GpuTracks(one), selection) for one in (reader, unsummed)
+    )
     assert found.keys() == expected.keys()
     for stack, busy in expected.items():
         assert found[stack].known_ns == busy.known_ns
@@ -113,7 +129,9 @@ def recordings(seconds: int) -> Iterator[Record]:
         yield longrun.recording(0, STARTED_NS + second * SECOND_NS, chance)
         for number in range(60):
             at_ns = STARTED_NS + second * SECOND_NS + (number + 1) * SECOND_NS // 6
-            yield PointsTaken(at_ns, (Point("gpu_utilization_share", chance.choice((0.0, 0.5)), device="gpu0"),))
+            yield PointsTaken(
+                at_ns, (Point("gpu_utilization_share", chance.choice((0.0, 0.5)), device="gpu0"),)
+            )
 
 
 def test_what_is_not_summed_yet_is_read_one_by_one(live: Tables, tmp_path: Path) -> None:
@@ -123,7 +141,10 @@ def test_what_is_not_summed_yet_is_read_one_by_one(live: Tables, tmp_path: Path)
         [one] = reader.rollups.split(None, None, reader.threads)
         assert one.rest
         assert one.minutes.stop == 6
-        assert sum(row.duration_ns for row in selected_totals(reader, Selection())) == 2 * 400 * SECOND_NS
+        assert (
+            sum(row.duration_ns for row in selected_totals(reader, Selection()))
+            == 2 * 400 * SECOND_NS
+        )
 
 
 @pytest.mark.parametrize(
@@ -141,7 +162,9 @@ def test_what_is_not_summed_yet_is_read_one_by_one(live: Tables, tmp_path: Path)
     ],
     ids=["there is one GPU more", "it holds memory of another GPU", "a recording comes late"],
 )
-def test_sums_that_no_longer_hold_begin_anew(live: Tables, tmp_path: Path, contradiction: Record) -> None:
+def test_sums_that_no_longer_hold_begin_anew(
+    live: Tables, tmp_path: Path, contradiction: Record
+) -> None:
     live.commit(list(recordings(400)))
     live.commit([contradiction])
     later_ns = STARTED_NS + 800 * SECOND_NS
@@ -163,14 +186,19 @@ def test_hours_are_the_sums_of_their_minutes(live: Tables, tmp_path: Path) -> No
     with RunReader(tmp_path / "live.profd") as reader:
         for from_s, to_s in ((None, None), (0.0, 7200.0), (1800.5, 11_000.2), (None, 9000.0)):
             selection = selected(from_s, to_s, ())
-            assert all(one.hours for one in reader.rollups.split(selection.from_ns, selection.to_ns, reader.threads))
+            assert all(
+                one.hours
+                for one in reader.rollups.split(selection.from_ns, selection.to_ns, reader.threads)
+            )
             assert by_stack(selected_totals(reader, selection)) == by_stack(
                 reader.stack_totals(selection.from_ns, selection.to_ns)
             )
 
 
 def selected(from_s: float | None, to_s: float | None, when: tuple[Condition, ...]) -> Selection:
-    from_ns, to_ns = (None if at_s is None else STARTED_NS + round(at_s * SECOND_NS) for at_s in (from_s, to_s))
+    from_ns, to_ns = (
+        None if at_s is None else STARTED_NS + round(at_s * SECOND_NS) for at_s in (from_s, to_s)
+    )
     return Selection(from_ns, to_ns, when=when)
 
 
@@ -178,7 +206,9 @@ def test_a_finished_run_is_summed_to_its_end(reader: RunReader) -> None:
     assert [one.rest for one in reader.rollups.split(None, None, reader.threads) if one.rest] == []
 
 
-def test_of_intervals_that_start_together_the_sums_have_the_one_that_the_file_has(live: Tables, tmp_path: Path) -> None:
+def test_of_intervals_that_start_together_the_sums_have_the_one_that_the_file_has(
+    live: Tables, tmp_path: Path
+) -> None:
     taken = [record for record in recordings(400) if isinstance(record, RecordingTaken)]
     main, *others = taken[3].threads
     twice = main.intervals[5]

@@ -34,12 +34,24 @@ def spans(one: stepfunction.StepFunction) -> list[tuple[int, int, float]]:
     ("readings", "held"),
     [
         ([(10, 9.0), (14, 1.0), (24, 1.0)], [(6, 10, 9.0), (10, 14, 1.0), (14, 24, 1.0)]),
-        ([(0, 1.0), (10, 1.0), (20, 1.0), (100, 5.0)], [(-10, 0, 1.0), (0, 10, 1.0), (10, 20, 1.0), (70, 100, 5.0)]),
+        (
+            [(0, 1.0), (10, 1.0), (20, 1.0), (100, 5.0)],
+            [(-10, 0, 1.0), (0, 10, 1.0), (10, 20, 1.0), (70, 100, 5.0)],
+        ),
         ([(60 * at, 1.0) for at in range(3)], [(-60, 0, 1.0), (0, 60, 1.0), (60, 120, 1.0)]),
-        ([(0, 1.0), (10, 2.0), (10, 7.0), (5, 7.0), (20, 3.0)], [(-10, 0, 1.0), (0, 10, 2.0), (10, 20, 3.0)]),
+        (
+            [(0, 1.0), (10, 2.0), (10, 7.0), (5, 7.0), (20, 3.0)],
+            [(-10, 0, 1.0), (0, 10, 2.0), (10, 20, 3.0)],
+        ),
         ([(10, 4.0)], [(10, 10, 4.0)]),
     ],
-    ids=["since the one before", "three distances after a pause", "read seldom", "out of order", "a single one"],
+    ids=[
+        "since the one before",
+        "three distances after a pause",
+        "read seldom",
+        "out of order",
+        "a single one",
+    ],
 )
 def test_a_reading_holds_for_the_time_since_the_one_before(
     readings: list[tuple[int, float]], held: list[tuple[int, int, float]]
@@ -58,7 +70,10 @@ def test_a_range_has_the_mean_of_what_is_known_in_it() -> None:
     assert begins == [170, 270, 370, 470, 500, 600, 700, 800, 900]
     one = function((10, 4.0))
     assert one.period_ns is None
-    assert (one.over(0, 20), one.over(11, 20)) == (stepfunction.Aggregate(0, 0.0, 4.0, 4.0), stepfunction.Aggregate())
+    assert (one.over(0, 20), one.over(11, 20)) == (
+        stepfunction.Aggregate(0, 0.0, 4.0, 4.0),
+        stepfunction.Aggregate(),
+    )
     assert (one.over(0, 20).mean, one.over(11, 20).mean) == (4.0, None)
     one = function((0, 9.0), (10, 2.0), (20, 5.0), (30, 8.0))
     assert one.over(5, 20) == stepfunction.Aggregate(15, 2.0 * 5 + 5.0 * 10, 2.0, 5.0)
@@ -76,9 +91,13 @@ def test_readings_that_come_one_by_one_say_the_same() -> None:
 
 
 def test_where_holds_and_means_are_of_known_time_alone() -> None:
-    cover = function((0, 1.0), (10, 0.0), (20, 1.0), (30, 0.0), (1000, 0.0)).where(lambda value: value == 0)
+    cover = function((0, 1.0), (10, 0.0), (20, 1.0), (30, 0.0), (1000, 0.0)).where(
+        lambda value: value == 0
+    )
     assert list(cover.ranges()) == [(0, 10), (20, 30), (970, 1000)]
-    mean = stepfunction.mean_function([function((0, 0.0), (10, 1.0), (20, 1.0)), function((15, 0.0), (20, 0.5))])
+    mean = stepfunction.mean_function(
+        [function((0, 0.0), (10, 1.0), (20, 1.0)), function((15, 0.0), (20, 0.5))]
+    )
     assert spans(mean) == [(-10, 0, 0.0), (0, 10, 1.0), (10, 15, 0.5), (15, 20, 0.75)]
     assert mean.period_ns == 10
 
@@ -98,17 +117,26 @@ def test_a_cursor_says_what_the_intervals_say() -> None:
             assert cursor.between(from_ns, to_ns) == cover.between(from_ns, to_ns)
 
 
-def test_the_data_set_and_the_report_know_a_series_for_as_long_as_its_readings_say(tmp_path: Path) -> None:
+def test_the_data_set_and_the_report_know_a_series_for_as_long_as_its_readings_say(
+    tmp_path: Path,
+) -> None:
     with RunReader(write_gapped_run(tmp_path / "run.profd")) as reader:
-        rows = [dict(zip(TABLES["series"], row.values, strict=True)) for row in ROWS["series"](Source(reader))]
+        rows = [
+            dict(zip(TABLES["series"], row.values, strict=True))
+            for row in ROWS["series"](Source(reader))
+        ]
         shown = take_payload(reader, PhaseIndex(reader), ())["gpus"][0]["utilization"]
         for name in (POWER, UTILIZATION):
             series = reader.find_series(name, device=DEVICE)
             assert series is not None
             expected = reader.steps(series.id).over(STARTED_NS, STARTED_NS + SECONDS * SECOND_NS)
-            found: list[dict[str, Any]] = [row for row in rows if (row["name"], row["device"]) == (name, DEVICE)]
+            found: list[dict[str, Any]] = [
+                row for row in rows if (row["name"], row["device"]) == (name, DEVICE)
+            ]
             assert sum(row["known_ns"] for row in found) == expected.known_ns
-            assert sum(row["known_ns"] * row["mean"] for row in found) == pytest.approx(expected.integral)
+            assert sum(row["known_ns"] * row["mean"] for row in found) == pytest.approx(
+                expected.integral
+            )
             assert min(row["least"] for row in found) == expected.least
             assert max(row["most"] for row in found) == expected.most
     known_ms = sum(shown["steps_ms"]) - sum(shown["gaps_ms"])
@@ -132,7 +160,9 @@ def test_each_moment_counts_once(ranges: list[tuple[int, int]], from_ns: int, to
 
     assert cover.length_ns == len(covered)
     assert cover.between(from_ns, to_ns) == len(covered & set(range(from_ns, to_ns)))
-    assert (cover.start_ns, cover.end_ns) == ((min(covered), max(covered) + 1) if covered else (None, None))
+    assert (cover.start_ns, cover.end_ns) == (
+        (min(covered), max(covered) + 1) if covered else (None, None)
+    )
 
 
 @given(_ranges)

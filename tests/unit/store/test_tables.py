@@ -8,7 +8,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.synthetic import MAIN, MAIN_TID, RUN_ID, STARTED_NS, main_process, recording, run_started, write_records
+from support.synthetic import (
+    MAIN,
+    MAIN_TID,
+    RUN_ID,
+    STARTED_NS,
+    main_process,
+    recording,
+    run_started,
+    write_records,
+)
 from support.training_stacks import CONV, LOSS, describe
 
 from profd.daemon.clock import SECOND_NS
@@ -46,14 +55,20 @@ def write(path: Path, *records: Record) -> RunReader:
 
 def test_a_run_of_nothing_is_complete(path: Path) -> None:
     with write(path, RunEnded(STARTED_NS + 5, "stopped")) as reader:
-        assert (reader.info.id, reader.info.state, reader.info.why_ended) == (RUN_ID, "ended", "stopped")
+        assert (reader.info.id, reader.info.state, reader.info.why_ended) == (
+            RUN_ID,
+            "ended",
+            "stopped",
+        )
         assert reader.info.end_ns == STARTED_NS + 5
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
 def test_frames_and_stacks_are_written_once(path: Path) -> None:
     with write(path, main_process(), sampled(), sampled(STARTED_NS + SECOND_NS)) as reader:
-        assert {reader.frames_of(interval.stack)[-1].function for interval in reader.intervals()} == {
+        assert {
+            reader.frames_of(interval.stack)[-1].function for interval in reader.intervals()
+        } == {
             CONV[-1].function,
             LOSS[-1].function,
         }
@@ -62,12 +77,25 @@ def test_frames_and_stacks_are_written_once(path: Path) -> None:
         assert [row.samples for row in reader.recordings()] == [100, 100]
 
 
-def test_a_process_known_better_is_one_process_and_one_that_has_its_pid_later_another(path: Path) -> None:
-    better = ProcessSeen(MAIN, None, ("python", "other.py"), "launcher", 2, 1, "3.12", STARTED_NS + 9)
-    later = ProcessSeen(Identity(MAIN.pid, MAIN.start_ticks + 500), None, (), "helper", None, None, None, STARTED_NS)
-    with write(path, main_process(), better, ProcessEnded(MAIN, STARTED_NS + 10, None, 9), later) as reader:
+def test_a_process_known_better_is_one_process_and_one_that_has_its_pid_later_another(
+    path: Path,
+) -> None:
+    better = ProcessSeen(
+        MAIN, None, ("python", "other.py"), "launcher", 2, 1, "3.12", STARTED_NS + 9
+    )
+    later = ProcessSeen(
+        Identity(MAIN.pid, MAIN.start_ticks + 500), None, (), "helper", None, None, None, STARTED_NS
+    )
+    with write(
+        path, main_process(), better, ProcessEnded(MAIN, STARTED_NS + 10, None, 9), later
+    ) as reader:
         row, other = reader.processes.values()
-        assert (row.command, row.role, row.rank, row.ordinal) == (("python", "other.py"), "launcher", 2, 1)
+        assert (row.command, row.role, row.rank, row.ordinal) == (
+            ("python", "other.py"),
+            "launcher",
+            2,
+            1,
+        )
         assert (row.seen_ns, row.ended_ns) == (STARTED_NS, STARTED_NS + 10)
         assert (row.exit_code, row.exit_signal) == (None, 9)
         assert (other.pid, other.role, other.ended_ns) == (MAIN.pid, "helper", None)
@@ -76,9 +104,14 @@ def test_a_process_known_better_is_one_process_and_one_that_has_its_pid_later_an
 def test_records_of_a_process_without_a_record_of_its_own_are_kept(path: Path) -> None:
     points = PointsTaken(STARTED_NS, (Point("cpu_cores", 0.5, CHILD),))
     with write(path, points, sampled(), main_process(), ProcessEnded(Identity(1, 1), 5)) as reader:
-        assert {row.pid: row.role for row in reader.processes.values()} == {CHILD.pid: "helper", MAIN.pid: "main"}
+        assert {row.pid: row.role for row in reader.processes.values()} == {
+            CHILD.pid: "helper",
+            MAIN.pid: "main",
+        }
         assert len(list(reader.intervals())) == 2
-        assert [point.value for series in reader.list_series() for point in reader.points(series.id)] == [0.5]
+        assert [
+            point.value for series in reader.list_series() for point in reader.points(series.id)
+        ] == [0.5]
 
 
 def test_an_interval_keeps_its_samples_and_its_length_and_twice_it_is_one(path: Path) -> None:
@@ -91,10 +124,14 @@ def test_an_interval_keeps_its_samples_and_its_length_and_twice_it_is_one(path: 
 def test_values_that_are_no_numbers_are_left_out(path: Path) -> None:
     points = (Point("cpu_cores", float("nan"), MAIN), Point("rss_bytes", 7.0, MAIN))
     with write(path, main_process(), PointsTaken(STARTED_NS, points)) as reader:
-        assert [point.value for series in reader.list_series() for point in reader.points(series.id)] == [7.0]
+        assert [
+            point.value for series in reader.list_series() for point in reader.points(series.id)
+        ] == [7.0]
 
 
-def test_the_length_of_a_live_run_never_shrinks(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_length_of_a_live_run_never_shrinks(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(writer_module, "BATCH_LENGTH", 1)
     later, earlier = (EventHappened(STARTED_NS + at * SECOND_NS, "note", "") for at in (9, 2))
     with write(path, later, earlier) as reader:
@@ -103,7 +140,10 @@ def test_the_length_of_a_live_run_never_shrinks(path: Path, monkeypatch: pytest.
 
 def test_the_oldest_output_goes_first(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("profd.daemon.store.tables.OUTPUT_LIMIT_BYTES", 10)
-    written = [OutputWritten(STARTED_NS + at, data) for at, data in enumerate([b"aaaa", b"bbbb", b"cccc", b"d"])]
+    written = [
+        OutputWritten(STARTED_NS + at, data)
+        for at, data in enumerate([b"aaaa", b"bbbb", b"cccc", b"d"])
+    ]
     with write(path, *written) as reader:
         assert [row.data for row in reader.output()] == [b"bbbb", b"cccc", b"d"]
     with write(path.with_name("large.profd"), OutputWritten(STARTED_NS, b"x" * 11)) as reader:
@@ -126,21 +166,33 @@ def test_a_batch_is_written_whole_or_not_at_all(path: Path) -> None:
 
 
 @pytest.mark.parametrize("fails", ["at a record", "at its end"])
-def test_a_batch_that_failed_can_be_written_again_as_if_it_had_not(tmp_path: Path, fails: str) -> None:
-    assert rows_of_a_run(tmp_path / "failed.profd", fails) == rows_of_a_run(tmp_path / "run.profd", "")
+def test_a_batch_that_failed_can_be_written_again_as_if_it_had_not(
+    tmp_path: Path, fails: str
+) -> None:
+    assert rows_of_a_run(tmp_path / "failed.profd", fails) == rows_of_a_run(
+        tmp_path / "run.profd", ""
+    )
 
 
 def rows_of_a_run(path: Path, fails: str) -> dict[str, list[tuple[object, ...]]]:
-    """Return all rows of a run of minutes of whose batches all fail at first, or every second one at its end."""
+    """Return all rows of a run of minutes of whose batches all fail at first, or every second one
+    at its end.
+    """
     written = Tables(database.create(path), describe)
     written.begin(run_started())
     for number in range(12):
         at_ns = STARTED_NS + number * 17 * SECOND_NS
-        batch: list[Record] = [main_process(), sampled(at_ns), PointsTaken(at_ns, (Point("cpu_cores", number, MAIN),))]
+        batch: list[Record] = [
+            main_process(),
+            sampled(at_ns),
+            PointsTaken(at_ns, (Point("cpu_cores", number, MAIN),)),
+        ]
         if fails == "at a record":
             with pytest.raises(OverflowError):
                 written.commit([*batch, OutputWritten(at_ns, b"x"), FAR])
-        elif fails and number % 2:  # the sums of a minute that the batch before has completed were written by then
+        elif (
+            fails and number % 2
+        ):  # the sums of a minute that the batch before has completed were written by then
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(written._stack_sums, "settle", raise_memory_error)
                 with pytest.raises(MemoryError):
@@ -149,7 +201,10 @@ def rows_of_a_run(path: Path, fails: str) -> dict[str, list[tuple[object, ...]]]
     written.finish()
     written.close()
     with contextlib.closing(sqlite3.connect(path)) as connection:
-        names = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        names = [
+            name
+            for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
+        ]
         return {name: connection.execute(f"SELECT * FROM {name}").fetchall() for name in names}
 
 
@@ -174,7 +229,9 @@ def tables(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tables]:
 def life(number: int, at_ns: int) -> list[Record]:
     """Return what is written of a worker that lived for ten seconds."""
     worker = Identity(1000 + number, 7)
-    thread = ThreadTimeline(worker.pid, "MainThread", is_main=True, intervals=(Interval(at_ns, SECOND_NS, 0, 5),))
+    thread = ThreadTimeline(
+        worker.pid, "MainThread", is_main=True, intervals=(Interval(at_ns, SECOND_NS, 0, 5),)
+    )
     points = tuple(Point(name, 1.0, worker) for name in ("cpu_cores", "rss_bytes", "threads"))
     return [
         ProcessSeen(worker, None, (), "worker", None, number, "3.11", at_ns),
@@ -202,8 +259,16 @@ def test_a_thread_without_a_name_is_the_one_that_has_it(
 ) -> None:
     for place, name in enumerate(given):
         at_ns = STARTED_NS + place * SECOND_NS
-        timeline = ThreadTimeline(5000, name, is_main=False, intervals=(Interval(at_ns, SECOND_NS, 0, 5),))
-        tables.commit([RecordingTaken(MAIN, at_ns, at_ns + SECOND_NS, 20, 5, 0, 0, 0, 0, (STACK,), (timeline,))])
+        timeline = ThreadTimeline(
+            5000, name, is_main=False, intervals=(Interval(at_ns, SECOND_NS, 0, 5),)
+        )
+        tables.commit(
+            [
+                RecordingTaken(
+                    MAIN, at_ns, at_ns + SECOND_NS, 20, 5, 0, 0, 0, 0, (STACK,), (timeline,)
+                )
+            ]
+        )
     tables.finish()
     with RunReader(path) as reader:
         assert [row.name for row in reader.threads.values()] == names
@@ -213,32 +278,58 @@ def test_a_thread_without_a_name_is_the_one_that_has_it(
 def test_a_thread_leads_from_when_it_is_said_to(tables: Tables, path: Path) -> None:
     for place, leads in enumerate((False, True, True, False)):
         at_ns = STARTED_NS + place * SECOND_NS
-        timeline = ThreadTimeline(5000, "trainer", is_main=leads, intervals=(Interval(at_ns, SECOND_NS, 0, 5),))
-        tables.commit([RecordingTaken(MAIN, at_ns, at_ns + SECOND_NS, 20, 5, 0, 0, 0, 0, (STACK,), (timeline,))])
+        timeline = ThreadTimeline(
+            5000, "trainer", is_main=leads, intervals=(Interval(at_ns, SECOND_NS, 0, 5),)
+        )
+        tables.commit(
+            [
+                RecordingTaken(
+                    MAIN, at_ns, at_ns + SECOND_NS, 20, 5, 0, 0, 0, 0, (STACK,), (timeline,)
+                )
+            ]
+        )
     tables.finish()
     with RunReader(path) as reader:
-        assert [reader.threads[one.thread].is_main for one in reader.intervals()] == [False, True, True, False]
-        assert [(row.os_tid, row.name) for row in reader.threads.values()] == [(5000, "trainer")] * 2
+        assert [reader.threads[one.thread].is_main for one in reader.intervals()] == [
+            False,
+            True,
+            True,
+            False,
+        ]
+        assert [(row.os_tid, row.name) for row in reader.threads.values()] == [
+            (5000, "trainer")
+        ] * 2
 
 
 def test_a_process_that_makes_threads_for_ever_holds_few(tables: Tables) -> None:
     points = tuple(Point("cpu_cores", 0.0, MAIN, 5000 + number) for number in range(200))
-    threads = tuple(ThreadTimeline(5000 + number, "feeder", is_main=False, intervals=()) for number in range(200))
+    threads = tuple(
+        ThreadTimeline(5000 + number, "feeder", is_main=False, intervals=())
+        for number in range(200)
+    )
     recording = RecordingTaken(MAIN, STARTED_NS, STARTED_NS, 20, 0, 0, 0, 0, 0, (), threads)
     tables.commit([PointsTaken(STARTED_NS, points), recording])
     assert len(tables._ids) <= 2 * (interning.THREADS_HELD + interning.SERIES_HELD) + 2
 
 
-def test_functions_that_are_made_up_for_ever_are_not_all_held_and_keep_their_ids(tables: Tables) -> None:
+def test_functions_that_are_made_up_for_ever_are_not_all_held_and_keep_their_ids(
+    tables: Tables,
+) -> None:
     before = tables._ids.stacks([STACK])
-    stacks = tuple((Frame("made_up", f"<code {number}>", 1),) for number in range(3 * interning.STACKS_HELD))
-    tables.commit([RecordingTaken(Identity(1, 1), STARTED_NS, STARTED_NS, 20, 0, 0, 0, 0, 0, stacks, ())])
+    stacks = tuple(
+        (Frame("made_up", f"<code {number}>", 1),) for number in range(3 * interning.STACKS_HELD)
+    )
+    tables.commit(
+        [RecordingTaken(Identity(1, 1), STARTED_NS, STARTED_NS, 20, 0, 0, 0, 0, 0, stacks, ())]
+    )
     held = 2 * (interning.STACKS_HELD + interning.FRAMES_HELD) + interning.WHOLE_HELD
     assert len(tables._ids) <= held + 2
     assert tables._ids.stacks([STACK]) == before
 
 
-def test_late_records_of_a_forgotten_process_belong_to_the_same_process(tables: Tables, path: Path) -> None:
+def test_late_records_of_a_forgotten_process_belong_to_the_same_process(
+    tables: Tables, path: Path
+) -> None:
     first, late = life(1, STARTED_NS), life(1, LATER_NS)
     tables.commit(first)
     tables.commit(life(2, LATER_NS))  # time goes on: worker 1 is forgotten
@@ -256,7 +347,9 @@ def test_a_child_keeps_its_parent_when_that_was_forgotten(tables: Tables, path: 
     parent, child = Identity(1001, 7), Identity(3000, 7)
     tables.commit(life(1, STARTED_NS))
     tables.commit([ProcessSeen(child, parent, (), "helper", None, None, "3.11", LATER_NS)])
-    tables.commit([ProcessSeen(child, parent, (), "worker", None, 1, "3.11", LATER_NS + 20 * REMEMBERED_NS)])
+    tables.commit(
+        [ProcessSeen(child, parent, (), "worker", None, 1, "3.11", LATER_NS + 20 * REMEMBERED_NS)]
+    )
     tables.finish()
     with RunReader(path) as reader:
         ids = {row.pid: row.id for row in reader.processes.values()}
@@ -269,19 +362,25 @@ def test_a_child_keeps_its_parent_when_that_was_forgotten(tables: Tables, path: 
 def test_a_process_forgotten_again_is_not_held_either(tables: Tables) -> None:
     tables.commit(life(1, STARTED_NS))
     for number in range(2, 100):
-        tables.commit([*life(number, STARTED_NS + number * REMEMBERED_NS), *life(1, STARTED_NS)[1:2]])
+        tables.commit(
+            [*life(number, STARTED_NS + number * REMEMBERED_NS), *life(1, STARTED_NS)[1:2]]
+        )
     assert len(tables._ids) < 40
 
 
 def test_the_machine_has_series_of_its_own(tables: Tables) -> None:
     shared = Point("host_cpu_share", 0.5)
     assert tables._ids.series(shared) == tables._ids.series(Point("host_cpu_share", 0.7))
-    assert tables._ids.series(shared) != tables._ids.series(Point("host_cpu_share", 0.5, device="cpu0"))
+    assert tables._ids.series(shared) != tables._ids.series(
+        Point("host_cpu_share", 0.5, device="cpu0")
+    )
 
 
 def test_nothing_is_written_of_a_process_that_the_file_does_not_know(path: Path) -> None:
     with pytest.raises(LookupError):
-        Interning(database.create(path), describe).thread(Identity(1, 1), 1, "MainThread", is_main=True)
+        Interning(database.create(path), describe).thread(
+            Identity(1, 1), 1, "MainThread", is_main=True
+        )
 
 
 def test_recent_ids_are_looked_up_once_and_old_ones_again() -> None:
@@ -295,14 +394,24 @@ def test_recent_ids_are_looked_up_once_and_old_ones_again() -> None:
 
         return found
 
-    assert [recent.get(key, look_up(key)) for key in (1, 2, 1, 3, 1, 4, 1)] == [10, 20, 10, 30, 10, 40, 10]
+    assert [recent.get(key, look_up(key)) for key in (1, 2, 1, 3, 1, 4, 1)] == [
+        10,
+        20,
+        10,
+        30,
+        10,
+        40,
+        10,
+    ]
     assert asked == [1, 2, 3, 4]  # 1 is asked for all the time, and never forgotten
     assert recent.get(2, look_up(2)) == 20
     assert asked == [1, 2, 3, 4, 2]
     assert len(recent) <= 4
 
 
-def test_a_process_that_has_just_ended_is_still_held(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_has_just_ended_is_still_held(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tables.commit(life(1, STARTED_NS))
     tables.commit(life(2, STARTED_NS + REMEMBERED_NS)[:1])
     monkeypatch.setattr(tables._ids, "_connection", None)  # nothing can be looked up

@@ -17,7 +17,16 @@ from pathlib import Path
 
 import pytest
 from support.folders import TESTS
-from support.synthetic import MAIN, MAIN_TID, RUN_ID, STARTED_NS, main_process, recording, run_started, write_records
+from support.synthetic import (
+    MAIN,
+    MAIN_TID,
+    RUN_ID,
+    STARTED_NS,
+    main_process,
+    recording,
+    run_started,
+    write_records,
+)
 from support.training_stacks import CONV, LOSS, describe
 from support.waiting import until
 
@@ -94,7 +103,9 @@ def notes(path: Path) -> list[str]:
 def test_a_full_queue_drops_what_is_large_and_says_how_much(path: Path, gate: Gate) -> None:
     writer = waits_before_the_gate(path, gate)
     later = STARTED_NS + SECOND_NS
-    put = [writer.put(records.PointsTaken(later + number, ())) for number in range(QUEUE_LENGTH + 3)]
+    put = [
+        writer.put(records.PointsTaken(later + number, ())) for number in range(QUEUE_LENGTH + 3)
+    ]
     assert put.count(False) == 3
     assert writer.put(records.RunEnded(later + QUEUE_LENGTH, "stopped"))
     with RunReader(path) as reader:  # no reader waits for a transaction that is not over
@@ -109,7 +120,10 @@ def test_a_full_queue_drops_what_is_large_and_says_how_much(path: Path, gate: Ga
 
 def test_events_are_dropped_last(path: Path, gate: Gate) -> None:
     writer = waits_before_the_gate(path, gate)
-    put = [writer.put(records.EventHappened(STARTED_NS, "note", str(number))) for number in range(2 * QUEUE_LENGTH + 3)]
+    put = [
+        writer.put(records.EventHappened(STARTED_NS, "note", str(number)))
+        for number in range(2 * QUEUE_LENGTH + 3)
+    ]
     assert put.count(False) == 3
     gate.open()
     writer.close()
@@ -117,8 +131,12 @@ def test_events_are_dropped_last(path: Path, gate: Gate) -> None:
 
 
 MEGABYTE = 1 << 20
-MANY_INTERVALS = recording(MAIN, STARTED_NS, [(MAIN_TID, "MainThread", True, [(CONV, 1)] * (MEGABYTE // 160))])
-DEEP_STACK = recording(MAIN, STARTED_NS, [(MAIN_TID, "MainThread", True, [(CONV[:1] * (MEGABYTE // 64), 1)])])
+MANY_INTERVALS = recording(
+    MAIN, STARTED_NS, [(MAIN_TID, "MainThread", True, [(CONV, 1)] * (MEGABYTE // 160))]
+)
+DEEP_STACK = recording(
+    MAIN, STARTED_NS, [(MAIN_TID, "MainThread", True, [(CONV[:1] * (MEGABYTE // 64), 1)])]
+)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +157,9 @@ def test_the_queue_is_bounded_in_memory(path: Path, gate: Gate, megabyte: record
     writer.close(60)
 
 
-@pytest.mark.parametrize("error", [RuntimeError("no source"), OSError(5, "Input/output error"), KeyError()])
+@pytest.mark.parametrize(
+    "error", [RuntimeError("no source"), OSError(5, "Input/output error"), KeyError()]
+)
 def test_a_record_that_cannot_be_stored_is_dropped_alone(path: Path, error: Exception) -> None:
     def broken(frame: records.Frame) -> records.FrameDescription:
         raise error
@@ -167,7 +187,9 @@ HUGE = 1 << 63
     ],
     ids=lambda record: type(record).__name__,
 )
-def test_a_number_that_no_file_takes_costs_its_record_alone(path: Path, record: records.Record) -> None:
+def test_a_number_that_no_file_takes_costs_its_record_alone(
+    path: Path, record: records.Record
+) -> None:
     ended = records.RunEnded(STARTED_NS + SECOND_NS, "stopped")
     write_records(path, [main_process(), record, sampled(), ended])
     assert losses(path) == [f"1 record was dropped: it cannot be stored ({TOO_LARGE})"]
@@ -176,7 +198,9 @@ def test_a_number_that_no_file_takes_costs_its_record_alone(path: Path, record: 
 
 
 @pytest.mark.parametrize(("gathers", "wait"), [(True, "GATHER_S"), (False, "WATCHED_GATHER_S")])
-def test_readings_wait_for_other_records(path: Path, monkeypatch: pytest.MonkeyPatch, gathers: bool, wait: str) -> None:
+def test_readings_wait_for_other_records(
+    path: Path, monkeypatch: pytest.MonkeyPatch, gathers: bool, wait: str
+) -> None:
     monkeypatch.setattr(f"profd.daemon.store.writer.{wait}", 60.0)
     writer, written = RunWriter(path, run_started(), describe), list[int]()
     commit = writer._tables.commit
@@ -218,7 +242,9 @@ def test_a_lock_of_another_is_waited_for_and_nothing_is_lost(path: Path) -> None
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         writer.put(sampled())
-        until(lambda: bool(writer.trouble), "the writer to meet the lock")  # its own patience is over then
+        until(
+            lambda: bool(writer.trouble), "the writer to meet the lock"
+        )  # its own patience is over then
         assert "locked" in (writer.trouble or "")
         writer.put(sampled(STARTED_NS + SECOND_NS))
     until(lambda: writer.trouble is None, "the writer to go on")
@@ -256,12 +282,19 @@ def test_losses_that_go_on_are_said_once_a_minute() -> None:
         said += counted.take(now_ns)
     said += counted.take(0, is_end=True)
     assert [event.text.partition(" records")[0] for event in said] == [
-        *("1 record was dropped: the disk is too slow", "within 59 s 60", "within 59 s 60", "within 28 s 29")
+        *(
+            "1 record was dropped: the disk is too slow",
+            "within 59 s 60",
+            "within 59 s 60",
+            "within 28 s 29",
+        )
     ]
     assert counted.take(0, is_end=True) == []
 
 
-def test_a_damaged_file_ends_the_writer_which_says_why(path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_file_ends_the_writer_which_says_why(
+    path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def malformed(batch: Sequence[records.Record]) -> None:
         raise sqlite3.DatabaseError("database disk image is malformed")
 
@@ -269,7 +302,9 @@ def test_a_damaged_file_ends_the_writer_which_says_why(path: Path, gate: Gate, m
     monkeypatch.setattr(writer._tables, "commit", malformed)
     while writer.put(sampled()):
         pass
-    closing = threading.Thread(target=writer.close, args=(3600.0,))  # with a full queue it waits for nothing, too
+    closing = threading.Thread(
+        target=writer.close, args=(3600.0,)
+    )  # with a full queue it waits for nothing, too
     closing.start()
     gate.open()
     closing.join(60)
@@ -294,16 +329,26 @@ class Disk:
 
     def statvfs(self, folder: Path) -> os.statvfs_result:
         free = self.free_bytes // 4096
-        return os.statvfs_result((4096, 4096, self.whole_bytes // 4096, free, free, 0, 0, 0, 0, 255))
+        return os.statvfs_result(
+            (4096, 4096, self.whole_bytes // 4096, free, free, 0, 0, 0, 0, 255)
+        )
 
 
 @pytest.mark.parametrize(
     ("whole_bytes", "log_bytes", "kept_bytes"),
-    [(1000 << 30, 0, LEFT_FREE_BYTES), (10 << 30, 0, 512 << 20), (1000 << 30, 3 << 30, LEFT_FREE_BYTES + (3 << 30))],
+    [
+        (1000 << 30, 0, LEFT_FREE_BYTES),
+        (10 << 30, 0, 512 << 20),
+        (1000 << 30, 3 << 30, LEFT_FREE_BYTES + (3 << 30)),
+    ],
     ids=["of a large disk", "of a small one", "with what folding the log takes"],
 )
 def test_so_much_is_left_free(
-    tmp_path: Path, whole_bytes: int, log_bytes: int, kept_bytes: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    whole_bytes: int,
+    log_bytes: int,
+    kept_bytes: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     disk, path = Disk(whole_bytes), tmp_path / "a.profd"
     monkeypatch.setattr(os, "statvfs", disk.statvfs)
@@ -356,9 +401,16 @@ def test_a_run_in_memory_is_bounded_in_size(path: Path) -> None:
         until(lambda: writer._queue.empty(), "the writer to take it")
     writer.put(records.RunEnded(STARTED_NS + 40 * SECOND_NS, "stopped"))
     writer.close()
-    assert sum(int(count) for text in losses(path) for count in re.findall(r"(\d+) records? w", text)) > 20
+    assert (
+        sum(int(count) for text in losses(path) for count in re.findall(r"(\d+) records? w", text))
+        > 20
+    )
     assert path.stat().st_size < 2 << 20
-    pauses = [text for _, text in events_in(path) if text.startswith("samples and readings pause: the run file has ")]
+    pauses = [
+        text
+        for _, text in events_in(path)
+        if text.startswith("samples and readings pause: the run file has ")
+    ]
     assert len(pauses) == 1
     with RunReader(path) as reader:
         assert reader.info.state == "ended"
@@ -410,7 +462,9 @@ for second in itertools.count():
 def test_a_killed_writer_leaves_a_readable_file(path: Path) -> None:
     folder = TESTS
     with subprocess.Popen(
-        [sys.executable, "-c", KILLED, path], stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(folder)}
+        [sys.executable, "-c", KILLED, path],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(folder)},
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"writing\n"

@@ -56,15 +56,22 @@ def test_process_is_found_with_its_secrets_masked_and_covers_its_child(family: S
     assert child_of(family.pid) not in [process.pid for process in find_attachable()]
 
 
-def test_a_kernel_is_offered_by_its_notebook_and_the_longest_command_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_is_offered_by_its_notebook_and_the_longest_command_is_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("JPY_SESSION_NAME", "/home/me/tune.ipynb")
     longest = "x" * ((128 << 10) - 1)
     with standing("\nready()", sys.executable, longest) as kernel:
         (found,) = [process for process in find_attachable() if process.pid == kernel.pid]
-    assert (found.notebook, found.command[-1]) == ("/home/me/tune.ipynb", f"{longest[:WORD_CHARACTERS]}{CUT}")
+    assert (found.notebook, found.command[-1]) == (
+        "/home/me/tune.ipynb",
+        f"{longest[:WORD_CHARACTERS]}{CUT}",
+    )
 
 
-def test_a_process_that_cannot_be_read_in_time_is_offered_with_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_cannot_be_read_in_time_is_offered_with_what_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Another user chooses how long it takes to read a process; the list does not wait for it."""
 
     def give_up(pid: int) -> str:
@@ -80,7 +87,9 @@ def test_a_process_that_cannot_be_read_in_time_is_offered_with_what_is_known(mon
         assert found.command == (there(processes.read_stat(process.pid)).comm,)
 
 
-def test_training_child_of_a_launcher_is_offered_first(family: Standing, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_child_of_a_launcher_is_offered_first(
+    family: Standing, monkeypatch: pytest.MonkeyPatch
+) -> None:
     child = child_of(family.pid)
     monkeypatch.setattr(processes, "maps", lambda pid: "/libtorch.so" if pid == child else "")
     pids = [process.pid for process in find_attachable()]
@@ -90,7 +99,9 @@ def test_training_child_of_a_launcher_is_offered_first(family: Standing, monkeyp
 
 def test_profd_itself_is_not_offered() -> None:
     words = [sys.executable, "-m", "profd.daemon.session"]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as own:
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as own:
         assert own.pid not in [process.pid for process in find_attachable()]
         own.kill()
 
@@ -98,15 +109,25 @@ def test_profd_itself_is_not_offered() -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        *("profd ls", "python3 /bin/profd run", "/venv/bin/python -E /bin/profd attach 7", "python -m profd.tui"),
-        *("python -I -S /venv/lib/profd/daemon/asuser.py 3 0 0", "python -c from\N{NO-BREAK SPACE}profd.cli.main"),
+        *(
+            "profd ls",
+            "python3 /bin/profd run",
+            "/venv/bin/python -E /bin/profd attach 7",
+            "python -m profd.tui",
+        ),
+        *(
+            "python -I -S /venv/lib/profd/daemon/asuser.py 3 0 0",
+            "python -c from\N{NO-BREAK SPACE}profd.cli.main",
+        ),
     ],
 )
 def test_a_command_is_profd_however_it_was_installed(words: str) -> None:
     assert is_profd(tuple(one.replace("\N{NO-BREAK SPACE}", " ") for one in words.split(" ")))
 
 
-@pytest.mark.parametrize("words", ["python train.py profd", "python -m profdata", "python -E train.py /bin/profd", ""])
+@pytest.mark.parametrize(
+    "words", ["python train.py profd", "python -m profdata", "python -E train.py /bin/profd", ""]
+)
 def test_a_command_that_only_names_profd_is_another_one(words: str) -> None:
     assert not is_profd(tuple(words.split()))
 
@@ -133,12 +154,17 @@ def bash(**facts: object) -> FakeProcess:
 
 
 NEWER = "Unsupported version of Python: 3.16.0"
-NO_VERSION, NO_PYTHON = "Failed to find python version from target process", "Failed to find a python interpreter"
+NO_VERSION, NO_PYTHON = (
+    "Failed to find python version from target process",
+    "Failed to find a python interpreter",
+)
 NO_RIGHTS = "Permission Denied: Try running again with elevated permissions"
 ATTACHABLE = {
     "own Python": of_one(python()),
     "another user's, with the capability": of_one(python(uids=(BOB, BOB, BOB)), capable=True),
-    "a launcher of Python": FakeSystem({PID: bash(children=[2]), 2: bash(children=[3]), 3: python()}),
+    "a launcher of Python": FakeSystem(
+        {PID: bash(children=[2]), 2: bash(children=[3]), 3: python()}
+    ),
     "a launcher of one readable Python": FakeSystem(
         {PID: bash(children=[2, 3]), 2: python(py_spy_says=NEWER), 3: python()}
     ),
@@ -148,21 +174,29 @@ ATTACHABLE = {
         python(py_spy_says=NO_PYTHON, unread=Reason("deep", "wait", lasting=False))
     ),
     "one of a known version that has only begun": of_one(python(py_spy_says=NO_VERSION)),
-    "no right where the memory is open": of_one(python(py_spy_says=NO_RIGHTS), uid=ROOT, capable=True),
+    "no right where the memory is open": of_one(
+        python(py_spy_says=NO_RIGHTS), uid=ROOT, capable=True
+    ),
 }
 
 
 @pytest.mark.parametrize("system", ATTACHABLE.values(), ids=ATTACHABLE)
 def test_what_py_spy_can_read_is_attachable(system: FakeSystem) -> None:
     deep = "a thread that is too deep now"
-    said = f"pid {PID} cannot be read: deep (py-spy: {NO_PYTHON}); wait" if system is ATTACHABLE[deep] else ""
+    said = (
+        f"pid {PID} cannot be read: deep (py-spy: {NO_PYTHON}); wait"
+        if system is ATTACHABLE[deep]
+        else ""
+    )
     assert check_attachable(PID, system) == said
 
 
 def test_what_gives_no_frame_at_the_moment_is_attachable_and_says_why() -> None:
     reason = Reason("it has two interpreters", "have one")
     said = check_attachable(PID, of_one(python(py_spy_says=NO_FRAMES, unread=reason)))
-    assert said == f"pid {PID} cannot be read: it has two interpreters (py-spy: {NO_FRAMES}); have one"
+    assert (
+        said == f"pid {PID} cannot be read: it has two interpreters (py-spy: {NO_FRAMES}); have one"
+    )
     assert check_attachable(PID, of_one(python(py_spy_says=NO_FRAMES))) == ""
 
 
@@ -187,23 +221,34 @@ FORBIDDEN: dict[type[ProfdError], dict[str, tuple[FakeSystem, str]]] = {
         "one hidden from us": (FakeSystem({}, hidden=True), ""),
         "a shell of another user": (of_one(bash(uids=(BOB, BOB, BOB))), "sudo"),
         "a setuid process of our own": (of_one(python(uids=(ADA, ROOT, ROOT))), "setuid"),
-        "another user of a container": (of_one(python(), uid=BOB, here=PODMAN), "podman exec --priv"),
+        "another user of a container": (
+            of_one(python(), uid=BOB, here=PODMAN),
+            "podman exec --priv",
+        ),
     },
     NotPython: {
         "a shell": (of_one(bash()), "bash"),
-        "a thread of the kernel": (of_one(bash(executable=None, is_kernel_thread=True), uid=ROOT), "kernel"),
+        "a thread of the kernel": (
+            of_one(bash(executable=None, is_kernel_thread=True), uid=ROOT),
+            "kernel",
+        ),
     },
     UnsupportedPython: {
         "PyPy": (of_one(FakeProcess("pypy3", executable="/opt/pypy3.10", python=None)), "CPython"),
         "a version that py-spy does not read": (of_one(python(py_spy_says=NEWER)), "3.16.0"),
         "a Python that py-spy cannot find": (of_one(python(python="", py_spy_says=NO_VERSION)), ""),
         "what was seen in it": (
-            of_one(python(py_spy_says=NO_PYTHON, unread=Reason("it has two interpreters", "have one"))),
+            of_one(
+                python(py_spy_says=NO_PYTHON, unread=Reason("it has two interpreters", "have one"))
+            ),
             f"it has two interpreters (py-spy: {NO_PYTHON})",
         ),
     },
     PtraceScopeForbids: {
-        "a launcher of a Python": (FakeSystem({PID: bash(children=[2]), 2: python(denied=errno.EPERM)}, scope=1), ""),
+        "a launcher of a Python": (
+            FakeSystem({PID: bash(children=[2]), 2: python(denied=errno.EPERM)}, scope=1),
+            "",
+        ),
         "level 3, with the capability": (closed(scope=3, capable=True), ""),
         "for py-spy alone": (of_one(python(py_spy_says=NO_RIGHTS), scope=1), ""),
         "in a container": (closed(scope=1, here=PODMAN), "podman"),
@@ -213,14 +258,29 @@ FORBIDDEN: dict[type[ProfdError], dict[str, tuple[FakeSystem, str]]] = {
         "a container of podman": (closed(here=PODMAN), OF_PODMAN),
         "a pod": (closed(here=POD), "kubectl debug -it -n ml pod/trainer-0"),
         "seccomp": (closed(filtered=True), "SystemCallFilter=@debug"),
-        "seccomp in a container": (closed(filtered=True, here=PODMAN), "podman run --security-opt seccomp=unconfined"),
+        "seccomp in a container": (
+            closed(filtered=True, here=PODMAN),
+            "podman run --security-opt seccomp=unconfined",
+        ),
         "SELinux": (closed(capable=True, module="SELinux"), "setsebool deny_ptrace off"),
-        "AppArmor": (closed(capable=True, module="AppArmor", here=PODMAN), "--security-opt apparmor=unconfined"),
+        "AppArmor": (
+            closed(capable=True, module="AppArmor", here=PODMAN),
+            "--security-opt apparmor=unconfined",
+        ),
         "another user in a container": (closed(uids=(BOB, BOB, BOB), here=Place("lxc")), ""),
-        "one closed to its own user": (of_one(python(executable=None, python=None, denied=errno.EACCES)), "undumpable"),
-        "and in a job": (of_one(python(denied=errno.EACCES, place=Place(job="42"))), "srun --jobid=42 --overlap --pty"),
+        "one closed to its own user": (
+            of_one(python(executable=None, python=None, denied=errno.EACCES)),
+            "undumpable",
+        ),
+        "and in a job": (
+            of_one(python(denied=errno.EACCES, place=Place(job="42"))),
+            "srun --jobid=42 --overlap --pty",
+        ),
         "an unknown reason, with the capability": (closed(capable=True), "it is unknown why"),
-        "an unknown reason, in a container": (closed(capable=True, here=PODMAN), "run profd on the host"),
+        "an unknown reason, in a container": (
+            closed(capable=True, here=PODMAN),
+            "run profd on the host",
+        ),
     },
 }
 

@@ -27,7 +27,9 @@ READS_ITS_CODE = "import os, sys; print('ready', flush=True); os._exit(int(input
 @pytest.fixture
 def child() -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(
-        [sys.executable, "-S", "-E", "-c", READS_ITS_CODE], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-S", "-E", "-c", READS_ITS_CODE],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     ) as process:
         there(process.stdout).readline()
         yield process
@@ -40,7 +42,9 @@ def end(process: subprocess.Popen[bytes], code: int) -> None:
     stdin.flush()
 
 
-def test_a_living_process_has_no_status_and_a_signal_is_read_from_the_zombie(child: subprocess.Popen[bytes]) -> None:
+def test_a_living_process_has_no_status_and_a_signal_is_read_from_the_zombie(
+    child: subprocess.Popen[bytes],
+) -> None:
     with contextlib.closing(Watch(identity_of(child.pid))) as watch:
         assert select.select([watch], [], [], 0)[0] == []
         assert watch.status() is None
@@ -68,12 +72,16 @@ def test_a_newer_kernel_still_tells_when_the_zombie_is_gone(
         end(child, 5)
         child.wait()
         kernel = tuple(int(part) for part in os.uname().release.split(".")[:2])
-        assert exitstatus.code_and_signal(watch.status()) == ((5, None) if kernel >= (6, 15) else (None, None))
+        assert exitstatus.code_and_signal(watch.status()) == (
+            (5, None) if kernel >= (6, 15) else (None, None)
+        )
         monkeypatch.setattr("fcntl.ioctl", refuse)
         assert watch.status() is None
 
 
-def test_a_process_that_is_gone_or_another_under_the_same_pid_is_not_watched(child: subprocess.Popen[bytes]) -> None:
+def test_a_process_that_is_gone_or_another_under_the_same_pid_is_not_watched(
+    child: subprocess.Popen[bytes],
+) -> None:
     identity = identity_of(child.pid)
     before = set(os.listdir("/proc/self/fd"))
     with pytest.raises(ProcessLookupError):
@@ -85,8 +93,12 @@ def test_a_process_that_is_gone_or_another_under_the_same_pid_is_not_watched(chi
         Watch(identity)
 
 
-def test_zero_of_a_zombie_that_is_not_ours_to_see_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    zombie = msgspec.structs.replace(there(processes.read_stat(os.getpid())), state="Z", exit_status=0)
+def test_zero_of_a_zombie_that_is_not_ours_to_see_says_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    zombie = msgspec.structs.replace(
+        there(processes.read_stat(os.getpid())), state="Z", exit_status=0
+    )
     assert exitstatus.of_zombie(zombie) == 0
     monkeypatch.setattr("os.geteuid", lambda: 4321)
     monkeypatch.setattr(processes, "owner_uid", lambda pid: 1234)
@@ -99,7 +111,11 @@ def test_zero_of_a_zombie_that_is_not_ours_to_see_says_nothing(monkeypatch: pyte
     ("status", "words"),
     [
         *((0, "ended with 0"), (3 << 8, "ended with 3"), (None, "ended")),
-        *((9, "was ended by SIGKILL"), (139, "was ended by SIGSEGV"), (63, "was ended by signal 63")),
+        *(
+            (9, "was ended by SIGKILL"),
+            (139, "was ended by SIGSEGV"),
+            (63, "was ended by signal 63"),
+        ),
     ],
 )
 def test_status_in_words_as_far_as_it_is_known(status: int | None, words: str) -> None:

@@ -24,7 +24,15 @@ from profd.daemon.stacks.dump import DumpedFrame, DumpedThread, DumpFailed
 from profd.daemon.store.records import Frame, Identity, Placement
 from profd.daemon.tree import roles, tree
 from profd.daemon.tree.exitstatus import Watch
-from profd.daemon.tree.tree import FULL_SCAN_EVERY, Change, DumpedProcess, MergedStack, ProcessTree, dump_tree, merge
+from profd.daemon.tree.tree import (
+    FULL_SCAN_EVERY,
+    Change,
+    DumpedProcess,
+    MergedStack,
+    ProcessTree,
+    dump_tree,
+    merge,
+)
 from profd.daemon.tree.unread import Reason
 
 # Obeys orders, one a line, and answers each with a line; its children do the same.
@@ -125,7 +133,9 @@ def look_often(tree: ProcessTree) -> list[Change]:
 
 
 def test_the_root_appears_once_and_its_stacks_change_nothing(root: Obedient) -> None:
-    assert watch(Identity(root.identity.pid, root.identity.start_ticks - 1)).poll() == []  # another one with its PID
+    assert (
+        watch(Identity(root.identity.pid, root.identity.start_ticks - 1)).poll() == []
+    )  # another one with its PID
     tree = watch(root.identity)
     (change,) = tree.poll()
     assert change.kind == "started"
@@ -154,7 +164,9 @@ def test_a_child_appears_below_its_parent_and_vanishes(root: Obedient, fifo: str
     assert tree.poll() == []
 
 
-def test_children_and_grandchildren_appear_at_the_first_look_parents_first(root: Obedient, fifo: str) -> None:
+def test_children_and_grandchildren_appear_at_the_first_look_parents_first(
+    root: Obedient, fifo: str
+) -> None:
     child = root.fork(fifo)
     with open(fifo, "w") as orders:  # noqa: PTH123
         orders.write(f"fork /dev/null\nfork {fifo}\n")
@@ -178,7 +190,9 @@ def test_a_child_whose_parent_is_gone_stays(root: Obedient, fifo: str) -> None:
     assert look_often(tree) == []
 
 
-def test_a_child_of_a_thread_appears_at_the_next_full_look_where_subprocesses_count(root: Obedient, fifo: str) -> None:
+def test_a_child_of_a_thread_appears_at_the_next_full_look_where_subprocesses_count(
+    root: Obedient, fifo: str
+) -> None:
     tree = watch(root.identity, is_polled=True)
     pid = root.fork(fifo, "thread fork")
     assert [change.member.identity.pid for change in look_often(tree)] == [pid]
@@ -199,9 +213,13 @@ def test_exec_is_noticed_and_makes_another_process_of_it(root: Obedient) -> None
     assert tree.poll() == []
 
 
-def test_a_process_that_dies_slowly_has_not_become_another_one(root: Obedient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_dies_slowly_has_not_become_another_one(
+    root: Obedient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tree = watch(root.identity, is_polled=True)
-    dying = msgspec.structs.replace(there(processes.read_stat(root.identity.pid)), state="R", image=0)
+    dying = msgspec.structs.replace(
+        there(processes.read_stat(root.identity.pid)), state="R", image=0
+    )
     monkeypatch.setattr(processes, "read_stat", lambda pid: dying)
     assert tree.poll() == []
     assert tree.members[root.identity].command[-1] == OBEDIENT.replace("secret", "***")
@@ -215,14 +233,18 @@ def test_another_process_under_the_pid_of_a_member_is_no_member(
     stat = there(processes.read_stat(pid))
     stranger = msgspec.structs.replace(stat, start_ticks=stat.start_ticks + 1, exit_status=9)
     real = processes.read_stat
-    monkeypatch.setattr(processes, "read_stat", lambda wanted: stranger if wanted == pid else real(wanted))
+    monkeypatch.setattr(
+        processes, "read_stat", lambda wanted: stranger if wanted == pid else real(wanted)
+    )
     monkeypatch.setattr(processes, "children", lambda pid, of_all_threads: [])
     (vanished,) = tree.poll()
     assert vanished.kind == "ended"
     assert vanished.exit_status is None
 
 
-def test_a_process_that_goes_between_two_reads_is_taken_as_is(root: Obedient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_goes_between_two_reads_is_taken_as_is(
+    root: Obedient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(processes, "command_line", lambda pid: ())
     monkeypatch.setattr(processes, "python_version", lambda pid: None)
     monkeypatch.setattr(processes, "environment", lambda pid, allowed: {})
@@ -232,9 +254,13 @@ def test_a_process_that_goes_between_two_reads_is_taken_as_is(root: Obedient, mo
     assert (change.member.command, change.member.role) == ((), roles.LAUNCHER)
 
 
-def test_a_program_that_loads_python_later_is_met_as_one(root: Obedient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_loads_python_later_is_met_as_one(
+    root: Obedient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[int] = []
-    monkeypatch.setattr(processes, "python_version", lambda pid: asked.append(pid) if len(asked) < 4 else "3.12")
+    monkeypatch.setattr(
+        processes, "python_version", lambda pid: asked.append(pid) if len(asked) < 4 else "3.12"
+    )
     tree = watch(root.identity)
     (change,) = tree.poll()
     assert (change.kind, change.member.role) == ("started", roles.LAUNCHER)
@@ -242,7 +268,9 @@ def test_a_program_that_loads_python_later_is_met_as_one(root: Obedient, monkeyp
     assert [(change.kind, change.member.role, change.member.python) for change in changes] == [
         ("loaded", roles.MAIN, "3.12")
     ]
-    assert len(asked) == 4  # with its start, and with the 1st, 2nd and 4th look; the others are not read
+    assert (
+        len(asked) == 4
+    )  # with its start, and with the 1st, 2nd and 4th look; the others are not read
 
 
 def test_rank_is_that_of_the_environment_and_goes_down_to_children(fifo: str) -> None:
@@ -275,7 +303,10 @@ def test_of_two_siblings_that_say_the_same_rank_one_has_it(
     for _ in range(2):
         for member in children:
             watched.take_stacks(member.identity, [BACKWARD])
-    assert [(member.role, member.rank) for member in children] == [(roles.MAIN, 0), (roles.MAIN, None)]
+    assert [(member.role, member.rank) for member in children] == [
+        (roles.MAIN, 0),
+        (roles.MAIN, None),
+    ]
 
 
 SPAWNED_RANK = (
@@ -304,7 +335,11 @@ def test_spawned_ranks_have_the_numbers_that_they_were_given_and_so_has_what_the
     for identity in (second, same, first):
         watched.take_stacks(identity, [SPAWNED_RANK])
     assert [member.rank for member in (*children, child)] == [1, 0, None, 1]
-    assert watched.take_ranks({same.pid: 2, first.pid: 3}) == [children[0], child, children[2]]  # NCCL knows better
+    assert watched.take_ranks({same.pid: 2, first.pid: 3}) == [
+        children[0],
+        child,
+        children[2],
+    ]  # NCCL knows better
     assert [member.rank for member in (*children, child)] == [3, 0, 2, 3]
 
 
@@ -315,14 +350,18 @@ def test_a_number_that_cannot_be_read_is_looked_for_less(
     watched, tried = watch(root.identity), list[int]()
     _, child = [change.member for change in watched.poll()]
     watched.take_stacks(child.identity, [BACKWARD])
-    monkeypatch.setattr(tree, "local_integer", lambda pid, function, file, name: tried.append(child.tries))
+    monkeypatch.setattr(
+        tree, "local_integer", lambda pid, function, file, name: tried.append(child.tries)
+    )
     for _ in range(20):
         watched.take_stacks(child.identity, [SPAWNED_RANK])
     assert tried == [1, 2, 4, 8, 16]
     assert watched.record_of(child).rank is None
 
 
-def test_a_rank_is_looked_for_less_the_longer_there_is_none(root: Obedient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_is_looked_for_less_the_longer_there_is_none(
+    root: Obedient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     watched, looked_at = watch(root.identity), list[int]()
     watched.poll()
     for recording in range(1, 70):
@@ -336,7 +375,9 @@ def test_a_rank_is_looked_for_less_the_longer_there_is_none(root: Obedient, monk
     assert looked_at == [1, 2, 4, 8, 16, 32, 64]
 
 
-def test_stacks_make_workers_of_helpers_numbered_among_their_siblings(root: Obedient, fifo: str) -> None:
+def test_stacks_make_workers_of_helpers_numbered_among_their_siblings(
+    root: Obedient, fifo: str
+) -> None:
     root.fork(fifo)
     root.fork(fifo)
     tree = watch(root.identity)
@@ -345,12 +386,17 @@ def test_stacks_make_workers_of_helpers_numbered_among_their_siblings(root: Obed
     for member in children:
         assert tree.take_stacks(member.identity, stacks) == [member]
         assert tree.take_stacks(member.identity, stacks) == []
-    assert [(member.role, member.ordinal) for member in children] == [(roles.WORKER, 1), (roles.WORKER, 2)]
+    assert [(member.role, member.ordinal) for member in children] == [
+        (roles.WORKER, 1),
+        (roles.WORKER, 2),
+    ]
     record = tree.record_of(children[1])
     assert (record.role, record.ordinal, record.parent) == (roles.WORKER, 2, root.identity)
 
 
-def test_children_that_train_are_mains_and_what_started_them_is_a_launcher(root: Obedient, fifo: str) -> None:
+def test_children_that_train_are_mains_and_what_started_them_is_a_launcher(
+    root: Obedient, fifo: str
+) -> None:
     root.fork(fifo)
     root.fork(fifo)
     tree = watch(root.identity)
@@ -366,7 +412,9 @@ def test_children_that_train_are_mains_and_what_started_them_is_a_launcher(root:
     ]
     root.fork(fifo)
     (started,) = tree.poll()
-    assert started.member.role == roles.HELPER  # it may load data for an evaluation that comes after the training
+    assert (
+        started.member.role == roles.HELPER
+    )  # it may load data for an evaluation that comes after the training
     assert tree.take_stacks(root.identity, [BACKWARD]) == [parent]
     assert (parent.role, tree.take_stacks(started.member.identity, [BACKWARD])) == (roles.MAIN, [])
 
@@ -381,7 +429,11 @@ def test_workers_of_a_pool_that_train_are_mains(root: Obedient, fifo: str) -> No
     assert (first.role, first.ordinal) == (roles.WORKER, 1)
     assert tree.take_stacks(second.identity, [(of_pool, *BACKWARD)]) == [second, parent]
     assert tree.take_stacks(first.identity, [(of_pool, *BACKWARD)]) == [first]
-    assert [member.role for member in (parent, first, second)] == [roles.LAUNCHER, roles.MAIN, roles.MAIN]
+    assert [member.role for member in (parent, first, second)] == [
+        roles.LAUNCHER,
+        roles.MAIN,
+        roles.MAIN,
+    ]
     assert sorted(there(member.ordinal) for member in (first, second)) == [1, 2]
 
 
@@ -395,18 +447,25 @@ def test_a_helper_of_a_process_that_trains_stays_one(root: Obedient, fifo: str) 
 
 
 TRAIN, LOAD, PIN = (
-    DumpedFrame(name, "/home/ada/train.py", line) for name, line in (("step", 4), ("load", 7), ("pin", 9))
+    DumpedFrame(name, "/home/ada/train.py", line)
+    for name, line in (("step", 4), ("load", 7), ("pin", 9))
 )
 
 
-def thread(name: str | None, *frames: DumpedFrame, active: bool = False, gil: bool = False) -> DumpedThread:
+def thread(
+    name: str | None, *frames: DumpedFrame, active: bool = False, gil: bool = False
+) -> DumpedThread:
     return DumpedThread(1, 1, name, active=active, owns_gil=gil, frames=frames)
 
 
-def test_all_of_the_tree_that_is_python_is_looked_at_where_one_may_look(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_of_the_tree_that_is_python_is_looked_at_where_one_may_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     # A training with a worker, a shell, and a worker below that which py-spy cannot read.
     shell = FakeProcess(python=None, children=[4])
-    system = FakeSystem({1: FakeProcess(children=[2, 3]), 2: FakeProcess(), 3: shell, 4: FakeProcess()})
+    system = FakeSystem(
+        {1: FakeProcess(children=[2, 3]), 2: FakeProcess(), 3: shell, 4: FakeProcess()}
+    )
 
     def dump(pid: int) -> tuple[DumpedThread, ...]:
         if pid == 4:
@@ -421,15 +480,29 @@ def test_all_of_the_tree_that_is_python_is_looked_at_where_one_may_look(monkeypa
     monkeypatch.setattr(tree, "take_dump", dump)
     monkeypatch.setattr(tree, "why_unread", lambda pid: None)
     monkeypatch.setattr(processes, "python_version", system.python_version)
-    monkeypatch.setattr(processes, "command_line", lambda pid: ("python", "train.py", "--api-key=s3cret"))
+    monkeypatch.setattr(
+        processes, "command_line", lambda pid: ("python", "train.py", "--api-key=s3cret")
+    )
     found = dump_tree(1)
-    assert [(one.pid, one.error, len(one.threads)) for one in found] == [(1, "", 1), (2, "", 1), (4, "it moved", 0)]
+    assert [(one.pid, one.error, len(one.threads)) for one in found] == [
+        (1, "", 1),
+        (2, "", 1),
+        (4, "it moved", 0),
+    ]
     assert all("s3cret" not in " ".join(process.command) for process in found)
     reason = Reason("it has two interpreters", "have one")
-    monkeypatch.setattr(tree, "why_unread", {2: reason, 4: reason}.get)  # only of those without a frame it is asked
-    monkeypatch.setattr(tree, "take_dump", lambda pid: (thread("MainThread"),) if pid == 2 else dump(pid))
+    monkeypatch.setattr(
+        tree, "why_unread", {2: reason, 4: reason}.get
+    )  # only of those without a frame it is asked
+    monkeypatch.setattr(
+        tree, "take_dump", lambda pid: (thread("MainThread"),) if pid == 2 else dump(pid)
+    )
     assert [one.error for one in dump_tree(1)] == [
-        *("", "it has two interpreters; have one", "it has two interpreters (py-spy: it moved); have one")
+        *(
+            "",
+            "it has two interpreters; have one",
+            "it has two interpreters (py-spy: it moved); have one",
+        )
     ]
     monkeypatch.setattr(tree, "check_attachable", refuse)
     with pytest.raises(NoSuchProcess):
@@ -438,9 +511,13 @@ def test_all_of_the_tree_that_is_python_is_looked_at_where_one_may_look(monkeypa
 
 def test_equal_stacks_are_one_with_main_threads_first_then_the_most_owners() -> None:
     dumped = [
-        DumpedProcess(1, ("python",), (thread("Pin", PIN), thread("MainThread", LOAD, TRAIN, gil=True))),
         DumpedProcess(
-            2, ("python",), (thread("A", LOAD), thread(None, LOAD), thread("MainThread", LOAD, TRAIN, active=True))
+            1, ("python",), (thread("Pin", PIN), thread("MainThread", LOAD, TRAIN, gil=True))
+        ),
+        DumpedProcess(
+            2,
+            ("python",),
+            (thread("A", LOAD), thread(None, LOAD), thread("MainThread", LOAD, TRAIN, active=True)),
         ),
         DumpedProcess(3, ("python",), error="gone"),
     ]
@@ -451,14 +528,19 @@ def test_equal_stacks_are_one_with_main_threads_first_then_the_most_owners() -> 
     ]
 
 
-def test_ranks_that_nccl_says_make_mains_of_children_and_a_launcher_of_their_parent(root: Obedient, fifo: str) -> None:
+def test_ranks_that_nccl_says_make_mains_of_children_and_a_launcher_of_their_parent(
+    root: Obedient, fifo: str
+) -> None:
     tree = watch(root.identity, is_polled=True)
     child = root.fork(fifo)
     tree.poll()
-    changed = {member.identity.pid: (member.role, member.rank) for member in tree.take_ranks({child: 3})}
+    changed = {
+        member.identity.pid: (member.role, member.rank) for member in tree.take_ranks({child: 3})
+    }
     assert changed == {child: ("main", 3), root.identity.pid: ("launcher", None)}
     assert tree.take_ranks({child: 3}) == []
-    # A look at what it says of itself, which is nothing, takes no rank away that would be learned anew.
+    # A look at what it says of itself, which is nothing, takes no rank away that would be learned
+    # anew.
     (member,) = (one for one in tree.members.values() if one.rank == 3)
     assert tree.take_stacks(member.identity, []) == []
     assert (member.looks, tree.take_ranks({child: 3})) == (1, [])

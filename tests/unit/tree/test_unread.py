@@ -70,18 +70,24 @@ TEXT, REST = "{} r-xp {} fe:00 7 /opt/mytrain\n", "{} r--p {} fe:00 7 /opt/mytra
 LOADED = REST.format("7f10-7f11", "00000000") + TEXT.format("7f11-7f20", "00000001")
 
 
-def seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, maps: str, kind: int = 3) -> Reason | None:
+def seen(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, maps: str, kind: int = 3
+) -> Reason | None:
     """Return the reason that a process of these maps has, whose program has a Python in it."""
     (tmp_path / "7").mkdir()
     (tmp_path / "7/exe").write_bytes(bytes(16) + bytes([kind, 0]))
     monkeypatch.setattr(processes, "PROC", tmp_path)
     monkeypatch.setattr(processes, "link", lambda pid, name: PROGRAM)
     monkeypatch.setattr(processes, "maps", lambda pid: maps)
-    monkeypatch.setattr(elf, "python_in", lambda path: "3.11" if path.endswith(("exe", "libmine.so")) else None)
+    monkeypatch.setattr(
+        elf, "python_in", lambda path: "3.11" if path.endswith(("exe", "libmine.so")) else None
+    )
     return why_unread(7)
 
 
-def test_a_program_that_is_mapped_again_below_is_said_to_be(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_program_that_is_mapped_again_below_is_said_to_be(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     reason = seen(monkeypatch, tmp_path, TEXT.format("1000-2000", "00000007") + LOADED)
     assert reason is not None
     assert "mapped a second time" in reason.what
@@ -96,13 +102,19 @@ def test_a_program_that_is_mapped_again_below_is_said_to_be(monkeypatch: pytest.
     ],
     ids=["once", "again above", "of a program that cannot be moved"],
 )
-def test_other_maps_are_no_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, maps: str, kind: int) -> None:
+def test_other_maps_are_no_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, maps: str, kind: int
+) -> None:
     assert seen(monkeypatch, tmp_path, maps, kind) is None
 
 
-def test_a_python_in_a_library_of_another_name_is_said_to_be(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_python_in_a_library_of_another_name_is_said_to_be(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     library = "7f30-7f40 r-xp 00000001 fe:00 8 /opt/libmine.so\n"
-    monkeypatch.setattr(elf, "python_in", lambda path: "3.11" if path.endswith("libmine.so") else None)
+    monkeypatch.setattr(
+        elf, "python_in", lambda path: "3.11" if path.endswith("libmine.so") else None
+    )
     real = elf.python_in
     found = seen(monkeypatch, tmp_path, LOADED + library)
     assert found is None  # the program has one itself

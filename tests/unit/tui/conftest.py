@@ -33,7 +33,9 @@ def ended(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def pty() -> Iterator[tuple[int, int]]:
-    """Give the dashboard's way to a script's terminal, and that terminal, which takes keys one by one."""
+    """Give the dashboard's way to a script's terminal, and that terminal, which takes keys one by
+    one.
+    """
     far_fd, near_fd = os.openpty()
     attributes = termios.tcgetattr(near_fd)
     attributes[0] = attributes[3] = 0

@@ -29,7 +29,9 @@ TEXT = some.text().map(visible)
         (0, ""),
     ],
 )
-def test_of_a_path_both_ends_are_kept_then_the_last_as_of_a_qualified_name(cells: int, shown: str) -> None:
+def test_of_a_path_both_ends_are_kept_then_the_last_as_of_a_qualified_name(
+    cells: int, shown: str
+) -> None:
     assert cut_path("torch/utils/data/dataloader.py:1275", cells) == shown
     assert cut_name("_MultiProcessingDataLoaderIter._next_data", 20) == "…aderIter._next_data"
     assert cut_name("_engine_run_backward", 10) == "_engine_r…"
@@ -50,7 +52,10 @@ NONE = {name: phase_look(name, None) for name in NAMES}
 @some.composite
 def mixtures(draw: some.DrawFn) -> list[PhaseShare]:
     weights = draw(some.lists(some.integers(1, 1000), min_size=1, max_size=len(NAMES)))
-    return [PhaseShare(name, weight / sum(weights)) for name, weight in zip(NAMES, weights, strict=False)]
+    return [
+        PhaseShare(name, weight / sum(weights))
+        for name, weight in zip(NAMES, weights, strict=False)
+    ]
 
 
 @given(mixtures(), some.integers(2, 8))
@@ -76,7 +81,9 @@ def test_two_phases_in_a_cell_are_two_colors_where_there_are_many() -> None:
 
 
 @pytest.mark.parametrize("looks", [FEW, NONE])
-def test_with_few_colors_or_none_a_cell_has_the_letter_of_the_largest(looks: dict[str, PhaseLook]) -> None:
+def test_with_few_colors_or_none_a_cell_has_the_letter_of_the_largest(
+    looks: dict[str, PhaseLook],
+) -> None:
     assert slice_run([("data wait", 3), ("forward", 5)], looks, Style()).text == "F"
 
 
@@ -115,12 +122,20 @@ def texts(*words: str, cells: int, indent: int = 0) -> list[str]:
     return ["".join(run.text for run in line) for line in wrap_runs(runs, cells, indent=indent)]
 
 
-def test_a_line_ends_at_a_blank_and_the_next_is_indented_and_a_word_of_two_styles_is_not_broken() -> None:
+def test_a_line_ends_at_a_blank_and_the_next_is_indented_and_a_word_of_two_styles_is_not_broken() -> (
+    None
+):
     assert texts(" ▲ SLOW  ", "it waits", cells=20) == [" ▲ SLOW  it waits"]
-    assert texts("it waits 40 % for", " its data", cells=10, indent=2) == ["it waits", "  40 % for", "  its data"]
+    assert texts("it waits 40 % for", " its data", cells=10, indent=2) == [
+        "it waits",
+        "  40 % for",
+        "  its data",
+    ]
     assert texts("名前 の長い", cells=6) == ["名前", "の長い"]
     for cells in (0, 1, 3):  # a word that is too long is left whole
-        assert "incomprehensible" in " ".join(texts("an incomprehensible word", cells=cells, indent=3))
+        assert "incomprehensible" in " ".join(
+            texts("an incomprehensible word", cells=cells, indent=3)
+        )
     lines = wrap_runs([Run("at most", PLAIN), Run(" 1", BOLD), Run(".7x", PLAIN)], 8)
     assert [[run.text for run in line] for line in lines] == [["at", " most"], ["1", ".7x"]]
     assert lines[1][0].style == BOLD

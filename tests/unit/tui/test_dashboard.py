@@ -34,7 +34,9 @@ from profd.tui.widgets.tabs import TabLine
 from profd.tui.widgets.timeline import Timeline
 
 
-async def test_o_and_clicks_order_the_rows_l_shows_lines_and_tabs_can_be_clicked(opened: OpenDashboard) -> None:
+async def test_o_and_clicks_order_the_rows_l_shows_lines_and_tabs_can_be_clicked(
+    opened: OpenDashboard,
+) -> None:
     table = opened.widget(HotTable)
     await opened.press("o")
     assert [row.total_share for row in table.rows[:3]] == [1, 1, 1]
@@ -87,7 +89,9 @@ async def test_t_and_enter_on_a_process_say_whose_samples_count(opened: OpenDash
     assert opened.widget(HotTable).rows[0].function == "elastic_deform"
 
 
-async def test_a_live_run_grows_on_the_screen_unless_p_holds_it_and_says_when_it_ends(tmp_path: Path) -> None:
+async def test_a_live_run_grows_on_the_screen_unless_p_holds_it_and_says_when_it_ends(
+    tmp_path: Path,
+) -> None:
     with synthetic.live_run(tmp_path / "a.profd", seconds=3) as run:
         async with open_dashboard(run.path) as opened:
             assert "●" in opened.text(Header)
@@ -113,7 +117,9 @@ async def test_rows_keep_their_places_while_the_cursor_is_among_them(tmp_path: P
             before = [row.function for row in table.rows]
             assert "rows hold their places" in opened.text(TabLine)
             train_backward(run, seconds=20)
-            await opened.snapshot(lambda snapshot: snapshot.functions[0].function == "_engine_run_backward")
+            await opened.snapshot(
+                lambda snapshot: snapshot.functions[0].function == "_engine_run_backward"
+            )
             assert [row.function for row in table.rows][: len(before)] == before
             assert there(table.current).function == before[1]
             await opened.press("escape")
@@ -132,7 +138,9 @@ def test_a_file_that_cannot_be_read_at_all_is_an_error_before_anything_is_drawn(
 
 async def test_a_recorder_that_is_killed_is_said_to_be_gone(tmp_path: Path) -> None:
     recorder = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    started = msgspec.structs.replace(synthetic.run_started(live=True), recorder=synthetic.identity_of(recorder.pid))
+    started = msgspec.structs.replace(
+        synthetic.run_started(live=True), recorder=synthetic.identity_of(recorder.pid)
+    )
     synthetic.write_records(tmp_path / "a.profd", (), started)
     try:
         async with open_dashboard(tmp_path / "a.profd") as opened:
@@ -149,11 +157,17 @@ async def test_a_recorder_that_is_killed_is_said_to_be_gone(tmp_path: Path) -> N
 async def test_a_run_without_samples_says_why(tmp_path: Path) -> None:
     at_ns = synthetic.STARTED_NS
     stopped = records.EventHappened(at_ns, "error", "sampling stopped: no such process")
-    found: list[records.Record] = [synthetic.main_process(), stopped, records.RunEnded(at_ns, "failed")]
+    found: list[records.Record] = [
+        synthetic.main_process(),
+        stopped,
+        records.RunEnded(at_ns, "failed"),
+    ]
     async with open_dashboard(synthetic.write_records(tmp_path / "a.profd", found)) as opened:
         assert "No samples: sampling stopped: no such process" in opened.text(VerdictLine)
         assert "recording failed" in opened.text(Header)
-        (events,) = (segment for segment in opened.widget(TabLine).render_line(0) if "Events" in segment.text)
+        (events,) = (
+            segment for segment in opened.widget(TabLine).render_line(0) if "Events" in segment.text
+        )
         assert there(events.style).color == opened.widget(TabLine).style_of("bad").color
     found[-1] = records.RunEnded(at_ns, "duration")
     async with open_dashboard(synthetic.write_records(tmp_path / "b.profd", found)) as opened:
@@ -176,14 +190,20 @@ async def test_a_file_that_breaks_under_any_tab_gives_that_screen(tmp_path: Path
     assert opened.app.return_value is Leaving.END
 
 
-async def test_the_key_for_the_shell_says_where_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_key_for_the_shell_says_where_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(app, "has_shell", lambda: False)
-    async with open_dashboard(write_case(tmp_path / "a.profd", *[HEALTHY] * 2, seconds=2)) as opened:
+    async with open_dashboard(
+        write_case(tmp_path / "a.profd", *[HEALTHY] * 2, seconds=2)
+    ) as opened:
         await opened.press("ctrl+z")
         await opened.until_notice("there is no shell")
 
 
-def test_the_driver_waits_in_short_stretches_once_there_is_an_app_and_no_other_module_does(tmp_path: Path) -> None:
+def test_the_driver_waits_in_short_stretches_once_there_is_an_app_and_no_other_module_does(
+    tmp_path: Path,
+) -> None:
     ProfdApp(tmp_path / "none.profd")
     offered = vars(linux_driver)["selectors"]
     assert selectors.SelectSelector.__module__ == "selectors"

@@ -52,7 +52,9 @@ async def until_screen(opened: OpenDashboard, kind: type[object]) -> None:
         await opened.until(Message)
 
 
-async def test_w_takes_a_window_and_names_the_processes_or_the_failure(live: Path, session: FakeSession) -> None:
+async def test_w_takes_a_window_and_names_the_processes_or_the_failure(
+    live: Path, session: FakeSession
+) -> None:
     async with open_dashboard(live) as opened:
         await opened.press("w")
         await opened.until_notice("taking 5 steps of 2 processes; 4 shows the operators")
@@ -99,7 +101,12 @@ async def test_plus_and_minus_go_to_the_next_rate_as_far_as_there_is_one_within_
 ) -> None:
     session.most_hz = 150
     async with open_dashboard(live) as opened:
-        for now_hz, key, next_hz in ((100, "minus", 50), (50, "plus", 100), (73, "plus", 100), (73, "minus", 50)):
+        for now_hz, key, next_hz in (
+            (100, "minus", 50),
+            (50, "plus", 100),
+            (73, "plus", 100),
+            (73, "minus", 50),
+        ):
             session.rate_hz = now_hz
             await opened.press(key)
             await opened.until_notice(f"profd samples at {next_hz} Hz instead of {now_hz} Hz")
@@ -110,7 +117,9 @@ async def test_plus_and_minus_go_to_the_next_rate_as_far_as_there_is_one_within_
         assert session.asked == []
         session.rate_hz = 100
         await opened.press("plus")
-        await opened.until_notice("profd samples at 150 Hz instead of 100 Hz; 200 Hz would cost more than the budget")
+        await opened.until_notice(
+            "profd samples at 150 Hz instead of 100 Hz; 200 Hz would cost more than the budget"
+        )
         session.failure = SessionFailed("the session cannot be reached", "it may have ended")
         await opened.press("plus")
         await opened.until_notice("the session cannot be reached: it may have ended")
@@ -126,17 +135,30 @@ async def test_s_asks_and_then_ends_the_recording(live: Path, session: FakeSessi
 
 
 async def test_d_shows_equal_stacks_once(live: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    frames = (DumpedFrame("forward", "/home/ada/cifar/[model].py", 12), DumpedFrame("main", "/home/ada/train.py", 90))
+    frames = (
+        DumpedFrame("forward", "/home/ada/cifar/[model].py", 12),
+        DumpedFrame("main", "/home/ada/train.py", 90),
+    )
     thread = DumpedThread(1, 1, "MainThread", active=True, owns_gil=False, frames=frames)
-    dumped = [DumpedProcess(4242, ("python",), (thread,)), DumpedProcess(4243, ("python",), (thread,))]
-    monkeypatch.setattr(tree, "dump_tree", lambda pid: [*dumped, DumpedProcess(4244, ("python",), error="gone")])
+    dumped = [
+        DumpedProcess(4242, ("python",), (thread,)),
+        DumpedProcess(4243, ("python",), (thread,)),
+    ]
+    monkeypatch.setattr(
+        tree, "dump_tree", lambda pid: [*dumped, DumpedProcess(4244, ("python",), error="gone")]
+    )
     monkeypatch.setattr(processes, "is_running", lambda pid, start_ticks: True)
     async with open_dashboard(live) as opened:
         await opened.press("d")
         await until_screen(opened, StacksScreen)
         await opened.settle()
         shown = opened.app.export_screenshot().replace("&#160;", " ")
-        for part in ("2 threads in 1 stack", "pid 4242 MainThread (active), pid", "[model].py:12", "4244 cannot be"):
+        for part in (
+            "2 threads in 1 stack",
+            "pid 4242 MainThread (active), pid",
+            "[model].py:12",
+            "4244 cannot be",
+        ):
             assert part in shown
         await opened.press("d")
         assert isinstance(opened.top(), Dashboard)
@@ -186,7 +208,9 @@ async def test_q_asks_what_becomes_of_a_live_recording(
     assert session.asked == []
 
 
-async def test_a_viewer_asks_the_session_to_end_the_recording(live: Path, session: FakeSession) -> None:
+async def test_a_viewer_asks_the_session_to_end_the_recording(
+    live: Path, session: FakeSession
+) -> None:
     session.failure = SessionFailed("the session cannot be reached", "it may have ended")
     async with open_dashboard(live, may_end=False) as opened:
         await opened.press("q", "e")
@@ -205,7 +229,9 @@ async def test_the_timeline_has_gpus_before_memory_or_says_there_are_none(tmp_pa
         return found
 
     # Of two GPUs one is always busy, the other never.
-    points = tuple(Point("gpu_utilization_share", share, device=f"gpu{share:.0f}") for share in (0.0, 1.0))
+    points = tuple(
+        Point("gpu_utilization_share", share, device=f"gpu{share:.0f}") for share in (0.0, 1.0)
+    )
     taken = (PointsTaken(STARTED_NS + second * SECOND_NS, points) for second in range(5))
     async with open_dashboard(synthetic.write_records(tmp_path / "a.profd", taken)) as opened:
         assert "▄▄▄" in strip(opened)
@@ -224,8 +250,35 @@ async def test_the_timeline_has_gpus_before_memory_or_says_there_are_none(tmp_pa
 
 SIZES = [(20, 5), (30, 9), (50, 14), (80, 24), (120, 36), (200, 60)]
 KEYS = (
-    *("down", "o", "t", "z", "2", "down", "down", "3", "4", "5", "6", "7", "question_mark", "escape", "1", "escape"),
-    *("left", "left_square_bracket", "shift+left", "right_square_bracket", "z", "right", "Z", "Z", "escape"),
+    *(
+        "down",
+        "o",
+        "t",
+        "z",
+        "2",
+        "down",
+        "down",
+        "3",
+        "4",
+        "5",
+        "6",
+        "7",
+        "question_mark",
+        "escape",
+        "1",
+        "escape",
+    ),
+    *(
+        "left",
+        "left_square_bracket",
+        "shift+left",
+        "right_square_bracket",
+        "z",
+        "right",
+        "Z",
+        "Z",
+        "escape",
+    ),
 )
 WIDGETS: tuple[type[Widget], ...] = (
     *(Header, VerdictLine, Timeline, TabLine, HotTable, FlameView, ProcessTable),
@@ -243,7 +296,9 @@ def assert_lines_fit(opened: OpenDashboard) -> None:
 
 @pytest.mark.dashboard
 @pytest.mark.parametrize(("live", "sizes"), [(True, SIZES[::2]), (False, SIZES)])
-async def test_every_tab_fits_every_size(tmp_path: Path, live: bool, sizes: list[tuple[int, int]]) -> None:
+async def test_every_tab_fits_every_size(
+    tmp_path: Path, live: bool, sizes: list[tuple[int, int]]
+) -> None:
     run = synthetic.write_run(tmp_path / "a.profd", live=live)
     async with open_dashboard(run, size=sizes[-1]) as opened:
         for size in reversed(sizes):
@@ -257,7 +312,11 @@ async def test_every_tab_fits_every_size(tmp_path: Path, live: bool, sizes: list
             if opened.dashboard._view.scope == Selection():  # t goes through them
                 assert "10.0 %" in opened.text(HotTable)
         # In a small room the table has the lines.
-        shown = [widget.id or type(widget).__name__ for widget in opened.dashboard.children if widget.display]
+        shown = [
+            widget.id or type(widget).__name__
+            for widget in opened.dashboard.children
+            if widget.display
+        ]
         assert shown[:3] == ["Header", "TabLine", "panes"]
         assert opened.widget(HotTable).size.height == 3
         await opened.resize(120, 36)
@@ -274,7 +333,9 @@ async def test_every_tab_fits_every_size(tmp_path: Path, live: bool, sizes: list
 
 @pytest.mark.dashboard
 async def test_hostile_names_are_spelled_out_and_never_obeyed(tmp_path: Path) -> None:
-    async with open_dashboard(hostiletexts.write_run(tmp_path / "[bold red]x[nonsense.profd")) as opened:
+    async with open_dashboard(
+        hostiletexts.write_run(tmp_path / "[bold red]x[nonsense.profd")
+    ) as opened:
         for size in SIZES:
             await opened.resize(*size)
             for key in ("1", "2", "3"):
@@ -283,10 +344,14 @@ async def test_hostile_names_are_spelled_out_and_never_obeyed(tmp_path: Path) ->
             await opened.press("1")
             for kind in WIDGETS:
                 shown = opened.text(kind).replace("\n", "")
-                assert all(unicodedata.category(character) not in {"Cc", "Cf", "Cs"} for character in shown), kind
+                assert all(
+                    unicodedata.category(character) not in {"Cc", "Cf", "Cs"} for character in shown
+                ), kind
             if size[0] >= 120:
                 assert "<img src=x" in opened.text(HotTable)
-                assert "\\x1b[31m" in opened.text(Header) + opened.text(VerdictLine) + opened.text(HotTable)
+                assert "\\x1b[31m" in opened.text(Header) + opened.text(VerdictLine) + opened.text(
+                    HotTable
+                )
         opened.app.notify("[bold]x[/] [nonsense", markup=False)
         await opened.settle()
         assert opened.notices() == ["[bold]x[/] [nonsense"]

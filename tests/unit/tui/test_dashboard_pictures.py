@@ -1,7 +1,9 @@
-"""Every view as a picture, at three sizes, in light colors and in none; `pytest --snapshot-update` draws them anew.
+"""Every view as a picture, at three sizes, in light colors and in none.
 
-Look at a picture that has changed, in a browser, before you keep it: nothing but eyes says whether it is better than
-the old one.
+`pytest --snapshot-update` draws them anew.
+
+Look at a picture that has changed, in a browser, before you keep it: nothing but eyes says whether
+it is better than the old one.
 """
 
 from __future__ import annotations
@@ -54,17 +56,29 @@ def same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def picture_of(app: ProfdApp) -> str:
-    """Return the screen as HTML, a line each: Textual's own SVG has elements for every few cells, and sums in names."""
+    """Return the screen as HTML, a line each: Textual's own SVG has elements for every few cells,
+    and sums in names.
+    """
     width, height = app.size
     console = Console(
-        width=width, height=height, file=io.StringIO(), force_terminal=True, color_system="truecolor", record=True
+        width=width,
+        height=height,
+        file=io.StringIO(),
+        force_terminal=True,
+        color_system="truecolor",
+        record=True,
     )
     console.print(app.screen._compositor.render_update(full=True))
     return console.export_html(theme=SVG_EXPORT_THEME, inline_styles=True)
 
 
-async def changed(run_file: Path, views: Sequence[str], size: str, kept: SnapshotAssertion, folder: Path) -> list[Path]:
-    """Open views one after the other; return those that are not as they are kept, written to where they can be seen."""
+async def changed(
+    run_file: Path, views: Sequence[str], size: str, kept: SnapshotAssertion, folder: Path
+) -> list[Path]:
+    """Open views one after the other.
+
+    Return those that are not as they are kept, written to where they can be seen.
+    """
     html, found = kept.use_extension(HtmlExtension), []
     async with open_dashboard(run_file, size=SIZES[size]) as opened:
         for view in views:
@@ -79,7 +93,11 @@ async def changed(run_file: Path, views: Sequence[str], size: str, kept: Snapsho
 
 
 @pytest.mark.parametrize(
-    "size", [size if size == "120x36" else pytest.param(size, marks=pytest.mark.dashboard) for size in SIZES]
+    "size",
+    [
+        size if size == "120x36" else pytest.param(size, marks=pytest.mark.dashboard)
+        for size in SIZES
+    ],
 )
 async def test_every_view_at_three_sizes(
     run_file: Path, tmp_path: Path, snapshot: SnapshotAssertion, size: str
@@ -87,9 +105,16 @@ async def test_every_view_at_three_sizes(
     assert await changed(run_file, VIEWS, size, snapshot, tmp_path) == []
 
 
-@pytest.mark.parametrize(("name", "value"), [("COLORFGBG", "0;15"), ("NO_COLOR", "1")], ids=["light", "colorless"])
+@pytest.mark.parametrize(
+    ("name", "value"), [("COLORFGBG", "0;15"), ("NO_COLOR", "1")], ids=["light", "colorless"]
+)
 async def test_in_light_colors_and_in_none(
-    run_file: Path, tmp_path: Path, snapshot: SnapshotAssertion, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+    run_file: Path,
+    tmp_path: Path,
+    snapshot: SnapshotAssertion,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    value: str,
 ) -> None:
     monkeypatch.setenv(name, value)
     assert await changed(run_file, ("hot", "flame"), "120x36", snapshot, tmp_path) == []

@@ -25,7 +25,11 @@ async def press(opened: OpenDashboard, *keys: str) -> Snapshot:
     """Press keys, and return the snapshot that answers the last one."""
     await opened.press(*keys)
     scrub, found = opened.widget(Timeline).scrub, there(opened.widget(Timeline).snapshot)
-    assert (found.view.chosen, found.view.span_ns, found.view.end_ns) == (scrub.chosen, scrub.span_ns, scrub.end_ns)
+    assert (found.view.chosen, found.view.span_ns, found.view.end_ns) == (
+        scrub.chosen,
+        scrub.span_ns,
+        scrub.end_ns,
+    )
     return found
 
 
@@ -46,7 +50,9 @@ async def test_arrows_move_a_cursor_and_brackets_choose_a_range_and_everything_b
     assert [share.share for share in found.timeline.phase_rows[0].shares] == pytest.approx(
         sorted(synthetic.PHASE_SHARES.values(), reverse=True)
     )
-    found = await press(opened, "shift+left", "right", "left_square_bracket", "shift+right", "right_square_bracket")
+    found = await press(
+        opened, "shift+left", "right", "left_square_bracket", "shift+right", "right_square_bracket"
+    )
     assert (seconds_of(found), found.samples) == ((43, 54), 1100)
     marks, axis = opened.text(Timeline).splitlines()[-2:]
     assert marks[LABEL_CELLS + 43 : LABEL_CELLS + 54] == "[" + "─" * 9 + "┃"
@@ -55,7 +61,9 @@ async def test_arrows_move_a_cursor_and_brackets_choose_a_range_and_everything_b
     assert (found.view.chosen, found.samples) == (None, 6400)
 
 
-async def test_z_shows_less_time_around_the_cursor_and_capital_z_more(opened: OpenDashboard) -> None:
+async def test_z_shows_less_time_around_the_cursor_and_capital_z_more(
+    opened: OpenDashboard,
+) -> None:
     found = await press(opened, "z")
     assert seconds_of(found) == (34, 64)
     assert "last 30 s" in opened.text(TabLine)
@@ -72,7 +80,9 @@ async def test_z_shows_less_time_around_the_cursor_and_capital_z_more(opened: Op
     assert (worker.function, main.phase) == ("elastic_deform", "data wait")
 
 
-async def test_g_goes_to_a_time_or_says_what_is_none_and_the_mouse_drags_a_range(opened: OpenDashboard) -> None:
+async def test_g_goes_to_a_time_or_says_what_is_none_and_the_mouse_drags_a_range(
+    opened: OpenDashboard,
+) -> None:
     await opened.press("g", *"soon", "enter")
     assert "soon is no time" in str(opened.top().query_one("#goto-error").render())
     await opened.press("escape")
@@ -95,17 +105,25 @@ async def test_g_goes_to_a_time_or_says_what_is_none_and_the_mouse_drags_a_range
     assert opened.widget(Timeline).scrub.is_live
 
 
-async def test_what_is_looked_at_stays_while_the_run_goes_on_and_escape_follows_it_again(tmp_path: Path) -> None:
+async def test_what_is_looked_at_stays_while_the_run_goes_on_and_escape_follows_it_again(
+    tmp_path: Path,
+) -> None:
     with synthetic.live_run(tmp_path / "a.profd", seconds=40) as run:
         async with open_dashboard(run.path) as opened:
             assert "live ▶" in opened.text(Timeline)
             before = await press(opened, "z", "left", "left")
             train_backward(run, seconds=15)
             after = await opened.snapshot(lambda found: found.info.end_ns > before.info.end_ns)
-            assert (after.from_ns, after.to_ns, after.functions) == (before.from_ns, before.to_ns, before.functions)
+            assert (after.from_ns, after.to_ns, after.functions) == (
+                before.from_ns,
+                before.to_ns,
+                before.functions,
+            )
             assert after.timeline.ruler == before.timeline.ruler
             # The last column was not over yet.
-            assert after.timeline.phase_rows[0].cells[:-1] == before.timeline.phase_rows[0].cells[:-1]
+            assert (
+                after.timeline.phase_rows[0].cells[:-1] == before.timeline.phase_rows[0].cells[:-1]
+            )
             found = await press(opened, "escape")
             assert found.to_ns == found.info.end_ns
             assert found.timeline.phase_rows[0].shares[0].phase == "backward"
@@ -117,7 +135,9 @@ async def test_what_is_looked_at_stays_while_the_run_goes_on_and_escape_follows_
             assert found.to_ns == found.info.end_ns
 
 
-async def test_without_color_cursor_and_range_are_signs(ended: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_color_cursor_and_range_are_signs(
+    ended: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     async with open_dashboard(ended) as opened:
         await press(opened, "left", "left_square_bracket", "left", "left")

@@ -68,7 +68,10 @@ def test_nothing_new_is_no_snapshot_nor_is_anything_while_paused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(feed_module, "REFRESH_S", 0.01)
-    with synthetic.live_run(tmp_path / "a.profd", seconds=1) as run, closing(Running(run.path)) as found:
+    with (
+        synthetic.live_run(tmp_path / "a.profd", seconds=1) as run,
+        closing(Running(run.path)) as found,
+    ):
         first = found.take(SnapshotTaken).snapshot
         assert (first.samples, first.is_diagnosed) == (100, False)
         # What was found comes after what was seen, and is new.
@@ -95,8 +98,12 @@ def test_nothing_new_is_no_snapshot_nor_is_anything_while_paused(
 @pytest.fixture
 def watched(tmp_path: Path) -> Path:
     """Give a live run with a session that can be reached."""
-    started = msgspec.structs.replace(synthetic.run_started(live=True), control_socket="/run/session.sock")
-    return synthetic.write_records(tmp_path / "a.profd", [synthetic.main_process(started.started_ns)], started)
+    started = msgspec.structs.replace(
+        synthetic.run_started(live=True), control_socket="/run/session.sock"
+    )
+    return synthetic.write_records(
+        tmp_path / "a.profd", [synthetic.main_process(started.started_ns)], started
+    )
 
 
 def test_a_live_session_counts_as_watched_until_the_view_ends(watched: Path) -> None:
@@ -108,7 +115,9 @@ def test_a_live_session_counts_as_watched_until_the_view_ends(watched: Path) -> 
     assert connection.is_closed.is_set()
 
 
-def test_a_session_that_cannot_be_reached_is_tried_again_later_and_one_that_has_ended_let_go(watched: Path) -> None:
+def test_a_session_that_cannot_be_reached_is_tried_again_later_and_one_that_has_ended_let_go(
+    watched: Path,
+) -> None:
     tried: list[Connection] = []
 
     def connect(path: Path) -> Connection:

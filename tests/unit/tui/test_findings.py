@@ -1,4 +1,6 @@
-"""The findings that the dashboard shows: those of the run file, and where it has none those of its own analyst."""
+"""The findings that the dashboard shows: those of the run file, and where it has none those of its
+own analyst.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ from profd.tui.widgets.header import VerdictLine
 
 
 class OwnAnalyst(Analysis):
-    """An analyst of the dashboard's own that has found ``taken``; ``polls`` counts how often it was asked."""
+    """An analyst of the dashboard's own that has found ``taken``.
+
+    ``polls`` counts how often it was asked.
+    """
 
     def __init__(self, taken: FindingsTaken | None = None) -> None:
         super().__init__(())
@@ -97,7 +102,11 @@ def test_an_ended_run_is_read_where_it_was_analyzed_as_a_whole(tmp_path: Path) -
     with RunReader(write_run(tmp_path / "a.profd", also=[whole])) as reader:
         findings = Findings(reader, own)
         assert findings.renew()
-        assert (rules(findings), findings.has_looked, own.polls) == (["input-bound-saturated"], True, 0)
+        assert (rules(findings), findings.has_looked, own.polls) == (
+            ["input-bound-saturated"],
+            True,
+            0,
+        )
         assert not findings.renew()
         assert own.is_closed
 
@@ -151,7 +160,10 @@ async def test_no_run_is_called_healthy_before_it_was_looked_at(tmp_path: Path) 
 
 
 class Children:
-    """The processes that this one has started since; other tests leave some, as multiprocessing does its tracker."""
+    """The processes that this one has started since.
+
+    Other tests leave some, as multiprocessing does its tracker.
+    """
 
     def __init__(self) -> None:
         self._others = set(psutil.Process().children())
@@ -162,7 +174,10 @@ class Children:
 
 
 def test_it_says_what_it_finds_and_costs_something(tmp_path: Path) -> None:
-    run, children = write_case(tmp_path / "a.profd", step((LOAD_IN_PROCESS, 300)), seconds=60), Children()
+    run, children = (
+        write_case(tmp_path / "a.profd", step((LOAD_IN_PROCESS, 300)), seconds=60),
+        Children(),
+    )
     with contextlib.closing(Analysis(command(run))) as found:
         assert (found.spent_s(), children()) == (0, [])  # it is not started before it is asked
         taken = until(found.poll, "what it finds")
@@ -174,7 +189,9 @@ def test_it_says_what_it_finds_and_costs_something(tmp_path: Path) -> None:
     assert found.spent_s() >= spent_s
 
 
-@pytest.mark.parametrize("words", [[sys.executable, "-c", ""], command(Path("/none.profd")), ["/does/not/exist"]])
+@pytest.mark.parametrize(
+    "words", [[sys.executable, "-c", ""], command(Path("/none.profd")), ["/does/not/exist"]]
+)
 def test_one_that_dies_is_given_up(words: list[str]) -> None:
     children = Children()
     with contextlib.closing(Analysis(words)) as found:

@@ -19,7 +19,10 @@ Stack = tuple[int, ...]
 LIBRARY_FROM = 5
 
 stacks = some.dictionaries(
-    some.lists(some.integers(1, 9), min_size=1, max_size=12).map(tuple), some.integers(1, 1000), min_size=1, max_size=30
+    some.lists(some.integers(1, 9), min_size=1, max_size=12).map(tuple),
+    some.integers(1, 1000),
+    min_size=1,
+    max_size=30,
 )
 
 
@@ -53,7 +56,9 @@ def blocks(top: Node, width: int, rows: int = 50) -> Iterable[Block]:
 
 
 @given(stacks, some.integers(1, 200))
-def test_what_is_called_lies_within_its_caller_and_beside_its_siblings(profile: dict[Stack, int], width: int) -> None:
+def test_what_is_called_lies_within_its_caller_and_beside_its_siblings(
+    profile: dict[Stack, int], width: int
+) -> None:
     tree = tree_of(profile)
     for block in blocks(tree, width):  # a width is the share of time to the cell
         assert abs(block.width - width * block.node.total_ns / tree.total_ns) <= 1
@@ -69,10 +74,15 @@ def test_what_is_called_lies_within_its_caller_and_beside_its_siblings(profile: 
 @given(stacks, stacks)
 def test_more_time_changes_no_order(profile: dict[Stack, int], later: dict[Stack, int]) -> None:
     before, after = tree_of(profile), tree_of({**profile, **later})
-    orders = {block.path: [child.key for child in block.node.children] for block in blocks(after, 10_000)}
+    orders = {
+        block.path: [child.key for child in block.node.children] for block in blocks(after, 10_000)
+    }
     for block in blocks(before, 10_000):
         known = {child.key for child in block.node.children}
-        assert [key for key in orders.get(block.path, []) if key in known] in ([], [c.key for c in block.node.children])
+        assert [key for key in orders.get(block.path, []) if key in known] in (
+            [],
+            [c.key for c in block.node.children],
+        )
 
 
 @given(stacks)
@@ -85,7 +95,11 @@ def test_every_form_has_all_of_the_time(profile: dict[Stack, int]) -> None:
             assert sum(child.total_ns for child in node.children) <= node.total_ns
             assert sum(node.phases_ns.values()) == pytest.approx(node.total_ns)
     # Folding leaves no library frame below another, and keeps the user's.
-    assert not any(node.is_library and child.is_library for node in folded(tree).walk() for child in node.children)
+    assert not any(
+        node.is_library and child.is_library
+        for node in folded(tree).walk()
+        for child in node.children
+    )
     own = {node.key: 0.0 for node in tree.walk() if not node.is_library}
     for whole, sign in ((tree, 1), (folded(tree), -1)):
         for node in whole.walk():
@@ -96,7 +110,10 @@ def test_every_form_has_all_of_the_time(profile: dict[Stack, int]) -> None:
 
 def test_a_folded_run_says_whose_and_how_many_and_leaves_may_be_on_top() -> None:
     form = inverted(tree_of({(1, 2, 3): 60, (1, 3): 30, (1, 2): 10}))
-    assert {child.key: (child.total_ns, child.own_ns) for child in form.children} == {3: (90, 90), 2: (10, 10)}
+    assert {child.key: (child.total_ns, child.own_ns) for child in form.children} == {
+        3: (90, 90),
+        2: (10, 10),
+    }
     (three,) = [child for child in form.children if child.key == 3]
     assert {child.key: child.total_ns for child in three.children} == {1: 30, 2: 60}
     (user,) = folded(tree_of({(1, 5, 6, 2): 10, (1, 5, 7): 20, (1, 6): 5})).children
@@ -107,7 +124,9 @@ def test_a_folded_run_says_whose_and_how_many_and_leaves_may_be_on_top() -> None
 
 
 @given(stacks, some.integers(1, 9))
-def test_the_share_that_a_search_finds_is_that_of_stacks_with_it(profile: dict[Stack, int], number: int) -> None:
+def test_the_share_that_a_search_finds_is_that_of_stacks_with_it(
+    profile: dict[Stack, int], number: int
+) -> None:
     with_it = sum(time_ns for stack, time_ns in profile.items() if number in stack)
     share = FlameSearch(f"FUNCTION_{number} ").share(tree_of(profile))
     assert share == pytest.approx(with_it / sum(profile.values()))
@@ -156,7 +175,9 @@ class TestCursor:
         cursor = self.cursor({tuple(1 + depth % 9 for depth in range(200)): 10}, lines=10)
         for _ in range(150):
             cursor.climb(1)
-        assert len(list(lay_out(tree_of({tuple(range(1, 9)): 10}), 100, 3))) == 3  # only what is seen is laid out
+        assert (
+            len(list(lay_out(tree_of({tuple(range(1, 9)): 10}), 100, 3))) == 3
+        )  # only what is seen is laid out
         assert len(self.at(cursor)) == 149
         assert cursor.first_row == 140
         cursor.release()

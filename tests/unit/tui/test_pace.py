@@ -30,12 +30,19 @@ def counted(
     lost_s: tuple[int, int | None] | None = None,
     child_s: int | None = None,
 ) -> Path:
-    """Write a run with a count each five seconds, of a process that is a child and counted from ``child_s`` on."""
+    """Write a run with a count each five seconds, of a process that is a child and counted from
+    ``child_s`` on.
+    """
     length_s = (child_s or 0) + 5 * len(counts)
     started_ns = time.time_ns() - length_s * SECOND_NS if live else synthetic.STARTED_NS
-    found: list[Record] = [replace(synthetic.main_process(started_ns), ordinal=None if child_s is None else 1)]
+    found: list[Record] = [
+        replace(synthetic.main_process(started_ns), ordinal=None if child_s is None else 1)
+    ]
     seconds = range(child_s or 0, length_s, 5)
-    found += [synthetic.steps_counted(*each, started_ns=started_ns) for each in zip(seconds, counts, strict=True)]
+    found += [
+        synthetic.steps_counted(*each, started_ns=started_ns)
+        for each in zip(seconds, counts, strict=True)
+    ]
     for kind, at_s in zip((STEPS_LOST, STEP_SOURCE), lost_s or (), strict=False):
         if at_s is not None:
             found.append(EventHappened(started_ns + at_s * SECOND_NS, kind, "", synthetic.MAIN))
@@ -54,7 +61,9 @@ def pace_of(reader: RunReader, since_s: float = 0.0) -> Pace:
 
 
 def test_the_pace_is_that_of_the_last_ten_seconds_and_the_mean_that_of_all(tmp_path: Path) -> None:
-    with RunReader(counted(tmp_path / "a", 0, 5_000, *range(5_100, 5_901, 100), live=True)) as reader:
+    with RunReader(
+        counted(tmp_path / "a", 0, 5_000, *range(5_100, 5_901, 100), live=True)
+    ) as reader:
         steps = there(pace_of(reader).steps())
     assert (steps.step, steps.per_s, steps.recent_per_s) == (5_900, 20.0, (1000.0, *(20.0,) * 9))
     assert (steps.mean_per_s, steps.exactness, steps.pauses) == (5_900 / 50, "", False)
@@ -116,7 +125,9 @@ async def test_an_ended_run_has_the_steps_that_its_summary_has(tmp_path: Path) -
     async with open_dashboard(run) as opened:
         assert " 260 steps  17.3/s" in opened.text(Header)
         assert "step 260" not in opened.text(Header)
-    async with open_dashboard(counted(tmp_path / "of_child", 0, 100, 200, 260, child_s=10)) as opened:
+    async with open_dashboard(
+        counted(tmp_path / "of_child", 0, 100, 200, 260, child_s=10)
+    ) as opened:
         assert " at least 260 steps  17.3/s" in opened.text(Header)
     async with open_dashboard(synthetic.write_run(tmp_path / "b")) as opened:
         assert "step" not in opened.text(Header)  # nobody counted them

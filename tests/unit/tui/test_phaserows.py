@@ -51,7 +51,9 @@ def test_each_column_has_the_shares_of_a_step(
         assert sum(one.share for one in cell) == pytest.approx(1.0)
 
 
-def test_wide_columns_are_of_minutes_that_are_read_by_and_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wide_columns_are_of_minutes_that_are_read_by_and_by(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with RunReader(synthetic.write_run(tmp_path / "a.profd", seconds=370, workers=0)) as reader:
         ruler = Ruler.filling(STARTED_NS, reader.info.end_ns, 3)
         at_once = rows_of(reader)
@@ -70,7 +72,9 @@ def test_wide_columns_are_of_minutes_that_are_read_by_and_by(tmp_path: Path, mon
         assert {one.phase: one.share for one in cell} == pytest.approx(PHASE_SHARES, abs=1e-9)
 
 
-def test_a_mixture_has_the_order_of_the_phases_and_nothing_where_nothing_was_seen(reader: RunReader) -> None:
+def test_a_mixture_has_the_order_of_the_phases_and_nothing_where_nothing_was_seen(
+    reader: RunReader,
+) -> None:
     (cells,) = rows_of(reader).cells(Ruler.filling(STARTED_NS, STARTED_NS + SECOND_NS, 1)).values()
     names = [one.phase for one in cells[0]]
     assert names == [phase.name for phase in PHASES if phase.name in names]
@@ -79,7 +83,10 @@ def test_a_mixture_has_the_order_of_the_phases_and_nothing_where_nothing_was_see
 
 
 def test_columns_in_which_more_was_recorded_are_read_again(tmp_path: Path) -> None:
-    with synthetic.live_run(tmp_path / "a.profd", seconds=2, workers=0) as run, RunReader(run.path) as reader:
+    with (
+        synthetic.live_run(tmp_path / "a.profd", seconds=2, workers=0) as run,
+        RunReader(run.path) as reader,
+    ):
         rows = rows_of(reader)
         ruler = Ruler(run.started_ns, SECOND_NS, 4)
         (before,) = rows.cells(ruler).values()
@@ -106,10 +113,17 @@ def test_rows_are_called_and_ordered_by_rank_or_pid(
         for row, rank in zip(mains, (1, 0), strict=True):  # the other way round: they come by rank
             monkeypatch.setitem(ranks.processes, row.id, msgspec.structs.replace(row, rank=rank))
         rows = rows_of(ranks).rows(ruler, {threads[0]: (), threads[1]: (PhaseShare("other", 1.0),)})
-        assert [(row.label, bool(row.shares)) for row in rows] == [("rank 0", True), ("rank 1", False)]
+        assert [(row.label, bool(row.shares)) for row in rows] == [
+            ("rank 0", True),
+            ("rank 1", False),
+        ]
         for row in mains:
             monkeypatch.setitem(ranks.processes, row.id, msgspec.structs.replace(row, rank=None))
-        assert [row.label for row in rows_of(ranks).rows(ruler, {})] == [str(row.pid) for row in mains]
+        assert [row.label for row in rows_of(ranks).rows(ruler, {})] == [
+            str(row.pid) for row in mains
+        ]
         for number, row in enumerate(mains, 1):
-            monkeypatch.setitem(ranks.processes, row.id, msgspec.structs.replace(row, rank=None, ordinal=number))
+            monkeypatch.setitem(
+                ranks.processes, row.id, msgspec.structs.replace(row, rank=None, ordinal=number)
+            )
         assert [row.label for row in rows_of(ranks).rows(ruler, {})] == ["main 1", "main 2"]

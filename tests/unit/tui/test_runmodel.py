@@ -32,7 +32,9 @@ class Spending:
         self.spent_s += seconds * cores
 
 
-def test_cost_is_that_of_the_last_seconds_alone_nothing_at_first_and_after_a_pause_that_of_the_pause() -> None:
+def test_cost_is_that_of_the_last_seconds_alone_nothing_at_first_and_after_a_pause_that_of_the_pause() -> (
+    None
+):
     spending = Spending()
     cost = OwnCost(lambda: spending.now_s, lambda: spending.spent_s)
     spending.go_on(0.5, cores=1.0)
@@ -58,15 +60,25 @@ def model_of(reader: RunReader) -> RunModel:
 
 
 def assert_alike(one: Snapshot, other: Snapshot) -> None:
-    """Compare all but the errors of shares exactly: changes are weighed by the samples around them, batch by batch."""
+    """Compare all but the errors of shares exactly: changes are weighed by the samples around them,
+    batch by batch.
+    """
     without = []
     for mine, theirs in zip(one.functions, other.functions, strict=True):
-        assert (mine.self_error, mine.total_error) == pytest.approx((theirs.self_error, theirs.total_error), rel=0.1)
-        without.append(msgspec.structs.replace(mine, self_error=theirs.self_error, total_error=theirs.total_error))
+        assert (mine.self_error, mine.total_error) == pytest.approx(
+            (theirs.self_error, theirs.total_error), rel=0.1
+        )
+        without.append(
+            msgspec.structs.replace(
+                mine, self_error=theirs.self_error, total_error=theirs.total_error
+            )
+        )
     assert msgspec.structs.replace(one, functions=tuple(without)) == other
 
 
-def test_a_snapshot_has_what_the_analysis_has_of_its_scope_its_time_and_its_processes(ended: Path) -> None:
+def test_a_snapshot_has_what_the_analysis_has_of_its_scope_its_time_and_its_processes(
+    ended: Path,
+) -> None:
     with RunReader(ended) as reader:
         snapshot = model_of(reader).snapshot(View())
         assert list(snapshot.functions) == hot_functions(reader, take_profile(reader, MAIN_THREADS))
@@ -76,13 +88,17 @@ def test_a_snapshot_has_what_the_analysis_has_of_its_scope_its_time_and_its_proc
         worker = model.snapshot(View(scope=Selection(processes=frozenset({2}))))
         # The main process's two threads and one of each worker.
         assert everything.samples == 4 * 4000
-        assert list(everything.functions) == hot_functions(reader, take_profile(reader, Selection()))
+        assert list(everything.functions) == hot_functions(
+            reader, take_profile(reader, Selection())
+        )
         assert worker.samples == 4000
         assert worker.functions[0].function == "elastic_deform"
         assert worker.scope_name == "worker 1 · pid 4243"
         assert model.snapshot(View()).samples == 4000
         snapshot = model_of(reader).snapshot(RECENT)
-        selection = msgspec.structs.replace(MAIN_THREADS, from_ns=reader.info.end_ns - 30 * SECOND_NS)
+        selection = msgspec.structs.replace(
+            MAIN_THREADS, from_ns=reader.info.end_ns - 30 * SECOND_NS
+        )
         assert list(snapshot.functions) == hot_functions(reader, take_profile(reader, selection))
         assert snapshot.samples == 3000
         assert snapshot.from_ns == reader.info.end_ns - 30 * SECOND_NS
@@ -94,7 +110,9 @@ def test_a_snapshot_has_what_the_analysis_has_of_its_scope_its_time_and_its_proc
 
 
 @pytest.mark.parametrize("from_s", [0, 12])
-def test_a_process_has_in_a_range_the_means_of_the_time_that_it_lived(tmp_path: Path, from_s: int) -> None:
+def test_a_process_has_in_a_range_the_means_of_the_time_that_it_lived(
+    tmp_path: Path, from_s: int
+) -> None:
     ended = records.ProcessEnded(synthetic.worker(2), synthetic.STARTED_NS + 15 * SECOND_NS)
     chosen = Range(synthetic.STARTED_NS + from_s * SECOND_NS, synthetic.STARTED_NS + 20 * SECOND_NS)
     with RunReader(synthetic.write_run(tmp_path / "a.profd", seconds=40, also=[ended])) as reader:

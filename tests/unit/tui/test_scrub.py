@@ -41,13 +41,17 @@ def test_the_cursor_begins_at_the_newest_column_goes_by_columns_and_ends_with_th
 
 
 def test_brackets_choose_from_cursor_to_cursor_and_an_end_alone_all_before() -> None:
-    assert Scrub().begun(RULER, RUN).chosen == Range(minute(59).from_ns, EVER_NS)  # without a cursor the newest column
+    assert Scrub().begun(RULER, RUN).chosen == Range(
+        minute(59).from_ns, EVER_NS
+    )  # without a cursor the newest column
     begun = at(10).begun(RULER, RUN)
     assert begun.chosen == Range(minute(10).from_ns, EVER_NS)
     moved = begun.moved(5, RULER, RUN)
     assert moved.chosen == begun.chosen
     assert moved.finished(RULER, RUN).chosen == Range(minute(10).from_ns, minute(15).to_ns)
-    assert there(at(10).finished(RULER, RUN).chosen).within(RUN) == Range(RUN.from_ns, minute(10).to_ns)
+    assert there(at(10).finished(RULER, RUN).chosen).within(RUN) == Range(
+        RUN.from_ns, minute(10).to_ns
+    )
     ends = at(10).begun(RULER, RUN).moved(5, RULER, RUN).finished(RULER, RUN)
     later = ends.at(minute(40).from_ns, RULER, RUN).begun(RULER, RUN)
     assert (later.from_ns, later.to_ns) == (minute(40).from_ns, None)
@@ -126,17 +130,39 @@ def test_whatever_is_pressed_the_cursor_is_in_the_run_and_on_the_timeline(keys: 
 
 
 def test_each_kind_that_is_marked_has_its_sign() -> None:
-    kinds = ["note", "mark", "error", "oom", "loss", "gpu", "hang", "finding", "wall-jump", "exec", "rate"]
-    marks = marks_of([EventRow(at_ns, at_ns, kind, None, f"{kind} at {at_ns}") for at_ns, kind in enumerate(kinds)], ())
+    kinds = [
+        "note",
+        "mark",
+        "error",
+        "oom",
+        "loss",
+        "gpu",
+        "hang",
+        "finding",
+        "wall-jump",
+        "exec",
+        "rate",
+    ]
+    marks = marks_of(
+        [
+            EventRow(at_ns, at_ns, kind, None, f"{kind} at {at_ns}")
+            for at_ns, kind in enumerate(kinds)
+        ],
+        (),
+    )
     assert [mark.kind for mark in marks] == [NOTE] * 2 + [TROUBLE] * 5 + [CHANGE] * 4
     assert marks[0] == Mark(NOTE, 0, 1, "note at 0")
-    unmarked = [EventRow(1, 1, kind, None, kind) for kind in ("started", "counter", "window", "ended")]
+    unmarked = [
+        EventRow(1, 1, kind, None, kind) for kind in ("started", "counter", "window", "ended")
+    ]
     assert marks_of(unmarked, ()) == ()
 
 
 def test_windows_that_were_asked_for_at_once_are_one_and_failed_ones_none() -> None:
     windows = [
-        WindowRow(number, 1, "kineto", asked_ns, error, start_ns, start_ns + 50, None, None, None, 0, None)
+        WindowRow(
+            number, 1, "kineto", asked_ns, error, start_ns, start_ns + 50, None, None, None, 0, None
+        )
         for number, asked_ns, start_ns, error in (
             *((1, 10, 100, ""), (2, 10, 110, ""), (3, 20, 300, "")),
             (4, 30, 500, "it did not answer"),
@@ -177,7 +203,9 @@ def test_within_another_at_least_a_nanosecond_is_left(asked: Range, inside: Rang
 
 def test_a_view_is_named_by_what_it_shows() -> None:
     spans = {30: "30 s", 120: "2 min", 150: "2 min 30 s", 3600: "1 h", 5400: "1 h 30 min"}
-    assert {seconds: span_name(seconds * SECOND_NS) for seconds in spans} == spans  # without what is zero
+    assert {
+        seconds: span_name(seconds * SECOND_NS) for seconds in spans
+    } == spans  # without what is zero
     minute = 60 * SECOND_NS
     assert View().name == "whole run"
     assert View(span_ns=minute).name == "last 1 min"

@@ -49,7 +49,9 @@ def strip(series: RunSeries, name: str, chosen: Range | None = None) -> Series:
     return next(one for one in series.strips(WHOLE, chosen) if one.name == name)
 
 
-def test_each_column_has_the_sum_of_all_processes_and_repeats_its_readings(reader: RunReader) -> None:
+def test_each_column_has_the_sum_of_all_processes_and_repeats_its_readings(
+    reader: RunReader,
+) -> None:
     assert series_of(reader).cells("cpu_cores", WHOLE) == pytest.approx((CORES,) * SECONDS)
     # 900 MB, and one more each second, beside two workers of 300 MB.
     memory = series_of(reader).cells("rss_bytes", WHOLE)
@@ -57,7 +59,9 @@ def test_each_column_has_the_sum_of_all_processes_and_repeats_its_readings(reade
     ruler = Ruler(STARTED_NS - 2 * SECOND_NS, SECOND_NS, 4)
     assert series_of(reader).cells("host_cpu_share", ruler) == (None, None, 0.64, 0.64)
     ruler = Ruler(STARTED_NS + SECOND_NS, SECOND_NS // 10, 20)
-    assert series_of(reader).cells("rss_bytes", ruler) == pytest.approx([1501e6] * 10 + [1502e6] * 10)
+    assert series_of(reader).cells("rss_bytes", ruler) == pytest.approx(
+        [1501e6] * 10 + [1502e6] * 10
+    )
 
 
 @pytest.mark.parametrize(
@@ -83,7 +87,9 @@ def test_the_backlog_tells_the_same(
         series.catch_up()
         for name in ("cpu_cores", "rss_bytes", "host_cpu_share"):
             assert series.cells(name, ruler) == pytest.approx(at_once.cells(name, ruler))
-        assert series.newest("cpu_cores", row_of(reader, MAIN)) == at_once.newest("cpu_cores", row_of(reader, MAIN))
+        assert series.newest("cpu_cores", row_of(reader, MAIN)) == at_once.newest(
+            "cpu_cores", row_of(reader, MAIN)
+        )
         if not most:
             finer = series.cells("rss_bytes", Ruler(STARTED_NS, MINUTE_NS // 4, 4))
             assert finer == pytest.approx((at_once.cells("rss_bytes", ruler)[0],) * 4)
@@ -97,7 +103,13 @@ def test_readings_that_are_missing_leave_a_gap(tmp_path: Path) -> None:
     ]
     with RunReader(synthetic.write_run(tmp_path / "a.profd", seconds=SECONDS, also=also)) as reader:
         series = series_of(reader)
-    assert series.cells(GPU_SERIES, WHOLE) == (None, *[0.5] * 3, *[None] * 5, *[0.5] * 3, *[None] * 8)
+    assert series.cells(GPU_SERIES, WHOLE) == (
+        None,
+        *[0.5] * 3,
+        *[None] * 5,
+        *[0.5] * 3,
+        *[None] * 8,
+    )
     # What is read every five seconds by design has none.
     assert series.cells("gpu_power_watts", WHOLE) == (*[0.5] * 15, *[None] * 5)
 
@@ -117,20 +129,33 @@ def test_series_have_the_newest_value_and_strips_the_mean_or_the_peak(reader: Ru
 
 def test_means_are_of_the_run_or_of_a_process_in_a_range(reader: RunReader, tmp_path: Path) -> None:
     series, main = series_of(reader), row_of(reader, MAIN)
-    assert series.mean("profd_cpu_cores", None, Range(STARTED_NS, reader.info.end_ns)) == pytest.approx(0.041)
+    assert series.mean(
+        "profd_cpu_cores", None, Range(STARTED_NS, reader.info.end_ns)
+    ) == pytest.approx(0.041)
     first_half = Range(STARTED_NS, STARTED_NS + 10 * SECOND_NS)
     of_summary = mean_of_series(reader, "rss_bytes", main, Selection(to_ns=first_half.to_ns))
     assert series.mean("rss_bytes", main, first_half) == of_summary == pytest.approx(904.5e6)
-    assert series.mean("rss_bytes", main, Range(STARTED_NS + 99 * SECOND_NS, STARTED_NS + 100 * SECOND_NS)) is None
-    # The GPU rests in the first second, and is busy in the next one: a strip has the columns of its range alone.
+    assert (
+        series.mean(
+            "rss_bytes", main, Range(STARTED_NS + 99 * SECOND_NS, STARTED_NS + 100 * SECOND_NS)
+        )
+        is None
+    )
+    # The GPU rests in the first second, and is busy in the next one: a strip has the columns of its
+    # range alone.
     with RunReader(write_gpu_run(tmp_path / "gpu.profd", {"0": waits}, {})) as other:
         chosen = Range(STARTED_NS + SECOND_NS, STARTED_NS + 2 * SECOND_NS)
-        of_summary = mean_of_series(other, GPU_SERIES, None, Selection(chosen.from_ns, chosen.to_ns), "0")
+        of_summary = mean_of_series(
+            other, GPU_SERIES, None, Selection(chosen.from_ns, chosen.to_ns), "0"
+        )
         assert strip(series_of(other), GPU_SERIES, chosen).value == of_summary == pytest.approx(0.9)
 
 
 def test_of_a_live_run_a_strip_has_what_is_now(tmp_path: Path) -> None:
-    with synthetic.live_run(tmp_path / "live.profd", seconds=3) as run, RunReader(run.path) as reader:
+    with (
+        synthetic.live_run(tmp_path / "live.profd", seconds=3) as run,
+        RunReader(run.path) as reader,
+    ):
         series = series_of(reader)
         assert strip(series, "rss_bytes").kind == "now"
         assert strip(series, "rss_bytes").value == pytest.approx(1502e6)

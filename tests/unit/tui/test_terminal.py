@@ -46,7 +46,10 @@ def test_nothing_is_read_before_it_is_shown(write: Write) -> None:
         assert text(playback.play(SHOWN)) == ["one two three"]
         assert playback.play(SHOWN) is None
         # Other room shows all of it anew.
-        assert text(playback.play(OutputView(columns=7, lines=5, is_shown=True))) == ["one two", " three"]
+        assert text(playback.play(OutputView(columns=7, lines=5, is_shown=True))) == [
+            "one two",
+            " three",
+        ]
 
 
 def test_of_much_output_the_end_is_shown(write: Write) -> None:
@@ -58,7 +61,10 @@ def test_of_much_output_the_end_is_shown(write: Write) -> None:
 
 
 def test_a_burst_is_played_a_little_at_a_time_and_wholly(tmp_path: Path) -> None:
-    with synthetic.live_run(tmp_path / "a.profd", seconds=1, workers=0) as run, RunReader(run.path) as reader:
+    with (
+        synthetic.live_run(tmp_path / "a.profd", seconds=1, workers=0) as run,
+        RunReader(run.path) as reader,
+    ):
         playback = Playback(reader)
         playback.play(SHOWN)
         burst = b"\r\n" + b"x" * 39 + b"\r\n" * (STEP_BYTES * 2) + b"the end\r\n"
@@ -97,7 +103,9 @@ def test_keys_become_what_a_terminal_sends(key: str, character: str | None, sent
     assert key_bytes(key, character) == sent
 
 
-def test_the_script_reads_what_is_typed_and_how_much_room_it_has_and_holds_nothing_up(pty: tuple[int, int]) -> None:
+def test_the_script_reads_what_is_typed_and_how_much_room_it_has_and_holds_nothing_up(
+    pty: tuple[int, int],
+) -> None:
     ours, scripts = pty
     assert Terminal(ours).write(b"yes\r")
     assert os.read(scripts, 100) == b"yes\r"
@@ -120,8 +128,48 @@ def test_the_script_reads_what_is_typed_and_how_much_room_it_has_and_holds_nothi
 
 
 PIECES = (
-    *("\x1b[", "\x1b]", "\x1b", "\x9b", "\x9d", ";", "?", ">", "$", "#", "(", "%", "9999", "3", "²", "\x07", "\x0e"),
-    *("m", "H", "r", "L", "M", "P", "@", "h", "l", "A", "J", "K", "S", "X", "c", "7", "8", "\n", "\r", "\t", "\x85"),
+    *(
+        "\x1b[",
+        "\x1b]",
+        "\x1b",
+        "\x9b",
+        "\x9d",
+        ";",
+        "?",
+        ">",
+        "$",
+        "#",
+        "(",
+        "%",
+        "9999",
+        "3",
+        "²",
+        "\x07",
+        "\x0e",
+    ),
+    *(
+        "m",
+        "H",
+        "r",
+        "L",
+        "M",
+        "P",
+        "@",
+        "h",
+        "l",
+        "A",
+        "J",
+        "K",
+        "S",
+        "X",
+        "c",
+        "7",
+        "8",
+        "\n",
+        "\r",
+        "\t",
+        "\x85",
+    ),
     *("abc", "é", "\u0301", "日", "😈", "\u202e", "\x00", "\ufffd"),
 )
 
@@ -153,11 +201,21 @@ def test_what_scrolls_out_is_kept_up_to_a_limit() -> None:
     assert emulator.picture().cursor == (2, len(lines) - 1)  # where the script writes next
 
 
-def test_colors_come_out_by_name_or_by_number_and_lines_that_did_not_change_are_the_same_objects() -> None:
+def test_colors_come_out_by_name_or_by_number_and_lines_that_did_not_change_are_the_same_objects() -> (
+    None
+):
     emulator = Emulator(40, 3)
-    emulator.feed(b"\x1b[1;33mw\x1b[0m \x1b[38;2;1;2;255mx\x1b[0m \x1b[105my\x1b[0m \x1b[38;2;9999;1;2mz\r\n 1%")
+    emulator.feed(
+        b"\x1b[1;33mw\x1b[0m \x1b[38;2;1;2;255mx\x1b[0m \x1b[105my\x1b[0m "
+        b"\x1b[38;2;9999;1;2mz\r\n 1%"
+    )
     before = emulator.picture()
-    looks = [Style(color="yellow", bold=True), Style(color="#0102ff"), Style(bgcolor="bright_magenta"), Style()]
+    looks = [
+        Style(color="yellow", bold=True),
+        Style(color="#0102ff"),
+        Style(bgcolor="bright_magenta"),
+        Style(),
+    ]
     assert [run for run in before.lines[0] if run.text != " "] == list(map(Run, "wxyz", looks))
     emulator.feed(b"\r 2%")
     after = emulator.picture()
@@ -165,7 +223,9 @@ def test_colors_come_out_by_name_or_by_number_and_lines_that_did_not_change_are_
     assert text(after) == ["w x y z", " 2%"]
 
 
-@given(some.lists(some.sampled_from(PIECES), max_size=60), some.integers(1, 30), some.integers(1, 6))
+@given(
+    some.lists(some.sampled_from(PIECES), max_size=60), some.integers(1, 30), some.integers(1, 6)
+)
 def test_no_output_breaks_the_emulator(pieces: list[str], columns: int, lines: int) -> None:
     emulator = Emulator(columns, lines)
     for piece in pieces:

@@ -1,4 +1,6 @@
-"""What is said where gdb does not do what it was asked for: it is a script here, and the process only waits."""
+"""What is said where gdb does not do what it was asked for: it is a script here, and the process
+only waits.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def pretend(tools: Path, *lines: str, mode: int = 0o700) -> None:
 
 
 async def test_without_gdb_the_remedies_are_said(pid: int, tools: Path) -> None:
-    with pytest.raises(MissingTool, match=r"install gdb, or restart the command with `profd run --torch-window"):
+    with pytest.raises(
+        MissingTool, match=r"install gdb, or restart the command with `profd run --torch-window"
+    ):
         await gdb.execute(pid, TEXT, CALLS)
 
 
@@ -59,7 +63,10 @@ async def test_without_gdb_the_remedies_are_said(pid: int, tools: Path) -> None:
         (["ptrace: Operation not permitted."], "does not let gdb attach .* --cap-add SYS_PTRACE"),
         (["profd page ffffffffffffffef"], "was given no memory at 0x7000"),
         (["profd page 7000", "profd queued -1"], "the queue of calls .* is full"),
-        (["warning: old", "[New LWP 7]", "Cannot access memory at address 0x7000"], "Cannot access memory"),
+        (
+            ["warning: old", "[New LWP 7]", "Cannot access memory at address 0x7000"],
+            "Cannot access memory",
+        ),
         (["profd page 7000", "Restoring binary file"], "gdb could not do it .Restoring"),
         ([], "it said nothing"),
     ],
@@ -77,7 +84,9 @@ async def test_a_gdb_that_cannot_give_back_registers_is_kept_from_the_process(
 ) -> None:
     """As gdb 13 on a CPU with AMX, in its own words: it shows it on a program of profd's own."""
     words = tmp_path / "words"
-    pretend(tools, f'echo "$@" >> {words}', 'echo "Couldn\'t write extended state status: Bad address."')
+    pretend(
+        tools, f'echo "$@" >> {words}', 'echo "Couldn\'t write extended state status: Bad address."'
+    )
     with pytest.raises(WindowFailed, match="too old for this CPU"):
         await gdb.execute(pid, TEXT, CALLS)
     (asked,) = words.read_text().splitlines()
@@ -106,7 +115,10 @@ async def test_gdb_reads_no_symbols_and_is_served_first_where_that_is_allowed(
 async def test_gdb_is_killed_no_sooner_than_the_process_when_memory_ends(
     pid: int, tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A session offers itself to the kernel, and what it starts inherits that; gdb holds the process."""
+    """A session offers itself to the kernel, and what it starts inherits that.
+
+    Gdb holds the process.
+    """
     holds = tmp_path / "holds"
     pretend(tools, 'case "$*" in *starti*) exit;; esac', f"echo $$ >{holds}", "echo profd queued 0")
     spared: list[tuple[int, int]] = []
@@ -121,7 +133,10 @@ async def test_gdb_is_killed_no_sooner_than_the_process_when_memory_ends(
 
 
 async def ended(*words: str, pid: int) -> int:
-    """Have a program in gdb's place that never ends by itself, once it is ready; return how it ended."""
+    """Have a program in gdb's place that never ends by itself, once it is ready.
+
+    Return how it ended.
+    """
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*words, stdin=pipe, stdout=pipe)
     assert process.stdout is not None
@@ -136,7 +151,9 @@ DEAF = ("sh", "-c", "trap '' INT TERM; echo ready; read x <&-; exec sleep 600")
 GENTLE = (sys.executable, "-c", "import signal; print('ready', flush=True); signal.pause()")
 
 
-async def test_gdb_is_asked_to_end_and_killed_only_if_it_does_not(pid: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_gdb_is_asked_to_end_and_killed_only_if_it_does_not(
+    pid: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Killed in the middle of a call, it takes the process along."""
     assert await ended(*GENTLE, pid=pid) == -signal.SIGINT
     monkeypatch.setattr(gdb, "_GRACE_S", 0.01)
@@ -156,13 +173,17 @@ async def test_process_that_is_gone_is_said(tools: Path) -> None:
         await gdb.execute(1 << 22, TEXT, CALLS)
 
 
-def test_interpreter_without_the_functions_is_said(pid: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interpreter_without_the_functions_is_said(
+    pid: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("profd.daemon.windows.symbols.find", lambda pid, names: {"mmap": 1})
     with pytest.raises(WindowFailed, match="has no Py_AddPendingCall that can be found"):
         gdb.find_calls(pid)
 
 
-def test_process_whose_memory_may_not_be_read_is_an_error(pid: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_whose_memory_may_not_be_read_is_an_error(
+    pid: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> Memory:
         raise Unreadable("its memory cannot be opened (Permission denied)")
 

@@ -1,4 +1,6 @@
-"""The text that a process is given, the folder where it meets profd, and what becomes of its report."""
+"""The text that a process is given, the folder where it meets profd, and what becomes of its
+report.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def identity() -> Iterator[Identity]:
 
 
 def order(folder: Path) -> Order:
-    return injection.order_of(WindowRequest(steps=7, memory=True), ExchangeFolder(UserFiles(), folder))
+    return injection.order_of(
+        WindowRequest(steps=7, memory=True), ExchangeFolder(UserFiles(), folder)
+    )
 
 
 def test_text_starts_a_thread_that_takes_the_order_and_names_nothing(tmp_path: Path) -> None:
@@ -52,7 +56,9 @@ def test_order_says_all_that_was_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), MemoryError()])
-def test_thread_that_cannot_be_started_reaches_nobody(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_thread_that_cannot_be_started_reaches_nobody(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(threading, "Thread", failing(error))
     exec(injection.text_of(order(Path("/gone"))), {})
 
@@ -61,7 +67,9 @@ def test_interrupt_of_the_user_in_that_moment_is_theirs(monkeypatch: pytest.Monk
     monkeypatch.setattr(threading, "Thread", failing(KeyboardInterrupt()))
     text = injection.text_of(order(Path("/gone"))) + "\nfor _ in range(1000): pass\n"
     with pytest.raises(KeyboardInterrupt):
-        exec(compile(text, "window", "exec"), {})  # of a text Python would note it, and end all the tests by SIGINT
+        exec(
+            compile(text, "window", "exec"), {}
+        )  # of a text Python would note it, and end all the tests by SIGINT
 
 
 def failing(error: BaseException) -> Callable[..., object]:
@@ -95,7 +103,9 @@ async def test_trace_is_given_and_gone_afterwards(identity: Identity) -> None:
 
     def play(order: Order) -> None:
         places.append(Path(order.folder))
-        (Path(order.folder) / intarget.TRACE).write_bytes(TraceScript().op("aten::add", 0, 2).text())
+        (Path(order.folder) / intarget.TRACE).write_bytes(
+            TraceScript().op("aten::add", 0, 2).text()
+        )
         report("")(order)
 
     async with Played(StoppedClock(), play).trace(identity, WindowRequest(), 1) as trace:
@@ -117,7 +127,9 @@ def damaged(order: Order) -> None:
 
 def endless(order: Order) -> None:
     report("")(order)
-    os.truncate(Path(order.folder) / intarget.REPORT, 1 << 40)  # it takes nothing on the disk, and all memory to read
+    os.truncate(
+        Path(order.folder) / intarget.REPORT, 1 << 40
+    )  # it takes nothing on the disk, and all memory to read
 
 
 def begun(order: Order) -> None:
@@ -135,8 +147,16 @@ class PassingClock(StoppedClock):
 @pytest.mark.parametrize(
     ("clock", "play", "meant"),
     [
-        (StoppedClock, report("it has not imported torch"), r"took none .it has not imported torch"),
-        (StoppedClock, linked, r"left no trace\.json"),  # a link in the place of a trace is not followed
+        (
+            StoppedClock,
+            report("it has not imported torch"),
+            r"took none .it has not imported torch",
+        ),
+        (
+            StoppedClock,
+            linked,
+            r"left no trace\.json",
+        ),  # a link in the place of a trace is not followed
         (StoppedClock, damaged, "cannot be read"),
         (StoppedClock, endless, "cannot be read"),
         (PassingClock, lambda _: None, "no safe point within 30 s"),
@@ -153,7 +173,9 @@ async def test_a_window_that_is_not_taken_says_why(
 
 def test_source_is_the_means_and_an_own_interpreter_asks_one_of_its_version() -> None:
     assert Injection(None, StoppedClock()).source == gdb.SOURCE == "gdb"
-    assert Injection("/usr/bin/python3.14", StoppedClock()).source == injection.SOURCE == "remote_exec"
+    assert (
+        Injection("/usr/bin/python3.14", StoppedClock()).source == injection.SOURCE == "remote_exec"
+    )
     assert helper_for("3.14", own=(3, 14), executable="/opt/python") == "/opt/python"
     assert helper_for("3.15.0", own=(3, 15, 1), executable="/opt/python") == "/opt/python"
 
@@ -178,7 +200,10 @@ def test_interpreter_of_another_version_is_looked_for_where_that_has_remote_exec
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
-    found = {version: helper_for(version, own=(3, 14)) for version in ("3.15", "3.10", "3.13", "3.13.2", "", "3")}
+    found = {
+        version: helper_for(version, own=(3, 14))
+        for version in ("3.15", "3.10", "3.13", "3.13.2", "", "3")
+    }
     assert found == {**dict.fromkeys(found), "3.15": "/usr/bin/python3.15"}
     monkeypatch.setattr("shutil.which", lambda _: None)
     assert helper_for("3.15", own=(3, 11)) is None
@@ -197,7 +222,9 @@ async def test_the_helper_runs_as_the_user_of_the_process_where_that_may_attach(
 ) -> None:
     tried: list[dict[str, Any]] = []
 
-    async def attempt(helper: str, pid: int, script: Path, timeout_s: float, rights: dict[str, Any]) -> str:
+    async def attempt(
+        helper: str, pid: int, script: Path, timeout_s: float, rights: dict[str, Any]
+    ) -> str:
         tried.append(rights)
         return "" if may_attach or not rights else "PermissionError"
 
@@ -207,12 +234,22 @@ async def test_the_helper_runs_as_the_user_of_the_process_where_that_may_attach(
     assert tried == [{"user": 7}, *[{}] * (not may_attach)]
 
 
-async def test_process_and_file_are_handed_to_the_helper_which_may_refuse_or_hang(tmp_path: Path) -> None:
+async def test_process_and_file_are_handed_to_the_helper_which_may_refuse_or_hang(
+    tmp_path: Path,
+) -> None:
     said = tmp_path / "said"
-    await execute(fake(tmp_path, f"open({str(said)!r}, 'w').write(repr(sys.argv))"), 7, Path("/tmp/window.py"))
-    assert said.read_text().endswith("sys.remote_exec(int(sys.argv[1]), sys.argv[2])', '7', '/tmp/window.py']")
-    helper = fake(tmp_path, "sys.exit('RuntimeError: Remote debugging is not enabled in the remote process.')")
+    await execute(
+        fake(tmp_path, f"open({str(said)!r}, 'w').write(repr(sys.argv))"), 7, Path("/tmp/window.py")
+    )
+    assert said.read_text().endswith(
+        "sys.remote_exec(int(sys.argv[1]), sys.argv[2])', '7', '/tmp/window.py']"
+    )
+    helper = fake(
+        tmp_path, "sys.exit('RuntimeError: Remote debugging is not enabled in the remote process.')"
+    )
     with pytest.raises(WindowFailed, match=r"could not reach process 7 .*not enabled"):
         await execute(helper, 7, Path("/tmp/window.py"))
     with pytest.raises(WindowFailed, match="not done with process 7 within 0 s"):
-        await execute(fake(tmp_path, "sys.stdin = None; import signal; signal.pause()"), 7, Path("/x"), 0.2)
+        await execute(
+            fake(tmp_path, "sys.stdin = None; import signal; signal.pause()"), 7, Path("/x"), 0.2
+        )

@@ -17,7 +17,9 @@ from profd.daemon.windows import intarget
 from profd.daemon.windows.intarget import Order
 from profd.daemon.windows.reduction import reduce
 
-pytestmark = pytest.mark.requires("torch")  # which is imported by those alone that run: it takes seconds
+pytestmark = pytest.mark.requires(
+    "torch"
+)  # which is imported by those alone that run: it takes seconds
 
 
 class Training:
@@ -35,7 +37,9 @@ class Training:
         self._optimizer.step()
 
 
-def order(folder: Path, *, steps: int = 3, seconds: float | None = None, patience_s: float = DEADLINE_S) -> Order:
+def order(
+    folder: Path, *, steps: int = 3, seconds: float | None = None, patience_s: float = DEADLINE_S
+) -> Order:
     return Order(str(folder), steps, seconds, True, False, False, patience_s)
 
 
@@ -72,8 +76,15 @@ def test_window_of_steps_holds_them_and_their_operators(tmp_path: Path) -> None:
     assert len(reduction.steps) >= 3
     assert calls["Optimizer.step#SGD.step"] == len(reduction.steps)
     assert calls["aten::mm"] >= 3 * len(reduction.steps)
-    assert any(operator.input_shapes == "[[8, 8], [8, 8]]" and operator.flops for operator in reduction.operators)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["begun", "report.json", "trace.json"]
+    assert any(
+        operator.input_shapes == "[[8, 8], [8, 8]]" and operator.flops
+        for operator in reduction.operators
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "begun",
+        "report.json",
+        "trace.json",
+    ]
 
 
 def test_window_of_seconds_needs_no_optimizer(tmp_path: Path) -> None:
@@ -98,7 +109,9 @@ def test_training_without_steps_is_given_up_and_says_what_to_do(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("steps", "taken"), [(1, "no step"), (3, "1 of 3 steps")])
-def test_training_that_stops_in_the_middle_leaves_no_profiler_on(tmp_path: Path, steps: int, taken: str) -> None:
+def test_training_that_stops_in_the_middle_leaves_no_profiler_on(
+    tmp_path: Path, steps: int, taken: str
+) -> None:
     class Once(Training):
         steps = 0
 
@@ -112,7 +125,9 @@ def test_training_that_stops_in_the_middle_leaves_no_profiler_on(tmp_path: Path,
 
 
 class FakeProfiler:
-    """Notes what is done with it, with how many steps were made and the GPU that is the current one."""
+    """Notes what is done with it, with how many steps were made and the GPU that is the current
+    one.
+    """
 
     def __init__(self, gpus: FakeGpus, steps: list[None]) -> None:
         self._gpus = gpus
@@ -136,7 +151,10 @@ class FakeProfiler:
 
 
 class FakeGpus:
-    """Stands in for ``torch.cuda`` of a process that has contexts on some of its GPUs; each thread begins on GPU 0."""
+    """Stands in for ``torch.cuda`` of a process that has contexts on some of its GPUs.
+
+    Each thread begins on GPU 0.
+    """
 
     def __init__(self, used: tuple[int, ...]) -> None:
         self.used = used
@@ -202,7 +220,9 @@ def test_window_without_torch_or_that_nobody_wants_any_more_is_not_taken(
     assert taken == []
 
 
-def test_end_of_the_process_ends_the_window_and_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_end_of_the_process_ends_the_window_and_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     left: list[object] = []
     monkeypatch.setattr(atexit, "register", left.append)
     thread = threading.Thread(target=intarget.take, args=(order(tmp_path, seconds=DEADLINE_S),))
@@ -222,5 +242,7 @@ def test_page_of_the_text_is_given_back(tmp_path: Path) -> None:
     library.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
     page = library.mmap(None, 8192, 3, 0x22, -1, 0)
     intarget.take(order(tmp_path, patience_s=0.01)._replace(page=page, page_bytes=8192))
-    assert library.mmap(page, 8192, 3, 0x100022, -1, 0) == page  # nothing is there: a page can be put there again
+    assert (
+        library.mmap(page, 8192, 3, 0x100022, -1, 0) == page
+    )  # nothing is there: a page can be put there again
     library.munmap(ctypes.c_void_p(page), 8192)

@@ -85,7 +85,9 @@ def test_what_is_no_message_is_none(datagram: bytes) -> None:
     assert decode(datagram) is None
 
 
-@given(st.binary(max_size=200) | st.binary(max_size=60).map(lambda payload: message(b"req", payload)))
+@given(
+    st.binary(max_size=200) | st.binary(max_size=60).map(lambda payload: message(b"req", payload))
+)
 def test_no_bytes_raise(datagram: bytes) -> None:
     decode(datagram)
 
@@ -163,7 +165,9 @@ async def test_client_that_is_gone_is_asked_again_when_it_is_back(folder: Path) 
             assert await client.ask(inquiry(PID)) == message(b"req", ASKED.encode())
 
 
-@pytest.mark.parametrize("where", ["{elsewhere}/client", "\0profd-test-{pid}"], ids=["folder", "abstract"])
+@pytest.mark.parametrize(
+    "where", ["{elsewhere}/client", "\0profd-test-{pid}"], ids=["folder", "abstract"]
+)
 async def test_only_sockets_in_the_folder_are_answered(
     folder: Path, tmp_path_factory: pytest.TempPathFactory, where: str
 ) -> None:
@@ -177,7 +181,9 @@ async def test_only_sockets_in_the_folder_are_answered(
         assert daemon.given == {}
 
 
-async def test_socket_of_a_daemon_that_died_is_taken_over_and_of_one_that_lives_left_to_it(folder: Path) -> None:
+async def test_socket_of_a_daemon_that_died_is_taken_over_and_of_one_that_lives_left_to_it(
+    folder: Path,
+) -> None:
     left = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     left.bind(str(folder / "dynolog"))
     left.close()
@@ -192,14 +198,19 @@ async def test_socket_of_a_daemon_that_died_is_taken_over_and_of_one_that_lives_
         KinetoDaemon(folder / "missing").start()
 
 
-async def test_clients_of_no_folder_are_served_in_the_abstract_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_clients_of_no_folder_are_served_in_the_abstract_namespace(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     name = b"\0profd-test-%d\0" % os.getpid()
     monkeypatch.setattr("profd.daemon.windows.kineto.ABSTRACT_NAME", name)
     daemon = KinetoDaemon(None)
     daemon.start()
     daemon.ask(PID, lambda: "ACTIVITIES_LOG_FILE=x")
     try:
-        for own, answer in ((b"\0dynoconfigclient%d\0" % os.getpid(), b"ACTIVITIES_LOG_FILE=x"), (name + b"2", None)):
+        for own, answer in (
+            (b"\0dynoconfigclient%d\0" % os.getpid(), b"ACTIVITIES_LOG_FILE=x"),
+            (name + b"2", None),
+        ):
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as client:
                 client.bind(own)
                 client.sendto(inquiry(PID), name)
@@ -208,7 +219,9 @@ async def test_clients_of_no_folder_are_served_in_the_abstract_namespace(monkeyp
                     with pytest.raises(BlockingIOError):
                         client.recv(100)
                 else:
-                    said = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(client, 4096), DEADLINE_S)
+                    said = await asyncio.wait_for(
+                        asyncio.get_running_loop().sock_recv(client, 4096), DEADLINE_S
+                    )
                     assert said == message(b"req", answer)
     finally:
         daemon.close()

@@ -19,7 +19,11 @@ CLIENT_SOCKET = "dynoconfigclient00000000-0000-0000-0000-000000000000"
 
 def test_folder_is_private_short_its_own_and_gone_in_the_end() -> None:
     with armed({}) as arms:
-        assert stat.S_IMODE(arms.folder.stat().st_mode) == stat.S_IMODE(arms.folder.parent.stat().st_mode) == 0o700
+        assert (
+            stat.S_IMODE(arms.folder.stat().st_mode)
+            == stat.S_IMODE(arms.folder.parent.stat().st_mode)
+            == 0o700
+        )
         assert len(str(arms.folder / CLIENT_SOCKET)) <= 107
         (arms.folder / "trace_1.json").touch()
     assert not arms.folder.exists()
@@ -36,7 +40,10 @@ def test_nothing_but_kinetos_variables_is_set() -> None:
             "KINETO_CONFIG": str(arms.folder / "kineto.conf"),
             "KINETO_LOG_LEVEL": "5",
         }
-        assert Path(arms.environment["KINETO_CONFIG"]).read_text() == "ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=1\n"
+        assert (
+            Path(arms.environment["KINETO_CONFIG"]).read_text()
+            == "ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=1\n"
+        )
 
 
 def test_what_the_user_says_of_kineto_stays(tmp_path: Path) -> None:
@@ -76,13 +83,17 @@ def test_what_others_have_armed_is_found_in_its_environment(
 
 
 @pytest.mark.parametrize(
-    ("folder", "sockets"), [({"KINETO_IPC_SOCKET_DIR": "/tmp/x"}, None), ({}, Sockets(None))], ids=["a folder", "none"]
+    ("folder", "sockets"),
+    [({"KINETO_IPC_SOCKET_DIR": "/tmp/x"}, None), ({}, Sockets(None))],
+    ids=["a folder", "none"],
 )
 def test_no_socket_is_served_in_a_folder_that_another_users_process_names(
     folder: dict[str, str], sockets: Sockets | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Root would make it wherever that user likes; the abstract namespace is nobody's."""
     variables = (f"{name}={value}" for name, value in {"KINETO_USE_DAEMON": "1", **folder}.items())
-    with ready(["env", "-i", *variables, sys.executable, "-c", "print('ready', flush=True); input()"]) as process:
+    with ready(
+        ["env", "-i", *variables, sys.executable, "-c", "print('ready', flush=True); input()"]
+    ) as process:
         monkeypatch.setattr(processes, "owner_uid", lambda pid: os.geteuid() + 1)
         assert sockets_of(process.pid) == sockets

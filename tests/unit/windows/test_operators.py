@@ -1,15 +1,17 @@
-"""The operations of a call against counts by hand, and operators against what torch makes of the same trace.
+"""The operations of a call against counts by hand, and operators against what torch makes of the
+same trace.
 
-``torch.autograd.profiler``, which sums them up here, gets its events from C++ as ``_KinetoEvent``. Where each field
-comes from in a trace (torch 2.15, ``torch/csrc/profiler/collection.cpp``, ``TransferEvents``, and libkineto's
-``output_json.cpp``):
+``torch.autograd.profiler``, which sums them up here, gets its events from C++ as ``_KinetoEvent``.
+Where each field comes from in a trace (torch 2.15, ``torch/csrc/profiler/collection.cpp``,
+``TransferEvents``, and libkineto's ``output_json.cpp``):
 
-- ``device_type``: CUDA of work and ranges of a GPU, CPU of all else (``kineto_shim.cpp``, ``deviceTypeFromActivity``).
+- ``device_type``: CUDA of work and ranges of a GPU, CPU of all else (``kineto_shim.cpp``,
+  ``deviceTypeFromActivity``).
 - ``correlation_id``: of what torch reports its ``External id``, of all else that of the driver.
-- ``linked_correlation_id``: of calls and work their ``External id``, where an operator was open; 0 of all else.
-  ``createUserGpuSpan`` links ranges of a GPU to nothing, so they have 0, too.
-- ``start_thread_id``: of what is linked to no operator that of the thread that ends the profiler (``setKinetoTID``):
-  with windows, one that has no operators.
+- ``linked_correlation_id``: of calls and work their ``External id``, where an operator was open; 0
+  of all else. ``createUserGpuSpan`` links ranges of a GPU to nothing, so they have 0, too.
+- ``start_thread_id``: of what is linked to no operator that of the thread that ends the profiler
+  (``setKinetoTID``): with windows, one that has no operators.
 - Times are those before a range is widened for viewers.
 """
 
@@ -43,21 +45,37 @@ class TorchRow(msgspec.Struct, frozen=True):
 
 
 def key_averages(events: list[dict[str, Any]]) -> dict[tuple[str, str, bool], TorchRow]:
-    """Return torch's ``key_averages()`` of the events of a trace by name, device, and whether it is a range."""
+    """Return torch's ``key_averages()`` of the events of a trace by name, device, and whether it is
+    a range.
+    """
     from torch._C._autograd import DeviceType
     from torch.autograd.profiler import profile
     from torch.autograd.profiler_util import EventList
 
     ids = {event["args"].get("External id") for event in events if event["cat"] in _FRONTEND}
-    found = [_kineto_event(event, ids, DeviceType) for event in events if event["cat"] not in ("cuda_sync", "Trace")]
+    found = [
+        _kineto_event(event, ids, DeviceType)
+        for event in events
+        if event["cat"] not in ("cuda_sync", "Trace")
+    ]
     begun_ns = min(event.start_ns() for event in found)
     result = SimpleNamespace(events=lambda: found, trace_start_ns=lambda: begun_ns)
     parsed = profile._parse_kineto_results(SimpleNamespace(use_device="cuda"), result)  # type: ignore[arg-type]
     table: Any = EventList(parsed, use_device="cuda", profile_memory=False, with_flops=False)  # type: ignore[no-untyped-call]
     table._build_tree()
     return {
-        (row.key, "cpu" if row.device_type == DeviceType.CPU else "cuda", bool(row.is_user_annotation)): TorchRow(
-            row.count, *(row.self_cpu_time_total, row.cpu_time_total, row.self_device_time_total, row.device_time_total)
+        (
+            row.key,
+            "cpu" if row.device_type == DeviceType.CPU else "cuda",
+            bool(row.is_user_annotation),
+        ): TorchRow(
+            row.count,
+            *(
+                row.self_cpu_time_total,
+                row.cpu_time_total,
+                row.self_device_time_total,
+                row.device_time_total,
+            ),
         )
         for row in table.key_averages()
     }
@@ -103,7 +121,9 @@ class _Event:
 
 _NOTHING: dict[str, Any] = {
     **dict.fromkeys(("is_hidden_event", "is_async"), False),
-    **dict.fromkeys(("shapes", "concrete_inputs", "stack", "structured_input_shapes", "dtypes"), ()),
+    **dict.fromkeys(
+        ("shapes", "concrete_inputs", "stack", "structured_input_shapes", "dtypes"), ()
+    ),
     **{name: {} for name in ("kwinputs", "extra_meta", "typed_metadata")},
     "overload_name": "",
 }
@@ -114,7 +134,9 @@ CONV = ("", "", "", "[2, 2]", "[1, 1]", "[1, 1]", "4")
 
 def test_convolution_counts_each_place_of_the_kernel_twice() -> None:
     # 3x3 over 8x8 by twos, padded by one: 4x4 places; 16 channels from 8, in 4 groups of 2 each.
-    assert estimate("aten::conv2d", [[5, 8, 8, 8], [16, 2, 3, 3]], CONV) == 2 * 5 * 4 * 4 * 9 * 16 * 2
+    assert (
+        estimate("aten::conv2d", [[5, 8, 8, 8], [16, 2, 3, 3]], CONV) == 2 * 5 * 4 * 4 * 9 * 16 * 2
+    )
 
 
 @pytest.mark.parametrize(
@@ -145,14 +167,28 @@ def test_products(name: str, dims: list[object], operations: int) -> None:
         ("aten::conv2d", [[5, 8, 8, 8], [16, 2, 3, 3]], (*CONV[:3], "[0, 0]", *CONV[4:])),
     ],
 )
-def test_what_fits_no_formula_has_no_estimate(name: str, dims: list[object], concrete: tuple[str, ...]) -> None:
+def test_what_fits_no_formula_has_no_estimate(
+    name: str, dims: list[object], concrete: tuple[str, ...]
+) -> None:
     assert estimate(name, dims, concrete) == 0
 
 
 def test_self_time_is_without_what_was_called_on_the_same_thread() -> None:
-    totals = TraceScript().op("a", 0, 10).op("b", 1, 4).op("c", 2, 1).op("b", 6, 2).op("other", 3, 5, tid=2).totals()
+    totals = (
+        TraceScript()
+        .op("a", 0, 10)
+        .op("b", 1, 4)
+        .op("c", 2, 1)
+        .op("b", 6, 2)
+        .op("other", 3, 5, tid=2)
+        .totals()
+    )
     assert (totals["a@cpu"].cpu_total_ns, totals["a@cpu"].self_cpu_ns) == (10_000, 4_000)
-    assert (totals["b@cpu"].calls, totals["b@cpu"].cpu_total_ns, totals["b@cpu"].self_cpu_ns) == (2, 6_000, 5_000)
+    assert (totals["b@cpu"].calls, totals["b@cpu"].cpu_total_ns, totals["b@cpu"].self_cpu_ns) == (
+        2,
+        6_000,
+        5_000,
+    )
     assert totals["other@cpu"].self_cpu_ns == 5_000
     totals = TraceScript().op("a", 0, 10).op("b", 5, 10).totals()
     assert totals["a@cpu"].self_cpu_ns == totals["b@cpu"].self_cpu_ns == 10_000
@@ -166,7 +202,11 @@ def test_steps_of_the_profiler_are_one_row_and_odd_places_cost_the_shapes_only()
     script = TraceScript().op("ProfilerStep#3", 0, 1, cat="user_annotation")
     totals = script.op("ProfilerStep#4", 2, 1, cat="user_annotation").totals()
     assert {name: sums.calls for name, sums in totals.items()} == {"ProfilerStep*@cpu": 2}
-    odd: dict[str, object] = {"Input Dims": "[1, 2]", "External id": "four", "Sequence number": None}
+    odd: dict[str, object] = {
+        "Input Dims": "[1, 2]",
+        "External id": "four",
+        "Sequence number": None,
+    }
     totals = TraceScript().op("aten::mm", 0, 1, args=odd).totals()
     assert totals["aten::mm@cpu"] == Totals(calls=1, self_cpu_ns=1_000, cpu_total_ns=1_000)
 
@@ -215,7 +255,11 @@ def ours(script: CudaScript) -> dict[tuple[str, str, bool], TorchRow]:
     sums = by_name(sum_up(script.spans()))
     return {
         (key.name, key.device, key.is_annotation): TorchRow(
-            one.calls, *(ns / 1000 for ns in (one.self_cpu_ns, one.cpu_total_ns, one.self_cuda_ns, one.cuda_total_ns))
+            one.calls,
+            *(
+                ns / 1000
+                for ns in (one.self_cpu_ns, one.cpu_total_ns, one.self_cuda_ns, one.cuda_total_ns)
+            ),
         )
         for key, one in sums.items()
     }
@@ -227,11 +271,16 @@ def compare(script: CudaScript) -> None:
     for key, row in theirs.items():
         assert own[key].calls == row.calls, key
         for field in ("self_cpu_us", "cpu_total_us", "self_cuda_us", "cuda_total_us"):
-            assert getattr(own[key], field) == pytest.approx(getattr(row, field), abs=1e-3), (key, field)
+            assert getattr(own[key], field) == pytest.approx(getattr(row, field), abs=1e-3), (
+                key,
+                field,
+            )
 
 
 def training_step(script: CudaScript, at: float, number: int) -> None:
-    """Add a step: a copy, an operator within another, a range, the optimizer on two streams, a graph and Triton."""
+    """Add a step: a copy, an operator within another, a range, the optimizer on two streams, a
+    graph and Triton.
+    """
     first = 10 * number
     script.host("ProfilerStep#1", at, 400, first, cat="user_annotation")
     script.host("aten::to", at + 2, 30, first + 1).host("aten::copy_", at + 3, 28, first + 2)
@@ -251,7 +300,9 @@ def training_step(script: CudaScript, at: float, number: int) -> None:
     script.annotation("Optimizer.step#SGD.step", at + 245, 30, first + 6, stream=20)
     script.launch("captured", at + 300, 4, (at + 310, 5), (at + 320, 5), call="cudaGraphLaunch")
     script.host("triton_poi_fused_add", at + 330, 20, first + 8)
-    script.launch("triton_poi_fused_add", at + 335, 5, (at + 350, 7), op=first + 8, call="cuLaunchKernel")
+    script.launch(
+        "triton_poi_fused_add", at + 335, 5, (at + 350, 7), op=first + 8, call="cuLaunchKernel"
+    )
     script.launch("", at + 370, 25, op=first, call="cudaDeviceSynchronize")
     script.sync(at + 370, 25).overhead(at + 330, 3)
 
@@ -264,7 +315,12 @@ def test_a_training_step_has_the_columns_of_torch() -> None:
     # The range of the device is no work beside the kernels that it spans.
     row = ours(script)["Optimizer.step#SGD.step", "cpu", True]
     assert (row.self_cuda_us, row.cuda_total_us) == (0, 3 * 60)
-    script = CudaScript().host("aten::sum", 0, 100, 1).host("aten::sum", 10, 80, 2).host("aten::fill_", 20, 10, 3)
+    script = (
+        CudaScript()
+        .host("aten::sum", 0, 100, 1)
+        .host("aten::sum", 10, 80, 2)
+        .host("aten::fill_", 20, 10, 3)
+    )
     compare(script.launch("reduce", 40, 5, (50, 9), op=2).launch("fill", 22, 5, (30, 2), op=3))
 
 
@@ -286,7 +342,15 @@ def test_random_trees_have_the_columns_of_torch(seed: int) -> None:
                 took, stream = min(1, end - at), chance.choice((7, 20))
                 start = at + chance.randrange(1, 300)
                 op = chance.choice((number, number, 0))
-                script.launch(f"k{chance.randrange(3)}", at, took, (start, 5.125), op=op, stream=stream, tid=tid)
+                script.launch(
+                    f"k{chance.randrange(3)}",
+                    at,
+                    took,
+                    (start, 5.125),
+                    op=op,
+                    stream=stream,
+                    tid=tid,
+                )
             if cat == "user_annotation":
                 script.annotation(f"range{number}", at, 100, number).sync(at, 9)
     compare(script)

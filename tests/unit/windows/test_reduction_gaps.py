@@ -1,4 +1,6 @@
-"""Gaps of GPUs in a trace: against answers by hand, and against a sweep of random traces and of parts of real ones."""
+"""Gaps of GPUs in a trace: against answers by hand, and against a sweep of random traces and of
+parts of real ones.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ def times(script: CudaScript) -> tuple[list[WindowGpu], list[HostGap]]:
 
 def test_a_gap_is_the_hosts_until_the_call_is_over_that_launched_what_comes_next() -> None:
     script = CudaScript().launch("a", 0, 5, (10, 10)).launch("b", 30, 6, (40, 10))
-    assert times(script) == ([WindowGpu(0, 20_000, 20_000, 0, 16_000)], [HostGap(0, 20_000, 36_000, PID)])
+    assert times(script) == (
+        [WindowGpu(0, 20_000, 20_000, 0, 16_000)],
+        [HostGap(0, 20_000, 36_000, PID)],
+    )
     script = CudaScript().launch("a", 0, 5, (10, 10)).launch("b", 6, 5, (40, 10))
     assert times(script) == ([WindowGpu(0, 20_000, 20_000, 0, 0)], [])
     script = CudaScript().launch("a", 0, 5, (10, 10)).launch("b", 30, 20, (35, 10))
@@ -39,7 +44,9 @@ def test_busy_is_counted_once_and_ranges_synchronizations_and_overhead_are_no_wo
     for stream in (8, 9):
         script.launch("b", 1, 1, (20, 20), stream=stream, cat="gpu_memcpy")
     assert times(script)[0] == [WindowGpu(0, 30_000, 0, 20_000, 0)]
-    script = CudaScript().launch("a", 0, 1, (10, 20)).annotation("Optimizer.step#SGD.step", 0, 90, 3)
+    script = (
+        CudaScript().launch("a", 0, 1, (10, 20)).annotation("Optimizer.step#SGD.step", 0, 90, 3)
+    )
     script.sync(0, 90).overhead(0, 90)
     assert times(script) == ([WindowGpu(0, 20_000, 0, 0, 0)], [])
 
@@ -50,15 +57,26 @@ def test_work_of_graphs_and_without_its_launch_was_launched_in_time() -> None:
     assert times(script) == ([WindowGpu(0, 40_000, 20_000, 0, 0)], [])
     script = CudaScript().launch("a", 0, 1, (10, 10))
     script.launch("b", 25, 5, (32, 8), (45, 10), call="cudaGraphLaunch")
-    assert times(script) == ([WindowGpu(0, 28_000, 17_000, 0, 10_000)], [HostGap(0, 20_000, 30_000, PID)])
+    assert times(script) == (
+        [WindowGpu(0, 28_000, 17_000, 0, 10_000)],
+        [HostGap(0, 20_000, 30_000, PID)],
+    )
 
 
-def test_triton_launches_by_the_driver_and_a_thread_that_torch_does_not_know_has_no_id_of_the_system() -> None:
-    script = CudaScript().launch("a", 0, 1, (10, 10)).launch("t", 25, 5, (32, 8), call="cuLaunchKernelEx", tid=-77)
+def test_triton_launches_by_the_driver_and_a_thread_that_torch_does_not_know_has_no_id_of_the_system() -> (
+    None
+):
+    script = (
+        CudaScript()
+        .launch("a", 0, 1, (10, 10))
+        .launch("t", 25, 5, (32, 8), call="cuLaunchKernelEx", tid=-77)
+    )
     assert times(script)[1] == [HostGap(0, 20_000, 30_000, 77)]
 
 
-def test_of_too_many_gaps_the_longest_are_kept_and_all_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_too_many_gaps_the_longest_are_kept_and_all_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(reduction, "KEPT_GAPS", 2)
     script = CudaScript().launch("a", 0, 1, (10, 10))
     for place, length in enumerate((3, 9, 5)):
@@ -70,15 +88,24 @@ def test_of_too_many_gaps_the_longest_are_kept_and_all_are_counted(monkeypatch: 
 
 
 def random_trace(chance: random.Random) -> CudaScript:
-    """Return a trace of two GPUs with two streams each, whose calls come from two threads; all times are whole."""
+    """Return a trace of two GPUs with two streams each, whose calls come from two threads.
+
+    All times are whole.
+    """
     script, at = CudaScript(), 0
     for number in range(chance.randrange(1, 60)):
         at += chance.randrange(0, 30)
         took, late = chance.randrange(1, 12), chance.randrange(-3, 40)
         start = at + max(took + late, 1)
         work = (start, chance.randrange(0, 25))
-        gpu, stream, tid = chance.randrange(2), chance.choice((7, 20)), chance.choice((PID, PID + 1))
-        script.launch(f"k{number}", at, took, work, op=chance.choice((0, 5)), gpu=gpu, stream=stream, tid=tid)
+        gpu, stream, tid = (
+            chance.randrange(2),
+            chance.choice((7, 20)),
+            chance.choice((PID, PID + 1)),
+        )
+        script.launch(
+            f"k{number}", at, took, work, op=chance.choice((0, 5)), gpu=gpu, stream=stream, tid=tid
+        )
         if chance.random() < 0.1:
             script.annotation("range", start, 500, 9).sync(at, 300)
     return script
@@ -104,7 +131,11 @@ def test_random_traces_have_the_times_that_a_sweep_of_each_microsecond_finds(see
     ("name", "idle", "host"),
     [
         ("launch_bound", 0.971, 0.947),  # Python starts small kernels too slowly
-        ("launch_bound_shared", 0.962, 0.151),  # the same beside another process, which has the GPU meanwhile
+        (
+            "launch_bound_shared",
+            0.962,
+            0.151,
+        ),  # the same beside another process, which has the GPU meanwhile
         ("imagenet", 0.216, 0.208),  # half of the kernels were launched before the window
     ],
 )
@@ -113,15 +144,30 @@ def test_windows_of_a_real_gpu_have_the_idle_time_that_a_sweep_of_their_events_f
 ) -> None:
     text = gzip.decompress((DATA / f"h200_{name}.json.gz").read_bytes())
     (gpu,), _ = gpu_times(trace.read_spans(trace.decode(text)))
-    events = [(round(1000 * one["ts"]), round(1000 * one["dur"]), one) for one in json.loads(text)["traceEvents"]]
-    over = {one["args"]["correlation"]: at + took for at, took, one in events if one["cat"].startswith("cuda")}
-    work = sorted((at, at + took, one["args"]["correlation"]) for at, took, one in events if one["pid"] == 0)
-    moments = sorted({at for start, end, launch in work for at in (start, end, over.get(launch, start))})
+    events = [
+        (round(1000 * one["ts"]), round(1000 * one["dur"]), one)
+        for one in json.loads(text)["traceEvents"]
+    ]
+    over = {
+        one["args"]["correlation"]: at + took
+        for at, took, one in events
+        if one["cat"].startswith("cuda")
+    }
+    work = sorted(
+        (at, at + took, one["args"]["correlation"]) for at, took, one in events if one["pid"] == 0
+    )
+    moments = sorted(
+        {at for start, end, launch in work for at in (start, end, over.get(launch, start))}
+    )
     idle_ns = host_ns = 0
-    for at, until in pairwise(moments[moments.index(work[0][0]) : moments.index(max(end for _, end, _ in work)) + 1]):
+    for at, until in pairwise(
+        moments[moments.index(work[0][0]) : moments.index(max(end for _, end, _ in work)) + 1]
+    ):
         if not any(start <= at < end for start, end, _ in work):
             idle_ns += until - at
-            host_ns += until - at if over.get(next(one[2] for one in work if one[0] > at), 0) > at else 0
+            host_ns += (
+                until - at if over.get(next(one[2] for one in work if one[0] > at), 0) > at else 0
+            )
     assert (gpu.idle_ns, gpu.host_ns) == (idle_ns, host_ns)
     whole = moments[moments.index(max(end for _, end, _ in work))] - work[0][0]
     assert (idle_ns / whole, host_ns / whole) == pytest.approx((idle, host), abs=0.001)

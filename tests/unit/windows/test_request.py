@@ -34,13 +34,21 @@ def test_steps_begin_at_the_next_one() -> None:
 def test_seconds_replace_steps_and_what_torch_2_0_does_not_know_comes_last() -> None:
     assert WindowRequest().configuration(Path("/tmp/w/trace.json")).endswith(",cuda_driver\n")
     asked = settings(WindowRequest(seconds=0.25))
-    assert (asked["ACTIVITIES_DURATION_MSECS"], asked["ACTIVITIES_WARMUP_PERIOD_SECS"]) == ("250", "1")
+    assert (asked["ACTIVITIES_DURATION_MSECS"], asked["ACTIVITIES_WARMUP_PERIOD_SECS"]) == (
+        "250",
+        "1",
+    )
     assert "ACTIVITIES_ITERATIONS" not in asked
 
 
 def test_each_switch_is_passed_on() -> None:
     asked = settings(WindowRequest(shapes=False, memory=True, stacks=True))
-    names = ("REPORT_INPUT_SHAPES", "PROFILE_MEMORY", "WITH_STACK", "WITH_FLOPS")  # FLOPs need shapes
+    names = (
+        "REPORT_INPUT_SHAPES",
+        "PROFILE_MEMORY",
+        "WITH_STACK",
+        "WITH_FLOPS",
+    )  # FLOPs need shapes
     assert [asked[f"PROFILE_{name}"] for name in names] == ["false", "true", "true", "false"]
 
 

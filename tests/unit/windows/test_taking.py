@@ -1,4 +1,7 @@
-"""What comes of asking a process for a window: a record of it, or of why there is none. Its torch is a plain socket."""
+"""What comes of asking a process for a window: a record of it, or of why there is none.
+
+Its torch is a plain socket.
+"""
 
 from __future__ import annotations
 
@@ -83,14 +86,22 @@ class Run:
         event, window = self.records
         assert isinstance(window, WindowTaken)
         assert isinstance(event, EventHappened)
-        assert (event.kind, event.identity, window.identity) == ("window", self.identity, self.identity)
+        assert (event.kind, event.identity, window.identity) == (
+            "window",
+            self.identity,
+            self.identity,
+        )
         assert not window.error or window.error in event.text
         return window
 
 
 @pytest.fixture
-async def run(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Run]:
-    monkeypatch.setattr(kineto, "ANSWERED_WITHIN_NS", int(DEADLINE_S * SECOND_NS))  # its clients wait
+async def run(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Run]:
+    monkeypatch.setattr(
+        kineto, "ANSWERED_WITHIN_NS", int(DEADLINE_S * SECOND_NS)
+    )  # its clients wait
     process = subprocess.Popen(WAITING, stdin=subprocess.PIPE)
     run = Run(tmp_path_factory.mktemp("w"), process)
     yield run
@@ -101,7 +112,12 @@ async def run(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 
 def steps_of_two() -> bytes:
-    script = TraceScript().op("aten::add", 0, 2).op("Optimizer.step#SGD.step", 5, 5).op("aten::add", 12, 3)
+    script = (
+        TraceScript()
+        .op("aten::add", 0, 2)
+        .op("Optimizer.step#SGD.step", 5, 5)
+        .op("aten::add", 12, 3)
+    )
     return script.op("Optimizer.step#SGD.step", 20, 5).text()
 
 
@@ -112,7 +128,10 @@ async def test_window_is_reduced_and_kept_with_its_trace(run: Run) -> None:
     window = await run.outcome()
     assert (window.error, window.asked_ns, window.source) == ("", asked_ns, "kineto")
     assert (window.start_ns, window.end_ns) == (0, 25_000)
-    assert [(step.start_ns, step.end_ns) for step in window.steps] == [(0, 10_000), (10_000, 25_000)]
+    assert [(step.start_ns, step.end_ns) for step in window.steps] == [
+        (0, 10_000),
+        (10_000, 25_000),
+    ]
     assert {operator.name: operator.calls for operator in window.operators} == {
         "aten::add": 2,
         "Optimizer.step#SGD.step": 2,
@@ -126,14 +145,20 @@ async def test_window_is_reduced_and_kept_with_its_trace(run: Run) -> None:
 async def test_window_of_seconds_begins_in_the_middle_of_a_step(run: Run) -> None:
     run.begin(WindowRequest(seconds=0.5))
     (await run.give_configuration()).write_bytes(steps_of_two())
-    assert [(step.start_ns, step.end_ns) for step in (await run.outcome()).steps] == [(10_000, 25_000)]
+    assert [(step.start_ns, step.end_ns) for step in (await run.outcome()).steps] == [
+        (10_000, 25_000)
+    ]
 
 
 async def test_window_of_seconds_that_was_not_begun_is_asked_for_once_more(run: Run) -> None:
     run.clock.jump_ns = -3 * SECOND_NS
     run.begin(WindowRequest(seconds=0.5))
-    # The begin lies on the wall clock, half a second from where Kineto would place it: its warm-up and 2 s ahead.
-    assert f"PROFILE_START_TIME={run.clock.now_ns() // MILLISECOND_NS - 500}\n" in await run.configuration()
+    # The begin lies on the wall clock, half a second from where Kineto would place it: its warm-up
+    # and 2 s ahead.
+    assert (
+        f"PROFILE_START_TIME={run.clock.now_ns() // MILLISECOND_NS - 500}\n"
+        in await run.configuration()
+    )
     await run.inquire(times=2)
     await run.inquire(times=9, kinds=1)  # it is at a trace of somebody else's
     assert run.way.daemon.given == {run.identity.pid: 2}
@@ -156,7 +181,9 @@ async def test_process_that_ends_in_the_middle_is_said(run: Run) -> None:
     run.begin()
     await run.give_configuration()
     run.process.kill()
-    assert (await run.outcome()).error == f"process {run.identity.pid} ended before its trace was written"
+    assert (
+        await run.outcome()
+    ).error == f"process {run.identity.pid} ended before its trace was written"
 
 
 @pytest.mark.parametrize(
@@ -166,7 +193,9 @@ async def test_process_that_ends_in_the_middle_is_said(run: Run) -> None:
         (True, ondemand.TRACE_TIMEOUT_S, "no trace.*--seconds"),
     ],
 )
-async def test_process_that_never_asks_or_writes_is_given_up(run: Run, asks: bool, patience_s: float, why: str) -> None:
+async def test_process_that_never_asks_or_writes_is_given_up(
+    run: Run, asks: bool, patience_s: float, why: str
+) -> None:
     run.begin()
     if asks:
         await run.give_configuration()
@@ -176,9 +205,14 @@ async def test_process_that_never_asks_or_writes_is_given_up(run: Run, asks: boo
 
 @pytest.mark.parametrize(
     ("data", "is_what"),
-    [*((data, "damaged") for data in (b"", b"{", steps_of_two()[:-30])), (TraceScript().text(), "empty")],
+    [
+        *((data, "damaged") for data in (b"", b"{", steps_of_two()[:-30])),
+        (TraceScript().text(), "empty"),
+    ],
 )
-async def test_damaged_or_empty_trace_is_said_and_the_next_window_works(run: Run, data: bytes, is_what: str) -> None:
+async def test_damaged_or_empty_trace_is_said_and_the_next_window_works(
+    run: Run, data: bytes, is_what: str
+) -> None:
     run.begin()
     (await run.give_configuration()).write_bytes(data)
     assert f"the trace is {is_what}" in (await run.outcome()).error
@@ -189,7 +223,9 @@ async def test_damaged_or_empty_trace_is_said_and_the_next_window_works(run: Run
     assert (await run.outcome()).error == ""
 
 
-async def test_there_is_one_window_at_a_time_and_the_end_of_the_session_gives_it_up_without_a_word(run: Run) -> None:
+async def test_there_is_one_window_at_a_time_and_the_end_of_the_session_gives_it_up_without_a_word(
+    run: Run,
+) -> None:
     assert not run.taker.is_taking
     run.begin()
     assert run.taker.is_taking
@@ -263,9 +299,13 @@ def secret(tmp_path: Path) -> Path:
 
 @of_another_user
 @pytest.mark.parametrize(
-    "plant", [os.symlink, os.link, lambda _, path: os.mkfifo(path)], ids=["link", "second name", "pipe"]
+    "plant",
+    [os.symlink, os.link, lambda _, path: os.mkfifo(path)],
+    ids=["link", "second name", "pipe"],
 )
-def test_files_of_others_are_not_read(plant: Callable[[Path, Path], None], place: ExchangeFolder, secret: Path) -> None:
+def test_files_of_others_are_not_read(
+    plant: Callable[[Path, Path], None], place: ExchangeFolder, secret: Path
+) -> None:
     """And nobody waits for a pipe."""
     plant(secret, place.there / FILE)
     assert place.has(FILE) == (plant is os.link)
@@ -286,7 +326,9 @@ def test_what_was_opened_is_what_is_read(place: ExchangeFolder, secret: Path) ->
 
 @of_another_user
 @pytest.mark.parametrize("is_there", [True, False])
-def test_a_file_is_never_written_through_a_link(place: ExchangeFolder, secret: Path, is_there: bool) -> None:
+def test_a_file_is_never_written_through_a_link(
+    place: ExchangeFolder, secret: Path, is_there: bool
+) -> None:
     wanted = secret if is_there else secret.with_name("new")
     (place.there / FILE).symlink_to(wanted)
     with pytest.raises(OutputUnwritable):

@@ -32,7 +32,13 @@ def test_trace_is_read_packed_or_not(pack: Callable[[bytes], bytes]) -> None:
         ("Record Window End", "i"),
     ]
     operator = read.events[1]
-    assert (operator.cat, operator.pid, operator.tid, operator.ts, operator.dur) == ("cpu_op", 7, 8, 13.001, 2.5)
+    assert (operator.cat, operator.pid, operator.tid, operator.ts, operator.dur) == (
+        "cpu_op",
+        7,
+        8,
+        13.001,
+        2.5,
+    )
     assert bytes(operator.args.external_id) == b"4"
     assert bytes(operator.args.input_dims) == b"[[2, 3], []]"
     assert bytes(operator.args.concrete_inputs) == b""
@@ -50,7 +56,15 @@ def test_names_and_sums_that_no_run_file_holds_are_no_trace() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [b"", b"no trace", b"[]", b"{}", TRACE[:-40], TRACE.replace(b"12.5", b"nan"), b'{"traceEvents":' + b"[" * 100_000],
+    [
+        b"",
+        b"no trace",
+        b"[]",
+        b"{}",
+        TRACE[:-40],
+        TRACE.replace(b"12.5", b"nan"),
+        b'{"traceEvents":' + b"[" * 100_000,
+    ],
     ids=["empty", "text", "list", "no events", "cut off", "nan", "deep"],
 )
 def test_damaged_trace_is_said_to_be_one(text: bytes) -> None:
@@ -60,7 +74,13 @@ def test_damaged_trace_is_said_to_be_one(text: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("baseTimeNanoseconds", 1 << 63), ("baseTimeNanoseconds", -1), ("ts", 1e300), ("ts", -1e300), ("dur", 1e300)],
+    [
+        ("baseTimeNanoseconds", 1 << 63),
+        ("baseTimeNanoseconds", -1),
+        ("ts", 1e300),
+        ("ts", -1e300),
+        ("dur", 1e300),
+    ],
 )
 def test_a_time_that_no_run_file_holds_is_damage(field: str, value: float) -> None:
     assert far(field, 5)
@@ -77,7 +97,9 @@ def far(field: str, value: float) -> Trace:
 
 
 @pytest.mark.parametrize(
-    "data", [gzip.compress(TRACE)[:-12], gzip.compress(TRACE)[:30] + b"\xff" * 40], ids=["cut-off", "damaged"]
+    "data",
+    [gzip.compress(TRACE)[:-12], gzip.compress(TRACE)[:30] + b"\xff" * 40],
+    ids=["cut-off", "damaged"],
 )
 def test_damaged_packing_is_said(data: bytes) -> None:
     with pytest.raises(TraceUnreadable, match="the trace cannot be read"):
@@ -101,7 +123,9 @@ def steps_of(script: TraceScript, begun_ns: int | None = None) -> list[tuple[int
 
 
 def test_steps_are_marked_or_last_from_update_to_update_of_the_busier_optimizer() -> None:
-    script = TraceScript().op("ProfilerStep#4", 10, 5, cat="user_annotation").op("ProfilerStep#3", 0, 10)
+    script = (
+        TraceScript().op("ProfilerStep#4", 10, 5, cat="user_annotation").op("ProfilerStep#3", 0, 10)
+    )
     script.op(ADAM, 8, 1).op(ADAM, 12, 1)
     assert steps_of(script) == [(0, 10_000), (10_000, 15_000)]
     script = TraceScript().op(ADAM, 8, 1).op(ADAM, 20, 2).op(ADAM, 30, 3)
@@ -113,6 +137,13 @@ def test_steps_are_marked_or_last_from_update_to_update_of_the_busier_optimizer(
 
 
 def test_times_may_count_from_the_epoch() -> None:
-    script = TraceScript().op("aten::add", 1_795_484_500_000_000, 7).op("aten::mul", 1_795_484_500_000_009, 1)
+    script = (
+        TraceScript()
+        .op("aten::add", 1_795_484_500_000_000, 7)
+        .op("aten::mul", 1_795_484_500_000_009, 1)
+    )
     reduction = reduce(BytesIO(script.text()), begins_with_step=True)
-    assert (reduction.start_ns, reduction.end_ns) == (1_795_484_500_000_000_000, 1_795_484_500_000_010_000)
+    assert (reduction.start_ns, reduction.end_ns) == (
+        1_795_484_500_000_000_000,
+        1_795_484_500_000_010_000,
+    )

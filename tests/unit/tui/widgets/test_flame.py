@@ -32,17 +32,27 @@ async def test_arrows_walk_enter_zooms_and_backspace_goes_back(opened: OpenDashb
     await opened.press("down", "down", "down", "down")
     assert title(view) == "train_epoch"
     below = opened.text(FlameView).splitlines()[-2]
-    for part in ("train_epoch", "train.py:58", "self 0.0 %", "total 40.0 %", "for images, labels in loader:"):
+    for part in (
+        "train_epoch",
+        "train.py:58",
+        "self 0.0 %",
+        "total 40.0 %",
+        "for images, labels in loader:",
+    ):
         assert part in below
     await opened.press("right", "right")
     assert "train.py:61" in opened.text(FlameView).splitlines()[-2]
     await opened.press("enter")
-    assert [(block.node.place, block.width) for block in view.cursor.row(0)] == [("train.py:61", 120)]
+    assert [(block.node.place, block.width) for block in view.cursor.row(0)] == [
+        ("train.py:61", 120)
+    ]
     assert "zoomed to train_epoch · ⌫ goes back" in opened.text(TabLine)
     await opened.press("down", "enter")
     assert view.cursor.row(0)[0].node.place != "train.py:61"
     await opened.press("backspace")
-    assert [(block.node.place, block.width) for block in view.cursor.row(0)] == [("train.py:61", 120)]
+    assert [(block.node.place, block.width) for block in view.cursor.row(0)] == [
+        ("train.py:61", 120)
+    ]
     await opened.press("backspace")
     assert [block.node.title for block in view.cursor.row(0)] == ["all"]
     assert "train.py:61" in opened.text(FlameView).splitlines()[-2]
@@ -54,10 +64,15 @@ async def test_arrows_walk_enter_zooms_and_backspace_goes_back(opened: OpenDashb
     await opened.snapshot(lambda snapshot: snapshot.view.chosen is not None)
 
 
-async def test_i_puts_the_leaves_on_top_f_folds_libraries_and_c_colors_by_module(opened: OpenDashboard) -> None:
+async def test_i_puts_the_leaves_on_top_f_folds_libraries_and_c_colors_by_module(
+    opened: OpenDashboard,
+) -> None:
     view = await open_flame(opened)
     await opened.press("i")
-    assert {block.node.title for block in view.cursor.row(1)} >= {"Condition.wait", "_engine_run_backward"}
+    assert {block.node.title for block in view.cursor.row(1)} >= {
+        "Condition.wait",
+        "_engine_run_backward",
+    }
     assert "leaves on top" in opened.text(FlameView)
     assert "folded" not in opened.text(FlameView)
     await opened.press("i", "f")
@@ -130,7 +145,9 @@ async def test_a_search_marks_frames_and_says_their_share(opened: OpenDashboard)
     assert not view.has_cursor
 
 
-async def test_a_click_takes_the_cursor_there_another_zooms_and_it_follows_the_scope(opened: OpenDashboard) -> None:
+async def test_a_click_takes_the_cursor_there_another_zooms_and_it_follows_the_scope(
+    opened: OpenDashboard,
+) -> None:
     view = await open_flame(opened)
     await opened.click(FlameView, (60, 3))
     assert there(view.cursor.block).node.place == "train.py:61"

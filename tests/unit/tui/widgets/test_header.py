@@ -18,8 +18,12 @@ from profd.tui.widgets.header import VerdictLine, sentence
 from profd.tui.widgets.tabs import TabLine
 
 
-async def test_it_keeps_its_lines_when_it_gets_shorter_and_in_one_has_the_number_and_the_place(tmp_path: Path) -> None:
-    async with open_dashboard(synthetic.write_run(tmp_path / "a.profd", seconds=40), size=(100, 36)) as opened:
+async def test_it_keeps_its_lines_when_it_gets_shorter_and_in_one_has_the_number_and_the_place(
+    tmp_path: Path,
+) -> None:
+    async with open_dashboard(
+        synthetic.write_run(tmp_path / "a.profd", seconds=40), size=(100, 36)
+    ) as opened:
         line = opened.widget(VerdictLine)
         assert line.size.height == 2
         tabs = opened.widget(TabLine).region.y
@@ -54,7 +58,9 @@ def test_what_goes_on_is_said_of_one_process_and_of_several() -> None:
 
 
 async def test_names_of_the_run_are_spelled_out(tmp_path: Path) -> None:
-    async with open_dashboard(hostiletexts.write_run(tmp_path / "a.profd"), size=(200, 60)) as opened:
+    async with open_dashboard(
+        hostiletexts.write_run(tmp_path / "a.profd"), size=(200, 60)
+    ) as opened:
         await opened.until_text(VerdictLine, "does what no rule for phases knows, at ")
         said = opened.text(VerdictLine)
         assert "\\u202egnol" in said

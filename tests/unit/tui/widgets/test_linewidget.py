@@ -1,4 +1,6 @@
-"""What is on the terminal is what the widgets show, though lines that stay as they are are not drawn again."""
+"""What is on the terminal is what the widgets show, though lines that stay as they are are not
+drawn again.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ KINDS: tuple[type[LineWidget], ...] = (Header, VerdictLine, TabLine, HotTable)
 
 
 def drawn(widget: LineWidget) -> list[Strip]:
-    return [strip.crop(0, widget.size.width) for strip in widget.render_lines(Region(0, 0, *widget.size))]
+    return [
+        strip.crop(0, widget.size.width)
+        for strip in widget.render_lines(Region(0, 0, *widget.size))
+    ]
 
 
 def assert_is_drawn(opened: OpenDashboard) -> None:
@@ -43,7 +48,11 @@ async def test_what_stays_as_it_is_is_not_drawn_again_and_what_came_and_went_lea
     # The verdict takes a line of the table when it comes.
     await opened.until_text(VerdictLine, "why")
     await opened.settle()
-    table, asked, snapshot = opened.widget(HotTable), list[Region](), there(opened.widget(Header).snapshot)
+    table, asked, snapshot = (
+        opened.widget(HotTable),
+        list[Region](),
+        there(opened.widget(Header).snapshot),
+    )
     before = drawn(table)
     with monkeypatch.context() as noted:
         noted.setattr(table, "refresh", lambda *regions: asked.extend(regions))

@@ -20,14 +20,18 @@ TYPED = b"q1\x03\r\x1b[Aa\rb"
 
 
 def read_all(fd: int, size: int) -> bytes:
-    """Read so many bytes: the kernel hands on what was written to a terminal when it comes to it, and in parts."""
+    """Read so many bytes: the kernel hands on what was written to a terminal when it comes to it,
+    and in parts.
+    """
     found = b""
     while len(found) < size:
         found += os.read(fd, size - len(found))
     return found
 
 
-async def test_keys_go_to_the_script_while_the_pane_is_focused(tmp_path: Path, pty: tuple[int, int]) -> None:
+async def test_keys_go_to_the_script_while_the_pane_is_focused(
+    tmp_path: Path, pty: tuple[int, int]
+) -> None:
     ours, scripts = pty
     with synthetic.live_run(tmp_path / "a.profd", seconds=2) as run:
         async with open_dashboard(run.path, keys_fd=ours) as opened:
@@ -51,7 +55,12 @@ async def test_a_stray_key_is_never_the_scripts(
     with synthetic.live_run(tmp_path / "a.profd", seconds=2) as run:
         async with open_dashboard(run.path, keys_fd=ours) as opened:
             monkeypatch.setattr(opened.app, "exit", left.append)
-            for way in [("7",), ("7", "tab"), ("7", "tab", "tab", "shift+tab"), ("7", "enter", "escape", "tab")]:
+            for way in [
+                ("7",),
+                ("7", "tab"),
+                ("7", "tab", "tab", "shift+tab"),
+                ("7", "enter", "escape", "tab"),
+            ]:
                 await opened.press("1", *way)
                 await opened.press("q", "e")
                 assert left.pop() is Leaving.END
@@ -59,7 +68,9 @@ async def test_a_stray_key_is_never_the_scripts(
                     os.read(scripts, 100)
 
 
-async def test_the_echo_is_shown_and_the_script_gets_the_size_of_the_pane(tmp_path: Path, pty: tuple[int, int]) -> None:
+async def test_the_echo_is_shown_and_the_script_gets_the_size_of_the_pane(
+    tmp_path: Path, pty: tuple[int, int]
+) -> None:
     ours, scripts = pty
     with synthetic.live_run(tmp_path / "a.profd", seconds=2) as run:
         async with open_dashboard(run.path, keys_fd=ours) as opened:

@@ -1,4 +1,7 @@
-"""What the keys of all tables do: moving, filtering, scrolling; by messages, and by what is on the screen."""
+"""What the keys of all tables do: moving, filtering, scrolling.
+
+By messages, and by what is on the screen.
+"""
 
 from __future__ import annotations
 
@@ -43,14 +46,18 @@ FILTERED: list[tuple[str, type[HotTable | ProcessTable | EventTable], str, str, 
 
 
 async def ordinal_after(opened: OpenDashboard, *keys: str) -> int | None:
-    """Press keys in the process tree, and return the number of the worker under the cursor: 0 is the main process."""
+    """Press keys in the process tree, and return the number of the worker under the cursor: 0 is
+    the main process.
+    """
     await opened.press(*keys)
     await opened.until(CursorMoved)
     return there(opened.widget(ProcessTable).current).row.ordinal or 0
 
 
 async def test_the_cursor_goes_by_rows_by_pages_and_to_the_ends(tmp_path: Path) -> None:
-    async with open_dashboard(synthetic.write_run(tmp_path / "a.profd", seconds=1, workers=WORKERS)) as opened:
+    async with open_dashboard(
+        synthetic.write_run(tmp_path / "a.profd", seconds=1, workers=WORKERS)
+    ) as opened:
         await opened.press("3")
         page = opened.widget(ProcessTable).size.height - 2
         assert await ordinal_after(opened, "down") == 0
@@ -91,7 +98,9 @@ async def test_functions_whose_shares_round_to_nothing_are_one_row_unless_one_is
     row = table.rows[0]
     shares = [0.5, *[0.0006] * 2, *[0.0004] * 4_900]
     made = [
-        msgspec.structs.replace(row, function=f"step_{number}", file=str(number), self_share=share, total_share=share)
+        msgspec.structs.replace(
+            row, function=f"step_{number}", file=str(number), self_share=share, total_share=share
+        )
         for number, share in enumerate(shares)
     ]
     table.show_rows(made)
@@ -102,13 +111,19 @@ async def test_functions_whose_shares_round_to_nothing_are_one_row_unless_one_is
     assert "more that are nothing" not in opened.text(HotTable)
 
 
-async def test_the_output_scrolls_by_pages_and_stays_where_it_was_scrolled_to(tmp_path: Path) -> None:
+async def test_the_output_scrolls_by_pages_and_stays_where_it_was_scrolled_to(
+    tmp_path: Path,
+) -> None:
     with synthetic.live_run(tmp_path / "a.profd", seconds=1) as run:
-        run.writer.put(records.OutputWritten(run.started_ns, b"".join(b"\r\nline %d," % n for n in range(200))))
+        run.writer.put(
+            records.OutputWritten(run.started_ns, b"".join(b"\r\nline %d," % n for n in range(200)))
+        )
         run.advance()
         async with open_dashboard(run.path) as opened:
             await opened.press("7")
-            await opened.until(OutputDrawn, lambda message: "line 198," in str(message.picture.lines))
+            await opened.until(
+                OutputDrawn, lambda message: "line 198," in str(message.picture.lines)
+            )
             assert "line 198," in opened.text(OutputPane)
             await opened.press("pageup", "pageup")
             shown = opened.text(OutputPane)
@@ -138,7 +153,9 @@ async def test_e_exports_in_every_format_and_r_reports_or_says_why_not(
             else:
                 done = await opened.until(ActionDone)
                 assert (done.text, done.title) == (str(path), "Exported")
-                assert path.stat().st_size > 100 or (path / f"processes.{form}").stat().st_size > 100
+                assert (
+                    path.stat().st_size > 100 or (path / f"processes.{form}").stat().st_size > 100
+                )
         # A format has the threads that it tells apart, or those that are looked at.
         lines = (tmp_path / "a.collapsed.txt").read_text().splitlines()
         assert sum(int(line.rpartition(" ")[2]) for line in lines) == 40 * 100
@@ -146,7 +163,10 @@ async def test_e_exports_in_every_format_and_r_reports_or_says_why_not(
         await opened.press("r")
         await opened.until_notice(str(tmp_path / "a.html"))
         assert (tmp_path / "a.html").stat().st_size > 1000
-        for name, keys in (("a.svg", ("e", *["down"] * list(FORMATS).index("svg"), "enter")), ("a.html", ("r",))):
+        for name, keys in (
+            ("a.svg", ("e", *["down"] * list(FORMATS).index("svg"), "enter")),
+            ("a.html", ("r",)),
+        ):
             (tmp_path / name).unlink()
             (tmp_path / name).mkdir()
             await opened.press(*keys)
@@ -154,14 +174,21 @@ async def test_e_exports_in_every_format_and_r_reports_or_says_why_not(
             assert "cannot write" in failed.error.what
 
 
-@pytest.mark.parametrize(("ended_s", "why"), [(30, "nothing was recorded then"), (5, "no training process was there")])
-async def test_a_range_without_samples_says_of_when_and_why(tmp_path: Path, ended_s: int, why: str) -> None:
+@pytest.mark.parametrize(
+    ("ended_s", "why"), [(30, "nothing was recorded then"), (5, "no training process was there")]
+)
+async def test_a_range_without_samples_says_of_when_and_why(
+    tmp_path: Path, ended_s: int, why: str
+) -> None:
     gap = Range(STARTED_NS + 10 * SECOND_NS, STARTED_NS + 20 * SECOND_NS)
     times = "12:00:10–12:00:20"  # noqa: RUF001
     found: list[records.Record] = [
         synthetic.main_process(),
         synthetic.recording(
-            MAIN, STARTED_NS, ((MAIN_TID, "MainThread", True, synthetic.STEP * 4),), duration_ns=2 * SECOND_NS
+            MAIN,
+            STARTED_NS,
+            ((MAIN_TID, "MainThread", True, synthetic.STEP * 4),),
+            duration_ns=2 * SECOND_NS,
         ),
         records.ProcessEnded(MAIN, STARTED_NS + ended_s * SECOND_NS, exit_code=0),
         records.RunEnded(STARTED_NS + 30 * SECOND_NS, "target-exited", 0),
@@ -193,7 +220,9 @@ async def test_a_view_that_has_nothing_says_so(tmp_path: Path) -> None:
 async def test_operators_are_in_the_columns_of_torch_and_can_be_ordered(tmp_path: Path) -> None:
     with synthetic.live_run(tmp_path / "a.profd", seconds=3) as run:
         operators = tuple(
-            OperatorTotals(name, "cpu", False, shapes, calls, self_ms * MS, total_ms * MS, 0, 0, 0, 0, 0, 0, 0)
+            OperatorTotals(
+                name, "cpu", False, shapes, calls, self_ms * MS, total_ms * MS, 0, 0, 0, 0, 0, 0, 0
+            )
             for name, shapes, calls, self_ms, total_ms in (
                 ("aten::add", "[[2]]", 300, 30, 30),
                 ("aten::add", "[[4]]", 100, 10, 10),
@@ -202,8 +231,12 @@ async def test_operators_are_in_the_columns_of_torch_and_can_be_ordered(tmp_path
         )
         at_ns = run.started_ns + SECOND_NS
         times_ns = (at_ns, at_ns + 60 * MS, (WindowStep(at_ns, at_ns + 20 * MS),))
-        run.writer.put(WindowTaken(MAIN, at_ns, "kineto", at_ns, "", *times_ns, operators=operators))
-        run.writer.put(WindowTaken(MAIN, at_ns, "kineto", at_ns, "it ended", *times_ns))  # it is passed over
+        run.writer.put(
+            WindowTaken(MAIN, at_ns, "kineto", at_ns, "", *times_ns, operators=operators)
+        )
+        run.writer.put(
+            WindowTaken(MAIN, at_ns, "kineto", at_ns, "it ended", *times_ns)
+        )  # it is passed over
         run.advance()
         async with open_dashboard(run.path) as opened:
             await opened.press("5")
@@ -231,12 +264,20 @@ async def rows_of(opened: OpenDashboard) -> list[str]:
     return [line for line in opened.text(ProcessTable).splitlines() if line.strip()]
 
 
-async def test_of_gpus_functions_have_the_utilization_and_processes_the_memory(tmp_path: Path) -> None:
+async def test_of_gpus_functions_have_the_utilization_and_processes_the_memory(
+    tmp_path: Path,
+) -> None:
     holders = {MAIN: ("0", "1"), OTHER_RANK: ("1",)}
-    async with open_dashboard(write_gpu_run(tmp_path / "a.profd", {"0": waits, "1": waits}, holders)) as opened:
+    async with open_dashboard(
+        write_gpu_run(tmp_path / "a.profd", {"0": waits, "1": waits}, holders)
+    ) as opened:
         table = opened.widget(HotTable)
         assert "GPU" in opened.text(HotTable).splitlines()[0]
-        assert 0.9 in [row.gpu_utilization for row in table.rows if row.function == synthetic.BACKWARD[-1].function]
+        assert 0.9 in [
+            row.gpu_utilization
+            for row in table.rows
+            if row.function == synthetic.BACKWARD[-1].function
+        ]
         await opened.press("o", "o")
         assert "GPU ▾" in opened.text(HotTable)
         shown = [row.gpu_utilization or 0.0 for row in table.rows]
@@ -250,7 +291,16 @@ async def test_of_gpus_functions_have_the_utilization_and_processes_the_memory(t
 async def test_columns_are_of_what_there_is_and_with_room_there_are_phases(tmp_path: Path) -> None:
     async with open_dashboard(synthetic.write_run(tmp_path / "a.profd")) as opened:
         titles = (await rows_of(opened))[0]
-        assert titles.split() == ["process", "pid", "CPU", "RSS", "threads", "function,", "mostly", "where"]
+        assert titles.split() == [
+            "process",
+            "pid",
+            "CPU",
+            "RSS",
+            "threads",
+            "function,",
+            "mostly",
+            "where",
+        ]
         await opened.resize(200, 60)
         titles, main, worker, _ = await rows_of(opened)
     assert "phase" in titles

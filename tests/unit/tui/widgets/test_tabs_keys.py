@@ -1,4 +1,6 @@
-"""Every key is named where people look for keys, and does the same by its other names and by a click on its name."""
+"""Every key is named where people look for keys, and does the same by its other names and by a
+click on its name.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,12 @@ NAMES = {
     "enter": "⏎", "backspace": "⌫", "escape": "esc", "ctrl+c": "q", "pageup": "pgup", "pagedown": "pgdn",
 }  # fmt: skip
 """How keys are called on the sheet, where not by their own names."""
-ARROWS = {"left": "comma", "shift+left": "less_than_sign", "right": "full_stop", "shift+right": "greater_than_sign"}
+ARROWS = {
+    "left": "comma",
+    "shift+left": "less_than_sign",
+    "right": "full_stop",
+    "shift+right": "greater_than_sign",
+}
 
 
 def bindings() -> Iterator[Binding]:
@@ -51,7 +58,11 @@ async def test_the_sheet_shows_all_it_has_and_any_usual_key_closes_it(ended: Pat
             await opened.press("question_mark")
             assert isinstance(opened.top(), HelpScreen)
             shown = opened.app.export_screenshot().replace("&#160;", " ")
-            for part in ("go to a time", "export what is looked at", "leave, and let the recording go on"):
+            for part in (
+                "go to a time",
+                "export what is looked at",
+                "leave, and let the recording go on",
+            ):
                 assert part in shown
             await opened.press(key)
             assert opened.top() is opened.dashboard
@@ -75,14 +86,22 @@ async def test_time_has_keys_for_terminals_without_arrows(opened: OpenDashboard)
 
 
 def choose(opened: OpenDashboard, title: str) -> None:
-    commands = {command.title: command for command in opened.app.get_system_commands(opened.dashboard)}
+    commands = {
+        command.title: command for command in opened.app.get_system_commands(opened.dashboard)
+    }
     opened.app.call_later(commands[title].callback)
 
 
 @pytest.mark.dashboard
-async def test_each_command_has_an_action_and_the_one_without_a_key_goes_back_to_live(opened: OpenDashboard) -> None:
+async def test_each_command_has_an_action_and_the_one_without_a_key_goes_back_to_live(
+    opened: OpenDashboard,
+) -> None:
     titles = [command.title for command in opened.app.get_system_commands(opened.dashboard)]
-    assert sorted(set(titles)) == sorted(titles) == sorted({"Theme", *(title for title, *_ in COMMANDS)})
+    assert (
+        sorted(set(titles))
+        == sorted(titles)
+        == sorted({"Theme", *(title for title, *_ in COMMANDS)})
+    )
     for title, _, action in COMMANDS:
         namespace, _, name = action.partition("(")[0].rpartition(".")
         assert hasattr(opened.app if namespace else opened.dashboard, f"action_{name}"), title
