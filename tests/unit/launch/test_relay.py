@@ -308,3 +308,21 @@ def test_late_output_waits_for_the_terminal(ends: Ends) -> None:
     assert (
         os.read(ends.screen_fd, 100) == b"late\n"
     )  # the shell's terminal makes its own ends of lines
+
+
+@pytest.mark.parametrize("before", [b"half a ", b"whole\r\n"])
+def test_what_is_said_after_the_launchers_end_is_a_line_of_its_own(
+    ends: Ends, before: bytes
+) -> None:
+    """And an end of a line that comes in two reads is one."""
+    ends.write(before)
+    ends.lose_launcher()
+    said = b"profd was ended; the command (pid %d) runs on\n" % os.getpid()
+    expected = before + (b"line\n" + said if before.startswith(b"half") else said + b"line\n")
+    ends.write(b"line\r")
+    ends.write(b"\nlast\r\n")
+    expected += b"last\n"
+    shown = b""
+    while len(shown) < len(expected):
+        shown += os.read(ends.screen_fd, 1000)
+    assert shown == expected
