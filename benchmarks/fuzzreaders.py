@@ -18,7 +18,6 @@ from support.dashboard import AnalysisInProcess
 from textual.message import Message
 
 from profd.cli.ls import list_run
-from profd.cli.runs import bounded_memory
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.compare.diff import take_diff
 from profd.daemon.errors import ProfdError, UsageError
@@ -32,6 +31,7 @@ from profd.daemon.render.report import write_report
 from profd.daemon.render.summary import summarize
 from profd.daemon.render.text import summary_text
 from profd.daemon.session.control import ControlClient
+from profd.daemon.store.bound import bounded_memory
 from profd.daemon.store.reader import RunReader
 from profd.tui import feed
 from profd.tui.feed import Feed, FeedFailed, SnapshotTaken

@@ -169,7 +169,9 @@ def round_of(chance: random.Random, folder: Path, kinds: list[str]) -> list[str]
 
 def judged(run_file: Path, done: list[Done]) -> Iterator[str]:
     with RunReader(run_file) as reader:
-        intervals = list(reader.intervals(threads=[thread.id for thread in reader.main_threads()]))
+        # The thread that does the work of a main one is shown in its place, and counts as one then.
+        mains = [thread.id for thread in reader.main_threads() if thread.os_tid == reader.info.pid]
+        intervals = list(reader.intervals(threads=mains))
         gaps, recordings = reader.gaps(), reader.recordings()
     if not intervals:
         yield "no samples"

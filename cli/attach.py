@@ -17,7 +17,7 @@ from click.shell_completion import CompletionItem
 from profd.cli.console import StopSignals, say, short_command
 from profd.cli.options import RecordingOptions, headless_option, recording_options, run_argument
 from profd.daemon import paths
-from profd.daemon.errors import ExitCode, SessionFailed, UsageError
+from profd.daemon.errors import ExitCode, RunUnreadable, SessionFailed, UsageError
 from profd.daemon.launch.terminal import is_interactive, takes_dashboard
 from profd.daemon.metrics.exporter import open_exporter
 from profd.daemon.session.session import end_session, start_ahead, start_session
@@ -89,7 +89,12 @@ def command(pid: int | None, recording: RecordingOptions, headless: bool) -> int
         from profd.tui.app import run_dashboard
         from profd.tui.dialogs import Leaving
 
-        if run_dashboard(session.run_file) is Leaving.KEEP and session.is_running():
+        try:
+            leaving = run_dashboard(session.run_file)
+        except RunUnreadable:
+            say(_KEPT.format(paths.word_for(options.run_file)))
+            raise
+        if leaving is Leaving.KEEP and session.is_running():
             say(_KEPT.format(paths.word_for(options.run_file)))
             return ExitCode.OK
         session.end()
@@ -110,16 +115,14 @@ def command(pid: int | None, recording: RecordingOptions, headless: bool) -> int
 
 def _say_outcome(run_file: Path) -> tuple[str | None, ExitCode]:
     """Print the summary of a run, and return why it ended, and the exit code that it deserves."""
+    from profd.cli.runs import code_of
     from profd.daemon.render.summary import summarize
     from profd.daemon.render.text import closing_lines
     from profd.daemon.store.reader import RunReader
 
     with RunReader(run_file) as reader:
         click.echo(closing_lines(summarize(reader), run=paths.word_for(run_file)), err=True)
-        return (
-            reader.info.why_ended,
-            ExitCode.OK if reader.recorded().whole else ExitCode.NO_SAMPLES,
-        )
+        return reader.info.why_ended, code_of(reader, says_why=False)
 
 
 def _join(run_file: Path) -> None:

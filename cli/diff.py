@@ -8,7 +8,7 @@ import click
 
 from profd.cli.console import print_json, say
 from profd.cli.options import SelectionWords, json_option, output_option, selection_options
-from profd.cli.runs import open_run
+from profd.cli.runs import code_of, open_run
 from profd.daemon.compare.diff import ALIKE, LEAST, parse_limit, take_diff
 from profd.daemon.errors import ExitCode
 from profd.daemon.render.difftext import diff_text
@@ -80,6 +80,7 @@ def command(
 
             write_diff_report(output, (first, second), selections, diff)
             say(f"wrote {output}")
+        code = code_of(first, second)
     if as_json:
         print_json(diff)
     else:
@@ -87,4 +88,4 @@ def command(
     broken = [limit for limit in wanted if limit.is_broken_by(diff)]
     for limit in broken:
         say(f"beyond the limit {limit.text}")
-    return ExitCode.BEYOND_LIMIT if broken else ExitCode.OK
+    return ExitCode.BEYOND_LIMIT if broken else code

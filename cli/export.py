@@ -9,7 +9,7 @@ import click
 
 from profd.cli.console import say
 from profd.cli.options import SelectionWords, job_option, run_argument, selection_options
-from profd.cli.runs import brought_here, find_run, folder_of, open_run
+from profd.cli.runs import brought_here, code_of, find_run, folder_of, open_run
 from profd.daemon import paths
 from profd.daemon.analyze.profile import selected_totals
 from profd.daemon.analyze.selection import Selection, parse_time
@@ -96,11 +96,10 @@ def command(
                 return say_if_empty(reader, selection if to.has_samples else None)
         if any(value not in (None, ()) for value in words._replace(to_time=None)):
             raise UsageError("a data set has whole runs", "leave out what selects samples")
-        _put_into_data_set(here, job, url)
-    return ExitCode.OK
+        return _put_into_data_set(here, job, url)
 
 
-def _put_into_data_set(run: str, job: str | None, url: str) -> None:
+def _put_into_data_set(run: str, job: str | None, url: str) -> ExitCode:
     from profd.daemon.analyze.nodes import read_folder
     from profd.daemon.fleet.dataset import DataSet
     from profd.daemon.fleet.export import export_run
@@ -109,28 +108,26 @@ def _put_into_data_set(run: str, job: str | None, url: str) -> None:
     files = (
         [file.path for file in read_folder(folder).choose(job).files] if folder else [find_run(run)]
     )
+    codes = set()
     for path in files:
         with RunReader(path) as reader, reader.one_moment():
             manifest = export_run(reader, DataSet(url))
+            codes.add(code_of(reader))
         say(f"put {manifest.samples:,} rows of samples of {manifest.run} into {url}")
+    return min(codes, default=ExitCode.OK)  # a node without samples leaves the job those of others
 
 
 def say_if_empty(reader: RunReader, selection: Selection | None) -> ExitCode:
     """Say that an export has no samples, if it has none, and why; return the exit code.
 
-    ``selection`` is None if the format has none anyway. A run that has none has a code of its own,
-    once it has ended.
+    ``selection`` is None if the format has none anyway.
     """
     if selection is None:
         return ExitCode.OK
-    if reader.info.state == "live" or reader.recorded().whole:
-        if not any(one.samples for one in selected_totals(reader, selection)):
-            say("none of the run's samples are selected: the export has none")
-        return ExitCode.OK
-    from profd.daemon.render.summary import why_no_samples
-
-    say(why_no_samples(reader))
-    return ExitCode.NO_SAMPLES
+    code = code_of(reader)
+    if code == ExitCode.OK and not any(one.samples for one in selected_totals(reader, selection)):
+        say("none of the run's samples are selected: the export has none")
+    return code
 
 
 def _write(content: bytes, output: Path | None) -> None:

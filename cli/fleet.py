@@ -9,6 +9,7 @@ import click
 
 from profd.cli.console import print_json, say
 from profd.cli.options import json_option, output_option
+from profd.daemon.errors import ExitCode
 
 
 @click.command()
@@ -61,7 +62,7 @@ def command(
     least: float,
     output: Path | None,
     as_json: bool,
-) -> None:
+) -> int:
     """Report on all runs in the data set at URL.
 
     The report says hours lost by cause, what costs most, slow nodes, and what got slower.
@@ -89,3 +90,7 @@ def command(
         print_json(fleet)
     else:
         click.echo(fleet_text(fleet))
+    if fleet.samples:
+        return ExitCode.OK
+    say("no samples were taken in any of the runs")
+    return ExitCode.NO_SAMPLES

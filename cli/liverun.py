@@ -19,7 +19,7 @@ from profd.daemon.errors import (
     UsageError,
 )
 from profd.daemon.session.session import SessionOptions, start_session
-from profd.daemon.tree.attachable import check_attachable
+from profd.daemon.tree.attachable import ThriftySystem, check_attachable
 
 if TYPE_CHECKING:
     from profd.daemon.store.reader import RunReader
@@ -145,7 +145,7 @@ def attached(pid: int, recording: RecordingOptions = RecordingOptions()) -> Sess
 
     Raises ProfdError where it cannot.
     """
-    if unread := check_attachable(pid):
+    if unread := check_attachable(pid, ThriftySystem()):
         say(unread)
     stat = processes.read_stat(pid)
     if stat is None:

@@ -14,7 +14,7 @@ from profd.cli.liverun import find_live, live_runs_of
 from profd.cli.options import json_option
 from profd.daemon import paths, processes
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.errors import NoSuchProcess, RunUnreadable
+from profd.daemon.errors import ExitCode, NoSuchProcess, RunUnreadable
 from profd.daemon.render.plaintext import aligned, titled, visible
 from profd.daemon.store.reader import RunReader
 from profd.daemon.tree.attachable import Attachable, find_attachable
@@ -119,7 +119,7 @@ def _run_cells(run: ListedRun) -> tuple[str, ...]:
 @click.command()
 @click.argument("target", metavar="PID|RUN")
 @json_option
-def dump(target: str, as_json: bool) -> None:
+def dump(target: str, as_json: bool) -> int:
     """Print the Python stacks of a process and of all processes below it.
 
     The process is PID, or the target of a live RUN.
@@ -141,9 +141,11 @@ def dump(target: str, as_json: bool) -> None:
             )
         pid = info.pid
     dumped = dump_tree(pid)
+    has_stack = any(thread.frames for process in dumped for thread in process.threads)
+    code = ExitCode.OK if has_stack else ExitCode.NO_SAMPLES
     if as_json:
         print_json(dumped)
-        return
+        return code
     lines = []
     for process in dumped:
         words = " ".join(process.command) + (f" ({process.error})" if process.error else "")
@@ -158,3 +160,4 @@ def dump(target: str, as_json: bool) -> None:
         ]
         stacks.append("\n".join([owners, *(f"    {visible(frame)}" for frame in frames)]))
     click.echo("\n\n".join([*hangs, "\n".join(lines), *stacks]))
+    return code

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
+import resource
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -231,6 +232,11 @@ class RecordingOptions(NamedTuple):
         }
         known |= {"run_file": paths.new_run_file(run_id, self.output), "start_ticks": start_ticks}
         known |= {"folder": processes.link(os.getpid(), "cwd") if mode == "launched" else ""}
+        used = (
+            resource.getrusage(resource.RUSAGE_SELF),
+            resource.getrusage(resource.RUSAGE_CHILDREN),
+        )
+        known["spent_s"] = sum(usage.ru_utime + usage.ru_stime for usage in used)
         return SessionOptions(run_id=run_id, mode=mode, pid=pid, command=command, **known)
 
 

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profd.cli.console import say
-from profd.daemon import paths, processes
-from profd.daemon.errors import RunUnreadable, UsageError
-from profd.daemon.store.database import honest_size, is_without_log
+from profd.daemon import paths
+from profd.daemon.errors import ExitCode, RunUnreadable, UsageError
+from profd.daemon.store.bound import bounded_memory
+from profd.daemon.store.database import is_without_log
 from profd.daemon.store.reader import RunReader
 
 if TYPE_CHECKING:
@@ -77,50 +77,6 @@ def known_folder(folder: Path) -> Folder:
     return found
 
 
-_OWN_MEMORY_BYTES, _MEMORY_OF_A_BYTE = 192 << 20, 64
-"""The memory that a command may take besides what it has already.
-
-The first number is for the command itself, the second for each byte of its run files.
-"""
-
-
-_BOUNDED: list[int] = []
-
-
-@contextlib.contextmanager
-def bounded_memory(*files: Path) -> Iterator[None]:
-    """Bound the memory of this process by the size of run files meanwhile.
-
-    Raises RunUnreadable if it needs more.
-    """
-    before, own = (
-        resource.getrlimit(resource.RLIMIT_DATA),
-        _MEMORY_OF_A_BYTE * sum(map(honest_size, files)),
-    )
-    if _BOUNDED:  # by this function: of two runs
-        own += before[0]
-    else:
-        taken = int(processes.status(os.getpid()).get("VmData", "0 kB").split()[0]) << 10
-        own += taken + _OWN_MEMORY_BYTES
-        own = own if before[0] == resource.RLIM_INFINITY else min(own, before[0])
-    _BOUNDED.append(own)
-    resource.setrlimit(resource.RLIMIT_DATA, (own, before[1]))
-    try:
-        yield
-    except MemoryError:
-        what = (
-            f"{files[0]} takes more than {own >> 20} MiB of memory, which is more "
-            "than its size "
-            "accounts for"
-        )
-        raise RunUnreadable(
-            what, "select a part of it: --from, --to, --rank; or raise `ulimit -d`"
-        ) from None
-    finally:
-        _BOUNDED.pop()
-        resource.setrlimit(resource.RLIMIT_DATA, before)
-
-
 @contextlib.contextmanager
 def open_run(run: str, job: str | None) -> Iterator[RunReader]:
     """Give a reader of a run, or of a job in a folder.
@@ -145,3 +101,21 @@ def open_run(run: str, job: str | None) -> Iterator[RunReader]:
         chosen = known_folder(folder).choose(job)
         with bounded_memory(*(file.path for file in chosen.files)), open_job(chosen) as reader:
             yield reader
+
+
+def code_of(*readers: RunReader, says_why: bool = True) -> ExitCode:
+    """Return the exit code of a command that shows runs: 77 if one has ended without a sample.
+
+    Says of each such run why; leave that out if what is shown says it.
+    """
+    empty = [reader for reader in readers if reader.is_over_without_samples]
+    if says_why and empty:
+        from profd.daemon.render.summary import why_no_samples
+
+        for reader in empty:
+            say(
+                f"{reader.info.id}: {why_no_samples(reader)}"
+                if len(readers) > 1
+                else why_no_samples(reader)
+            )
+    return ExitCode.NO_SAMPLES if empty else ExitCode.OK

@@ -21,9 +21,9 @@ from profd.cli.options import (
     run_argument,
     selection_options,
 )
-from profd.cli.runs import brought_here, find_run, folder_of, known_folder, open_run
+from profd.cli.runs import brought_here, code_of, find_run, folder_of, known_folder, open_run
 from profd.daemon import paths
-from profd.daemon.errors import ExitCode, UsageError
+from profd.daemon.errors import UsageError
 from profd.daemon.launch.terminal import can_move_cursor
 from profd.daemon.render.plaintext import aligned, visible
 from profd.daemon.store.reader import RunReader
@@ -44,12 +44,12 @@ def summary(run: str, job: str | None, words: SelectionWords, as_json: bool) -> 
 
     with open_run(run, job) as reader, reader.one_moment():
         taken = summarize(reader, words.build(reader))
-        has_samples = taken.state == "live" or reader.recorded().whole > 0
+        code = code_of(reader, says_why=False)
     if as_json:
         print_json(taken)
     else:
         click.echo(summary_text(taken))
-    return ExitCode.OK if has_samples else ExitCode.NO_SAMPLES
+    return code
 
 
 @click.command(short_help="Write a self-contained HTML report of a run.")
@@ -62,7 +62,7 @@ def summary(run: str, job: str | None, words: SelectionWords, as_json: bool) -> 
     metavar="FILE",
     help="Write to FILE [default: <id>.html in the current folder].",
 )
-def report(run: str, job: str | None, output: Path | None) -> None:
+def report(run: str, job: str | None, output: Path | None) -> int:
     """Write a report of RUN as one HTML file, which opens anywhere and needs no network.
 
     The path of the file is printed. A live run may be reported too: as far as it has come. RUN may
@@ -82,7 +82,9 @@ def report(run: str, job: str | None, output: Path | None) -> None:
         path = output or Path(f"{name}.html")
         with open_run(here, job) as reader:
             write_report(reader, path)
+            code = code_of(reader)
     click.echo(visible(str(path)))
+    return code
 
 
 @click.command(short_help="Open the dashboard on a live or finished run.")

@@ -22,9 +22,13 @@ from textual.driver import Driver
 from textual.drivers import linux_driver
 from textual.message import Message
 from textual.screen import Screen
+from textual.worker import WorkerFailed
 
 from profd.daemon.errors import ProfdError
+from profd.daemon.launch.terminal import Terminal as RealTerminal
 from profd.daemon.launch.terminal import has_shell
+from profd.daemon.store import cutshort
+from profd.daemon.store.bound import MemoryBound, bounded_memory
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import RunInfo
 from profd.tui import actions
@@ -36,6 +40,7 @@ from profd.tui.feed import Feed, FeedFailed
 from profd.tui.keys import COMMANDS
 from profd.tui.terminal import Terminal
 
+_DRAWS_ON = 2  # stderr, as Textual does
 LOOKS_EVERY_S = 0.03
 """How often the driver looks from now on, which takes a tenth of a percent of a core."""
 
@@ -54,7 +59,7 @@ class _Driver(linux_driver.LinuxDriver):
     """
 
     def _get_terminal_size(self) -> tuple[int, int]:
-        return os.get_terminal_size(2)
+        return os.get_terminal_size(_DRAWS_ON)
 
 
 class ProfdApp(App[Leaving]):
@@ -69,13 +74,22 @@ class ProfdApp(App[Leaving]):
         Binding("q,ctrl+c", "quit", "leave"),
     ]
 
-    def __init__(self, run_file: Path, *, keys_fd: int | None = None, may_end: bool = True) -> None:
+    def __init__(
+        self,
+        run_file: Path,
+        *,
+        keys_fd: int | None = None,
+        may_end: bool = True,
+        bound: MemoryBound | None = None,
+    ) -> None:
         # Without color there are no shades of gray either: the terminal's own two are used.
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
         for theme in (DARK, LIGHT):
             self.register_theme(theme)
         self.theme = suited_theme()
-        self.feed = Feed(run_file, self._post_to_screen)
+        self.feed = Feed(run_file, self._post_to_screen, bound=bound)
+        self.has_run_out = False
+        """Whether it was ended because it may take no more memory."""
         self._run_file, self._may_end = run_file, may_end
         self._terminal = Terminal(keys_fd) if keys_fd is not None else None
 
@@ -149,6 +163,17 @@ class ProfdApp(App[Leaving]):
     def _show_failure(self, message: FeedFailed) -> None:
         self.push_screen(FailureScreen(message.error))
 
+    def _handle_exception(self, error: Exception) -> None:
+        """End in one line if there is no memory left, for a worker either.
+
+        Textual shows a traceback of all else.
+        """
+        if isinstance(error.error if isinstance(error, WorkerFailed) else error, MemoryError):
+            self.has_run_out = True
+            self.exit()
+        else:
+            super()._handle_exception(error)
+
     def _post_to_screen(self, message: Message) -> None:
         """Pass on what the feed found: snapshots to the dashboard, failures to the app.
 
@@ -162,8 +187,15 @@ def run_dashboard(run_file: Path, *, keys_fd: int | None = None, may_end: bool =
 
     ``keys_fd`` is profd's end of the pseudo-terminal of a launched script. ``may_end`` says whether
     the caller ends the recording where END is returned: if not, the session is asked to end it.
-    Raises RunUnreadable where the file cannot be read at all; what goes wrong later is shown on the
-    screen.
+    Raises RunUnreadable where the file cannot be read at all, or takes more memory than its size
+    accounts for; what else goes wrong later is shown on the screen.
     """
     RunReader(run_file).close()
-    return ProfdApp(run_file, keys_fd=keys_fd, may_end=may_end).run() or Leaving.END
+    if os.isatty(_DRAWS_ON):
+        cutshort.before_end.append(RealTerminal(_DRAWS_ON).reset)
+    with bounded_memory(run_file) as bound:
+        app = ProfdApp(run_file, keys_fd=keys_fd, may_end=may_end, bound=bound)
+        leaving = app.run()
+        if app.has_run_out:
+            raise MemoryError
+        return leaving or Leaving.END

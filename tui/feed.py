@@ -25,6 +25,7 @@ from profd.daemon.analyze.windows import IdleGpu, idle_gpus
 from profd.daemon.errors import ProfdError, SessionFailed
 from profd.daemon.session.analyst import command
 from profd.daemon.session.control import ControlClient
+from profd.daemon.store.bound import MemoryBound
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import OperatorTotals
 from profd.daemon.store.rows import ProcessRow, RunInfo, WindowRow
@@ -184,10 +185,14 @@ class Feed:
     """
 
     def __init__(
-        self, path: Path, post: Callable[[Message], object], connect: Connect = ControlClient
+        self,
+        path: Path,
+        post: Callable[[Message], object],
+        connect: Connect = ControlClient,
+        bound: MemoryBound | None = None,
     ) -> None:
-        self._path, self._post, self._connect = path, post, connect
-        self._analysis = Analysis(command(path))
+        self._path, self._post, self._connect, self._bound = path, post, connect, bound
+        self._analysis = Analysis(command(path), bound)
         # The process that looks for findings is part of what the dashboard costs.
         self._own_cost = OwnCost(
             time.monotonic, lambda: time.process_time() + self._analysis.spent_s()
@@ -237,6 +242,8 @@ class Feed:
             watch.keep(reader.info)
             # As little as can be is done while nothing is written.
             written, read = read, reader.version()
+            if read != written and self._bound is not None:
+                self._bound.renew()
             if read != written or is_behind or model.has_backlog:
                 is_behind, is_stale = model.catch_up(), True
             elif reader.info.state == "live":

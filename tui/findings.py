@@ -25,6 +25,7 @@ from profd.daemon.findings.catalog import (
     whole_findings,
 )
 from profd.daemon.findings.finding import Finding
+from profd.daemon.store.bound import MemoryBound
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import FindingsTaken
 
@@ -34,8 +35,9 @@ _PART_BYTES = 1 << 16
 class Analysis:
     """The analyst of one run file: started with the first ``poll``, and ended by ``close``."""
 
-    def __init__(self, words: Sequence[str]) -> None:
-        self._words = words
+    def __init__(self, words: Sequence[str], bound: MemoryBound | None = None) -> None:
+        """``bound`` is that of this process; the analyst has its own."""
+        self._words, self._bound = words, bound
         self._process: subprocess.Popen[bytes] | None = None
         self._output = b""
         self._spent_s = 0.0
@@ -50,6 +52,8 @@ class Analysis:
                 self._process = subprocess.Popen(
                     self._words, stdin=pipe, stdout=pipe, stderr=nothing, start_new_session=True
                 )
+                if self._bound is not None:
+                    self._bound.spare(self._process.pid)
             except OSError:
                 self.is_given_up = True
         if self._process is None:

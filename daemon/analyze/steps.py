@@ -25,7 +25,7 @@ from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import points_of
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import STEP_COUNT, STEP_ERROR, STEP_SOURCE, STEPS_LOST
+from profd.daemon.store.records import EXEC, STEP_CHANGES, STEP_COUNT, STEP_ERROR, STEP_SOURCE
 from profd.daemon.store.rows import EventRow, PointRow, ProcessRow
 
 
@@ -50,11 +50,16 @@ class Steps(msgspec.Struct, frozen=True):
 
 
 class Lost(NamedTuple):
-    """From when to when nothing counts the steps of a process, and why."""
+    """From when to when nothing counts the steps of a process, and why.
+
+    ``is_counted`` says that those made meanwhile are counted all the same: by a later program's own
+    number.
+    """
 
     from_ns: int
     to_ns: int
     why: str
+    is_counted: bool = False
 
 
 class Counts(NamedTuple):
@@ -75,12 +80,16 @@ class Counts(NamedTuple):
 
 def lost_ranges(events: Iterable[EventRow], process: int) -> list[Lost]:
     """Return when the training of a process may go on without being counted, in order of time."""
-    changes = [
-        one for one in events if one.process == process and one.kind in (STEP_SOURCE, STEPS_LOST)
-    ]
+    changes = [one for one in events if one.process == process and one.kind in STEP_CHANGES]
+    changes = list(itertools.dropwhile(lambda one: one.kind == EXEC, changes))  # a launcher's
+    counted_ns = max((one.at_ns for one in changes if one.kind == STEP_SOURCE), default=0)
     until_ns = [*(one.at_ns for one in changes[1:]), 1 << 62]
     pairs = zip(changes, until_ns, strict=False)
-    return [Lost(one.at_ns, to_ns, one.text) for one, to_ns in pairs if one.kind == STEPS_LOST]
+    return [
+        Lost(one.at_ns, to_ns, one.text, one.kind == EXEC and one.at_ns < counted_ns)
+        for one, to_ns in pairs
+        if one.kind != STEP_SOURCE
+    ]
 
 
 def counts_of(reader: RunReader, process: int, selection: Selection) -> Counts:
@@ -93,7 +102,7 @@ def counts_of(reader: RunReader, process: int, selection: Selection) -> Counts:
             []
         )  # as of workers: a run may have thousands, and tens of thousands of events
     points = points_of(reader, STEP_COUNT, process, selection)
-    lost = lost_ranges(reader.events(STEP_SOURCE, STEPS_LOST), process)
+    lost = lost_ranges(reader.events(*STEP_CHANGES), process)
     if not lost:
         return Counts([points] if points else [])
     whole = Selection(selection.from_ns, selection.to_ns, frozenset({process}))
@@ -106,7 +115,9 @@ def counts_of(reader: RunReader, process: int, selection: Selection) -> Counts:
         if (piece := [one for one in points if low <= one.at_ns <= high])
     ]
     counted_ns = sum(piece[-1].at_ns - piece[0].at_ns for piece in pieces)
-    missed = [one for one in lost if one.from_ns < to_ns and from_ns < one.to_ns]
+    missed = [
+        one for one in lost if one.from_ns < to_ns and from_ns < one.to_ns and not one.is_counted
+    ]
     missed_ns = sum(min(one.to_ns, to_ns) - max(one.from_ns, from_ns) for one in missed)
     return Counts(pieces if counted_ns >= missed_ns else [], missed[-1].why if missed else None)
 
@@ -202,6 +213,7 @@ def _counted(reader: RunReader, process: ProcessRow, selection: Selection) -> St
     stored = points_of(reader, STEP_ERROR, process.id, selection)
     inside = ([one.value for one in stored if low <= one.at_ns <= high] for low, high in ranges)
     error = sum(1 + (abs(errors[-1] - errors[0]) if errors else 0.0) for errors in inside)
+    between = [one.value for one in stored if first.at_ns <= one.at_ns <= last.at_ns]
     # A loop that goes on from a checkpoint begins with more steps than it can have made, also at a
     # higher pace than its usual one. Pauses have none; and a count that is mended jumps once.
     pairs = (pair for piece in counts.pieces for pair in itertools.pairwise(piece))
@@ -230,8 +242,10 @@ def _counted(reader: RunReader, process: ProcessRow, selection: Selection) -> St
         (one.text for one in reversed(named) if one.at_ns <= last.at_ns),
         named[0].text if named else None,
     )
-    count = None if counts.why else round(before + made + begun)
-    count_error = None if counts.why else math.ceil(error)
+    count = None if counts.why else round(before + last.value - first.value + begun)
+    count_error = (
+        None if counts.why else math.ceil(1 + (abs(between[-1] - between[0]) if between else 0.0))
+    )
     unseen = max(math.ceil(late_s * made / took_s - before), 0)
     return Steps(made / took_s, count, source, error / took_s, count_error, counts.why, unseen)
 

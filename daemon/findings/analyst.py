@@ -38,6 +38,7 @@ from profd.daemon.findings.catalog import (
     ranked,
 )
 from profd.daemon.findings.finding import Finding
+from profd.daemon.store.bound import MemoryBound, bounded_memory
 from profd.daemon.store.entities import Entities
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import FindingsTaken
@@ -177,14 +178,19 @@ def watch(path: Path, out: BinaryIO, rest: Callable[[float], bool]) -> None:
 
     ``rest`` waits for a number of seconds at least and says whether the run is about to end.
     """
-    _watch_live(path, out, rest)
-    _write(out, look_at_all(path))
+    with bounded_memory(path) as bound:
+        _watch_live(path, out, rest, bound)
+        bound.renew()
+        _write(out, look_at_all(path))
 
 
-def _watch_live(path: Path, out: BinaryIO, rest: Callable[[float], bool]) -> None:
+def _watch_live(
+    path: Path, out: BinaryIO, rest: Callable[[float], bool], bound: MemoryBound
+) -> None:
     with _open(path, Entities(is_over)) as reader:
         analyst = Analyst(reader)
         while reader.run_info().state == "live":
+            bound.renew()
             _write(out, analyst.look())
             processes.trim_heap()
             if rest(analyst.rest_s):

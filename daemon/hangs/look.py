@@ -18,6 +18,7 @@ from profd.daemon import processes
 from profd.daemon.collectives.ras import Answer
 from profd.daemon.hangs.waits import Wait, name_of_stranger, read_wait
 from profd.daemon.stacks.dump import DumpFailed, take_dump
+from profd.daemon.stacks.pyspy import read_cost_s
 from profd.daemon.store.records import Frame, HangGroup, Stand
 from profd.daemon.tree import roles
 from profd.daemon.tree.tree import Member
@@ -126,7 +127,7 @@ def take_look(members: Sequence[Member], at_ns: int, *, mains_only: bool) -> Loo
     standing: list[Standing] = []
     unread = max(len(seen) - MOST_PROCESSES, 0)
     for member in seen[:MOST_PROCESSES]:
-        found = _standing_of(member, by_pid)
+        found = _standing_of(member, by_pid, main_only=mains_only)
         unread += not found
         standing += found
     io_bytes = sum(sum(processes.io_bytes(pid) or ()) for pid in by_pid)
@@ -138,6 +139,17 @@ def take_look(members: Sequence[Member], at_ns: int, *, mains_only: bool) -> Loo
     return Look(
         at_ns, tuple(standing), Counters(io_bytes, switches, sum(cpu_s.values())), unread, cpu_s
     )
+
+
+def cost_s(members: Sequence[Member], *, mains_only: bool) -> float:
+    """Return what a look takes of CPU, in seconds, as far as the number of threads says.
+
+    To read what each thread waits for takes as long as to read where it stands.
+    """
+    stats = (processes.read_stat(one.identity.pid) for one in members if one.python is not None)
+    threads = sorted((stat.threads for stat in stats if stat is not None), reverse=True)
+    stands_s = sum(map(read_cost_s, threads[:MOST_PROCESSES]))
+    return stands_s if mains_only else 2 * stands_s
 
 
 def is_training(member: Member) -> bool:
@@ -157,8 +169,13 @@ def name_of_member(member: Member) -> str:
     )
 
 
-def _standing_of(member: Member, by_pid: Mapping[int, Member]) -> list[Standing]:
-    """Return where the threads of a process stand; nothing where it cannot be read."""
+def _standing_of(
+    member: Member, by_pid: Mapping[int, Member], *, main_only: bool
+) -> list[Standing]:
+    """Return where the threads of a process stand, or its main one.
+
+    Nothing if it cannot be read.
+    """
     pid = member.identity.pid
 
     def name_of(other: int) -> str:
@@ -176,6 +193,8 @@ def _standing_of(member: Member, by_pid: Mapping[int, Member]) -> list[Standing]
     for thread in threads:
         name, os_tid = thread.thread_name, thread.os_thread_id
         is_main = name == "MainThread" or (name is None and os_tid == pid)
+        if main_only and not is_main:
+            continue
         stack = tuple(
             Frame(frame.name, frame.filename, frame.line) for frame in reversed(thread.frames)
         )

@@ -9,6 +9,7 @@ stack: it spins. Nothing here stops or touches a process.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import queue
 import re
@@ -35,7 +36,7 @@ from profd.daemon.hangs.cause import (
 )
 from profd.daemon.hangs.desync import find_desync, is_at_work, waits_for_device
 from profd.daemon.hangs.job import read_dumps
-from profd.daemon.hangs.look import Look, is_training, name_of_member, take_look
+from profd.daemon.hangs.look import Look, cost_s, is_training, name_of_member, take_look
 from profd.daemon.hangs.serving import Requests, ServingWatch
 from profd.daemon.hangs.stillness import SpinWatch, Stillness, has_spun
 from profd.daemon.store import records
@@ -48,6 +49,10 @@ from profd.daemon.store.records import (
     RecordingTaken,
 )
 from profd.daemon.tree.tree import Member
+
+
+class LookPostponed(Exception):
+    """The budget has no room for a look now: whoever needs it asks again with the next check."""
 
 
 class Hook:
@@ -120,6 +125,8 @@ class HangWatch:
 
     None where the target is none, or is not to be asked.
     """
+    grant: Callable[[float], bool] = lambda _: True
+    """Says whether a look may take so much CPU now."""
 
     def __post_init__(self) -> None:
         self._inbox: queue.SimpleQueue[EventHappened | PointsTaken | ProcessEnded | RecordingTaken]
@@ -131,7 +138,7 @@ class HangWatch:
         """The processes, and since when they are known."""
         self._first: Look | None = None
         self._hang: HangFound | None = None
-        self._is_spin = False
+        self._is_spin = self._is_wait_said = False
         self._dumps_due_ns, self._dumped, self._silent_until_ns = 0, set[str](), 0
         self._serving = (
             ServingWatch(self.clock, self.requests, self._take_look, self.put)
@@ -187,6 +194,10 @@ class HangWatch:
             for one in self.members()
         }
         self._spin.keep({member.identity for member in self.members() if is_training(member)})
+        with contextlib.suppress(LookPostponed):
+            await self._check_all()
+
+    async def _check_all(self) -> None:
         stuck = await self._serving.check(self.after_s) if self._serving else None
         if self._hang is not None:
             self._check_end(self._hang)
@@ -307,6 +318,9 @@ class HangWatch:
         members = list(self.members())
         if not any(map(is_training, members)):
             return None
+        if not self.grant(cost := cost_s(members, mains_only=mains_only)):
+            self._say_postponed(cost)
+            raise LookPostponed
         look = await asyncio.to_thread(
             partial(self.look, members, self.clock.now_ns(), mains_only=mains_only)
         )
@@ -315,6 +329,12 @@ class HangWatch:
         answer = await asyncio.to_thread(self.ask, members)
         self._silent_until_ns = 0 if answer else self.clock.now_ns() + _SETTLED_S * SECOND_NS
         return msgspec.structs.replace(look, job=answer)
+
+    def _say_postponed(self, cpu_s: float) -> None:
+        if not self._is_wait_said:
+            self._is_wait_said = True
+            text = f"looks for hangs wait for profd's budget: each takes about {cpu_s:.1f} s of CPU"
+            self.put(EventHappened(self.clock.now_ns(), "note", text))
 
     def _may_ask(self, look: Look) -> bool:
         """Say whether all ranks surely have their communicators.

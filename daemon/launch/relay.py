@@ -251,7 +251,7 @@ class _Copier:
 
     def _read(self) -> None:
         try:
-            data = os.read(self.master_fd, CHUNK_BYTES)
+            data = _read_all(self.master_fd)
         except BlockingIOError:
             return
         except OSError:  # how a pseudo-terminal says that no one has its other end open
@@ -307,3 +307,13 @@ class _Copier:
         if self.screen_fd is not None:
             os.close(self.screen_fd)
             self.screen_fd = None
+
+
+def _read_all(master_fd: int) -> bytes:
+    """Return what a terminal has for one message; raises OSError if that is nothing."""
+    data = os.read(master_fd, CHUNK_BYTES)
+    with contextlib.suppress(OSError):  # there is no more, or it is closed: the next read says so
+        # The kernel gives 4 KiB at a time.
+        while len(data) < CHUNK_BYTES and (more := os.read(master_fd, CHUNK_BYTES - len(data))):
+            data += more
+    return data

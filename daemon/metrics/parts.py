@@ -21,7 +21,7 @@ from profd.daemon.metrics.catalog import Metric, Sample
 from profd.daemon.metrics.look import Look, rank_of
 from profd.daemon.metrics.trends import Trends
 from profd.daemon.store.findings import rules_found
-from profd.daemon.store.records import STEP_COUNT, STEP_SOURCE, STEPS_LOST
+from profd.daemon.store.records import STEP_CHANGES, STEP_COUNT
 from profd.daemon.store.rollups import ALL_TOGETHER, Span, minute_times, span_totals
 from profd.daemon.store.rows import PointRow, RecordedTotal, RecordingRow, SeriesRow
 from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS, MINUTE_NS, UTILIZATION
@@ -153,7 +153,7 @@ class StepCounts:
         for series in look.of_name(STEP_COUNT):
             if series.process in ranks and series.id in look.newest:
                 self._catch_up(look, ranks[series.process], series)
-        events = look.reader.events(STEP_SOURCE, STEPS_LOST) if self._counts else []
+        events = look.reader.events(*STEP_CHANGES) if self._counts else []
         for rank, (series, counts) in self._counts.items():
             lost = lost_ranges(events, series.process or 0)
             last, since_ns = counts[-1], lost[-1].to_ns if lost else 0
@@ -167,7 +167,8 @@ class StepCounts:
                 if is_known
                 else None
             )
-            yield look.sample(catalog.STEPS, None if lost else last.value, rank)
+            is_counted = all(one.is_counted for one in lost)
+            yield look.sample(catalog.STEPS, last.value if is_counted else None, rank)
             yield look.sample(catalog.STEP_RATE, per_s, rank)
         if not self._counts and ranks and self._trends.step_rate is not None:
             # Ranks step together, so that of one says it for all.

@@ -161,7 +161,7 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
     findings = findings_in(reader, selection, phases)
     no_samples = "" if profile.total_samples else why_no_samples(reader)
     incidents = [post_mortem.cause] if post_mortem else []
-    incidents += [no_samples] if info.state != "live" and not reader.recorded().whole else []
+    incidents += [no_samples] if reader.is_over_without_samples else []
     incidents += [hang.text for hang in hangs]
     incidents += [finding.title for finding in findings if finding.severity != INFO]
     selected = profile.time_ns.keys()

@@ -41,7 +41,7 @@ from profd.daemon.session.session import (
 )
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Identity
-from profd.daemon.tree.attachable import check_attachable
+from profd.daemon.tree.attachable import ThriftySystem, check_attachable
 from profd.daemon.tree.exitstatus import Watch
 
 INTERRUPTED = "interrupted"
@@ -76,7 +76,7 @@ class Sessions:
 
     def start(self, job: Job, budget_percent: float) -> Recording:
         """Start recording a job, and return once it is recorded; raises ProfdError."""
-        check_attachable(job.root.pid)
+        check_attachable(job.root.pid, ThriftySystem())
         if not processes.is_running(*job.root):
             raise NoSuchProcess(
                 f"pid {job.root.pid} ended while it was looked at", "nothing was recorded"

@@ -27,6 +27,8 @@ UNWATCHED_S = 7.0
 
 Its imports are half a second of CPU time, beside those of the start.
 """
+_START_CPU_S, _MOST_WAITS = 0.6, 10
+"""Where the budget has no room for its start, that is waited for, a minute at most."""
 WHOLE_WITHIN_S = 5.0
 """How long the end of a run waits for the findings of all of it; else its readers look for them."""
 
@@ -47,6 +49,8 @@ class Analyst:
     """Before the first start of the process, and before each other where it has died."""
     is_read: Callable[[], bool] = lambda: True
     """Whether somebody reads what it finds: then it starts and looks as soon as it may."""
+    grant: Callable[[float], bool] = lambda _: True
+    """Says whether so much CPU may be taken now."""
 
     def __post_init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
@@ -79,6 +83,10 @@ class Analyst:
         for rest_s in self.rests_s:
             await asyncio.sleep(rest_s)
             if not (is_noted or self.is_read()):
+                await asyncio.sleep(UNWATCHED_S)
+            for _ in range(_MOST_WAITS):
+                if self.is_read() or self.grant(_START_CPU_S):
+                    break
                 await asyncio.sleep(UNWATCHED_S)
             if await self._listen() or self._is_closing:
                 return

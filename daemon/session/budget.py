@@ -10,13 +10,18 @@ from typing import NamedTuple
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.stacks.chain import Allowance
+from profd.daemon.stacks.pyspy import read_cost_s
 
 
 class Spending(NamedTuple):
-    """CPU seconds that were spent, and the seconds in which they were."""
+    """CPU seconds that were spent, and the seconds in which they were.
+
+    ``own_s`` are those of profd's own process.
+    """
 
     cpu_s: float
     over_s: float
+    own_s: float = 0.0
 
     @property
     def cores(self) -> float:
@@ -33,7 +38,7 @@ class CostMeter:
         self._clock = clock
         stat = processes.read_stat(os.getpid())
         self._last_ns = clock.now_ns() - int((stat.age_s if stat else 0.0) * SECOND_NS)
-        self._last_cpu_s = 0.0
+        self._last_cpu_s = self._last_own_s = 0.0
         self._children: list[int] = []
 
     def take(self) -> Spending:
@@ -50,8 +55,11 @@ class CostMeter:
         # A living child is counted in ticks, one that has ended exactly: the sum may go back by one
         # of them.
         cpu_s = max(cpu_s, self._last_cpu_s)
-        spending = Spending(cpu_s - self._last_cpu_s, (now_ns - self._last_ns) / SECOND_NS)
+        own_s = ended[0].ru_utime + ended[0].ru_stime
+        spent_s, over_s = cpu_s - self._last_cpu_s, (now_ns - self._last_ns) / SECOND_NS
+        spending = Spending(spent_s, over_s, own_s - self._last_own_s)
         self._last_ns, self._last_cpu_s = now_ns, cpu_s
+        self._last_own_s = own_s
         return spending
 
     def rss_bytes(self) -> int:
@@ -69,11 +77,12 @@ _ROOM = 0.90  # of the allowance: what costs less has room for a higher rate
 _MUCH_ROOM, _FEWEST = 0.7, 10  # so much room shows in so few readings: of two recordings
 _SHORTEST_S = 0.5  # what a shorter time costs says nothing: a tick of CPU time is 10 ms
 _MOST_RISE, _SMALL_RISE = 4.0, 1.15
-_SAMPLE_S, _THREAD_S = 0.0006, 0.0001
-"""What a sample takes before there is a reading.
-
-The first is for a loop of some depth, the second for each further thread, which waits.
-"""
+_BESIDE = 1 / 3  # of a minute's CPU: what is no sampling gets no more
+_USUAL_S = 0.05
+"""A look at a usual process takes less, and is never refused."""
+_SPENT_WITHIN_S = 10.0  # by whom it was granted to: until then it counts as not yet spent
+_KEPT_READINGS = 3
+"""For so long CPU is kept for what was asked for and refused; whoever needs it asks again."""
 
 
 class Ledger:
@@ -113,6 +122,26 @@ class Ledger:
             for ahead_s in (5.0, 10.0, 20.0, 40.0, 60.0)
         )
 
+    def own_cores(self) -> float:
+        """Return the cores that this process takes at least for most of the time.
+
+        What it does now and then is no part, and its start is none: few readings say nothing.
+        """
+        own = sorted(entry.own_s / entry.over_s for entry in self._entries if entry.over_s)
+        return own[len(own) // 4] if len(own) >= _FEWEST else 0.0
+
+    def left_s(self, whole_s: float) -> float:
+        """Return the CPU seconds that may be taken at once: no minute to come passes ``whole_s``.
+
+        What this process will take as usual is left out.
+        """
+        own_cores = self.own_cores()
+        ahead = (0.0, 10.0, 20.0, 30.0, 40.0, 50.0, MINUTE_S)
+        left = (
+            whole_s - self.spent_s(MINUTE_S - ahead_s) - own_cores * ahead_s for ahead_s in ahead
+        )
+        return max(min(left), 0.0)
+
 
 class Governor:
     """Lowers the sampling rate while profd costs more than its budget.
@@ -141,18 +170,29 @@ class Governor:
     of the time that shrinks with it (``turn_share``), so that they give way twice as fast. To give
     up their turns first would gain next to nothing: at a fifth of the rate and half of the time,
     one at a time, all of them together take a tenth of what a main process takes.
+
+    All else that costs much asks first (``grant``), and gets a third of a minute's CPU at most.
+    While recordings pause, it has to be there, and is kept for whoever has asked.
     """
 
-    def __init__(self, rate_hz: int, budget_cores: float, threads: int = 1) -> None:
+    def __init__(
+        self, rate_hz: int, budget_cores: float, threads: int = 1, spent_s: float = 0.0
+    ) -> None:
         """Sample at ``rate_hz`` at most.
 
         Begins with less where the budget might not bear it for so many threads.
+
+        ``spent_s`` was spent on the run before there was a session.
         """
         self.highest_hz = rate_hz
         self.is_held = False  # so that the rate does not rise
+        self.is_promised = False  # what is left: a recording is taken for which it was
         self._lowest_hz = min(rate_hz, LOWEST_RATE_HZ)
         self._budget_cores = budget_cores
-        self._ledger = Ledger()
+        self._ledger, self._beside = Ledger(), Ledger()
+        self._ledger.add(Spending(spent_s, 0.0))
+        self._granted_s = self._kept_s = 0.0
+        self._kept_readings = 0
         self._readings: deque[float] = deque(maxlen=_READINGS)
         self._unread = Spending(0.0, 0.0)
         self._is_settling = (
@@ -160,7 +200,7 @@ class Governor:
         )
         self._raise_wait_s = 10.0
         self._since_lowering_s = self._since_rise_s = MINUTE_S
-        self.mean_hz = self._within_bounds(budget_cores / (_SAMPLE_S + _THREAD_S * (threads - 1)))
+        self.mean_hz = self._within_bounds(budget_cores / read_cost_s(threads))
         self._owed_hz = 0.0
 
     @property
@@ -192,6 +232,8 @@ class Governor:
 
         Then there is nothing left to lower.
         """
+        if self.is_held:  # by pauses it stays within it
+            return False
         is_lowest = self.mean_hz == self._lowest_hz and len(self._readings) == _READINGS
         return is_lowest and sum(self._readings) > self._budget_cores * _READINGS
 
@@ -203,10 +245,32 @@ class Governor:
         """
         if self.mean_hz > self._lowest_hz:
             return Allowance()
-        minute_s, shares = _AIM * MINUTE_S * self._budget_cores, max(chains, 1)
+        minute_s = max(self._minute_s - self._ledger.own_cores() * MINUTE_S, 0.0)
         cores = max(self._ledger.allowance(self._budget_cores), 0.0)
-        left_s = max(minute_s - self._ledger.spent_s(MINUTE_S), 0.0)
-        return Allowance(cores / shares, left_s / shares, minute_s / shares)
+        parts = cores, self._left_s(), minute_s, self._kept_s
+        return Allowance(*(part / max(chains, 1) for part in parts))
+
+    @property
+    def _minute_s(self) -> float:
+        return _AIM * MINUTE_S * self._budget_cores
+
+    def _left_s(self) -> float:
+        granted_s = self._granted_s + self._beside.spent_s(_SPENT_WITHIN_S)
+        return max(self._ledger.left_s(self._minute_s) - granted_s, 0.0)
+
+    def grant(self, cpu_s: float) -> bool:
+        """Say whether what is no sampling may take so much now; it is then taken to do so."""
+        beside_s = self._beside.spent_s(MINUTE_S) + self._granted_s
+        is_usual = cpu_s <= _USUAL_S
+        if beside_s and not is_usual and beside_s + cpu_s > _BESIDE * self._minute_s:
+            return False
+        left_s = 0.0 if self.is_promised else self._left_s()
+        if self.is_held and not is_usual and cpu_s > left_s:
+            self._kept_s, self._kept_readings = cpu_s, _KEPT_READINGS
+            return False
+        self._granted_s += cpu_s
+        self._kept_s = 0.0
+        return True
 
     def aim(self, rate_hz: int) -> None:
         """Sample at ``rate_hz`` at most from now on.
@@ -219,6 +283,14 @@ class Governor:
             room_hz = _AIM * self._ledger.allowance(self._budget_cores) / cores_per_hz
         self.highest_hz, self._lowest_hz = rate_hz, min(rate_hz, LOWEST_RATE_HZ)
         self.mean_hz = self._within_bounds(min(room_hz, rate_hz))
+        self._readings.clear()
+
+    def expect(self, threads: int) -> None:
+        """Lower the rate at once to what the budget bears for so many new threads."""
+        self.mean_hz = self._within_bounds(
+            min(self.mean_hz, self._budget_cores / read_cost_s(threads))
+        )
+        self._since_lowering_s, self._is_settling = 0.0, True
         self._readings.clear()
 
     def aim_at_budget(self, budget_cores: float) -> None:
@@ -235,6 +307,9 @@ class Governor:
             usual = sum(self._readings) / len(self._readings)
             spending = Spending(min(spending.cpu_s, usual * spending.over_s), spending.over_s)
         self._ledger.add(spending)
+        self._beside.add(Spending(self._granted_s, spending.over_s))
+        self._granted_s, self._kept_readings = 0.0, self._kept_readings - 1
+        self._kept_s = self._kept_s if self._kept_readings > 0 else 0.0
         self._since_lowering_s += spending.over_s
         self._since_rise_s += spending.over_s
         if self._is_settling:

@@ -9,10 +9,13 @@ has forked may have none. Then another thread leads from there on.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 
 import msgspec
 
+from profd.daemon import processes
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.records import (
     EventHappened,
     Identity,
@@ -22,6 +25,18 @@ from profd.daemon.store.records import (
 )
 from profd.daemon.tree import roles
 
+_MOST_IDLE, _LEAST_BUSY = 0.02, 0.1
+"""The shares of the time that a main thread runs which only polls, and one that works in its place.
+"""
+_MOST_THREADS = 64
+CpuTicks = Callable[[int, int], int]
+
+
+def cpu_ticks_of(pid: int, os_tid: int) -> int:
+    """Return how long a thread has run so far; 0 if it has ended."""
+    stat = processes.read_stat(pid, os_tid)
+    return stat.cpu_ticks if stat is not None else 0
+
 
 class Leaders:
     """The leading thread of each process, as far as it is not the main one.
@@ -29,8 +44,10 @@ class Leaders:
     ``put`` takes a note of each new one.
     """
 
-    def __init__(self, put: Callable[[Record], object]) -> None:
-        self._put = put
+    def __init__(self, put: Callable[[Record], object], cpu_ticks: CpuTicks = cpu_ticks_of) -> None:
+        self._put, self._cpu_ticks = put, cpu_ticks
+        self._ran: dict[Identity, tuple[int, dict[int, int]]] = {}
+        """When a recording ended, and how long its threads had run by then."""
         self._leaders: dict[Identity, int | None] = {}
         """By OS thread id; None: the main thread, which trains."""
 
@@ -43,9 +60,7 @@ class Leaders:
         self._leaders[identity] = None if leader.is_main else leader.os_tid
         if not leader.is_main and leader.os_tid != before:
             why = (
-                "goes on after the main one"
-                if has_main_ended
-                else "does what the main one waits for"
+                "goes on after the main one" if has_main_ended else "works while the main one waits"
             )
             text = (
                 f"thread {leader.name or leader.os_tid} of pid {identity.pid} {why}: it is "
@@ -73,12 +88,34 @@ class Leaders:
         )
         if (trainer := next((one for one in others if _trains(recording, one)), None)) is not None:
             return trainer
+        share = self._shares(recording)
+        worker = _working(main, others, share, before)
+        if worker is not None:
+            return worker
         if main is None or _only_joins(recording, main):
             return max(
                 others, key=lambda one: (one.os_tid == before, len(one.intervals)), default=None
             )
         # One that trains may evaluate or load for the length of a recording.
-        return others[0] if others and others[0].os_tid == before else None
+        leads = bool(others) and others[0].os_tid == before
+        return others[0] if leads and not _works(share, main, others[0]) else None
+
+    def _shares(self, recording: RecordingTaken) -> dict[int, float]:
+        """Return in which part of the time since the last recording threads ran, if known."""
+        identity, seen = recording.identity, [one for one in recording.threads if one.intervals]
+        seen.sort(key=lambda one: (not one.is_main, -len(one.intervals)))
+        before_ns, before = self._ran.get(identity, (0, {}))
+        ran = {
+            one.os_tid: self._cpu_ticks(identity.pid, one.os_tid) for one in seen[:_MOST_THREADS]
+        }
+        if any(ran.values()):  # else it has ended
+            self._ran[identity] = recording.end_ns, ran
+        ticks = max(recording.end_ns - before_ns, 1) * processes.CLOCK_TICKS / SECOND_NS
+        return {tid: (now - before[tid]) / ticks for tid, now in ran.items() if tid in before}
+
+    def forget(self, identity: Identity) -> None:
+        """Forget how long the threads of a process ran, which has ended."""
+        self._ran.pop(identity, None)
 
     def _has_trained(self, recording: RecordingTaken, main: ThreadTimeline) -> bool:
         return self._leaders.get(recording.identity, 0) is None or _trains(recording, main)
@@ -93,6 +130,30 @@ def _only_joins(recording: RecordingTaken, main: ThreadTimeline) -> bool:
     return all(
         leaf.function.rpartition(".")[2] in _JOINS and leaf.file.endswith("/threading.py")
         for leaf in leaves
+    )
+
+
+def _working(
+    main: ThreadTimeline | None,
+    others: Sequence[ThreadTimeline],
+    share: dict[int, float],
+    before: int | None,
+) -> ThreadTimeline | None:
+    """Return the thread that works most in place of a main one.
+
+    Of several the one that led before.
+    """
+    if main is None or share.get(main.os_tid, 1.0) > _MOST_IDLE:
+        return None
+    working = (one for one in others if share.get(one.os_tid, 0.0) >= _LEAST_BUSY)
+    working = (one for one in working if _works(share, one, main))
+    return max(working, key=lambda one: (one.os_tid == before, share[one.os_tid]), default=None)
+
+
+def _works(share: dict[int, float], one: ThreadTimeline, other: ThreadTimeline) -> bool:
+    """Say whether a thread ran ten times as long as another one, or more."""
+    return share.get(one.os_tid, 0.0) > 0 and share[one.os_tid] >= 10 * share.get(
+        other.os_tid, math.inf
     )
 
 

@@ -79,9 +79,8 @@ class Recorder:
         self.has_begun = False
         self._clock = clock
         self._watchers = 0
-        self._governor = Governor(
-            options.rate_hz, options.budget_percent / 100, count_threads(options.pid)
-        )
+        budget_cores, threads = options.budget_percent / 100, count_threads(options.pid)
+        self._governor = Governor(options.rate_hz, budget_cores, threads, options.spent_s)
         self._root = Identity(options.pid, options.start_ticks)
         self._tree = ProcessTree(
             self._root, mask_command, clock, options.subprocesses, options.folder
@@ -188,7 +187,7 @@ class Recorder:
             self._are_findings_read,
         )
         self._analyst = findings = analyst.Analyst(
-            words, self._clock, take, analyst.RESTS_S, is_read
+            words, self._clock, take, analyst.RESTS_S, is_read, self._sampling.grant
         )
         ended = asyncio.ensure_future(self._ended.wait())
         await asyncio.wait({*endless, ended}, return_when=asyncio.FIRST_COMPLETED)
@@ -272,6 +271,7 @@ class Recorder:
                 hook=hook,
                 ask=ask,
                 requests=requests,
+                grant=self._sampling.grant,
             )
             self._hangs.start()
         return self._readings

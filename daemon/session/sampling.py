@@ -70,7 +70,7 @@ class Sampling:
             return
         source = self._statements(files_of(member.identity.pid), member.origin)
         pace, failed = partial(self._pace_of, member), partial(self._failed, member.identity)
-        about = self._clock, self._put, failed, seen_in, self._allowance
+        about = self._clock, self._put, failed, seen_in, self._allowance, self.governor.expect
         chain = StackChain(self._executable, member.identity, pace, source, *about)
         # One that turns out to be a worker stays as it began.
         run = (
@@ -118,7 +118,14 @@ class Sampling:
 
         What they cost then says nothing of the rate.
         """
-        self.governor.is_held = any(chain.is_resting for chain, _ in self._chains.values())
+        resting = [chain for chain, _ in self._chains.values() if chain.is_resting]
+        self.governor.is_held = bool(resting)
+        self.governor.is_promised = any(chain.is_recording for chain in resting)
+
+    def grant(self, cpu_s: float) -> bool:
+        """Say whether what is no sampling may take so much CPU now, beside all recordings."""
+        self.hold_rate()
+        return self.governor.grant(cpu_s)
 
     def hurry(self) -> None:
         for chain, _ in self._chains.values():
@@ -205,6 +212,8 @@ class Members:
                 self._take_end(member, change.exit_status)
                 continue
             self.put(self.tree.record_of(member))
+            if self.stepping is not None and change.kind == "exec":
+                self.stepping.renew(member)  # what was counted is from before the event
             command = " ".join(member.command)[:200]
             if change.kind == "started":
                 place = f" ({in_words(member.placement)})" if member.placement else ""
@@ -287,6 +296,7 @@ class Members:
 
     def _take_end(self, member: Member, status: int | None) -> None:
         self.python_threads.pop(member.identity, None)
+        self.leaders.forget(member.identity)
         if self.stepping is not None:
             self.stepping.end(member.identity)
         code, number = exitstatus.code_and_signal(status)

@@ -48,6 +48,8 @@ class SessionOptions(msgspec.Struct, frozen=True):
     """The one that the command was started in, if that is known."""
     rate_hz: int = 100
     budget_percent: float = 10.0
+    spent_s: float = 0.0
+    """The CPU seconds that were spent on the run before; they count in its first minute."""
     duration_s: float | None = None
     subprocesses: bool = True
     steps: bool = True

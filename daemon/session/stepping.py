@@ -42,7 +42,11 @@ class Stepping:
     def begin(self, member: Member) -> None:
         """Follow a member from now on, if it trains and is not followed already."""
         identity = member.identity
-        if member.role != roles.MAIN or (identity, STEPS) in self._readers:
+        if member.role != roles.MAIN:
+            return
+        if isinstance(known := self._readers.get((identity, STEPS)), StepReader):
+            if known.is_idle:
+                known.renew(member.origin)
             return
         with self._lock:
             self._readers[identity, STEPS] = StepReader(
@@ -52,6 +56,13 @@ class Stepping:
         self._news.set()
         if self._thread.ident is None:
             self._thread.start()
+
+    def renew(self, member: Member) -> None:
+        """Follow a member that has become another program. Keep what was counted before."""
+        if isinstance(known := self._readers.get((member.identity, STEPS)), StepReader):
+            known.renew(
+                member.origin if member.role == roles.MAIN and member.python is not None else None
+            )
 
     def end(self, identity: Identity) -> None:
         with self._lock:

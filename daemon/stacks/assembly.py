@@ -112,10 +112,13 @@ class Threads(msgspec.Struct, frozen=True):
 
     ``ids`` is the id that each has for the process itself → its id here. ``is_current`` is False
     where the process was gone by then: which of its threads had ended before it is unknown.
+    ``main_seen_ns`` is when the main thread was seen last of a process that went on without it,
+    None of all others.
     """
 
     ids: Mapping[int, int] = {}
     is_current: bool = False
+    main_seen_ns: int | None = None
 
 
 class _Seen(NamedTuple):
@@ -199,7 +202,12 @@ def _unread(
     if seen_us:
         seen_ns = [raw.zero_ns + at_us * MICROSECOND_NS for at_us in seen_us]
         end_ns = raw.zero_ns + noted[0].changes[-1].at_us * MICROSECOND_NS
-        known = Known(seen_ns, sorted(one.at_ns for one in raw.failed), raw.pulses, raw.spells)
+        # The first stack of a thread says only that it was read.
+        moved_us = sorted({change.at_us for trace in noted for change in trace.changes[1:-1]})
+        moved_ns = [raw.zero_ns + at_us * MICROSECOND_NS for at_us in moved_us]
+        known = Known(
+            seen_ns, moved_ns, sorted(one.at_ns for one in raw.failed), raw.pulses, raw.spells
+        )
         begin_ns = seen_ns[0] if keep.from_ns is None else min(keep.from_ns, seen_ns[0])
         found = unread(known, rate_hz, begin_ns, end_ns)
         for span in found.ranges_between(
@@ -369,14 +377,16 @@ def _of_living(
     Python does not learn that its main thread has ended, and py-spy reads it on and on.
     """
     traces = _renumbered(traces, threads)
-    if not threads.is_current or identity.pid in threads.ids.values():
+    has_lost_main = threads.is_current and identity.pid not in threads.ids.values()
+    if not has_lost_main and threads.main_seen_ns is None:
         return traces, raw
     found, lost = [], 0
+    seen_us = ((threads.main_seen_ns or 0) - raw.zero_ns) // MICROSECOND_NS
     for trace, samples in zip(traces, _samples_by_thread(traces, raw.samples), strict=True):
         is_main = trace.os_tid == identity.pid or (
             trace.name == _MAIN_THREAD and trace.os_tid not in threads.ids
         )
-        found.append(_ended(trace, rate_hz) if is_main else trace)
+        found.append(_ended(trace, rate_hz, seen_us) if is_main else trace)
         ran_us, whole_us = (
             one.changes[-1].at_us - one.changes[0].at_us for one in (found[-1], trace)
         )
@@ -398,13 +408,15 @@ def _renumbered(traces: list[ThreadTrace], threads: Threads) -> list[ThreadTrace
     return [renumbered if trace is living else trace for trace in traces]
 
 
-def _ended(trace: ThreadTrace, rate_hz: int) -> ThreadTrace:
+def _ended(trace: ThreadTrace, rate_hz: int, seen_us: int = 0) -> ThreadTrace:
     """Return the trace of a thread that is gone.
 
     It reaches up to the mean distance of samples after its last one.
+
+    Or up to ``seen_us``, when it was seen last, if that is later.
     """
     *changes, seen, end = trace.changes
-    latest_us = seen.at_us + SECOND_NS // MICROSECOND_NS // rate_hz
+    latest_us = max(seen.at_us + SECOND_NS // MICROSECOND_NS // rate_hz, seen_us)
     end = msgspec.structs.replace(end, at_us=min(end.at_us, latest_us))
     return msgspec.structs.replace(trace, changes=(*changes, seen, end))
 

@@ -23,7 +23,13 @@ from profd.daemon.scheduling import FreeCores
 from profd.daemon.stacks import assembly
 from profd.daemon.stacks.assembly import Span, Threads
 from profd.daemon.stacks.evidence import Evidence
-from profd.daemon.stacks.pyspy import RawRecording, RecordingFailed, TraceDamaged
+from profd.daemon.stacks.pyspy import (
+    RawRecording,
+    RecordingFailed,
+    TraceDamaged,
+    read_cost_s,
+    shortest_cost_s,
+)
 from profd.daemon.stacks.reads import FROZEN, LATE_NS, STOPPED, Account, Look
 from profd.daemon.stacks.recording import Recording
 from profd.daemon.stacks.source import Statements
@@ -40,8 +46,11 @@ REST_S, WATCH_S = 2.0, 0.1
 A recording takes a core at most, so it is ended this much too late.
 """
 ENOUGH_S = 0.5
-"""What has taken so much CPU has a sample or is about to have one."""
-MOST_OF_A_MINUTE = 0.75
+"""What has taken so much CPU ends with its first sample."""
+MOST_OF_A_MINUTE = 2 / 3  # the rest is for looks
+COST_VARIES = 1.25
+"""So much more than the one before a recording may take: what is broken off was paid in vain."""
+GROWTH = 1.5  # of the number of threads, beside which what was measured says nothing any more
 RETRY_FIRST_S = 0.05
 RETRY_LAST_S = 2.0
 
@@ -67,12 +76,13 @@ class Allowance(NamedTuple):
     By itself it is not bounded.
 
     ``cores`` may be taken all the time, ``cpu_s`` seconds by the next recording, of ``minute_s`` in
-    a whole minute.
+    a whole minute; while ``kept_s`` of them are kept for others, a rest goes on.
     """
 
     cores: float = math.inf
     cpu_s: float = math.inf
     minute_s: float = math.inf
+    kept_s: float = 0.0
 
 
 @dataclass(eq=False)
@@ -93,6 +103,9 @@ class StackChain:
     explain: Callable[[int], str] = lambda _: ""
     """Finds out why py-spy cannot read a process, by its PID; empty if it does not. Blocking."""
     allowance: Callable[[], Allowance] = Allowance
+    grew: Callable[[int], object] = lambda threads: None
+    """Takes the number of threads where a process has come to so many that its rate takes a core.
+    """
 
     def __post_init__(self) -> None:
         self._hurry = asyncio.Event()
@@ -103,7 +116,10 @@ class StackChain:
         self._has_recorded, self._begun_ns = False, self.clock.now_ns()
         self._has_reported_log = False
         self._is_resting, self._cost_s, self._usual_length_s = False, 0.0, FIRST_LENGTH_S
+        self._is_rest_said = self._has_grown = False
+        self._threads_at_begin = 1
         self._threads = Threads()
+        self._has_main, self._main_seen_ns = True, 0
         self._evidence = Evidence(self.source)
         self._account = Account(self.identity, self._put_gap)
         self._asking: asyncio.Task[None] | None = None
@@ -137,11 +153,27 @@ class StackChain:
         """
         for recording in self._in_flight:
             recording.look()
-        stat = processes.read_running(*self.identity)
-        if stat is not None and self._account.look(_look_at(stat, self.clock.now_ns())):
-            self._hurry.set()  # py-spy reads the program that is gone
+        self._look_at_process()
         if any(recording.is_failing for recording in self._in_flight):
             self._find_out()
+
+    def _look_at_process(self) -> None:
+        stat, now_ns = processes.read_running(*self.identity), self.clock.now_ns()
+        if stat is None:
+            return
+        if self._account.look(_look_at(stat, now_ns)):
+            self._hurry.set()  # py-spy reads the program that is gone
+        self._heed_growth(stat.threads)
+        self._has_main = stat.state not in "ZX"
+        self._main_seen_ns = now_ns if self._has_main else self._main_seen_ns
+
+    def _heed_growth(self, threads: int) -> None:
+        """End what is in flight if its rate is for few threads, and so many would take a core."""
+        rate_hz = max((recording.rate_hz for recording in self._in_flight), default=0)
+        if threads > GROWTH * self._threads_at_begin and read_cost_s(threads) * rate_hz > 1:
+            self._threads_at_begin, self._has_grown = threads, True
+            self.grew(threads)
+            self._hurry.set()
 
     def _find_out(self) -> None:
         """Find out why py-spy cannot read, unless that is being done or was done a moment ago."""
@@ -162,6 +194,10 @@ class StackChain:
     def is_resting(self) -> bool:
         return self._is_resting
 
+    @property
+    def is_recording(self) -> bool:
+        return bool(self._in_flight)
+
     def leave_turns(self) -> None:
         """Record without a gap from now on."""
         self._is_in_turns = False
@@ -170,6 +206,7 @@ class StackChain:
     async def run(self) -> None:
         self._account.rest()
         with self._abandoning():
+            await self._foresee()
             current, from_ns = await self._begin_patiently(), None
             while current is not None:
                 await self._wait(self._hurry, current.length_s, self._enough)
@@ -193,6 +230,7 @@ class StackChain:
         This goes on until the process is gone, or the chain is stopped or leaves its turns.
         """
         with self._abandoning():
+            await self._foresee()
             while self._goes_on() and self._is_in_turns:
                 async with turn:
                     recording = await self._begin() if self._goes_on() else None
@@ -217,6 +255,19 @@ class StackChain:
     def _eighth_s(self) -> float:
         return (self.clock.now_ns() - self._begun_ns) / SECOND_NS / 8
 
+    async def _foresee(self) -> None:
+        """Begin with a rest where so many threads will take more than may be taken all the time."""
+        if self._will_cost_more_than(self.allowance().cores):
+            self._is_resting = True
+            await self._rest()
+
+    def _will_cost_more_than(self, cores: float) -> bool:
+        stat = processes.read_running(*self.identity)
+        if stat is None or read_cost_s(stat.threads) * self.pace().rate_hz <= cores:
+            return False
+        self._cost_s = shortest_cost_s(stat.threads)
+        return True
+
     def _can_afford(self, recording: Recording) -> bool:
         """Say whether what a recording takes may be taken all the time.
 
@@ -224,10 +275,13 @@ class StackChain:
         """
         cores = self.allowance().cores
         taken = recording.cost_cores(self._usual_length_s) if cores < math.inf else 0.0
-        was_resting, self._is_resting = self._is_resting, taken > cores
-        if self._is_resting and not was_resting:
+        # What it took says nothing of what as many threads as there are now will take.
+        self._is_resting = taken > cores or (self._has_grown and self._will_cost_more_than(cores))
+        self._has_grown = False
+        if self._is_resting and not self._is_rest_said:
             text = f"to sample it takes {taken:.0%} of a core even at the lowest rate"
             self._say("note", f"{text}: recordings pause for as long as profd's budget needs")
+        self._is_rest_said = self._is_resting
         return not self._is_resting
 
     async def _rest(self) -> None:
@@ -239,7 +293,10 @@ class StackChain:
             self._account.rest()
             await self._wait(self._stop, REST_S)
             allowance = self.allowance()
-            if allowance.cpu_s >= min(self._cost_s, MOST_OF_A_MINUTE * allowance.minute_s):
+            left_s, due_s = allowance.cpu_s - allowance.kept_s, self._cost_s
+            if due_s > allowance.minute_s:  # or not known: it is tried with what a minute has
+                due_s = MOST_OF_A_MINUTE * allowance.minute_s
+            if left_s > 0 and left_s >= due_s:
                 break
 
     async def _break_off(
@@ -247,7 +304,8 @@ class StackChain:
     ) -> None:
         """Say when a recording has taken enough, and end it beyond ``cpu_s`` seconds of CPU."""
         while not recording.ended.done():
-            if recording.sampling_cpu_s() > ENOUGH_S and not enough.done():
+            is_dear = self._is_resting or recording.sampling_cpu_s() > ENOUGH_S
+            if recording.has_sample() and is_dear and not enough.done():
                 enough.set_result(True)
             if recording.cpu_s() > cpu_s:
                 text = (
@@ -303,7 +361,8 @@ class StackChain:
             length_s = FIRST_LENGTH_S
         elif is_unknown:
             length_s = min(length_s, max(FIRST_LENGTH_S, self._eighth_s()))
-        pid = processes.shown_as(self.identity.pid)
+        pid, stat = processes.shown_as(self.identity.pid), processes.read_running(*self.identity)
+        self._threads_at_begin = stat.threads if stat is not None else self._threads_at_begin
         try:
             recording = Recording(self.executable, pid, rate_hz, length_s, self.clock)
         except RecordingFailed as error:
@@ -330,7 +389,9 @@ class StackChain:
             self._fail(reason)
             return None
         self._has_recorded = True
-        await self._wait(self._stop, OVERLAP_SAMPLES / recording.rate_hz, self._enough)
+        is_for_one = self._is_resting and self._enough is not recording.ended
+        moment_s = START_TIMEOUT_S if is_for_one else OVERLAP_SAMPLES / recording.rate_hz
+        await self._wait(self._stop, moment_s, self._enough)
         return recording
 
     def _fail(self, words: str) -> None:
@@ -343,11 +404,14 @@ class StackChain:
         # process ends, and its threads one by one, what was known of them stays.
         is_alive = processes.is_running(*self.identity) and not recording.ended.done()
         ids = processes.thread_ids(self.identity.pid) if is_alive else {}
-        self._threads = Threads(ids, is_current=True) if ids else Threads(self._threads.ids)
+        # What became of the process in the last moment is the end of this recording.
+        self._look_at_process()
+        main_seen_ns = None if self._has_main else self._main_seen_ns
+        self._threads = Threads(ids or self._threads.ids, bool(ids), main_seen_ns)
         recording.stop()
         try:
             raw = await recording.collect()
-            self._cost_s = recording.cpu_s() if self._is_resting else 0.0
+            self._cost_s = COST_VARIES * recording.cpu_s() if self._is_resting else 0.0
             # Its log has every failed read, or none that is understood.
             if raw.errors and not raw.failed and not self._has_reported_log:
                 self._has_reported_log = True

@@ -91,6 +91,26 @@ class RawRecording(msgspec.Struct, frozen=True):
     spells: tuple[Spell, ...] = ()
 
 
+_SAMPLE_S, _THREAD_S, _CROWD = 0.0006, 0.0001, 1_000
+_START_S, _READS = 0.1, 4
+"""Of a recording of one sample: py-spy counts it once it has the next one, reads a third while it
+ends, and what is made of it here takes as long as a fourth."""
+
+
+def read_cost_s(threads: int) -> float:
+    """Return what a read takes of CPU, in seconds, as far as the number of threads says.
+
+    One is a loop of some depth, and the others wait. Where there are many, each takes longer:
+    py-spy looks for it among all of them.
+    """
+    return _SAMPLE_S + _THREAD_S * (threads - 1) * (1 + threads / _CROWD)
+
+
+def shortest_cost_s(threads: int) -> float:
+    """Return what the shortest recording with a sample takes of CPU, in seconds."""
+    return _START_S + _READS * read_cost_s(threads)
+
+
 class RecordingFailed(Exception):
     """py-spy gave no recording; the message is its own reason, one line."""
 

@@ -5,7 +5,8 @@ leaves no trace of one that shows the same stack as before. That it went on samp
 elsewhere. Between two samples it sleeps for a mean distance or computes, which the kernel counts;
 its log has the reads that failed; and the session looks at the process that is read. If any of
 these speaks against a span, the span is *in doubt*, and only the samples that its trace shows prove
-that it read then.
+that it read then. A py-spy that was stopped reads all that it has missed at once when it goes on,
+and does not sleep meanwhile.
 
 What was not read is a gap: no stack has time there. The looks also say why it was not read.
 """
@@ -77,7 +78,7 @@ class Spell(NamedTuple):
 
 
 class Pulse(NamedTuple):
-    """How often a py-spy has slept by a moment, and the CPU time that it has used."""
+    """How often the sampler of a py-spy had slept by a moment, and the CPU time of that py-spy."""
 
     at_ns: int
     sleeps: int
@@ -88,10 +89,12 @@ class Known(NamedTuple):
     """What is known of when a recording has read.
 
     ``seen_ns`` are times at which it surely did, in order; the others may speak against some of the
-    rest.
+    rest. At those in ``moved_ns`` the process had gone on to another stack than the one seen
+    before: it ran.
     """
 
     seen_ns: Sequence[int]
+    moved_ns: Sequence[int] = ()
     failed_ns: Sequence[int] = ()
     pulses: Sequence[Pulse] = ()
     spells: Sequence[Spell] = ()
@@ -106,7 +109,7 @@ def unread(known: Known, rate_hz: int, from_ns: int, to_ns: int) -> IntervalSet:
     )
     silent = _without_samples(doubts, known.seen_ns, ENOUGH * distance_ns, distance_ns)
     found = united(silent, _union(_after_exec(known, from_ns, to_ns, distance_ns)))
-    return common(united(found, _paused(known.spells, known.seen_ns)), whole)
+    return common(united(found, _paused(known.spells, known.moved_ns, to_ns)), whole)
 
 
 def _union(spans: Iterable[tuple[int, int]]) -> IntervalSet:
@@ -193,26 +196,27 @@ def _without_samples(
     return found
 
 
-def _paused(spells: Sequence[Spell], seen_ns: Sequence[int]) -> IntervalSet:
+def _paused(spells: Sequence[Spell], moved_ns: Sequence[int], end_ns: int) -> IntervalSet:
     """Return when a process stood still.
 
     That is from the last sign of life before a pause to the first one after it.
 
-    A stack that changes is such a sign, and so is a look at a process that runs.
+    A stack that changes is such a sign, and so is a look at a process that runs. Without one it
+    stands until the end.
     """
     found = IntervalSet()
     for place, (from_ns, to_ns, state, _) in enumerate(spells):
         if state in (STOPPED, FROZEN):
-            before, after = bisect_right(seen_ns, from_ns), bisect_left(seen_ns, to_ns)
+            before, after = bisect_right(moved_ns, from_ns), bisect_left(moved_ns, to_ns)
             signs_ns = [
-                *seen_ns[max(before - 1, 0) : before],
+                *moved_ns[max(before - 1, 0) : before],
                 *(spell.to_ns for spell in spells[:place][-1:]),
             ]
             ends_ns = [
-                *seen_ns[after : after + 1],
+                *moved_ns[after : after + 1],
                 *(spell.from_ns for spell in spells[place + 1 :][:1]),
             ]
-            found.add(max(signs_ns, default=from_ns), min(ends_ns, default=to_ns))
+            found.add(max(signs_ns, default=from_ns), min(ends_ns, default=max(to_ns, end_ns)))
     return found
 
 
@@ -325,7 +329,7 @@ class Account:
 
         Without one it may last ``chance_ns`` by chance.
         """
-        for start_ns, end_ns, reason in self._reasons(from_ns, to_ns):
+        for start_ns, end_ns, reason in self._reasons(from_ns, to_ns, chance_ns):
             if reason == UNREADABLE and not self._words and end_ns - start_ns <= chance_ns:
                 continue
             said = self._words.most_common(1)[0][0] if self._words else "it took no samples"
@@ -335,7 +339,7 @@ class Account:
             text = "; ".join([*causes[:1], said]) if reason == UNREADABLE else _IN_WORDS[reason]
             self._put(GapFound(self._identity, start_ns, end_ns, reason, text))
 
-    def _reasons(self, from_ns: int, to_ns: int) -> list[tuple[int, int, str]]:
+    def _reasons(self, from_ns: int, to_ns: int, chance_ns: int) -> list[tuple[int, int, str]]:
         """Return the parts of a gap, each with its reason."""
         parts: list[tuple[int, int, str]] = []
         at_ns = from_ns
@@ -345,22 +349,24 @@ class Account:
                 begin_ns = max(before[0].to_ns if before else spell.from_ns, at_ns)
                 end_ns = min(after[0].from_ns if after else spell.to_ns, to_ns)
                 if begin_ns < end_ns:
-                    parts += [
-                        (at_ns, begin_ns, self._otherwise(at_ns, begin_ns)),
-                        (begin_ns, end_ns, spell.state),
-                    ]
+                    before_ns = self._otherwise(at_ns, begin_ns, chance_ns)
+                    parts += [(at_ns, begin_ns, before_ns), (begin_ns, end_ns, spell.state)]
                     at_ns = end_ns
-        parts.append((at_ns, to_ns, self._otherwise(at_ns, to_ns)))
+        parts.append((at_ns, to_ns, self._otherwise(at_ns, to_ns, chance_ns)))
         return _joined(parts)
 
-    def _otherwise(self, from_ns: int, to_ns: int) -> str:
-        """Return why a process that ran was not read."""
+    def _otherwise(self, from_ns: int, to_ns: int, chance_ns: int) -> str:
+        """Return why a process that ran was not read.
+
+        Where the looks saw another program for the first time just before a gap, the exec began it:
+        what was read last was read up to ``chance_ns`` before it is said to have been.
+        """
         pairs = pairwise(spell for spell in self._spells if spell.image)
-        changed = (
-            one.image != other.image and one.to_ns < to_ns and other.from_ns >= from_ns
-            for one, other in pairs
+        changed = ((one.to_ns, other.from_ns) for one, other in pairs if one.image != other.image)
+        is_exec = any(
+            before_ns < to_ns and after_ns >= from_ns - chance_ns for before_ns, after_ns in changed
         )
-        return EXEC if any(changed) else UNREADABLE
+        return EXEC if is_exec else UNREADABLE
 
 
 def _joined(parts: Sequence[tuple[int, int, str]]) -> list[tuple[int, int, str]]:

@@ -59,6 +59,8 @@ class Recording:
         self._sampling_ns = self._ended_ns = self.cpu_ns = 0
         self.spawned_ns = clock.now_ns()
         self._pulses = [Pulse(self.spawned_ns, 0, 0)]
+        self._sampler: str | None = None
+        self._first_sleeps: int | None = None
         self._log_bytes: deque[int] = deque(maxlen=_LOOKS_THAT_FAIL)
         self._start_cpu_s = 0.0
         duration_s = math.ceil(length_s) + 5
@@ -126,14 +128,30 @@ class Recording:
         To be called some times a second.
         """
         if not self.ended.done() and self._memory:
-            sleeps = processes.read_pairs(f"{processes.PROC}/{self._pid}/status").get(
-                b"voluntary_ctxt_switches"
-            )
-            stat = processes.read_stat(self._pid)
+            sleeps, stat = self._sleeps(), processes.read_stat(self._pid)
             if sleeps is not None and stat is not None:
                 busy_ns = stat.cpu_ticks * SECOND_NS // processes.CLOCK_TICKS
                 self._pulses.append(Pulse(self._clock.now_ns(), sleeps, busy_ns))
                 self._log_bytes.append(os.fstat(self._memory[-1]).st_size)
+
+    def _sleeps(self) -> int | None:
+        """Return how often py-spy's sampler has slept.
+
+        None where that is not known, as before it has begun.
+
+        It is the thread that py-spy starts first. The main thread wakes for each sample, also for
+        those that the sampler makes up for all at once.
+        """
+        if self._sampler is None:
+            with contextlib.suppress(OSError):
+                threads = os.listdir(
+                    f"{processes.PROC}/{self._pid}/task"
+                )  # in the order of their start
+                self._sampler = threads[1] if len(threads) > 1 else None
+        if self._sampler is None:
+            return None
+        status = processes.read_pairs(f"{processes.PROC}/{self._pid}/task/{self._sampler}/status")
+        return status.get(b"voluntary_ctxt_switches")
 
     @property
     def is_failing(self) -> bool:
@@ -156,6 +174,19 @@ class Recording:
     def sampling_cpu_s(self) -> float:
         """Return the seconds of CPU that it has taken since it samples."""
         return self.cpu_s() - self._start_cpu_s if self._sampling_ns else 0.0
+
+    def has_sample(self) -> bool:
+        """Say whether it has a sample; to be called again and again.
+
+        Once py-spy samples, its main thread sleeps until there is one.
+        """
+        status = processes.status(self._pid) if self._sampling_ns else {}
+        if not status.get("State", "").startswith("S"):
+            return False
+        sleeps = int(status.get("voluntary_ctxt_switches", 0))
+        if self._first_sleeps is None:
+            self._first_sleeps = sleeps
+        return sleeps > self._first_sleeps
 
     def cost_cores(self, length_s: float) -> float:
         """Return the cores that one of this kind and this length takes, its start included."""
@@ -258,7 +289,6 @@ class Recording:
                 asyncio.get_running_loop().call_later(0.001, self._reap)
                 return
             self.cpu_ns = int((usage.ru_utime + usage.ru_stime) * SECOND_NS)
-            self._pulses.append(Pulse(self._ended_ns, usage.ru_nvcsw, self.cpu_ns))
         if not self.sampling.done():
             self.sampling.set_result(False)
         if not self.ended.done():

@@ -36,6 +36,7 @@ from profd.daemon.userfiles import files_of
 LOG = Source("the script's own log", Global(0, ""))
 """What counts where nothing else does; it is no variable."""
 READ_S, FAR_S, SHORT_S, FINE_S, END_S = 0.1, 0.25, 1.0, 0.005, 0.002
+IDLE_S = 2.0
 # So many rounds from one reading to the next show the pace: when a round began is then no matter.
 _SHORT_ROUNDS = 4
 # Readings may take 2 ms a second in the long run, and this much more at first: that shows how long
@@ -55,7 +56,10 @@ _ELSEWHERE, _ELSEWHERE_AT_END = 25, 2
 
 @dataclass(eq=False)
 class StepReader:
-    """Reads the steps of one process. One thread calls ``poll``; any thread may call ``hear``."""
+    """Reads the steps of one process.
+
+    One thread calls ``poll``; any may call ``hear`` and ``renew``.
+    """
 
     identity: Identity
     clock: Clock
@@ -66,6 +70,19 @@ class StepReader:
 
     def __post_init__(self) -> None:
         self._files = files_of(self.identity.pid)
+        self._renewals: deque[tuple[int, Origin | None]] = deque()
+        self._heard: deque[tuple[int, bytes]] = deque(maxlen=64)
+        self._output: OutputFile | None = None
+        self._before = self._error_before = 0
+        """The steps of the counts before this one, and by how many they may be off."""
+        self._stored: tuple[int, int] | None = None
+        self._balance_s = CAPITAL_S
+        self._earned_ns = self.clock.now_ns()
+        self.is_idle = False
+        """Whether the process is a program for now that does not train."""
+        self._begin_program()
+
+    def _begin_program(self) -> None:
         self._declared = Declared(self._files, self.origin)
         self._program: Program | None = None
         self._tries = 0
@@ -73,8 +90,6 @@ class StepReader:
         self._looked_ns = 0
         self._vain = 0
         """How often in a row nothing was found that counts the loop."""
-        self._heard: deque[tuple[int, bytes]] = deque(maxlen=64)
-        self._output: OutputFile | None = None
         self._log = StepLog()
         self._loop: StepLoop | None = None
         self._source: Source | None = None
@@ -92,22 +107,29 @@ class StepReader:
         They are counted while the count stood.
         """
         self._count = Count()
-        self._before = self._error_before = 0
-        """The steps of the counts before this one, and by how many they may be off."""
         self._has_paused = False
-        self._stored: tuple[int, int] | None = None
         self._unsure_firsts = 0
         """How often the first count was given up, as it was not sure."""
         self._off: tuple[int, int] | None = None
         """From when to when the program was not seen in the loop; None while it is."""
-        self._balance_s = CAPITAL_S
-        self._earned_ns = self.clock.now_ns()
 
     def hear(self, data: bytes) -> None:
         self._heard.append((self.clock.now_ns(), data))
 
+    def renew(self, origin: Origin | None) -> None:
+        """Count the steps of another program that the process has become.
+
+        None if that does not train.
+        """
+        self.is_idle = origin is None
+        self._renewals.append((self.clock.now_ns(), origin))
+
     def poll(self) -> float:
         """Read once, and return in how many seconds to read again."""
+        while self._renewals:
+            self._take_program(*self._renewals.popleft())
+        if self.is_idle:
+            return IDLE_S
         begun_ns = time.thread_time_ns()
         try:
             pause_s = self._poll()
@@ -140,6 +162,25 @@ class StepReader:
         for opened in (self._output, self._program):
             if opened is not None:
                 opened.close()
+
+    def _take_program(self, at_ns: int, origin: Origin | None) -> None:
+        """Begin anew.
+
+        The steps of the program before stay counted, and those of this one come on top.
+        """
+        if self._elsewhere >= _ELSEWHERE_AT_END:
+            self._lose()
+        count = self._count
+        if count.round is not None and (self._stored is None or count.has_moved):
+            rest, error = count.rest(self._unread_s())
+            made_ns = int(rest * SECOND_NS / count.per_s()) if count.per_s() else 0
+            left_ns = self._off[0] if self._off else count.at_ns + made_ns
+            self._before, self._error_before = self._made(rest, error)
+            self._put_count(min(left_ns, at_ns), self._before, self._error_before)
+        if self._program is not None:
+            self._program.close()
+        self.origin = origin or ANY
+        self._begin_program()
 
     def _poll(self) -> float:
         if self._program is None:
@@ -440,10 +481,15 @@ class StepReader:
             and (has_changed or pauses)
             and (is_last or now_ns - stored_ns >= wait_ns)
         ):
-            steps, self._has_paused = max(steps, stored), pauses
-            self._stored = at_ns, steps
+            self._has_paused = pauses
+            self._put_count(at_ns, steps, error)
+
+    def _put_count(self, at_ns: int, steps: int, error: int) -> None:
+        stored_ns, stored = self._stored or (0, 0)
+        if at_ns > stored_ns:
+            self._stored = at_ns, max(steps, stored)
             points = (
-                Point(records.STEP_COUNT, steps, self.identity),
+                Point(records.STEP_COUNT, self._stored[1], self.identity),
                 Point(records.STEP_ERROR, error, self.identity),
             )
             self.put(records.PointsTaken(at_ns, points))

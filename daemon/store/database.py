@@ -24,6 +24,7 @@ from typing import Any
 import msgspec
 
 from profd.daemon.errors import OutputUnwritable, RunUnreadable
+from profd.daemon.store.cutshort import end_in_one_line
 
 # what the smallest row takes in its page: two bytes that say where it is, and four of its own
 LEAST_ROW_BYTES = 6
@@ -288,6 +289,7 @@ def _connect(path: Path) -> BoundedConnection:
         # A writer has a log from its first moment on. SQLite would make one, and leave it behind.
         if not log.exists():
             return _connect_as(path, "mode=ro&immutable=1")
+        end_in_one_line()
         try:
             return _connect_as(path, "mode=ro")
         except sqlite3.OperationalError as error:

@@ -75,6 +75,11 @@ class RunReader(RunFile):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def is_over_without_samples(self) -> bool:
+        """Say whether no stack was read in the whole run, and none will be."""
+        return self.info.state != "live" and not self.recorded().whole
+
     def refresh(self) -> None:
         """Take in what was written since the last call: ``info`` and the tables held in memory."""
         self.info = self.run_info()

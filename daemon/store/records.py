@@ -37,6 +37,9 @@ STEP_COUNT, STEP_ERROR, STEP_SOURCE, STEPS_LOST = (
     "counter",
     "uncounted",
 )
+EXEC = "exec"
+STEP_CHANGES = (STEP_SOURCE, STEPS_LOST, EXEC)
+"""The events from which on steps are counted, or are not: another program has steps of its own."""
 """The series of the steps of a process and of how many may be wrong.
 
 The kinds of the events that say what counts from there on, and that and why nothing does.

@@ -25,6 +25,7 @@ from profd.daemon.reads import Reads, Unread
 from profd.daemon.rights import Credentials, Rights
 from profd.daemon.secrets import mask_command
 from profd.daemon.stacks.dump import DumpFailed, take_dump
+from profd.daemon.stacks.pyspy import read_cost_s
 from profd.daemon.tree.unread import Reason, why_unread
 
 LOOK_S = 1.0
@@ -32,6 +33,7 @@ LOOK_S = 1.0
 
 The reads of one user's processes take at most half of it.
 """
+_MOST_CPU_S = 0.1
 TORCH_LIBRARY = "/libtorch"
 """Stands in the maps of a process that has PyTorch loaded."""
 _OLDEST, _NEWEST = (3, 8), (3, 15)
@@ -145,6 +147,18 @@ class System(Rights):
         except DumpFailed as error:
             return str(error)
         return "" if any(thread.frames for thread in threads) else NO_FRAMES
+
+
+class ThriftySystem(System):
+    """One whose looks a run has to pay: it takes none that costs much.
+
+    The first recording says as much.
+    """
+
+    def dump_failure(self, pid: int) -> str:
+        stat = processes.read_stat(pid)
+        is_dear = stat is not None and read_cost_s(stat.threads) > _MOST_CPU_S
+        return "" if is_dear else super().dump_failure(pid)
 
 
 def check_attachable(pid: int, system: System | None = None) -> str:

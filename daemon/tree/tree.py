@@ -5,10 +5,11 @@ It also shows the stacks of a whole tree at this moment.
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -16,6 +17,7 @@ from profd.daemon import processes
 from profd.daemon.clock import Clock
 from profd.daemon.interpreter.integers import local_integer
 from profd.daemon.interpreter.memory import variables_now
+from profd.daemon.reads import Reads, Unread
 from profd.daemon.rights import Rights
 from profd.daemon.secrets import mask_command
 from profd.daemon.stacks.dump import DumpedFrame, DumpedThread, DumpFailed, take_dump
@@ -26,6 +28,7 @@ from profd.daemon.tree.attachable import check_attachable
 from profd.daemon.tree.roles import VARIABLES, placement_of
 from profd.daemon.tree.unread import why_unread
 
+Value = TypeVar("Value")
 FULL_SCAN_EVERY = 4
 _THREADS_AT_ONCE = 64
 """For each further so many threads, a full scan of a process is that much rarer.
@@ -66,6 +69,8 @@ class Member(msgspec.Struct):
     """
     has_ranks: bool = False
     """Whether it is a script that starts its ranks itself: what it starts later need not be one."""
+    exec_ns: int = 0
+    """Before that it had not begun what it runs now, which could not be read yet; else 0."""
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -84,6 +89,9 @@ class ProcessTree:
     """A process and its descendants, those whose parent is gone among them.
 
     The descendants are left out if ``subprocesses`` is False.
+
+    A process that takes too long to be read is none of it yet, or what it was. The next look reads
+    it again.
     """
 
     root: Identity
@@ -92,15 +100,19 @@ class ProcessTree:
     subprocesses: bool = True
     folder: str = ""
     """The one that the root was started in, if that is known."""
+    reads: Reads = field(default_factory=Reads)
+    """Those of memory: its owner may make it any size, and hang."""
 
     def __post_init__(self) -> None:
         self.members: dict[Identity, Member] = {}
-        self._scans = 0
+        self._scans, self._has_begun = 0, False
         self._polled_ns, self._before_ns = self.clock.now_ns(), 0
 
     def poll(self) -> list[Change]:
         """Look at the tree and return what changed since the last look, parents first."""
-        changes = self._add([self.root.pid], None) if self._scans == 0 else []
+        self.reads.begin_turn()
+        changes = [] if self._has_begun else self._add([self.root.pid], None)
+        self._has_begun = self._has_begun or bool(changes)
         self._before_ns, self._polled_ns = self._polled_ns, self.clock.now_ns()
         full = self._scans % FULL_SCAN_EVERY == 0
         self._scans += 1
@@ -204,7 +216,8 @@ class ProcessTree:
             return False
         if not processes.is_running(*member.identity):
             return False
-        placement = placement_of(variables_now(member.identity.pid, VARIABLES))
+        variables = self._ask(member.identity.pid, lambda pid: variables_now(pid, VARIABLES))
+        placement = placement_of(variables or {})
         # With Accelerate's launcher for tests each of them says that it is rank 0.
         if placement is None or self._is_taken(placement.rank, member):
             return False  # it keeps the rank that NCCL may have said
@@ -221,7 +234,8 @@ class ProcessTree:
         member.tries += 1
         if member.tries & (member.tries - 1) or not processes.is_running(*member.identity):
             return False
-        number = local_integer(member.identity.pid, *roles.SPAWNED, roles.SPAWNED_NUMBER)
+        spawned = (*roles.SPAWNED, roles.SPAWNED_NUMBER)
+        number = self._ask(member.identity.pid, lambda pid: local_integer(pid, *spawned))
         if number is None or self._is_taken(number, member):
             return False
         member.rank = number
@@ -250,7 +264,16 @@ class ProcessTree:
 
     def record_of(self, member: Member) -> ProcessSeen:
         fields = msgspec.structs.asdict(member)
-        for name in ("image", "origin", "looks", "tries", "trains", "polls", "has_ranks"):
+        for name in (
+            "image",
+            "origin",
+            "looks",
+            "tries",
+            "trains",
+            "polls",
+            "has_ranks",
+            "exec_ns",
+        ):
             del fields[name]
         return ProcessSeen(**fields, at_ns=self.clock.now_ns())
 
@@ -266,11 +289,15 @@ class ProcessTree:
         # A dying process has no image any more, for as long as the kernel takes its memory back,
         # and names nothing.
         elif stat.image not in (0, member.image):
-            self._read(member, stat.image, self._before_ns)
-            member.polls = 0
-            yield Change("exec", member)
-        elif member.python is None and self._has_loaded_python(member):
-            self._read(member, member.image)
+            member.exec_ns = member.exec_ns or self._before_ns
+            if self._read(member, stat.image):
+                member.polls = member.exec_ns = 0
+                yield Change("exec", member)
+        elif (
+            member.python is None
+            and self._has_loaded_python(member)
+            and self._read(member, member.image)
+        ):
             yield Change("loaded", member)
 
     def _has_loaded_python(self, member: Member) -> bool:
@@ -279,10 +306,8 @@ class ProcessTree:
         It loads the library after its start, or embeds it for later.
         """
         member.polls += 1
-        return (
-            not member.polls & (member.polls - 1)
-            and processes.python_version(member.identity.pid) is not None
-        )
+        is_due = not member.polls & (member.polls - 1)
+        return is_due and self._ask(member.identity.pid, processes.python_version) is not None
 
     def _add(self, pids: Iterable[int], parent: Member | None) -> list[Change]:
         appeared = []
@@ -295,34 +320,55 @@ class ProcessTree:
                 continue
             above = parent.identity if parent else None
             member = Member(identity, above, (), roles.HELPER, None, None, None, stat.image)
-            self._read(member, stat.image)
-            self.members[identity] = member
-            appeared.append(Change("started", member))
+            if self._read(member, stat.image):
+                self.members[identity] = member
+                appeared.append(Change("started", member))
         return appeared
 
-    def _read(self, member: Member, image: int, exec_ns: int | None = None) -> None:
-        """Read what a member is by its program.
+    def _ask(self, pid: int, ask: Callable[[int], Value]) -> Value | None:
+        """Return what memory of a process says; None if that takes too long."""
+        with contextlib.suppress(Unread):
+            return self.reads.read(pid, processes.owner_uid(pid) or 0, lambda: ask(pid))
+        return None
 
-        It began that program after ``exec_ns``, if that is known.
-        """
-        pid = member.identity.pid
+    def _read(self, member: Member, image: int) -> bool:
+        """Read what a member is by its program; return False if that takes too long."""
+        folder, exec_ns = (
+            self.folder if member.identity == self.root else "",
+            member.exec_ns or None,
+        )
+        program = self._ask(member.identity.pid, lambda pid: _program_of(pid, exec_ns, folder))
+        if program is None:
+            return False
         parent = self.members.get(member.parent) if member.parent else None
         member.image, member.trains, member.has_ranks = image, False, False
-        member.command = self.mask(processes.command_line(pid))
-        member.python = processes.python_version(pid)
-        if parent is not None and parent.image == image:  # forked, with its parent's code
-            member.origin = parent.origin
-        else:
-            member.origin = origin_of(
-                pid, exec_ns, self.folder if member.identity == self.root else ""
-            )
+        member.command, member.python = self.mask(program.command), program.python
+        is_forked = parent is not None and parent.image == image  # with its parent's code
+        member.origin = parent.origin if parent is not None and is_forked else program.origin
         above = None if parent is None else roles.MAIN if parent.has_ranks else parent.role
         member.role = roles.role_of(member.command, member.python is not None, above)
         if member.role == roles.MAIN:
-            member.placement = placement_of(processes.environment(pid, VARIABLES))
+            member.placement = placement_of(program.variables)
             member.rank = member.placement.rank if member.placement else None
         else:
             member.placement, member.rank = None, parent.rank if parent else None
+        return True
+
+
+class _Program(NamedTuple):
+    """What memory of a process says of its program."""
+
+    command: tuple[str, ...]
+    python: str | None
+    origin: Origin
+    variables: dict[str, str]
+
+
+def _program_of(pid: int, exec_ns: int | None, folder: str) -> _Program:
+    """Read it: it began after ``exec_ns``, in a folder, if these are known. Blocking."""
+    command, python = processes.command_line(pid), processes.python_version(pid)
+    variables = processes.environment(pid, VARIABLES)
+    return _Program(command, python, origin_of(pid, exec_ns, folder), variables)
 
 
 class DumpedProcess(msgspec.Struct, frozen=True):

@@ -59,7 +59,7 @@ class FakeRecording:
         self.failure: str | None = None
         self.data: bytes | None = None
         self.errors = self.looks = 0
-        self.is_failing = False
+        self.is_failing, self.has_one = False, True
         self.taken_s = self.taken_cores = 0.0
         self._clock = clock
         studio.direct(self)
@@ -75,6 +75,9 @@ class FakeRecording:
 
     def sampling_cpu_s(self) -> float:
         return self.taken_s
+
+    def has_sample(self) -> bool:
+        return self.has_one
 
     def cost_cores(self, length_s: float) -> float:
         return self.taken_cores

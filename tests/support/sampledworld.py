@@ -85,8 +85,9 @@ class World:
         # After an exec the recording in flight is replaced, once that was seen.
         execs_ns = [one.to_ns for one in self.episodes if one.kind == EXEC]
         begins_ns = sorted({self._when_py_spy_begins(at_ns) for at_ns in [*begins_ns, *execs_ns]})
-        looks = self._looks()
-        for begin_ns, cut_ns in zip(begins_ns, [*begins_ns[1:], self.length_ns], strict=True):
+        cuts_ns = [*begins_ns[1:], self.length_ns]
+        looks = self._looks(cuts_ns)
+        for begin_ns, cut_ns in zip(begins_ns, cuts_ns, strict=True):
             for look in looks:
                 if look.at_ns > BEGIN_NS + cut_ns:
                     break
@@ -98,9 +99,9 @@ class World:
         episode = self.during(at_ns, *_STOPS_SAMPLER, EXEC)
         return episode.to_ns if episode else at_ns
 
-    def _looks(self) -> list[Look]:
+    def _looks(self, cuts_ns: Sequence[int]) -> list[Look]:
         found = []
-        for at_ns in range(0, self.length_ns, LOOK_NS):
+        for at_ns in sorted({*range(0, self.length_ns, LOOK_NS), *cuts_ns}):
             if not self.during(at_ns, *_STOPS_PROFD):
                 paused = self.during(at_ns, STOPPED, FROZEN)
                 image = 1 + sum(one.kind == EXEC and one.from_ns <= at_ns for one in self.episodes)

@@ -249,6 +249,29 @@ def test_what_is_made_between_two_sources_is_unknown(tmp_path: Path) -> None:
     assert ([len(piece) for piece in pieces], why) == ([3, 2], WHY)
 
 
+@pytest.mark.parametrize(
+    ("resumed_s", "count", "why"), [(14.0, 150, None), (None, None, "pid 7 became python eval.py")]
+)
+def test_steps_of_each_program_of_a_process_are_counted_and_not_the_time_between_them(
+    tmp_path: Path, resumed_s: float | None, count: int | None, why: str | None
+) -> None:
+    def happened(at_s: float, kind: str, text: str) -> records.EventHappened:
+        return records.EventHappened(STARTED_NS + int(at_s * SECOND_NS), kind, text, MAIN)
+
+    also: list[records.Record] = [counted_at(*one) for one in ((0.0, 0, 0), (11.0, 110, 1))]
+    also += [happened(0, "exec", "pid 7 became python train.py"), happened(0, "counter", NAME)]
+    also.append(happened(11, "exec", "pid 7 became python eval.py"))
+    if resumed_s is not None:  # its own count had come to 20 when it was first read
+        also += [
+            happened(resumed_s, "counter", NAME),
+            counted_at(15, 130, 1),
+            counted_at(17, 150, 1),
+        ]
+    steps = steps_of(write_run(tmp_path / "r", seconds=20, also=also))
+    assert (steps.per_s, steps.count, steps.why_unknown) == (10, count, why)
+    assert steps.count_error == (None if count is None else 2)
+
+
 def test_events_are_not_read_for_each_of_thousands_of_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

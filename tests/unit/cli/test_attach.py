@@ -30,7 +30,7 @@ def recording(monkeypatch: pytest.MonkeyPatch) -> FakeRecording:
     recording = FakeRecording()
     monkeypatch.setattr(attach, "start_session", recording)
     monkeypatch.setattr(attach, "start_ahead", contextlib.nullcontext)
-    monkeypatch.setattr("profd.cli.liverun.check_attachable", lambda pid: "")
+    monkeypatch.setattr("profd.cli.liverun.check_attachable", lambda pid, system: "")
     monkeypatch.setattr(attach, "takes_dashboard", lambda: False)
     return recording
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from support.commandline import CommandLine
 from support.folders import DOCS
-from support.synthetic import write_run
+from support.synthetic import main_process, write_records, write_run
 
 from profd.daemon.errors import ExitCode
 from profd.daemon.fleet.answers import Fleet
@@ -53,6 +53,14 @@ def test_the_end_of_a_range_of_time_is_no_place(
     assert "-o FOLDER" in profd(*words, 4, code=ExitCode.USAGE)
     profd(*words, 4, "-o", "tables")
     assert {path.name for path in tmp_path.iterdir()} == {"a.profd", "tables"}
+
+
+def test_runs_without_samples_have_a_code_of_their_own(tmp_path: Path, profd: CommandLine) -> None:
+    empty, url = write_records(tmp_path / "empty.profd", [main_process()]), tmp_path / "fleet"
+    profd("export", empty, "--format", "parquet", "--to", url, code=ExitCode.NO_SAMPLES)
+    assert "no samples were taken" in profd.err
+    profd("fleet", url, code=ExitCode.NO_SAMPLES)
+    assert profd.err == "profd: no samples were taken in any of the runs\n"
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ PID = os.getpid()
 def recording(monkeypatch: pytest.MonkeyPatch) -> FakeRecording:
     recording = FakeRecording(also=(this_process(),))
     monkeypatch.setattr("profd.cli.liverun.start_session", recording)
-    monkeypatch.setattr("profd.cli.liverun.check_attachable", lambda pid: "")
+    monkeypatch.setattr("profd.cli.liverun.check_attachable", lambda pid, system: "")
     return recording
 
 

@@ -150,6 +150,15 @@ def test_processes_come_first_then_their_stacks_and_json_has_every_thread(
     assert (second["pid"], second["error"]) == (9, "it moved")
 
 
+def test_a_dump_without_a_stack_has_a_code_of_its_own(
+    asked: list[int], profd: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ls, "dump_tree", lambda _: DUMPED[1:])
+    for more in ((), ("--json",)):
+        profd("dump", 4711, *more, code=ExitCode.NO_SAMPLES)
+        assert "it moved" in profd.out
+
+
 def test_of_a_run_its_target_is_dumped_unless_that_has_ended(
     asked: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profd: CommandLine
 ) -> None:

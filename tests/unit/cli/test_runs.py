@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import resource
 import sqlite3
 from pathlib import Path
 
@@ -13,8 +12,7 @@ from support import synthetic
 from support.commandline import CommandLine
 from support.noderuns import JOB
 
-from profd.cli.runs import bounded_memory
-from profd.daemon.errors import ExitCode, RunUnreadable
+from profd.daemon.errors import ExitCode
 
 
 def test_a_job_is_summarized_as_one_run(folder: Path, profd: CommandLine) -> None:
@@ -122,20 +120,3 @@ def test_a_copy_of_a_live_run_says_that_its_last_part_may_be_elsewhere(
         "copy.profd has no log beside it: if it was copied while live, its last part is in "
         "copy.profd-wal" in profd.err
     )
-
-
-def test_memory_is_bounded_by_the_size_of_the_runs_while_they_are_read(tmp_path: Path) -> None:
-    small, large = tmp_path / "a.profd", tmp_path / "b.profd"
-    small.write_bytes(b"x" * (1 << 20))
-    large.write_bytes(b"x" * (4 << 20))
-    before = resource.getrlimit(resource.RLIMIT_DATA)
-    with bounded_memory(small):
-        first, _ = resource.getrlimit(resource.RLIMIT_DATA)
-        with bounded_memory(large):  # as of `profd diff`
-            assert resource.getrlimit(resource.RLIMIT_DATA)[0] - first == 64 * (4 << 20)
-    with (
-        pytest.raises(RunUnreadable, match="which is more than its size accounts for"),
-        bounded_memory(small),
-    ):
-        bytearray(first)
-    assert resource.getrlimit(resource.RLIMIT_DATA) == before

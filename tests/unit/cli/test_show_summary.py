@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.commandline import CommandLine
-from support.synthetic import MAIN, STARTED_NS, write_records, write_run
+from support.synthetic import MAIN, RUN_ID, STARTED_NS, write_records, write_run
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import ExitCode
@@ -65,6 +65,12 @@ def test_a_run_without_samples_says_why_in_text_and_json_and_by_its_exit_code(
     profd("export", path, "--format", "collapsed", code=ExitCode.NO_SAMPLES)
     assert profd.out == ""
     assert profd.err == f"profd: {says}\n"
+    profd("report", path, "-o", page := tmp_path / "a.html", code=ExitCode.NO_SAMPLES)
+    assert (profd.out, profd.err, page.exists()) == (f"{page}\n", f"profd: {says}\n", True)
+    full = write_run(tmp_path / "full.profd", seconds=1)
+    for pair in ((path, full), (full, path)):
+        profd("diff", *pair, code=ExitCode.NO_SAMPLES)
+        assert profd.err == f"profd: {RUN_ID}: {says}\n"
 
 
 def test_a_run_with_samples_has_no_such_reason(tmp_path: Path, profd: CommandLine) -> None:
@@ -76,3 +82,5 @@ def test_a_run_with_samples_has_no_such_reason(tmp_path: Path, profd: CommandLin
 def test_a_live_run_may_have_no_samples_yet(tmp_path: Path, profd: CommandLine) -> None:
     path = write_run(tmp_path / "a.profd", seconds=0, live=True)
     assert "no samples were taken yet" in profd("summary", path)
+    profd("report", path, "-o", tmp_path / "a.html")
+    assert profd.err == ""

@@ -43,6 +43,7 @@ from profd.daemon.findings.analyst import (
 from profd.daemon.findings.catalog import find, findings_in
 from profd.daemon.findings.finding import Finding
 from profd.daemon.session import analyst
+from profd.daemon.store.bound import MemoryBound
 from profd.daemon.store.entities import Entities
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import (
@@ -182,8 +183,15 @@ def test_memory_that_grows_is_found_in_a_live_run_and_still_is_at_the_next_look(
 def test_each_look_is_a_line_and_the_one_at_all_of_the_run_is_the_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out, rests, trims = io.BytesIO(), list[float](), list[int]()
+    out, rests, trims, bounds = io.BytesIO(), list[float](), list[int](), list[int]()
     monkeypatch.setattr(processes, "trim_heap", lambda: trims.append(len(rests)))
+    renew = MemoryBound.renew
+
+    def renewed(bound: MemoryBound) -> None:
+        bounds.append(len(rests))
+        renew(bound)
+
+    monkeypatch.setattr(MemoryBound, "renew", renewed)
     with live_run(tmp_path / "a.profd", seconds=20) as run:
 
         def rest(seconds: float) -> bool:
@@ -202,6 +210,7 @@ def test_each_look_is_a_line_and_the_one_at_all_of_the_run_is_the_last(
     )
     assert min(rests) >= EVERY_S
     assert trims == [0, 1, 2]  # before each rest
+    assert bounds == [0, 0, 1, 2, 3]  # at first, and by the size that the run has at each look
 
 
 def test_a_run_of_ever_new_stacks_is_looked_at_without_holding_them_all(

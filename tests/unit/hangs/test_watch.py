@@ -95,6 +95,30 @@ async def test_a_run_that_stands_still_hangs_within_its_patience() -> None:
     assert [record.kind for record in stage.put if isinstance(record, EventHappened)] == ["hang"]
 
 
+async def test_looks_that_the_budget_refuses_are_put_off_and_what_was_seen_before_counts() -> None:
+    stage, asked, may = Stage(), list[float](), [True]
+
+    def grant(cpu_s: float) -> bool:
+        asked.append(cpu_s)
+        return may[-1]
+
+    stage.watch.grant = grant
+    await stage.pass_s(20)
+    assert (len(asked), stage.looks) == (1, 1)
+    may.append(False)
+    await stage.pass_s(60)
+    assert (stage.looks, stage.found()) == (1, [])
+    may.append(True)
+    await stage.pass_s(1)
+    assert (stage.looks, len(stage.found())) == (2, 1)
+    said = [
+        record.text
+        for record in stage.put
+        if isinstance(record, EventHappened) and record.kind == "note"
+    ]
+    assert said == ["looks for hangs wait for profd's budget: each takes about 0.0 s of CPU"]
+
+
 async def test_a_hang_and_its_end_are_recorded_once() -> None:
     stage = Stage()
     await stage.pass_s(100)

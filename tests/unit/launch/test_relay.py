@@ -18,8 +18,14 @@ from support.synthetic import identity_of
 from support.waiting import DEADLINE_S, until
 
 from profd.daemon import processes
-from profd.daemon.launch.channel import LARGEST_BYTES, ScriptWrote, decode, make_channel
-from profd.daemon.launch.relay import Relay
+from profd.daemon.launch.channel import (
+    CHUNK_BYTES,
+    LARGEST_BYTES,
+    ScriptWrote,
+    decode,
+    make_channel,
+)
+from profd.daemon.launch.relay import Relay, _read_all
 from profd.daemon.launch.screen import SharedScreen
 from profd.daemon.launch.terminal import RESET, Terminal
 from profd.daemon.store.records import Identity
@@ -326,3 +332,30 @@ def test_what_is_said_after_the_launchers_end_is_a_line_of_its_own(
     while len(shown) < len(expected):
         shown += os.read(ends.screen_fd, 1000)
     assert shown == expected
+
+
+@pytest.mark.parametrize(
+    ("gives", "reads"),
+    [
+        ([4096, 4096, BlockingIOError()], [8192]),
+        ([4096, OSError(5, "closed")], [4096]),
+        ([4096, 0], [4096]),
+        ([4096] * 9, [CHUNK_BYTES, 4096]),
+    ],
+)
+def test_what_a_terminal_has_is_one_message_though_the_kernel_gives_it_in_pieces(
+    monkeypatch: pytest.MonkeyPatch, gives: list[int | OSError], reads: list[int]
+) -> None:
+    rest = iter(gives)
+
+    def read(_fd: int, most: int) -> bytes:
+        given = next(rest, BlockingIOError())
+        if isinstance(given, OSError):
+            raise given
+        assert given <= most
+        return bytes(given)
+
+    monkeypatch.setattr(os, "read", read)
+    found = [len(_read_all(0)) for _ in reads]
+    monkeypatch.undo()
+    assert found == reads

@@ -109,7 +109,7 @@ def host(run: Path, profd_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "examine", lambda pid: [Check("target", Verdict.NOTE, EVIL, EVIL)])
     monkeypatch.setattr(attach, "start_session", start)
     monkeypatch.setattr(attach, "start_ahead", contextlib.nullcontext)
-    monkeypatch.setattr("profd.cli.liverun.check_attachable", lambda pid: "")
+    monkeypatch.setattr("profd.cli.liverun.check_attachable", lambda pid, system: "")
 
 
 SHOWN = (

@@ -43,9 +43,14 @@ async def start(put: list[Record], monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     begun: list[Analyst] = []
 
     def start(
-        words: Sequence[str], rests_s: Sequence[float] = (0,), *, is_read: bool = False
+        words: Sequence[str],
+        rests_s: Sequence[float] = (0,),
+        *,
+        is_read: bool = False,
+        grant: Callable[[float], bool] = lambda _: True,
     ) -> Analyst:
-        begun.append(Analyst(words, StoppedClock(), put.append, rests_s, is_read=lambda: is_read))
+        about = words, StoppedClock(), put.append, rests_s
+        begun.append(Analyst(*about, is_read=lambda: is_read, grant=grant))
         return begun[-1]
 
     yield start
@@ -64,6 +69,21 @@ async def test_while_somebody_reads_what_is_found_each_look_asks_for_the_next(
 ) -> None:
     start(says(SEEN, then=f"{REPEATS}; {REPEATS}; input()"), is_read=True)
     await eventually(lambda: len(put) == 3, "three looks")
+
+
+@pytest.mark.parametrize(("is_read", "times"), [(False, 4), (True, 0)])
+async def test_what_nobody_reads_starts_once_the_budget_has_room(
+    start: Start, put: list[Record], is_read: bool, times: int
+) -> None:
+    asked: list[float] = []
+
+    def grant(cpu_s: float) -> bool:
+        asked.append(cpu_s)
+        return len(asked) == 4
+
+    start(says(SEEN), is_read=is_read, grant=grant)
+    await eventually(lambda: len(put) == 1, "a look")
+    assert len(asked) == times
 
 
 async def test_while_nobody_reads_it_the_next_look_waits_until_somebody_does(

@@ -152,11 +152,12 @@ def test_a_small_budget_begins_with_a_low_rate_and_turns_get_less_as_it_falls() 
 
 
 def test_many_threads_begin_with_a_low_rate_so_that_the_first_minute_holds_its_budget() -> None:
-    assert [Governor(100, BUDGET, threads).rate_hz for threads in (1, 5, 32, 160)] == [
+    assert [Governor(100, BUDGET, threads).rate_hz for threads in (1, 4, 32, 160, 2_000)] == [
         100,
         100,
-        27,
-        6,
+        26,
+        5,
+        3,
     ]
     # 160 threads on a machine that is slow to read them: 3 Hz take three quarters of the budget.
     run = Spendthrift(cores_per_hz=0.021, own_cores=0.012)
@@ -347,11 +348,91 @@ def test_another_budget_is_used_and_kept_from_its_first_minute_on(
 def test_at_the_lowest_rate_a_chain_may_take_its_share_of_what_the_minute_has_left() -> None:
     governor = Governor(100, 0.1, threads=2_000)
     assert governor.rate_hz == LOWEST_RATE_HZ
-    assert list(governor.allowance(1)) == pytest.approx([0.1, 5.64, 5.64])
+    assert list(governor.allowance(1)) == pytest.approx([0.1, 5.64, 5.64, 0])
     governor.take(Spending(3.0, 1.0))
-    assert list(governor.allowance(2)) == pytest.approx([0.0375, 1.32, 2.82], rel=0.02)
+    assert list(governor.allowance(2)) == pytest.approx([0.0375, 1.32, 2.82, 0], rel=0.02)
     governor.take(Spending(9.0, 1.0))
-    assert list(governor.allowance(1)) == pytest.approx([0, 0, 5.64])
+    assert list(governor.allowance(1)) == pytest.approx([0, 0, 5.64, 0])
+
+
+def test_what_was_spent_before_the_session_counts_in_its_first_minute() -> None:
+    governor = Governor(100, 0.1, threads=2_000, spent_s=1.5)
+    governor.is_held = True
+    assert governor.allowance(1).cpu_s == pytest.approx(5.64 - 1.5)
+    for _ in range(60):
+        take(governor, 0.0)
+    assert governor.allowance(1).cpu_s == pytest.approx(5.64)
+
+
+def test_what_profd_itself_will_take_of_a_minute_is_not_left_for_recordings() -> None:
+    ledger = Ledger()
+    assert ledger.own_cores() == 0
+    for number in range(12):
+        ledger.add(Spending(1.0 if number == 3 else 0.025, 1.0, 0.5 if number == 3 else 0.025))
+    # What was dear once was paid; the other 48 seconds take a fortieth each.
+    assert ledger.left_s(5.64) == pytest.approx(5.64 - 1.275 - 48 * 0.025, abs=0.1)
+    assert ledger.left_s(1.0) == 0
+
+
+def test_threads_that_come_later_lower_the_rate_before_they_are_paid_for() -> None:
+    governor = begun()
+    governor.expect(160)
+    assert governor.rate_hz == Governor(100, BUDGET, 160).rate_hz
+    assert not take(governor, 0.9), "a reading that is in part of the rate before"
+    governor.expect(2)
+    assert governor.rate_hz == 5
+
+
+def test_the_start_does_not_say_what_profd_takes_later() -> None:
+    governor = Governor(100, 0.1, threads=2_000)
+    for _ in range(3):
+        governor.take(Spending(0.3, 1.0, 0.3))
+    assert list(governor.allowance(1))[1:3] == pytest.approx([5.64 - 0.9, 5.64])
+
+
+def paused(spent_s: float = 0.0) -> Governor:
+    """Return a governor whose recordings pause."""
+    governor = Governor(100, 0.1, threads=2_000)
+    governor.is_held = True
+    take(governor, spent_s)
+    return governor
+
+
+def test_looks_take_a_third_of_a_minute_at_most() -> None:
+    governor = paused()
+    assert governor.grant(0.8)
+    for _ in range(20):
+        take(governor, 0.0)
+    assert governor.grant(0.8)
+    assert not governor.grant(0.8)
+    for _ in range(45):
+        take(governor, 0.0)
+    assert governor.grant(0.8)  # the first one was more than a minute ago
+    alone = paused()
+    assert alone.grant(2.5)  # one is dearer than a third, and the only one of its minute
+
+
+def test_while_recordings_pause_a_look_is_paid_of_what_is_left_and_is_kept_room_for() -> None:
+    governor = paused(spent_s=5.0)
+    assert not governor.grant(0.8)
+    assert governor.grant(0.03), "a look at a usual process is never refused"
+    assert not governor.grant(0.8)
+    assert governor.allowance(1).kept_s == 0.8
+    for _ in range(3):
+        take(governor, 0.0)
+    assert governor.allowance(1).kept_s == 0, "it does not ask again"
+    for _ in range(60):
+        take(governor, 0.0)
+    governor.is_promised = True
+    assert not governor.grant(0.8), "the recording in flight takes what is left"
+    governor.is_promised = False
+    assert governor.grant(0.8)
+
+
+def test_beside_rates_that_may_be_lowered_looks_wait_for_no_room() -> None:
+    governor = begun()
+    take(governor, 9.0)
+    assert governor.grant(0.8)
 
 
 def test_while_there_is_a_lower_rate_no_chain_has_to_pause() -> None:

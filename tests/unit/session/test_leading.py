@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 from support.training_stacks import BACKWARD
 
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.session.leading import Leaders
 from profd.daemon.store.records import (
     EventHappened,
@@ -70,7 +72,7 @@ def test_the_main_thread_leads_unless_another_one_trains() -> None:
         recording((MAIN, [POLL]), (OTHER, [BACKWARD]), (TRAINER, [BACKWARD]))
     ) == [TRAINER]
     assert session.said == [
-        "thread thread 8 of pid 7 does what the main one waits for: it is shown in its place"
+        "thread thread 8 of pid 7 works while the main one waits: it is shown in its place"
     ]
     assert session.leading(recording((MAIN, [POLL]), (OTHER, [LOAD]))) == [
         MAIN
@@ -118,3 +120,41 @@ def test_the_last_recording_of_a_process_may_come_after_its_end() -> None:
     assert not session.leaders.knows(Identity(7, 1))
     session.leading(recording((MAIN, [POLL]), (TRAINER, [BACKWARD])))
     assert session.leaders.knows(Identity(7, 1))
+
+
+class Running:
+    """A process whose threads run for some ticks in each second, and who leads it after each."""
+
+    def __init__(self) -> None:
+        self.session, self.ran, self.second = Session(), {MAIN: 500, TRAINER: 0, OTHER: 900}, 0
+        self.session.leaders = Leaders(self.session.records.append, lambda _, tid: self.ran[tid])
+
+    def runs(self, **ticks: int) -> list[int]:
+        self.second += 1
+        for name, more in ticks.items():
+            self.ran[{"main": MAIN, "trainer": TRAINER, "other": OTHER}[name]] += more
+        taken = recording((MAIN, [POLL]), (OTHER, [LOAD]), (TRAINER, [LOAD]))
+        at_ns = self.second * SECOND_NS
+        return self.session.leading(msgspec.structs.replace(taken, end_ns=at_ns))
+
+
+@pytest.mark.parametrize(
+    ("main", "trainer", "leads"),
+    [(0, 10, TRAINER), (2, 90, TRAINER), (3, 90, MAIN), (0, 9, MAIN), (2, 15, MAIN)],
+)
+def test_the_thread_that_runs_leads_where_the_main_one_hardly_does(
+    main: int, trainer: int, leads: int
+) -> None:
+    running = Running()
+    assert running.runs() == [MAIN]  # how long they have run says nothing of now
+    assert running.runs(main=main, trainer=trainer) == [leads]
+
+
+def test_of_two_that_run_the_one_that_led_goes_on_until_the_main_one_works() -> None:
+    running = Running()
+    running.runs()
+    assert running.runs(other=40, trainer=50) == [TRAINER]
+    assert running.runs(other=50, trainer=40) == [TRAINER]
+    assert running.runs() == [TRAINER]  # all wait
+    assert running.runs(main=90, trainer=1) == [MAIN]
+    assert len(running.session.said) == 1

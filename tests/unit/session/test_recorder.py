@@ -87,7 +87,7 @@ def test_a_program_of_many_threads_is_sampled_at_a_low_rate_from_the_start(
 ) -> None:
     status = recorder.carry_out(Request("hello"))
     assert isinstance(status, SessionStatus)
-    assert status.rate_hz == 21
+    assert status.rate_hz == 20
 
 
 async def test_a_session_that_breaks_says_so_in_its_run(

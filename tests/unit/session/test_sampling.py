@@ -38,7 +38,7 @@ class FakeChain:
         self.turn: asyncio.Semaphore | None = None
         self.hurries = 0
         self.is_in_turns = True
-        self.is_deaf = False
+        self.is_deaf = self.is_resting = self.is_recording = False
         self.was_cancelled = False
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -109,6 +109,16 @@ async def test_mains_are_sampled_without_a_gap_and_others_in_turns_with_what_is_
     assert (main.turn, launcher.turn) == (None, None)
     assert helper.turn is worker.turn is not None
     assert main.source is worker.source
+
+
+@pytest.mark.parametrize("is_recording", [False, True])
+async def test_while_a_recording_is_taken_after_a_rest_what_is_left_is_for_it_alone(
+    studio: Studio, is_recording: bool
+) -> None:
+    chain = await studio.begin(roles.MAIN)
+    studio.sampling.governor.mean_hz = 3
+    chain.is_resting, chain.is_recording = True, is_recording
+    assert studio.sampling.grant(0.8) is not is_recording
 
 
 @pytest.mark.parametrize(
@@ -351,6 +361,25 @@ def test_a_child_that_trains_is_written_again_with_its_parent_and_sampled_and_co
         (ROOT, roles.LAUNCHER),
     ]
     assert (mains, followed) == ([CHILD], {CHILD})
+
+
+def test_the_steps_of_another_program_are_counted_from_before_it_is_written_on(
+    stage: Stage,
+) -> None:
+    renewed = list[tuple[records.Identity, list[str]]]()
+
+    class Followed:
+        def begin(self, member: Member) -> None:
+            pass
+
+        def renew(self, member: Member) -> None:
+            renewed.append((member.identity, stage.events()))
+
+    stage.members.stepping = cast(Stepping, Followed())
+    stage.look(Change("started", member(ROOT)))
+    stage.look(Change("exec", member(ROOT)))
+    assert renewed == [(ROOT, ["helper 10: sleep 9"])]
+    assert stage.events()[1:] == ["process 10 became sleep 9"]
 
 
 async def test_a_helper_that_becomes_a_main_leaves_its_turns_and_the_others_are_looked_at(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+import msgspec
 import pytest
 from support.synthetic import COMMAND, MAIN
 from support.waiting import until
@@ -11,6 +12,7 @@ from support.waiting import until
 from profd.daemon.clock import Clock
 from profd.daemon.session import stepping
 from profd.daemon.session.stepping import Stepping
+from profd.daemon.stacks.origin import ANY, Origin
 from profd.daemon.store.records import EventHappened, Identity, Record
 from profd.daemon.tree.roles import MAIN as MAIN_ROLE
 from profd.daemon.tree.roles import WORKER
@@ -31,7 +33,13 @@ class Listener:
         self.heard = b""
         self.fails = False
         self.pause_s = 0.001
+        self.is_idle = False
+        self.renewals: list[Origin | None] = []
         Listener.made.append(self)
+
+    def renew(self, origin: Origin | None) -> None:
+        self.is_idle = origin is None
+        self.renewals.append(origin)
 
     def poll(self) -> float:
         self.polls += 1
@@ -93,6 +101,27 @@ def test_each_process_that_trains_is_read_until_it_ends(records: list[Record]) -
     followed.close()
     assert second.has_ended.is_set()
     assert Collections.ended == [MAIN, OTHER]
+
+
+def test_a_reader_goes_on_with_each_python_that_its_process_becomes_and_trains(
+    records: list[Record],
+) -> None:
+    followed, python = (
+        Stepping(Clock(), records.append),
+        msgspec.structs.replace(member(), python="3.11"),
+    )
+    followed.begin(python)
+    (reader,) = Listener.made
+    followed.begin(python)
+    followed.renew(msgspec.structs.replace(python, python=None))
+    followed.begin(python)  # it has loaded Python since
+    followed.begin(python)
+    followed.renew(msgspec.structs.replace(python, role=WORKER))
+    followed.renew(python)
+    followed.renew(member(OTHER))  # not followed
+    assert reader.renewals == [None, ANY, None, ANY]
+    assert Listener.made == [reader]
+    followed.close()
 
 
 def test_a_process_that_comes_or_goes_does_not_wait_for_the_next_reading(

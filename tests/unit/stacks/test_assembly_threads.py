@@ -7,6 +7,7 @@ from __future__ import annotations
 import msgspec
 from support.traces import MAIN_TID, ThreadTrace, raw_recording, stack
 
+from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.stacks.assembly import Span, Threads, assemble
 from profd.daemon.store.records import Identity
 
@@ -33,6 +34,18 @@ def test_a_main_thread_that_has_ended_has_no_samples_of_others() -> None:
     assert (
         taken.samples <= 101
     )  # samples times their distance are no more than the second that was read
+
+
+def test_a_main_thread_that_was_seen_to_end_has_no_time_after_it_once_the_process_is_gone() -> None:
+    lived_ns = 400 * MILLISECOND_NS
+    raw = raw_recording(MAIN, WORKER, samples=200)
+    gone = Threads({MAIN_TID: MAIN_TID, 77: 77}, main_seen_ns=raw.zero_ns + lived_ns)
+    (taken,) = assemble(raw, TARGET, 100, Span(), gone)
+    spent_ns = {
+        one.os_tid: sum(interval.duration_ns for interval in one.intervals) for one in taken.threads
+    }
+    assert abs(spent_ns[MAIN_TID] - lived_ns) < 10 * MILLISECOND_NS
+    assert spent_ns[77] > 950 * MILLISECOND_NS
 
 
 def test_a_process_that_an_extension_forked_has_the_ids_of_its_own_thread() -> None:

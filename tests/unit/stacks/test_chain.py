@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 from collections.abc import Callable
 
+import msgspec
 import pytest
 from support.fakerecordings import (
     LONG_S,
@@ -18,6 +20,7 @@ from support.fakerecordings import (
     sample,
     stage,
 )
+from support.present import there
 from support.synthetic import identity_of
 from support.waiting import DEADLINE_S
 
@@ -30,7 +33,7 @@ from profd.daemon.stacks.assembly import Span, Threads
 from profd.daemon.stacks.chain import Allowance, StackChain
 from profd.daemon.stacks.evidence import Evidence
 from profd.daemon.stacks.pyspy import RawRecording, RecordingFailed
-from profd.daemon.stacks.reads import Look
+from profd.daemon.stacks.reads import STOPPED, Look
 from profd.daemon.store.records import Identity, Record, RecordingTaken
 
 __all__ = ["stage"]  # a fixture: pytest finds it by its name here
@@ -175,10 +178,11 @@ async def test_after_exec_recording_begins_anew_with_a_gap(stage: Stage) -> None
     assert stage.taken[0].end_ns < stage.taken[1].start_ns
 
 
-async def test_threads_are_looked_at_while_the_process_is_there(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[Threads] = []
+def note_assembled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[RawRecording, Threads]]:
+    """Return what is made records of from now on: the recordings, and the threads as they are
+    known.
+    """
+    seen: list[tuple[RawRecording, Threads]] = []
     real = assembly.assemble
 
     def assemble(
@@ -189,10 +193,17 @@ async def test_threads_are_looked_at_while_the_process_is_there(
         threads: Threads,
         evidence: Evidence,
     ) -> tuple[RecordingTaken, ...]:
-        seen.append(threads)
+        seen.append((raw, threads))
         return real(raw, identity, rate_hz, keep, threads, evidence)
 
     monkeypatch.setattr(assembly, "assemble", assemble)
+    return seen
+
+
+async def test_threads_are_looked_at_while_the_process_is_there(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assembled = note_assembled(monkeypatch)
     chain = stage.begin()
     await stage.studio.until_made(1)
     chain.hurry()
@@ -200,8 +211,9 @@ async def test_threads_are_looked_at_while_the_process_is_there(
     kill(monkeypatch)
     second.stop()
     await stage.end()
-    assert [threads.is_current for threads in seen] == [True, False]
-    assert seen[0].ids == seen[1].ids == processes.thread_ids(os.getpid())
+    (_, first), (_, last) = assembled
+    assert [first.is_current, last.is_current] == [True, False]
+    assert first.ids == last.ids == processes.thread_ids(os.getpid())
 
 
 @pytest.mark.parametrize("directions", [[fail, fail, sample], [fail] * 12 + [sample, fail, sample]])
@@ -425,8 +437,8 @@ async def test_in_turns_failing_holds_no_turn(
 
 
 def show(monkeypatch: pytest.MonkeyPatch, *looks: Look) -> None:
-    """Let the next looks at the process see this."""
-    seen = iter(looks)
+    """Let the next looks at the process see this, and all that follow what the last one sees."""
+    seen = itertools.chain(looks, itertools.repeat(looks[-1]))
     monkeypatch.setattr(
         chain_module, "_look_at", lambda stat, now_ns: next(seen)._replace(at_ns=now_ns)
     )
@@ -445,6 +457,38 @@ async def test_after_an_exec_was_seen_the_recording_in_flight_is_replaced(
     await stage.studio.until_made(2)
     assert first.looks == 3
     await stage.end(chain)
+
+
+async def test_what_became_of_a_process_since_the_last_look_counts_for_the_recording_that_ends(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    show(monkeypatch, Look(0, "", 1), Look(0, STOPPED, 1))
+    assembled = note_assembled(monkeypatch)
+    chain = stage.begin()
+    await stage.studio.until_made(1)
+    chain.look()
+    await stage.end(chain)
+    assert [spell.state for raw, _ in assembled for spell in raw.spells] == ["", STOPPED]
+
+
+async def test_a_main_thread_that_ended_before_its_process_was_read_until_it_was_seen_last(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assembled, read, states = note_assembled(monkeypatch), processes.read_running, iter("SSZ")
+
+    def read_next(pid: int, start_ticks: int) -> processes.Stat | None:
+        stat, state = read(pid, start_ticks), next(states, "")
+        return msgspec.structs.replace(there(stat), state=state) if state else None
+
+    chain = stage.begin()
+    await stage.studio.until_made(1)
+    monkeypatch.setattr(processes, "read_running", read_next)
+    chain.look()
+    chain.look()
+    last_ns = stage.clock.at_ns
+    chain.look()
+    await stage.end(chain)
+    assert [threads.main_seen_ns for _, threads in assembled] == [last_ns]
 
 
 async def test_why_py_spy_cannot_read_is_looked_into_while_it_cannot(
@@ -479,19 +523,23 @@ async def test_recordings_that_cost_more_than_may_be_spent_pause_until_that_is_t
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chain_module, "REST_S", 0.0)
+    monkeypatch.setattr(chain_module, "OVERLAP_SAMPLES", 0)
+    stage.pace.hz = 3
     stage.studio.directions, stage.allowance = (
         [costly],
         Allowance(cores=0.05, cpu_s=0.45, minute_s=5.6),
     )
     chain = stage.begin()
     first = await stage.studio.until_made(1)
-    stage.allowance = stage.allowance._replace(cpu_s=0.3)
+    stage.allowance = stage.allowance._replace(
+        cpu_s=0.45
+    )  # as much as the one before took, and no more
     chain.hurry()
     await asyncio.wait_for(first.ended, DEADLINE_S)
     for _ in range(100):
         await asyncio.sleep(0)
     assert len(stage.studio.made) == 1
-    stage.allowance = stage.allowance._replace(cpu_s=0.45)
+    stage.allowance = stage.allowance._replace(cpu_s=0.55)
     second = await stage.studio.until_made(2)
     stage.allowance = stage.allowance._replace(cores=1.0)  # others have ended
     chain.hurry()
@@ -520,6 +568,8 @@ async def test_a_recording_that_takes_more_than_is_left_is_ended_and_tried_again
             self.ended.set_result(True)
 
     monkeypatch.setattr(FakeRecording, "abandon", give_up)
+    monkeypatch.setattr(chain_module, "OVERLAP_SAMPLES", 0)
+    stage.pace.hz = 3
     stage.studio.directions, stage.allowance = (
         [endless, sample],
         Allowance(cores=0.05, cpu_s=1.9, minute_s=5.6),
@@ -530,7 +580,7 @@ async def test_a_recording_that_takes_more_than_is_left_is_ended_and_tried_again
     for _ in range(100):
         await asyncio.sleep(0)
     assert len(stage.studio.made) == 1
-    stage.allowance = stage.allowance._replace(cpu_s=4.3)  # three quarters of a minute's
+    stage.allowance = stage.allowance._replace(cpu_s=4.3)  # most of a minute
     await stage.studio.until_made(2)
     await stage.end(chain)
     assert [text for _, text in stage.said] == [
@@ -543,10 +593,85 @@ async def test_a_recording_that_takes_much_ends_early(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chain_module, "WATCH_S", 0.0)
-    stage.allowance = Allowance(cores=1.0, cpu_s=5.6, minute_s=5.6)
+    monkeypatch.setattr(chain_module, "OVERLAP_SAMPLES", 0)
+    stage.pace.hz, stage.allowance = 3, Allowance(cores=1.0, cpu_s=5.6, minute_s=5.6)
     chain = stage.begin()
     first = await stage.studio.until_made(1)
     assert not first.ended.done()
-    first.taken_s = 2 * chain_module.ENOUGH_S
+    first.has_one, first.taken_s = False, 2 * chain_module.ENOUGH_S
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert not first.ended.done(), "it has no sample yet"
+    first.has_one = True
     await asyncio.wait_for(first.ended, DEADLINE_S)
+    await stage.end(chain)
+
+
+async def test_threads_that_come_later_end_the_recording_in_flight_and_the_next_one_waits(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chain_module, "OVERLAP_SAMPLES", 0)
+    read, threads, grew = processes.read_running, [1], list[int]()
+
+    def running(pid: int, start_ticks: int) -> processes.Stat | None:
+        return msgspec.structs.replace(there(read(pid, start_ticks)), threads=threads[-1])
+
+    def take(count: int) -> None:
+        grew.append(count)
+        stage.pace.hz, stage.allowance = 3, Allowance(cores=0.1, cpu_s=1.0, minute_s=5.6)
+
+    monkeypatch.setattr(processes, "read_running", running)
+    stage.pace.hz = 100
+    chain = stage.begin()
+    chain.grew = take
+    first = await stage.studio.until_made(1)
+    threads.append(40)  # a training with its pools takes less than a core
+    chain.look()
+    assert not grew
+    threads.append(2_000)
+    chain.look()
+    chain.look()
+    await asyncio.wait_for(first.ended, DEADLINE_S)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert grew == [2_000]
+    assert chain.is_resting
+    assert len(stage.studio.made) == 1
+    await stage.end(chain)
+
+
+async def test_of_thousands_of_threads_the_first_recording_too_waits_until_it_can_be_paid(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("REST_S", "WATCH_S"):
+        monkeypatch.setattr(chain_module, name, 0.0)
+    read = processes.read_running
+
+    def of_many(pid: int, start_ticks: int) -> processes.Stat | None:
+        return msgspec.structs.replace(there(read(pid, start_ticks)), threads=2_000)
+
+    monkeypatch.setattr(processes, "read_running", of_many)
+    monkeypatch.setattr(chain_module, "OVERLAP_SAMPLES", 0)
+    stage.pace.hz, stage.allowance = 3, Allowance(cores=0.1, cpu_s=2.0, minute_s=5.6)
+    chain = stage.begin()
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert chain.is_resting
+    assert not stage.studio.made
+    stage.allowance = stage.allowance._replace(cpu_s=0.0, minute_s=0.0)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert not stage.studio.made, "nothing is left at all"
+    stage.allowance = stage.allowance._replace(cpu_s=2.0, minute_s=5.6)
+    stage.allowance = stage.allowance._replace(cpu_s=2.4, minute_s=2.6)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert not stage.studio.made, "it is known to take more"
+    stage.allowance = stage.allowance._replace(cpu_s=3.0, minute_s=5.6, kept_s=0.8)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert not stage.studio.made, "a part of it is kept for others"
+    stage.allowance = stage.allowance._replace(kept_s=0.0)
+    first = await stage.studio.until_made(1)
+    assert first.length_s == 0
     await stage.end(chain)

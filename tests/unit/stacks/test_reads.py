@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from bisect import bisect_left
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,8 +21,10 @@ from support.sampledworld import (
     World,
 )
 from support.sampledworld import LENGTH_NS as LENGTH_BETWEEN_CUTS_NS
+from support.traces import ThreadTrace, raw_recording, stack
 
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
+from profd.daemon.stacks.assembly import Span, assemble
 from profd.daemon.stacks.reads import (
     ENOUGH,
     EXEC,
@@ -32,7 +35,10 @@ from profd.daemon.stacks.reads import (
     SUSPENDED,
     UNREADABLE,
     Account,
+    Known,
     Look,
+    Spell,
+    unread,
 )
 from profd.daemon.store.records import GapFound
 
@@ -166,6 +172,37 @@ def test_a_run_in_which_nothing_happens_has_no_gap(dwell_ms: int) -> None:
     assert sum(end - start for start, end, _ in attributed(world)) > 59.9 * SECOND_NS
 
 
+def test_a_pause_without_a_sign_of_its_end_lasts_until_the_end_of_the_recording() -> None:
+    spells = [Spell(0, SECOND_NS), Spell(SECOND_NS + LOOK_NS, 2 * SECOND_NS, FROZEN)]
+    seen_ns = [at_ms * MILLISECOND_NS for at_ms in range(0, 1100, 20)]
+    end_ns = 2 * SECOND_NS + LOOK_NS
+    found = unread(Known(seen_ns, seen_ns[1:], spells=spells), RATE_HZ, 0, end_ns)
+    assert list(found.ranges()) == [(seen_ns[-1], end_ns)]
+
+
+def test_the_first_stack_of_a_recording_is_no_sign_that_the_process_ran() -> None:
+    first_ns, runs_ns = 2 * SECOND_NS, 3 * SECOND_NS
+    spells = [Spell(SECOND_NS, first_ns - LOOK_NS, STOPPED), Spell(runs_ns, 4 * SECOND_NS)]
+    moved_ns = list(range(runs_ns + DISTANCE_NS, 4 * SECOND_NS, DISTANCE_NS))
+    found = unread(
+        Known([first_ns, *moved_ns], moved_ns, spells=spells), RATE_HZ, first_ns, 4 * SECOND_NS
+    )
+    assert list(found.ranges()) == [(first_ns, runs_ns)]
+
+
+def test_a_process_that_stands_still_as_its_recording_begins_has_no_time_until_it_goes_on() -> None:
+    trace = ThreadTrace([(0, stack("a")), (500_000, stack("b"))], 1_000_000)
+    raw = raw_recording(trace, samples=100)
+    runs_ns = raw.zero_ns + 500 * MILLISECOND_NS
+    spells = (
+        Spell(raw.zero_ns - SECOND_NS, raw.zero_ns - LOOK_NS, STOPPED),
+        Spell(runs_ns, runs_ns + SECOND_NS),
+    )
+    records = assemble(msgspec.structs.replace(raw, spells=spells), TARGET, RATE_HZ, Span())
+    intervals = [one for record in records for thread in record.threads for one in thread.intervals]
+    assert min(one.start_ns for one in intervals) == runs_ns
+
+
 def account(gaps: list[GapFound]) -> Account:
     found = Account(TARGET, gaps.append)
     for number in range(9):
@@ -221,6 +258,17 @@ def test_a_pause_and_what_follows_it_are_two_gaps() -> None:
         (gap.start_ns // MILLISECOND_NS, gap.end_ns // MILLISECOND_NS, gap.reason) for gap in gaps
     ]
     assert ends == [(2000, 3250, STOPPED), (3250, 5000, EXEC)]
+
+
+def test_an_exec_that_was_seen_just_before_a_gap_began_it() -> None:
+    gaps: list[GapFound] = []
+    found = account(gaps)
+    found.look(Look(9 * LOOK_NS, "", 6, 500))
+    read_to_ns = (
+        9 * LOOK_NS + 3 * MILLISECOND_NS
+    )  # by the clock of py-spy, which is known to some milliseconds
+    found.take([(0, read_to_ns), (read_to_ns + SECOND_NS, 5 * SECOND_NS)], DISTANCE_NS, [])
+    assert [gap.reason for gap in gaps] == [EXEC]
 
 
 def test_rests_between_turns_are_no_gaps_and_looks_take_no_memory() -> None:

@@ -8,15 +8,17 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 from support.clocks import StoppedClock
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.interpreter.integers import Attribute, Local, Moved, RangeLeft, Variable
 from profd.daemon.interpreter.memory import Unreadable
+from profd.daemon.stacks.origin import ANY
 from profd.daemon.steps.declared import Declared
 from profd.daemon.steps.loop import Place, StepLoop
-from profd.daemon.steps.reader import FAR_S, LOG, READ_S, SHORT_S, StepReader
+from profd.daemon.steps.reader import FAR_S, IDLE_S, LOG, READ_S, SHORT_S, StepReader
 from profd.daemon.steps.sources import Around, Program, Source
 from profd.daemon.store.records import (
     STEPS_LOST,
@@ -325,6 +327,50 @@ def test_a_loop_that_follows_counts_on_from_the_one_before(reading: Reading) -> 
         before <= after
         for (_, before), (_, after) in zip(reading.counts, reading.counts[1:], strict=False)
     )
+
+
+def becomes(reading: Reading, *sources: Source) -> FakeProgram:
+    """Let the process become another program, and return the one before."""
+    before, reading.program = reading.program, FakeProgram()
+    reading.program.sources = [*sources]
+    reading.reader.renew(ANY)
+    return before
+
+
+def test_steps_of_a_program_are_kept_when_the_process_becomes_another_one(reading: Reading) -> None:
+    reading.reads(FIRST.variable, range(20))
+    before = becomes(reading, SECOND)
+    reading.finds("train")
+    assert before.is_closed
+    reading.reads(SECOND.variable, range(40))
+    reading.reader.end()
+    # The round that was read last is over, and another one may be.
+    assert (20, 1) in zip([steps for _, steps in reading.counts], reading.errors, strict=True)
+    assert (reading.counts[-1][1], reading.errors[-1]) == (20 + 39 // 4, 1)
+
+
+def test_a_range_that_was_nearly_over_is_over_when_the_process_becomes_another_program(
+    reading: Reading,
+) -> None:
+    ending = msgspec.structs.replace(FIRST, end=LEFT)
+    reading.program.sources = [ending]
+    reading.goes({FIRST.variable: number, LEFT: 19 - number} for number in range(19))
+    becomes(reading)
+    reading.reader.poll()
+    assert (reading.counts[-1][1], reading.errors[-1]) == (20, 0)
+
+
+def test_a_program_that_does_not_train_is_left_alone_until_one_does(reading: Reading) -> None:
+    reading.reads(FIRST.variable, range(20))
+    reading.is_readable = False
+    reading.reader.renew(None)
+    assert reading.goes([{}] * 200) == [IDLE_S] * 200
+    assert reading.said == ["first"]
+    reading.is_readable = True
+    becomes(reading, FIRST)
+    reading.finds("pretrain")
+    reading.reads(FIRST.variable, range(20))
+    assert reading.counts[-1][1] > 30
 
 
 def test_a_stack_of_another_loop_alone_changes_nothing(reading: Reading) -> None:

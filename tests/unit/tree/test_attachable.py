@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from support.fakesystem import ADA, BOB, ROOT, FakeProcess, FakeSystem
 from support.interpreters import Standing, standing
@@ -28,7 +30,13 @@ from profd.daemon.errors import (
 from profd.daemon.naming import is_profd
 from profd.daemon.reads import Unread
 from profd.daemon.secrets import CUT, WORD_CHARACTERS
-from profd.daemon.tree.attachable import NO_FRAMES, check_attachable, find_attachable
+from profd.daemon.tree.attachable import (
+    NO_FRAMES,
+    System,
+    ThriftySystem,
+    check_attachable,
+    find_attachable,
+)
 from profd.daemon.tree.unread import Reason
 
 PARENT = """
@@ -42,6 +50,23 @@ def family() -> Iterator[Standing]:
     """Run a Python process with a Python child; the child says when both run."""
     with standing(PARENT, sys.executable, "--token", "hunter2") as process:
         yield process
+
+
+@pytest.mark.parametrize(("threads", "looks"), [(40, 1), (2_000, 0)])
+def test_a_run_pays_for_no_look_at_thousands_of_threads_before_its_first_recording(
+    monkeypatch: pytest.MonkeyPatch, threads: int, looks: int
+) -> None:
+    stat, asked = there(processes.read_stat(os.getpid())), list[int]()
+    of_many = msgspec.structs.replace(stat, threads=threads)
+    monkeypatch.setattr(processes, "read_stat", lambda pid: of_many)
+
+    def dump_failure(self: System, pid: int) -> str:
+        asked.append(pid)
+        return ""
+
+    monkeypatch.setattr(System, "dump_failure", dump_failure)
+    assert ThriftySystem().dump_failure(os.getpid()) == ""
+    assert len(asked) == looks
 
 
 def child_of(pid: int) -> int:

@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -20,6 +21,7 @@ from support.training_stacks import BACKWARD, CONV, DEFORM, WORKER_STEP
 from profd.daemon import processes
 from profd.daemon.clock import Clock
 from profd.daemon.errors import NoSuchProcess
+from profd.daemon.reads import Reads
 from profd.daemon.stacks.dump import DumpedFrame, DumpedThread, DumpFailed
 from profd.daemon.store.records import Frame, Identity, Placement
 from profd.daemon.tree import roles, tree
@@ -130,6 +132,54 @@ def watch(root: Identity, *, subprocesses: bool = True, is_polled: bool = False)
 def look_often(tree: ProcessTree) -> list[Change]:
     """Look as often as it takes to see the children of all threads."""
     return [change for _ in range(FULL_SCAN_EVERY) for change in tree.poll()]
+
+
+class Hanging:
+    """Memory of processes that hangs while it is set: what is read of it comes once it is no more."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, tree: ProcessTree) -> None:
+        self._answers, self._read = threading.Event(), processes.command_line
+        self._tree = tree
+        monkeypatch.setattr(processes, "command_line", self._command_line)
+
+    def _command_line(self, pid: int) -> tuple[str, ...]:
+        self._answers.wait()
+        return self._read(pid)
+
+    def end(self) -> None:
+        self._answers.set()
+        for _, reader in self._tree.reads._stuck.values():
+            reader.join()
+        self._tree.reads = Reads()  # without a deadline that a busy machine may pass
+
+    def begin(self) -> None:
+        self._answers.clear()
+        self._tree.reads = Reads(deadline_s=0.01)
+
+
+def test_a_process_that_hangs_holds_up_nothing_and_is_read_once_it_does_not(
+    root: Obedient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = watch(root.identity)
+    hanging = Hanging(monkeypatch, tree)
+    hanging.begin()
+    assert [*tree.poll(), *tree.poll(), *tree.members] == []
+    hanging.end()
+    assert [change.kind for change in tree.poll()] == ["started"]
+    root.tell("exec")
+    assert root.hear() == "done"
+    hanging.begin()
+    assert tree.poll() == []
+    before_ns = tree._before_ns
+    assert tree.poll() == []
+    hanging.end()
+    begun: list[int | None] = []
+    monkeypatch.setattr(
+        "profd.daemon.tree.tree.origin_of", lambda _, exec_ns, __: begun.append(exec_ns)
+    )
+    (change,) = tree.poll()
+    assert (change.kind, change.member.command[:1], change.member.exec_ns) == ("exec", ("sh",), 0)
+    assert begun == [before_ns]  # what was written since then is not what it runs
 
 
 def test_the_root_appears_once_and_its_stacks_change_nothing(root: Obedient) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import selectors
 import signal
 import sqlite3
@@ -18,6 +19,7 @@ from support import synthetic
 from support.dashboard import OpenDashboard, open_dashboard, train_backward
 from support.findingruns import HEALTHY, write_case
 from support.present import there
+from support.waiting import eventually
 from textual.drivers import linux_driver
 
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
@@ -25,8 +27,10 @@ from profd.daemon.errors import RunUnreadable
 from profd.daemon.store import records
 from profd.tui import app
 from profd.tui.app import LOOKS_EVERY_S, ProfdApp, run_dashboard
+from profd.tui.dashboard import Dashboard
 from profd.tui.dialogs import FailureScreen, Leaving
 from profd.tui.feed import FeedFailed
+from profd.tui.runmodel import RunModel
 from profd.tui.widgets.header import Header, VerdictLine
 from profd.tui.widgets.hot import HotTable
 from profd.tui.widgets.processes import ProcessTable
@@ -134,6 +138,42 @@ def test_a_file_that_cannot_be_read_at_all_is_an_error_before_anything_is_drawn(
     with pytest.raises(RunUnreadable):
         run_dashboard(tmp_path / "a.profd")
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("where", ["feed", "screen"])
+async def test_a_dashboard_that_needs_too_much_memory_ends_and_says_no_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    def need_more(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(
+        *{"feed": (RunModel, "snapshot"), "screen": (Dashboard, "_show_table")}[where], need_more
+    )
+    dashboard = ProfdApp(synthetic.write_run(tmp_path / "a.profd", seconds=1))
+    async with dashboard.run_test():
+        await eventually(lambda: dashboard.has_run_out, "the end of it")
+    assert dashboard._exit_renderables == []
+
+
+def test_the_memory_of_a_dashboard_is_bounded_by_the_size_of_its_run_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, bounds = resource.getrlimit(resource.RLIMIT_DATA), list[int]()
+
+    def run(app: ProfdApp) -> None:
+        bounds.append(resource.getrlimit(resource.RLIMIT_DATA)[0])
+        path.write_bytes(path.read_bytes() + b"x" * (1 << 20))
+        there(app.feed._bound).renew()
+        bounds.append(resource.getrlimit(resource.RLIMIT_DATA)[0])
+        app.has_run_out = True
+
+    path = synthetic.write_run(tmp_path / "a.profd", seconds=1)
+    monkeypatch.setattr(ProfdApp, "run", run)
+    with pytest.raises(RunUnreadable, match="more than its size accounts for"):
+        run_dashboard(path)
+    assert bounds[1] - bounds[0] == 64 << 20
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before
 
 
 async def test_a_recorder_that_is_killed_is_said_to_be_gone(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from textual.message import Message
 from profd.daemon.errors import RunUnreadable, SessionFailed
 from profd.daemon.session.control import ControlClient, SessionStatus
 from profd.daemon.store import records
+from profd.daemon.store.bound import MemoryBound
 from profd.daemon.store.reader import RunReader
 from profd.tui import feed as feed_module
 from profd.tui.feed import LOOKS_TO_RETRY, Feed, FeedFailed, SnapshotTaken, Watch
@@ -38,13 +39,27 @@ class Connection(ControlClient):
         self.is_closed.set()
 
 
+class Bound(MemoryBound):
+    """One that bounds nothing, and how often it was to be renewed."""
+
+    def __init__(self) -> None:
+        self.renewed = 0
+
+    def renew(self) -> None:
+        self.renewed += 1
+
+    def spare(self, pid: int) -> None:
+        pass
+
+
 class Running:
     """A feed that runs until it is closed, and what it posts."""
 
     def __init__(self, path: Path) -> None:
         self.posted: queue.Queue[Message] = queue.Queue()
         self.connections: list[Connection] = []
-        self.feed = Feed(path, self.posted.put, self.connect)
+        self.bound = Bound()
+        self.feed = Feed(path, self.posted.put, self.connect, self.bound)
         self._thread = threading.Thread(target=self.feed.run)
         self._thread.start()
 
@@ -86,8 +101,13 @@ def test_nothing_new_is_no_snapshot_nor_is_anything_while_paused(
         run.advance(2)
         with pytest.raises(queue.Empty):
             found.posted.get(timeout=0.3)
+        before = found.bound.renewed
+        run.advance(1)
         found.feed.pause(is_paused=False)
-        assert found.take(SnapshotTaken).snapshot.samples == 300  # nothing is lost
+        found.take(
+            SnapshotTaken, lambda message: message.snapshot.samples == 400
+        )  # nothing is lost
+        assert found.bound.renewed > before > 0  # the run has grown
     (tmp_path / "b.profd").write_text("no run")
     with closing(Running(tmp_path / "b.profd")) as found:
         error = found.take(FeedFailed).error

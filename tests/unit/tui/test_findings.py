@@ -5,6 +5,7 @@ own analyst.
 from __future__ import annotations
 
 import contextlib
+import resource
 import sqlite3
 import sys
 from pathlib import Path
@@ -20,6 +21,7 @@ from support.waiting import until
 
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.session.analyst import command
+from profd.daemon.store.bound import bounded_memory
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import AnalysisLost, FindingsTaken, Record
 from profd.tui.findings import Analysis, Findings
@@ -187,6 +189,21 @@ def test_it_says_what_it_finds_and_costs_something(tmp_path: Path) -> None:
         assert spent_s >= 0
     assert children() == []
     assert found.spent_s() >= spent_s
+
+
+def test_the_bound_of_the_dashboards_memory_is_not_the_analysts(tmp_path: Path) -> None:
+    before, path = (
+        resource.getrlimit(resource.RLIMIT_DATA),
+        write_run(tmp_path / "a.profd", seconds=1),
+    )
+    says = "import resource; input(); print(resource.getrlimit(resource.RLIMIT_DATA))"
+    with (
+        bounded_memory(path) as bound,
+        contextlib.closing(Analysis((sys.executable, "-c", says), bound)) as found,
+    ):
+        assert found.poll() is None
+        process = there(found._process)
+        assert process.communicate(b"\n")[0].decode() == f"{before}\n"
 
 
 @pytest.mark.parametrize(

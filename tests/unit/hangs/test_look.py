@@ -1,0 +1,46 @@
+"""What a look at a run reads, and what it costs."""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+import pytest
+from support.present import there
+from support.synthetic import identity_of
+
+from profd.daemon import processes
+from profd.daemon.hangs import look
+from profd.daemon.hangs.waits import Wait
+from profd.daemon.stacks.dump import DumpedThread
+from profd.daemon.stacks.pyspy import read_cost_s
+from profd.daemon.tree.tree import Member
+
+TRAINS = Member(identity_of(), None, ("python", "train.py"), "main", None, None, "3.11", 1)
+
+
+@pytest.mark.parametrize("mains_only", [True, False])
+def test_a_look_at_main_threads_reads_what_no_other_waits_for(
+    monkeypatch: pytest.MonkeyPatch, mains_only: bool
+) -> None:
+    read: list[int] = []
+    names = {os.getpid(): "MainThread", 71: "Thread-1", 72: "Thread-2"}
+    threads = tuple(DumpedThread(tid, tid, name, False, False, ()) for tid, name in names.items())
+    monkeypatch.setattr(look, "take_dump", lambda pid, tries: threads)
+
+    def read_wait(pid: int, os_tid: int, name_of: object) -> Wait:
+        read.append(os_tid)
+        return Wait("lock", "a lock")
+
+    monkeypatch.setattr(look, "read_wait", read_wait)
+    seen = look.take_look([TRAINS], 0, mains_only=mains_only)
+    assert read == [row_tid for row_tid in names if row_tid == os.getpid() or not mains_only]
+    assert len(seen.standing) == len(read)
+
+
+def test_a_look_costs_what_the_threads_of_the_pythons_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    of_many = msgspec.structs.replace(there(processes.read_stat(os.getpid())), threads=2_000)
+    monkeypatch.setattr(processes, "read_stat", lambda pid: of_many)
+    shell = Member(identity_of(), None, ("sh",), "helper", None, None, None, 1)
+    assert look.cost_s([TRAINS, shell], mains_only=True) == pytest.approx(read_cost_s(2_000))
+    assert look.cost_s([TRAINS, shell], mains_only=False) == pytest.approx(2 * read_cost_s(2_000))
