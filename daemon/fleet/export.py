@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def schema_of(table: str) -> pyarrow.Schema:
-    """Return the schema of a table; raises MissingTool where pyarrow is not installed."""
+    """Return the schema of a table; raises MissingTool if pyarrow is not installed."""
     return parquet_schema(TABLES[table], "fleet", {"profd.version": str(VERSION)})
 
 
@@ -46,8 +46,8 @@ def empty_file(table: str, path: Path) -> Path:
 def export_run(reader: RunReader, data: DataSet) -> Manifest:
     """Write a run into a data set, in the place of its earlier exports, and return its manifest.
 
-    Raises MissingTool without pyarrow, OutputUnwritable, and RunUnreadable where the run or the
-    data set is damaged.
+    Raises MissingTool without pyarrow, OutputUnwritable, and RunUnreadable if the run or the data
+    set is damaged.
     """
     schema_of("samples")  # before anything is read that would be of no use without pyarrow
     source, info = Source(reader), reader.info

@@ -17,9 +17,8 @@ from profd.daemon.units import UNKNOWN, number, percent, plural, step_time
 class Table(NamedTuple):
     """A question with its answer.
 
-    ``note`` says what the numbers are, ``numbers`` which columns are numbers.
-
-    ``nothing`` is said where there are no rows.
+    ``note`` says what the numbers are, ``numbers`` which columns are numbers. ``nothing`` is said
+    if there are no rows.
     """
 
     title: str
@@ -31,7 +30,7 @@ class Table(NamedTuple):
 
 
 def unit_of(fleet: Fleet) -> str:
-    """Return the unit of hours: those of GPUs, or of ranks where no run has GPUs."""
+    """Return the unit of hours: those of GPUs, or of ranks if no run has GPUs."""
     return "GPU hours" if fleet.hours.gpus > 0 else "rank hours"
 
 

@@ -1,7 +1,7 @@
 """How long each run's steps take, slow nodes, and jobs that slowed since last week.
 
-Runs differ by chance; those of the nodes of one execution count as one. Where one run lasts from
-one week to the other, its days are compared. Where neither is there, a job is not compared.
+Runs differ by chance; those of the nodes of one execution count as one. If one run lasts from one
+week to the other, its days are compared. Without several runs or days a job is not compared.
 """
 
 from __future__ import annotations
@@ -106,9 +106,7 @@ def executions(runs: Iterable[RunPaces]) -> list[list[RunPaces]]:
 
 
 class Gap(NamedTuple):
-    """By how much the mean of one group is above that of another.
-
-    It has a standard error and degrees of freedom.
+    """By how much the mean of one group is above that of another, with its standard error.
 
     ``weight`` is how many values it is worth.
     """
@@ -127,7 +125,7 @@ class Gap(NamedTuple):
 def gap(new: Sequence[float], base: Sequence[float]) -> Gap | None:
     """Return the gap of two groups with variances of their own (Welch).
 
-    None where one has a single value.
+    None if one has a single value.
     """
     if min(len(new), len(base)) < 2:
         return None
@@ -325,7 +323,7 @@ def _paces(runs: Iterable[RunPaces], week: int) -> list[Pace]:
 
 
 def _judged(pair: Pair, comparisons: int, least: float) -> Slower | None:
-    """Return a job as one that got slower; None where that may be chance, or is little."""
+    """Return a job as one that got slower; None if that may be chance, or is little."""
     found = pair.gap(lambda pace: math.log(pace.step_s))
     if found is None or found.value < math.log1p(least):
         return None

@@ -126,7 +126,7 @@ def _by_minute(reader: RunReader, points: Sequence[PointRow]) -> Iterator[StepCo
 
 
 def _by_cycles(reader: RunReader, process: ProcessRow, phases: PhaseIndex) -> Iterator[StepCount]:
-    """Yield the steps of equal parts of the training, where they are known."""
+    """Yield the steps of equal parts of the training, if they are known."""
     whole = msgspec.structs.replace(MAIN_THREADS, processes=frozenset({process.id}))
     found = training_range(reader, whole, phases)
     if found is None:
@@ -141,7 +141,7 @@ def _by_cycles(reader: RunReader, process: ProcessRow, phases: PhaseIndex) -> It
 class Row(NamedTuple):
     """A row with its time and rank, for its partition.
 
-    The rank is None where it is of none or of all.
+    The rank is None if it is of none or of all.
     """
 
     at_ns: int
@@ -248,10 +248,7 @@ def _means(
 
 
 def _steps(source: Source) -> Iterator[Row]:
-    """Yield the steps of each process that has a counter.
-
-    Where none has, of the first one whose stacks show them.
-    """
+    """Yield the steps of each process with a counter, else of the first with steps in stacks."""
     trainers = sorted(source.trainers, key=lambda row: (row.rank is None, row.rank or 0, row.id))
     counted = [(row, one) for row in trainers for one in _by_counter(source.reader, row)]
     if not counted:
@@ -268,7 +265,7 @@ def _findings(source: Source) -> Iterator[Row]:
     for finding in findings_in(source.reader, MAIN_THREADS, source.phases):
         evidence = finding.evidence
         words = (source.run, finding.rule, finding.severity, finding.label, finding.title)
-        # The time of ranks, and of their GPUs, that a fix can give back at most; 0 where it is not
+        # The time of ranks, and of their GPUs, that a fix can give back at most; 0 if it is not
         # known.
         share = 1 - 1 / max(finding.gain_bound or 1.0, 1.0)
         lived = [

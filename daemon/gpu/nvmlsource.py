@@ -153,7 +153,7 @@ class NvmlSource(Nvml):
 
     def process_samples(self, gpu: Gpu, after_us: int) -> list[Sample]:
         samples = self.call("nvmlDeviceGetProcessUtilization", gpu.handle, after_us)
-        # The driver gives rows of zeros where it has none, and now and then more than there can be.
+        # The driver gives rows of zeros if it has none, and now and then more than there can be.
         known = (
             one
             for one in samples

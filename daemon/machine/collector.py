@@ -53,11 +53,9 @@ class PollThread:
         threading.Thread(target=self._run, name=f"profd-{name}", daemon=True).start()
 
     def ask(self, watched: Watched, *, everything: bool = False) -> Future[None] | None:
-        """Have the sources read that are due, or ``everything``.
+        """Have the sources read that are due, or ``everything``; the future is done afterwards.
 
-        The future is done when they have been.
-
-        None where nothing is due, or the thread hangs.
+        None if nothing is due, or the thread hangs.
         """
         now_ns = self._clock.now_ns()
         if self._asked is not None and not self._asked[0].done():
@@ -113,7 +111,7 @@ class PollThread:
 
 
 class HostCollector:
-    """Reads what is due; ``put`` takes the records, in the threads that read."""
+    """Reads all that is due; ``put`` takes the records, in the threads that read."""
 
     def __init__(self, clock: Clock, put: Callable[[Record], object]) -> None:
         counters = (
@@ -140,10 +138,9 @@ class HostCollector:
     ) -> None:
         """Read these processes, these of their threads, and the machine.
 
-        The target comes first. Threads are given as OS thread ids.
-
-        Reads what is due, or ``everything``. Returns when that is done, or after ``patience_s``:
-        the records of a reading that takes longer come later.
+        The target comes first. Threads are given as OS thread ids. Reads all that is due, or
+        ``everything``. Returns when that is done, or after ``patience_s``: the records of a reading
+        that takes longer come later.
         """
         watched = Watched(tuple(identities), dict(python_threads))
         asked = [thread.ask(watched, everything=everything) for thread in self._threads]

@@ -1,7 +1,7 @@
 """The exporter's process: ``python -m profd.daemon.metrics FILE|FOLDER [ADDRESS]``.
 
-For a FILE it ends with the run, for a FOLDER at a signal. It says on stderr where it serves, and
-what goes wrong.
+For a FILE it ends with the run, for a FOLDER at a signal. It says its address and its errors on
+stderr.
 """
 
 from __future__ import annotations

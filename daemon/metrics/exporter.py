@@ -28,7 +28,7 @@ class Address(NamedTuple):
 
 
 def parse_address(text: str) -> Address:
-    """Return the address that ``[HOST:]PORT`` means, on the loopback where no host is given.
+    """Return the address that ``[HOST:]PORT`` means, by default on the loopback.
 
     Raises UsageError.
     """
@@ -42,7 +42,7 @@ def parse_address(text: str) -> Address:
 
 
 def listen(address: Address) -> socket.socket:
-    """Return a socket that listens at an address; raises UsageError where that cannot be."""
+    """Return a socket that listens at an address; raises UsageError if that cannot be."""
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)
@@ -88,8 +88,7 @@ class Exporter:
     ) -> None:
         """Listen at ``address``, and be ready to send to the OTLP ``otlp``; either may be None.
 
-        Raises UsageError where an address cannot be used, MissingTool where an extra is not
-        installed.
+        Raises UsageError if an address cannot be used, MissingTool if an extra is not installed.
         """
         self._narrate, self._otlp = narrate, otlp
         self._process: subprocess.Popen[bytes] | None = None
@@ -154,7 +153,7 @@ class Exporter:
 def open_exporter(
     address: str | None, otlp: str | None, narrate: Callable[[str], None]
 ) -> Exporter | None:
-    """Return an exporter for what is asked for, None where nothing is.
+    """Return an exporter for what is asked for, None if nothing is.
 
     Raises as ``Exporter`` does.
     """
@@ -162,10 +161,7 @@ def open_exporter(
 
 
 def check_installed(extra: str) -> None:
-    """Raise MissingTool where what an extra of profd brings is not there.
-
-    Imports nothing of it but its packages.
-    """
+    """Raise MissingTool if the packages of an extra of profd are not there; import only those."""
     module = _NEEDED[extra]
     try:
         is_there = importlib.util.find_spec(module) is not None
@@ -178,7 +174,7 @@ def check_installed(extra: str) -> None:
 
 
 def check_endpoint(endpoint: str) -> None:
-    """Raise UsageError where metrics cannot be sent to such an endpoint."""
+    """Raise UsageError if metrics cannot be sent to such an endpoint."""
     scheme, _, rest = endpoint.partition("://")
     if scheme not in ("http", "https") or not rest.strip("/"):
         raise UsageError(

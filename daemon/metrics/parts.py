@@ -1,15 +1,14 @@
 """Metrics of one run as a whole, and of its parts.
 
-They cover findings, GPUs, memory, processes, steps, phases, and the run's sampling.
-
-A function yields what a look shows. A class also keeps what went before.
+They cover findings, GPUs, memory, processes, steps, phases, and the run's sampling. A function
+yields samples of one look. A class also keeps what it needs of those before.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from profd.daemon.analyze.coverage import COST_SERIES, sampled_life
 from profd.daemon.analyze.phases import PHASES, PhaseIndex
@@ -34,7 +33,7 @@ SERIES = (
     *(STEP_COUNT, UTILIZATION, MEMORY_OF_PROCESS, GPU_USED, GPU_TOTAL),
     *(RSS, HOST_USED, HOST_TOTAL, CGROUP_USED, CGROUP_LIMIT, COST_SERIES, OWN_RSS),
 )
-"""What is read of all series."""
+"""The names of all series that are read."""
 
 
 def state(look: Look) -> Iterator[Sample]:
@@ -52,10 +51,7 @@ def state(look: Look) -> Iterator[Sample]:
 
 
 def findings(look: Look) -> Iterator[Sample]:
-    """Yield which rules found something.
-
-    One that found something once has a series from then on.
-    """
+    """Yield which rules found something; one that did once has a series from then on."""
     found, looked_ns = rules_found(look.reader), look.reader.info.analyzed_ns
     for severity in SEVERITIES:
         yield look.sample(
@@ -78,10 +74,7 @@ def gpus(look: Look) -> Iterator[Sample]:
 
 
 def shared_memory(look: Look) -> Iterator[Sample]:
-    """Yield the memory that the run shares with others.
-
-    What the kernel does not say is left out.
-    """
+    """Yield the memory that the run shares with others, as far as the kernel tells it."""
     for metric, name in (
         (catalog.HOST_MEMORY_USED, HOST_USED),
         (catalog.HOST_MEMORY_TOTAL, HOST_TOTAL),
@@ -156,21 +149,12 @@ class StepCounts:
         events = look.reader.events(STEP_SOURCE, STEPS_LOST) if self._counts else []
         for rank, (series, counts) in self._counts.items():
             lost = lost_ranges(events, series.process or 0)
-            last, since_ns = counts[-1], lost[-1].to_ns if lost else 0
-            first = next((one for one in counts if one.at_ns >= since_ns), last)
-            # Counts are seconds apart. After a minute without one the rate is unknown.
-            is_known = (
-                first.at_ns < last.at_ns and look.reader.info.end_ns - last.at_ns <= 60 * SECOND_NS
-            )
-            per_s = (
-                (last.value - first.value) * SECOND_NS / (last.at_ns - first.at_ns)
-                if is_known
-                else None
-            )
-            yield look.sample(catalog.STEPS, None if lost else last.value, rank)
+            since_ns = lost[-1].to_ns if lost else 0
+            per_s = _rate(counts, since_ns, look.reader.info.end_ns)
+            yield look.sample(catalog.STEPS, None if lost else counts[-1].value, rank)
             yield look.sample(catalog.STEP_RATE, per_s, rank)
         if not self._counts and ranks and self._trends.step_rate is not None:
-            # Ranks step together, so that of one says it for all.
+            # Ranks step together, so that one stands for all.
             yield look.sample(catalog.STEP_RATE, self._trends.step_rate, min(ranks.values()))
 
     def _catch_up(self, look: Look, rank: str, series: SeriesRow) -> None:
@@ -185,6 +169,18 @@ class StepCounts:
         )
         if counts:
             self._counts[rank] = series, counts
+
+
+def _rate(counts: Sequence[PointRow], since_ns: int, now_ns: int) -> float | None:
+    """Return the steps a second by the counts since a time, if they are known.
+
+    Counts are seconds apart: after a minute without one the rate is unknown.
+    """
+    last = counts[-1]
+    first = next((one for one in counts if one.at_ns >= since_ns), last)
+    if first.at_ns >= last.at_ns or now_ns - last.at_ns > 60 * SECOND_NS:
+        return None
+    return (last.value - first.value) * SECOND_NS / (last.at_ns - first.at_ns)
 
 
 class _Seconds:
@@ -208,7 +204,7 @@ class _Seconds:
 
 
 class PhaseSeconds:
-    """Time by phase: what the intervals say that came since the look before, each once."""
+    """Time by phase, by the intervals since the last look, each counted once."""
 
     def __init__(self, phases: PhaseIndex) -> None:
         self._read_to_ns: dict[int, int] = {}
@@ -222,7 +218,7 @@ class PhaseSeconds:
         return self._seconds.samples(look, catalog.PHASE_SECONDS)
 
     def _spans(self, look: Look) -> list[Span]:
-        """Return what of each training main thread was recorded, and not counted yet."""
+        """Return the time of each training main thread that was recorded, and not counted yet."""
         to_ns: dict[int, int] = {}
         for recording in look.recordings:
             to_ns[recording.process] = max(to_ns.get(recording.process, 0), recording.end_ns)

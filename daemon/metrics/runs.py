@@ -23,17 +23,14 @@ from profd.daemon.store.entities import Entities, has_ended
 from profd.daemon.store.reader import RunReader
 
 OLD_NS = 600 * SECOND_NS
-"""How long ago counters begin for a run that is older when it is first looked at.
-
-Reading all of it would take long.
-"""
+"""How long ago counters begin if a run is older at the first look: to read all would take long."""
 
 
 class RunWatch:
     """A run that is followed; belongs to one thread at a time."""
 
     def __init__(self, path: Path, trends: Trends | None = None) -> None:
-        """Follow the run at ``path``; raises RunUnreadable where it is none."""
+        """Follow the run at ``path``; raises RunUnreadable if it is none."""
         self._path, self._living = path, Entities(has_ended, only_main_threads=True)
         with RunReader(path, self._living) as reader:
             self._info = info = reader.info
@@ -80,10 +77,7 @@ class RunWatch:
 
 
 FRESH_S = 1.0
-"""How long the samples stay the same.
-
-Several may ask at once, and some ask for each kind of metric by itself.
-"""
+"""How long the samples stay the same: several may ask at once, some for each kind of metric."""
 
 
 class Folder:

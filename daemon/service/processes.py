@@ -57,7 +57,8 @@ class ProcessInfo(Program, frozen=True):
 class ProcessTable:
     """The processes of this host that this user may record: its own, those of all users for root.
 
-    Belongs to one thread. What reads memory of a process raises Unread if that takes too long.
+    It belongs to one thread. Methods that read a process's memory raise Unread if that takes too
+    long.
     """
 
     def __init__(self) -> None:
@@ -81,7 +82,7 @@ class ProcessTable:
         return stat.age_s if stat is not None else 0.0
 
     def look(self, pid: int) -> ProcessInfo | None:
-        """Return a process; None where it is no Python, profd's own, another user's, or gone."""
+        """Return a process; None if it is no Python, profd's own, another user's, or gone."""
         maps = self._maps_of_python(pid)
         if maps is None:
             return None
@@ -106,10 +107,7 @@ class ProcessTable:
         )
 
     def _maps_of_python(self, pid: int) -> str | None:
-        """Return the maps of a Python; None where the process is none.
-
-        Cheap where it was none before.
-        """
+        """Return the maps of a Python; None if the process is none, which is cheap from then on."""
         executable = processes.link(pid, "exe")
         if _PYTHON.search(executable):
             return self._maps(pid)
@@ -214,10 +212,7 @@ class ProcessScanner:
 
 
 def matching_rule(configuration: Configuration, process: ProcessInfo) -> Rule | None:
-    """Return the rule that a process meets, its age aside.
-
-    The one with the least age where it meets several.
-    """
+    """Return the rule that a process meets, its age aside; of several the one of the least age."""
     if any(_names(exclusion, process) for exclusion in configuration.exclude):
         return None
     met = [
@@ -262,7 +257,7 @@ _LAUNCHERS = frozenset(
 
 
 class Job(msgspec.Struct, frozen=True):
-    """What one session records: ``root`` and all below it.
+    """The processes that one session records: ``root`` and all below it.
 
     ``member`` is the PID that met the rule.
     """
@@ -278,7 +273,7 @@ def job_of(
 ) -> Job | None:
     """Return the job of a process that meets a rule.
 
-    None where `profd run` launched it and so records it.
+    None if `profd run` launched it and so records it.
     """
     job = Job(process.identity, process.identity.pid, rule, process.command)
     pid = process.parent

@@ -55,11 +55,11 @@ class Recording:
     entry: Entry
     watch: Watch
     control_socket: Path
-    session: RunningSession | None = None  # None where another supervisor started it
+    session: RunningSession | None = None  # None if another supervisor started it
     budget_percent: float = 0.0
     """Its part of the host's budget, as it last heard.
 
-    0 where it heard none from this supervisor.
+    0 if it heard none from this supervisor.
     """
     cpu_s: float = 0.0  # CPU seconds at the last reading
     is_released: bool = False  # whether it ends because its job is quiet and another one waits
@@ -151,7 +151,7 @@ def run_file(run_id: str) -> Path:
 
 
 def why_ended(run_id: str) -> str:
-    """Return why a run ended; ``interrupted`` where its file does not say why."""
+    """Return why a run ended; ``interrupted`` if its file does not say why."""
     try:
         with RunReader(run_file(run_id)) as reader:
             return reader.info.why_ended or INTERRUPTED
@@ -249,14 +249,13 @@ class SessionPool:
             self._go(self._begin(job))
 
     def adopt(self, entry: Entry) -> bool:
-        """Take over the session of an entry; False where it lives no more."""
+        """Take over the session of an entry; False if it lives no more."""
         recording = self.sessions.adopt(entry)
         if recording is None:
             return False
         self.jobs.adopt(entry.root)
-        recording.cpu_s = self.sessions.cpu_s(
-            recording
-        )  # what it cost before is past and unknown here
+        # Its cost before is past and unknown here.
+        recording.cpu_s = self.sessions.cpu_s(recording)
         self._follow(recording)
         self.log.say("adopted", "its session goes on", run=entry.run_id, pid=entry.root.pid)
         self.share()
@@ -268,18 +267,12 @@ class SessionPool:
         self.share()
 
     async def look(self) -> None:
-        """Begin what is to be recorded.
-
-        Let a job go that has been quiet for long if another one waits.
-        """
+        """Begin the sessions that are due; let a job go that is quiet for long if another waits."""
         self.begin(await self._ask(self.jobs.poll, self.room))
         await self.make_room()
 
     async def make_room(self) -> None:
-        """Let a job go that has been quiet for long, where another one waits for its place.
-
-        One at a time.
-        """
+        """Let one job go that has been quiet for long, if another one waits for its place."""
         if not self.jobs.is_any_waiting or any(
             recording.is_released for recording in self._live.values()
         ):

@@ -124,7 +124,7 @@ class Supervisor:
                 self._reports.ask(entry)
 
     async def _look(self) -> None:
-        """Begin what is to be recorded.
+        """Begin the sessions that are due.
 
         A look that fails is logged once, and the next one may do better.
         """
@@ -175,7 +175,7 @@ class SingleInstanceLock:
     def __init__(self, folder: Path) -> None:
         """Take the lock in ``folder``.
 
-        Raises SessionFailed where another process holds it, and OutputUnwritable.
+        Raises SessionFailed if another process holds it, and OutputUnwritable.
         """
         path = folder / "daemon.lock"
         try:

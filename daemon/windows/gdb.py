@@ -1,11 +1,9 @@
-"""Has gdb make a running interpreter execute a text at its next safe point.
-
-This is for interpreters that have no remote execution built in.
+"""Has gdb make a running interpreter without remote execution run a text at its next safe point.
 
 While gdb holds the process, two functions are called in it and nothing else: ``mmap`` for a page
 that the text is written to, and ``Py_AddPendingCall`` to queue ``PyRun_SimpleString(page)``.
 Neither takes memory from the heap or needs the GIL. gdb saves all registers around them, the vector
-registers too, so gdb makes the calls. A gdb that cannot restore these (before 14, where the CPU has
+registers too, so gdb makes the calls. A gdb that cannot restore these (before 14, if the CPU has
 AMX) fails on a program of profd's own first. Addresses are found before, so that no symbols are
 read while the process is stopped.
 """
@@ -69,7 +67,7 @@ _REHEARSAL = (
 )
 """Changes a register in a program before its first instruction.
 
-$mxcsr is a variable where the CPU has no such one.
+If the CPU has no $mxcsr, that is a variable of gdb.
 """
 _REFUSED = re.compile(r"^ptrace: Operation not permitted", re.MULTILINE)
 _AT_A_WORD = 'read go && exec "$@" </dev/null'
@@ -171,9 +169,7 @@ detach
 
 
 async def rehearse(program: str, rights: dict[str, Any], timeout_s: float = TIMEOUT_S) -> None:
-    """Raise WindowFailed if gdb cannot write registers.
-
-    It could then not restore those of a process.
+    """Raise WindowFailed if gdb cannot write registers: it could not restore those of a process.
 
     gdb 13 on a Xeon with AMX has room for 2,696 of the 11,008 bytes that the kernel wants back. It
     would make the call all the same, and then not restore the last registers: a system call that
@@ -243,17 +239,14 @@ async def _run(
         page.write_bytes(text.content + b"\0")
         script.write_text(commands(pid, page, text, calls))
         for path, mode in ((page, 0o644), (script, 0o644), (Path(folder), 0o755)):
-            path.chmod(
-                mode
-            )  # it may be another user's gdb that reads them, and nothing in them is a secret
+            path.chmod(mode)  # another user's gdb may read them; nothing in them is a secret
         opening = ["-ex", f"handle {_PASSING} nostop noprint pass", "-ex", f"file /proc/{pid}/exe"]
         words = ["/bin/sh", "-c", _AT_A_WORD, program, *_gdb(program), *opening, "-x", str(script)]
         process = await _start(words, rights, stdin=asyncio.subprocess.PIPE)
         with contextlib.suppress(OSError):  # not root, as most are
             os.setpriority(os.PRIO_PROCESS, process.pid, _URGENCY)
-        processes.spare(
-            process.pid, pid
-        )  # killed in the middle of a call, it takes the process along
+        # A gdb that is killed in the middle of a call takes the process along.
+        processes.spare(process.pid, pid)
         reading = asyncio.ensure_future(process.communicate(b"go\n"))
         try:
             said, _ = await asyncio.wait_for(asyncio.shield(reading), timeout_s)
@@ -287,7 +280,7 @@ async def _end(
 
 
 def _check(pid: int, said: str, page: int) -> None:
-    """Raise WindowFailed where gdb did not queue the call, by its output."""
+    """Raise WindowFailed if gdb did not queue the call, by its output."""
     if "profd queued 0" in said:
         return
     if "profd queued" in said:

@@ -32,7 +32,7 @@ class Mapping(NamedTuple):
 
 
 def mappings(pid: int) -> list[Mapping]:
-    """Return the map of a process in order of addresses; empty where it may not be read."""
+    """Return the map of a process in order of addresses; empty if it may not be read."""
     found = []
     for line in filter(None, processes.maps(pid).split("\n")):
         words = line.split(None, 5)

@@ -1,6 +1,4 @@
-"""Reads a trace of torch.profiler or Kineto.
-
-It reads the events, what ran on host and device, and where steps end.
+"""Reads a trace of torch.profiler or Kineto: events, spans on host and device, ends of steps.
 
 Fields whose type differs between versions of torch are kept as raw JSON until they are needed.
 
@@ -37,7 +35,7 @@ class TraceUnreadable(ProfdError):
 
 
 class Details(msgspec.Struct, frozen=True, gc=False):
-    """The other fields of an event as raw JSON, empty where Kineto wrote none."""
+    """The other fields of an event as raw JSON, empty if Kineto wrote none."""
 
     external_id: msgspec.Raw = msgspec.field(name="External id", default=_NOTHING)
     correlation: msgspec.Raw = _NOTHING
@@ -76,10 +74,7 @@ _decoder = msgspec.json.Decoder(Trace)
 
 
 def read_text(file: BinaryIO) -> bytes:
-    """Return the JSON in a file, unpacked.
-
-    Raises TraceUnreadable, also where it is larger than ``LIMIT_BYTES``.
-    """
+    """Return the JSON in a file, unpacked; raises TraceUnreadable, also if over ``LIMIT_BYTES``."""
     try:
         is_packed = file.read(2) == _GZIP_MAGIC
         file.seek(0)
@@ -113,7 +108,7 @@ def decode(text: bytes) -> Trace:
 PYTHON_FUNCTION = "python_function"
 GPU_ANNOTATION = "gpu_user_annotation"
 ANNOTATIONS = frozenset({"user_annotation", GPU_ANNOTATION})
-# What torch itself reports: it has an id of its own, to which work of the device is linked.
+# Events of torch itself: each has an id, to which work of the device is linked.
 FRONTEND = frozenset({"cpu_op", "user_annotation", PYTHON_FUNCTION})
 # Calls of the driver, and the profiler's own work: linked to the operator that they were made for,
 # or to none.
@@ -133,10 +128,7 @@ LINKED_HOST = frozenset(
 # Others, such as cuda_sync, are no work of a device: they say what waited for it.
 DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "collective_comm", GPU_ANNOTATION})
 _WIDENED_NS = 1
-"""By how much Kineto widens a range on a device, in ns.
-
-It has the range begin so much before its first kernel, and end so much after its last.
-"""
+"""By how many ns Kineto has a range on a device begin before its first kernel, and end later."""
 MEMORY = "[memory]"
 _LEFT_OUT = frozenset({
     "[OutOfMemory]", "profiler::_record_function_enter", "profiler::_record_function_enter_new",
@@ -146,10 +138,8 @@ _LEFT_OUT = frozenset({
 _HOST_MEMORY = (0, 2, 5)  # c10::DeviceType: CPU, MKLDNN, IDEEP
 _DEVICE_MEMORY = (1, 6, 12, 20)  # CUDA, HIP, XPU, PrivateUse1
 
-_TOO_MANY = 1 << 53
-
 Thread = tuple[int | str, int | str]
-"""PID and thread id; the thread of what is linked to no operator is ``NO_THREAD``."""
+"""PID and thread id; the thread of work without an operator is ``NO_THREAD``."""
 NO_THREAD: Thread = ("", "")
 
 
@@ -199,7 +189,7 @@ class HostSpan:
 
     @property
     def duration_ns(self) -> int:
-        """The time with all that it called."""
+        """The time with all of its calls."""
         return self.end_ns - self.start_ns
 
 
@@ -212,17 +202,15 @@ class Spans(NamedTuple):
 
 
 def read_spans(trace: Trace) -> Spans:
-    """Return what ran where in a trace."""
+    """Return the spans on host and device in a trace, and the changes of memory."""
     host: list[HostSpan] = []
     device: list[DeviceSpan] = []
     memory: list[MemoryChange] = []
     for event in trace.events:
         if event.name == MEMORY:
             size, kind = whole_number(event.args.bytes), whole_number(event.args.device_type)
-            on_host, on_device = (
-                size if kind in _HOST_MEMORY else 0,
-                size if kind in _DEVICE_MEMORY else 0,
-            )
+            on_host = size if kind in _HOST_MEMORY else 0
+            on_device = size if kind in _DEVICE_MEMORY else 0
             at_ns = trace.base_ns + time_ns(event.ts)
             memory.append(MemoryChange(at_ns, on_host, on_device))
         elif event.ph == "X" and event.name not in _LEFT_OUT:
@@ -234,9 +222,8 @@ def read_spans(trace: Trace) -> Spans:
                 )
             elif event.cat in DEVICE:
                 end_ns, linked = start_ns + time_ns(event.dur), whole_number(event.args.external_id)
-                if (
-                    event.cat == GPU_ANNOTATION
-                ):  # it spans work that has the same link, and would count twice
+                if event.cat == GPU_ANNOTATION:
+                    # It spans work that has the same link, and would count twice.
                     start_ns, end_ns, linked = start_ns + _WIDENED_NS, end_ns - _WIDENED_NS, 0
                 correlation = whole_number(event.args.correlation)
                 device.append(
@@ -266,13 +253,13 @@ def time_ns(microseconds: float) -> int:
 def whole_number(raw: msgspec.Raw) -> int:
     """Return the integer in raw JSON.
 
-    0 where it holds none, or one that no machine counts up to.
+    0 if it holds none, or one that no machine counts up to.
     """
     try:
         number = int(bytes(raw))
     except ValueError:
         return 0
-    return number if abs(number) < _TOO_MANY else 0
+    return number if abs(number) < 1 << 53 else 0
 
 
 MARKED_STEP = "ProfilerStep#"
@@ -280,10 +267,7 @@ _OPTIMIZER = "Optimizer.step#"
 
 
 def find_steps(spans: Spans, begun_ns: int | None) -> tuple[WindowStep, ...]:
-    """Return the whole steps in order of time.
-
-    The first from ``begun_ns`` where the trace began with a step.
-    """
+    """Return the whole steps in order of time, the first from ``begun_ns`` if that is given."""
     marked = sorted(
         WindowStep(span.start_ns, span.end_ns)
         for span in spans.host
