@@ -11,7 +11,7 @@ from collections import defaultdict
 import msgspec
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.fleet.reduction import Found, Partial, Spent
+from profd.daemon.fleet.reduction import Partial, RuleCost, Spent
 
 VERSION = 1
 _HOUR_NS = 3600 * SECOND_NS
@@ -176,7 +176,7 @@ def phase_costs(partial: Partial) -> tuple[PhaseCost, ...]:
 
 
 def finding_costs(partial: Partial) -> tuple[FindingCost, ...]:
-    by_rule: defaultdict[str, list[tuple[str, Found]]] = defaultdict(list)
+    by_rule: defaultdict[str, list[tuple[str, RuleCost]]] = defaultdict(list)
     for (job, rule), found in partial.findings:
         by_rule[rule].append((job, found))
     costs = []

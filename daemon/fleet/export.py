@@ -23,7 +23,7 @@ from profd.daemon.fleet.dataset import (
     date_of,
     encoded,
 )
-from profd.daemon.fleet.tables import ROWS, Source
+from profd.daemon.fleet.tables import ROWS, RunSource
 from profd.daemon.store.reader import RunReader
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def export_run(reader: RunReader, data: DataSet) -> Manifest:
     set is damaged.
     """
     schema_of("samples")  # before anything is read that would be of no use without pyarrow
-    source, info = Source(reader), reader.info
+    source, info = RunSource(reader), reader.info
     before = data.manifest(source.run)
     try:
         with tempfile.TemporaryDirectory(prefix="profd-") as folder:

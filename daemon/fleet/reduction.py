@@ -85,7 +85,7 @@ class Spent(msgspec.Struct, frozen=True):
         )
 
 
-class Found(msgspec.Struct, frozen=True):
+class RuleCost(msgspec.Struct, frozen=True):
     """What a rule found in some runs of a job: what a fix can give back at most."""
 
     label: str
@@ -93,9 +93,11 @@ class Found(msgspec.Struct, frozen=True):
     lost_ns: int
     gpu_lost_ns: int
 
-    def plus(self, other: Found) -> Found:
+    def plus(self, other: RuleCost) -> RuleCost:
         label, lost_ns = max(self.label, other.label), self.lost_ns + other.lost_ns
-        return Found(label, self.runs + other.runs, lost_ns, self.gpu_lost_ns + other.gpu_lost_ns)
+        return RuleCost(
+            label, self.runs + other.runs, lost_ns, self.gpu_lost_ns + other.gpu_lost_ns
+        )
 
 
 class Stepped(msgspec.Struct, frozen=True):
@@ -112,7 +114,7 @@ class Partial(msgspec.Struct, frozen=True, tag=True):
     phases: list[tuple[PhaseKey, Spent]] = []
     steps: list[tuple[str, int, Stepped]] = []
     functions: list[tuple[FunctionKey, Spent]] = []
-    findings: list[tuple[RuleKey, Found]] = []
+    findings: list[tuple[RuleKey, RuleCost]] = []
 
 
 def merged(parts: Iterable[Partial]) -> Partial:
@@ -122,7 +124,7 @@ def merged(parts: Iterable[Partial]) -> Partial:
         list[tuple[PhaseKey, Spent]](),
         list[tuple[str, int, Stepped]](),
     )
-    functions, findings = dict[FunctionKey, Spent](), dict[RuleKey, Found]()
+    functions, findings = dict[FunctionKey, Spent](), dict[RuleKey, RuleCost]()
     for part in parts:
         runs += part.runs
         phases += part.phases
@@ -266,7 +268,7 @@ def reduce_runs(task: Task) -> Partial:
             phases=[(row[:3], Spent(*row[3:])) for row in rows(_PHASES)],
             steps=[(run, day, Stepped(*sums)) for run, day, *sums in rows("SELECT * FROM step")],
             functions=[(row[:5], Spent(*row[5:])) for row in rows(_FUNCTIONS)],
-            findings=[(row[:2], Found(*row[2:])) for row in rows("SELECT * FROM finding")],
+            findings=[(row[:2], RuleCost(*row[2:])) for row in rows("SELECT * FROM finding")],
         )
 
 

@@ -149,7 +149,7 @@ class Row(NamedTuple):
     values: tuple[Value, ...]
 
 
-class Source:
+class RunSource:
     """A run file, with what the rows of several tables need."""
 
     def __init__(self, reader: RunReader) -> None:
@@ -170,7 +170,7 @@ class Source:
         return max(min(ended_ns, to_ns) - max(process.seen_ns, from_ns), 0)
 
 
-def _samples(source: Source) -> Iterator[Row]:
+def _samples(source: RunSource) -> Iterator[Row]:
     reader = source.reader
     for minute in take_minutes(reader):
         thread = reader.threads[minute.thread]
@@ -193,7 +193,7 @@ def _samples(source: Source) -> Iterator[Row]:
         yield Row(minute.minute_ns, process.rank, (*place, *sums))
 
 
-def _stacks(source: Source) -> Iterator[Row]:
+def _stacks(source: RunSource) -> Iterator[Row]:
     """Yield the stacks that were seen, after the samples."""
     for stack in sorted(source.seen):
         frames = source.reader.frames_of(stack)
@@ -217,7 +217,7 @@ def _place(frame: FrameRow | Line | None) -> tuple[Value, Value, Value]:
     return (None, None, None) if frame is None else (frame.function, frame.file, frame.line)
 
 
-def _series(source: Source) -> Iterator[Row]:
+def _series(source: RunSource) -> Iterator[Row]:
     """Yield all series by the minute, those of short runs by the reading."""
     reader = source.reader
     for series in reader.list_series():
@@ -247,7 +247,7 @@ def _means(
         yield step.end_ns, step.end_ns - step.start_ns, step.value, step.value, step.value
 
 
-def _steps(source: Source) -> Iterator[Row]:
+def _steps(source: RunSource) -> Iterator[Row]:
     """Yield the steps of each process with a counter, else of the first with steps in stacks."""
     trainers = sorted(source.trainers, key=lambda row: (row.rank is None, row.rank or 0, row.id))
     counted = [(row, one) for row in trainers for one in _by_counter(source.reader, row)]
@@ -261,7 +261,7 @@ def _steps(source: Source) -> Iterator[Row]:
         yield Row(at_ns, process.rank, (source.run, process.pid, at_ns, duration_ns, steps))
 
 
-def _findings(source: Source) -> Iterator[Row]:
+def _findings(source: RunSource) -> Iterator[Row]:
     for finding in findings_in(source.reader, MAIN_THREADS, source.phases):
         evidence = finding.evidence
         words = (source.run, finding.rule, finding.severity, finding.label, finding.title)
@@ -278,7 +278,7 @@ def _findings(source: Source) -> Iterator[Row]:
         yield Row(source.reader.info.started_ns, None, values)
 
 
-def _runs(source: Source) -> Iterator[Row]:
+def _runs(source: RunSource) -> Iterator[Row]:
     info, placements = source.reader.info, source.reader.placements()
     model = next((device.model for device in source.reader.devices()), None)
     for process in source.trainers:
@@ -302,5 +302,5 @@ def _runs(source: Source) -> Iterator[Row]:
 
 
 _YIELD = (_samples, _stacks, _series, _steps, _findings, _runs)
-ROWS: Mapping[str, Callable[[Source], Iterator[Row]]] = dict(zip(TABLES, _YIELD, strict=True))
+ROWS: Mapping[str, Callable[[RunSource], Iterator[Row]]] = dict(zip(TABLES, _YIELD, strict=True))
 """By table what yields its rows; ``stacks`` after ``samples``."""

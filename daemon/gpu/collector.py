@@ -18,7 +18,7 @@ from profd.daemon.gpu.nvml import LIBRARY_NOT_FOUND, NO_MODULE, explain
 from profd.daemon.gpu.nvmlsource import NvmlSource
 from profd.daemon.gpu.processes import GpuUsers
 from profd.daemon.gpu.reader import GpuSet
-from profd.daemon.gpu.source import Call, GpuSource
+from profd.daemon.gpu.source import DriverCall, GpuSource
 from profd.daemon.store.records import EventHappened, Identity, Record
 
 INTERVAL_S = 1.0
@@ -68,7 +68,7 @@ class GpuCollector:
         self._failure_reported = False
         self._lost_reported: set[str] = set()
         self._used: set[str] = set()
-        self._blocking: Call | None = None
+        self._blocking: DriverCall | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="profd-gpu", daemon=True)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from profd.daemon.clock import Clock
-from profd.daemon.gpu.source import Call, NoAnswer, Why
+from profd.daemon.gpu.source import DriverCall, NoAnswer, Why
 
 Answer: TypeAlias = Any
 """What NVML's module takes and gives: numbers, text, C structures; it has no types of its own."""
@@ -41,7 +41,7 @@ class Nvml:
     """
 
     def __init__(self, clock: Clock) -> None:
-        self.calling: Call | None = None
+        self.calling: DriverCall | None = None
         self.failure: int | None = None
         self.failure_text = ""
         self.module: Answer = None
@@ -71,7 +71,7 @@ class Nvml:
         }
         self._gone = {getattr(pynvml, f"NVML_ERROR_{name}", None) for name in _GONE}
         self._mismatch = getattr(pynvml, "NVMLLibraryMismatchError", AttributeError)
-        self.calling = Call("nvmlInit", self._clock.now_ns())
+        self.calling = DriverCall("nvmlInit", self._clock.now_ns())
         try:
             pynvml.nvmlInit()
         except pynvml.NVMLError as error:
@@ -91,7 +91,7 @@ class Nvml:
         """Return the answer of a function of NVML, or raise ``NoAnswer``."""
         if self.failure is not None:
             raise NoAnswer(Why.FAILED, self.failure_text)
-        self.calling = Call(function, self._clock.now_ns())
+        self.calling = DriverCall(function, self._clock.now_ns())
         try:
             return getattr(self.module, function)(*arguments)
         except self.module.NVMLError as error:

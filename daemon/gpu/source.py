@@ -34,7 +34,7 @@ class NoAnswer(Exception):
         self.why = why
 
 
-class Sample(NamedTuple):
+class BusySample(NamedTuple):
     """The share of the time since the sample before in which a GPU, or a process on it, was busy.
 
     ``stamp_us`` counts microseconds by the driver's clock, whichever that is. ``pid`` is 0 for the
@@ -46,21 +46,21 @@ class Sample(NamedTuple):
     pid: int = 0
 
 
-class Memory(NamedTuple):
+class DeviceMemory(NamedTuple):
     """The bytes of a device in use, without those that the driver reserves, and all that it has."""
 
     used_bytes: int
     total_bytes: int
 
 
-class Count(NamedTuple):
+class ByteCount(NamedTuple):
     """A counter of bytes that begins anew at ``wraps_at``; None if it never does."""
 
     bytes: int
     wraps_at: int | None = None
 
 
-class Call(NamedTuple):
+class DriverCall(NamedTuple):
     """A call into the driver that has not returned: which, and since when."""
 
     function: str
@@ -85,7 +85,7 @@ class GpuSource(Protocol):
     ``counters`` may leave out what they lack.
     """
 
-    calling: Call | None
+    calling: DriverCall | None
     failure: int | None
     failure_text: str
 
@@ -95,16 +95,16 @@ class GpuSource(Protocol):
     def gpus(self) -> list[Gpu]:
         """Return the GPUs that answer, each followed by its parts."""
 
-    def samples(self, gpu: Gpu, after_us: int) -> list[Sample]:
+    def samples(self, gpu: Gpu, after_us: int) -> list[BusySample]:
         """Return what the driver keeps of its samples after a stamp of its own; 0 gives all."""
 
     def utilization(self, gpu: Gpu) -> float:
         """Return the share of the driver's last sampling period in which the GPU was busy."""
 
-    def process_samples(self, gpu: Gpu, after_us: int) -> list[Sample]:
+    def process_samples(self, gpu: Gpu, after_us: int) -> list[BusySample]:
         """Return samples of the processes after a stamp; only of those that were not idle."""
 
-    def memory(self, gpu: Gpu) -> Memory: ...
+    def memory(self, gpu: Gpu) -> DeviceMemory: ...
 
     def gauge(self, gpu: Gpu, name: str) -> float:
         """Return the value of a series as it is now, or of a counter that only grows."""
@@ -112,7 +112,7 @@ class GpuSource(Protocol):
     def processes(self, gpu: Gpu, kind: str) -> dict[int, int | None]:
         """Return the bytes of each process by PID, None if the driver does not tell them."""
 
-    def counters(self, gpu: Gpu) -> dict[str, Count]: ...
+    def counters(self, gpu: Gpu) -> dict[str, ByteCount]: ...
 
     def traffic(self, gpu: Gpu, name: str) -> float:
         """Measure the bytes a second of a series; takes some 20 ms, and sees those alone."""

@@ -15,7 +15,7 @@ from itertools import pairwise
 from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS, Clock
 from profd.daemon.gpu.devices import Gpu
 from profd.daemon.gpu.driverclock import DriverClock
-from profd.daemon.gpu.source import NoAnswer, Questions, Sample, Why
+from profd.daemon.gpu.source import BusySample, NoAnswer, Questions, Why
 
 FINEST_NS = 50 * MILLISECOND_NS
 """Samples closer to each other than this are merged, so that no driver can flood a run file."""
@@ -38,7 +38,7 @@ class UtilizationSamples:
         self._last_ns = since_ns
         self._stamp_us = 0
         self._seen: dict[int, None] = {}  # in order of arrival
-        self._held: list[Sample] = []
+        self._held: list[BusySample] = []
         self._heard_ns = self._looked_ns = self.newest_ns
         self._has_looked = self._is_coarse = False
 
@@ -169,7 +169,7 @@ class UtilizationSamples:
         return self._questions.why_not(self._source.samples, self._gpu)
 
 
-def _since_clock_was_set(samples: list[Sample]) -> list[Sample]:
+def _since_clock_was_set(samples: list[BusySample]) -> list[BusySample]:
     """Return the last samples of one clock: if stamps go back within a buffer, it was set."""
     leaps = enumerate(pairwise(samples), 1)
     backs = [place for place, (one, other) in leaps if other.stamp_us < one.stamp_us - 500_000]

@@ -65,7 +65,7 @@ class Code(msgspec.Struct, frozen=True):
         return sum(map(len, texts)) + 64 * len(texts)
 
 
-class Frame(msgspec.Struct, frozen=True):
+class PythonFrame(msgspec.Struct, frozen=True):
     """A frame on the stack of a thread. ``globals`` is the address of its module's dictionary."""
 
     address: int
@@ -122,13 +122,13 @@ class Interpreter:
                 return thread
         raise Unreadable("its main thread is not among its threads")
 
-    def stack(self, thread: int) -> list[Frame]:
+    def stack(self, thread: int) -> list[PythonFrame]:
         """Return the frames of a thread, the innermost first.
 
         Those that change meanwhile may be missing, or twice.
         """
         found = [
-            Frame(address, code, self.memory.word(address + self.offsets.globals))
+            PythonFrame(address, code, self.memory.word(address + self.offsets.globals))
             for address, at in self.frames(thread)
             if (code := self._code_at(at)) is not None
         ]

@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from profd.daemon.interpreter.frames import Frame, Interpreter, open_interpreter
+from profd.daemon.interpreter.frames import Interpreter, PythonFrame, open_interpreter
 from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.interpreter.objects import Held, Missing, alive, generator_frame, object_at
 from profd.daemon.interpreter.offsets import CELL_VALUE, DIGITS, SIZE, TYPE
@@ -98,7 +98,7 @@ class _Look(NamedTuple):
     found: tuple[bytes, ...]
 
 
-def local_of(frame: Frame, name: str) -> Local | None:
+def local_of(frame: PythonFrame, name: str) -> Local | None:
     """Return a local variable of a function; None if it has none of this name."""
     # Up to 3.10 an argument that an inner function uses is there twice, and has its value in the
     # second place.

@@ -17,7 +17,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from functools import lru_cache, partial
 
-from profd.daemon.interpreter.frames import Frame, Interpreter
+from profd.daemon.interpreter.frames import Interpreter, PythonFrame
 from profd.daemon.interpreter.memory import Unreadable, word_at
 from profd.daemon.interpreter.objects import Missing, alive
 from profd.daemon.interpreter.offsets import BYTES, SIZE, TYPE
@@ -42,7 +42,7 @@ class Lines:
         # By what a table has, not by its address: that may be another's by the next time.
         self._table = lru_cache(128)(partial(decoded, interpreter.version))
 
-    def line_of(self, frame: Frame) -> int | None:
+    def line_of(self, frame: PythonFrame) -> int | None:
         """Return the line of a frame, counted from 1; that of a caller is the line of its call.
 
         It is None if the frame's instruction has no line, or if the frame has ended or has another
@@ -72,7 +72,7 @@ class Lines:
             return None
         return line if python.memory.word(frame.address + offsets.code) == code else None
 
-    def _line(self, frame: Frame, instruction: bytes) -> int | None:
+    def _line(self, frame: PythonFrame, instruction: bytes) -> int | None:
         offsets = self._python.offsets
         first, last = offsets.first_line, offsets.line_table
         code = self._python.memory.read(frame.code.address + first, last + 8 - first)

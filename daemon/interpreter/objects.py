@@ -19,7 +19,7 @@ import struct
 
 import msgspec
 
-from profd.daemon.interpreter.frames import Code, Frame, Interpreter
+from profd.daemon.interpreter.frames import Code, Interpreter, PythonFrame
 from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.interpreter.offsets import IS_TYPE, TYPE, TYPE_FLAGS, TYPE_NAME
 
@@ -42,7 +42,7 @@ class Held(msgspec.Struct, frozen=True):
     type_name: str
 
 
-def held(interpreter: Interpreter, frame: Frame) -> list[Held]:
+def held(interpreter: Interpreter, frame: PythonFrame) -> list[Held]:
     """Return the objects on the value stack of a frame, the outermost first, 20 at most.
 
     There are none if the frame has ended. The iterator of each ``for`` loop that runs is among

@@ -24,7 +24,7 @@ from profd.daemon.machine.processes import MemoryMaps, QuickCounters, SlowCounte
 from profd.daemon.store.records import EventHappened, Identity, Point, PointsTaken, Record
 
 
-class Source(Protocol):
+class CounterSource(Protocol):
     """Something that is read every ``interval_s``."""
 
     interval_s: float
@@ -42,11 +42,15 @@ class PollThread:
     """
 
     def __init__(
-        self, name: str, sources: Sequence[Source], clock: Clock, put: Callable[[Record], object]
+        self,
+        name: str,
+        sources: Sequence[CounterSource],
+        clock: Clock,
+        put: Callable[[Record], object],
     ) -> None:
         """Start the thread; ``name`` names in words what it reads."""
         self.name, self._sources, self._clock, self._put = name, list(sources), clock, put
-        self._due_ns: dict[Source, int] = {}
+        self._due_ns: dict[CounterSource, int] = {}
         self._asked: tuple[Future[None], int] | None = None
         self._stuck_reported = False
         self._requests: queue.SimpleQueue[tuple[Watched, Future[None]] | None] = queue.SimpleQueue()
@@ -103,7 +107,7 @@ class PollThread:
                         self._put(event)
             done.set_result(None)
 
-    def _is_due(self, source: Source, now_ns: int) -> bool:
+    def _is_due(self, source: CounterSource, now_ns: int) -> bool:
         return now_ns >= self._due_ns.get(source, now_ns)
 
     def _report(self, kind: str, text: str) -> None:

@@ -20,14 +20,14 @@ from profd.daemon import paths, program
 from profd.daemon.errors import ExitCode, MissingTool, UsageError
 
 
-class Address(NamedTuple):
+class ListenAddress(NamedTuple):
     """A host, by name or number, and a port; 0 is any port that is free."""
 
     host: str
     port: int
 
 
-def parse_address(text: str) -> Address:
+def parse_address(text: str) -> ListenAddress:
     """Return the address that ``[HOST:]PORT`` means, by default on the loopback.
 
     Raises UsageError.
@@ -38,10 +38,10 @@ def parse_address(text: str) -> Address:
             f"{text} is no address for metrics",
             "give [HOST:]PORT: 9400, 0.0.0.0:9400 or [::1]:9400",
         )
-    return Address(host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port))
+    return ListenAddress(host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port))
 
 
-def listen(address: Address) -> socket.socket:
+def listen(address: ListenAddress) -> socket.socket:
     """Return a socket that listens at an address; raises UsageError if that cannot be."""
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)[0]
@@ -65,7 +65,7 @@ def url_of(listener: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/metrics"
 
 
-def _unusable(address: Address, error: OSError) -> UsageError:
+def _unusable(address: ListenAddress, error: OSError) -> UsageError:
     why = "it is in use" if error.errno == errno.EADDRINUSE else error.strerror
     what = f"metrics cannot be served at {address.host} port {address.port} ({why})"
     return UsageError(what, "choose another port, or 0 for any that is free")

@@ -45,7 +45,7 @@ class Integral:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class RunLook:
     """A run at one moment, by a reader that knows what lives.
 
     ``recordings`` are those written since the look before, ``newest`` the newest value of each of

@@ -17,7 +17,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.findings.finding import SEVERITIES
 from profd.daemon.metrics import catalog
 from profd.daemon.metrics.catalog import Metric, Sample
-from profd.daemon.metrics.look import Look, rank_of
+from profd.daemon.metrics.look import RunLook, rank_of
 from profd.daemon.metrics.trends import Trends
 from profd.daemon.store.findings import rules_found
 from profd.daemon.store.records import STEP_COUNT, STEP_SOURCE, STEPS_LOST
@@ -36,7 +36,7 @@ SERIES = (
 """The names of all series that are read."""
 
 
-def state(look: Look) -> Iterator[Sample]:
+def state(look: RunLook) -> Iterator[Sample]:
     info, hangs = look.reader.info, look.reader.hangs()
     yield look.sample(catalog.RUN_INFO, 1, info.name, info.mode, info.host)
     yield look.sample(catalog.RUN_STARTED, info.started_ns / SECOND_NS)
@@ -50,7 +50,7 @@ def state(look: Look) -> Iterator[Sample]:
         yield look.sample(catalog.RANK_BEHIND, 1, str(rank))
 
 
-def findings(look: Look) -> Iterator[Sample]:
+def findings(look: RunLook) -> Iterator[Sample]:
     """Yield which rules found something; one that did once has a series from then on."""
     found, looked_ns = rules_found(look.reader), look.reader.info.analyzed_ns
     for severity in SEVERITIES:
@@ -62,7 +62,7 @@ def findings(look: Look) -> Iterator[Sample]:
     yield look.sample(catalog.FINDINGS_LOOKED, None if looked_ns is None else looked_ns / SECOND_NS)
 
 
-def gpus(look: Look) -> Iterator[Sample]:
+def gpus(look: RunLook) -> Iterator[Sample]:
     """Yield the use of each GPU; a device that was read stays."""
     for series in look.of_name(UTILIZATION):
         if series.process is None and series.device is not None:
@@ -73,7 +73,7 @@ def gpus(look: Look) -> Iterator[Sample]:
             yield look.sample(catalog.GPU_MEMORY_TOTAL, look.value(GPU_TOTAL, series.device), gpu)
 
 
-def shared_memory(look: Look) -> Iterator[Sample]:
+def shared_memory(look: RunLook) -> Iterator[Sample]:
     """Yield the memory that the run shares with others, as far as the kernel tells it."""
     for metric, name in (
         (catalog.HOST_MEMORY_USED, HOST_USED),
@@ -93,7 +93,7 @@ def shared_memory(look: Look) -> Iterator[Sample]:
         yield look.sample(catalog.CGROUP_MEMORY_LIMIT, limit)
 
 
-def own_cost(look: Look) -> Iterator[Sample]:
+def own_cost(look: RunLook) -> Iterator[Sample]:
     yield look.sample(
         catalog.SELF_CPU, sum(look.integral(series).total_s for series in look.of_name(COST_SERIES))
     )
@@ -106,7 +106,7 @@ class Processes:
     def __init__(self) -> None:
         self._groups: dict[Metric, set[tuple[str, str]]] = {}
 
-    def take(self, look: Look) -> Iterator[Sample]:
+    def take(self, look: RunLook) -> Iterator[Sample]:
         living = {
             process.id: process
             for process in look.reader.processes.values()
@@ -141,7 +141,7 @@ class StepCounts:
         self._trends = trends
         self._counts: dict[str, tuple[SeriesRow, deque[PointRow]]] = {}
 
-    def take(self, look: Look) -> Iterator[Sample]:
+    def take(self, look: RunLook) -> Iterator[Sample]:
         ranks = {process.id: rank_of(process) for process in look.trainers()}
         for series in look.of_name(STEP_COUNT):
             if series.process in ranks and series.id in look.newest:
@@ -157,7 +157,7 @@ class StepCounts:
             # Ranks step together, so that one stands for all.
             yield look.sample(catalog.STEP_RATE, self._trends.step_rate, min(ranks.values()))
 
-    def _catch_up(self, look: Look, rank: str, series: SeriesRow) -> None:
+    def _catch_up(self, look: RunLook, rank: str, series: SeriesRow) -> None:
         known, counts = self._counts.get(rank, (series, deque[PointRow](maxlen=9)))
         # The younger process is the one that the rank is now.
         if series.id > known.id:
@@ -198,7 +198,7 @@ class _Seconds:
     def add(self, rank: str, stack: int, time_ns: int) -> None:
         self._spent_ns[rank, self._phases.of_stack(stack)] += time_ns
 
-    def samples(self, look: Look, metric: Metric) -> Iterator[Sample]:
+    def samples(self, look: RunLook, metric: Metric) -> Iterator[Sample]:
         for labels, time_ns in self._spent_ns.items():
             yield look.sample(metric, time_ns / SECOND_NS, *labels)
 
@@ -210,14 +210,14 @@ class PhaseSeconds:
         self._read_to_ns: dict[int, int] = {}
         self._seconds = _Seconds(phases)
 
-    def take(self, look: Look) -> Iterator[Sample]:
+    def take(self, look: RunLook) -> Iterator[Sample]:
         self._seconds.know(rank_of(process) for process in look.trainers())
         for row in span_totals(look.reader, self._spans(look)):
             process = look.reader.processes[look.reader.threads[row.thread].process]
             self._seconds.add(rank_of(process), row.stack, row.duration_ns)
         return self._seconds.samples(look, catalog.PHASE_SECONDS)
 
-    def _spans(self, look: Look) -> list[Span]:
+    def _spans(self, look: RunLook) -> list[Span]:
         """Return the time of each training main thread that was recorded, and not counted yet."""
         to_ns: dict[int, int] = {}
         for recording in look.recordings:
@@ -249,7 +249,7 @@ class IdleSeconds:
         self._open_ns: int | None = None
         self._seconds = _Seconds(phases)
 
-    def take(self, look: Look) -> Iterator[Sample]:
+    def take(self, look: RunLook) -> Iterator[Sample]:
         """Count what was added to the sums; a run without a GPU has no such time."""
         if next(look.of_name(UTILIZATION), None) is None:
             return iter(())
@@ -269,7 +269,7 @@ class IdleSeconds:
             self._seconds.add(ranks[row.thread], row.stack, added_ns)
         return self._seconds.samples(look, catalog.GPU_IDLE_SECONDS)
 
-    def _first_open(self, look: Look) -> int:
+    def _first_open(self, look: RunLook) -> int:
         """Return the first minute that was not over at the last look.
 
         What was counted before that minute is forgotten.
@@ -291,7 +291,7 @@ class Quality:
         self._lives: dict[int, _Life] = {}
         self._ended_lived_ns = self._ended_covered_ns = 0
 
-    def take(self, look: Look) -> Iterator[Sample]:
+    def take(self, look: RunLook) -> Iterator[Sample]:
         trainers = {process.id: process for process in look.trainers()}
         for ended in self._lives.keys() - trainers.keys():
             life = self._lives.pop(ended)

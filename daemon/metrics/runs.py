@@ -17,7 +17,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.metrics import parts
 from profd.daemon.metrics.catalog import BUILD_INFO, EXPORTER_CPU, EXPORTER_MEMORY, Sample
-from profd.daemon.metrics.look import Integral, Look
+from profd.daemon.metrics.look import Integral, RunLook
 from profd.daemon.metrics.trends import Trends
 from profd.daemon.store.entities import Entities, has_ended
 from profd.daemon.store.reader import RunReader
@@ -46,7 +46,7 @@ class RunWatch:
         )
         memory = (parts.gpus, parts.Processes().take, parts.shared_memory)
         rest = (parts.Quality().take, parts.own_cost, parts.findings, trends.take)
-        self._parts: tuple[Callable[[Look], Iterable[Sample]], ...] = (
+        self._parts: tuple[Callable[[RunLook], Iterable[Sample]], ...] = (
             parts.state,
             *times,
             *memory,
@@ -69,7 +69,7 @@ class RunWatch:
             self._last_recording = max((row.id for row in recordings), default=self._last_recording)
             series = [row for row in reader.list_series(*parts.SERIES) if row.os_tid is None]
             newest = reader.newest_values([row.id for row in series])
-            look = Look(reader, series, self._began_ns, recordings, newest, self._integrals)
+            look = RunLook(reader, series, self._began_ns, recordings, newest, self._integrals)
             # Two processes may say that they are one rank: the younger one is believed, as one
             # series has one value.
             samples = {sample[:2]: sample for part in self._parts for sample in part(look)}
@@ -80,7 +80,7 @@ FRESH_S = 1.0
 """How long the samples stay the same: several may ask at once, some for each kind of metric."""
 
 
-class Folder:
+class RunFolder:
     """The run files of a folder, listed anew only when files came or went."""
 
     def __init__(self, path: Path) -> None:

@@ -24,7 +24,7 @@ from profd.daemon.analyze.steps import take_steps
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import ProfdError
 from profd.daemon.metrics.catalog import MEMORY_GROWING, MEMORY_LEFT, MEMORY_SLOPE, Sample
-from profd.daemon.metrics.look import Look, rank_of
+from profd.daemon.metrics.look import RunLook, rank_of
 from profd.daemon.store.entities import Entities, has_ended
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS
@@ -53,7 +53,7 @@ class Trends:
         self.step_rate: float | None = None
         """The steps a second of the run; None if nothing says yet how many."""
 
-    def take(self, look: Look) -> Iterator[Sample]:
+    def take(self, look: RunLook) -> Iterator[Sample]:
         """Yield what the last look found, and look again if it is time."""
         age_ns = look.reader.info.end_ns - look.reader.info.started_ns
         # Before a minute there is little to see.

@@ -23,7 +23,7 @@ Positive = Annotated[float, msgspec.Meta(gt=0)]
 AtLeastZero = Annotated[float, msgspec.Meta(ge=0)]
 
 
-class Rule(msgspec.Struct, frozen=True):
+class JobRule(msgspec.Struct, frozen=True):
     """Which processes are recorded: every condition must hold.
 
     ``command`` is a regular expression, searched in the words of the command joined by blanks.
@@ -83,7 +83,7 @@ class Configuration(msgspec.Struct, frozen=True):
     at_exit: Literal["leave", "stop"] = "leave"
     metrics: Annotated[str, msgspec.Meta(pattern=r"^(\S+:)?[0-9]{1,5}$")] | None = None
     otlp: Annotated[str, msgspec.Meta(pattern=r"^https?://[^/\s]")] | None = None
-    rule: tuple[Rule, ...] = (Rule(name="torch", torch=True),)
+    rule: tuple[JobRule, ...] = (JobRule(name="torch", torch=True),)
     exclude: tuple[Exclusion, ...] = ()
     retention: Retention = Retention()
 

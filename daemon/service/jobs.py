@@ -12,7 +12,7 @@ from profd.daemon.reads import Unread
 from profd.daemon.service.configuration import Configuration
 from profd.daemon.service.log import JsonLog
 from profd.daemon.service.processes import (
-    Job,
+    HostJob,
     ProcessInfo,
     ProcessScanner,
     ProcessTable,
@@ -104,7 +104,7 @@ class Jobs:
     def _places(self) -> Counter[int]:
         return Counter(state.uid for state in self._states.values() if state.uid is not None)
 
-    def poll(self, room: int) -> list[Job]:
+    def poll(self, room: int) -> list[HostJob]:
         """Return the jobs to be recorded from now on, ``room`` of them at most.
 
         They count as taken. If there is no room for all, the user with the fewest places comes
@@ -132,9 +132,9 @@ class Jobs:
         self.is_any_waiting = any(held[uid] < most for _, uid in wanting.values())
         return found
 
-    def _wanting(self) -> dict[Identity, tuple[Job, int]]:
+    def _wanting(self) -> dict[Identity, tuple[HostJob, int]]:
         """Return the jobs that nobody records, by their roots, each with its user."""
-        wanting: dict[Identity, tuple[Job, int]] = {}
+        wanting: dict[Identity, tuple[HostJob, int]] = {}
         recorded: set[int] | None = None
         for process in self._scanner.poll():
             try:
@@ -153,9 +153,9 @@ class Jobs:
                 wanting[job.root] = job, process.uid
         return wanting
 
-    def _choose(self, wanting: dict[Identity, tuple[Job, int]], room: int) -> list[Job]:
+    def _choose(self, wanting: dict[Identity, tuple[HostJob, int]], room: int) -> list[HostJob]:
         """Take jobs from the wanting ones, ``room`` of them at most."""
-        found: list[Job] = []
+        found: list[HostJob] = []
         while wanting and len(found) < room:
             held = self._places()
             # Among equals the one that began first.
@@ -202,7 +202,7 @@ class Jobs:
         self._states[root].is_noticed = True
         return is_first
 
-    def _job_of(self, process: ProcessInfo) -> Job | None:
+    def _job_of(self, process: ProcessInfo) -> HostJob | None:
         """Return the job of a process if it is to be recorded, old enough and not taken yet.
 
         Raises Unread.

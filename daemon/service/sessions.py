@@ -28,7 +28,7 @@ from profd.daemon.naming import script_name
 from profd.daemon.service.configuration import Configuration
 from profd.daemon.service.jobs import QUIET, STOPPED, Jobs
 from profd.daemon.service.log import JsonLog
-from profd.daemon.service.processes import Job
+from profd.daemon.service.processes import HostJob
 from profd.daemon.service.storage import Entry, RunRegistry, boot_id
 from profd.daemon.session.budget import MINUTE_S, Ledger, Spending
 from profd.daemon.session.control import ControlClient
@@ -49,7 +49,7 @@ Value = TypeVar("Value")
 
 
 @dataclass(eq=False)
-class Recording:
+class LiveSession:
     """A live session; ``watch`` becomes readable when its process ends."""
 
     entry: Entry
@@ -74,7 +74,7 @@ class Sessions:
     def __init__(self, configuration: Configuration, registry: RunRegistry) -> None:
         self.configuration, self._registry = configuration, registry
 
-    def start(self, job: Job, budget_percent: float) -> Recording:
+    def start(self, job: HostJob, budget_percent: float) -> LiveSession:
         """Start recording a job, and return once it is recorded; raises ProfdError."""
         check_attachable(job.root.pid)
         if not processes.is_running(*job.root):
@@ -102,7 +102,7 @@ class Sessions:
         self._registry.put(entry)
         try:
             session = start_session(options)
-            return Recording(entry, _watch(session.pid), session.control_socket, session)
+            return LiveSession(entry, _watch(session.pid), session.control_socket, session)
         except (ProfdError, OSError) as error:
             self._registry.remove(run_id)
             if isinstance(error, ProfdError):
@@ -111,30 +111,30 @@ class Sessions:
                 f"the session of pid {job.root.pid} is gone ({error})", "see `profd ls`"
             ) from error
 
-    def adopt(self, entry: Entry) -> Recording | None:
+    def adopt(self, entry: Entry) -> LiveSession | None:
         pid = _find_session(entry.run_id)
         if not entry.is_of_this_boot or pid is None:
             return None
         try:
-            return Recording(entry, _watch(pid), paths.runtime_folder() / f"{entry.run_id}.sock")
+            return LiveSession(entry, _watch(pid), paths.runtime_folder() / f"{entry.run_id}.sock")
         except OSError:
             return None  # it has ended while it was looked at
 
-    def allow(self, recording: Recording, budget_percent: float) -> None:
+    def allow(self, recording: LiveSession, budget_percent: float) -> None:
         with contextlib.closing(ControlClient(recording.control_socket)) as client:
             client.aim_at_budget(budget_percent)
 
-    def cpu_s(self, recording: Recording) -> float:
+    def cpu_s(self, recording: LiveSession) -> float:
         """Return the CPU seconds of a session and its recordings so far; at once, in no thread."""
         pid = recording.watch.identity.pid
         children = processes.children(pid, of_all_threads=False)
         return (_cpu_ticks(pid) + sum(map(_cpu_ticks, children))) / processes.CLOCK_TICKS
 
-    def stop(self, recording: Recording) -> None:
+    def stop(self, recording: LiveSession) -> None:
         with contextlib.suppress(ProcessLookupError):
             end_session(recording.watch.identity).close()
 
-    def close(self, recording: Recording) -> str:
+    def close(self, recording: LiveSession) -> str:
         """Let go of a session that has ended, and return why it did.
 
         The reason is as ``Entry.why_ended`` has it.
@@ -225,7 +225,7 @@ class SessionPool:
     ended: Callable[[Entry], None]
 
     def __post_init__(self) -> None:
-        self._live: dict[str, Recording] = {}
+        self._live: dict[str, LiveSession] = {}
         self._ended_cpu_s = 0.0  # CPU seconds of sessions that ended since the last meter
         self._budget = HostBudget(self.clock)
         self._starting = 0
@@ -243,7 +243,7 @@ class SessionPool:
     def live(self) -> dict[str, Entry]:
         return {run_id: recording.entry for run_id, recording in self._live.items()}
 
-    def begin(self, jobs: list[Job]) -> None:
+    def begin(self, jobs: list[HostJob]) -> None:
         self._starting += len(jobs)
         for job in jobs:
             self._go(self._begin(job))
@@ -315,7 +315,7 @@ class SessionPool:
             wanted.budget_percent, wanted.least_percent, len(self._live) + self._starting
         )
 
-    async def _begin(self, job: Job) -> None:
+    async def _begin(self, job: HostJob) -> None:
         # Room is made before it is taken: the budget holds at any time.
         await self._share()
         part = self._part()
@@ -334,7 +334,7 @@ class SessionPool:
             self._starting -= 1
         await self._share()
 
-    async def _stop(self, recording: Recording) -> None:
+    async def _stop(self, recording: LiveSession) -> None:
         try:
             await asyncio.to_thread(self.sessions.stop, recording)
         except ProfdError as error:
@@ -350,7 +350,7 @@ class SessionPool:
             ]
             await asyncio.gather(*(self._allow(recording, part) for recording in changed))
 
-    async def _allow(self, recording: Recording, part: float) -> None:
+    async def _allow(self, recording: LiveSession, part: float) -> None:
         try:
             await asyncio.to_thread(self.sessions.allow, recording, part)
         except ProfdError as error:
@@ -359,23 +359,23 @@ class SessionPool:
         else:
             recording.budget_percent = part
 
-    def _spent_s(self, recording: Recording) -> float:
+    def _spent_s(self, recording: LiveSession) -> float:
         before_s, recording.cpu_s = (
             recording.cpu_s,
             max(self.sessions.cpu_s(recording), recording.cpu_s),
         )
         return recording.cpu_s - before_s
 
-    def _follow(self, recording: Recording) -> None:
+    def _follow(self, recording: LiveSession) -> None:
         self._live[recording.entry.run_id] = recording
         asyncio.get_running_loop().add_reader(recording.watch.fileno(), self._take_end, recording)
 
-    def _take_end(self, recording: Recording) -> None:
+    def _take_end(self, recording: LiveSession) -> None:
         asyncio.get_running_loop().remove_reader(recording.watch.fileno())
         self._ended_cpu_s += self._spent_s(recording)
         self._go(self._end(recording))
 
-    async def _end(self, recording: Recording) -> None:
+    async def _end(self, recording: LiveSession) -> None:
         run_id, root = recording.entry.run_id, recording.entry.root
         why = await asyncio.to_thread(self.sessions.close, recording)
         if recording.is_released and why == STOPPED:

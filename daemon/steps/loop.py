@@ -32,7 +32,7 @@ _NO_STEP = re.compile(
 )
 
 
-class Place(msgspec.Struct, frozen=True):
+class LoopPlace(msgspec.Struct, frozen=True):
     """A loop of a function on a stack: ``name`` is that of the function, in py-spy's words."""
 
     file: str
@@ -52,15 +52,15 @@ class StepLoop(msgspec.Struct, frozen=True):
     seen, and not an evaluation.
     """
 
-    place: Place
-    around: tuple[Place, ...] = ()
-    micro: Place | None = None
+    place: LoopPlace
+    around: tuple[LoopPlace, ...] = ()
+    micro: LoopPlace | None = None
     lines: frozenset[int] = frozenset()
 
 
 Stack = Sequence[Frame]
 """A stack of a main thread, the outermost frame first."""
-_Chain = tuple[Place, ...]
+_Chain = tuple[LoopPlace, ...]
 _BACKWARD_PASS, _UPDATE, _OTHER = "backward pass", "update", "other"
 
 
@@ -150,7 +150,7 @@ def find_loop(sights: Sequence[Sight]) -> StepLoop | None:
     return StepLoop(chain[-1], chain[:-1], micro, _lines(chain[-1], sights)) if chain else None
 
 
-def _of_steps(inner: _Chain, outer: _Chain) -> tuple[_Chain, Place | None]:
+def _of_steps(inner: _Chain, outer: _Chain) -> tuple[_Chain, LoopPlace | None]:
     """Return the loops down to that of the steps, and that of micro-batches inside it, if any.
 
     ``inner`` are the loops around the backward pass, ``outer`` those around the optimizer's step.
@@ -167,7 +167,7 @@ def _of_steps(inner: _Chain, outer: _Chain) -> tuple[_Chain, Place | None]:
     return chain[:length], chain[-1] if length < len(chain) else None
 
 
-def _lines(place: Place, sights: Sequence[Sight]) -> frozenset[int]:
+def _lines(place: LoopPlace, sights: Sequence[Sight]) -> frozenset[int]:
     """Return the lines of a loop's function below which the training was seen."""
     return frozenset(
         frame.line
@@ -193,7 +193,7 @@ def trains(frame: Frame) -> bool:
     return bool(_OPTIMIZER.search(frame.file)) and name in ("step", "wrapper", "apply")
 
 
-def _places(frames: Sequence[Frame], declared: Declared) -> Iterator[Place]:
+def _places(frames: Sequence[Frame], declared: Declared) -> Iterator[LoopPlace]:
     for frame in frames:
         if frame.function.endswith(
             ("<listcomp>", "<genexpr>", "<setcomp>", "<dictcomp>", "<lambda>")
@@ -201,7 +201,7 @@ def _places(frames: Sequence[Frame], declared: Declared) -> Iterator[Place]:
             continue  # a part of the function around it, whose frame is beside
         function = declared.function_at(frame.file, frame.function, frame.line)
         yield from (
-            Place(frame.file, frame.function, function, loop)
+            LoopPlace(frame.file, frame.function, function, loop)
             for loop in function.around(frame.line)
         )
 

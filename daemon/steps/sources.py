@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from profd.daemon.interpreter import integers
-from profd.daemon.interpreter.frames import Code, Frame, open_interpreter
+from profd.daemon.interpreter.frames import Code, PythonFrame, open_interpreter
 from profd.daemon.interpreter.integers import (
     Attribute,
     Global,
@@ -30,7 +30,7 @@ from profd.daemon.interpreter.lines import Lines
 from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.interpreter.objects import Held, Missing, generator_code, held
 from profd.daemon.steps.declared import Counter, Declared, Loop
-from profd.daemon.steps.loop import Place, StepLoop, trains
+from profd.daemon.steps.loop import LoopPlace, StepLoop, trains
 from profd.daemon.store import records
 
 _BAR = re.compile(r"(^|\.)tqdm\w*$")
@@ -87,7 +87,7 @@ class Source(msgspec.Struct, frozen=True):
     is_added: bool = False
     is_late: bool = False
     of_updates: bool = False
-    within: tuple[Place, Code] | None = None
+    within: tuple[LoopPlace, Code] | None = None
     """Where it counts, if it may be read elsewhere.
 
     It may be if other loops use it, too, or if time goes by between loops around.
@@ -179,7 +179,7 @@ class Program:
                 break
         return found
 
-    def _around(self, frame: Frame, place: Place) -> Around | None:
+    def _around(self, frame: PythonFrame, place: LoopPlace) -> Around | None:
         for counter in place.loop.counters:
             variable = self._variable(frame, counter.name) if counter.stride == 1 else None
             number = self.value(variable)
@@ -218,14 +218,16 @@ class Program:
             value = self._of_loop(source, value, *source.within)
         return None if value is None else (value - source.start) // source.stride
 
-    def _of_loop(self, source: Source, value: int, place: Place, code: Code) -> int | None:
+    def _of_loop(self, source: Source, value: int, place: LoopPlace, code: Code) -> int | None:
         """Return a variable's value if it is this loop's, and not another's that uses it, too.
 
         In a round it is. At the loop's head it is the last round's, unless the loop has just begun.
         """
         for _ in range(6):
             try:
-                line = self._lines.line_of(Frame(self._reader.frame_of(code.address), code, 0))
+                line = self._lines.line_of(
+                    PythonFrame(self._reader.frame_of(code.address), code, 0)
+                )
             except Missing:
                 break
             again = self.value(source.variable)
@@ -242,7 +244,7 @@ class Program:
         self._own.pop(source.variable, None)
         return None
 
-    def number_of(self, place: Place, path: str) -> int | None:
+    def number_of(self, place: LoopPlace, path: str) -> int | None:
         return self.value(self._variable(_frame_of(self._python.stack(self._thread), place), path))
 
     def value(self, variable: Variable | None) -> int | None:
@@ -252,7 +254,7 @@ class Program:
         except Missing:
             return None
 
-    def _variable(self, frame: Frame | None, path: str) -> Local | Global | Attribute | None:
+    def _variable(self, frame: PythonFrame | None, path: str) -> Local | Global | Attribute | None:
         """Return what a path like ``self.state["step"]`` means in a frame; None if nothing now."""
         if frame is None:
             return None
@@ -269,7 +271,7 @@ class Program:
             return None
         return found
 
-    def _iterator(self, frame: Frame, place: Place) -> Held | None:
+    def _iterator(self, frame: PythonFrame, place: LoopPlace) -> Held | None:
         """Return the iterator of a loop: those of the ``for`` loops around lie below it."""
         try:
             objects = held(self._python, frame)
@@ -279,7 +281,7 @@ class Program:
         number = sum(bool(loop.given) for loop in place.function.around(place.loop.first_line))
         return iterators[number - 1] if place.loop.given and number <= len(iterators) else None
 
-    def _of_libraries(self, stack: list[Frame], loop: StepLoop) -> Iterator[Source]:
+    def _of_libraries(self, stack: list[PythonFrame], loop: StepLoop) -> Iterator[Source]:
         """Yield the counters of the library whose loop this is, or a loop around it."""
         for place in (loop.place, *reversed(loop.around)):
             its = [one for one in _LIBRARIES if re.search(one.file, place.file)]
@@ -290,7 +292,7 @@ class Program:
                     )
 
     def _counters(
-        self, frame: Frame, place: Place, iterator: Held | None, around: Sequence[Around]
+        self, frame: PythonFrame, place: LoopPlace, iterator: Held | None, around: Sequence[Around]
     ) -> Iterator[Source]:
         """Yield what the loop counts by: counters of updates first, then those it adds to."""
         left, is_nested = _left_of(iterator), len(around) > 1
@@ -313,7 +315,7 @@ class Program:
             f"({self._declared.path_of(file)}:{loop.first_line})"
         )
 
-    def _bars(self, frame: Frame, place: Place) -> Iterator[Source]:
+    def _bars(self, frame: PythonFrame, place: LoopPlace) -> Iterator[Source]:
         for name in place.loop.bars:
             with contextlib.suppress(Missing, Unreadable):
                 bar = self._reader.object_of(local_of(frame, name) or Global(frame.globals, name))
@@ -348,7 +350,7 @@ class Program:
                         )
                         yield Source(name, variable, counter.stride, counter.start or 0)
 
-    def _loading(self, inside: list[Frame]) -> Iterator[Source]:
+    def _loading(self, inside: list[PythonFrame]) -> Iterator[Source]:
         """Yield the count of the DataLoader that gives the loop its next batch now."""
         for inner in inside:
             variable = local_of(inner, "self") if inner.code.name == "__next__" else None
@@ -382,7 +384,7 @@ def _of_loader(loader: Held) -> Source:
     return Source("DataLoader", yielded, start=1)  # in the first round one was given
 
 
-def _is_other(stack: list[Frame], loop: StepLoop) -> bool:
+def _is_other(stack: list[PythonFrame], loop: StepLoop) -> bool:
     """Say whether a loop's functions are on a stack more often than for training.
 
     The loop then evaluates by them, too.
@@ -392,12 +394,12 @@ def _is_other(stack: list[Frame], loop: StepLoop) -> bool:
     return any(len(_frames_of(stack, place)) > seen[place.key] for place in places)
 
 
-def _frame_of(stack: list[Frame], place: Place) -> Frame | None:
+def _frame_of(stack: list[PythonFrame], place: LoopPlace) -> PythonFrame | None:
     """Return the innermost frame of a loop's function."""
     return next(iter(_frames_of(stack, place)), None)
 
 
-def _frames_of(stack: list[Frame], place: Place) -> list[Frame]:
+def _frames_of(stack: list[PythonFrame], place: LoopPlace) -> list[PythonFrame]:
     lines = range(place.function.first_line - 1, place.loop.first_line + 1)
     return [
         frame

@@ -91,7 +91,7 @@ class Text(NamedTuple):
     page_bytes: int
 
 
-class Calls(NamedTuple):
+class CallAddresses(NamedTuple):
     """The addresses of the functions that gdb calls in a process."""
 
     map: int
@@ -106,7 +106,7 @@ def require() -> str:
     raise MissingTool(what, f"install gdb, or {_REMEDY}")
 
 
-def find_calls(pid: int) -> Calls:
+def find_calls(pid: int) -> CallAddresses:
     """Return the addresses of the functions to call in a process; raises WindowFailed."""
     try:
         found = symbols.find(pid, (_MAP, _QUEUE, _RUN))
@@ -116,7 +116,7 @@ def find_calls(pid: int) -> Calls:
         ) from error
     if missing := [name for name in (_MAP, _QUEUE, _RUN) if name not in found]:
         raise WindowFailed(f"process {pid} has no {missing[0]} that can be found", _REMEDY)
-    return Calls(found[_MAP], found[_QUEUE], found[_RUN])
+    return CallAddresses(found[_MAP], found[_QUEUE], found[_RUN])
 
 
 def lay_out(pid: int, write: Callable[[int, int], str]) -> Text:
@@ -132,7 +132,7 @@ def lay_out(pid: int, write: Callable[[int, int], str]) -> Text:
     return Text(write(page, page_bytes).encode(), page, page_bytes)
 
 
-async def execute(pid: int, text: Text, calls: Calls, timeout_s: float = TIMEOUT_S) -> None:
+async def execute(pid: int, text: Text, calls: CallAddresses, timeout_s: float = TIMEOUT_S) -> None:
     """Have a process execute a text at its next safe point; raises MissingTool or WindowFailed."""
     program = require()
     status = processes.status(pid)
@@ -152,7 +152,7 @@ async def execute(pid: int, text: Text, calls: Calls, timeout_s: float = TIMEOUT
     _check(pid, said, text.page)
 
 
-def commands(pid: int, file: Path, text: Text, calls: Calls) -> str:
+def commands(pid: int, file: Path, text: Text, calls: CallAddresses) -> str:
     """Return the commands of gdb while it holds a process."""
     return f"""\
 attach {pid}
@@ -232,7 +232,12 @@ async def _held(run: Coroutine[Any, Any, str]) -> str:
 
 
 async def _run(
-    program: str, pid: int, text: Text, calls: Calls, timeout_s: float, rights: dict[str, Any]
+    program: str,
+    pid: int,
+    text: Text,
+    calls: CallAddresses,
+    timeout_s: float,
+    rights: dict[str, Any],
 ) -> str:
     with TemporaryDirectory(prefix="profd-gdb-") as folder:
         page, script = Path(folder) / "page", Path(folder) / "script"

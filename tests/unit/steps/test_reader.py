@@ -15,7 +15,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.interpreter.integers import Attribute, Local, Moved, RangeLeft, Variable
 from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.steps.declared import Declared
-from profd.daemon.steps.loop import Place, StepLoop
+from profd.daemon.steps.loop import LoopPlace, StepLoop
 from profd.daemon.steps.reader import FAR_S, LOG, READ_S, SHORT_S, StepReader
 from profd.daemon.steps.sources import Around, Program, Source
 from profd.daemon.store.records import (
@@ -88,7 +88,7 @@ class FakeProgram(Program):
         value = self.value(source.variable)
         return None if value is None else (value - source.start) // source.stride
 
-    def number_of(self, _place: Place, _path: str) -> int | None:
+    def number_of(self, _place: LoopPlace, _path: str) -> int | None:
         return None
 
     def value(self, variable: Variable | None) -> int | None:
