@@ -51,20 +51,12 @@ class DriverClock:
         With ``has_waited`` they came since the look before, and none was there then.
         """
         if stamps_us:
-            delay_ns = now_ns - stamps_us[-1] * MICROSECOND_NS
             self._distances.extend(
                 (after - before) * MICROSECOND_NS for before, after in itertools.pairwise(stamps_us)
             )
             if self._distances:
                 self.period_ns = int(statistics.median(self._distances))
-            if self.offset_ns is not None and delay_ns < self.offset_ns - SECOND_NS // 2:
-                self.restart(now_ns)  # so much is no drift: one of the clocks was set
-            elif self.offset_ns is not None:
-                self.offset_ns = min(self.offset_ns, delay_ns)
-            self._least_ns = delay_ns if self._least_ns is None else min(self._least_ns, delay_ns)
-            self._arrivals += has_waited
-            if self.offset_ns is None and self._arrivals:
-                self.offset_ns = self._least_ns
+            self._take(now_ns, now_ns - stamps_us[-1] * MICROSECOND_NS, has_waited=has_waited)
         if self.estimates_until_ns is None and now_ns >= self._anew_ns:
             self.estimate(now_ns)
         elif self.estimates_until_ns is not None and (
@@ -73,3 +65,14 @@ class DriverClock:
             self.estimates_until_ns = None
             if self._arrivals:  # a clock that falls behind has a larger offset by now
                 self.offset_ns = self._least_ns
+
+    def _take(self, now_ns: int, delay_ns: int, *, has_waited: bool) -> None:
+        """Take by how much the newest stamp is behind."""
+        if self.offset_ns is not None and delay_ns < self.offset_ns - SECOND_NS // 2:
+            self.restart(now_ns)  # so much is no drift: one of the clocks was set
+        elif self.offset_ns is not None:
+            self.offset_ns = min(self.offset_ns, delay_ns)
+        self._least_ns = delay_ns if self._least_ns is None else min(self._least_ns, delay_ns)
+        self._arrivals += has_waited
+        if self.offset_ns is None and self._arrivals:
+            self.offset_ns = self._least_ns

@@ -30,17 +30,14 @@ _GAUGES: dict[str, tuple[tuple[str, ...], tuple[int, ...], float]] = {
     "gpu_pcie_generation_most": (("nvmlDeviceGetMaxPcieLinkGeneration",), (), 1.0),
     "gpu_pcie_lanes_most": (("nvmlDeviceGetMaxPcieLinkWidth",), (), 1.0),
     "gpu_power_limit_watts": (("nvmlDeviceGetEnforcedPowerLimit",), (), 1e-3),
-    "gpu_ecc_corrected_count": (
-        ("nvmlDeviceGetTotalEccErrors",),
-        (0, 0),
-        1.0,
-    ),  # since the driver's start
+    # Since the driver's start.
+    "gpu_ecc_corrected_count": (("nvmlDeviceGetTotalEccErrors",), (0, 0), 1.0),
     "gpu_ecc_uncorrected_count": (("nvmlDeviceGetTotalEccErrors",), (1, 0), 1.0),
     "gpu_throttle_reasons_mask": (_REASONS, (), 1.0),
     "gpu_power_capped_s": (("nvmlDeviceGetViolationStatus",), (0,), 1e-9),
     "gpu_heat_slowed_s": (("nvmlDeviceGetViolationStatus",), (1,), 1e-9),
 }
-"""Series → NVML's functions, which of their quantities, and what their answer is multiplied with.
+"""Series → NVML's functions, which of their quantities, and the factor of their answer.
 
 The quantities are numbers of NVML's enums, which are part of its binary interface; its module is
 loaded late.

@@ -26,7 +26,7 @@ _NAMES, _SYMBOLS, _GNU_HASH = 5, 6, 0x6FFFFEF5
 _SYMBOL = struct.Struct("<I2BH2Q")
 MOST_PROGRAMS = 16
 """How many files of a process are searched at most: each one it maps may have a library's name."""
-_PAGE = 4096
+PAGE_BYTES = 4096
 _LIBRARY = re.compile(r"libc(-[\d.]+)?\.so|ld-musl")
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -126,14 +126,7 @@ def exported(memory: Memory, start: int, names: Iterable[str]) -> dict[str, int]
     dynamic = next(
         (bias + address for kind, _, _, address, *_ in segments if kind == _DYNAMIC), None
     )
-    if dynamic is None:
-        return {}
-    tables = {}
-    for place in range(dynamic, dynamic + 256 * _DYNAMIC_ENTRY.size, _DYNAMIC_ENTRY.size):
-        tag, value = _DYNAMIC_ENTRY.unpack(memory.read(place, _DYNAMIC_ENTRY.size))
-        if not tag:
-            break
-        tables[tag] = value
+    tables = {} if dynamic is None else _dynamic_table(memory, dynamic)
     if not tables.keys() >= {_NAMES, _SYMBOLS, _GNU_HASH}:
         return {}
     # The C library of GNU has these relocated in memory, and musl has not.
@@ -143,6 +136,17 @@ def exported(memory: Memory, start: int, names: Iterable[str]) -> dict[str, int]
     )
     found = {name: _look_up(memory, name.encode(), names_at, symbols_at, hash_at) for name in names}
     return {name: bias + value for name, value in found.items() if value}
+
+
+def _dynamic_table(memory: Memory, start: int) -> dict[int, int]:
+    """Return the values in a program's table for the loader, by their tags."""
+    tables = {}
+    for place in range(start, start + 256 * _DYNAMIC_ENTRY.size, _DYNAMIC_ENTRY.size):
+        tag, value = _DYNAMIC_ENTRY.unpack(memory.read(place, _DYNAMIC_ENTRY.size))
+        if not tag:
+            break
+        tables[tag] = value
+    return tables
 
 
 def _look_up(memory: Memory, name: bytes, names_at: int, symbols_at: int, hash_at: int) -> int:
@@ -205,7 +209,7 @@ def _variables(memory: Memory, pid: int, allowed: frozenset[str]) -> dict[str, s
         pointer = memory.word(table + 8 * at)
         if not pointer:
             break
-        data = memory.read(pointer, min(256, _PAGE - pointer % _PAGE))
+        data = memory.read(pointer, min(256, PAGE_BYTES - pointer % PAGE_BYTES))
         name, _, value = data.split(b"\0")[0].decode(errors="replace").partition("=")
         if name in allowed:
             values[name] = value

@@ -20,10 +20,8 @@ import struct
 import msgspec
 
 from profd.daemon.interpreter.frames import Code, Interpreter, PythonFrame
-from profd.daemon.interpreter.memory import Unreadable
+from profd.daemon.interpreter.memory import PAGE_BYTES, Unreadable
 from profd.daemon.interpreter.offsets import IS_TYPE, TYPE, TYPE_FLAGS, TYPE_NAME
-
-_PAGE = 4096
 
 
 class Missing(Exception):
@@ -141,5 +139,5 @@ def _name_of(interpreter: Interpreter, kind: int) -> str:
         if len(name) > 256:
             raise Unreadable("the name of a type is too long")
         at = address + len(name)
-        name += memory.read(at, min(64, _PAGE - at % _PAGE))
+        name += memory.read(at, min(64, PAGE_BYTES - at % PAGE_BYTES))
     return name.partition(b"\0")[0].decode("utf-8", "replace")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from profd.daemon.analyze.coverage import COST_SERIES, sampled_life
 from profd.daemon.analyze.phases import PHASES, PhaseIndex
@@ -22,7 +22,7 @@ from profd.daemon.metrics.trends import Trends
 from profd.daemon.store.findings import rules_found
 from profd.daemon.store.records import STEP_COUNT, STEP_SOURCE, STEPS_LOST
 from profd.daemon.store.rollups import ALL_TOGETHER, Span, minute_times, span_totals
-from profd.daemon.store.rows import PointRow, RecordedTotal, RecordingRow, SeriesRow
+from profd.daemon.store.rows import PointRow, ProcessRow, RecordedTotal, RecordingRow, SeriesRow
 from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS, MINUTE_NS, UTILIZATION
 
 GPU_USED, GPU_TOTAL = "gpu_memory_used_bytes", "gpu_memory_total_bytes"
@@ -119,23 +119,28 @@ class Processes:
             (catalog.PROCESS_MEMORY, RSS),
             (catalog.PROCESS_GPU_MEMORY, MEMORY_OF_PROCESS),
         ):
-            sums: dict[tuple[str, str], float] = {}
-            for series in look.of_name(name):
-                process, value = living.get(series.process or 0), look.newest.get(series.id)
-                if process is not None and value is not None:
-                    group = rank_of(process), process.role
-                    sums[group] = sums.get(group, 0.0) + value
+            sums = _sums(look, name, living)
             groups = self._groups.setdefault(metric, set())
             groups |= sums.keys()
             for group in sorted(groups):
                 yield look.sample(metric, sums.get(group, 0.0), *group)
 
 
-class StepCounts:
-    """The newest counts of each rank.
+def _sums(
+    look: RunLook, name: str, living: Mapping[int, ProcessRow]
+) -> dict[tuple[str, str], float]:
+    """Return the newest values of a series, added up by rank and role of living processes."""
+    sums: dict[tuple[str, str], float] = {}
+    for series in look.of_name(name):
+        process, value = living.get(series.process or 0), look.newest.get(series.id)
+        if process is not None and value is not None:
+            group = rank_of(process), process.role
+            sums[group] = sums.get(group, 0.0) + value
+    return sums
 
-    A rank that was counted keeps its number when its process ends.
-    """
+
+class StepCounts:
+    """The newest counts of each rank, which keeps its number when its process ends."""
 
     def __init__(self, trends: Trends) -> None:
         self._trends = trends

@@ -77,10 +77,7 @@ class StepReader:
         self._every = 1
         """The rounds for each step of the optimizer."""
         self._elsewhere = 0
-        """How many stacks in a row showed training outside the counted loop.
-
-        They are counted while the count stood.
-        """
+        """How many stacks in a row showed training outside the loop, while its count stood."""
         self._count = Count()
         self._before = self._error_before = 0
         """The steps of the counts before this one, and their error."""

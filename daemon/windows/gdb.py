@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from profd.daemon import processes
 from profd.daemon.errors import MissingTool
-from profd.daemon.interpreter.memory import Unreadable
+from profd.daemon.interpreter.memory import PAGE_BYTES, Unreadable
 from profd.daemon.userfiles import as_owner
 from profd.daemon.windows import symbols
 from profd.daemon.windows.request import WindowFailed
@@ -31,7 +31,6 @@ from profd.daemon.windows.request import WindowFailed
 SOURCE = "gdb"
 TIMEOUT_S = 15.0
 _GRACE_S = 3.0
-_PAGE_BYTES = 4096
 _MAP, _QUEUE, _RUN = "mmap", "Py_AddPendingCall", "PyRun_SimpleString"
 _READ_WRITE = 3
 _PRIVATE_ANONYMOUS_AT = 0x100022  # MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE
@@ -53,11 +52,6 @@ _PASSING = (
     "SIGVTALRM SIGWINCH"
 )
 """Signals that reach the process as usual while gdb holds it, and stop nothing."""
-_URGENCY = -10
-"""The niceness of gdb, if the system grants it.
-
-A process is held for as long as gdb waits for its turn.
-"""
 _REHEARSAL = (
     "file /bin/sh",
     "set startup-with-shell off",
@@ -126,9 +120,8 @@ def lay_out(pid: int, write: Callable[[int, int], str]) -> Text:
     """
     page = symbols.free_page(pid)
     # The numbers are part of the text, so its length is that with the widest possible numbers.
-    page_bytes = (
-        len(write((1 << 64) - 1, (1 << 32) - 1).encode()) // _PAGE_BYTES + 1
-    ) * _PAGE_BYTES
+    longest = len(write((1 << 64) - 1, (1 << 32) - 1).encode())
+    page_bytes = (longest // PAGE_BYTES + 1) * PAGE_BYTES
     return Text(write(page, page_bytes).encode(), page, page_bytes)
 
 
@@ -249,7 +242,8 @@ async def _run(
         words = ["/bin/sh", "-c", _AT_A_WORD, program, *_gdb(program), *opening, "-x", str(script)]
         process = await _start(words, rights, stdin=asyncio.subprocess.PIPE)
         with contextlib.suppress(OSError):  # not root, as most are
-            os.setpriority(os.PRIO_PROCESS, process.pid, _URGENCY)
+            # The process is held for as long as gdb waits for its turn.
+            os.setpriority(os.PRIO_PROCESS, process.pid, -10)
         # A gdb that is killed in the middle of a call takes the process along.
         processes.spare(process.pid, pid)
         reading = asyncio.ensure_future(process.communicate(b"go\n"))

@@ -208,27 +208,13 @@ def read_spans(trace: Trace) -> Spans:
     memory: list[MemoryChange] = []
     for event in trace.events:
         if event.name == MEMORY:
-            size, kind = whole_number(event.args.bytes), whole_number(event.args.device_type)
-            on_host = size if kind in _HOST_MEMORY else 0
-            on_device = size if kind in _DEVICE_MEMORY else 0
-            at_ns = trace.base_ns + time_ns(event.ts)
-            memory.append(MemoryChange(at_ns, on_host, on_device))
-        elif event.ph == "X" and event.name not in _LEFT_OUT:
-            thread, start_ns = (event.pid, event.tid), trace.base_ns + time_ns(event.ts)
-            if event.cat in FRONTEND or event.cat in LINKED_HOST:
-                end_ns, number = start_ns + time_ns(event.dur), whole_number(event.args.external_id)
-                host.append(
-                    HostSpan(event.name, event.cat, thread, start_ns, end_ns, number, event)
-                )
-            elif event.cat in DEVICE:
-                end_ns, linked = start_ns + time_ns(event.dur), whole_number(event.args.external_id)
-                if event.cat == GPU_ANNOTATION:
-                    # It spans work that has the same link, and would count twice.
-                    start_ns, end_ns, linked = start_ns + _WIDENED_NS, end_ns - _WIDENED_NS, 0
-                correlation = whole_number(event.args.correlation)
-                device.append(
-                    DeviceSpan(event.name, event.cat, thread, start_ns, end_ns, linked, correlation)
-                )
+            memory.append(_memory_change(event, trace.base_ns))
+        elif event.ph != "X" or event.name in _LEFT_OUT:
+            continue
+        elif event.cat in FRONTEND or event.cat in LINKED_HOST:
+            host.append(_host_span(event, trace.base_ns))
+        elif event.cat in DEVICE:
+            device.append(_device_span(event, trace.base_ns))
     # Calls of the driver are put on the thread of the operator that they are linked to, as torch
     # does; others on none.
     threads = {span.id: span.thread for span in host if span.category in FRONTEND and span.id}
@@ -240,21 +226,43 @@ def read_spans(trace: Trace) -> Spans:
     return Spans(host, device, memory)
 
 
+def _memory_change(event: Event, base_ns: int) -> MemoryChange:
+    size, kind = whole_number(event.args.bytes), whole_number(event.args.device_type)
+    on_host = size if kind in _HOST_MEMORY else 0
+    on_device = size if kind in _DEVICE_MEMORY else 0
+    at_ns = base_ns + time_ns(event.ts)
+    return MemoryChange(at_ns, on_host, on_device)
+
+
+def _host_span(event: Event, base_ns: int) -> HostSpan:
+    start_ns, number = base_ns + time_ns(event.ts), whole_number(event.args.external_id)
+    end_ns = start_ns + time_ns(event.dur)
+    thread = event.pid, event.tid
+    return HostSpan(event.name, event.cat, thread, start_ns, end_ns, number, event)
+
+
+def _device_span(event: Event, base_ns: int) -> DeviceSpan:
+    start_ns, linked = base_ns + time_ns(event.ts), whole_number(event.args.external_id)
+    end_ns = start_ns + time_ns(event.dur)
+    if event.cat == GPU_ANNOTATION:
+        # It spans work that has the same link, and would count twice.
+        start_ns, end_ns, linked = start_ns + _WIDENED_NS, end_ns - _WIDENED_NS, 0
+    thread, correlation = (event.pid, event.tid), whole_number(event.args.correlation)
+    return DeviceSpan(event.name, event.cat, thread, start_ns, end_ns, linked, correlation)
+
+
 def time_ns(microseconds: float) -> int:
     """Return microseconds with three decimals as whole nanoseconds.
 
-    The whole part separately: a quarter of a year in microseconds leaves a double just enough
-    digits for them.
+    The whole part is converted separately: a double with a quarter of a year in microseconds has
+    just enough digits for the decimals.
     """
     whole = int(microseconds)
     return whole * 1000 + round((microseconds - whole) * 1000)
 
 
 def whole_number(raw: msgspec.Raw) -> int:
-    """Return the integer in raw JSON.
-
-    0 if it holds none, or one that no machine counts up to.
-    """
+    """Return the integer in raw JSON; 0 if it is none, or one that no machine counts up to."""
     try:
         number = int(bytes(raw))
     except ValueError:
