@@ -130,7 +130,8 @@ class SlowCounters:
         try:
             # Since Linux 6.2 the size of the folder is the number of files; before it is 0, as of
             # all folders in /proc.
-            files = os.stat(f"/proc/{pid}/fd").st_size or len(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH116
+            folder = f"/proc/{pid}/fd"
+            files = os.stat(folder).st_size or len(os.listdir(folder))  # noqa: PTH116
         except OSError:
             return
         yield Point("open_files", files, identity)

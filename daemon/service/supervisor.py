@@ -133,7 +133,7 @@ class Supervisor:
             self._pool.meter()
             try:
                 await self._pool.look()
-            except Exception as error:  # noqa: BLE001  one process may be the reason, and the others are to be recorded
+            except Exception as error:  # noqa: BLE001  one process must not keep others unrecorded
                 failure = f"the processes could not be looked at ({error!r})"
                 if failure != last_failure:
                     self.log.say("unlooked", failure, level="error")

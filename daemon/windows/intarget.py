@@ -96,7 +96,8 @@ class Window:
                 atexit.unregister(self._leave)
         if self._error is not None:
             raise self._error
-        path = os.path.join(self._order.folder, TRACE)  # noqa: PTH118  pathlib may not have been imported here
+        # The process may not have imported pathlib.
+        path = os.path.join(self._order.folder, TRACE)  # noqa: PTH118
         self._profiler.export_chrome_trace(path + ".part")
         os.replace(path + ".part", path)  # noqa: PTH105
 
@@ -133,7 +134,7 @@ class Window:
                 self._start()
             elif self._steps == self._order.steps:
                 self._over.set()
-        except BaseException as error:  # noqa: BLE001  whatever it is, it must not stop the training
+        except BaseException as error:  # noqa: BLE001  no error may stop the training
             self._error = error
             self._over.set()
 
@@ -181,7 +182,7 @@ def take(order: Order) -> None:
         if not hasattr(torch._C._profiler, "_ExperimentalConfig"):
             raise WindowRefused(f"its torch {torch.__version__} cannot profile all threads")
         Window(order, torch).take()
-    except BaseException as caught:  # noqa: BLE001  this thread is not the user's: nothing of it reaches their stderr
+    except BaseException as caught:  # noqa: BLE001  the user's stderr shows none of ours
         error = str(caught) or type(caught).__name__
     finally:
         _give_back(order.page, order.page_bytes)
