@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy
 
-from profd.daemon.fleet.tables import Minute, Source, take_minutes
+from profd.daemon.fleet.tables import Minute, RunSource, take_minutes
 from profd.daemon.store.reader import RunReader
 
 Numbers = numpy.ndarray[Any, Any]
@@ -36,7 +36,7 @@ class Template(NamedTuple):
 def take_template(path: Path) -> Template:
     """Read the whole minutes of the first training process of a run, or what it has of one minute."""
     with RunReader(path) as reader, reader.one_moment():
-        source = Source(reader)
+        source = RunSource(reader)
         minutes = sorted(
             _of_whole_minutes(reader, list(take_minutes(reader))), key=lambda one: one.minute_ns
         )
@@ -71,7 +71,7 @@ def _thread(reader: RunReader, thread: int) -> tuple[str, str, bool]:
     return reader.processes[row.process].role, row.name, row.is_main
 
 
-def _stack(source: Source, stack: int, number: int) -> tuple[Any, ...]:
+def _stack(source: RunSource, stack: int, number: int) -> tuple[Any, ...]:
     """Return the columns of table ``stacks`` from ``stack`` on."""
     frames = source.reader.frames_of(stack)
     leaf = frames[-1]

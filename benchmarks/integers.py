@@ -24,7 +24,7 @@ import proportions
 import pytest
 from measurements import write_section
 
-from profd.daemon.interpreter.frames import Frame, Interpreter, open_interpreter
+from profd.daemon.interpreter.frames import Interpreter, PythonFrame, open_interpreter
 from profd.daemon.interpreter.integers import (
     Attribute,
     Global,
@@ -163,7 +163,7 @@ def variables(interpreter: Interpreter) -> Iterator[tuple[str, Variable]]:
     thread = interpreter.main_thread()
     reader = IntegerReader(interpreter, thread)
 
-    def frame(function: str) -> Frame:
+    def frame(function: str) -> PythonFrame:
         while True:
             try:
                 found = [one for one in interpreter.stack(thread) if one.code.name == function]

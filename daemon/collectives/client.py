@@ -1,7 +1,7 @@
 """Asks the RAS service of NCCL over its port: one question, bounded in time and in bytes.
 
 The protocol is NCCL's (``src/ras/client.cc``): lines of text, and an answer that ends with the
-connection. Blocking.
+connection. It blocks.
 """
 
 from __future__ import annotations
@@ -16,11 +16,7 @@ PORT = 28028
 MOST_BYTES = 32 << 20
 """A rank takes half a kilobyte of JSON in each communicator."""
 LEG_TIMEOUT_S = 3
-"""How long NCCL waits for other processes.
-
-It answers with what it has then, after twice that at the most.
-"""
-_WITHIN_S = 2.0 * LEG_TIMEOUT_S + 2
+"""How long NCCL waits for other processes; after at most twice that it answers with what it has."""
 
 
 class NoAnswer(Exception):
@@ -34,11 +30,8 @@ class Address(NamedTuple):
     port: int
 
 
-def ask(address: Address, within_s: float = _WITHIN_S) -> Status:
-    """Return the status of the job behind a port.
-
-    Raises NoAnswer, after ``within_s`` at the latest.
-    """
+def ask(address: Address, within_s: float = 2.0 * LEG_TIMEOUT_S + 2) -> Status:
+    """Return the status of the job behind a port; raises NoAnswer, within ``within_s``."""
     until_s = time.monotonic() + within_s
     try:
         with socket.create_connection(address, _left_s(until_s)) as connection:
@@ -67,7 +60,7 @@ def _left_s(until_s: float) -> float:
 
 
 class _Lines:
-    """A connection of lines, all of which have to come until a time."""
+    """A connection of lines, which all have to come before a time."""
 
     def __init__(self, connection: socket.socket, until_s: float) -> None:
         self._connection, self._until_s, self._buffer = connection, until_s, b""

@@ -1,15 +1,13 @@
-"""Compares two answers of RAS to tell whether a job goes on.
+"""Compares two answers of RAS: whether the job goes on, and if not, which rank is behind in what.
 
-If not, it says which rank is behind in which operation. The module is pure.
-
-NCCL counts what a rank has launched, not what is done: a rank whose count is lower has not come to
-the operation in which the others wait.
+The module is pure. NCCL counts the operations that a rank has launched, not those that are done: a
+rank whose count is lower has not come to the operation in which the others wait.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import Enum
 
 import msgspec
@@ -28,10 +26,10 @@ from profd.daemon.collectives.status import (
 class Progress(Enum):
     """What two answers show.
 
-    GOES_ON: counts changed. LOST: a process does not answer any more, is dead or failed. BEHIND:
-    counts stand, and some ranks have launched less. MISMATCH: some launched another operation than
-    the others. ALIKE: counts stand and are equal: the GPU or the network. UNKNOWN: the answers do
-    not say.
+    GOES_ON: counts changed. LOST: a process answers no more, is dead or has failed. BEHIND: counts
+    stand, and some ranks have launched less. MISMATCH: some launched another operation than the
+    others. ALIKE: counts stand and are equal, so that the GPU or the network is the cause. UNKNOWN:
+    the answers do not say.
     """
 
     GOES_ON = "goes on"
@@ -43,12 +41,10 @@ class Progress(Enum):
 
 
 class Behind(msgspec.Struct, frozen=True):
-    """A rank that the others wait for in ``operation``.
+    """A rank that the others wait for in ``operation``, which it launched ``launched`` times only.
 
-    It launched this ``launched`` times, less often than they.
-
-    ``rank`` is that of the job where it is known, else that of the communicator. ``instead`` is
-    what it launched in place of the operation, or how it was lost.
+    ``rank`` is that of the job if it is known, else that of the communicator. ``instead`` is the
+    operation it launched in its place, or how it was lost.
     """
 
     rank: int
@@ -60,10 +56,7 @@ class Behind(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What two answers show of a job, and the ranks that are behind.
-
-    ``waiting`` is how many ranks wait for them.
-    """
+    """What two answers show of a job, the ranks that are behind, and how many wait for them."""
 
     progress: Progress
     behind: tuple[Behind, ...] = ()
@@ -71,9 +64,9 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def behind_alone(status: Status) -> dict[tuple[str, int], int]:
-    """Return by how many collectives each process is behind all others of its communicators.
+    """Return by how many collectives each process is behind all others of a communicator.
 
-    0 for all but one.
+    In each communicator that is 0 for all but one.
     """
     found: dict[tuple[str, int], int] = {}
     for one in status.communicators:
@@ -85,59 +78,79 @@ def behind_alone(status: Status) -> dict[tuple[str, int], int]:
 
 
 def compare(before: Status | None, now: Status | None) -> Verdict:
-    """Return what two answers of one job show; UNKNOWN where there are no two."""
+    """Return what two answers of one job show; UNKNOWN if there are no two."""
     if before is None or now is None:
         return Verdict(Progress.UNKNOWN)
-    counts, counts_before = (
-        {(one.key, rank.rank): rank.counts for one in status.communicators for rank in one.ranks}
-        for status in (now, before)
-    )
-    if counts != counts_before:
+    if _counts(now) != _counts(before):
         return Verdict(Progress.GOES_ON)
-    world, size = now.world_ranks(), max((one.size for one in now.communicators), default=0)
-    found: defaultdict[Progress, dict[tuple[str, int], Behind]] = defaultdict(dict)
-    for one in now.communicators:
-        for progress, rank, operation, instead in _judge(one):
-            number, launched = world.get(rank.process, rank.rank), rank.counts.get(operation, 0)
-            found[progress][rank.process] = Behind(
-                number, rank.host, rank.pid, operation, launched, instead
-            )
+    size = max((one.size for one in now.communicators), default=0)
+    found = _judge(now)
     # A rank that is behind in one communicator may itself wait in another, for a rank that is
     # behind there.
-    behind = found[Progress.BEHIND]
-    found[Progress.BEHIND] = {
-        key: one for key, one in behind.items() if key not in found[Progress.GOES_ON]
-    } or behind
+    behind, ahead = found[Progress.BEHIND], found[Progress.GOES_ON]
+    found[Progress.BEHIND] = {key: one for key, one in behind.items() if key not in ahead} or behind
     for progress in (Progress.LOST, Progress.BEHIND, Progress.MISMATCH):
         if those := sorted(found[progress].values(), key=lambda one: one.rank):
             return Verdict(progress, tuple(those), max(size - len(those), 0))
     return Verdict(Progress.ALIKE if now.has_counts and size else Progress.UNKNOWN, (), size)
 
 
-def _judge(one: Communicator) -> Iterator[tuple[Progress, RankState, str, str]]:
-    """Yield the ranks of a communicator that stands, each with its operation.
+def _counts(status: Status) -> dict[tuple[str, int], Mapping[str, int]]:
+    """Return what each rank of each communicator has launched."""
+    return {(one.key, rank.rank): rank.counts for one in status.communicators for rank in one.ranks}
 
-    A rank is behind or lost, or ahead (GOES_ON).
+
+def _judge(status: Status) -> defaultdict[Progress, dict[tuple[str, int], Behind]]:
+    """Return the processes of a job that stands, by what each is in a communicator.
+
+    A process is lost, behind, ahead of others (GOES_ON), or launched another operation (MISMATCH).
     """
+    world = status.world_ranks()
+    found: defaultdict[Progress, dict[tuple[str, int], Behind]] = defaultdict(dict)
+    for one in status.communicators:
+        for progress, rank, operation, instead in (*_lost(one), *_apart(one)):
+            number, launched = world.get(rank.process, rank.rank), rank.counts.get(operation, 0)
+            found[progress][rank.process] = Behind(
+                number, rank.host, rank.pid, operation, launched, instead
+            )
+    return found
+
+
+_Judged = tuple[Progress, RankState, str, str]
+"""A rank, with the operation in which it is lost or behind, and what it did instead."""
+
+
+def _lost(one: Communicator) -> Iterator[_Judged]:
+    """Yield the lost ranks of a communicator, each with the most common operation."""
     for rank in one.ranks:
         if rank.state in (DEAD, MISSING, FAILED):
             most = max(one.ranks, key=lambda other: other.total).counts
             yield Progress.LOST, rank, max(most, key=most.__getitem__, default=""), rank.state
+
+
+def _apart(one: Communicator) -> Iterator[_Judged]:
+    """Yield the ranks that are behind, ahead or elsewhere, if a communicator stands."""
     known = [rank for rank in one.ranks if rank.counts and rank.state == RUNNING]
-    totals = [rank.total for rank in known] or [0]
-    # Ranks with equal counts are of one kind. The most common of those ahead is what is expected.
+    if not known:
+        return
+    least, most = min(rank.total for rank in known), max(rank.total for rank in known)
+    # Ranks with equal counts are of one kind. The most common of those ahead is expected.
     kinds = Counter(
-        tuple(sorted(rank.counts.items())) for rank in known if rank.total == max(totals)
+        tuple(sorted(rank.counts.items())) for rank in known if rank.total == most
     ).most_common()
-    is_tie = len(kinds) > 1 and kinds[0][1] == kinds[1][1]
+    expected, is_tie = dict(kinds[0][0]), len(kinds) > 1 and kinds[0][1] == kinds[1][1]
     for rank in known:
-        is_behind, expected = rank.total < max(totals), dict(kinds[0][0])
-        if min(totals) < max(totals) and not is_behind:
+        if least < most == rank.total:
             yield Progress.GOES_ON, rank, "", ""
         elif rank.counts != expected or is_tie:
             theirs = dict(kinds[1][0]) if rank.counts == expected else expected
-            short = {name: count - rank.counts.get(name, 0) for name, count in theirs.items()}
-            operation = max(short, key=lambda name: (short[name], theirs[name]))
-            instead = min(short, key=short.__getitem__)
-            progress = Progress.BEHIND if is_behind else Progress.MISMATCH
-            yield progress, rank, operation, instead if short[instead] < 0 else ""
+            progress = Progress.BEHIND if rank.total < most else Progress.MISMATCH
+            yield progress, rank, *_difference(rank.counts, theirs)
+
+
+def _difference(counts: Mapping[str, int], expected: Mapping[str, int]) -> tuple[str, str]:
+    """Return the operation that is missing most, and the one launched too often, if any."""
+    short = {name: count - counts.get(name, 0) for name, count in expected.items()}
+    operation = max(short, key=lambda name: (short[name], expected[name]))
+    instead = min(short, key=short.__getitem__)
+    return operation, instead if short[instead] < 0 else ""

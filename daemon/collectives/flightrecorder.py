@@ -1,9 +1,7 @@
-"""Reads the dumps of torch's flight recorder.
+"""Reads the dumps of torch's flight recorder: the collectives that a rank has begun and not ended.
 
-They say which collectives a rank has begun and not ended, and at which line.
-
-A dump is a pickle of plain data. It is taken apart, opcode by opcode, and never loaded: what is not
-plain data is refused. The fields are those of
+A dump is a pickle of plain data. It is taken apart, opcode by opcode, and never loaded: anything
+but plain data is refused. The fields are those of
 ``torch/csrc/distributed/c10d/FlightRecorderDetail.hpp``, version 2.
 """
 
@@ -16,17 +14,17 @@ from typing import Any, NamedTuple
 VARIABLES = frozenset(
     {"TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "HOME", "XDG_CACHE_HOME"}
 )
-"""All that is read of an environment: where the dumps are written."""
+"""All that is read of an environment: it says where the dumps are written."""
 
 
 class BadDump(Exception):
-    """What was read is no dump of the flight recorder."""
+    """The data is no dump of the flight recorder."""
 
 
 class Collective(NamedTuple):
     """A collective of one rank that has not ended.
 
-    ``line`` is the innermost of the user's code, as ``file:line``.
+    ``line`` is the innermost one of the user's code, as ``file:line``.
     """
 
     group: str
@@ -59,11 +57,9 @@ def paths_of(environment: Mapping[str, str], rank: int) -> Iterable[str]:
 def read_dump(
     data: bytes, since_ns: int, is_library: Callable[[str], bool]
 ) -> tuple[Collective, ...]:
-    """Return the collectives of a dump that have not ended, in order.
+    """Return the collectives of a dump that have not ended, in order; raises BadDump.
 
-    None where all are from before ``since_ns``.
-
-    Raises BadDump.
+    There are none if all of the dump is from before ``since_ns``.
     """
     found = _load(data)
     dump: dict[str, object] = found if isinstance(found, dict) else {}
@@ -83,10 +79,7 @@ def _is_open(entry: dict[str, Any]) -> bool:
 
 
 def _text(value: object) -> str:
-    """Return a word of a dump.
-
-    What is no word may be as deep as it likes, and is not written out.
-    """
+    """Return a word of a dump; anything else may be of any depth, and is not written out."""
     return value[:300] if isinstance(value, str) else ""
 
 
@@ -118,15 +111,15 @@ _NEW: dict[str, Callable[[], object]] = {
     "EMPTY_LIST": list,
     "EMPTY_TUPLE": tuple,
 }
-# What takes so many values from the stack, None: all since the mark.
+# Opcodes that take so many values from the stack; None: all since the mark.
 _TAKEN = {"TUPLE": None, "APPENDS": None, "SETITEMS": None, "APPEND": 1, "SETITEM": 2} | {
     f"TUPLE{number}": number for number in (1, 2, 3)
 }
 
 
 def _load(data: bytes) -> object:
-    """Return the plain data of a pickle; raises BadDump where it holds anything else."""
-    import pickletools  # with pickle itself, and few runs hang
+    """Return the plain data of a pickle; raises BadDump if it holds anything else."""
+    import pickletools  # it loads pickle itself, and few runs hang
 
     stack: list[Any] = []
     marks: list[int] = []

@@ -1,9 +1,7 @@
-"""Finds a job's RAS service by its processes' listening sockets, and asks it.
+"""Finds a job's RAS service by its processes' listening sockets, and asks it if that is safe.
 
-It asks only if that is safe.
-
-An answer is made by a thread of the job, and versions of NCCL have faults there that end the job or
-destroy its memory. So its version is read first, from the file that is mapped. No other port is
+A thread of the job makes the answer, and some versions of NCCL have faults there that end the job
+or destroy its memory. So the version is read first, from the file that is mapped. No other port is
 ever connected to: NCCL's own sockets take a stranger's connection for a peer.
 """
 
@@ -42,7 +40,7 @@ Version = tuple[int, int, int]
 
 
 class Mode(Enum):
-    """When RAS is asked: never; where a run seems to hang; or again and again.
+    """When RAS is asked: never, if a run seems to hang, or again and again.
 
     ANY takes faulty versions, too.
     """
@@ -54,24 +52,21 @@ class Mode(Enum):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """An answer of RAS.
-
-    ``ours`` are our PIDs of the processes (host and PID, as RAS says them) that we record.
-    """
+    """An answer of RAS; ``ours`` are the PIDs of the recorded processes, by RAS's host and PID."""
 
     status: Status
     ours: Mapping[tuple[str, int], int]
 
     def ranks(self) -> dict[int, int]:
-        """Return the rank in the job of each PID of ours; empty where that is not clear."""
+        """Return the rank in the job of each PID of ours; empty if that is not clear."""
         ranks = self.status.world_ranks()
         return {pid: ranks[process] for process, pid in self.ours.items() if process in ranks}
 
 
 class Ras(msgspec.Struct, frozen=True):
-    """Where the RAS service of some processes listens, and their PIDs.
+    """The address of the RAS service of some processes, and their PIDs.
 
-    ``pids`` maps each PID as the process knows it itself to the one that we see.
+    ``pids`` maps each PID that a process has in its own namespace to the one that we see.
     """
 
     address: Address
@@ -80,8 +75,7 @@ class Ras(msgspec.Struct, frozen=True):
     def ask(self) -> Answer:
         """Return the status of the job of these processes; raises NoAnswer.
 
-        Each process of each job of the user's listens at the same port, and the kernel picks one of
-        them.
+        All processes of all jobs of the user listen at the same port, and the kernel picks one.
         """
         for _ in range(_TRIES):
             status = ask(self.address)
@@ -106,9 +100,9 @@ class Ras(msgspec.Struct, frozen=True):
 
 
 def find(pids: Iterable[int], mode: Mode) -> Ras | None:
-    """Return the RAS service of processes; None where none of them has loaded NCCL.
+    """Return the RAS service of processes; None if none of them has loaded NCCL.
 
-    Raises NoAnswer, in words, where there is none, or it may not be asked.
+    Raises NoAnswer, in words, if there is none, or it may not be asked.
     """
     pids = list(pids)
     pid, library = _library_of(pids)
@@ -139,10 +133,7 @@ def find(pids: Iterable[int], mode: Mode) -> Ras | None:
 
 
 def _library_of(pids: Iterable[int]) -> tuple[int, str]:
-    """Return the first process that has loaded NCCL, and the path of that library.
-
-    0 and nothing if none has.
-    """
+    """Return the first process that has loaded NCCL, and that library's path; else 0 and ""."""
     mapped = ((pid, path) for pid in pids for _, path in mapped_files(processes.maps(pid)))
     return next(
         ((pid, path) for pid, path in mapped if _LIBRARY.match(path.rpartition("/")[2])), (0, "")
@@ -166,10 +157,7 @@ def _in_words(version: Version) -> str:
 
 
 def version_of(pid: int, library: str) -> Version | None:
-    """Return the version of the NCCL at a path, by its name, or by the header of its wheel.
-
-    None if unknown.
-    """
+    """Return the version of the NCCL at a path by its name, or by its wheel's header, if known."""
     if found := _NAMED.search(library):
         return (int(found[1]), int(found[2]), int(found[3]))
     folder, name, _ = library.rpartition("/lib/libnccl.so")
@@ -202,7 +190,7 @@ def _listening(pid: int) -> Iterator[Address]:
 
 
 def _host(word: str) -> str:
-    """Return an address of the kernel's table; that of all interfaces as the loopback."""
+    """Return an address of the kernel's table: the loopback if it stands for all interfaces."""
     data = b"".join(bytes.fromhex(word[at : at + 8])[::-1] for at in range(0, len(word), 8))
     family, loopback = (socket.AF_INET, "127.0.0.1") if len(data) == 4 else (socket.AF_INET6, "::1")
     return socket.inet_ntop(family, data) if any(data) else loopback

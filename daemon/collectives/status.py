@@ -1,11 +1,10 @@
 """What NCCL RAS says of a job: its communicators and their ranks.
 
-Of each rank it says the process, the state and the counts of collectives.
-
-NCCL 2.28.7 and later answer in JSON, with all counts. Before that there is text for people: it has
-counts of a communicator only where they differ, and ranks only where few are alike. Shapes are
-those of ``src/ras/client_support.cc`` of NCCL 2.24 to 2.30. Nothing of an answer is trusted: what
-does not fit raises ``BadAnswer``.
+It says the process, the state and the counts of collectives of each rank. NCCL 2.28.7 and later
+answer in JSON, with all counts. Earlier versions answer in text for people: it has counts of a
+communicator only if they differ, and ranks only if few are alike. Shapes are those of
+``src/ras/client_support.cc`` of NCCL 2.24 to 2.30. Nothing of an answer is trusted: what does not
+fit raises ``BadAnswer``.
 """
 
 from __future__ import annotations
@@ -30,9 +29,8 @@ class BadAnswer(Exception):
 class RankState(msgspec.Struct, frozen=True):
     """A rank of a communicator.
 
-    ``pid`` is as in the rank's own PID namespace, 0 where it is unknown.
-
-    ``counts`` is how many collectives it has launched, by operation; empty where that is unknown.
+    ``pid`` is that of the rank's own PID namespace, 0 if it is unknown. ``counts`` is how many
+    collectives it has launched, by operation; empty if that is unknown.
     """
 
     rank: int
@@ -43,7 +41,7 @@ class RankState(msgspec.Struct, frozen=True):
 
     @property
     def process(self) -> tuple[str, int]:
-        """What tells its process from others; one of its own where the PID is unknown."""
+        """What tells its process from others; a number of its own if the PID is unknown."""
         return self.host, self.pid or -1 - self.rank
 
     @property
@@ -52,10 +50,7 @@ class RankState(msgspec.Struct, frozen=True):
 
 
 class Communicator(msgspec.Struct, frozen=True):
-    """A communicator of ``size`` ranks; ``key`` tells it from others.
-
-    ``ranks`` are those that are known.
-    """
+    """A communicator of ``size`` ranks; ``ranks`` are the known ones, ``key`` identifies it."""
 
     key: str
     size: int
@@ -65,8 +60,7 @@ class Communicator(msgspec.Struct, frozen=True):
 class Status(msgspec.Struct, frozen=True):
     """One answer.
 
-    ``has_counts`` is False where equal counts are not given, as in text: that they stand is no
-    proof.
+    ``has_counts`` is False if equal counts are not given, as in text: that they stand is no proof.
     """
 
     version: str
@@ -77,12 +71,10 @@ class Status(msgspec.Struct, frozen=True):
         return {rank.pid for one in self.communicators for rank in one.ranks if rank.pid}
 
     def world_ranks(self) -> dict[tuple[str, int], int]:
-        """Return the rank of each process in the job.
+        """Return the rank of each process in the job: that in the communicator of all processes.
 
-        It is the rank in the one communicator that has all processes.
-
-        Empty where there are several such or a process has several GPUs: then a rank is not a
-        process.
+        It is empty if several such communicators differ, or if a process has several GPUs: then a
+        rank is not a process.
         """
         known = {rank.process for one in self.communicators for rank in one.ranks if rank.pid}
         whole: list[dict[tuple[str, int], int]] = []
@@ -165,7 +157,7 @@ def _rank(found: _Rank, *, is_missing: bool = False) -> RankState:
         state = INIT
     elif flags.init_state or flags.async_error not in (0, _IN_PROGRESS):
         state = FAILED
-    # -1 and "unknown" are what NCCL says of a process that it has lost.
+    # Of a process that it has lost NCCL says -1 and "unknown".
     pid = found.pid if 0 < found.pid < 1 << 31 else 0
     counts = {
         name[:20]: count for name, count in list(found.collective_counts.items())[:16] if count >= 0
@@ -204,13 +196,25 @@ def _parse_text(answer: str) -> Status:
     if version is None or "Communicators..." not in answer:
         raise BadAnswer("neither JSON nor the text of a status")
     lines = answer.splitlines()
-    sizes = {int(found[1]): int(found[2]) for found in map(_GROUP.match, lines) if found}
+    parts, dead = _parts(lines), _dead(lines)
+    if sum(part.size for part in parts.values()) > MOST_RANKS:
+        raise BadAnswer("more ranks than there can be")
+    communicators = tuple(
+        _checked(Communicator(key, part.size, part.ranks(dead))) for key, part in parts.items()
+    )
+    return Status(version[1], communicators, False)
+
+
+def _dead(lines: list[str]) -> set[tuple[str, int]]:
+    """Return the processes that the text calls dead."""
     begin = lines.index("DEAD") if "DEAD" in lines else len(lines)
-    dead = {
-        (row[2], int(row[1]))
-        for row in map(_DEAD.match, itertools.takewhile(bool, lines[begin:]))
-        if row
-    }
+    rows = map(_DEAD.match, itertools.takewhile(bool, lines[begin:]))
+    return {(row[2], int(row[1])) for row in rows if row}
+
+
+def _parts(lines: list[str]) -> dict[str, _Part]:
+    """Return what the text says of communicators, by key."""
+    sizes = {int(found[1]): int(found[2]) for found in map(_GROUP.match, lines) if found}
     parts: dict[str, _Part] = {}
     part, is_missing, operation, count = _Part(0), False, "", 0
     for line in lines:
@@ -229,19 +233,11 @@ def _parse_text(answer: str) -> Status:
                 part.missing.add(number)
             elif operation:
                 part.counts.setdefault(number, {})[operation] = count
-    if sum(part.size for part in parts.values()) > MOST_RANKS:
-        raise BadAnswer("more ranks than there can be")
-    found_ones = (
-        _checked(Communicator(key, part.size, part.ranks(dead))) for key, part in parts.items()
-    )
-    return Status(version[1], tuple(found_ones), False)
+    return parts
 
 
 class _Part:
-    """What text says of a communicator.
-
-    It says the places and counts of some ranks, and the counts of the most.
-    """
+    """What text says of a communicator: places and counts of some ranks, and the usual counts."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -255,6 +251,6 @@ class _Part:
         for number in range(self.size) if self.usual else sorted(self.places):
             place = self.places.get(number, ("", 0))
             state = DEAD if place in dead else MISSING if number in self.missing else RUNNING
-            counts = {} if state != RUNNING else {**self.usual, **self.counts.get(number, {})}
+            counts = {**self.usual, **self.counts.get(number, {})} if state == RUNNING else {}
             found.append(RankState(number, *place, state, counts))
         return tuple(found)

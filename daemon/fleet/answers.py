@@ -1,6 +1,4 @@
-"""The answers over all runs of a data set, and the costs among them.
-
-They are as ``profd fleet --json`` writes them.
+"""The answers over all runs of a data set, as ``profd fleet --json`` writes them, and their costs.
 
 The fields are a promise to readers of the JSON: fields may be added, and ``version`` rises when one
 changes its meaning. Hours are those of ranks (training processes) and of their GPUs.
@@ -13,7 +11,7 @@ from collections import defaultdict
 import msgspec
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.fleet.reduction import Found, Partial, Spent
+from profd.daemon.fleet.reduction import Partial, RuleCost, Spent
 
 VERSION = 1
 _HOUR_NS = 3600 * SECOND_NS
@@ -22,10 +20,8 @@ _HOUR_NS = 3600 * SECOND_NS
 class Hours(msgspec.Struct, frozen=True):
     """Time of ranks, and of the GPUs of ranks.
 
-    ``lost`` while these were idle, of which ``idle`` was measured.
-
-    Where nobody read how busy GPUs were, or a rank has none, the time of phases that leave a GPU
-    idle is lost.
+    ``lost`` is that while GPUs were idle; ``idle`` is the part of it that was measured. If nobody
+    read how busy GPUs were, or a rank has none, the time of phases that leave a GPU idle is lost.
     """
 
     ranks: float
@@ -36,7 +32,7 @@ class Hours(msgspec.Struct, frozen=True):
 
 
 class PhaseCost(msgspec.Struct, frozen=True):
-    """What the main threads of ranks spent in a phase. Phases share out all time."""
+    """The time of the main threads of ranks in a phase. Phases add up to all time."""
 
     phase: str
     hours: Hours
@@ -59,7 +55,7 @@ class FindingCost(msgspec.Struct, frozen=True):
 
 
 class FunctionCost(msgspec.Struct, frozen=True):
-    """What was spent in a function during a phase. Functions of one kind share out all time."""
+    """The time in a function during a phase. Functions of one kind add up to all time."""
 
     function: str
     file: str
@@ -72,8 +68,8 @@ class FunctionCost(msgspec.Struct, frozen=True):
 class SlowNode(msgspec.Struct, frozen=True):
     """A node whose steps surely take longer than those of the same jobs and commands on others.
 
-    By ``times`` as long, with bounds that hold for all nodes at once (95 %). Time in collectives
-    counts for neither.
+    They take ``times`` as long, with bounds that hold for all nodes at once (95 %). Time in
+    collectives counts for neither.
     """
 
     node: str
@@ -100,8 +96,8 @@ class PhaseChange(msgspec.Struct, frozen=True):
 class Slower(msgspec.Struct, frozen=True):
     """A job whose steps surely take longer in the last 7 days than in the compared week.
 
-    By ``times`` as long, with bounds that hold for all jobs at once (95 %). ``weeks_ago`` is 1 for
-    the week before. ``basis`` is what differs by chance: runs, or the days of one run.
+    They take ``times`` as long, with bounds that hold for all jobs at once (95 %). ``weeks_ago`` is
+    1 for the week before. ``basis`` is what differs by chance: runs, or the days of one run.
     """
 
     job: str
@@ -128,7 +124,7 @@ class WeekPace(msgspec.Struct, frozen=True):
 class JobPace(msgspec.Struct, frozen=True):
     """How a job steps from week to week, the oldest first, without its runs on slow nodes.
 
-    ``why_untold`` says why it is not compared, if it is not.
+    ``why_untold`` is why it is not compared, if it is not.
     """
 
     job: str
@@ -140,8 +136,8 @@ class Fleet(msgspec.Struct, frozen=True):
     """All answers over the runs in [since, until), times in UTC.
 
     ``phases``, ``findings``, ``functions`` (the innermost of the user's code, with what they call
-    in libraries) and ``leaves`` (functions by themselves) begin with the largest loss or cost, of
-    GPUs where there are any.
+    in libraries) and ``leaves`` (functions by themselves) begin with the largest loss or cost: that
+    of GPUs, if there are any.
     """
 
     version: int
@@ -180,16 +176,14 @@ def phase_costs(partial: Partial) -> tuple[PhaseCost, ...]:
 
 
 def finding_costs(partial: Partial) -> tuple[FindingCost, ...]:
-    by_rule: defaultdict[str, list[tuple[str, Found]]] = defaultdict(list)
+    by_rule: defaultdict[str, list[tuple[str, RuleCost]]] = defaultdict(list)
     for (job, rule), found in partial.findings:
         by_rule[rule].append((job, found))
     costs = []
     for rule, some in by_rule.items():
         job, most = max(some, key=lambda one: (one[1].gpu_lost_ns, one[1].lost_ns, one[0]))
-        ranks_lost, gpus_lost = (
-            sum(one.lost_ns for _, one in some),
-            sum(one.gpu_lost_ns for _, one in some),
-        )
+        ranks_lost = sum(one.lost_ns for _, one in some)
+        gpus_lost = sum(one.gpu_lost_ns for _, one in some)
         counts = (len(some), sum(one.runs for _, one in some))
         costs.append(
             FindingCost(rule, most.label, ranks_lost / _HOUR_NS, gpus_lost / _HOUR_NS, *counts, job)

@@ -1,10 +1,9 @@
 """A data set of many runs: where its files lie and which columns they have.
 
-It is a folder, or a URL that fsspec knows.
-
+It is a folder, or a URL that fsspec knows, with
 ``<table>/date=…/job=…/node=…/rank=…/<run>-<export>.parquet``, and for each run
-``manifests/<run>.json``, which names its files: what no manifest names is not part of the data set.
-Files are written before the manifest, and removed after.
+``manifests/<run>.json``, which names its files: others are not part of the data set. Files are
+written before the manifest, and removed after.
 """
 
 from __future__ import annotations
@@ -152,7 +151,7 @@ class DataSet:
     def __init__(self, url: str) -> None:
         """Name the place.
 
-        Raises MissingTool without fsspec or what it needs, UsageError where it is none.
+        Raises MissingTool without fsspec or what it needs, UsageError if it is none.
         """
         self.url = url
         self.files, self.root = open_url(url)
@@ -192,10 +191,7 @@ class DataSet:
             return self._decoded(path, self.files.cat_file(path))
 
     def put(self, path: str, source: Path) -> None:
-        """Copy a local file to its place, where it is whole as soon as it is there.
-
-        Raises OutputUnwritable.
-        """
+        """Copy a local file to its place, whole as soon as it is there; raises OutputUnwritable."""
         place = f"{self.root}/{path}"
         with self._writing():
             if self.file_system is not None:

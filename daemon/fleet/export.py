@@ -23,7 +23,7 @@ from profd.daemon.fleet.dataset import (
     date_of,
     encoded,
 )
-from profd.daemon.fleet.tables import ROWS, Source
+from profd.daemon.fleet.tables import ROWS, RunSource
 from profd.daemon.store.reader import RunReader
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def schema_of(table: str) -> pyarrow.Schema:
-    """Return the schema of a table; raises MissingTool where pyarrow is not installed."""
+    """Return the schema of a table; raises MissingTool if pyarrow is not installed."""
     return parquet_schema(TABLES[table], "fleet", {"profd.version": str(VERSION)})
 
 
@@ -46,11 +46,11 @@ def empty_file(table: str, path: Path) -> Path:
 def export_run(reader: RunReader, data: DataSet) -> Manifest:
     """Write a run into a data set, in the place of its earlier exports, and return its manifest.
 
-    Raises MissingTool without pyarrow, OutputUnwritable, and RunUnreadable where the run or the
-    data set is damaged.
+    Raises MissingTool without pyarrow, OutputUnwritable, and RunUnreadable if the run or the data
+    set is damaged.
     """
     schema_of("samples")  # before anything is read that would be of no use without pyarrow
-    source, info = Source(reader), reader.info
+    source, info = RunSource(reader), reader.info
     before = data.manifest(source.run)
     try:
         with tempfile.TemporaryDirectory(prefix="profd-") as folder:

@@ -1,9 +1,7 @@
 """Asks a data set: chooses runs, has them reduced, and puts the answers together.
 
-Runs are reduced here or on a Dask cluster.
-
-A group is the same in both and reduced by the same function, and groups are added up in one way:
-answers are alike.
+Runs are reduced here or on a Dask cluster, in the same groups, by the same function, and added up
+in the same way, so that answers are alike.
 """
 
 from __future__ import annotations
@@ -21,6 +19,9 @@ from profd.daemon.errors import MissingTool, ProfdError, RunUnreadable, SessionF
 from profd.daemon.fleet.answers import (
     VERSION,
     Fleet,
+    JobPace,
+    Slower,
+    SlowNode,
     finding_costs,
     function_costs,
     hours_of,
@@ -30,7 +31,7 @@ from profd.daemon.fleet.dataset import DAY_NS, DataSet, Manifest
 from profd.daemon.fleet.paces import find_slow_nodes, find_slower, take_paces
 from profd.daemon.fleet.reduction import Partial, Spent, Task, merged, reduce_runs
 
-_MOST_RUNS = 500
+_MOST_RUNS = 500  # in a group
 _CONNECT_S = 10
 _THIS = "this version of profd"
 
@@ -38,9 +39,8 @@ _THIS = "this version of profd"
 def _reduce_on_dask(address: str, tasks: Sequence[Task]) -> Iterator[Partial]:
     """Yield the sums of each group, by workers.
 
-    They have profd installed and reach the data set by the same URL.
-
-    Raises MissingTool without Dask, SessionFailed without its scheduler.
+    They have profd installed and reach the data set by the same URL. Raises MissingTool without
+    Dask, SessionFailed without its scheduler.
     """
     try:
         import distributed
@@ -66,7 +66,7 @@ def _reduce_on_dask(address: str, tasks: Sequence[Task]) -> Iterator[Partial]:
 def _outcome(future: Any) -> Partial:  # noqa: ANN401  Dask has no types
     """Return the sums of a group.
 
-    Raises SessionFailed where its worker failed, RunUnreadable where its files did.
+    Raises SessionFailed if its worker failed, RunUnreadable if its files did.
     """
     try:
         error = future.exception()
@@ -96,7 +96,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 def reduce_encoded(task: bytes) -> bytes:
     """Reduce a group on a worker.
 
-    What goes over the network is JSON, not objects that versions of Python differ in.
+    JSON goes over the network, as objects differ between versions of Python.
     """
     try:
         return msgspec.json.encode(reduce_runs(msgspec.json.decode(task, type=Task)))
@@ -121,9 +121,7 @@ def grouped(runs: Iterable[Manifest]) -> Iterator[tuple[Manifest, ...]]:
 class Question(msgspec.Struct, frozen=True):
     """A question to a data set, about the last ``days`` before ``until_ns``.
 
-    By default ``until_ns`` is the newest run's end.
-
-    Differences below ``least`` do not count.
+    By default ``until_ns`` is the newest run's end. Differences below ``least`` do not count.
     """
 
     until_ns: int | None = None
@@ -134,11 +132,9 @@ class Question(msgspec.Struct, frozen=True):
 
 
 def ask(data: DataSet, question: Question, dask: str | None = None) -> Fleet:
-    """Return the answers, one group at a time.
+    """Return the answers, which this process computes, or a Dask scheduler at an address.
 
-    A Dask scheduler at an address computes them, or this process.
-
-    Raises UsageError where no run lies in the time that is asked for.
+    Raises UsageError if no run lies in the time that is asked for.
     """
     manifests = data.manifests()
     until_ns = question.until_ns or max((run.ended_ns for run in manifests), default=0) + 1
@@ -153,23 +149,40 @@ def ask(data: DataSet, question: Question, dask: str | None = None) -> Fleet:
         for group in grouped(chosen)
     ]
     partial = merged(map(reduce_runs, tasks) if dask is None else _reduce_on_dask(dask, tasks))
+    slow_nodes, compared, slower, job_paces = _steps(partial, question.least)
+    spent = functools.reduce(Spent.plus, (spent for _, spent in partial.phases), Spent())
+    return Fleet(
+        VERSION,
+        _in_words(since_ns),
+        _in_words(until_ns),
+        len(partial.runs),
+        len({run.job for run in partial.runs}),
+        len({run.node for run in partial.runs}),
+        sum(run.samples for run in chosen),
+        hours_of(spent),
+        phase_costs(partial),
+        finding_costs(partial),
+        function_costs(partial, leaves=False, most=question.functions),
+        function_costs(partial, leaves=True, most=question.functions),
+        slow_nodes,
+        compared,
+        slower,
+        job_paces,
+    )
+
+
+_Steps = tuple[tuple[SlowNode, ...], int, tuple[Slower, ...], tuple[JobPace, ...]]
+
+
+def _steps(partial: Partial, least: float) -> _Steps:
+    """Return slow nodes, of how many compared, the jobs that got slower, and the paces of jobs."""
     paces = take_paces(partial)
-    slow_nodes, compared = find_slow_nodes(paces, question.least)
+    slow_nodes, compared = find_slow_nodes(paces, least)
     slow = {one.node for one in slow_nodes}
     # A slow node is reported once: its effect on a job would hide what the job does itself.
-    slower, job_paces = find_slower(
-        [one for one in paces if one.run.node not in slow], question.least
-    )
-    since, until = (
-        datetime.fromtimestamp(at // SECOND_NS, timezone.utc).isoformat()
-        for at in (since_ns, until_ns)
-    )
-    jobs, nodes = {run.job for run in partial.runs}, {run.node for run in partial.runs}
-    counts = (len(partial.runs), len(jobs), len(nodes), sum(run.samples for run in chosen))
-    hours = hours_of(functools.reduce(Spent.plus, (spent for _, spent in partial.phases), Spent()))
-    functions, leaves = (
-        function_costs(partial, leaves=one, most=question.functions) for one in (False, True)
-    )
-    costs = (phase_costs(partial), finding_costs(partial), functions, leaves)
-    steps = (tuple(slow_nodes), compared, tuple(slower), tuple(job_paces))
-    return Fleet(VERSION, since, until, *counts, hours, *costs, *steps)
+    slower, job_paces = find_slower([one for one in paces if one.run.node not in slow], least)
+    return tuple(slow_nodes), compared, tuple(slower), tuple(job_paces)
+
+
+def _in_words(at_ns: int) -> str:
+    return datetime.fromtimestamp(at_ns // SECOND_NS, timezone.utc).isoformat()

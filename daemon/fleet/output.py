@@ -14,12 +14,11 @@ from profd.daemon.render.plaintext import fit, listed, visible, width
 from profd.daemon.units import UNKNOWN, number, percent, plural, step_time
 
 
-class Table(NamedTuple):
+class AnswerTable(NamedTuple):
     """A question with its answer.
 
-    ``note`` says what the numbers are, ``numbers`` which columns are numbers.
-
-    ``nothing`` is said where there are no rows.
+    ``note`` says what the numbers are, ``numbers`` which columns are numbers. ``nothing`` is said
+    if there are no rows.
     """
 
     title: str
@@ -31,7 +30,7 @@ class Table(NamedTuple):
 
 
 def unit_of(fleet: Fleet) -> str:
-    """Return the unit of hours: those of GPUs, or of ranks where no run has GPUs."""
+    """Return the unit of hours: those of GPUs, or of ranks if no run has GPUs."""
     return "GPU hours" if fleet.hours.gpus > 0 else "rank hours"
 
 
@@ -67,7 +66,7 @@ def verdict(fleet: Fleet) -> str:
     return " ".join(said)
 
 
-def tables(fleet: Fleet) -> list[Table]:
+def tables(fleet: Fleet) -> list[AnswerTable]:
     """Return all questions with their answers; all text is visible."""
     unit = unit_of(fleet)
     name = f"{unit[0].upper()}{unit[1:]}"
@@ -78,7 +77,7 @@ def tables(fleet: Fleet) -> list[Table]:
         )
         steps.append((job.job, weeks, job.why_untold or ""))
     found = [
-        Table(
+        AnswerTable(
             f"{name} lost by phase",
             "Lost is the time for which a GPU was idle; where nobody read it, that of phases "
             "that leave it idle.",
@@ -86,7 +85,7 @@ def tables(fleet: Fleet) -> list[Table]:
             frozenset(("lost", "of", "share", "measured", "jobs")),
             [_phase(one, unit) for one in fleet.phases],
         ),
-        Table(
+        AnswerTable(
             "Findings that cost most",
             f"{name} that fixes give back at most; two findings may mean the same ones.",
             ("at most", "finding", "rule", "jobs", "runs", "most in"),
@@ -106,7 +105,7 @@ def tables(fleet: Fleet) -> list[Table]:
             "Functions of your code that cost most, with what they call in libraries",
         ),
         _functions(fleet.leaves, unit, "Functions that cost most by themselves"),
-        Table(
+        AnswerTable(
             "Slow nodes",
             "Steps against those of the same job, command and week on other nodes, without time "
             "in collectives; bounds "
@@ -120,7 +119,7 @@ def tables(fleet: Fleet) -> list[Table]:
             f"None of {plural(fleet.nodes_compared, 'node')} that could be compared is surely "
             "slow.",
         ),
-        Table(
+        AnswerTable(
             "Slower than last week",
             "Seconds a step in the last seven days against the week before, by how much runs "
             "differ by chance; bounds "
@@ -132,7 +131,7 @@ def tables(fleet: Fleet) -> list[Table]:
             "could be compared is "
             "surely slower.",
         ),
-        Table(
+        AnswerTable(
             "Steps of each job",
             "Seconds a step by the week, the last one last, without runs on slow nodes.",
             ("job", "weeks", "not compared, as"),
@@ -154,7 +153,7 @@ def _phase(one: PhaseCost, unit: str) -> tuple[str, ...]:
     return number(lost), number(whole), share, measured, one.phase, f"{one.jobs:,}"
 
 
-def _functions(functions: Sequence[FunctionCost], unit: str, title: str) -> Table:
+def _functions(functions: Sequence[FunctionCost], unit: str, title: str) -> AnswerTable:
     rows = []
     for one in functions:
         lost, whole = _spent(one.hours, unit)
@@ -169,7 +168,7 @@ def _functions(functions: Sequence[FunctionCost], unit: str, title: str) -> Tabl
             )
         )
     heads = (unit, "lost", "function", "file", "phase", "jobs")
-    return Table(
+    return AnswerTable(
         title, "Of the main threads of all ranks.", heads, frozenset((unit, "lost", "jobs")), rows
     )
 
@@ -218,7 +217,7 @@ def fleet_text(fleet: Fleet) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _section(table: Table) -> Iterator[str]:
+def _section(table: AnswerTable) -> Iterator[str]:
     yield table.title
     if not table.rows:
         yield f"  {table.nothing or 'Nothing.'}"

@@ -1,7 +1,7 @@
 """How long each run's steps take, slow nodes, and jobs that slowed since last week.
 
-Runs differ by chance; those of the nodes of one execution count as one. Where one run lasts from
-one week to the other, its days are compared. Where neither is there, a job is not compared.
+Runs differ by chance; those of the nodes of one execution count as one. If one run lasts from one
+week to the other, its days are compared. Without several runs or days a job is not compared.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from profd.daemon.fleet.reduction import Partial, RunPart, Spent, Stepped
 WEEK_DAYS = 7
 
 
-class Pace(msgspec.Struct, frozen=True):
+class DaysPace(msgspec.Struct, frozen=True):
     """Some days of a run: the seconds of a step, and the part of it that each phase takes."""
 
     step_s: float
@@ -52,7 +52,7 @@ class RunPaces:
         )
         return sorted(found, reverse=True)
 
-    def pace(self, days: Collection[int]) -> Pace | None:
+    def pace(self, days: Collection[int]) -> DaysPace | None:
         """Return the pace over some of the days that it made steps in; None over no day."""
         if not days:
             return None
@@ -63,7 +63,7 @@ class RunPaces:
             for phase, one in self._phases.get(day, {}).items():
                 spent[phase] += one.rank_ns
         whole = sum(spent.values())
-        return Pace(
+        return DaysPace(
             step_s,
             {phase: step_s * spent[phase] / whole for phase in sorted(spent)} if whole else {},
         )
@@ -106,9 +106,7 @@ def executions(runs: Iterable[RunPaces]) -> list[list[RunPaces]]:
 
 
 class Gap(NamedTuple):
-    """By how much the mean of one group is above that of another.
-
-    It has a standard error and degrees of freedom.
+    """By how much the mean of one group is above that of another, with its standard error.
 
     ``weight`` is how many values it is worth.
     """
@@ -127,7 +125,7 @@ class Gap(NamedTuple):
 def gap(new: Sequence[float], base: Sequence[float]) -> Gap | None:
     """Return the gap of two groups with variances of their own (Welch).
 
-    None where one has a single value.
+    None if one has a single value.
     """
     if min(len(new), len(base)) < 2:
         return None
@@ -236,19 +234,19 @@ def _gaps(values: Values, known: frozenset[str]) -> dict[str, dict[Work, Gap]]:
 RUNS, DAYS = "runs", "days of one run"
 
 
-class Pair(NamedTuple):
+class PacePair(NamedTuple):
     """A job's paces in the last week and in an earlier one.
 
     ``basis`` is what each of them is of.
     """
 
     job: str
-    now: Sequence[Pace]
-    before: Sequence[Pace]
+    now: Sequence[DaysPace]
+    before: Sequence[DaysPace]
     weeks_ago: int
     basis: str
 
-    def gap(self, measure: Callable[[Pace], float]) -> Gap | None:
+    def gap(self, measure: Callable[[DaysPace], float]) -> Gap | None:
         now, before = ([measure(one) for one in paces] for paces in (self.now, self.before))
         if self.basis == RUNS:
             return gap(now, before)
@@ -258,7 +256,7 @@ class Pair(NamedTuple):
             one.value - other.value, math.hypot(one.error, other.error), len(now) + len(before) - 2
         )
 
-    def means(self, measure: Callable[[Pace], float]) -> tuple[float, float]:
+    def means(self, measure: Callable[[DaysPace], float]) -> tuple[float, float]:
         return statistics.fmean(map(measure, self.before)), statistics.fmean(map(measure, self.now))
 
 
@@ -272,7 +270,7 @@ def find_slower(paces: Iterable[RunPaces], least: float) -> tuple[list[Slower], 
         job: list(some) for job, some in itertools.groupby(ordered, key=lambda one: one.run.job)
     }
     pairs = {job: _pair(job, runs) for job, runs in jobs.items()}
-    compared = [pair for pair in pairs.values() if isinstance(pair, Pair)]
+    compared = [pair for pair in pairs.values() if isinstance(pair, PacePair)]
     slower = [one for pair in compared if (one := _judged(pair, len(compared), least)) is not None]
     slower.sort(key=lambda one: (-one.times, one.job))
     job_paces = []
@@ -288,7 +286,7 @@ def find_slower(paces: Iterable[RunPaces], least: float) -> tuple[list[Slower], 
     return slower, job_paces
 
 
-def _pair(job: str, runs: Sequence[RunPaces]) -> Pair | str:
+def _pair(job: str, runs: Sequence[RunPaces]) -> PacePair | str:
     """Return the paces of a job to compare, or why there are none."""
     earlier = [week for run in runs for week in run.weeks if week > 0]
     if not any(0 in run.weeks for run in runs):
@@ -298,17 +296,17 @@ def _pair(job: str, runs: Sequence[RunPaces]) -> Pair | str:
     week = min(earlier)
     now, before = _paces(runs, 0), _paces(runs, week)
     if min(len(now), len(before)) >= 2:
-        return Pair(job, now, before, week, RUNS)
+        return PacePair(job, now, before, week, RUNS)
     for run in runs:
         now, before = (
             [pace for day in run.days(one) if (pace := run.pace([day]))] for one in (0, week)
         )
         if min(len(now), len(before)) >= 3:
-            return Pair(job, now, before, week, DAYS)
+            return PacePair(job, now, before, week, DAYS)
     return "one run a week tells nothing of how much runs differ by chance"
 
 
-def _paces(runs: Iterable[RunPaces], week: int) -> list[Pace]:
+def _paces(runs: Iterable[RunPaces], week: int) -> list[DaysPace]:
     """Return the paces of a week, one for each execution however many nodes it ran on."""
     found = []
     for together in executions(runs):
@@ -320,12 +318,12 @@ def _paces(runs: Iterable[RunPaces], week: int) -> list[Pace]:
                 for name in pace.phases
             }
             means = {name: statistics.fmean(phases[name]) for name in sorted(phases)}
-            found.append(Pace(statistics.fmean(pace.step_s for pace in paces), means))
+            found.append(DaysPace(statistics.fmean(pace.step_s for pace in paces), means))
     return found
 
 
-def _judged(pair: Pair, comparisons: int, least: float) -> Slower | None:
-    """Return a job as one that got slower; None where that may be chance, or is little."""
+def _judged(pair: PacePair, comparisons: int, least: float) -> Slower | None:
+    """Return a job as one that got slower; None if that may be chance, or is little."""
     found = pair.gap(lambda pace: math.log(pace.step_s))
     if found is None or found.value < math.log1p(least):
         return None
@@ -338,13 +336,13 @@ def _judged(pair: Pair, comparisons: int, least: float) -> Slower | None:
     return Slower(pair.job, before_s, now_s, *times, pair.weeks_ago, *counts, pair.basis, phases)
 
 
-def _phases(pair: Pair, least_s: float) -> list[PhaseChange]:
+def _phases(pair: PacePair, least_s: float) -> list[PhaseChange]:
     """Return the phases that surely take more of a step, those that grew most first."""
     names = sorted({phase for pace in (*pair.now, *pair.before) for phase in pace.phases})
     found = []
     for phase in names:
 
-        def in_phase(pace: Pace, phase: str = phase) -> float:
+        def in_phase(pace: DaysPace, phase: str = phase) -> float:
             return pace.phases.get(phase, 0.0)
 
         difference = pair.gap(in_phase)

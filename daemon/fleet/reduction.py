@@ -68,8 +68,8 @@ RuleKey = tuple[str, str]
 class Spent(msgspec.Struct, frozen=True):
     """Time of ranks, and of their GPUs; ``lost`` of it while GPUs were idle.
 
-    Where nobody read how busy they were, the time of phases that leave them idle is lost.
-    ``gpu_idle_ns`` is what was measured of ``gpu_lost_ns``. ``runs`` is how many runs it is from.
+    If nobody read how busy they were, the time of phases that leave them idle is lost.
+    ``gpu_idle_ns`` is the measured part of ``gpu_lost_ns``. ``runs`` is how many runs it is from.
     """
 
     rank_ns: int = 0
@@ -85,7 +85,7 @@ class Spent(msgspec.Struct, frozen=True):
         )
 
 
-class Found(msgspec.Struct, frozen=True):
+class RuleCost(msgspec.Struct, frozen=True):
     """What a rule found in some runs of a job: what a fix can give back at most."""
 
     label: str
@@ -93,9 +93,11 @@ class Found(msgspec.Struct, frozen=True):
     lost_ns: int
     gpu_lost_ns: int
 
-    def plus(self, other: Found) -> Found:
+    def plus(self, other: RuleCost) -> RuleCost:
         label, lost_ns = max(self.label, other.label), self.lost_ns + other.lost_ns
-        return Found(label, self.runs + other.runs, lost_ns, self.gpu_lost_ns + other.gpu_lost_ns)
+        return RuleCost(
+            label, self.runs + other.runs, lost_ns, self.gpu_lost_ns + other.gpu_lost_ns
+        )
 
 
 class Stepped(msgspec.Struct, frozen=True):
@@ -112,7 +114,7 @@ class Partial(msgspec.Struct, frozen=True, tag=True):
     phases: list[tuple[PhaseKey, Spent]] = []
     steps: list[tuple[str, int, Stepped]] = []
     functions: list[tuple[FunctionKey, Spent]] = []
-    findings: list[tuple[RuleKey, Found]] = []
+    findings: list[tuple[RuleKey, RuleCost]] = []
 
 
 def merged(parts: Iterable[Partial]) -> Partial:
@@ -122,7 +124,7 @@ def merged(parts: Iterable[Partial]) -> Partial:
         list[tuple[PhaseKey, Spent]](),
         list[tuple[str, int, Stepped]](),
     )
-    functions, findings = dict[FunctionKey, Spent](), dict[RuleKey, Found]()
+    functions, findings = dict[FunctionKey, Spent](), dict[RuleKey, RuleCost]()
     for part in parts:
         runs += part.runs
         phases += part.phases
@@ -143,7 +145,7 @@ def merged(parts: Iterable[Partial]) -> Partial:
 
 
 IDLING = (DATA_WAIT, DATA_LOAD, COLLECTIVE, CHECKPOINT, LOGGING, COMPILE, STARTUP, WAITING)
-"""Phases that leave a GPU idle, where nobody read how busy it was."""
+"""Phases that leave a GPU idle, if nobody read how busy it was."""
 _QUERIES = {
     # Of those that had one PID after the other, the most GPUs.
     "runs": """
@@ -167,7 +169,7 @@ _QUERIES = {
     WHERE is_main AND role = 'main' AND minute_ns < $until AND minute_ns >= $since
     GROUP BY ALL
     """,
-    # A GPU is lost while it is idle; where nobody read it, while its rank is in a phase that leaves
+    # A GPU is lost while it is idle; if nobody read it, while its rank is in a phase that leaves
     # it idle.
     "hours": """
     CREATE TABLE hours AS
@@ -202,13 +204,11 @@ _QUERIES = {
     GROUP BY job, rule
     """,
 }
-"""What some whole runs come to, small enough to be kept for all of them.
+"""Queries for the sums over whole runs, by the table that each reads, if it reads one.
 
-Each query is by the table that it reads, if it reads one.
-
-Each run is reduced by one query alone, and all that is added up over runs are integers: so it does
-not matter how runs are put together, nor in which order. ``$files`` are those of the table. Day 0
-is the last one of [$since, $until).
+Sums are small enough to be kept for all runs. Each run is reduced by one query alone, and only
+integers are added up over runs: so their grouping and order do not matter. ``$files`` are those of
+the table. Day 0 is the last one of [$since, $until).
 """
 _SPENT = "sum(rank_ns), sum(gpu_ns), sum(lost_ns), sum(gpu_lost_ns), sum(gpu_idle_ns)"
 
@@ -268,7 +268,7 @@ def reduce_runs(task: Task) -> Partial:
             phases=[(row[:3], Spent(*row[3:])) for row in rows(_PHASES)],
             steps=[(run, day, Stepped(*sums)) for run, day, *sums in rows("SELECT * FROM step")],
             functions=[(row[:5], Spent(*row[5:])) for row in rows(_FUNCTIONS)],
-            findings=[(row[:2], Found(*row[2:])) for row in rows("SELECT * FROM finding")],
+            findings=[(row[:2], RuleCost(*row[2:])) for row in rows("SELECT * FROM finding")],
         )
 
 
@@ -276,7 +276,7 @@ def reduce_runs(task: Task) -> Partial:
 def _connected(data: DataSet, task: Task) -> Iterator[tuple[duckdb.DuckDBPyConnection, Path]]:
     """Give a database in memory, bounded, and a temporary folder.
 
-    Raises RunUnreadable where a query fails.
+    Raises RunUnreadable if a query fails.
     """
     try:
         import duckdb

@@ -126,7 +126,7 @@ def _by_minute(reader: RunReader, points: Sequence[PointRow]) -> Iterator[StepCo
 
 
 def _by_cycles(reader: RunReader, process: ProcessRow, phases: PhaseIndex) -> Iterator[StepCount]:
-    """Yield the steps of equal parts of the training, where they are known."""
+    """Yield the steps of equal parts of the training, if they are known."""
     whole = msgspec.structs.replace(MAIN_THREADS, processes=frozenset({process.id}))
     found = training_range(reader, whole, phases)
     if found is None:
@@ -141,7 +141,7 @@ def _by_cycles(reader: RunReader, process: ProcessRow, phases: PhaseIndex) -> It
 class Row(NamedTuple):
     """A row with its time and rank, for its partition.
 
-    The rank is None where it is of none or of all.
+    The rank is None if it is of none or of all.
     """
 
     at_ns: int
@@ -149,7 +149,7 @@ class Row(NamedTuple):
     values: tuple[Value, ...]
 
 
-class Source:
+class RunSource:
     """A run file, with what the rows of several tables need."""
 
     def __init__(self, reader: RunReader) -> None:
@@ -170,7 +170,7 @@ class Source:
         return max(min(ended_ns, to_ns) - max(process.seen_ns, from_ns), 0)
 
 
-def _samples(source: Source) -> Iterator[Row]:
+def _samples(source: RunSource) -> Iterator[Row]:
     reader = source.reader
     for minute in take_minutes(reader):
         thread = reader.threads[minute.thread]
@@ -193,7 +193,7 @@ def _samples(source: Source) -> Iterator[Row]:
         yield Row(minute.minute_ns, process.rank, (*place, *sums))
 
 
-def _stacks(source: Source) -> Iterator[Row]:
+def _stacks(source: RunSource) -> Iterator[Row]:
     """Yield the stacks that were seen, after the samples."""
     for stack in sorted(source.seen):
         frames = source.reader.frames_of(stack)
@@ -217,7 +217,7 @@ def _place(frame: FrameRow | Line | None) -> tuple[Value, Value, Value]:
     return (None, None, None) if frame is None else (frame.function, frame.file, frame.line)
 
 
-def _series(source: Source) -> Iterator[Row]:
+def _series(source: RunSource) -> Iterator[Row]:
     """Yield all series by the minute, those of short runs by the reading."""
     reader = source.reader
     for series in reader.list_series():
@@ -247,11 +247,8 @@ def _means(
         yield step.end_ns, step.end_ns - step.start_ns, step.value, step.value, step.value
 
 
-def _steps(source: Source) -> Iterator[Row]:
-    """Yield the steps of each process that has a counter.
-
-    Where none has, of the first one whose stacks show them.
-    """
+def _steps(source: RunSource) -> Iterator[Row]:
+    """Yield the steps of each process with a counter, else of the first with steps in stacks."""
     trainers = sorted(source.trainers, key=lambda row: (row.rank is None, row.rank or 0, row.id))
     counted = [(row, one) for row in trainers for one in _by_counter(source.reader, row)]
     if not counted:
@@ -264,11 +261,11 @@ def _steps(source: Source) -> Iterator[Row]:
         yield Row(at_ns, process.rank, (source.run, process.pid, at_ns, duration_ns, steps))
 
 
-def _findings(source: Source) -> Iterator[Row]:
+def _findings(source: RunSource) -> Iterator[Row]:
     for finding in findings_in(source.reader, MAIN_THREADS, source.phases):
         evidence = finding.evidence
         words = (source.run, finding.rule, finding.severity, finding.label, finding.title)
-        # The time of ranks, and of their GPUs, that a fix can give back at most; 0 where it is not
+        # The time of ranks, and of their GPUs, that a fix can give back at most; 0 if it is not
         # known.
         share = 1 - 1 / max(finding.gain_bound or 1.0, 1.0)
         lived = [
@@ -281,7 +278,7 @@ def _findings(source: Source) -> Iterator[Row]:
         yield Row(source.reader.info.started_ns, None, values)
 
 
-def _runs(source: Source) -> Iterator[Row]:
+def _runs(source: RunSource) -> Iterator[Row]:
     info, placements = source.reader.info, source.reader.placements()
     model = next((device.model for device in source.reader.devices()), None)
     for process in source.trainers:
@@ -305,5 +302,5 @@ def _runs(source: Source) -> Iterator[Row]:
 
 
 _YIELD = (_samples, _stacks, _series, _steps, _findings, _runs)
-ROWS: Mapping[str, Callable[[Source], Iterator[Row]]] = dict(zip(TABLES, _YIELD, strict=True))
+ROWS: Mapping[str, Callable[[RunSource], Iterator[Row]]] = dict(zip(TABLES, _YIELD, strict=True))
 """By table what yields its rows; ``stacks`` after ``samples``."""

@@ -1,6 +1,4 @@
-"""Threads that read the GPUs of a run once a second.
-
-They also wait for the errors that the NVIDIA driver reports by itself.
+"""Threads that read the GPUs of a run once a second, and wait for errors of the NVIDIA driver.
 
 A call into the driver may take as long as the driver likes. So these threads may hang, and nothing
 else waits for them: ``GpuCollector.check``, called from another thread, watches the one that reads.
@@ -20,16 +18,16 @@ from profd.daemon.gpu.nvml import LIBRARY_NOT_FOUND, NO_MODULE, explain
 from profd.daemon.gpu.nvmlsource import NvmlSource
 from profd.daemon.gpu.processes import GpuUsers
 from profd.daemon.gpu.reader import GpuSet
-from profd.daemon.gpu.source import Call, GpuSource
+from profd.daemon.gpu.source import DriverCall, GpuSource
 from profd.daemon.store.records import EventHappened, Identity, Record
 
 INTERVAL_S = 1.0
 RETRY_S = 30.0
 BLOCKED_NS = 3 * SECOND_NS
 WAKING_NS = 30 * SECOND_NS
-"""How long opening and listing may take.
+"""How long opening and listing may take: without persistence mode the driver wakes each GPU.
 
-Without persistence mode the driver wakes each GPU, which takes 6 to 24 s in all.
+That takes 6 to 24 s in all.
 """
 CLOSING_TIMEOUT_S = 0.5
 _HOPELESS = (LIBRARY_NOT_FOUND, NO_MODULE)  # nobody installs a driver under a running program
@@ -51,16 +49,11 @@ class GpuCollector:
         interval_s: float = INTERVAL_S,
         retry_s: float = RETRY_S,
     ) -> None:
-        """Read the GPUs that the run uses, with ``everything`` all of them.
-
-        Nothing is touched before ``start``.
-        """
-        self.clock, self._put, self._everything, self._in_container = (
-            clock,
-            put,
-            everything,
-            in_container,
-        )
+        """Read the GPUs that the run uses, with ``everything`` all of them, from ``start`` on."""
+        self.clock = clock
+        self._put = put
+        self._everything = everything
+        self._in_container = in_container
         self._interval_s = interval_s
         self._retry_after_ns = int(retry_s * SECOND_NS)
         self._identities: tuple[Identity, ...] = ()
@@ -75,7 +68,7 @@ class GpuCollector:
         self._failure_reported = False
         self._lost_reported: set[str] = set()
         self._used: set[str] = set()
-        self._blocking: Call | None = None
+        self._blocking: DriverCall | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="profd-gpu", daemon=True)
 
@@ -86,10 +79,7 @@ class GpuCollector:
         self._identities = tuple(identities)
 
     def check(self) -> None:
-        """Report a call into the driver that does not return, and its end.
-
-        To be called about once a second.
-        """
+        """Report a call into the driver that does not return, and its end: about once a second."""
         call, now_ns = self._source.calling, self.clock.now_ns()
         if self._blocking is not None and call is not self._blocking:
             seconds = (now_ns - self._blocking.since_ns) / SECOND_NS
@@ -103,15 +93,12 @@ class GpuCollector:
             self._blocking = call
 
     def close(self, timeout_s: float = CLOSING_TIMEOUT_S) -> None:
-        """Stop.
-
-        A thread that hangs in the driver is left behind, and what it reads is thrown away.
-        """
+        """Stop; leave a thread that hangs in the driver behind, and throw its readings away."""
         self._ended.set()
         self.join(timeout_s)
 
     def join(self, timeout_s: float) -> None:
-        """Wait for the end of the thread, which comes by itself where there is no driver."""
+        """Wait for the end of the thread, which comes by itself if there is no driver."""
         if self._thread.is_alive():
             self._thread.join(timeout_s)
 
@@ -146,7 +133,7 @@ class GpuCollector:
         self._ended.wait(max(left_ns, 0) / SECOND_NS)
 
     def _tick(self) -> bool:
-        """Read once, or try to open the driver again; False where that is hopeless."""
+        """Read once, or try to open the driver again; False if that is hopeless."""
         if (self._gpus is None or self._lost_reported) and self.clock.now_ns() >= self._retry_ns:
             self._release()
             self._retry_ns = self.clock.now_ns() + self._retry_after_ns
@@ -173,7 +160,7 @@ class GpuCollector:
 
     def _read(self, gpus: GpuSet) -> None:
         self._users.take(self._identities)
-        # All together: the first record wakes the writer, which would else commit a few at a time.
+        # All at once: the first record wakes the writer, which would else commit a few at a time.
         for record in list(gpus.read(self._users)):
             self._hand_over(record)
         self._used |= gpus.readers.keys()
@@ -192,7 +179,7 @@ class GpuCollector:
             self._report_failure()
 
     def _release(self) -> None:
-        """Close all that NVML has open, its events first: they hold the library."""
+        """Close all that NVML has open, its events first, as they hold the library."""
         if self._events is not None:
             self._events.close()
         self._events = self._gpus = None
@@ -201,7 +188,7 @@ class GpuCollector:
     def _report_failure(self) -> None:
         """Report once why there are no counters, or no more.
 
-        Nothing where the machine has nothing of NVIDIA.
+        Nothing if the machine has nothing of NVIDIA.
         """
         assert self._source.failure is not None
         why = explain(

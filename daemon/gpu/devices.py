@@ -1,7 +1,7 @@
 """The GPUs and MIG instances of a machine, and those that a process may see.
 
-A device keeps its name for the whole run, also where NVML renumbers the devices because another one
-is gone.
+A device keeps its name for the whole run, even if NVML renumbers the devices because another one is
+gone.
 """
 
 from __future__ import annotations
@@ -40,10 +40,7 @@ class GpuNames:
         self._lock = threading.Lock()
 
     def of(self, uuid: str, wanted: str) -> str:
-        """Return the name of the device with this UUID.
-
-        At first it is the wanted one, or one like it if that is taken.
-        """
+        """Return the name of the device with this UUID: the wanted one, or one like it if taken."""
         with self._lock:
             if uuid not in self._names:
                 taken = set(self._names.values())
@@ -60,11 +57,9 @@ _OLD_MIG = re.compile(r"MIG-(GPU-[0-9a-f-]+)/(\d{1,9})/\d{1,9}")
 
 
 def visible_gpus(environment: Mapping[str, str], gpus: Sequence[Gpu]) -> tuple[Gpu, ...] | None:
-    """Return the GPUs, or MIG instances, that CUDA shows a process, in CUDA's order.
+    """Return the GPUs, or MIG instances, that CUDA shows a process with this environment, in order.
 
-    The process has this environment.
-
-    None where the variable is not set: CUDA shows all of them. Also None where its numbers follow
+    None if the variable is not set: CUDA shows all of them. Also None if its numbers follow
     an order that is not NVML's: CUDA counts from the fastest GPU on unless CUDA_DEVICE_ORDER says
     PCI_BUS_ID.
     """
@@ -82,7 +77,7 @@ def visible_gpus(environment: Mapping[str, str], gpus: Sequence[Gpu]) -> tuple[G
     found: list[Gpu] = []
     for name in names:
         gpu = _named(name, gpus, whole)
-        if gpu is None:  # what stands behind the first word that means nothing is not seen either
+        if gpu is None:  # CUDA ignores all words behind the first one that means nothing, too
             break
         if gpu in found:  # CUDA takes a device named twice for a mistake, and shows none
             return ()
@@ -91,10 +86,7 @@ def visible_gpus(environment: Mapping[str, str], gpus: Sequence[Gpu]) -> tuple[G
 
 
 def _named(name: str, gpus: Sequence[Gpu], whole: Sequence[Gpu]) -> Gpu | None:
-    """Return the device that one word means.
-
-    The word is a number, or the beginning of a UUID that no other device has.
-    """
+    """Return the device that one word means: a number, or the beginning of one UUID."""
     if _INDEX.fullmatch(name):
         return next((gpu for gpu in whole if gpu.index == int(name)), None)
     old = _OLD_MIG.fullmatch(name)

@@ -1,7 +1,4 @@
-"""Errors that the NVIDIA driver reports by itself.
-
-These are Xid errors, and memory errors that ECC could not correct.
-"""
+"""Errors that the NVIDIA driver reports by itself: Xid and uncorrected memory errors."""
 
 from __future__ import annotations
 
@@ -12,8 +9,6 @@ from profd.daemon.clock import MILLISECOND_NS, Clock
 from profd.daemon.gpu.source import GpuSource, NoAnswer, Why
 
 _WAIT_MS = 1000  # a wait cannot be called off, and a driver that is gone is to be let go soon
-_PAUSE_S = 1.0
-_CLOSING_TIMEOUT_S = 2.0
 # The Xid errors that training runs meet, in the words of NVIDIA's catalog; others show their
 # number.
 XIDS = {
@@ -49,7 +44,7 @@ class GpuEvents:
         self._thread = threading.Thread(target=self._run, name="profd-gpu-events", daemon=True)
         self._thread.start()
 
-    def close(self, timeout_s: float = _CLOSING_TIMEOUT_S) -> None:
+    def close(self, timeout_s: float = 2.0) -> None:
         """Stop waiting; a thread that hangs in the driver is left behind."""
         self._ended.set()
         self._thread.join(timeout_s)
@@ -66,9 +61,7 @@ class GpuEvents:
                 if error.why is Why.LACKING:
                     break
                 if self._clock.now_ns() - before_ns < _WAIT_MS * MILLISECOND_NS // 2:
-                    self._ended.wait(
-                        _PAUSE_S
-                    )  # an error that comes at once would come again at once
+                    self._ended.wait(1.0)  # an error that comes at once would come again at once
             else:
                 self._take(event.device, in_words(event.xid))
         source.close()

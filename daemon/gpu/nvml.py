@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from profd.daemon.clock import Clock
-from profd.daemon.gpu.source import Call, NoAnswer, Why
+from profd.daemon.gpu.source import DriverCall, NoAnswer, Why
 
 Answer: TypeAlias = Any
 """What NVML's module takes and gives: numbers, text, C structures; it has no types of its own."""
@@ -34,14 +34,14 @@ NO_MODULE = -1
 
 
 class Nvml:
-    """NVML, once it is open. Belongs to one thread; ``calling`` alone is for others to read.
+    """NVML, once it is open. It belongs to one thread; others may read ``calling`` only.
 
-    ``failure`` is the code of the error by which the whole of it cannot be used (any more), and
-    ``failure_text`` NVML's words for it; both are empty while it works.
+    ``failure`` is the code of the error that makes all of it unusable, and ``failure_text`` NVML's
+    words for it; both are empty while it works.
     """
 
     def __init__(self, clock: Clock) -> None:
-        self.calling: Call | None = None
+        self.calling: DriverCall | None = None
         self.failure: int | None = None
         self.failure_text = ""
         self.module: Answer = None
@@ -49,7 +49,7 @@ class Nvml:
         self._is_open = False
 
     def open(self) -> bool:
-        """Load the library and initialize it; False where that fails."""
+        """Load the library and initialize it; False if that fails."""
         self.failure, self.failure_text = None, ""
         try:
             # Here and not above: a machine without a driver, and `--help`, need none of its 8,000
@@ -71,7 +71,7 @@ class Nvml:
         }
         self._gone = {getattr(pynvml, f"NVML_ERROR_{name}", None) for name in _GONE}
         self._mismatch = getattr(pynvml, "NVMLLibraryMismatchError", AttributeError)
-        self.calling = Call("nvmlInit", self._clock.now_ns())
+        self.calling = DriverCall("nvmlInit", self._clock.now_ns())
         try:
             pynvml.nvmlInit()
         except pynvml.NVMLError as error:
@@ -91,7 +91,7 @@ class Nvml:
         """Return the answer of a function of NVML, or raise ``NoAnswer``."""
         if self.failure is not None:
             raise NoAnswer(Why.FAILED, self.failure_text)
-        self.calling = Call(function, self._clock.now_ns())
+        self.calling = DriverCall(function, self._clock.now_ns())
         try:
             return getattr(self.module, function)(*arguments)
         except self.module.NVMLError as error:
@@ -100,16 +100,14 @@ class Nvml:
             raise NoAnswer(
                 self._why.get(error.value, Why.FAILED), f"{function}: {_words(error)}"
             ) from None
-        except (
-            self._mismatch,
-            AttributeError,
-        ):  # the driver, or NVML's module, is older than the question
+        except (self._mismatch, AttributeError):
+            # The driver, or NVML's module, is older than the question.
             raise NoAnswer(Why.LACKING, f"{function}: the driver does not have it") from None
         finally:
             self.calling = None
 
     def ask(self, function: str, *arguments: Answer) -> Answer:
-        """Return the answer of a function of NVML; None where there is none."""
+        """Return the answer of a function of NVML; None if there is none."""
         try:
             return self.call(function, *arguments)
         except NoAnswer:
@@ -127,7 +125,7 @@ def _words(error: Answer) -> str:
 def text_of(value: Answer) -> str:
     """Return text of NVML, which its module gives as bytes in older versions.
 
-    Empty where there is none.
+    Empty if there is none.
     """
     if isinstance(value, bytes):
         return value.decode(errors="replace")

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from profd.daemon.clock import Clock
 from profd.daemon.gpu.devices import Gpu, GpuNames
 from profd.daemon.gpu.nvml import Answer, Nvml, number_of, text_of
-from profd.daemon.gpu.source import Count, DriverEvent, Memory, NoAnswer, Sample, Why
+from profd.daemon.gpu.source import BusySample, ByteCount, DeviceMemory, DriverEvent, NoAnswer, Why
 
 _GPU_UTILIZATION_SAMPLES = 1
 _HERTZ_PER_MHZ = 1e6
@@ -30,17 +30,14 @@ _GAUGES: dict[str, tuple[tuple[str, ...], tuple[int, ...], float]] = {
     "gpu_pcie_generation_most": (("nvmlDeviceGetMaxPcieLinkGeneration",), (), 1.0),
     "gpu_pcie_lanes_most": (("nvmlDeviceGetMaxPcieLinkWidth",), (), 1.0),
     "gpu_power_limit_watts": (("nvmlDeviceGetEnforcedPowerLimit",), (), 1e-3),
-    "gpu_ecc_corrected_count": (
-        ("nvmlDeviceGetTotalEccErrors",),
-        (0, 0),
-        1.0,
-    ),  # since the driver's start
+    # Since the driver's start.
+    "gpu_ecc_corrected_count": (("nvmlDeviceGetTotalEccErrors",), (0, 0), 1.0),
     "gpu_ecc_uncorrected_count": (("nvmlDeviceGetTotalEccErrors",), (1, 0), 1.0),
     "gpu_throttle_reasons_mask": (_REASONS, (), 1.0),
     "gpu_power_capped_s": (("nvmlDeviceGetViolationStatus",), (0,), 1e-9),
     "gpu_heat_slowed_s": (("nvmlDeviceGetViolationStatus",), (1,), 1e-9),
 }
-"""Series → NVML's functions, which of their quantities, and what their answer is multiplied with.
+"""Series → NVML's functions, which of their quantities, and the factor of their answer.
 
 The quantities are numbers of NVML's enums, which are part of its binary interface; its module is
 loaded late.
@@ -134,13 +131,13 @@ class NvmlSource(Nvml):
             self._has_activity[gpu.name] = bool(support.isSupportedDevice) and not gpu.is_mig_parent
         return self._has_activity[gpu.name]
 
-    def samples(self, gpu: Gpu, after_us: int) -> list[Sample]:
+    def samples(self, gpu: Gpu, after_us: int) -> list[BusySample]:
         kind, samples = self.call(
             "nvmlDeviceGetSamples", gpu.handle, _GPU_UTILIZATION_SAMPLES, after_us
         )
         found = ((sample.timeStamp, number_of(kind, sample.sampleValue)) for sample in samples)
         return [
-            Sample(stamp_us, percent / 100)
+            BusySample(stamp_us, percent / 100)
             for stamp_us, percent in found
             if stamp_us and 0 <= percent <= 100
         ]
@@ -151,23 +148,23 @@ class NvmlSource(Nvml):
             raise NoAnswer(Why.FAILED, f"nvmlDeviceGetUtilizationRates says {rates.gpu} %")
         return float(rates.gpu) / 100
 
-    def process_samples(self, gpu: Gpu, after_us: int) -> list[Sample]:
+    def process_samples(self, gpu: Gpu, after_us: int) -> list[BusySample]:
         samples = self.call("nvmlDeviceGetProcessUtilization", gpu.handle, after_us)
-        # The driver gives rows of zeros where it has none, and now and then more than there can be.
+        # The driver gives rows of zeros if it has none, and now and then more than there can be.
         known = (
             one
             for one in samples
             if one.timeStamp and one.pid not in _NO_PIDS and one.smUtil <= 100
         )
-        return [Sample(one.timeStamp, one.smUtil / 100, one.pid) for one in known]
+        return [BusySample(one.timeStamp, one.smUtil / 100, one.pid) for one in known]
 
-    def memory(self, gpu: Gpu) -> Memory:
+    def memory(self, gpu: Gpu) -> DeviceMemory:
         version = getattr(self.module, "nvmlMemory_v2", None)
         newer = self.ask("nvmlDeviceGetMemoryInfo", gpu.handle, version) if version else None
         if newer is not None:  # before R510 what the driver keeps for itself counts as used
-            return Memory(int(newer.total - newer.free - newer.reserved), int(newer.total))
+            return DeviceMemory(int(newer.total - newer.free - newer.reserved), int(newer.total))
         memory = self.call("nvmlDeviceGetMemoryInfo", gpu.handle)
-        return Memory(int(memory.used), int(memory.total))
+        return DeviceMemory(int(memory.used), int(memory.total))
 
     def gauge(self, gpu: Gpu, name: str) -> float:
         (function, *older), what, factor = _GAUGES[name]
@@ -198,7 +195,7 @@ class NvmlSource(Nvml):
             if one.pid not in _NO_PIDS
         }
 
-    def counters(self, gpu: Gpu) -> dict[str, Count]:
+    def counters(self, gpu: Gpu) -> dict[str, ByteCount]:
         lacking = self._lacking_fields.setdefault(gpu.name, set())
         asked = [field for field in _FIELDS if field not in lacking]
         if not asked:
@@ -211,7 +208,9 @@ class NvmlSource(Nvml):
         for field, answer in answered:
             name, unit, wraps_at = _FIELDS[field]
             if answer.nvmlReturn == 0:
-                found[name] = Count(int(number_of(answer.valueType, answer.value)) * unit, wraps_at)
+                found[name] = ByteCount(
+                    int(number_of(answer.valueType, answer.value)) * unit, wraps_at
+                )
         return found
 
     def traffic(self, gpu: Gpu, name: str) -> float:

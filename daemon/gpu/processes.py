@@ -1,10 +1,8 @@
-"""Which processes use a GPU, with how much memory and time.
-
-Here is also how the PIDs of NVML map to those of the run.
+"""Which processes use a GPU, with how much memory and time; maps NVML's PIDs to those of the run.
 
 NVML names processes by their PIDs on the host. Outside of containers these are ours. Inside of one
 they may be numbers that mean nothing here, or, worse, another process; then a process is matched
-only where nothing else is possible.
+only if nothing else is possible.
 """
 
 from __future__ import annotations
@@ -26,12 +24,10 @@ _LISTS = ("compute", "graphics", "mps")
 
 
 def memory_by_pid(questions: Questions, gpu: Gpu) -> dict[int, int | None] | None:
-    """Return the bytes that each process holds on a device.
+    """Return the bytes that each process holds on a device, None if the driver names no processes.
 
-    None for a process whose memory the driver does not tell.
-
-    None where the driver names no processes at all. One that both computes and draws, or is a
-    client of MPS, is listed twice, with the same bytes.
+    The bytes are None if the driver does not tell them. A process that both computes and draws, or
+    is a client of MPS, is listed twice, with the same bytes.
     """
     found: dict[int, int | None] = {}
     names_processes = False
@@ -45,7 +41,6 @@ def memory_by_pid(questions: Questions, gpu: Gpu) -> dict[int, int | None] | Non
 
 
 _FIRST_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel
-_LOOK_AGAIN_NS = 10 * SECOND_NS
 _COMPUTING = ("/dev/nvidia-uvm", "/dev/dxg")
 """What a process has open that uses CUDA; NVML alone opens neither, and WSL has the second."""
 
@@ -128,7 +123,7 @@ class GpuUsers:
             return {pid: by_pid[pid] for pid in named if pid in by_pid}
         found = {pid: user for pid in named if (user := self._by_number(pid)) is not None}
         unknown = named - found.keys()
-        # Where NVML's numbers are those of our processes, or of others that we see, there is
+        # If NVML's numbers are those of our processes, or of others that we see, there is
         # nothing to guess.
         if found or any(_computes(self._traces.open_devices(pid)) for pid in unknown):
             self._numbers_mean_us.add(where)
@@ -137,31 +132,25 @@ class GpuUsers:
     def knows(self, identities: Mapping[int, Identity]) -> bool:
         """Say whether the driver's lists tell which processes of the run use GPUs.
 
-        They do if some are named, or if none uses any.
-
-        In a container, a sandbox and under WSL a process may use CUDA and be named nowhere, or by a
-        number that means nothing here. A worker that was forked has its parent's files open, and is
-        not named: that is as it should be.
+        They do if some are named, or if none uses any. In a container, a sandbox and under WSL a
+        process may use CUDA and be named nowhere, or by a number that means nothing here. A forked
+        worker has its parent's files open, and is rightly not named.
         """
         return bool(identities) or not any(
             _computes(self._devices_of(user)) for user in self._users.values()
         )
 
     def may_use(self, gpu: Gpu, gpus: Sequence[Gpu], *, tells_pids: bool) -> bool:
-        """Say whether the run has to count as a user of a GPU though NVML does not name it.
+        """Say whether the run counts as a user of a GPU though NVML does not name it.
 
-        That is so in a container.
-
-        ``tells_pids`` is False where NVML names no processes at all.
+        That is so in a container. ``tells_pids`` is False if NVML names no processes at all.
         """
         if tells_pids and (self._sees_host or Named.IN_LISTS in self._numbers_mean_us):
             return False
         return any(self._may_compute_on(user, gpu, gpus) for user in self._users.values())
 
     def _by_number(self, host_pid: int) -> Identity | None:
-        """Return the process that has this PID here, or in a namespace of its own.
-
-        Return it only if it computes on GPUs at all.
+        """Return the process that has this PID here, or in its own namespace, if it uses GPUs.
 
         So a PID of the host is not matched with a process that has the same number here by chance.
         """
@@ -213,5 +202,5 @@ class GpuUsers:
         now_ns = self._clock.now_ns()
         if now_ns >= user.look_again_ns:
             user.devices = self._traces.open_devices(user.identity.pid)
-            user.look_again_ns = now_ns + _LOOK_AGAIN_NS
+            user.look_again_ns = now_ns + 10 * SECOND_NS
         return user.devices

@@ -1,8 +1,8 @@
 """Reads the GPUs that a run uses, as points at their times.
 
-What a device lacks yields nothing, and the reader remarks on it where it matters. How often this
-happens is the caller's decision: once a second all that is due, and in between what a device asks
-to be looked at more often.
+Metrics that a device lacks yield nothing; the reader remarks on it if it matters. The caller
+decides how often: once a second for all that is due, and in between for what a device asks to be
+looked at more often.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ from profd.daemon.gpu.traffic import LOOK_NS, Traffic
 from profd.daemon.gpu.utilization import ProcessShares, UtilizationSamples
 from profd.daemon.store.records import DeviceSeen, Identity, Point, PointsTaken
 
-# In readings. Each list of processes is put together by the driver. Throughput is a mean since it
-# was last read, so that reading it less often loses nothing.
+# Every how many readings. The driver makes each list of processes anew. Throughput is a mean since
+# the last reading, so that reading it less often loses nothing.
 _PROCESSES_EVERY = 2
 _GAUGES_EVERY = 2
 _CALM_EVERY = 6
 _SLOW_EVERY = 10
-_CLOCK_EVERY = 60
 _GAUGES = (
     (_GAUGES_EVERY, "gpu_sm_clock_hz"),
     (_CALM_EVERY, "gpu_temperature_celsius"),
@@ -35,22 +34,18 @@ _GAUGES = (
     (_SLOW_EVERY, "gpu_ecc_uncorrected_count"),
 )
 """Every how many readings, and the series."""
-# An idle link is put into a lower generation, so that the highest reading shows what it can carry.
+# An idle link is put into a lower generation, so that the highest reading shows its capacity.
 _LINK = ("gpu_pcie_generation", "gpu_pcie_lanes", "gpu_pcie_generation_most", "gpu_pcie_lanes_most")
 _HELD_BACK = {
     "gpu_power_capped_share": "gpu_power_capped_s",
     "gpu_heat_slowed_share": "gpu_heat_slowed_s",
 }
-"""Series → the counter of seconds whose growth it is.
-
-A flag that is read once a second misses what is shorter.
-"""
-# Reasons for a clock below what the device could do under its load: power cap, hardware slowdown,
-# software and hardware thermal slowdown, power brake, board limit, reliability. Idle, and clocks
-# that someone chose, are none.
+"""Series → the counter of seconds whose growth it is: a flag read once a second would miss some."""
+# Reasons for a clock below what the device could reach under its load: power cap, hardware
+# slowdown, software and hardware thermal slowdown, power brake, board limit, reliability. Idleness
+# and clocks that someone chose are none.
 THROTTLE_MASK = 0x4 | 0x8 | 0x20 | 0x40 | 0x80 | 0x200 | 0x400
 ACTIVE = "gpu_graphics_active_share"
-_FAR_NS = SECOND_NS // 2
 
 _Memory = Mapping[int, int | None]
 """The bytes that each process has on a device, by host PID."""
@@ -72,19 +67,17 @@ class GpuReader:
         self._counted: dict[str, tuple[int, float]] = {}
         self._looked_ns = 0
         self._has_counters = True
-        self._has_samples = (
-            gpu.parent is None and not gpu.is_mig_parent
-        )  # MIG has no utilization but that of GPM
+        # MIG has no utilization but that of GPM.
+        self._has_samples = gpu.parent is None and not gpu.is_mig_parent
         self._readings = 0
         self._active_ns = clock.now_ns()
         self._told_behind_ns = 0
         self._amiss = ""
 
     def look(self, now_ns: int) -> int | None:
-        """Take what cannot wait for the next reading.
+        """Take what cannot wait for the next reading; return after how long to look again.
 
-        Returns after how long to look again; None where nothing is to be looked at between two
-        readings.
+        None if nothing is to be looked at between two readings.
         """
         polls = self._has_samples and self._samples.polls
         if polls:
@@ -100,7 +93,7 @@ class GpuReader:
     ) -> Iterator[Point]:
         """Yield the new points; ``identities`` are the processes of the run by host PID.
 
-        ``memory`` is None where the processes were not asked for this time.
+        ``memory`` is None if the processes were not asked for this time.
         """
         if self._has_samples:
             for at_ns, share in self._samples.read():
@@ -114,15 +107,12 @@ class GpuReader:
         self._readings += 1
 
     def remarks(self) -> Iterator[str]:
-        """Yield what a user has to know of the readings of this device.
-
-        Yield it each time something changed.
-        """
+        """Yield what a user has to know of this device's readings, each time it has changed."""
         offset_ns = self._samples.driver_clock.offset_ns
         behind_ns = (
             self._told_behind_ns if offset_ns is None else offset_ns + self._clock.wall_jump_ns()
         )
-        if abs(behind_ns - self._told_behind_ns) > _FAR_NS:
+        if abs(behind_ns - self._told_behind_ns) > SECOND_NS // 2:
             self._told_behind_ns = behind_ns
             distance = units.duration(abs(behind_ns) / SECOND_NS)
             where = "behind" if behind_ns > 0 else "ahead of"
@@ -165,37 +155,38 @@ class GpuReader:
             yield self._point("gpu_memory_used_bytes", memory.used_bytes)
             if self._readings % _SLOW_EVERY == 0:
                 yield self._point("gpu_memory_total_bytes", memory.total_bytes)
-        if (
-            self.gpu.parent is not None
-        ):  # an instance has memory of its own; all the rest is its GPU's
-            return
-        watts = self._power()
-        if watts is not None:
-            yield self._point("gpu_power_watts", watts)
+        if self.gpu.parent is None:  # an instance has only memory of its own; the rest is its GPU's
+            for name, value in self._due():
+                if value is not None:
+                    yield self._point(name, value)
+            yield from self._driver_clock()
+
+    def _due(self) -> Iterator[tuple[str, float | None]]:
+        """Yield the gauges of a GPU that are due, in part None as the device lacks them."""
+        yield "gpu_power_watts", self._power()
         mask = self._ask_gauge("gpu_throttle_reasons_mask")
-        if mask is not None:
-            yield self._point("gpu_throttle_reasons_mask", int(mask) & THROTTLE_MASK)
-        due = [name for every, name in _GAUGES if self._readings % every == 0]
+        yield "gpu_throttle_reasons_mask", None if mask is None else int(mask) & THROTTLE_MASK
+        for every, name in _GAUGES:
+            if self._readings % every == 0:
+                yield name, self._ask_gauge(name)
         if self._readings % _SLOW_EVERY == 0 and not self._is_integrated():
-            due += _LINK
-        for name in due:
-            value = self._ask_gauge(name)
-            if value is not None:
-                yield self._point(name, value)
-        for name, counter in _HELD_BACK.items() if self._readings % _CALM_EVERY == 0 else ():
-            share = self._growth(counter)
-            if share is not None:
-                yield self._point(name, min(share, 1.0))
+            for name in _LINK:
+                yield name, self._ask_gauge(name)
+        if self._readings % _CALM_EVERY == 0:
+            for name, counter in _HELD_BACK.items():
+                share = self._growth(counter)
+                yield name, None if share is None else min(share, 1.0)
+
+    def _driver_clock(self) -> Iterator[Point]:
+        """Yield what is known of the driver's clock, once a minute."""
         clock = self._samples.driver_clock
-        if self._readings % _CLOCK_EVERY == _CALM_EVERY and clock.offset_ns is not None:
+        if self._readings % 60 == _CALM_EVERY and clock.offset_ns is not None:
             yield self._point("gpu_clock_offset_s", clock.offset_ns / SECOND_NS)
             if clock.period_ns is not None:
                 yield self._point("gpu_sampling_period_s", clock.period_ns / SECOND_NS)
 
     def _power(self) -> float | None:
-        """Return the mean power since the last reading by the energy counter.
-
-        Else what the driver says.
+        """Return the mean power since the last reading by the energy counter, else the driver's.
 
         Some devices measure power for a quarter of the time only, and give a mean over a second.
         """
@@ -203,15 +194,9 @@ class GpuReader:
         return self._ask_gauge("gpu_power_watts") if watts is None else watts
 
     def _growth(self, counter: str) -> float | None:
-        """Return by how much a counter grew a second since it was last read.
-
-        None where nobody knows.
-        """
-        count, now_ns, before = (
-            self._ask_gauge(counter),
-            self._clock.now_ns(),
-            self._counted.pop(counter, None),
-        )
+        """Return by how much a counter grew a second since it was last read; None if unknown."""
+        count, now_ns = self._ask_gauge(counter), self._clock.now_ns()
+        before = self._counted.pop(counter, None)
         if count is not None:
             self._counted[counter] = now_ns, count
         if count is None or before is None or count < before[1] or now_ns <= before[0]:
@@ -234,10 +219,7 @@ class GpuReader:
             yield from self._traffic.read(means.keys())
 
     def _is_integrated(self) -> bool:
-        """Say whether the device shares the machine's memory.
-
-        If it does, what it says of a PCIe link is made up.
-        """
+        """Say whether the device shares the machine's memory: then its PCIe link is made up."""
         error = self._questions.why_not(self._source.memory, self.gpu)
         return error is not None and error.why is Why.LACKING
 
@@ -265,10 +247,8 @@ class GpuReader:
 class GpuSet:
     """All GPUs and MIG instances of an open source.
 
-    ``readers`` has those that the run uses or has used, by name.
-
-    Belongs to one thread. ``read_ns`` is when they were last read: the driver's buffers hold what
-    came after that.
+    ``readers`` has those that the run uses or has used, by name. ``read_ns`` is when they were last
+    read: the driver's buffers hold what came later. It belongs to one thread.
     """
 
     def __init__(self, source: GpuSource, clock: Clock, *, since_ns: int, everything: bool) -> None:
@@ -282,10 +262,7 @@ class GpuSet:
         self.lost = self._questions.lost
         self._clock, self._everything = clock, everything
         self.pause_ns: int | None = None
-        """After how long to ``look``.
-
-        None where nothing is to be looked at before the next reading.
-        """
+        """After how long to ``look``; None if nothing needs it before the next reading."""
         self._readings = 0
         self._looked_ns = since_ns
         self.read_ns = since_ns
@@ -297,7 +274,7 @@ class GpuSet:
         self.pause_ns = min((pause_ns for pause_ns in pauses if pause_ns is not None), default=None)
 
     def read(self, users: GpuUsers) -> Iterator[DeviceSeen | PointsTaken]:
-        """Read once: what devices begin, then the points of all of them, as one record."""
+        """Read once: yield the devices that begin, then one record with the points of all."""
         memory: dict[Gpu, _Memory | None] = {}
         identities: Mapping[int, Identity] = {}
         if self._readings % _PROCESSES_EVERY == 0:
@@ -341,10 +318,7 @@ class GpuSet:
         return users.may_use(gpu, self.gpus, tells_pids=memory is not None)
 
     def _begin(self, gpu: Gpu) -> Iterator[DeviceSeen]:
-        """Read a device from now on, and the GPU that it is part of.
-
-        That GPU has the power and the temperature.
-        """
+        """Read a device from now on, and the GPU it is part of, which has power and temperature."""
         if gpu.parent is not None and gpu.parent.name not in self.readers:
             yield from self._begin(gpu.parent)
         self.readers[gpu.name] = GpuReader(

@@ -1,9 +1,9 @@
-"""What the collector asks a GPU driver, and how it keeps in mind what a driver did not answer.
+"""The questions of the collector to a GPU driver, and a memory of those without an answer.
 
-``GpuSource`` is the seam: one small object that hands out what a driver says, as the driver says
-it. Stamps are those of the driver's own clock, counters wrap where the device lets them, and a
-question without an answer raises ``NoAnswer``. Whoever asks maps, adds up, falls back and asks
-again. NVML is the source today (``nvmlsource.py``).
+``GpuSource`` is the seam: one small object that hands out a driver's answers as they are. Stamps
+are those of the driver's own clock, counters wrap if the device lets them, and a question without
+an answer raises ``NoAnswer``. Whoever asks maps, adds up, falls back and asks again. NVML is the
+source today (``nvmlsource.py``).
 """
 
 from __future__ import annotations
@@ -34,10 +34,8 @@ class NoAnswer(Exception):
         self.why = why
 
 
-class Sample(NamedTuple):
-    """The share of the time in which a GPU, or a process on it, kept it busy.
-
-    The time is that since the sample before.
+class BusySample(NamedTuple):
+    """The share of the time since the sample before in which a GPU, or a process on it, was busy.
 
     ``stamp_us`` counts microseconds by the driver's clock, whichever that is. ``pid`` is 0 for the
     whole GPU.
@@ -48,24 +46,21 @@ class Sample(NamedTuple):
     pid: int = 0
 
 
-class Memory(NamedTuple):
-    """The bytes of a device that are in use, and all that it has.
-
-    What the driver keeps for itself does not count as in use.
-    """
+class DeviceMemory(NamedTuple):
+    """The bytes of a device in use, without those that the driver reserves, and all that it has."""
 
     used_bytes: int
     total_bytes: int
 
 
-class Count(NamedTuple):
-    """A counter of bytes that begins anew at ``wraps_at``; None where it never does."""
+class ByteCount(NamedTuple):
+    """A counter of bytes that begins anew at ``wraps_at``; None if it never does."""
 
     bytes: int
     wraps_at: int | None = None
 
 
-class Call(NamedTuple):
+class DriverCall(NamedTuple):
     """A call into the driver that has not returned: which, and since when."""
 
     function: str
@@ -83,14 +78,14 @@ class DriverEvent(NamedTuple):
 
 
 class GpuSource(Protocol):
-    """A driver, once it is open. Belongs to one thread; ``calling`` alone is for others to read.
+    """A driver, once it is open. It belongs to one thread; others may read ``calling`` only.
 
-    ``failure`` is the code of the error by which nothing can be asked (any more), and
-    ``failure_text`` its words. Every method with a ``gpu`` raises ``NoAnswer``; ``processes`` and
+    ``failure`` is the code of the error after which nothing can be asked, and ``failure_text`` its
+    words. Every method with a ``gpu`` raises ``NoAnswer``; ``processes`` and
     ``counters`` may leave out what they lack.
     """
 
-    calling: Call | None
+    calling: DriverCall | None
     failure: int | None
     failure_text: str
 
@@ -100,24 +95,24 @@ class GpuSource(Protocol):
     def gpus(self) -> list[Gpu]:
         """Return the GPUs that answer, each followed by its parts."""
 
-    def samples(self, gpu: Gpu, after_us: int) -> list[Sample]:
+    def samples(self, gpu: Gpu, after_us: int) -> list[BusySample]:
         """Return what the driver keeps of its samples after a stamp of its own; 0 gives all."""
 
     def utilization(self, gpu: Gpu) -> float:
         """Return the share of the driver's last sampling period in which the GPU was busy."""
 
-    def process_samples(self, gpu: Gpu, after_us: int) -> list[Sample]:
+    def process_samples(self, gpu: Gpu, after_us: int) -> list[BusySample]:
         """Return samples of the processes after a stamp; only of those that were not idle."""
 
-    def memory(self, gpu: Gpu) -> Memory: ...
+    def memory(self, gpu: Gpu) -> DeviceMemory: ...
 
     def gauge(self, gpu: Gpu, name: str) -> float:
         """Return the value of a series as it is now, or of a counter that only grows."""
 
     def processes(self, gpu: Gpu, kind: str) -> dict[int, int | None]:
-        """Return the bytes of each process by PID, None where the driver does not tell them."""
+        """Return the bytes of each process by PID, None if the driver does not tell them."""
 
-    def counters(self, gpu: Gpu) -> dict[str, Count]: ...
+    def counters(self, gpu: Gpu) -> dict[str, ByteCount]: ...
 
     def traffic(self, gpu: Gpu, name: str) -> float:
         """Measure the bytes a second of a series; takes some 20 ms, and sees those alone."""
@@ -128,7 +123,7 @@ class GpuSource(Protocol):
         """Return means by series since this was last asked; of the first time nothing."""
 
     def wait_event(self, timeout_ms: int) -> DriverEvent:
-        """Wait for an error that the driver reports; raises ``NoAnswer`` where none came."""
+        """Wait for an error that the driver reports; raises ``NoAnswer`` if none came."""
 
 
 T = TypeVar("T")
@@ -150,10 +145,10 @@ class Questions:
     def ask(
         self, question: Callable[..., T], gpu: Gpu, *what: str, then: tuple[Any, ...] = ()
     ) -> T | None:
-        """Return the answer, None where there is none.
+        """Return the answer, None if there is none.
 
-        ``what`` says which of the question's quantities is meant, and is kept in mind with it where
-        the device lacks it; ``then`` are arguments that change each time.
+        ``what`` says which of the question's quantities is meant, and is remembered with it if the
+        device lacks it; ``then`` are arguments that change each time.
         """
         if self.source.failure is not None or gpu.name in self.lost:
             return None
@@ -177,7 +172,7 @@ class Questions:
     def why_not(self, question: Callable[..., object], gpu: Gpu, *what: str) -> NoAnswer | None:
         """Return why a question had no answer when it was last asked.
 
-        None where it had one, or never was.
+        None if it had one, or never was.
         """
         known = self._silent.get((gpu.name, question.__name__, *what))
         return known and known[0]

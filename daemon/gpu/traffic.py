@@ -1,10 +1,10 @@
-"""Traffic of a GPU over PCIe and NVLink, where GPM does not tell it.
+"""Traffic of a GPU over PCIe and NVLink, if GPM does not tell it.
 
-It comes from counters where the device has them, else from a measurement that the driver makes when
+It comes from counters if the device has them, else from a measurement that the driver makes when
 asked. The latter holds up the asking thread for some 20 ms a direction, and sees that time alone.
 Counters of PCIe have 32 bits: a link of 16 lanes of generation 4 fills one in 136 ms. So they are
-looked at nine times a second, and what lies between two looks that are further apart than the link
-takes is left out.
+read nine times a second, and the traffic between two readings is left out if a counter may have
+wrapped meanwhile.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ LOOK_NS = 110 * MILLISECOND_NS
 _MEASURED = ("gpu_pcie_sent_bytes_per_s", "gpu_pcie_received_bytes_per_s")
 # What sixteen lanes carry at most, in bytes a second, by generation.
 _LINK_BYTES_PER_S = {1: 4.0e9, 2: 8.0e9, 3: 15.8e9, 4: 31.5e9, 5: 63.0e9, 6: 126.0e9}
-_USUAL_GENERATION = 4
-_ENOUGH = 0.5
 
 
 class Traffic:
@@ -36,7 +34,7 @@ class Traffic:
         self._fullest: float | None = None
 
     def look(self) -> bool:
-        """Add what the counters counted since the last look; False where there are none."""
+        """Add what the counters counted since the last look; False if there are none."""
         counts = self._questions.ask(self._questions.source.counters, self._gpu)
         now_ns = self._clock.now_ns()
         for name, count in (counts or {}).items():
@@ -64,9 +62,8 @@ class Traffic:
         now_ns, sums = self._clock.now_ns(), self._sums
         whole_ns, self._since_ns, self._sums = now_ns - self._since_ns, now_ns, {}
         was_read, self._has_read = self._has_read, True
-        enough = {
-            name: one for name, one in sums.items() if one[0] and one[0] >= _ENOUGH * whole_ns
-        }
+        # A sum over less than half of the time says too little.
+        enough = {name: one for name, one in sums.items() if one[0] and one[0] >= 0.5 * whole_ns}
         rates = {name: total * SECOND_NS / time_ns for name, (time_ns, total) in enough.items()}
         for name in _MEASURED:
             if name not in rates and name not in known and (was_read or name not in self._before):
@@ -79,15 +76,11 @@ class Traffic:
         )
 
     def _bytes_per_s(self) -> float:
-        """Return what the link can carry.
-
-        An idle one is put into a lower generation, so its best one counts.
-        """
+        """Return the capacity of the link in its best generation: an idle one is put lower."""
         if self._fullest is None:
             best = self._questions.ask(
                 self._questions.source.gauge, self._gpu, "gpu_pcie_generation_most"
             )
-            self._fullest = _LINK_BYTES_PER_S.get(
-                round(best or _USUAL_GENERATION), _LINK_BYTES_PER_S[6]
-            )
+            usual = 4
+            self._fullest = _LINK_BYTES_PER_S.get(round(best or usual), _LINK_BYTES_PER_S[6])
         return self._fullest

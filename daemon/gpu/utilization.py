@@ -1,9 +1,9 @@
 """Utilization of a GPU and of the processes on it, by the samples that the driver keeps.
 
-The driver samples several times a second by itself; read once a second, its buffer gives all of it.
-A sample says which share of the time since the one before any kernel ran. Where the buffer is dry,
-as with some drivers while the GPU is idle, or cannot be read, the driver's current value takes its
-place, once a second.
+The driver samples several times a second by itself; its buffer, read once a second, has all
+samples. A sample is the share of the time since the one before in which any kernel ran. If the
+buffer is dry, as with some drivers while the GPU is idle, or cannot be read, the driver's current
+value takes its place, once a second.
 """
 
 from __future__ import annotations
@@ -15,16 +15,11 @@ from itertools import pairwise
 from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS, Clock
 from profd.daemon.gpu.devices import Gpu
 from profd.daemon.gpu.driverclock import DriverClock
-from profd.daemon.gpu.source import NoAnswer, Questions, Sample, Why
+from profd.daemon.gpu.source import BusySample, NoAnswer, Questions, Why
 
 FINEST_NS = 50 * MILLISECOND_NS
-"""Samples closer to each other than this are put together.
-
-So no driver can flood a run file.
-"""
+"""Samples closer to each other than this are merged, so that no driver can flood a run file."""
 _SILENT_PERIODS = 2
-_JUMP_NS = 100 * MILLISECOND_NS
-_LEAP_US = 500_000
 _LONG_NS = 10 * SECOND_NS
 _MOST_KEPT = 512
 """More samples than the buffer of any driver has, which may give the same ones again."""
@@ -43,16 +38,13 @@ class UtilizationSamples:
         self._last_ns = since_ns
         self._stamp_us = 0
         self._seen: dict[int, None] = {}  # in order of arrival
-        self._held: list[Sample] = []
+        self._held: list[BusySample] = []
         self._heard_ns = self._looked_ns = self.newest_ns
         self._has_looked = self._is_coarse = False
 
     @property
     def polls(self) -> bool:
-        """Whether to look each 20 ms now.
-
-        That is so while the offset of the driver's clock is being estimated.
-        """
+        """Whether to look each 20 ms now, to estimate the offset of the driver's clock."""
         return self.driver_clock.estimates_until_ns is not None and not self._is_lacking()
 
     def poll(self) -> None:
@@ -75,7 +67,7 @@ class UtilizationSamples:
             self._heard_ns = now_ns
 
     def read(self) -> list[tuple[int, float]]:
-        """Return in order of time what is known of the time since the last reading.
+        """Return the samples since the last reading, in order of time.
 
         Each is a time in ns, and the share of the time since the sample before in which the GPU was
         busy.
@@ -84,9 +76,8 @@ class UtilizationSamples:
         self.poll()
         now_ns, clock = self._clock.now_ns(), self.driver_clock
         if clock.offset_ns is None and not self.polls:
-            if (
-                self._held and self._heard_ns == now_ns
-            ):  # the first ones since nothing was there to estimate by
+            # The first ones since there was nothing to estimate by.
+            if self._held and self._heard_ns == now_ns:
                 clock.estimate(now_ns)
             else:  # nobody knows when these were
                 self._held = []
@@ -100,7 +91,7 @@ class UtilizationSamples:
         return found
 
     def why_missing(self) -> str | None:
-        """Return why there is no utilization at all; None where there was one lately."""
+        """Return why there is no utilization at all; None if there was one lately."""
         if self._clock.now_ns() - self.newest_ns < _LONG_NS + self._patience_ns():
             return None
         errors = (
@@ -115,14 +106,14 @@ class UtilizationSamples:
     def why_coarse(self) -> str | None:
         """Return the error by which the driver's current value stands for its samples.
 
-        None where none does.
+        None if none does.
         """
         return str(self._error()) if self._is_coarse else None
 
     def _current(self, now_ns: int) -> list[tuple[int, float]]:
         """Return the driver's current value in place of its samples.
 
-        Where it has none because the GPU idles, all the time since the last one was idle.
+        If it has no samples because the GPU idles, all the time since the last one was idle.
         """
         share, error = self._questions.ask(self._source.utilization, self._gpu), self._error()
         if share is None:
@@ -149,17 +140,14 @@ class UtilizationSamples:
         return list(_put_together(before_ns, new))
 
     def _follow_jumps(self) -> None:
-        """Estimate anew where the wall clock was set, which the driver's may follow."""
+        """Estimate anew if the wall clock was set, which the driver's may follow."""
         jump_ns = self._clock.wall_jump_ns()
-        if abs(jump_ns - self._jump_ns) >= _JUMP_NS:
+        if abs(jump_ns - self._jump_ns) >= 100 * MILLISECOND_NS:
             self._jump_ns, self._stamp_us, self._has_looked = jump_ns, 0, False
             self.driver_clock.restart(self._clock.now_ns())
 
     def _look_from_the_start(self, now_ns: int) -> None:
-        """If nothing is new for long, see whether the driver's clock was set back.
-
-        All samples would then look old.
-        """
+        """If nothing is new for long, see whether the driver's clock was set back: all look old."""
         if now_ns - self._looked_ns < _LONG_NS:
             return
         self._looked_ns = now_ns
@@ -169,11 +157,9 @@ class UtilizationSamples:
             self.driver_clock.restart(now_ns)
 
     def _patience_ns(self) -> int:
-        return (
-            0
-            if self._is_lacking()
-            else _SILENT_PERIODS * (self.driver_clock.period_ns or SECOND_NS // 2)
-        )
+        if self._is_lacking():
+            return 0
+        return _SILENT_PERIODS * (self.driver_clock.period_ns or SECOND_NS // 2)
 
     def _is_lacking(self) -> bool:
         error = self._error()
@@ -183,21 +169,15 @@ class UtilizationSamples:
         return self._questions.why_not(self._source.samples, self._gpu)
 
 
-def _since_clock_was_set(samples: list[Sample]) -> list[Sample]:
-    """Return the last samples that are of one clock.
-
-    If stamps go back within a buffer, the clock was set.
-    """
+def _since_clock_was_set(samples: list[BusySample]) -> list[BusySample]:
+    """Return the last samples of one clock: if stamps go back within a buffer, it was set."""
     leaps = enumerate(pairwise(samples), 1)
-    backs = [place for place, (one, other) in leaps if other.stamp_us < one.stamp_us - _LEAP_US]
+    backs = [place for place, (one, other) in leaps if other.stamp_us < one.stamp_us - 500_000]
     return samples[backs[-1] :] if backs else samples
 
 
 def _put_together(before_ns: int, samples: list[tuple[int, float]]) -> Iterator[tuple[int, float]]:
-    """Yield samples at least ``FINEST_NS`` apart.
-
-    Closer ones become one, their mean weighted by their lengths.
-    """
+    """Yield samples at least ``FINEST_NS`` apart; closer ones become their weighted mean."""
     busy, start_ns, since_ns = 0.0, before_ns, before_ns
     for position, (at_ns, share) in enumerate(samples):
         busy += share * (at_ns - since_ns)
@@ -217,8 +197,8 @@ class ProcessShares:
     def read(self) -> dict[int, float]:
         """Return the mean share by PID over the driver's samples; an idle process may be missing.
 
-        The first reading gives nothing: it takes the newest stamp; the next one asks for samples
-        since then.
+        The first reading gives nothing: it takes the newest stamp, and the next one asks for
+        samples since then.
         """
         last_us = self._stamp_us
         samples = (

@@ -5,8 +5,7 @@
             -> the references of its local variables, in the order of these names
             -> the dictionary of its module's globals
 
-Everything that is followed is checked: an object has a type, and that is one of the interpreter's
-own.
+Every reference that is followed is checked: an object has a type, one of the interpreter's own.
 """
 
 from __future__ import annotations
@@ -39,20 +38,17 @@ TYPES = (
     "PyCell_Type",
 )
 MAY_BE_MISSING = ("PyGen_Type", "PyRangeIter_Type", "PyType_Type", "PyBytes_Type")
-"""An interpreter that exports none of these is read all the same, as far as they are not needed."""
+"""An interpreter that exports none of these is read, too, as far as they are not needed."""
 
 
-_MOST_IN_NAMES = 1 << 14  # characters, of the variables of a function: a thousand of usual names
-_MOST_KEPT = (
-    2 << 20
-)  # characters, of all codes that are kept: a thousand of usual functions, and 8 MiB at most
-_STRING_OVERHEAD = 64  # bytes
+# Characters of all codes that are kept: a thousand of usual functions, and 8 MiB at most.
+_MOST_KEPT = 2 << 20
 
 
 class Code(msgspec.Struct, frozen=True):
-    """A code object: ``variables`` names its variables in the order a frame has them.
+    """A code object: ``variables`` names its variables in the order of its frames.
 
-    ``stack_size`` is how many objects its frames can hold besides, while they compute.
+    ``stack_size`` is how many other objects its frames can hold while they compute.
     """
 
     address: int
@@ -64,12 +60,12 @@ class Code(msgspec.Struct, frozen=True):
 
     @property
     def length(self) -> int:
-        """The characters that it takes to keep, what each text takes besides included."""
+        """The characters that it takes to keep, with the overhead of each text."""
         texts = self.file, self.name, *self.variables
-        return sum(map(len, texts)) + _STRING_OVERHEAD * len(texts)
+        return sum(map(len, texts)) + 64 * len(texts)
 
 
-class Frame(msgspec.Struct, frozen=True):
+class PythonFrame(msgspec.Struct, frozen=True):
     """A frame on the stack of a thread. ``globals`` is the address of its module's dictionary."""
 
     address: int
@@ -80,7 +76,7 @@ class Frame(msgspec.Struct, frozen=True):
 class Interpreter:
     """A running CPython.
 
-    Everything raises Unreadable where its memory is not as expected, and where it has ended.
+    Everything raises Unreadable if its memory is not as expected, or if it has ended.
     """
 
     def __init__(
@@ -126,24 +122,23 @@ class Interpreter:
                 return thread
         raise Unreadable("its main thread is not among its threads")
 
-    def stack(self, thread: int) -> list[Frame]:
+    def stack(self, thread: int) -> list[PythonFrame]:
         """Return the frames of a thread, the innermost first.
 
         Those that change meanwhile may be missing, or twice.
         """
         found = [
-            Frame(address, code, self.memory.word(address + self.offsets.globals))
+            PythonFrame(address, code, self.memory.word(address + self.offsets.globals))
             for address, at in self.frames(thread)
             if (code := self._code_at(at)) is not None
         ]
-        return [
-            frame for frame in found if frame.code.file != "<shim>"
-        ]  # which 3.12 has where C calls into Python
+        # Where C calls into Python, 3.12 has a shim.
+        return [frame for frame in found if frame.code.file != "<shim>"]
 
     def frames(self, thread: int, most: int = 2_000) -> Iterator[tuple[int, int]]:
-        """Yield the addresses of a thread's frames and of their codes, the innermost first.
+        """Yield the addresses of ``most`` frames of a thread and of their codes.
 
-        There are ``most`` of them at most.
+        The innermost comes first.
         """
         offsets, memory = self.offsets, self.memory
         address = memory.word(thread + offsets.frame)
@@ -187,10 +182,10 @@ class Interpreter:
         return self.memory.read(address + at, length * kind).decode(codec, "replace")
 
     def _code_at(self, address: int) -> Code | None:
-        """Return the code at an address, None where there is none.
+        """Return the code at an address, None if there is none.
 
-        That of a module is gone once it is imported, and another one may lie there since: so what
-        is known of a code goes by what it refers to as well.
+        A module's code is gone once it is imported, and another one may lie there since: so a known
+        code is recognized by what it refers to as well.
         """
         data = self.memory.read(address, self._code_bytes) if address else b""
         if not data or word_at(data, TYPE) != self.type("PyCode_Type"):
@@ -217,9 +212,9 @@ class Interpreter:
         first_line: int,
         stack_size: int,
     ) -> Code:
-        names = self._names(variables) + (
-            self._names(cells) if self.offsets.cells is not None else ()
-        )
+        names = self._names(variables)
+        if self.offsets.cells is not None:
+            names += self._names(cells)
         return Code(address, self.text(file), self.text(name), first_line, names, stack_size)
 
     def _names(self, address: int) -> tuple[str, ...]:
@@ -228,7 +223,7 @@ class Interpreter:
         if length > 4_096:
             raise Unreadable("a function of it has too many variables")
         items = self.memory.read(address + self.offsets.items, length * 8) if length else b""
-        names, left = [], _MOST_IN_NAMES
+        names, left = [], 1 << 14  # characters: a thousand of usual names
         for (item,) in struct.iter_unpack("<Q", items):
             names.append(self.text(item))
             left -= len(names[-1])
@@ -246,10 +241,7 @@ class Interpreter:
 
 
 def open_interpreter(pid: int) -> Interpreter:
-    """Find the CPython in a process.
-
-    Raises Unreadable where there is none that can be read, with the reason.
-    """
+    """Find the CPython in a process; raises Unreadable, with the reason, if none can be read."""
     memory, maps, executable = Memory(pid), processes.maps(pid), processes.link(pid, "exe")
     mapped = mapped_files(maps)
     # Its library before the executable.
@@ -272,10 +264,7 @@ def open_interpreter(pid: int) -> Interpreter:
 
 
 def count_threads(pid: int) -> int:
-    """Return how many threads of a process run Python.
-
-    1 where it cannot be read, as before it has begun.
-    """
+    """Return how many threads of a process run Python; 1 if it cannot be read, or not yet."""
     with contextlib.suppress(Unreadable):
         python = open_interpreter(pid)
         with contextlib.closing(python.memory):

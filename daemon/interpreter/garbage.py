@@ -1,9 +1,7 @@
-"""How much of its time a running Python collects garbage.
+"""The share of its time in which a running Python collects garbage.
 
-A flag of its interpreter says so, which is read at irregular times.
-
-Collections that Python begins by itself have no frame: a stack shows the line that they happened to
-fall on.
+A flag of its interpreter, read at irregular times, says so. Collections that Python begins by
+itself have no frame: a stack shows the line at which they happened to begin.
 """
 
 from __future__ import annotations
@@ -19,13 +17,10 @@ from profd.daemon.store.records import COLLECTING, Identity, Point, PointsTaken,
 # In struct _gc_runtime_state (internal/pycore_gc.h), from 3.9 to 3.13.
 _GENERATIONS, _YOUNGEST, _COLLECTING = 24, 96, 200
 READINGS = 8
-"""So many make a point."""
+"""How many make a point."""
 READ_S = 0.25  # a look costs 0.2 ms of CPU time, nearly all of it to wake up
 _PART = 0.618034
-"""Each pause is longer by this part of ``READ_S``, or wraps.
-
-So readings meet a loop of equal steps at all its points.
-"""
+"""Each pause is longer by this part of ``READ_S``, or wraps: so readings meet all of a loop."""
 RETRY_S, TRIES = 2.0, 10
 
 
@@ -33,15 +28,14 @@ class Collector:
     """The garbage collector of an interpreter. Everything raises Unreadable."""
 
     def __init__(self, python: Interpreter) -> None:
-        """Find it; raises Unreadable where it is not as in the versions that are known."""
+        """Find it; raises Unreadable if it is not as in the known versions."""
         self._memory = python.memory
         if python.offsets.collector is None:
             raise Unreadable(
                 f"the collector of Python {python.version[0]}.{python.version[1]} is not known"
             )
         self._state = python.interpreter() + python.offsets.collector
-        # It has the address of its own youngest generation: that says that the rest is where it is
-        # expected, too.
+        # It has the address of its own youngest generation: if that fits, the rest is in its place.
         if self._memory.word(self._state + _YOUNGEST) != self._state + _GENERATIONS:
             raise Unreadable("its collector is not where that of its version is")
         self.close = self._memory.close
@@ -62,7 +56,7 @@ def open_collector(pid: int) -> Collector:
 
 @dataclass(eq=False)
 class GarbageReader:
-    """Reads in which part of the time one process collects garbage.
+    """Reads for which share of the time one process collects garbage.
 
     One thread calls ``poll`` and ``end``.
     """

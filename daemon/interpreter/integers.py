@@ -1,13 +1,12 @@
-"""Reads one integer of a running Python.
+"""Reads one integer of a running Python: a variable, or an attribute.
 
-It is a variable of a function, a module or a generator, or an attribute.
-
-The process goes on while it is read. A look takes the reference, the object and the reference again
-at nearly one moment. Still the object may be another one: freed, made anew at the same address for
-another number, and freed again, all between the two references; in a loop of 3 microseconds that is
-so in 1 of 600 looks. So a value counts only where it held still: the same in some looks, between
-two of which all that led to it was seen again: the frame on the stack, the entry in the dictionary,
-the object alive and of its type. What changes every few microseconds is mostly not read.
+The variable is that of a function, a module or a generator. The process goes on while it is read. A
+look takes the reference, the object and the reference again at nearly one moment. Still the object
+may be another one: freed, made anew at the same address for another number, and freed again, all
+between the two references; in a loop of 3 microseconds that is so in 1 of 600 looks. So a value
+counts only if it held still: several looks agree, and between two of them all that led to it was
+seen again: the frame on the stack, the entry in the dictionary, the object alive and of its type. A
+value that changes every few microseconds is mostly not read.
 
 An object that was freed, and replaced by another one of the same type at the same address, looks
 like the first.
@@ -21,7 +20,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from profd.daemon.interpreter.frames import Frame, Interpreter, open_interpreter
+from profd.daemon.interpreter.frames import Interpreter, PythonFrame, open_interpreter
 from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.interpreter.objects import Held, Missing, alive, generator_frame, object_at
 from profd.daemon.interpreter.offsets import CELL_VALUE, DIGITS, SIZE, TYPE
@@ -90,10 +89,7 @@ Variable: TypeAlias = Referred | RangeLeft
 
 
 class _Look(NamedTuple):
-    """An object at one moment.
-
-    It has the bytes from the object's type on, what led to it, and where all of it lies.
-    """
+    """An object at one moment: its bytes from its type on, what led to it, and all addresses."""
 
     address: int
     data: bytes
@@ -102,8 +98,8 @@ class _Look(NamedTuple):
     found: tuple[bytes, ...]
 
 
-def local_of(frame: Frame, name: str) -> Local | None:
-    """Return a local variable of a function; None where it has none of this name."""
+def local_of(frame: PythonFrame, name: str) -> Local | None:
+    """Return a local variable of a function; None if it has none of this name."""
     # Up to 3.10 an argument that an inner function uses is there twice, and has its value in the
     # second place.
     places = [place for place, variable in enumerate(frame.code.variables) if variable == name]
@@ -111,9 +107,7 @@ def local_of(frame: Frame, name: str) -> Local | None:
 
 
 def local_integer(pid: int, function: str, file: str, name: str) -> int | None:
-    """Return a variable of a function that the main thread of a process is in.
-
-    None where it cannot be read.
+    """Return a variable of a function that the main thread of a process is in, if readable.
 
     The function is known by its name and by the end of its file's path.
     """
@@ -140,9 +134,9 @@ class IntegerReader:
         self._known: dict[Variable, tuple[int, _Look]] = {}
 
     def read(self, variable: Variable) -> int:
-        """Return the value of a variable; raises Missing where it has none now that is an ``int``.
+        """Return the value of a variable; raises Missing if it has none now that is an ``int``.
 
-        Raises Moved where it changed at each of some tries, and Unreadable where the memory is not
+        Raises Moved if it changed at each of some tries, and Unreadable if the memory is not
         as expected, or the process has ended.
         """
         known = self._known.get(variable)
@@ -162,14 +156,11 @@ class IntegerReader:
                 value = self._value(look.data)
                 self._known[variable] = value, look
                 return value
-        self._python.main_thread()  # raises where the memory cannot be read at all
+        self._python.main_thread()  # raises if the memory cannot be read at all
         raise Moved("it changes faster than it can be read")
 
     def _is_there(self, variable: Variable, look: _Look) -> bool:
-        """Say whether all that a look showed is there again.
-
-        This is a fifth of the work of reading anew.
-        """
+        """Say whether all that a look showed is there again: a fifth of the work of a new look."""
         try:
             if isinstance(variable, Attribute):
                 alive(self._python, variable.object, variable.type)
@@ -182,9 +173,8 @@ class IntegerReader:
     def object_of(self, variable: Referred) -> Held:
         """Return the object that a variable refers to.
 
-        Raises as ``read`` does, but for a value of any type.
-
-        Raises Missing for what CPython never frees, such as None, as well.
+        Raises as ``read`` does, but the value may be of any type. Raises Missing as well for
+        objects that CPython never frees, such as None.
         """
         for _ in range(TRIES):
             look = self._referred(variable, 8)
@@ -196,14 +186,11 @@ class IntegerReader:
                 continue
             if found.type == int.from_bytes(look.data, "little"):
                 return found
-        self._python.main_thread()  # raises where the memory cannot be read at all
+        self._python.main_thread()  # raises if the memory cannot be read at all
         raise Moved("it changes faster than it can be read")
 
     def _referred(self, variable: Referred, length: int) -> _Look | None:
-        """Return the object that a variable refers to, ``length`` bytes of it.
-
-        None where it moved at each try.
-        """
+        """Return ``length`` bytes of the object that a variable refers to; None if it moves on."""
         if isinstance(variable, OfGenerator):
             self._python.type("PyGen_Type")
         for _ in range(TRIES):
@@ -237,10 +224,8 @@ class IntegerReader:
     def frame_of(self, code: int) -> int:
         """Return the innermost frame of the thread with this code.
 
-        Raises Missing where there is none.
-
-        A walk that the thread goes on under may end early: in a loop of a few milliseconds one of
-        twenty does.
+        Raises Missing if there is none. The thread goes on during a walk, which may end early: in a
+        loop of a few milliseconds one of twenty does.
         """
         for _ in range(WALKS):
             for frame, of_code in self._python.frames(self._thread):
@@ -249,10 +234,7 @@ class IntegerReader:
         raise Missing("its function is not on the stack")
 
     def _look(self, slot: Slot, length: int) -> _Look | None:
-        """Return the object that a reference leads to.
-
-        None where it moved, Missing where there is none.
-        """
+        """Return the object that a reference leads to; None if it moved; raises Missing if none."""
         python, memory = self._python, self._python.memory
         reference = memory.read(slot.address, 8)
         path, beside = [slot.address], [(link.place, 8) for link in slot.links]
@@ -285,10 +267,7 @@ class IntegerReader:
         raise Missing("it is no int")
 
     def _range_left(self, iterator: int) -> int:
-        """Return how many numbers a range iterator has left.
-
-        Raises Unreadable where that did not hold still.
-        """
+        """Return how many numbers a range iterator has left; raises Unreadable if it moves on."""
         offsets = self._python.offsets
         place = (iterator + TYPE, offsets.range_left + 8 - TYPE)
         before = self._python.memory.read_together(place, place, place)

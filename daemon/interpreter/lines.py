@@ -1,14 +1,12 @@
-"""The line that a frame of a running Python stands at.
-
-It is found by the instruction that the frame is at, and the table of its code.
+"""The line of a frame of a running Python: by its instruction, and the table of its code.
 
     frame -> its instruction, as a number of bytes from the beginning of its code
     code  -> its first line, and a table of how lines follow each other along the instructions:
              co_lnotab up to 3.9, co_linetable in 3.10, and another format of that from 3.11 on
 
 The formats are those of CPython's ``Objects/lnotab_notes.txt`` in 3.8 and 3.10, and
-``Objects/locations.md`` (3.11) or ``InternalDocs/code_objects.md`` (3.14). The line is what
-``f_lineno`` of the frame says.
+``Objects/locations.md`` (3.11) or ``InternalDocs/code_objects.md`` (3.14). The line is that of the
+frame's ``f_lineno``.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from functools import lru_cache, partial
 
-from profd.daemon.interpreter.frames import Frame, Interpreter
+from profd.daemon.interpreter.frames import Interpreter, PythonFrame
 from profd.daemon.interpreter.memory import Unreadable, word_at
 from profd.daemon.interpreter.objects import Missing, alive
 from profd.daemon.interpreter.offsets import BYTES, SIZE, TYPE
@@ -28,15 +26,10 @@ _MOST_BYTES = 1 << 20
 _NO_LINE = -128
 NONE = -1
 _SHORT, _LONG, _WITHOUT_LINE = {10: 0, 11: 1, 12: 2}, (13, 14), 15
-"""Kinds of entries of 3.11, and by how much the lines of the short ones are further on.
-
-Others are of the same line.
+"""Kinds of entries of 3.11: how much further on are lines of short ones; others have the same line.
 """
 _Entries = Iterator[tuple[int, int, bool]]
-"""For each range of instructions: its length in bytes, and its line.
-
-The line is by how much it is further on, and whether there is one.
-"""
+"""Of each range of instructions: its bytes, how many lines it is further on, and if it has one."""
 
 
 class Lines:
@@ -49,20 +42,17 @@ class Lines:
         # By what a table has, not by its address: that may be another's by the next time.
         self._table = lru_cache(128)(partial(decoded, interpreter.version))
 
-    def line_of(self, frame: Frame) -> int | None:
-        """Return the line that a frame stands at, counted from 1.
+    def line_of(self, frame: PythonFrame) -> int | None:
+        """Return the line of a frame, counted from 1; that of a caller is the line of its call.
 
-        Of a caller that is the line of its call.
-
-        None where its instruction has no line, or the frame has ended or has another code than it
-        had. Up to 3.10 that is seen of each frame; from 3.11 on one that has ended may still look
-        as it did, until its place is used again. Raises Unreadable where the memory is not as
-        expected.
+        It is None if the frame's instruction has no line, or if the frame has ended or has another
+        code than it had. Up to 3.10 each frame shows that; from 3.11 on one that has ended may
+        still look as it did, until its place is used again. Raises Unreadable if the memory is not
+        as expected.
         """
         python, offsets = self._python, self._python.offsets
-        if (
-            offsets.stack is not None
-        ):  # up to 3.10 a frame is an object, whose code keeps it for the next call
+        if offsets.stack is not None:
+            # Up to 3.10 a frame is an object, which its code keeps for the next call.
             try:
                 alive(python, frame.address)
             except Missing:
@@ -82,13 +72,13 @@ class Lines:
             return None
         return line if python.memory.word(frame.address + offsets.code) == code else None
 
-    def _line(self, frame: Frame, instruction: bytes) -> int | None:
+    def _line(self, frame: PythonFrame, instruction: bytes) -> int | None:
         offsets = self._python.offsets
         first, last = offsets.first_line, offsets.line_table
         code = self._python.memory.read(frame.code.address + first, last + 8 - first)
         first_line = int.from_bytes(code[:4], "little")
         if first_line != frame.code.first_line:
-            return None  # by now another code is where that of the frame was
+            return None  # by now another code lies at its address
         if offsets.first_instruction is not None:
             at = word_at(instruction, 0) - frame.code.address - offsets.first_instruction
         else:
@@ -113,12 +103,10 @@ class Lines:
 def decoded(
     version: tuple[int, int], first_line: int, data: bytes
 ) -> tuple[array[int], array[int]]:
-    """Return where ranges of instructions start, in bytes and ascending, with the end of the last.
+    """Return the first bytes of ranges of instructions and of the end, ascending, and their lines.
 
-    And their lines.
-
-    No range is empty. A line is NONE where there is none, as that of the end. Lists would take ten
-    times as much, some 20 kB a function. Raises Unreadable where a number is none of a line.
+    No range is empty. A line is NONE if there is none, as at the end. Lists would take ten times as
+    much, some 20 kB a function. Raises Unreadable if a number is no line's.
     """
     entries = _of_3_11 if version >= (3, 11) else _of_3_10 if version >= (3, 10) else _of_3_8
     starts, lines, line = array("i", [0]), array("i", [NONE]), first_line
@@ -135,7 +123,7 @@ def decoded(
 
 
 def _of_3_8(data: bytes) -> _Entries:
-    """Yield the entries of pairs: how much later the next line starts, and is further on.
+    """Yield the entries of pairs: the bytes until the next line, and by how much it is further on.
 
     The last range is open.
     """
@@ -161,10 +149,7 @@ def _of_3_11(data: bytes) -> _Entries:
 
 
 def _variable(data: bytes, at: int) -> int:
-    """Return a number of 6 bits in each byte, the lowest first.
-
-    The lowest bit of all is its sign.
-    """
+    """Return a number of 6 bits in each byte, the lowest first; its lowest bit is the sign."""
     number = 0
     for place, byte in enumerate(data[at : at + 8]):
         number |= (byte & 63) << 6 * place

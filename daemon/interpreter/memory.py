@@ -1,9 +1,7 @@
 """The memory of another process, read through ``/proc/PID/mem``.
 
-The process is neither stopped nor written to.
-
-The kernel asks for the right to trace the process, as it does of py-spy. What is read may be of two
-moments: the process goes on meanwhile.
+The process is neither stopped nor written to. The kernel asks for the right to trace it, as it does
+of py-spy. Bytes of one reading may be of two moments: the process goes on meanwhile.
 
 /proc/PID/environ has the variables that a process was started with. Ray Train and scripts that
 spawn their ranks set RANK inside of the process; setenv(3) keeps the list at the C library's
@@ -26,14 +24,9 @@ _LOADED, _DYNAMIC = 1, 2
 _DYNAMIC_ENTRY = struct.Struct("<2Q")
 _NAMES, _SYMBOLS, _GNU_HASH = 5, 6, 0x6FFFFEF5
 _SYMBOL = struct.Struct("<I2BH2Q")
-_MOST_VARIABLES = 4096
 MOST_PROGRAMS = 16
-"""At most so many files of a process are searched.
-
-Each file that it maps may have the name of a library.
-"""
-_LENGTH = 256
-_PAGE = 4096
+"""How many files of a process are searched at most: each one it maps may have a library's name."""
+PAGE_BYTES = 4096
 _LIBRARY = re.compile(r"libc(-[\d.]+)?\.so|ld-musl")
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -50,7 +43,7 @@ class Memory:
     """The memory of one process. It ends with the process, or when that becomes another program."""
 
     def __init__(self, pid: int) -> None:
-        """Open it; raises Unreadable where the kernel does not allow that."""
+        """Open it; raises Unreadable if the kernel forbids that."""
         try:
             self._fd = os.open(
                 processes.PROC / str(processes.shown_as(pid)) / "mem", os.O_RDONLY | os.O_CLOEXEC
@@ -63,7 +56,7 @@ class Memory:
         os.close(self._fd)
 
     def read(self, address: int, length: int) -> bytes:
-        """Return bytes; raises Unreadable where there is no such memory."""
+        """Return bytes; raises Unreadable if there is no such memory."""
         try:
             data = os.pread(self._fd, length, address)
         except (OSError, OverflowError, ValueError) as error:
@@ -77,10 +70,9 @@ class Memory:
     def read_together(self, *places: tuple[int, int]) -> list[bytes]:
         """Return the bytes at some places, all read within about a microsecond, in order.
 
-        A place is an address and a length.
-
-        Raises Unreadable where one of them is no memory. By the number of the process, which may be
-        another's by now: what is read counts only if ``read`` still works after it.
+        A place is an address and a length. Raises Unreadable if one of them is no memory. This goes
+        by the number of the process, which may be another's by now: the bytes count only if
+        ``read`` still works afterwards.
         """
         lengths = [length for _, length in places]
         into = ctypes.create_string_buffer(sum(lengths))
@@ -110,19 +102,16 @@ def word_at(data: bytes, at: int) -> int:
 
 def mapped_files(maps: str) -> list[tuple[int, str]]:
     """Return the address and path of each file that a memory map has from its start."""
-    # Each line from its start: a name may be made so that to look for a match within it takes
-    # hours.
+    # Each line from its start: a name may be made so that a search within it takes hours.
     found = re.findall(r"(?m)^([0-9a-f]+)-[0-9a-f]+ \S+ 0+ \S+ \d+ +(/.*)", maps)
     return [(int(start, 16), path) for start, path in found]
 
 
 def exported(memory: Memory, start: int, names: Iterable[str]) -> dict[str, int]:
-    """Return the addresses of symbols that a mapped ELF file exports, as the loader does.
+    """Return the addresses of symbols that an ELF file mapped from ``start`` exports.
 
-    The file is mapped from ``start`` on.
-
-    Reads what is mapped, not the file: that may be another by now, and lie in another file system.
-    Raises Unreadable.
+    It finds them as the loader does, in memory: the file may be another by now, and lie in another
+    file system. Raises Unreadable.
     """
     header = memory.read(start, 64)
     if not header.startswith(b"\x7fELF\x02\x01"):  # of 64 bits, little-endian
@@ -137,14 +126,7 @@ def exported(memory: Memory, start: int, names: Iterable[str]) -> dict[str, int]
     dynamic = next(
         (bias + address for kind, _, _, address, *_ in segments if kind == _DYNAMIC), None
     )
-    if dynamic is None:
-        return {}
-    tables = {}
-    for place in range(dynamic, dynamic + 256 * _DYNAMIC_ENTRY.size, _DYNAMIC_ENTRY.size):
-        tag, value = _DYNAMIC_ENTRY.unpack(memory.read(place, _DYNAMIC_ENTRY.size))
-        if not tag:
-            break
-        tables[tag] = value
+    tables = {} if dynamic is None else _dynamic_table(memory, dynamic)
     if not tables.keys() >= {_NAMES, _SYMBOLS, _GNU_HASH}:
         return {}
     # The C library of GNU has these relocated in memory, and musl has not.
@@ -156,8 +138,19 @@ def exported(memory: Memory, start: int, names: Iterable[str]) -> dict[str, int]
     return {name: bias + value for name, value in found.items() if value}
 
 
+def _dynamic_table(memory: Memory, start: int) -> dict[int, int]:
+    """Return the values in a program's table for the loader, by their tags."""
+    tables = {}
+    for place in range(start, start + 256 * _DYNAMIC_ENTRY.size, _DYNAMIC_ENTRY.size):
+        tag, value = _DYNAMIC_ENTRY.unpack(memory.read(place, _DYNAMIC_ENTRY.size))
+        if not tag:
+            break
+        tables[tag] = value
+    return tables
+
+
 def _look_up(memory: Memory, name: bytes, names_at: int, symbols_at: int, hash_at: int) -> int:
-    """Return the value of a symbol by the file's table of hashes; 0 where it is not there."""
+    """Return the value of a symbol by the file's table of hashes; 0 if it is not there."""
     hashed = 5381
     for byte in name:
         hashed = (hashed * 33 + byte) & 0xFFFFFFFF
@@ -181,10 +174,7 @@ def _look_up(memory: Memory, name: bytes, names_at: int, symbols_at: int, hash_a
 
 
 def variables_now(pid: int, allowed: frozenset[str]) -> dict[str, str]:
-    """Return the variables in ``allowed``, cut at 256 bytes.
-
-    None where the memory cannot be read.
-    """
+    """Return the variables in ``allowed``, cut at 256 bytes; none if the memory is unreadable."""
     try:
         memory = Memory(pid)
     except Unreadable:
@@ -200,7 +190,7 @@ def variables_now(pid: int, allowed: frozenset[str]) -> dict[str, str]:
 def _variables(memory: Memory, pid: int, allowed: frozenset[str]) -> dict[str, str]:
     executable = processes.link(pid, "exe")
     mapped = mapped_files(processes.maps(pid))
-    # The executable's own copy first: where there is one, the library uses it too (R_X86_64_COPY).
+    # The executable's own copy first: if there is one, the library uses it too (R_X86_64_COPY).
     places = [start for start, path in mapped if path == executable]
     places += [start for start, path in mapped if _LIBRARY.match(PurePath(path).name)]
     programs = places[:MOST_PROGRAMS]
@@ -215,11 +205,11 @@ def _variables(memory: Memory, pid: int, allowed: frozenset[str]) -> dict[str, s
     if address is None:
         return {}
     table, values = memory.word(address), dict[str, str]()
-    for at in range(_MOST_VARIABLES):
+    for at in range(4096):
         pointer = memory.word(table + 8 * at)
         if not pointer:
             break
-        data = memory.read(pointer, min(_LENGTH, _PAGE - pointer % _PAGE))
+        data = memory.read(pointer, min(256, PAGE_BYTES - pointer % PAGE_BYTES))
         name, _, value = data.split(b"\0")[0].decode(errors="replace").partition("=")
         if name in allowed:
             values[name] = value

@@ -1,16 +1,14 @@
-"""Objects of a running Python, and generators.
-
-It reads what a frame holds besides its variables, and what type objects are of.
+"""Objects of a running Python: those that a frame holds besides its variables, types, generators.
 
     a frame -> its value stack, behind its variables: the iterators of its ``for`` loops and more
     an object -> its type -> the name of that
     a generator -> its own frame and code, whether it runs or waits
 
 An object may be freed at any moment, and mostly its bytes stay as they were. But its count of
-references is null then, or the address of the next free place, where CPython's allocator put that.
-So what has no plausible count is gone.
+references is then null, or the address of the next free place, as CPython's allocator put it there.
+So an object without a plausible count is gone.
 
-All of it raises Missing where no such object is alive, and Unreadable where the memory is not as
+Everything raises Missing if no such object is alive, and Unreadable if the memory is not as
 expected.
 """
 
@@ -21,11 +19,9 @@ import struct
 
 import msgspec
 
-from profd.daemon.interpreter.frames import Code, Frame, Interpreter
-from profd.daemon.interpreter.memory import Unreadable
+from profd.daemon.interpreter.frames import Code, Interpreter, PythonFrame
+from profd.daemon.interpreter.memory import PAGE_BYTES, Unreadable
 from profd.daemon.interpreter.offsets import IS_TYPE, TYPE, TYPE_FLAGS, TYPE_NAME
-
-_PAGE = 4096
 
 
 class Missing(Exception):
@@ -35,9 +31,8 @@ class Missing(Exception):
 class Held(msgspec.Struct, frozen=True):
     """An object by its address, with the address and the name of its type.
 
-    The name is ``tqdm``, or ``module.name`` if the type is C's.
-
-    Which form the name has is up to the type's author: of a class it is the name alone.
+    The name of a class is its name alone, as ``tqdm``. That of a type in C may be ``module.name``,
+    as its author likes.
     """
 
     address: int
@@ -45,21 +40,19 @@ class Held(msgspec.Struct, frozen=True):
     type_name: str
 
 
-def held(interpreter: Interpreter, frame: Frame) -> list[Held]:
+def held(interpreter: Interpreter, frame: PythonFrame) -> list[Held]:
     """Return the objects on the value stack of a frame, the outermost first, 20 at most.
 
-    None if the frame has ended.
-
-    The iterator of each ``for`` loop that runs is among them; ``with`` blocks and unfinished
-    expressions put other things in between. How far the stack reaches is not in memory while the
-    function runs. So what it held before may follow, as long as that looks like an object: check
-    that one changes, and keeps its type, before using it.
+    There are none if the frame has ended. The iterator of each ``for`` loop that runs is among
+    them; ``with`` blocks and unfinished expressions put other objects in between. How far the stack
+    reaches is not in memory while the function runs. So objects that it held before may follow:
+    check that one changes, and keeps its type, before using it.
     """
     offsets, memory = interpreter.offsets, interpreter.memory
     first = frame.address + offsets.values + 8 * len(frame.code.variables)
     if offsets.stack is not None:
-        # Up to 3.10 a frame is an object, whose code keeps it for the next call. The names of
-        # variables that an outer function has are not among those of the code.
+        # Up to 3.10 a frame is an object, which its code keeps for the next call. The names of
+        # an outer function's variables are not among those of the code.
         try:
             alive(interpreter, frame.address)
         except Missing:
@@ -70,7 +63,7 @@ def held(interpreter: Interpreter, frame: Frame) -> list[Held]:
         first = stack
     count = min(frame.code.stack_size, 20)
     code, slots = memory.read_together((frame.address + offsets.code, 8), (first, 8 * count))
-    memory.word(frame.address)  # raises where the process has ended
+    memory.word(frame.address)  # raises if the process has ended
     if interpreter.untagged(int.from_bytes(code, "little")) != frame.code.address:
         return []
     found = []
@@ -146,5 +139,5 @@ def _name_of(interpreter: Interpreter, kind: int) -> str:
         if len(name) > 256:
             raise Unreadable("the name of a type is too long")
         at = address + len(name)
-        name += memory.read(at, min(64, _PAGE - at % _PAGE))
+        name += memory.read(at, min(64, PAGE_BYTES - at % PAGE_BYTES))
     return name.partition(b"\0")[0].decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Where things lie in the structures of CPython, by minor version, on 64 bits.
+"""The offsets of fields in the structures of CPython, by minor version, on 64 bits.
 
 ``benchmarks/interpreteroffsets.py`` prints these numbers for an interpreter at hand, from its
 headers by ``offsetof``; the table holds what it printed for 3.8.18, 3.9.18, 3.10.13, 3.11.7,
@@ -73,13 +73,9 @@ class Offsets(msgspec.Struct, frozen=True):
     generator_code: int | None = None
     generator_state: int | None = None
     ended: int = 1  # the state of a frame that has ended; those behind it as well
-    first_instruction: int | None = (
-        None  # PyCodeObject: co_code_adaptive, which is in it from 3.11 on
-    )
-    stack: int | None = (
-        # PyFrameObject: where its value stack begins; from 3.11 on that is behind its variables
-        None
-    )
+    first_instruction: int | None = None  # PyCodeObject: co_code_adaptive, in it from 3.11 on
+    # PyFrameObject: where its value stack begins; from 3.11 on that is behind its variables
+    stack: int | None = None
     # In front of an object: its dictionary, and in 3.11 its array of values, which 3.12 has in the
     # dictionary's place.
     dictionary: int | None = None
@@ -87,9 +83,8 @@ class Offsets(msgspec.Struct, frozen=True):
     # PyDictValues: from 3.13 on it begins with some bytes of its own
     first_value: int = 0
     are_valid: int | None = None
-    has_tagged_references: bool = (
-        False  # the lowest bits of a reference from a frame say how it is counted
-    )
+    # the lowest bits of a reference from a frame say how it is counted
+    has_tagged_references: bool = False
 
 
 TYPE = 8  # of PyObject: where the address of its type is
@@ -101,10 +96,7 @@ CELL_VALUE = 16
 STRING_STATE = 32
 TYPE_NAME, TYPE_BASIC_SIZE, TYPE_FLAGS, TYPE_DICTIONARY = 24, 32, 168, 288
 IS_TYPE, HAS_MANAGED_DICTIONARY, HAS_INLINE_VALUES = 1 << 31, 1 << 4, 1 << 2
-"""Flags of a type: its instances are types; they have the dictionary in front of them.
-
-They have values behind them.
-"""
+"""Flags of a type: its instances are types, have the dictionary in front, have values behind."""
 
 _3_8 = Offsets(
     main_interpreter=40, main_thread=72, threads=8, collector=None,
@@ -195,21 +187,18 @@ _IN_RUNTIME = {
         }
     ),
 }
-"""The fields of ``_Py_DebugOffsets`` behind its cookie, 8 bytes each, as far as they are needed."""
+"""The fields of ``_Py_DebugOffsets`` behind its cookie, 8 bytes each, up to the last one needed."""
 _OF_OBJECTS = {
     "previous": "previous", "executable": "code", "localsplus": "values", "instr_ptr":
     "instruction",
     "filename": "file", "name": "name", "firstlineno": "first_line", "localsplusnames": "variables",
     "linetable": "line_table", "co_code_adaptive": "first_instruction",
 }  # fmt: skip
-"""Those that have to be as in the table, with our names."""
+"""Fields that have to be as in the table, with our names."""
 
 
 def offsets_of(memory: Memory, runtime: int, version: tuple[int, int]) -> Offsets:
-    """Return the offsets of an interpreter by its ``_PyRuntime``.
-
-    Raises Unreadable where they are not known.
-    """
+    """Return the offsets of an interpreter by its ``_PyRuntime``; raises Unreadable if unknown."""
     known = BY_VERSION.get(version)
     if known is None:
         raise Unreadable(f"the structures of Python {version[0]}.{version[1]} are not known")

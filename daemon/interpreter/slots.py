@@ -1,6 +1,4 @@
-"""Where the reference to a value lies.
-
-It lies in a dictionary, or in what the instances of a class have instead of one.
+"""Finds the reference to a value: in a dictionary, or in what instances have instead of one.
 
                             3.8 to 3.10     3.11          3.12               3.13 on
     an instance's           tp_dictoffset   24 before it  24 before it       24 before it
@@ -8,8 +6,8 @@ It lies in a dictionary, or in what the instances of a class have instead of one
     or its values           -               32 before it  24 before, tagged  behind it
     its dictionary's keys   in a table with the values, or shared with other instances, values apart
 
-The keys of values without a dictionary are those that the class has for its instances. What is
-written in C has its dictionary at ``tp_dictoffset`` in every version.
+The keys of values without a dictionary are those that the class has for its instances. Instances of
+a type in C have their dictionary at ``tp_dictoffset`` in every version.
 """
 
 from __future__ import annotations
@@ -52,10 +50,10 @@ class Slot(msgspec.Struct, frozen=True):
 
 
 class Slots:
-    """Finds slots in an interpreter, and remembers where in a table of keys each name was.
+    """Finds slots in an interpreter, and remembers each name's place in a table of keys.
 
-    Everything raises Missing where there is no such value, and Unreadable where the memory is not
-    as expected.
+    Everything raises Missing if there is no such value, and Unreadable if the memory is not as
+    expected.
     """
 
     def __init__(self, interpreter: Interpreter) -> None:
@@ -82,9 +80,8 @@ class Slots:
     def of_attribute(self, instance: int, kind: int, name: str) -> Slot:
         """Return the slot of an attribute that an instance of a type has of its own.
 
-        An attribute by its class or ``__slots__`` is none of its own.
-
-        Raises Missing as well where the object is gone, or of another type.
+        An attribute by its class or ``__slots__`` is none of its own. Raises Missing as well if the
+        object is gone, or of another type.
         """
         python = self._python
         alive(python, instance, kind)
@@ -101,8 +98,7 @@ class Slots:
                 keys = python.memory.word(place)
                 return self._in_values(values, keys, (instance, name), [*links, Link(place, keys)])
         elif at <= 0:
-            # Negative: behind the items of an object that has a number of them, a tuple for
-            # instance.
+            # Negative: behind the items of an object that has a number of them, as a tuple.
             raise Missing(
                 "its object has its dictionary behind its items"
                 if at
@@ -115,10 +111,7 @@ class Slots:
         return Slot(found.address, (*links, Link(instance + at, dictionary), *found.links))
 
     def _values(self, instance: int, flags: int, size: int, links: list[Link]) -> int:
-        """Return where an instance has values without a dictionary; 0 where it has none.
-
-        Adds to the links.
-        """
+        """Return where an instance's values without a dictionary are, else 0; add to the links."""
         offsets, memory = self._python.offsets, self._python.memory
         assert offsets.dictionary is not None
         if offsets.array is not None:
@@ -153,9 +146,8 @@ class Slots:
         start, width, count = self._table(keys)
         table = python.memory.read(start, count * width)
         for number in range(count):
-            at = (
-                number + 1
-            ) * width - 16  # the hash comes first where keys may be anything, and the value last
+            # The value comes last, and the hash first if keys may be anything.
+            at = (number + 1) * width - 16
             key = word_at(table, at)
             is_text = key and python.memory.word(key + TYPE) == python.type("PyUnicode_Type")
             if is_text and python.text(key) == of[1]:
@@ -172,11 +164,8 @@ class Slots:
         if self._python.version >= (3, 11):
             index_bytes, is_general = 1 << head[9], head[10] == 0
         else:
-            size = word_at(head, 8)
-            index_bytes, is_general = (
-                size * (1 if size <= 0xFF else 2 if size <= 0xFFFF else 4),
-                True,
-            )
+            size, is_general = word_at(head, 8), True
+            index_bytes = size * (1 if size <= 0xFF else 2 if size <= 0xFFFF else 4)
         if count > _MOST_KEYS or index_bytes > 16 * _MOST_KEYS:
             raise Unreadable("what has to be a table of keys is none")
         return keys + offsets.indices + index_bytes, 24 if is_general else 16, count

@@ -140,7 +140,7 @@ def cpu_of(group: Group) -> CpuState | None:
 def oom_kills_of(group: Group) -> int | None:
     """Return how many processes of a group the kernel has ended for lack of memory.
 
-    None where it does not count.
+    None if it does not count.
     """
     name = "memory.events" if group.version == 2 else "memory.oom_control"
     return processes.read_pairs(f"{group.folder}/{name}").get(b"oom_kill")

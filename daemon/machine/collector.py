@@ -24,7 +24,7 @@ from profd.daemon.machine.processes import MemoryMaps, QuickCounters, SlowCounte
 from profd.daemon.store.records import EventHappened, Identity, Point, PointsTaken, Record
 
 
-class Source(Protocol):
+class CounterSource(Protocol):
     """Something that is read every ``interval_s``."""
 
     interval_s: float
@@ -42,22 +42,24 @@ class PollThread:
     """
 
     def __init__(
-        self, name: str, sources: Sequence[Source], clock: Clock, put: Callable[[Record], object]
+        self,
+        name: str,
+        sources: Sequence[CounterSource],
+        clock: Clock,
+        put: Callable[[Record], object],
     ) -> None:
         """Start the thread; ``name`` names in words what it reads."""
         self.name, self._sources, self._clock, self._put = name, list(sources), clock, put
-        self._due_ns: dict[Source, int] = {}
+        self._due_ns: dict[CounterSource, int] = {}
         self._asked: tuple[Future[None], int] | None = None
         self._stuck_reported = False
         self._requests: queue.SimpleQueue[tuple[Watched, Future[None]] | None] = queue.SimpleQueue()
         threading.Thread(target=self._run, name=f"profd-{name}", daemon=True).start()
 
     def ask(self, watched: Watched, *, everything: bool = False) -> Future[None] | None:
-        """Have the sources read that are due, or ``everything``.
+        """Have the sources read that are due, or ``everything``; the future is done afterwards.
 
-        The future is done when they have been.
-
-        None where nothing is due, or the thread hangs.
+        None if nothing is due, or the thread hangs.
         """
         now_ns = self._clock.now_ns()
         if self._asked is not None and not self._asked[0].done():
@@ -105,7 +107,7 @@ class PollThread:
                         self._put(event)
             done.set_result(None)
 
-    def _is_due(self, source: Source, now_ns: int) -> bool:
+    def _is_due(self, source: CounterSource, now_ns: int) -> bool:
         return now_ns >= self._due_ns.get(source, now_ns)
 
     def _report(self, kind: str, text: str) -> None:
@@ -113,7 +115,7 @@ class PollThread:
 
 
 class HostCollector:
-    """Reads what is due; ``put`` takes the records, in the threads that read."""
+    """Reads all that is due; ``put`` takes the records, in the threads that read."""
 
     def __init__(self, clock: Clock, put: Callable[[Record], object]) -> None:
         counters = (
@@ -140,10 +142,9 @@ class HostCollector:
     ) -> None:
         """Read these processes, these of their threads, and the machine.
 
-        The target comes first. Threads are given as OS thread ids.
-
-        Reads what is due, or ``everything``. Returns when that is done, or after ``patience_s``:
-        the records of a reading that takes longer come later.
+        The target comes first. Threads are given as OS thread ids. Reads all that is due, or
+        ``everything``. Returns when that is done, or after ``patience_s``: the records of a reading
+        that takes longer come later.
         """
         watched = Watched(tuple(identities), dict(python_threads))
         asked = [thread.ask(watched, everything=everything) for thread in self._threads]

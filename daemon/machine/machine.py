@@ -1,6 +1,6 @@
 """Counters of the machine: CPU, memory, pressure, disks, network, and space on file systems.
 
-A network file system is never asked: where its server is gone, the question would hang.
+A network file system is never asked: if its server is gone, the question would hang.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from profd.daemon.store.records import Identity, Point
 
 
 class Watched(msgspec.Struct, frozen=True):
-    """What a reading is about: the processes of a run and their Python threads.
+    """The subject of a reading: the processes of a run and their Python threads.
 
     The target comes first. Threads are given as OS thread ids.
     """
@@ -86,7 +86,7 @@ class Rates:
 
 _DISK_LINE = re.compile(rb"^ *\d+ +\d+ (\S+) ([\d ]+)$", re.MULTILINE)
 _NETWORK_LINE = re.compile(rb"^ *(\S+): *([\d ]+)$", re.MULTILINE)
-# Partitions, and what is stacked on other devices or in memory: their traffic is that of the disks
+# Partitions, and devices stacked on others or in memory: their traffic is that of the disks
 # below.
 _NO_DISK = re.compile(
     r"(loop|ram|zram|dm-|md|sr|fd)\d+$|(sd|vd|xvd|hd)[a-z]+\d+$|(nvme\d+n\d+|mmcblk\d+)p\d+$"
@@ -206,7 +206,7 @@ def pressure(rates: Rates, prefix: str, path: str, device: str | None = None) ->
 def _memory_bytes() -> tuple[int, int] | None:
     """Return total and available memory.
 
-    None where the kernel does not say both, as before Linux 3.14.
+    None if the kernel does not say both, as before Linux 3.14.
     """
     found = _MEMORY.search(processes.read("/proc/meminfo") or b"")
     return (int(found[1]) * 1024, int(found[2]) * 1024) if found else None
@@ -242,7 +242,7 @@ class Space:
         process = f"/proc/{watched.identities[0].pid}"
         text = (processes.read(f"{process}/mounts") or b"").decode(errors="replace")
         words = (line.split(" ") for line in text.splitlines())
-        # The type of the file system by mount point, the uppermost where several lie at one place.
+        # The type of the file system by mount point, the uppermost one of several at one place.
         mounts = {fields[1].replace("\\040", " "): fields[2] for fields in words if len(fields) > 2}
         yield from _space("shm", f"{process}/root/dev/shm", "/dev/shm", mounts)
         try:

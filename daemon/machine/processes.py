@@ -20,7 +20,6 @@ MOST_THREADS = 256
 
 Each costs 50 µs, and a row for each reading.
 """
-_CHOICE_LASTS = 12  # readings
 
 
 class QuickCounters:
@@ -67,14 +66,14 @@ class SlowCounters:
 
     def __init__(self, clock: Clock) -> None:
         self._rates = Rates(clock)
-        # Where it is switched off, which is usual since Linux 5.14, the kernel says 0.
+        # If it is switched off, which is usual since Linux 5.14, the kernel says 0.
         self._busiest: dict[Identity, frozenset[int]] = {}
         self._readings = 0
         self._knows_delays = processes.read_number("/proc/sys/kernel/task_delayacct") != 0
 
     def read(self, watched: Watched) -> Iterator[Point]:
         self._rates.turn()
-        if self._readings % _CHOICE_LASTS == 0:
+        if self._readings % 12 == 0:  # choose the threads anew
             self._busiest.clear()
         self._readings += 1
         for identity in watched.identities:
@@ -131,7 +130,8 @@ class SlowCounters:
         try:
             # Since Linux 6.2 the size of the folder is the number of files; before it is 0, as of
             # all folders in /proc.
-            files = os.stat(f"/proc/{pid}/fd").st_size or len(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH116
+            folder = f"/proc/{pid}/fd"
+            files = os.stat(folder).st_size or len(os.listdir(folder))  # noqa: PTH116
         except OSError:
             return
         yield Point("open_files", files, identity)
@@ -169,9 +169,8 @@ class MemoryMaps:
         self._due_ns = {identity: self._due_ns.get(identity, 0) for identity in watched.identities}
         for identity in sorted(watched.identities, key=lambda identity: self._due_ns[identity]):
             now_ns = self._clock.now_ns()
-            earned_ns = int(
-                (now_ns - self._earned_to_ns) * 0.0002
-            )  # of one core, over all processes
+            # This share of one core, over all processes.
+            earned_ns = int((now_ns - self._earned_to_ns) * 0.0002)
             self._balance_ns = min(self._balance_ns + earned_ns, CAPITAL_NS)
             self._earned_to_ns = now_ns
             if self._balance_ns <= 0 or now_ns < self._due_ns[identity]:

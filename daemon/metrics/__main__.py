@@ -1,7 +1,7 @@
 """The exporter's process: ``python -m profd.daemon.metrics FILE|FOLDER [ADDRESS]``.
 
-For a FILE it ends with the run, for a FOLDER at a signal. It says on stderr where it serves, and
-what goes wrong.
+For a FILE it ends with the run, for a FOLDER at a signal. It says its address and its errors on
+stderr.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from profd.daemon.metrics.exporter import (
     parse_address,
     url_of,
 )
-from profd.daemon.metrics.runs import Folder, Runs
+from profd.daemon.metrics.runs import RunFolder, Runs
 
 
 def main(words: Sequence[str]) -> int:
@@ -72,7 +72,7 @@ def _export(options: argparse.Namespace, stop: threading.Event) -> None:
     """Serve and send until it is time to end; raises ProfdError."""
     path: Path = options.path
     is_folder = path.is_dir()
-    runs = Runs(Folder(path) if is_folder else lambda: (path,))
+    runs = Runs(RunFolder(path) if is_folder else lambda: (path,))
     if not is_folder:
         runs.look_for_runs()
         if not runs.is_any():

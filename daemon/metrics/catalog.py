@@ -28,10 +28,7 @@ class Metric(msgspec.Struct, frozen=True):
 
 
 class Sample(NamedTuple):
-    """A value of a metric, with the values of its labels in their order.
-
-    NaN where it is not known yet.
-    """
+    """A value of a metric, NaN if it is not known yet, with the values of its labels in order."""
 
     metric: Metric
     labels: tuple[str, ...]

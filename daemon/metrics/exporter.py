@@ -20,15 +20,15 @@ from profd.daemon import paths, program
 from profd.daemon.errors import ExitCode, MissingTool, UsageError
 
 
-class Address(NamedTuple):
+class ListenAddress(NamedTuple):
     """A host, by name or number, and a port; 0 is any port that is free."""
 
     host: str
     port: int
 
 
-def parse_address(text: str) -> Address:
-    """Return the address that ``[HOST:]PORT`` means, on the loopback where no host is given.
+def parse_address(text: str) -> ListenAddress:
+    """Return the address that ``[HOST:]PORT`` means, by default on the loopback.
 
     Raises UsageError.
     """
@@ -38,11 +38,11 @@ def parse_address(text: str) -> Address:
             f"{text} is no address for metrics",
             "give [HOST:]PORT: 9400, 0.0.0.0:9400 or [::1]:9400",
         )
-    return Address(host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port))
+    return ListenAddress(host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port))
 
 
-def listen(address: Address) -> socket.socket:
-    """Return a socket that listens at an address; raises UsageError where that cannot be."""
+def listen(address: ListenAddress) -> socket.socket:
+    """Return a socket that listens at an address; raises UsageError if that cannot be."""
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)
@@ -65,7 +65,7 @@ def url_of(listener: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/metrics"
 
 
-def _unusable(address: Address, error: OSError) -> UsageError:
+def _unusable(address: ListenAddress, error: OSError) -> UsageError:
     why = "it is in use" if error.errno == errno.EADDRINUSE else error.strerror
     what = f"metrics cannot be served at {address.host} port {address.port} ({why})"
     return UsageError(what, "choose another port, or 0 for any that is free")
@@ -88,8 +88,7 @@ class Exporter:
     ) -> None:
         """Listen at ``address``, and be ready to send to the OTLP ``otlp``; either may be None.
 
-        Raises UsageError where an address cannot be used, MissingTool where an extra is not
-        installed.
+        Raises UsageError if an address cannot be used, MissingTool if an extra is not installed.
         """
         self._narrate, self._otlp = narrate, otlp
         self._process: subprocess.Popen[bytes] | None = None
@@ -154,7 +153,7 @@ class Exporter:
 def open_exporter(
     address: str | None, otlp: str | None, narrate: Callable[[str], None]
 ) -> Exporter | None:
-    """Return an exporter for what is asked for, None where nothing is.
+    """Return an exporter for what is asked for, None if nothing is.
 
     Raises as ``Exporter`` does.
     """
@@ -162,10 +161,7 @@ def open_exporter(
 
 
 def check_installed(extra: str) -> None:
-    """Raise MissingTool where what an extra of profd brings is not there.
-
-    Imports nothing of it but its packages.
-    """
+    """Raise MissingTool if the packages of an extra of profd are not there; import only those."""
     module = _NEEDED[extra]
     try:
         is_there = importlib.util.find_spec(module) is not None
@@ -178,7 +174,7 @@ def check_installed(extra: str) -> None:
 
 
 def check_endpoint(endpoint: str) -> None:
-    """Raise UsageError where metrics cannot be sent to such an endpoint."""
+    """Raise UsageError if metrics cannot be sent to such an endpoint."""
     scheme, _, rest = endpoint.partition("://")
     if scheme not in ("http", "https") or not rest.strip("/"):
         raise UsageError(

@@ -36,7 +36,7 @@ class Integral:
     def mean(self, end_ns: int) -> float | None:
         """Return the mean over the last seconds before ``end_ns``.
 
-        None where nothing is known of them.
+        None if nothing is known of them.
         """
         from_ns = end_ns - 10 * SECOND_NS
         while self._lately and self._lately[0].end_ns <= from_ns:
@@ -45,7 +45,7 @@ class Integral:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class RunLook:
     """A run at one moment, by a reader that knows what lives.
 
     ``recordings`` are those written since the look before, ``newest`` the newest value of each of
@@ -71,7 +71,7 @@ class Look:
         return (row for row in self.series if row.name == name)
 
     def value(self, name: str, device: str | None = None) -> float | None:
-        """Return the newest value of the host, or of a device; None where there is none."""
+        """Return the newest value of the host, or of a device; None if there is none."""
         found = (
             row.id for row in self.of_name(name) if row.process is None and row.device == device
         )

@@ -51,10 +51,7 @@ class Sender:
 
 
 def metrics_url(endpoint: str) -> str:
-    """Return where metrics are sent.
-
-    An endpoint without a path is the base of OpenTelemetry's paths.
-    """
+    """Return the URL for metrics: without a path it is the base of OpenTelemetry's paths."""
     return endpoint if urlsplit(endpoint).path.strip("/") else f"{endpoint.rstrip('/')}/v1/metrics"
 
 

@@ -1,15 +1,14 @@
 """Metrics of one run as a whole, and of its parts.
 
-They cover findings, GPUs, memory, processes, steps, phases, and the run's sampling.
-
-A function yields what a look shows. A class also keeps what went before.
+They cover findings, GPUs, memory, processes, steps, phases, and the run's sampling. A function
+yields samples of one look. A class also keeps what it needs of those before.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from profd.daemon.analyze.coverage import COST_SERIES, sampled_life
 from profd.daemon.analyze.phases import PHASES, PhaseIndex
@@ -18,12 +17,12 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.findings.finding import SEVERITIES
 from profd.daemon.metrics import catalog
 from profd.daemon.metrics.catalog import Metric, Sample
-from profd.daemon.metrics.look import Look, rank_of
+from profd.daemon.metrics.look import RunLook, rank_of
 from profd.daemon.metrics.trends import Trends
 from profd.daemon.store.findings import rules_found
 from profd.daemon.store.records import STEP_CHANGES, STEP_COUNT
 from profd.daemon.store.rollups import ALL_TOGETHER, Span, minute_times, span_totals
-from profd.daemon.store.rows import PointRow, RecordedTotal, RecordingRow, SeriesRow
+from profd.daemon.store.rows import PointRow, ProcessRow, RecordedTotal, RecordingRow, SeriesRow
 from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS, MINUTE_NS, UTILIZATION
 
 GPU_USED, GPU_TOTAL = "gpu_memory_used_bytes", "gpu_memory_total_bytes"
@@ -34,10 +33,10 @@ SERIES = (
     *(STEP_COUNT, UTILIZATION, MEMORY_OF_PROCESS, GPU_USED, GPU_TOTAL),
     *(RSS, HOST_USED, HOST_TOTAL, CGROUP_USED, CGROUP_LIMIT, COST_SERIES, OWN_RSS),
 )
-"""What is read of all series."""
+"""The names of all series that are read."""
 
 
-def state(look: Look) -> Iterator[Sample]:
+def state(look: RunLook) -> Iterator[Sample]:
     info, hangs = look.reader.info, look.reader.hangs()
     yield look.sample(catalog.RUN_INFO, 1, info.name, info.mode, info.host)
     yield look.sample(catalog.RUN_STARTED, info.started_ns / SECOND_NS)
@@ -51,11 +50,8 @@ def state(look: Look) -> Iterator[Sample]:
         yield look.sample(catalog.RANK_BEHIND, 1, str(rank))
 
 
-def findings(look: Look) -> Iterator[Sample]:
-    """Yield which rules found something.
-
-    One that found something once has a series from then on.
-    """
+def findings(look: RunLook) -> Iterator[Sample]:
+    """Yield which rules found something; one that did once has a series from then on."""
     found, looked_ns = rules_found(look.reader), look.reader.info.analyzed_ns
     for severity in SEVERITIES:
         yield look.sample(
@@ -66,7 +62,7 @@ def findings(look: Look) -> Iterator[Sample]:
     yield look.sample(catalog.FINDINGS_LOOKED, None if looked_ns is None else looked_ns / SECOND_NS)
 
 
-def gpus(look: Look) -> Iterator[Sample]:
+def gpus(look: RunLook) -> Iterator[Sample]:
     """Yield the use of each GPU; a device that was read stays."""
     for series in look.of_name(UTILIZATION):
         if series.process is None and series.device is not None:
@@ -77,11 +73,8 @@ def gpus(look: Look) -> Iterator[Sample]:
             yield look.sample(catalog.GPU_MEMORY_TOTAL, look.value(GPU_TOTAL, series.device), gpu)
 
 
-def shared_memory(look: Look) -> Iterator[Sample]:
-    """Yield the memory that the run shares with others.
-
-    What the kernel does not say is left out.
-    """
+def shared_memory(look: RunLook) -> Iterator[Sample]:
+    """Yield the memory that the run shares with others, as far as the kernel tells it."""
     for metric, name in (
         (catalog.HOST_MEMORY_USED, HOST_USED),
         (catalog.HOST_MEMORY_TOTAL, HOST_TOTAL),
@@ -100,7 +93,7 @@ def shared_memory(look: Look) -> Iterator[Sample]:
         yield look.sample(catalog.CGROUP_MEMORY_LIMIT, limit)
 
 
-def own_cost(look: Look) -> Iterator[Sample]:
+def own_cost(look: RunLook) -> Iterator[Sample]:
     yield look.sample(
         catalog.SELF_CPU, sum(look.integral(series).total_s for series in look.of_name(COST_SERIES))
     )
@@ -113,7 +106,7 @@ class Processes:
     def __init__(self) -> None:
         self._groups: dict[Metric, set[tuple[str, str]]] = {}
 
-    def take(self, look: Look) -> Iterator[Sample]:
+    def take(self, look: RunLook) -> Iterator[Sample]:
         living = {
             process.id: process
             for process in look.reader.processes.values()
@@ -126,29 +119,34 @@ class Processes:
             (catalog.PROCESS_MEMORY, RSS),
             (catalog.PROCESS_GPU_MEMORY, MEMORY_OF_PROCESS),
         ):
-            sums: dict[tuple[str, str], float] = {}
-            for series in look.of_name(name):
-                process, value = living.get(series.process or 0), look.newest.get(series.id)
-                if process is not None and value is not None:
-                    group = rank_of(process), process.role
-                    sums[group] = sums.get(group, 0.0) + value
+            sums = _sums(look, name, living)
             groups = self._groups.setdefault(metric, set())
             groups |= sums.keys()
             for group in sorted(groups):
                 yield look.sample(metric, sums.get(group, 0.0), *group)
 
 
-class StepCounts:
-    """The newest counts of each rank.
+def _sums(
+    look: RunLook, name: str, living: Mapping[int, ProcessRow]
+) -> dict[tuple[str, str], float]:
+    """Return the newest values of a series, added up by rank and role of living processes."""
+    sums: dict[tuple[str, str], float] = {}
+    for series in look.of_name(name):
+        process, value = living.get(series.process or 0), look.newest.get(series.id)
+        if process is not None and value is not None:
+            group = rank_of(process), process.role
+            sums[group] = sums.get(group, 0.0) + value
+    return sums
 
-    A rank that was counted keeps its number when its process ends.
-    """
+
+class StepCounts:
+    """The newest counts of each rank, which keeps its number when its process ends."""
 
     def __init__(self, trends: Trends) -> None:
         self._trends = trends
         self._counts: dict[str, tuple[SeriesRow, deque[PointRow]]] = {}
 
-    def take(self, look: Look) -> Iterator[Sample]:
+    def take(self, look: RunLook) -> Iterator[Sample]:
         ranks = {process.id: rank_of(process) for process in look.trainers()}
         for series in look.of_name(STEP_COUNT):
             if series.process in ranks and series.id in look.newest:
@@ -156,25 +154,15 @@ class StepCounts:
         events = look.reader.events(*STEP_CHANGES) if self._counts else []
         for rank, (series, counts) in self._counts.items():
             lost = lost_ranges(events, series.process or 0)
-            last, since_ns = counts[-1], lost[-1].to_ns if lost else 0
-            first = next((one for one in counts if one.at_ns >= since_ns), last)
-            # Counts are seconds apart. After a minute without one the rate is unknown.
-            is_known = (
-                first.at_ns < last.at_ns and look.reader.info.end_ns - last.at_ns <= 60 * SECOND_NS
-            )
-            per_s = (
-                (last.value - first.value) * SECOND_NS / (last.at_ns - first.at_ns)
-                if is_known
-                else None
-            )
+            per_s = _rate(counts, lost[-1].to_ns if lost else 0, look.reader.info.end_ns)
             is_counted = all(one.is_counted for one in lost)
-            yield look.sample(catalog.STEPS, last.value if is_counted else None, rank)
+            yield look.sample(catalog.STEPS, counts[-1].value if is_counted else None, rank)
             yield look.sample(catalog.STEP_RATE, per_s, rank)
         if not self._counts and ranks and self._trends.step_rate is not None:
-            # Ranks step together, so that of one says it for all.
+            # Ranks step together, so that one stands for all.
             yield look.sample(catalog.STEP_RATE, self._trends.step_rate, min(ranks.values()))
 
-    def _catch_up(self, look: Look, rank: str, series: SeriesRow) -> None:
+    def _catch_up(self, look: RunLook, rank: str, series: SeriesRow) -> None:
         known, counts = self._counts.get(rank, (series, deque[PointRow](maxlen=9)))
         # The younger process is the one that the rank is now.
         if series.id > known.id:
@@ -186,6 +174,18 @@ class StepCounts:
         )
         if counts:
             self._counts[rank] = series, counts
+
+
+def _rate(counts: Sequence[PointRow], since_ns: int, now_ns: int) -> float | None:
+    """Return the steps a second by the counts since a time, if they are known.
+
+    Counts are seconds apart: after a minute without one the rate is unknown.
+    """
+    last = counts[-1]
+    first = next((one for one in counts if one.at_ns >= since_ns), last)
+    if first.at_ns >= last.at_ns or now_ns - last.at_ns > 60 * SECOND_NS:
+        return None
+    return (last.value - first.value) * SECOND_NS / (last.at_ns - first.at_ns)
 
 
 class _Seconds:
@@ -203,27 +203,27 @@ class _Seconds:
     def add(self, rank: str, stack: int, time_ns: int) -> None:
         self._spent_ns[rank, self._phases.of_stack(stack)] += time_ns
 
-    def samples(self, look: Look, metric: Metric) -> Iterator[Sample]:
+    def samples(self, look: RunLook, metric: Metric) -> Iterator[Sample]:
         for labels, time_ns in self._spent_ns.items():
             yield look.sample(metric, time_ns / SECOND_NS, *labels)
 
 
 class PhaseSeconds:
-    """Time by phase: what the intervals say that came since the look before, each once."""
+    """Time by phase, by the intervals since the last look, each counted once."""
 
     def __init__(self, phases: PhaseIndex) -> None:
         self._read_to_ns: dict[int, int] = {}
         self._seconds = _Seconds(phases)
 
-    def take(self, look: Look) -> Iterator[Sample]:
+    def take(self, look: RunLook) -> Iterator[Sample]:
         self._seconds.know(rank_of(process) for process in look.trainers())
         for row in span_totals(look.reader, self._spans(look)):
             process = look.reader.processes[look.reader.threads[row.thread].process]
             self._seconds.add(rank_of(process), row.stack, row.duration_ns)
         return self._seconds.samples(look, catalog.PHASE_SECONDS)
 
-    def _spans(self, look: Look) -> list[Span]:
-        """Return what of each training main thread was recorded, and not counted yet."""
+    def _spans(self, look: RunLook) -> list[Span]:
+        """Return the time of each training main thread that was recorded, and not counted yet."""
         to_ns: dict[int, int] = {}
         for recording in look.recordings:
             to_ns[recording.process] = max(to_ns.get(recording.process, 0), recording.end_ns)
@@ -254,7 +254,7 @@ class IdleSeconds:
         self._open_ns: int | None = None
         self._seconds = _Seconds(phases)
 
-    def take(self, look: Look) -> Iterator[Sample]:
+    def take(self, look: RunLook) -> Iterator[Sample]:
         """Count what was added to the sums; a run without a GPU has no such time."""
         if next(look.of_name(UTILIZATION), None) is None:
             return iter(())
@@ -274,7 +274,7 @@ class IdleSeconds:
             self._seconds.add(ranks[row.thread], row.stack, added_ns)
         return self._seconds.samples(look, catalog.GPU_IDLE_SECONDS)
 
-    def _first_open(self, look: Look) -> int:
+    def _first_open(self, look: RunLook) -> int:
         """Return the first minute that was not over at the last look.
 
         What was counted before that minute is forgotten.
@@ -296,7 +296,7 @@ class Quality:
         self._lives: dict[int, _Life] = {}
         self._ended_lived_ns = self._ended_covered_ns = 0
 
-    def take(self, look: Look) -> Iterator[Sample]:
+    def take(self, look: RunLook) -> Iterator[Sample]:
         trainers = {process.id: process for process in look.trainers()}
         for ended in self._lives.keys() - trainers.keys():
             life = self._lives.pop(ended)

@@ -17,23 +17,20 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.metrics import parts
 from profd.daemon.metrics.catalog import BUILD_INFO, EXPORTER_CPU, EXPORTER_MEMORY, Sample
-from profd.daemon.metrics.look import Integral, Look
+from profd.daemon.metrics.look import Integral, RunLook
 from profd.daemon.metrics.trends import Trends
 from profd.daemon.store.entities import Entities, has_ended
 from profd.daemon.store.reader import RunReader
 
 OLD_NS = 600 * SECOND_NS
-"""How long ago counters begin for a run that is older when it is first looked at.
-
-Reading all of it would take long.
-"""
+"""How long ago counters begin if a run is older at the first look: to read all would take long."""
 
 
 class RunWatch:
     """A run that is followed; belongs to one thread at a time."""
 
     def __init__(self, path: Path, trends: Trends | None = None) -> None:
-        """Follow the run at ``path``; raises RunUnreadable where it is none."""
+        """Follow the run at ``path``; raises RunUnreadable if it is none."""
         self._path, self._living = path, Entities(has_ended, only_main_threads=True)
         with RunReader(path, self._living) as reader:
             self._info = info = reader.info
@@ -49,7 +46,7 @@ class RunWatch:
         )
         memory = (parts.gpus, parts.Processes().take, parts.shared_memory)
         rest = (parts.Quality().take, parts.own_cost, parts.findings, trends.take)
-        self._parts: tuple[Callable[[Look], Iterable[Sample]], ...] = (
+        self._parts: tuple[Callable[[RunLook], Iterable[Sample]], ...] = (
             parts.state,
             *times,
             *memory,
@@ -72,7 +69,7 @@ class RunWatch:
             self._last_recording = max((row.id for row in recordings), default=self._last_recording)
             series = [row for row in reader.list_series(*parts.SERIES) if row.os_tid is None]
             newest = reader.newest_values([row.id for row in series])
-            look = Look(reader, series, self._began_ns, recordings, newest, self._integrals)
+            look = RunLook(reader, series, self._began_ns, recordings, newest, self._integrals)
             # Two processes may say that they are one rank: the younger one is believed, as one
             # series has one value.
             samples = {sample[:2]: sample for part in self._parts for sample in part(look)}
@@ -80,13 +77,10 @@ class RunWatch:
 
 
 FRESH_S = 1.0
-"""How long the samples stay the same.
-
-Several may ask at once, and some ask for each kind of metric by itself.
-"""
+"""How long the samples stay the same: several may ask at once, some for each kind of metric."""
 
 
-class Folder:
+class RunFolder:
     """The run files of a folder, listed anew only when files came or went."""
 
     def __init__(self, path: Path) -> None:

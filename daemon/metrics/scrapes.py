@@ -22,10 +22,7 @@ from profd.daemon.metrics.catalog import METRICS, Metric, Sample
 
 MOST_REQUESTS = 8
 _PLACE_WITHIN_S = 1.0
-"""For so long a request waits for the place of a client that was hung up on.
-
-Others wait behind it.
-"""
+"""How long a request waits for the place of a client that was hung up on; others wait behind it."""
 
 
 class Scrape(Collector):

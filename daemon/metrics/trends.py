@@ -24,7 +24,7 @@ from profd.daemon.analyze.steps import take_steps
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import ProfdError
 from profd.daemon.metrics.catalog import MEMORY_GROWING, MEMORY_LEFT, MEMORY_SLOPE, Sample
-from profd.daemon.metrics.look import Look, rank_of
+from profd.daemon.metrics.look import RunLook, rank_of
 from profd.daemon.store.entities import Entities, has_ended
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS
@@ -51,10 +51,10 @@ class Trends:
         self._is_looking, self._rests_until_s = False, 0.0
         self._growths: dict[tuple[int, str], Growth] = {}
         self.step_rate: float | None = None
-        """The steps a second of the run; None where nothing says yet how many."""
+        """The steps a second of the run; None if nothing says yet how many."""
 
-    def take(self, look: Look) -> Iterator[Sample]:
-        """Yield what the last look found, and look again where it is time to."""
+    def take(self, look: RunLook) -> Iterator[Sample]:
+        """Yield what the last look found, and look again if it is time."""
         age_ns = look.reader.info.end_ns - look.reader.info.started_ns
         # Before a minute there is little to see.
         if (
@@ -96,9 +96,8 @@ class Trends:
                 )
                 self.step_rate = take_steps(reader, recent, phases).per_s
                 self._growths = {(one.process, one.series): one for one in found}
-        except (
-            ProfdError
-        ) as error:  # the run may have ended and gone meanwhile; the next scrape meets that itself
+        except ProfdError as error:
+            # The run may have ended and gone meanwhile; the next scrape meets that itself.
             sys.stderr.write(f"{error}\n")
         finally:
             self._rests_until_s = begun_s + max(EVERY_S, REST * (self.spent_s() - spent_before_s))

@@ -23,7 +23,7 @@ Positive = Annotated[float, msgspec.Meta(gt=0)]
 AtLeastZero = Annotated[float, msgspec.Meta(ge=0)]
 
 
-class Rule(msgspec.Struct, frozen=True):
+class JobRule(msgspec.Struct, frozen=True):
     """Which processes are recorded: every condition must hold.
 
     ``command`` is a regular expression, searched in the words of the command joined by blanks.
@@ -46,11 +46,9 @@ class Exclusion(msgspec.Struct, frozen=True):
 
 
 class Retention(msgspec.Struct, frozen=True):
-    """How long each part of a run is kept.
+    """How long each part of a run is kept: its detail (the run file), its report, or an incident's.
 
-    The parts are its detail (the run file), its report, and the report of an incident.
-
-    An incident is a run that has a finding worth a warning, hung, or died. ``max_bytes`` is of all
+    An incident is a run that has a finding worth a warning, hung, or died. ``max_bytes`` limits all
     of these together.
     """
 
@@ -75,7 +73,7 @@ class Configuration(msgspec.Struct, frozen=True):
     most_per_user: Annotated[int, msgspec.Meta(ge=0)] = 0
     """How many of the sessions may be of one user.
 
-    0: all, where that user supervises, and three in five for root.
+    0 means all if that user supervises, and three in five for root.
     """
     look_every_s: Annotated[float, msgspec.Meta(ge=0.1, le=60)] = 1.0
     slice_hours: Positive = 24.0
@@ -85,7 +83,7 @@ class Configuration(msgspec.Struct, frozen=True):
     at_exit: Literal["leave", "stop"] = "leave"
     metrics: Annotated[str, msgspec.Meta(pattern=r"^(\S+:)?[0-9]{1,5}$")] | None = None
     otlp: Annotated[str, msgspec.Meta(pattern=r"^https?://[^/\s]")] | None = None
-    rule: tuple[Rule, ...] = (Rule(name="torch", torch=True),)
+    rule: tuple[JobRule, ...] = (JobRule(name="torch", torch=True),)
     exclude: tuple[Exclusion, ...] = ()
     retention: Retention = Retention()
 
@@ -106,7 +104,7 @@ def default_file() -> Path:
 
 
 def read_configuration(file: Path) -> Configuration:
-    """Return the configuration in a file; raises UsageError with what is wrong in it."""
+    """Return the configuration in a file; raises UsageError with its mistake."""
     try:
         with file.open("rb") as opened:
             state, content = os.fstat(opened.fileno()), opened.read()

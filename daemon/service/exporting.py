@@ -20,7 +20,7 @@ _FIRST_REST_S = 2.0
 def metrics_command(configuration: Configuration, runs: Path) -> tuple[str, ...]:
     """Return the command that serves or sends the metrics of the runs in a folder.
 
-    Empty where neither is wanted.
+    Empty if neither is wanted.
     """
     if configuration.metrics is None and configuration.otlp is None:
         return ()
@@ -40,7 +40,7 @@ class Exporting:
         self._keeping: asyncio.Task[None] | None = None
 
     def use(self, command: tuple[str, ...]) -> None:
-        """Keep a process with this command running from now on; none where it is empty."""
+        """Keep a process with this command running from now on; none if it is empty."""
         if command != self._command:
             self._command = command
             self._keeping = asyncio.ensure_future(self._keep(command, self._keeping))

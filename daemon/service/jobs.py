@@ -12,7 +12,7 @@ from profd.daemon.reads import Unread
 from profd.daemon.service.configuration import Configuration
 from profd.daemon.service.log import JsonLog
 from profd.daemon.service.processes import (
-    Job,
+    HostJob,
     ProcessInfo,
     ProcessScanner,
     ProcessTable,
@@ -61,7 +61,7 @@ class Activity:
 
 
 STOPPED, DURATION, QUIET = "stopped", "duration", "quiet"
-"""Why a run ended, as its file says it, where that decides about the next one of the same job."""
+"""Why a run ended, as its file says, if that decides about the next one of the same job."""
 QUIET_S = 300.0  # a job that was quiet for so long gives its place to one that waits
 
 
@@ -71,7 +71,7 @@ class _State:
 
     is_taken: bool = False  # whether it is recorded, or is not to be
     uid: int | None = None  # its user, while it is recorded
-    # whether its recording ended because it was quiet; it is recorded again once it is not
+    # whether its recording ended because it was quiet: it is recorded again once it is not
     is_quiet: bool = False
     is_noticed: bool = False  # whether something was logged of its delay or failure
     failures: int = 0
@@ -91,9 +91,8 @@ class Jobs:
         self._scanner = ProcessScanner(self.table, self.clock)
         self._activity = Activity(self.table, self.clock)
         self._states: defaultdict[Identity, _State] = defaultdict(_State)
-        self.is_any_waiting = (
-            False  # whether a job that meets the rules found no room at the last look
-        )
+        self.is_any_waiting = False
+        """Whether a job that meets the rules found no room at the last look."""
 
     def skip(self, root: Identity) -> None:
         self._states[root].is_taken = True
@@ -105,12 +104,11 @@ class Jobs:
     def _places(self) -> Counter[int]:
         return Counter(state.uid for state in self._states.values() if state.uid is not None)
 
-    def poll(self, room: int) -> list[Job]:
+    def poll(self, room: int) -> list[HostJob]:
         """Return the jobs to be recorded from now on, ``room`` of them at most.
 
-        They count as taken.
-
-        Where there is not room for all, the user with the fewest places comes first.
+        They count as taken. If there is no room for all, the user with the fewest places comes
+        first.
         """
         self.table.begin_turn()
         self._activity.look(
@@ -120,7 +118,23 @@ class Jobs:
                 if state.is_quiet or state.uid is not None
             ]
         )
-        wanting: dict[Identity, tuple[Job, int]] = {}
+        wanting = self._wanting()
+        found = self._choose(wanting, room)
+        for job, _ in wanting.values():
+            self._scanner.look_again(job.member, 2.0)
+            if self.is_first_notice(job.root):
+                self.log.say(
+                    "waiting",
+                    "there is no room for another session, or of its user",
+                    pid=job.root.pid,
+                )
+        held, most = self._places(), self.configuration.most_of_one_user
+        self.is_any_waiting = any(held[uid] < most for _, uid in wanting.values())
+        return found
+
+    def _wanting(self) -> dict[Identity, tuple[HostJob, int]]:
+        """Return the jobs that nobody records, by their roots, each with its user."""
+        wanting: dict[Identity, tuple[HostJob, int]] = {}
         recorded: set[int] | None = None
         for process in self._scanner.poll():
             try:
@@ -131,59 +145,40 @@ class Jobs:
             if job is None or job.root in wanting:
                 continue
             recorded = self.table.recorded() if recorded is None else recorded
-            is_recorded = recorded & {
-                job.root.pid,
-                job.member,
-                *self.table.descendants(job.root.pid),
-            }
-            if is_recorded or (
-                self._states[job.root].is_quiet and self._activity.quiet_s(job.root) > 0
-            ):
+            members = {job.root.pid, job.member, *self.table.descendants(job.root.pid)}
+            is_quiet = self._states[job.root].is_quiet and self._activity.quiet_s(job.root) > 0
+            if recorded & members or is_quiet:
                 self._scanner.look_again(job.member, 10.0)
             else:
                 wanting[job.root] = job, process.uid
-        found: list[Job] = []
-        most = self.configuration.most_of_one_user
+        return wanting
+
+    def _choose(self, wanting: dict[Identity, tuple[HostJob, int]], room: int) -> list[HostJob]:
+        """Take jobs from the wanting ones, ``room`` of them at most."""
+        found: list[HostJob] = []
         while wanting and len(found) < room:
             held = self._places()
             # Among equals the one that began first.
             root = min(
                 wanting, key=lambda root: (held[wanting[root][1]], root.start_ticks, root.pid)
             )
-            if held[wanting[root][1]] >= most:
+            if held[wanting[root][1]] >= self.configuration.most_of_one_user:
                 break
             job, uid = wanting.pop(root)
             state = self._states[root]
             state.is_taken, state.is_quiet, state.uid = True, False, uid
             found.append(job)
-        for job, _ in wanting.values():
-            self._scanner.look_again(job.member, 2.0)
-            if self.is_first_notice(job.root):
-                self.log.say(
-                    "waiting",
-                    "there is no room for another session, or of its user",
-                    pid=job.root.pid,
-                )
-        held = self._places()
-        self.is_any_waiting = any(held[uid] < most for _, uid in wanting.values())
         return found
 
     def quietest(self) -> Identity | None:
-        """Return the job that has been quiet longest.
-
-        None where none is for long enough to give up its place.
-        """
+        """Return the job that has been quiet longest, if long enough to give up its place."""
         recorded = (root for root, state in self._states.items() if state.uid is not None)
         longest = max(recorded, key=self._activity.quiet_s, default=None)
-        return (
-            longest if longest is not None and self._activity.quiet_s(longest) >= QUIET_S else None
-        )
+        is_long = longest is not None and self._activity.quiet_s(longest) >= QUIET_S
+        return longest if is_long else None
 
     def end(self, root: Identity, why: str) -> None:
-        """Note why the recording of a job ended.
-
-        One that somebody stopped is not begun again, others are.
-        """
+        """Note why a job's recording ended: unless somebody stopped it, it may begin again."""
         self._states[root].uid = None
         if why in (DURATION, QUIET):
             self._release(root, 0.0)
@@ -202,16 +197,13 @@ class Jobs:
         self._release(root, min(5.0 * 2.0 ** (state.failures - 1), 600.0))
 
     def is_first_notice(self, root: Identity) -> bool:
-        """Say whether nothing was logged of a job's delay or failure so far.
-
-        From now on something was.
-        """
+        """Say whether nothing was logged of a job's delay or failure yet; note that it is now."""
         is_first = not self._states[root].is_noticed
         self._states[root].is_noticed = True
         return is_first
 
-    def _job_of(self, process: ProcessInfo) -> Job | None:
-        """Return the job of a process that is to be recorded and old enough, and not taken yet.
+    def _job_of(self, process: ProcessInfo) -> HostJob | None:
+        """Return the job of a process if it is to be recorded, old enough and not taken yet.
 
         Raises Unread.
         """

@@ -18,7 +18,7 @@ from profd.daemon.errors import ProfdError
 _LEVELS = {"error": 3, "warning": 4, "info": 6}  # syslog's
 
 
-class Line(msgspec.Struct, frozen=True, omit_defaults=True):
+class LogLine(msgspec.Struct, frozen=True, omit_defaults=True):
     """One line; ``time`` is ISO 8601 with the offset of local time."""
 
     time: str
@@ -41,7 +41,7 @@ class JsonLog:
     ) -> None:
         """Write a line; one that cannot be written is lost: its reader is gone."""
         now = datetime.now().astimezone().isoformat(timespec="milliseconds")
-        text = msgspec.json.encode(Line(now, level, event, message, run, pid)) + b"\n"
+        text = msgspec.json.encode(LogLine(now, level, event, message, run, pid)) + b"\n"
         prefix = b"<%d>" % _LEVELS[level] if self._has_levels else b""
         with contextlib.suppress(OSError):
             self._stream.write(prefix + text)

@@ -26,7 +26,7 @@ from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.naming import is_profd
 from profd.daemon.reads import Reads, Unread
-from profd.daemon.service.configuration import Configuration, Exclusion, Rule
+from profd.daemon.service.configuration import Configuration, Exclusion, JobRule
 from profd.daemon.store.records import Identity
 from profd.daemon.tree.attachable import TORCH_LIBRARY
 
@@ -37,7 +37,7 @@ _GPU_DEVICE = (
 _PYTHON = re.compile(r"/python[\d.]*[a-z]*( \(deleted\))?$")
 
 
-class Program(msgspec.Struct, frozen=True):
+class HostProgram(msgspec.Struct, frozen=True):
     """A process; its ``command`` includes secrets: it is compared, and never stored."""
 
     identity: Identity
@@ -46,7 +46,7 @@ class Program(msgspec.Struct, frozen=True):
     command: tuple[str, ...]
 
 
-class ProcessInfo(Program, frozen=True):
+class ProcessInfo(HostProgram, frozen=True):
     """A Python process."""
 
     uses_torch: bool
@@ -57,7 +57,8 @@ class ProcessInfo(Program, frozen=True):
 class ProcessTable:
     """The processes of this host that this user may record: its own, those of all users for root.
 
-    Belongs to one thread. What reads memory of a process raises Unread if that takes too long.
+    It belongs to one thread. Methods that read a process's memory raise Unread if that takes too
+    long.
     """
 
     def __init__(self) -> None:
@@ -81,7 +82,7 @@ class ProcessTable:
         return stat.age_s if stat is not None else 0.0
 
     def look(self, pid: int) -> ProcessInfo | None:
-        """Return a process; None where it is no Python, profd's own, another user's, or gone."""
+        """Return a process; None if it is no Python, profd's own, another user's, or gone."""
         maps = self._maps_of_python(pid)
         if maps is None:
             return None
@@ -106,10 +107,7 @@ class ProcessTable:
         )
 
     def _maps_of_python(self, pid: int) -> str | None:
-        """Return the maps of a Python; None where the process is none.
-
-        Cheap where it was none before.
-        """
+        """Return the maps of a Python; None if the process is none, which is cheap from then on."""
         executable = processes.link(pid, "exe")
         if _PYTHON.search(executable):
             return self._maps(pid)
@@ -123,11 +121,11 @@ class ProcessTable:
         is_python = self._read(pid, processes.python_version) is not None
         return self._maps(pid) if is_python else None
 
-    def program(self, pid: int) -> Program | None:
+    def program(self, pid: int) -> HostProgram | None:
         stat, uid = processes.read_stat(pid), processes.owner_uid(pid)
         if stat is None or uid is None or not stat.is_running:
             return None
-        return Program(Identity(pid, stat.start_ticks), stat.ppid, uid, self._command(pid))
+        return HostProgram(Identity(pid, stat.start_ticks), stat.ppid, uid, self._command(pid))
 
     def uid(self, root: Identity) -> int | None:
         """Return the user of this very process; None if it has ended."""
@@ -213,11 +211,8 @@ class ProcessScanner:
             self._due_ns[pid] = 1 << 62
 
 
-def matching_rule(configuration: Configuration, process: ProcessInfo) -> Rule | None:
-    """Return the rule that a process meets, its age aside.
-
-    The one with the least age where it meets several.
-    """
+def matching_rule(configuration: Configuration, process: ProcessInfo) -> JobRule | None:
+    """Return the rule that a process meets, its age aside; of several the one of the least age."""
     if any(_names(exclusion, process) for exclusion in configuration.exclude):
         return None
     met = [
@@ -232,7 +227,7 @@ def matching_rule(configuration: Configuration, process: ProcessInfo) -> Rule | 
     )
 
 
-def _names(rule: Rule | Exclusion, process: ProcessInfo) -> bool:
+def _names(rule: JobRule | Exclusion, process: ProcessInfo) -> bool:
     """Say whether a process has the command and the user that a rule names.
 
     One that names none takes any.
@@ -261,8 +256,8 @@ _LAUNCHERS = frozenset(
 )
 
 
-class Job(msgspec.Struct, frozen=True):
-    """What one session records: ``root`` and all below it.
+class HostJob(msgspec.Struct, frozen=True):
+    """The processes that one session records: ``root`` and all below it.
 
     ``member`` is the PID that met the rule.
     """
@@ -275,12 +270,12 @@ class Job(msgspec.Struct, frozen=True):
 
 def job_of(
     process: ProcessInfo, rule: str, table: ProcessTable, configuration: Configuration
-) -> Job | None:
+) -> HostJob | None:
     """Return the job of a process that meets a rule.
 
-    None where `profd run` launched it and so records it.
+    None if `profd run` launched it and so records it.
     """
-    job = Job(process.identity, process.identity.pid, rule, process.command)
+    job = HostJob(process.identity, process.identity.pid, rule, process.command)
     pid = process.parent
     for _ in range(12):
         if pid <= 1 or (above := table.program(pid)) is None:
@@ -293,6 +288,6 @@ def job_of(
             if is_launcher or (
                 python is not None and matching_rule(configuration, python) is not None
             ):
-                job = Job(above.identity, process.identity.pid, rule, above.command)
+                job = HostJob(above.identity, process.identity.pid, rule, above.command)
         pid = above.parent
     return job

@@ -55,7 +55,7 @@ async def write_report(storage: RunStorage, run_id: str) -> str:
 
 
 def read_incident(summary: Path) -> str:
-    """Return the incident in the JSON summary of a run, empty where there is none.
+    """Return the incident in the JSON summary of a run, empty if there is none.
 
     Raises RunUnreadable.
     """
@@ -68,11 +68,9 @@ def read_incident(summary: Path) -> str:
 
 
 async def _profd(output: Path, *words: str) -> None:
-    """Run a command of profd's to its end.
+    """Run a command of profd's to its end; raises SessionFailed with the end of its stderr.
 
-    Raises SessionFailed with the end of its stderr where it fails.
-
-    A run without samples is no failure of the command, and is what it reports.
+    A run without samples is no failure of the command: that is what it reports.
     """
     command = program.words("profd.daemon.rights", *program.words("profd", *words))
     with output.open("wb") as stdout:
@@ -109,10 +107,7 @@ class ReportQueue:
         return frozenset(self._waiting)
 
     def ask(self, entry: Entry) -> None:
-        """Have the report of a run written.
-
-        One that waits already is written once, of what is known last.
-        """
+        """Have the report of a run written, once if it waits already."""
         self._waiting[entry.run_id] = entry
         self._has_work.set()
 
@@ -134,9 +129,8 @@ class ReportQueue:
                 )
             if self._waiting[entry.run_id] is entry:
                 del self._waiting[entry.run_id]
-            with contextlib.suppress(
-                ProfdError
-            ):  # logged when the session ended; the report is there all the same
+            # A failure was logged when the session ended; the report is there all the same.
+            with contextlib.suppress(ProfdError):
                 self.registry.put(noted)
             self.written()
             if not self._waiting:

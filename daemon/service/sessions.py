@@ -28,7 +28,7 @@ from profd.daemon.naming import script_name
 from profd.daemon.service.configuration import Configuration
 from profd.daemon.service.jobs import QUIET, STOPPED, Jobs
 from profd.daemon.service.log import JsonLog
-from profd.daemon.service.processes import Job
+from profd.daemon.service.processes import HostJob
 from profd.daemon.service.storage import Entry, RunRegistry, boot_id
 from profd.daemon.session.budget import MINUTE_S, Ledger, Spending
 from profd.daemon.session.control import ControlClient
@@ -49,17 +49,17 @@ Value = TypeVar("Value")
 
 
 @dataclass(eq=False)
-class Recording:
+class LiveSession:
     """A live session; ``watch`` becomes readable when its process ends."""
 
     entry: Entry
     watch: Watch
     control_socket: Path
-    session: RunningSession | None = None  # None where another supervisor started it
+    session: RunningSession | None = None  # None if another supervisor started it
     budget_percent: float = 0.0
     """Its part of the host's budget, as it last heard.
 
-    0 where it heard none from this supervisor.
+    0 if it heard none from this supervisor.
     """
     cpu_s: float = 0.0  # CPU seconds at the last reading
     is_released: bool = False  # whether it ends because its job is quiet and another one waits
@@ -74,7 +74,7 @@ class Sessions:
     def __init__(self, configuration: Configuration, registry: RunRegistry) -> None:
         self.configuration, self._registry = configuration, registry
 
-    def start(self, job: Job, budget_percent: float) -> Recording:
+    def start(self, job: HostJob, budget_percent: float) -> LiveSession:
         """Start recording a job, and return once it is recorded; raises ProfdError."""
         check_attachable(job.root.pid, ThriftySystem())
         if not processes.is_running(*job.root):
@@ -102,7 +102,7 @@ class Sessions:
         self._registry.put(entry)
         try:
             session = start_session(options)
-            return Recording(entry, _watch(session.pid), session.control_socket, session)
+            return LiveSession(entry, _watch(session.pid), session.control_socket, session)
         except (ProfdError, OSError) as error:
             self._registry.remove(run_id)
             if isinstance(error, ProfdError):
@@ -111,30 +111,30 @@ class Sessions:
                 f"the session of pid {job.root.pid} is gone ({error})", "see `profd ls`"
             ) from error
 
-    def adopt(self, entry: Entry) -> Recording | None:
+    def adopt(self, entry: Entry) -> LiveSession | None:
         pid = _find_session(entry.run_id)
         if not entry.is_of_this_boot or pid is None:
             return None
         try:
-            return Recording(entry, _watch(pid), paths.runtime_folder() / f"{entry.run_id}.sock")
+            return LiveSession(entry, _watch(pid), paths.runtime_folder() / f"{entry.run_id}.sock")
         except OSError:
             return None  # it has ended while it was looked at
 
-    def allow(self, recording: Recording, budget_percent: float) -> None:
+    def allow(self, recording: LiveSession, budget_percent: float) -> None:
         with contextlib.closing(ControlClient(recording.control_socket)) as client:
             client.aim_at_budget(budget_percent)
 
-    def cpu_s(self, recording: Recording) -> float:
+    def cpu_s(self, recording: LiveSession) -> float:
         """Return the CPU seconds of a session and its recordings so far; at once, in no thread."""
         pid = recording.watch.identity.pid
         children = processes.children(pid, of_all_threads=False)
         return (_cpu_ticks(pid) + sum(map(_cpu_ticks, children))) / processes.CLOCK_TICKS
 
-    def stop(self, recording: Recording) -> None:
+    def stop(self, recording: LiveSession) -> None:
         with contextlib.suppress(ProcessLookupError):
             end_session(recording.watch.identity).close()
 
-    def close(self, recording: Recording) -> str:
+    def close(self, recording: LiveSession) -> str:
         """Let go of a session that has ended, and return why it did.
 
         The reason is as ``Entry.why_ended`` has it.
@@ -151,7 +151,7 @@ def run_file(run_id: str) -> Path:
 
 
 def why_ended(run_id: str) -> str:
-    """Return why a run ended; ``interrupted`` where its file does not say why."""
+    """Return why a run ended; ``interrupted`` if its file does not say why."""
     try:
         with RunReader(run_file(run_id)) as reader:
             return reader.info.why_ended or INTERRUPTED
@@ -225,7 +225,7 @@ class SessionPool:
     ended: Callable[[Entry], None]
 
     def __post_init__(self) -> None:
-        self._live: dict[str, Recording] = {}
+        self._live: dict[str, LiveSession] = {}
         self._ended_cpu_s = 0.0  # CPU seconds of sessions that ended since the last meter
         self._budget = HostBudget(self.clock)
         self._starting = 0
@@ -243,20 +243,19 @@ class SessionPool:
     def live(self) -> dict[str, Entry]:
         return {run_id: recording.entry for run_id, recording in self._live.items()}
 
-    def begin(self, jobs: list[Job]) -> None:
+    def begin(self, jobs: list[HostJob]) -> None:
         self._starting += len(jobs)
         for job in jobs:
             self._go(self._begin(job))
 
     def adopt(self, entry: Entry) -> bool:
-        """Take over the session of an entry; False where it lives no more."""
+        """Take over the session of an entry; False if it lives no more."""
         recording = self.sessions.adopt(entry)
         if recording is None:
             return False
         self.jobs.adopt(entry.root)
-        recording.cpu_s = self.sessions.cpu_s(
-            recording
-        )  # what it cost before is past and unknown here
+        # Its cost before is past and unknown here.
+        recording.cpu_s = self.sessions.cpu_s(recording)
         self._follow(recording)
         self.log.say("adopted", "its session goes on", run=entry.run_id, pid=entry.root.pid)
         self.share()
@@ -268,18 +267,12 @@ class SessionPool:
         self.share()
 
     async def look(self) -> None:
-        """Begin what is to be recorded.
-
-        Let a job go that has been quiet for long if another one waits.
-        """
+        """Begin the sessions that are due; let a job go that is quiet for long if another waits."""
         self.begin(await self._ask(self.jobs.poll, self.room))
         await self.make_room()
 
     async def make_room(self) -> None:
-        """Let a job go that has been quiet for long, where another one waits for its place.
-
-        One at a time.
-        """
+        """Let one job go that has been quiet for long, if another one waits for its place."""
         if not self.jobs.is_any_waiting or any(
             recording.is_released for recording in self._live.values()
         ):
@@ -322,7 +315,7 @@ class SessionPool:
             wanted.budget_percent, wanted.least_percent, len(self._live) + self._starting
         )
 
-    async def _begin(self, job: Job) -> None:
+    async def _begin(self, job: HostJob) -> None:
         # Room is made before it is taken: the budget holds at any time.
         await self._share()
         part = self._part()
@@ -341,7 +334,7 @@ class SessionPool:
             self._starting -= 1
         await self._share()
 
-    async def _stop(self, recording: Recording) -> None:
+    async def _stop(self, recording: LiveSession) -> None:
         try:
             await asyncio.to_thread(self.sessions.stop, recording)
         except ProfdError as error:
@@ -357,7 +350,7 @@ class SessionPool:
             ]
             await asyncio.gather(*(self._allow(recording, part) for recording in changed))
 
-    async def _allow(self, recording: Recording, part: float) -> None:
+    async def _allow(self, recording: LiveSession, part: float) -> None:
         try:
             await asyncio.to_thread(self.sessions.allow, recording, part)
         except ProfdError as error:
@@ -366,23 +359,23 @@ class SessionPool:
         else:
             recording.budget_percent = part
 
-    def _spent_s(self, recording: Recording) -> float:
+    def _spent_s(self, recording: LiveSession) -> float:
         before_s, recording.cpu_s = (
             recording.cpu_s,
             max(self.sessions.cpu_s(recording), recording.cpu_s),
         )
         return recording.cpu_s - before_s
 
-    def _follow(self, recording: Recording) -> None:
+    def _follow(self, recording: LiveSession) -> None:
         self._live[recording.entry.run_id] = recording
         asyncio.get_running_loop().add_reader(recording.watch.fileno(), self._take_end, recording)
 
-    def _take_end(self, recording: Recording) -> None:
+    def _take_end(self, recording: LiveSession) -> None:
         asyncio.get_running_loop().remove_reader(recording.watch.fileno())
         self._ended_cpu_s += self._spent_s(recording)
         self._go(self._end(recording))
 
-    async def _end(self, recording: Recording) -> None:
+    async def _end(self, recording: LiveSession) -> None:
         run_id, root = recording.entry.run_id, recording.entry.root
         why = await asyncio.to_thread(self.sessions.close, recording)
         if recording.is_released and why == STOPPED:

@@ -36,8 +36,8 @@ _AGED = "aged"  # an empty file whose time says when age last removed something
 class Entry(msgspec.Struct, frozen=True):
     """A run that the supervisor began, of the job with this root.
 
-    ``why_ended`` is that of the run file, ``interrupted`` where the session was cut off, empty
-    while it is live. ``incident`` is from its report: findings worth a warning, hangs, a death.
+    ``why_ended`` is that of the run file, ``interrupted`` if the session was cut off, empty while
+    it is live. ``incident`` is from its report: findings worth a warning, hangs, a death.
     """
 
     run_id: str
@@ -90,7 +90,7 @@ class RunRegistry:
             self._path(run_id).unlink(missing_ok=True)
 
     def aged_ns(self) -> int:
-        """Return when age last removed something, by whichever supervisor; 0 where never."""
+        """Return when age last removed something, by whichever supervisor; 0 if never."""
         try:
             return (self._folder / _AGED).stat().st_mtime_ns
         except OSError:
@@ -143,7 +143,7 @@ def removals(
     live_bytes: int = 0,
     most_old: int | None = None,
 ) -> list[Removal]:
-    """Return what is to be removed, in this order.
+    """Return the removals that are due, in order.
 
     ``live_bytes`` are those of live runs. At most ``most_old`` runs lose something for their age;
     None: any number.
@@ -189,7 +189,7 @@ class RunStorage:
         return paths.make_private(self._reports) / f"{run_id}{ending}"
 
     def size(self, part: str, run_id: str) -> int:
-        """Return the bytes of a part on disk; 0 where nothing is left of it."""
+        """Return the bytes of a part on disk; 0 if nothing is left of it."""
         return sum(found.st_size for found in self._files(part, run_id))
 
     def written_ns(self, run_id: str) -> int:
@@ -215,7 +215,7 @@ class RunStorage:
 
 
 def _plain_file(name: str, folder: int | None) -> os.stat_result | None:
-    """Return the status of a plain file in a folder; None where it is none, or not there."""
+    """Return the status of a plain file in a folder; None if it is none, or not there."""
     if folder is None or os.sep in name:
         return None
     try:
@@ -247,7 +247,7 @@ class RunRetention:
     clock: Clock
 
     def apply(self, retention: Retention, in_use: Collection[str]) -> None:
-        """Remove what is not kept; nothing of the runs ``in_use`` (live, or being reported)."""
+        """Remove all that is not kept, but nothing of runs ``in_use`` (live, or being reported)."""
         size = self.storage.size
         entries = self.registry.entries()
         ended = [entry for entry in entries if entry.ended_ns and entry.run_id not in in_use]

@@ -124,7 +124,7 @@ class Supervisor:
                 self._reports.ask(entry)
 
     async def _look(self) -> None:
-        """Begin what is to be recorded.
+        """Begin the sessions that are due.
 
         A look that fails is logged once, and the next one may do better.
         """
@@ -133,7 +133,7 @@ class Supervisor:
             self._pool.meter()
             try:
                 await self._pool.look()
-            except Exception as error:  # noqa: BLE001  one process may be the reason, and the others are to be recorded
+            except Exception as error:  # noqa: BLE001  one process must not keep others unrecorded
                 failure = f"the processes could not be looked at ({error!r})"
                 if failure != last_failure:
                     self.log.say("unlooked", failure, level="error")
@@ -175,7 +175,7 @@ class SingleInstanceLock:
     def __init__(self, folder: Path) -> None:
         """Take the lock in ``folder``.
 
-        Raises SessionFailed where another process holds it, and OutputUnwritable.
+        Raises SessionFailed if another process holds it, and OutputUnwritable.
         """
         path = folder / "daemon.lock"
         try:

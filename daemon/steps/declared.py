@@ -1,9 +1,8 @@
-"""The loops around a line of source, and what they count by, as the source says.
+"""The loops around a line of source, and the counters that the source declares for them.
 
-Parses the function around the line.
-
-A ``for`` loop counts by what ``range`` and ``enumerate`` give, any loop by a variable that goes up
-by a number in each round. A variable that the loop also sets in another way does not count.
+It parses the function around the line. A ``for`` loop counts by what ``range`` and ``enumerate``
+give, any loop by a variable that goes up by a number in each round. A variable that the loop also
+sets in another way does not count.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import re
 from collections import Counter as Tally
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -24,21 +24,21 @@ _SETTINGS = re.compile(r"(self\.)?(args|opts?|cfg|config|conf|hparams|flags|FLAG
 _OPTIMIZER = re.compile(
     r"(?i)(^|_)(opt|optim|optimi[sz]ers?|scaler|accelerator|engine|model_engine)\d*(_|$)"
 )
-# What a source numbers that nobody can see through, as Keras' does: (begin_step, end_step, batch).
+# A number's name that an opaque iterable yields, as Keras' does: (begin_step, end_step, batch).
 _NUMBERED = re.compile(r"(\w+_)?(step|iteration)|batch_(idx|index)")
 _PATH = re.compile(r"""[^\W\d]\w*(\.\w+|\["[^"]*"\])*""")
 Loops = ast.For | ast.AsyncFor | ast.While
+_Ifs = tuple[ast.If, ...]
 
 
 class Counter(msgspec.Struct, frozen=True):
     """A variable that changes by ``stride`` in each round of a loop.
 
-    It does so from ``start`` on, if the source says where.
-
-    Names (a stride may be one) are like ``step``, ``self.step`` and ``state["step"]``.
-    ``is_added``: the loop adds to it, so that it may go on where the loop begins anew; ``is_late``:
-    it does so after the backward pass, or in the second half of the round; ``of_updates``: together
-    with the optimizer's step, which is not in each round.
+    It begins at ``start``, if the source says so. Names (a stride may be one) are like ``step``,
+    ``self.step`` and ``state["step"]``. ``is_added``: the loop adds to it, so that it may go on
+    when the loop begins anew; ``is_late``: it does so after the backward pass, or in the second
+    half of the round; ``of_updates``: together with the optimizer's step, which is not in each
+    round.
     """
 
     name: str
@@ -50,13 +50,13 @@ class Counter(msgspec.Struct, frozen=True):
 
 
 class Loop(msgspec.Struct, frozen=True):
-    """A loop: its lines, what it counts by, and the names that a ``for`` loop sets (``given``).
+    """A loop: its lines, its counters, and the names that a ``for`` loop sets (``given``).
 
-    ``bars`` are the variables with ``update()`` called in each round: progress bars. ``updates``:
-    the optimizer's step is in its own body. ``every`` is n where the model is updated in every n-th
-    round: a number, or the name of one; "" where the step is conditional in another way, and None
-    where it is in each round. ``shared`` are the counters that another loop of the function sets,
-    too. A loop that ``breaks`` may end before its last round.
+    ``bars`` are progress bars: variables whose ``update()`` is called in each round. ``updates``:
+    the optimizer's step is in its own body. ``every`` is n if the model is updated in every n-th
+    round: a number, or the name of one; "" if the step is conditional in another way, and None if
+    it is in each round. ``shared`` are the counters that another loop of the function sets, too. A
+    loop that ``breaks`` may end before its last round.
     """
 
     first_line: int
@@ -73,10 +73,7 @@ class Loop(msgspec.Struct, frozen=True):
 
 
 class Function(msgspec.Struct, frozen=True):
-    """A function, or all of a file: its lines and its loops.
-
-    The loops have more than one line, and the outer ones come first.
-    """
+    """A function, or all of a file: its lines, and its loops of several lines, outer ones first."""
 
     first_line: int
     last_line: int
@@ -96,10 +93,7 @@ class Declared:
         self._functions: defaultdict[tuple[str, str], list[Function]] = defaultdict(list)
 
     def function_at(self, file: str, name: str, line: int) -> Function:
-        """Return the function of a name around a line.
-
-        One without loops where nothing is known of it.
-        """
+        """Return the function of a name around a line: without loops if its source is unknown."""
         found = next(
             (one for one in self._functions[file, name] if one.first_line <= line <= one.last_line),
             None,
@@ -109,16 +103,13 @@ class Declared:
             found = _parse(lines, line)
             if len(self._functions) > 256:
                 self._functions.clear()
-            if len(lines) > 1:  # else the file is not to be had, or not yet
+            if len(lines) > 1:  # else the file cannot be read, or not yet
                 self._functions[file, name].append(found)
         return found
 
 
 def _parse(lines: Sequence[str], line: int) -> Function:
-    """Return the function around a line.
-
-    Only that line, without loops, where its source cannot be had.
-    """
+    """Return the function around a line: only that line, without loops, if it cannot be parsed."""
     block = block_around(lines, line)
     tree = parsed(block.text) if block is not None else None
     if block is None or tree is None:
@@ -127,24 +118,25 @@ def _parse(lines: Sequence[str], line: int) -> Function:
     while len(body) == 1 and isinstance(body[0], ast.If):
         body = body[0].body
     is_function = len(body) == 1 and isinstance(body[0], ast.FunctionDef | ast.AsyncFunctionDef)
-    before = block.first_line - 1
     nodes = list(_nodes(ast.iter_child_nodes(body[0]) if is_function else tree.body))
-    stores: dict[Loops, Tally[str | None]] = {
-        node: Tally() for node in nodes if isinstance(node, Loops)
-    }
-    for loop, names in stores.items():
-        for node in ast.walk(loop):
-            if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and not isinstance(
-                node.ctx, ast.Load
-            ):
-                names[path(node)] += 1
+    stores = {node: _stored(node) for node in nodes if isinstance(node, Loops)}
     loops = [
-        _loop(node, before, nodes, stores)
+        _loop(node, block.first_line - 1, nodes, stores)
         for node in stores
         if node.lineno < node.body[0].lineno and not _is_over_optimizers(node)
     ]
     loops.sort(key=lambda loop: (loop.first_line, -loop.last_line))
     return Function(block.first_line, block.first_line + block.text.count("\n"), tuple(loops))
+
+
+def _stored(loop: Loops) -> Tally[str | None]:
+    """Return how often a loop sets each name."""
+    return Tally(
+        path(node)
+        for node in ast.walk(loop)
+        if isinstance(node, ast.Name | ast.Attribute | ast.Subscript)
+        and not isinstance(node.ctx, ast.Load)
+    )
 
 
 def _nodes(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
@@ -162,12 +154,55 @@ def _loop(
 
     ``nodes`` and ``stores`` are of its function, whose text begins after ``before``.
     """
-    last_line = node.end_lineno or node.lineno
-    own = list(_own(node.body, ()))
+    rounds = _rounds_of(node)
+    first_line, last_line = node.lineno, node.end_lineno or node.lineno
+    every = _every(rounds.updates, stores[node])
+    counters = _additions(node, rounds, is_in_some=every is not None)
+    given: tuple[str, ...] = ()
+    if not isinstance(node, ast.While):
+        given = tuple(one.id for one in ast.walk(node.target) if isinstance(one, ast.Name))
+        counters += _given(node.target, _assigned(node.iter, first_line, nodes))
+    # What the loop sets in another way, too, does not count.
+    counters = [one for one in counters if stores[node][one.name] <= 1]
+    apart = [
+        names
+        for other, names in stores.items()
+        if other.lineno > last_line or (other.end_lineno or 0) < first_line
+    ]
+    return Loop(
+        before + first_line,
+        before + node.body[0].lineno,
+        before + last_line,
+        tuple(counters),
+        given,
+        tuple(rounds.bars),
+        updates=bool(rounds.updates),
+        every=every,
+        yields=rounds.yields,
+        shared=tuple(one.name for one in counters if any(names[one.name] for names in apart)),
+        breaks=rounds.breaks,
+    )
+
+
+class _Rounds(NamedTuple):
+    """What the rounds of a loop do themselves.
+
+    ``statements`` are the simple ones, ``updates`` the conditions around each update of the model.
+    """
+
+    statements: list[tuple[ast.stmt, _Ifs]]
+    updates: list[_Ifs]
+    bars: list[str]
+    yields: bool
+    breaks: bool
+
+
+def _rounds_of(node: Loops) -> _Rounds:
+    statements = list(_own(node.body, ()))
     updates: list[_Ifs] = []
     bars: list[str] = []
     yields = breaks = False
-    for part, ifs in ((part, ifs) for statement, ifs in own for part in ast.walk(statement)):
+    for part, ifs in ((part, ifs) for statement, ifs in statements for part in ast.walk(statement)):
         match part:
             case ast.Call() if _is_update(part):
                 updates.append(ifs)
@@ -181,50 +216,54 @@ def _loop(
                 yields = True
             case ast.Break() | ast.Return():
                 breaks = True
-    backward = [
+    return _Rounds(statements, updates, bars, yields, breaks)
+
+
+def _additions(node: Loops, rounds: _Rounds, *, is_in_some: bool) -> list[Counter]:
+    """Return the variables that a loop adds to in each round, or when it updates the model.
+
+    The latter count updates if those are ``is_in_some`` rounds only.
+    """
+    last_line = node.end_lineno or node.lineno
+    middle = min(_backward_lines(node), default=(node.body[0].lineno + last_line) / 2)
+    counters = []
+    for statement, ifs in rounds.statements:
+        addition = _addition(statement) if not ifs or ifs in rounds.updates else None
+        if addition is not None:
+            name, by = addition
+            is_late, of_updates = statement.lineno >= middle, bool(ifs) and is_in_some
+            counters.append(
+                Counter(name, by, is_added=True, is_late=is_late, of_updates=of_updates)
+            )
+    return counters
+
+
+def _assigned(source: ast.expr, line: int, nodes: Sequence[ast.AST]) -> ast.expr:
+    """Return what was last assigned above a line to the variable that a loop goes over."""
+    if not isinstance(source, ast.Name):
+        return source
+    above = [
+        one
+        for one in nodes
+        if isinstance(one, ast.Assign)
+        and one.lineno < line
+        and [path(target) for target in one.targets] == [source.id]
+    ]
+    return max(above, key=lambda one: one.lineno).value if above else source
+
+
+def _backward_lines(loop: Loops) -> list[int]:
+    """Return the lines of a loop that run a backward pass."""
+    return [
         one.lineno
-        for one in ast.walk(node)
+        for one in ast.walk(loop)
         if isinstance(one, ast.Call) and _name(one.func) == "backward"
     ]
-    middle = min(backward, default=(node.body[0].lineno + last_line) / 2)
-    counting = [(one.lineno, ifs, _addition(one)) for one, ifs in own if not ifs or ifs in updates]
-    every = _every(updates, stores[node])
-    in_some = every is not None
-    counters = [
-        Counter(*by, None, True, line >= middle, bool(ifs) and in_some)
-        for line, ifs, by in counting
-        if by
-    ]
-    given: tuple[str, ...] = ()
-    if not isinstance(node, ast.While):
-        given = tuple(one.id for one in ast.walk(node.target) if isinstance(one, ast.Name))
-        source = node.iter
-        if isinstance(source, ast.Name):  # what was last assigned to it above
-            above = [
-                one for one in nodes if isinstance(one, ast.Assign) and one.lineno < node.lineno
-            ]
-            above = [
-                one for one in above if [path(target) for target in one.targets] == [source.id]
-            ]
-            source = max(above, key=lambda one: one.lineno).value if above else source
-        counters += _given(node.target, source)
-    # What the loop sets in another way, too, does not count.
-    counters = [one for one in counters if stores[node][one.name] <= 1]
-    apart = [one for one in stores if one.lineno > last_line or (one.end_lineno or 0) < node.lineno]
-    shared = tuple(one.name for one in counters if any(stores[other][one.name] for other in apart))
-    first, body, last = (before + line for line in (node.lineno, node.body[0].lineno, last_line))
-    named = tuple(counters), given, tuple(bars)
-    return Loop(first, body, last, *named, bool(updates), every, yields, shared, breaks)
 
 
 def _is_over_optimizers(node: Loops) -> bool:
-    """Say whether a loop has the optimizers of one step in its rounds.
-
-    They make a step each, so it is no loop of steps.
-    """
-    if isinstance(node, ast.While) or any(
-        _name(one.func) == "backward" for one in ast.walk(node) if isinstance(one, ast.Call)
-    ):
+    """Say whether a loop goes over the optimizers of one step: then it is no loop of steps."""
+    if isinstance(node, ast.While) or _backward_lines(node):
         return False
     given = {one.id for one in ast.walk(node.target) if isinstance(one, ast.Name)}
     for part in (part for statement, _ in _own(node.body, ()) for part in ast.walk(statement)):
@@ -238,13 +277,10 @@ def _is_over_optimizers(node: Loops) -> bool:
     return False
 
 
-_Ifs = tuple[ast.If, ...]
-
-
 def _own(body: Sequence[ast.stmt], ifs: _Ifs) -> Iterator[tuple[ast.stmt, _Ifs]]:
-    """Yield the simple statements of a loop's own rounds with conditions around them.
+    """Yield the simple statements of a loop's own rounds, each with the conditions around it.
 
-    The conditions of ``continue`` are included.
+    Those of a ``continue`` before it are conditions, too.
     """
     for statement in body:
         if isinstance(statement, ast.If):
@@ -263,7 +299,7 @@ def _own(body: Sequence[ast.stmt], ifs: _Ifs) -> Iterator[tuple[ast.stmt, _Ifs]]
 
 
 def _addition(statement: ast.stmt) -> tuple[str, int] | None:
-    """Return what a statement adds a number above 0 to, and this number.
+    """Return the variable to which a statement adds a number above 0, and this number.
 
     A scheduler of torch's counts its calls.
     """
@@ -286,10 +322,7 @@ def _addition(statement: ast.stmt) -> tuple[str, int] | None:
 
 
 def path(node: ast.expr) -> str | None:
-    """Return a variable, an attribute or an entry of a dictionary as it stands in the source.
-
-    None for all else.
-    """
+    """Return a variable, an attribute or an entry of a dictionary as in the source, else None."""
     text = (
         ast.unparse(node).replace("'", '"')
         if isinstance(node, ast.Name | ast.Attribute | ast.Subscript)
@@ -299,11 +332,10 @@ def path(node: ast.expr) -> str | None:
 
 
 def _given(target: ast.expr, source: ast.expr) -> list[Counter]:
-    """Return the variable that a loop's source numbers.
+    """Return the variable that a loop's iterable numbers.
 
-    The source is bare, or in whatever wraps it, as a progress bar does.
-
-    Of a source that does not show it, that is the first of several whose name says so.
+    The iterable is bare, or in whatever wraps it, as a progress bar does. If it does not show the
+    number, that is the first variable of several if its name says so.
     """
     if isinstance(target, ast.Tuple) and not (found := _numbered(target, source)):
         first = path(target.elts[0]) if target.elts else None
@@ -331,10 +363,7 @@ def _numbered(target: ast.expr, source: ast.expr) -> list[Counter]:
 
 
 def _number(given: Sequence[ast.expr], default: int) -> int | str | None:
-    """Return the number that is given, or its name, or the default where none is.
-
-    None for all else.
-    """
+    """Return the number that is given, or its name, or the default if none is; else None."""
     if not given or not isinstance(given[0], ast.Constant):
         return path(given[0]) if given else default
     return given[0].value if type(given[0].value) is int else None
@@ -348,26 +377,21 @@ def _is_update(node: ast.AST) -> bool:
 
 
 def _every(updates: Sequence[_Ifs], stored: Tally[str | None]) -> int | str | None:
-    """Return n if the model is updated in every n-th round.
-
-    The condition asks for a remainder of n.
-    """
+    """Return n if the model is updated in every n-th round: a condition asks for a remainder."""
     conditions = [
         [one for one in ifs if not _is_always(one) and not _is_setting(one.test, stored)]
         for ifs in updates
     ]
     if not conditions or not all(conditions):
         return None
-    binary = (
-        node for one in conditions[0] for node in ast.walk(one.test) if isinstance(node, ast.BinOp)
-    )
-    return next(
-        (_number([node.right], 1) or "" for node in binary if isinstance(node.op, ast.Mod)), ""
-    )
+    for node in (node for one in conditions[0] for node in ast.walk(one.test)):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+            return _number([node.right], 1) or ""
+    return ""
 
 
 def _is_always(condition: ast.If) -> bool:
-    """Say whether the model is updated either way: with a scaler of gradients, or without."""
+    """Say whether both branches update the model: with a scaler of gradients, or without."""
     return all(
         any(_is_update(node) for one in body for node in ast.walk(one))
         for body in (condition.body, condition.orelse)
@@ -375,10 +399,7 @@ def _is_always(condition: ast.If) -> bool:
 
 
 def _is_setting(test: ast.expr, stored: Tally[str | None]) -> bool:
-    """Say whether a condition is the same in all rounds of a loop.
-
-    The loop sets the names in ``stored``.
-    """
+    """Say whether a condition is the same in all rounds of a loop that sets ``stored``."""
     for node in ast.walk(test):
         if isinstance(node, ast.Call | ast.BinOp) or (
             isinstance(node, ast.Name) and stored[node.id]
@@ -392,10 +413,6 @@ def _is_setting(test: ast.expr, stored: Tally[str | None]) -> bool:
 
 
 def _name(node: ast.expr) -> str:
-    return (
-        node.id
-        if isinstance(node, ast.Name)
-        else node.attr
-        if isinstance(node, ast.Attribute)
-        else ""
-    )
+    if isinstance(node, ast.Name):
+        return node.id
+    return node.attr if isinstance(node, ast.Attribute) else ""

@@ -2,9 +2,8 @@
 
 Examples are ``iter 120: loss 2.31``, ``step 300/5000`` and ``Epoch: [2][120/938]``.
 
-A number in brackets alone is none: scripts print samples so, too. Reads profd's pseudo-terminal,
-where the script was launched in one, or the end of the regular file that its standard output goes
-to.
+A number in brackets alone is none: scripts print samples so, too. It reads profd's pseudo-terminal
+if the script was launched in one, or the end of the regular file that its standard output goes to.
 """
 
 from __future__ import annotations
@@ -21,8 +20,7 @@ _WORD = re.compile(
     r"(?i)(?<![a-z])(?:iter(?:ation)?|(?:global[ _])?step|batch|it|update)s?\b[\s:=#\[]{1,4}"
     r"(\d[\d,]{0,14})(?![\d.]|,\d|\s*(?:ms|it/s|s\b))"
 )
-# What may be repeated has bounds: a line that was made for it would else take hours, and a number
-# would be none.
+# Repetitions have bounds: else a line made for it would take hours, and a number would be too long.
 _BRACKET = re.compile(
     r"epoch:?\s{0,9}\[\d{1,9}\]\s{0,9}\[\s{0,9}(\d{1,9})/\d{1,9}\]", re.IGNORECASE
 )

@@ -1,8 +1,7 @@
 """Finds the loop of a training's steps, by sampled stacks and by the source of the loops in them.
 
-It is the innermost one around the backward pass or the optimizer's step: the user's, or that of a
-library that trains for the user. A program without either steps through a loop whose names say so.
-Pure.
+It is the innermost loop around the backward pass or the optimizer's step: the user's, or that of a
+library that trains for the user. In a program without either it is a loop whose names say so. Pure.
 """
 
 from __future__ import annotations
@@ -31,15 +30,10 @@ _NO_STEP = re.compile(
     r"|(^|[._])(eval|valid|test|predict)",
     re.IGNORECASE,
 )
-# A stack that is read while the program goes on may be of two moments: one alone does not count.
-_LEAST_SIGHTS = 2
-# After this many stacks in the backward pass, and none in the optimizer, the optimizer is never
-# seen.
-_LEAST_WITHOUT_OPTIMIZER = 20
 
 
-class Place(msgspec.Struct, frozen=True):
-    """A loop of a function, as it is on a stack: ``name`` is the function's in py-spy's words."""
+class LoopPlace(msgspec.Struct, frozen=True):
+    """A loop of a function on a stack: ``name`` is that of the function, in py-spy's words."""
 
     file: str
     name: str
@@ -52,31 +46,30 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class StepLoop(msgspec.Struct, frozen=True):
-    """The loop of the steps, the loops around it, and that of micro-batches inside it.
+    """The loop of the steps, the loops ``around`` it, and that of micro-batches inside it.
 
-    The loops around it have the outermost first.
-
-    ``lines`` are those of its function below which the training was seen, and not an evaluation.
+    The outermost loop comes first. ``lines`` are those of its function below which the training was
+    seen, and not an evaluation.
     """
 
-    place: Place
-    around: tuple[Place, ...] = ()
-    micro: Place | None = None
+    place: LoopPlace
+    around: tuple[LoopPlace, ...] = ()
+    micro: LoopPlace | None = None
     lines: frozenset[int] = frozenset()
 
 
 Stack = Sequence[Frame]
 """A stack of a main thread, the outermost frame first."""
-_Chain = tuple[Place, ...]
+_Chain = tuple[LoopPlace, ...]
 _BACKWARD_PASS, _UPDATE, _OTHER = "backward pass", "update", "other"
 
 
 class Sight(msgspec.Struct, frozen=True):
-    """What one stack shows: ``chain`` are the loops around what it is in, the outermost first.
+    """What one stack shows: the ``part`` of a step, and the ``chain`` of the loops around it.
 
-    That is a backward pass, an update of the model, or something other, of the user's own; of the
-    rest (``part`` is None) the chain is not needed. ``keys`` are those of the chain; ``trains``
-    where a frame does.
+    The part is the backward pass, an update of the model, or other code of the user's own; it is
+    None for all else, whose chain is not needed. The outermost loop comes first. ``keys`` are those
+    of the chain; ``trains``: a frame of the stack trains.
     """
 
     stack: Stack
@@ -93,9 +86,9 @@ def sight_of(stack: Stack, declared: Declared) -> Sight:
 
 
 def _shown(stack: Stack, training: int | None, declared: Declared) -> tuple[str | None, _Chain]:
-    """Return what a stack is in, and the loops around it.
+    """Return the part of a step that a stack is in, and the loops around it.
 
-    The frame at ``training`` trains; ``training`` is None if no frame does.
+    The frame at ``training`` trains; it is None if no frame does.
     """
     if any(frame.file == "<frozen importlib._bootstrap>" for frame in stack):
         return None, ()
@@ -113,7 +106,7 @@ def _shown(stack: Stack, training: int | None, declared: Declared) -> tuple[str 
 class Sights:
     """What the last stacks of a program showed.
 
-    Those of the training are kept apart from others: they may be few.
+    Those of the training are kept apart from others, as they may be few.
     """
 
     def __init__(self) -> None:
@@ -129,14 +122,11 @@ class Sights:
             kept.clear()
 
     def loop(self) -> StepLoop | None:
-        """Return the loop of the steps that they show."""
+        """Return the loop of the steps that these stacks show."""
         return find_loop([*self._training, *self._others])
 
     def without_training(self) -> int:
-        """Return how many the last ones were, 40 at most, if none of them was of the training.
-
-        Else 0.
-        """
+        """Return how many last stacks, 40 at most, were not of the training; 0 if any one was."""
         return 0 if any(self._were_of_training) else len(self._were_of_training)
 
 
@@ -150,35 +140,46 @@ def find_loop(sights: Sequence[Sight]) -> StepLoop | None:
         uses_torch = any("/torch/" in frame.file for sight in sights for frame in sight.stack)
         return None if uses_torch or len(others) < 10 else _by_names(others)
     inner, outer = _most_common(backward), _most_common(optimizer)
-    # The optimizer's step is in one of the loops around the backward pass; where it is never seen,
-    # in the innermost.
+    # A stack that is read while the program goes on may be of two moments: one alone does not
+    # count. That the optimizer is never seen takes more stacks in the backward pass.
     is_plain = bool(optimizer) or len(inner) < 2 or _updating(inner)
-    most = Tally(sight.keys for sight in (*backward, *optimizer)).most_common(1)[0][1]
-    if most < (_LEAST_SIGHTS if is_plain else _LEAST_WITHOUT_OPTIMIZER):
+    least = 2 if is_plain else 20
+    if Tally(sight.keys for sight in (*backward, *optimizer)).most_common(1)[0][1] < least:
         return None
+    chain, micro = _of_steps(inner, outer)
+    return StepLoop(chain[-1], chain[:-1], micro, _lines(chain[-1], sights)) if chain else None
+
+
+def _of_steps(inner: _Chain, outer: _Chain) -> tuple[_Chain, LoopPlace | None]:
+    """Return the loops down to that of the steps, and that of micro-batches inside it, if any.
+
+    ``inner`` are the loops around the backward pass, ``outer`` those around the optimizer's step.
+    The latter is in one of the former, or, if it is never seen, in the innermost.
+    """
     chain = inner or outer
     length = len(chain)
     if not outer:
         length = _updating(chain) or length
     elif same := _within_a_library(inner, outer):
-        chain, length = chain[:same], same
+        return chain[:same], None
     elif [place.key for place in outer] == [place.key for place in inner[: len(outer)]]:
         length = len(outer)
-    micro = chain[-1] if length < len(chain) else None
-    if not chain:
-        return None
-    place, training = chain[length - 1], (sight.stack for sight in sights if sight.trains)
-    seen = (
-        frame
-        for stack in training
-        for frame in stack
+    return chain[:length], chain[-1] if length < len(chain) else None
+
+
+def _lines(place: LoopPlace, sights: Sequence[Sight]) -> frozenset[int]:
+    """Return the lines of a loop's function below which the training was seen."""
+    return frozenset(
+        frame.line
+        for sight in sights
+        if sight.trains
+        for frame in sight.stack
         if (frame.file, frame.function) == (place.file, place.name)
     )
-    return StepLoop(place, chain[: length - 1], micro, frozenset(frame.line for frame in seen))
 
 
 def _most_common(sights: Sequence[Sight]) -> _Chain:
-    """Return the chain that most of the stacks show, an empty one where there are none."""
+    """Return the chain that most of the stacks show, an empty one if there are none."""
     chains = {sight.keys: sight.chain for sight in sights}
     return chains[Tally(sight.keys for sight in sights).most_common(1)[0][0]] if sights else ()
 
@@ -192,15 +193,15 @@ def trains(frame: Frame) -> bool:
     return bool(_OPTIMIZER.search(frame.file)) and name in ("step", "wrapper", "apply")
 
 
-def _places(frames: Sequence[Frame], declared: Declared) -> Iterator[Place]:
+def _places(frames: Sequence[Frame], declared: Declared) -> Iterator[LoopPlace]:
     for frame in frames:
         if frame.function.endswith(
             ("<listcomp>", "<genexpr>", "<setcomp>", "<dictcomp>", "<lambda>")
         ):
-            continue  # a part of the function that it stands in, whose frame is beside
+            continue  # a part of the function around it, whose frame is beside
         function = declared.function_at(frame.file, frame.function, frame.line)
         yield from (
-            Place(frame.file, frame.function, function, loop)
+            LoopPlace(frame.file, frame.function, function, loop)
             for loop in function.around(frame.line)
         )
 
@@ -208,26 +209,21 @@ def _places(frames: Sequence[Frame], declared: Declared) -> Iterator[Place]:
 def _within_a_library(inner: _Chain, outer: _Chain) -> int:
     """Return how many first loops two chains share if they part in a library, else 0.
 
-    A loop of the user's calls that library.
-
-    Pyro's backward pass is in a loop over particles, its optimizer's step in one over parameters.
+    A loop of the user's calls that library. Pyro's backward pass is in a loop over particles, its
+    optimizer's step in one over parameters.
     """
     same = 0
     for one, other in zip(inner, outer, strict=False):
         if one.key != other.key:
             break
         same += 1
-    parts = same and same < min(len(inner), len(outer)) and not is_library(inner[same - 1].file)
-    return (
-        same if parts and all(is_library(place.file) for place in (inner[same], outer[same])) else 0
-    )
+    if not same or same == min(len(inner), len(outer)) or is_library(inner[same - 1].file):
+        return 0
+    return same if is_library(inner[same].file) and is_library(outer[same].file) else 0
 
 
 def _updating(chain: _Chain) -> int:
-    """Return how many loops there are down to the innermost one with the optimizer's step.
-
-    0 where none has it.
-    """
+    """Return how many loops there are down to the innermost one with the optimizer's step, or 0."""
     return max((number for number, place in enumerate(chain, 1) if place.loop.updates), default=0)
 
 

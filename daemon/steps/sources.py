@@ -1,9 +1,7 @@
-"""Finds what counts the rounds of a loop in a running program.
-
-That is variables of the program that are read from outside.
+"""Finds what counts the rounds of a loop in a running program: variables, read from outside.
 
 In this order: the variable that the loop counts by, as its source declares it; a progress bar's
-``n``; the count of the DataLoader's iterator. The loop's frame has the first, as a variable; its
+``n``; the count of the DataLoader's iterator. The loop's frame has the first as a variable; its
 iterators lie on that frame's stack.
 """
 
@@ -18,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from profd.daemon.interpreter import integers
-from profd.daemon.interpreter.frames import Code, Frame, open_interpreter
+from profd.daemon.interpreter.frames import Code, PythonFrame, open_interpreter
 from profd.daemon.interpreter.integers import (
     Attribute,
     Global,
@@ -32,12 +30,12 @@ from profd.daemon.interpreter.lines import Lines
 from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.interpreter.objects import Held, Missing, generator_code, held
 from profd.daemon.steps.declared import Counter, Declared, Loop
-from profd.daemon.steps.loop import Place, StepLoop, trains
+from profd.daemon.steps.loop import LoopPlace, StepLoop, trains
 from profd.daemon.store import records
 
 _BAR = re.compile(r"(^|\.)tqdm\w*$")
 _LOADER = re.compile(r"(^|\.)_\w*DataLoaderIter$")
-# What ``with`` keeps: the way out of it.
+# What lies beside iterators on a frame's stack: ``with`` keeps the way out of it.
 _NO_ITERATOR = re.compile(r"method|function|^NoneType$|^int$")
 _PART = re.compile(r"""^\w+|\.\w+|\["[^"]*"\]""")
 
@@ -45,8 +43,7 @@ _PART = re.compile(r"""^\w+|\.\w+|\["[^"]*"\]""")
 class _Library(NamedTuple):
     """What a library counts steps by: a ``path`` from the loop of the steps, or from one around it.
 
-    ``file`` is a pattern of the file that this loop is in; ``of_updates``: these are not the rounds
-    of that loop.
+    ``file`` is a pattern of that loop's file; ``of_updates``: steps are not that loop's rounds.
     """
 
     file: str
@@ -78,10 +75,8 @@ _LIBRARIES = (
 class Source(msgspec.Struct, frozen=True):
     """A variable that counts the rounds of a loop: by ``stride`` from ``start`` on.
 
-    ``name`` is for the user.
-
-    ``end`` is the iterator of the loop's ``range``, which knows how many rounds are left.
-    ``is_added``, ``is_late`` and ``of_updates`` are those of the counter that the source declares.
+    ``name`` is for the user. ``end`` is the iterator of the loop's ``range``, which knows how many
+    rounds are left. ``is_added``, ``is_late`` and ``of_updates`` are those of the declared counter.
     """
 
     name: str
@@ -92,7 +87,7 @@ class Source(msgspec.Struct, frozen=True):
     is_added: bool = False
     is_late: bool = False
     of_updates: bool = False
-    within: tuple[Place, Code] | None = None
+    within: tuple[LoopPlace, Code] | None = None
     """Where it counts, if it may be read elsewhere.
 
     It may be if other loops use it, too, or if time goes by between loops around.
@@ -102,9 +97,7 @@ class Source(msgspec.Struct, frozen=True):
 class Around(NamedTuple):
     """A loop around that of the steps: what it counts by, from where, and its rounds.
 
-    ``breaks`` says whether it may end before them.
-
-    Of the outermost one the rounds are not needed.
+    ``breaks`` says whether it may end before them. The outermost one's rounds are not needed.
     """
 
     variable: Variable
@@ -117,23 +110,20 @@ class Program:
     """The main thread of a running program, and its sources. Everything raises Unreadable."""
 
     def __init__(self, pid: int, declared: Declared) -> None:
-        """Open it; raises Unreadable where it is no Python that can be read."""
+        """Open it; raises Unreadable if it is no Python that can be read."""
         self._python = open_interpreter(pid)
         self._thread = self._python.main_thread()
         self._reader = integers.IntegerReader(self._python, self._thread)
         self._lines = Lines(self._python)
         self._declared = declared
         self._own: dict[Variable, int] = {}
-        """The last value that each variable was seen to have in the right loop.
-
-        Several loops use these variables.
-        """
+        """The last value in the right loop of each variable that several loops use."""
         self.close = self._python.memory.close
 
     def stack(self) -> list[records.Frame]:
         """Return the frames of the main thread, the outermost first.
 
-        Those inside of what trains have no lines.
+        Those inside of the one that trains have no lines.
         """
         found: list[records.Frame] = []
         is_inside = False
@@ -150,23 +140,21 @@ class Program:
     def sources_of(self, loop: StepLoop) -> list[Source]:
         """Return what counts the rounds of a loop now, the most reliable first."""
         stack = self._python.stack(self._thread)
-        frame = _frame_of(stack, loop.place)
-        found: list[Source] = []
-        line = (
-            self._lines.line_of(frame) if frame is not None and not _is_other(stack, loop) else None
-        )
-        if (
-            frame is not None
-            and line is not None
-            and loop.place.loop.first_line <= line <= loop.place.loop.last_line
-        ):
-            iterator = self._iterator(frame, loop.place)
-            found += self._of_libraries(stack, loop)
-            found += self._counters(frame, loop.place, iterator, self.outside_of(loop))
-            found += self._bars(frame, loop.place)
-            found += self._iterated(iterator)
-            if line < loop.place.loop.body_line or line in loop.lines:
-                found += self._loading(stack[: stack.index(frame)])
+        frame, place = _frame_of(stack, loop.place), loop.place
+        if frame is None or _is_other(stack, loop):
+            return []
+        line = self._lines.line_of(frame)
+        if line is None or not place.loop.first_line <= line <= place.loop.last_line:
+            return []
+        iterator = self._iterator(frame, place)
+        found = [
+            *self._of_libraries(stack, loop),
+            *self._counters(frame, place, iterator, self.outside_of(loop)),
+            *self._bars(frame, place),
+            *self._iterated(iterator),
+        ]
+        if line < place.loop.body_line or line in loop.lines:
+            found += self._loading(stack[: stack.index(frame)])
         return [one for one in found if self._shows(one)]
 
     def _shows(self, source: Source) -> bool:
@@ -177,9 +165,9 @@ class Program:
         return True
 
     def outside_of(self, loop: StepLoop) -> list[Around]:
-        """Return the nearest outer loop that counts its rounds, and the loops around it.
+        """Return the nearest outer loop with a counter, and those around it.
 
-        The loops around it are included as far as all rounds are known.
+        The latter are included as far as all rounds are known.
         """
         stack, found = self._python.stack(self._thread), list[Around]()
         for place in reversed(loop.around):
@@ -191,7 +179,7 @@ class Program:
                 break
         return found
 
-    def _around(self, frame: Frame, place: Place) -> Around | None:
+    def _around(self, frame: PythonFrame, place: LoopPlace) -> Around | None:
         for counter in place.loop.counters:
             variable = self._variable(frame, counter.name) if counter.stride == 1 else None
             number = self.value(variable)
@@ -207,7 +195,7 @@ class Program:
         return None
 
     def epoch_of(self, outside: Sequence[Around]) -> int | None:
-        """Return the number of the round of the loops around; None where it cannot be read now."""
+        """Return the number of the round of the loops around; None if it cannot be read now."""
         epoch = 0
         for one in outside:
             if (value := self.value(one.variable)) is None:
@@ -216,9 +204,9 @@ class Program:
         return epoch if outside else None
 
     def round_of(self, source: Source) -> int | None:
-        """Return the round, from 0, of a source, None where it shows none.
+        """Return the round, from 0, of a source, None if it shows none.
 
-        Raises Moved where it is too fast.
+        Raises Moved if it is too fast.
         """
         try:
             value: int | None = self._reader.read(source.variable)
@@ -230,15 +218,16 @@ class Program:
             value = self._of_loop(source, value, *source.within)
         return None if value is None else (value - source.start) // source.stride
 
-    def _of_loop(self, source: Source, value: int, place: Place, code: Code) -> int | None:
-        """Return a variable's value if it is this loop's and not another's that uses it, too.
+    def _of_loop(self, source: Source, value: int, place: LoopPlace, code: Code) -> int | None:
+        """Return a variable's value if it is this loop's, and not another's that uses it, too.
 
-        In a round it is. At the loop's head it is that of the last round, unless the loop has only
-        just begun.
+        In a round it is. At the loop's head it is the last round's, unless the loop has just begun.
         """
         for _ in range(6):
             try:
-                line = self._lines.line_of(Frame(self._reader.frame_of(code.address), code, 0))
+                line = self._lines.line_of(
+                    PythonFrame(self._reader.frame_of(code.address), code, 0)
+                )
             except Missing:
                 break
             again = self.value(source.variable)
@@ -255,21 +244,18 @@ class Program:
         self._own.pop(source.variable, None)
         return None
 
-    def number_of(self, place: Place, path: str) -> int | None:
+    def number_of(self, place: LoopPlace, path: str) -> int | None:
         return self.value(self._variable(_frame_of(self._python.stack(self._thread), place), path))
 
     def value(self, variable: Variable | None) -> int | None:
-        """Return the value of a variable; None where there is none, or it cannot be read now."""
+        """Return the value of a variable; None if there is none, or it cannot be read now."""
         try:
             return None if variable is None else self._reader.read(variable)
         except Missing:
             return None
 
-    def _variable(self, frame: Frame | None, path: str) -> Local | Global | Attribute | None:
-        """Return what a path like ``self.state["step"]`` means in a frame.
-
-        None where it leads nowhere now.
-        """
+    def _variable(self, frame: PythonFrame | None, path: str) -> Local | Global | Attribute | None:
+        """Return what a path like ``self.state["step"]`` means in a frame; None if nothing now."""
         if frame is None:
             return None
         name, *parts = _PART.findall(path)
@@ -285,18 +271,18 @@ class Program:
             return None
         return found
 
-    def _iterator(self, frame: Frame, place: Place) -> Held | None:
-        """Return the iterator of a loop: each ``for`` loop around has one below it on the stack."""
+    def _iterator(self, frame: PythonFrame, place: LoopPlace) -> Held | None:
+        """Return the iterator of a loop: those of the ``for`` loops around lie below it."""
         try:
             objects = held(self._python, frame)
-        except Unreadable:  # it ended meanwhile, or this Python's are not known
+        except Unreadable:  # it ended meanwhile, or this Python keeps them elsewhere
             return None
         iterators = [one for one in objects if not _NO_ITERATOR.search(one.type_name)]
         number = sum(bool(loop.given) for loop in place.function.around(place.loop.first_line))
         return iterators[number - 1] if place.loop.given and number <= len(iterators) else None
 
-    def _of_libraries(self, stack: list[Frame], loop: StepLoop) -> Iterator[Source]:
-        """Yield what a library counts by whose loop it is, or one around."""
+    def _of_libraries(self, stack: list[PythonFrame], loop: StepLoop) -> Iterator[Source]:
+        """Yield the counters of the library whose loop this is, or a loop around it."""
         for place in (loop.place, *reversed(loop.around)):
             its = [one for one in _LIBRARIES if re.search(one.file, place.file)]
             for one in (one for one in its if one.is_around or place is loop.place):
@@ -306,9 +292,9 @@ class Program:
                     )
 
     def _counters(
-        self, frame: Frame, place: Place, iterator: Held | None, around: Sequence[Around]
+        self, frame: PythonFrame, place: LoopPlace, iterator: Held | None, around: Sequence[Around]
     ) -> Iterator[Source]:
-        """Yield what the loop counts by: what stands for updates first, then what it adds to."""
+        """Yield what the loop counts by: counters of updates first, then those it adds to."""
         left, is_nested = _left_of(iterator), len(around) > 1
         for one in sorted(place.loop.counters, key=_rank):
             stride = (
@@ -317,13 +303,11 @@ class Program:
             variable = self._variable(frame, one.name)
             if stride and stride > 0 and variable is not None:
                 name = self._named(one.name, place.name, place.file, place.loop)
-                # Between two rounds of a loop around, it is what it was at the end of the last one.
+                # Between two rounds of a loop around, it is still that of the last one's end.
                 within = (place, frame.code) if is_nested or one.name in place.loop.shared else None
-                end, kind = (
-                    None if one.is_added else left,
-                    (one.is_added, one.is_late, one.of_updates),
-                )
-                yield Source(name, variable, stride, one.start or 0, end, *kind, within)
+                end, kind = None if one.is_added else left, (one.is_added, one.is_late)
+                start = one.start or 0
+                yield Source(name, variable, stride, start, end, *kind, one.of_updates, within)
 
     def _named(self, counter: str, function: str, file: str, loop: Loop) -> str:
         return (
@@ -331,7 +315,7 @@ class Program:
             f"({self._declared.path_of(file)}:{loop.first_line})"
         )
 
-    def _bars(self, frame: Frame, place: Place) -> Iterator[Source]:
+    def _bars(self, frame: PythonFrame, place: LoopPlace) -> Iterator[Source]:
         for name in place.loop.bars:
             with contextlib.suppress(Missing, Unreadable):
                 bar = self._reader.object_of(local_of(frame, name) or Global(frame.globals, name))
@@ -345,10 +329,7 @@ class Program:
                     )
 
     def _iterated(self, iterator: Held | None) -> Iterator[Source]:
-        """Yield what counts in the loop's iterator.
-
-        That is a progress bar, another generator's counter, or a DataLoader's.
-        """
+        """Yield what counts in the loop's iterator: a progress bar, generator or DataLoader."""
         with contextlib.suppress(Missing, Unreadable):
             if iterator is not None and _LOADER.search(iterator.type_name):
                 yield _of_loader(iterator)
@@ -369,7 +350,7 @@ class Program:
                         )
                         yield Source(name, variable, counter.stride, counter.start or 0)
 
-    def _loading(self, inside: list[Frame]) -> Iterator[Source]:
+    def _loading(self, inside: list[PythonFrame]) -> Iterator[Source]:
         """Yield the count of the DataLoader that gives the loop its next batch now."""
         for inner in inside:
             variable = local_of(inner, "self") if inner.code.name == "__next__" else None
@@ -380,9 +361,9 @@ class Program:
 
 
 def _rank(counter: Counter) -> tuple[bool, ...]:
-    """Return what sorts counters, the best first.
+    """Return the key that sorts counters, the best first.
 
-    That of an object outlives the loop, and is no other object's.
+    The counter of an object outlives the loop, and is no other object's.
     """
     is_of_object = not counter.name.isidentifier() and not counter.name.endswith(".last_epoch")
     return (
@@ -403,8 +384,8 @@ def _of_loader(loader: Held) -> Source:
     return Source("DataLoader", yielded, start=1)  # in the first round one was given
 
 
-def _is_other(stack: list[Frame], loop: StepLoop) -> bool:
-    """Say whether a loop's functions are on a stack more often than where it trains.
+def _is_other(stack: list[PythonFrame], loop: StepLoop) -> bool:
+    """Say whether a loop's functions are on a stack more often than for training.
 
     The loop then evaluates by them, too.
     """
@@ -413,12 +394,12 @@ def _is_other(stack: list[Frame], loop: StepLoop) -> bool:
     return any(len(_frames_of(stack, place)) > seen[place.key] for place in places)
 
 
-def _frame_of(stack: list[Frame], place: Place) -> Frame | None:
+def _frame_of(stack: list[PythonFrame], place: LoopPlace) -> PythonFrame | None:
     """Return the innermost frame of a loop's function."""
     return next(iter(_frames_of(stack, place)), None)
 
 
-def _frames_of(stack: list[Frame], place: Place) -> list[Frame]:
+def _frames_of(stack: list[PythonFrame], place: LoopPlace) -> list[PythonFrame]:
     lines = range(place.function.first_line - 1, place.loop.first_line + 1)
     return [
         frame

@@ -1,11 +1,9 @@
-"""Has gdb make a running interpreter execute a text at its next safe point.
-
-This is for interpreters that have no remote execution built in.
+"""Has gdb make a running interpreter without remote execution run a text at its next safe point.
 
 While gdb holds the process, two functions are called in it and nothing else: ``mmap`` for a page
 that the text is written to, and ``Py_AddPendingCall`` to queue ``PyRun_SimpleString(page)``.
 Neither takes memory from the heap or needs the GIL. gdb saves all registers around them, the vector
-registers too, so gdb makes the calls. A gdb that cannot restore these (before 14, where the CPU has
+registers too, so gdb makes the calls. A gdb that cannot restore these (before 14, if the CPU has
 AMX) fails on a program of profd's own first. Addresses are found before, so that no symbols are
 read while the process is stopped.
 """
@@ -25,7 +23,7 @@ from typing import Any, NamedTuple
 
 from profd.daemon import processes
 from profd.daemon.errors import MissingTool
-from profd.daemon.interpreter.memory import Unreadable
+from profd.daemon.interpreter.memory import PAGE_BYTES, Unreadable
 from profd.daemon.userfiles import as_owner
 from profd.daemon.windows import symbols
 from profd.daemon.windows.request import WindowFailed
@@ -33,7 +31,6 @@ from profd.daemon.windows.request import WindowFailed
 SOURCE = "gdb"
 TIMEOUT_S = 15.0
 _GRACE_S = 3.0
-_PAGE_BYTES = 4096
 _MAP, _QUEUE, _RUN = "mmap", "Py_AddPendingCall", "PyRun_SimpleString"
 _READ_WRITE = 3
 _PRIVATE_ANONYMOUS_AT = 0x100022  # MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE
@@ -55,11 +52,6 @@ _PASSING = (
     "SIGVTALRM SIGWINCH"
 )
 """Signals that reach the process as usual while gdb holds it, and stop nothing."""
-_URGENCY = -10
-"""The niceness of gdb, if the system grants it.
-
-A process is held for as long as gdb waits for its turn.
-"""
 _REHEARSAL = (
     "file /bin/sh",
     "set startup-with-shell off",
@@ -69,7 +61,7 @@ _REHEARSAL = (
 )
 """Changes a register in a program before its first instruction.
 
-$mxcsr is a variable where the CPU has no such one.
+If the CPU has no $mxcsr, that is a variable of gdb.
 """
 _REFUSED = re.compile(r"^ptrace: Operation not permitted", re.MULTILINE)
 _AT_A_WORD = 'read go && exec "$@" </dev/null'
@@ -93,7 +85,7 @@ class Text(NamedTuple):
     page_bytes: int
 
 
-class Calls(NamedTuple):
+class CallAddresses(NamedTuple):
     """The addresses of the functions that gdb calls in a process."""
 
     map: int
@@ -108,7 +100,7 @@ def require() -> str:
     raise MissingTool(what, f"install gdb, or {_REMEDY}")
 
 
-def find_calls(pid: int) -> Calls:
+def find_calls(pid: int) -> CallAddresses:
     """Return the addresses of the functions to call in a process; raises WindowFailed."""
     try:
         found = symbols.find(pid, (_MAP, _QUEUE, _RUN))
@@ -118,7 +110,7 @@ def find_calls(pid: int) -> Calls:
         ) from error
     if missing := [name for name in (_MAP, _QUEUE, _RUN) if name not in found]:
         raise WindowFailed(f"process {pid} has no {missing[0]} that can be found", _REMEDY)
-    return Calls(found[_MAP], found[_QUEUE], found[_RUN])
+    return CallAddresses(found[_MAP], found[_QUEUE], found[_RUN])
 
 
 def lay_out(pid: int, write: Callable[[int, int], str]) -> Text:
@@ -128,13 +120,12 @@ def lay_out(pid: int, write: Callable[[int, int], str]) -> Text:
     """
     page = symbols.free_page(pid)
     # The numbers are part of the text, so its length is that with the widest possible numbers.
-    page_bytes = (
-        len(write((1 << 64) - 1, (1 << 32) - 1).encode()) // _PAGE_BYTES + 1
-    ) * _PAGE_BYTES
+    longest = len(write((1 << 64) - 1, (1 << 32) - 1).encode())
+    page_bytes = (longest // PAGE_BYTES + 1) * PAGE_BYTES
     return Text(write(page, page_bytes).encode(), page, page_bytes)
 
 
-async def execute(pid: int, text: Text, calls: Calls, timeout_s: float = TIMEOUT_S) -> None:
+async def execute(pid: int, text: Text, calls: CallAddresses, timeout_s: float = TIMEOUT_S) -> None:
     """Have a process execute a text at its next safe point; raises MissingTool or WindowFailed."""
     program = require()
     status = processes.status(pid)
@@ -154,7 +145,7 @@ async def execute(pid: int, text: Text, calls: Calls, timeout_s: float = TIMEOUT
     _check(pid, said, text.page)
 
 
-def commands(pid: int, file: Path, text: Text, calls: Calls) -> str:
+def commands(pid: int, file: Path, text: Text, calls: CallAddresses) -> str:
     """Return the commands of gdb while it holds a process."""
     return f"""\
 attach {pid}
@@ -171,9 +162,7 @@ detach
 
 
 async def rehearse(program: str, rights: dict[str, Any], timeout_s: float = TIMEOUT_S) -> None:
-    """Raise WindowFailed if gdb cannot write registers.
-
-    It could then not restore those of a process.
+    """Raise WindowFailed if gdb cannot write registers: it could not restore those of a process.
 
     gdb 13 on a Xeon with AMX has room for 2,696 of the 11,008 bytes that the kernel wants back. It
     would make the call all the same, and then not restore the last registers: a system call that
@@ -236,24 +225,27 @@ async def _held(run: Coroutine[Any, Any, str]) -> str:
 
 
 async def _run(
-    program: str, pid: int, text: Text, calls: Calls, timeout_s: float, rights: dict[str, Any]
+    program: str,
+    pid: int,
+    text: Text,
+    calls: CallAddresses,
+    timeout_s: float,
+    rights: dict[str, Any],
 ) -> str:
     with TemporaryDirectory(prefix="profd-gdb-") as folder:
         page, script = Path(folder) / "page", Path(folder) / "script"
         page.write_bytes(text.content + b"\0")
         script.write_text(commands(pid, page, text, calls))
         for path, mode in ((page, 0o644), (script, 0o644), (Path(folder), 0o755)):
-            path.chmod(
-                mode
-            )  # it may be another user's gdb that reads them, and nothing in them is a secret
+            path.chmod(mode)  # another user's gdb may read them; nothing in them is a secret
         opening = ["-ex", f"handle {_PASSING} nostop noprint pass", "-ex", f"file /proc/{pid}/exe"]
         words = ["/bin/sh", "-c", _AT_A_WORD, program, *_gdb(program), *opening, "-x", str(script)]
         process = await _start(words, rights, stdin=asyncio.subprocess.PIPE)
         with contextlib.suppress(OSError):  # not root, as most are
-            os.setpriority(os.PRIO_PROCESS, process.pid, _URGENCY)
-        processes.spare(
-            process.pid, pid
-        )  # killed in the middle of a call, it takes the process along
+            # The process is held for as long as gdb waits for its turn.
+            os.setpriority(os.PRIO_PROCESS, process.pid, -10)
+        # A gdb that is killed in the middle of a call takes the process along.
+        processes.spare(process.pid, pid)
         reading = asyncio.ensure_future(process.communicate(b"go\n"))
         try:
             said, _ = await asyncio.wait_for(asyncio.shield(reading), timeout_s)
@@ -287,7 +279,7 @@ async def _end(
 
 
 def _check(pid: int, said: str, page: int) -> None:
-    """Raise WindowFailed where gdb did not queue the call, by its output."""
+    """Raise WindowFailed if gdb did not queue the call, by its output."""
     if "profd queued 0" in said:
         return
     if "profd queued" in said:

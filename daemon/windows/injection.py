@@ -1,9 +1,7 @@
-"""Takes windows by executing code in a running process.
+"""Takes windows by executing code in a running process: by gdb, or by Python's remote execution.
 
-It does so through gdb, or through ``sys.remote_exec`` of Python 3.14.
-
-This happens only where the user asked for it by name. ``sys.remote_exec`` works between
-interpreters of the same minor version, so a helper of the target's version calls it.
+This happens only if the user asked for it by name. ``sys.remote_exec`` of Python 3.14 works
+between interpreters of the same minor version, so a helper of the target's version calls it.
 """
 
 from __future__ import annotations
@@ -32,8 +30,6 @@ TIMEOUT_S = 15.0
 SAFE_POINT_TIMEOUT_S = 30.0
 """A main thread that waits in C code, for a GPU for example, comes to no safe point meanwhile."""
 STEPS_TIMEOUT_S = 120.0
-_WRITING_S = 60.0
-_MOST_REPORT_BYTES = 1 << 16
 _PROGRAM = "import sys; sys.remote_exec(int(sys.argv[1]), sys.argv[2])"
 
 
@@ -42,7 +38,7 @@ def helper_for(
 ) -> str | None:
     """Return an interpreter that can call one of ``version`` (``major.minor``).
 
-    None where there is none.
+    None if there is none.
     """
     try:
         target = tuple(map(int, version.split(".")[:2]))
@@ -58,7 +54,7 @@ def helper_for(
 async def execute(helper: str, pid: int, script: Path, timeout_s: float = TIMEOUT_S) -> None:
     """Have a process execute a script, a path as the process sees it.
 
-    Raises WindowFailed where it could not.
+    Raises WindowFailed if it could not.
     """
     rights = as_owner(pid)
     failure = await _try(helper, pid, script, timeout_s, rights)
@@ -72,7 +68,7 @@ async def execute(helper: str, pid: int, script: Path, timeout_s: float = TIMEOU
 async def _try(
     helper: str, pid: int, script: Path, timeout_s: float, rights: dict[str, Any]
 ) -> str:
-    """Run the helper with these rights, and return why that failed; nothing where it did not."""
+    """Run the helper with these rights, and return why that failed; nothing if it did not."""
     words, null, pipe = (
         [helper, "-I", "-c", _PROGRAM, str(pid), str(script)],
         subprocess.DEVNULL,
@@ -147,9 +143,8 @@ class Injection:
                 raise WindowFailed(
                     what, "its main thread is in a call of C that lasts; try again later"
                 )
-            timeout_s = (
-                STEPS_TIMEOUT_S if request.seconds is None else request.seconds
-            ) + _WRITING_S
+            taking_s = STEPS_TIMEOUT_S if request.seconds is None else request.seconds
+            timeout_s = taking_s + 60.0  # to write it
             if not await wait_until(
                 lambda: place.has(intarget.REPORT), identity, self._clock, timeout_s
             ):
@@ -161,9 +156,7 @@ class Injection:
                     place.opened(intarget.REPORT) as report,
                     open(report, "rb", closefd=False) as file,
                 ):
-                    said = file.read(
-                        _MOST_REPORT_BYTES
-                    )  # the process may have made it as long as it likes
+                    said = file.read(1 << 16)  # the process may have made it as long as it likes
                     error = msgspec.json.decode(said, type=dict[str, str])["error"]
             except (OSError, KeyError, msgspec.DecodeError) as failure:
                 raise WindowFailed(

@@ -24,21 +24,16 @@ from types import ModuleType
 from typing import NamedTuple, Protocol
 
 TRACE, REPORT, BEGUN = "trace.json", "report.json", "begun"
-_LEAVING_S = 20.0
-"""How long the end of the process waits for its window to be written."""
 _WARM_UP_S = 0.5
-"""How long the profiler is ready before a window of seconds.
-
-The first calls after that take longer.
-"""
+"""How long the profiler is ready before a window of seconds: the first calls then take longer."""
 
 
 class Order(NamedTuple):
-    """The order for a window of ``steps`` optimizer steps, or of ``seconds`` where that is given.
+    """The order for a window of ``steps`` optimizer steps, or of ``seconds`` if that is given.
 
-    ``folder`` is for the trace and the report; where it is gone, the window is not wanted any more.
+    ``folder`` is for the trace and the report; if it is gone, the window is not wanted any more.
     ``patience_s`` is the timeout of the steps. ``page`` and ``page_bytes`` are the memory that the
-    text came in, 0 where it was a file.
+    text came in, 0 if it was a file.
     """
 
     folder: str
@@ -101,7 +96,8 @@ class Window:
                 atexit.unregister(self._leave)
         if self._error is not None:
             raise self._error
-        path = os.path.join(self._order.folder, TRACE)  # noqa: PTH118  pathlib may not have been imported here
+        # The process may not have imported pathlib.
+        path = os.path.join(self._order.folder, TRACE)  # noqa: PTH118
         self._profiler.export_chrome_trace(path + ".part")
         os.replace(path + ".part", path)  # noqa: PTH105
 
@@ -138,7 +134,7 @@ class Window:
                 self._start()
             elif self._steps == self._order.steps:
                 self._over.set()
-        except BaseException as error:  # noqa: BLE001  whatever it is, it must not stop the training
+        except BaseException as error:  # noqa: BLE001  no error may stop the training
             self._error = error
             self._over.set()
 
@@ -159,7 +155,7 @@ class Window:
             self._profiler.__exit__(None, None, None)
 
     def _check_free(self) -> None:
-        """Raise WindowRefused where a profiler is on: Kineto would silently cancel it."""
+        """Raise WindowRefused if a profiler is on: Kineto would silently cancel it."""
         profilers = self._torch.autograd.profiler
         if (
             getattr(profilers, "_is_profiler_enabled", False)
@@ -169,9 +165,9 @@ class Window:
             raise WindowRefused("a profiler of its own is on")
 
     def _leave(self) -> None:
-        """End the window because the process ends; the events so far are written."""
+        """End the window because the process ends; wait until the events so far are written."""
         self._over.set()
-        self._thread.join(_LEAVING_S)
+        self._thread.join(20.0)
 
 
 def take(order: Order) -> None:
@@ -186,7 +182,7 @@ def take(order: Order) -> None:
         if not hasattr(torch._C._profiler, "_ExperimentalConfig"):
             raise WindowRefused(f"its torch {torch.__version__} cannot profile all threads")
         Window(order, torch).take()
-    except BaseException as caught:  # noqa: BLE001  this thread is not the user's: nothing of it reaches their stderr
+    except BaseException as caught:  # noqa: BLE001  the user's stderr shows none of ours
         error = str(caught) or type(caught).__name__
     finally:
         _give_back(order.page, order.page_bytes)
@@ -213,8 +209,8 @@ def _make_profiler(torch: ModuleType, order: Order) -> Profiler:
 def _on_used_device(torch: ModuleType) -> AbstractContextManager[object]:
     """Wait for the GPUs that the process uses, and return the block of one of them.
 
-    A profiler that ends waits for the current GPU. In a new thread that is the first of all, where
-    it would take some 500 MB if the process trains on another one.
+    A profiler that ends waits for the current GPU. In a new thread that is the first of all, on
+    which it would take some 500 MB if the process trains on another one.
     """
     if not torch.cuda.is_initialized():
         return contextlib.nullcontext()
@@ -230,7 +226,7 @@ def _on_used_device(torch: ModuleType) -> AbstractContextManager[object]:
 
 
 def _write(folder: str, name: str, text: str) -> bool:
-    """Write a file as a whole or not at all; False where the folder is gone."""
+    """Write a file as a whole or not at all; False if the folder is gone."""
     path = os.path.join(folder, name)  # noqa: PTH118
     try:
         with open(path + ".part", "w") as file:  # noqa: PTH123

@@ -1,17 +1,15 @@
-"""The daemon's side of Kineto's on-demand protocol.
+"""The daemon's side of Kineto's on-demand protocol, which asks an unmodified torch for a trace.
 
-By this protocol an unmodified torch process is asked for a trace.
-
-libkineto, the profiler inside torch, speaks it where the environment of its process says so (see
+libkineto, the profiler inside torch, speaks it if the environment of its process says so (see
 ``ondemand``): it is a client of the daemon "dynolog", over Unix datagram sockets that are files in
-one folder, or, where its environment names no folder, lie in the abstract namespace.
+one folder, or, if its environment names no folder, lie in the abstract namespace.
 
 Every datagram is a header and a payload, in the byte order of the machine::
 
     u64 size      length of the payload
     char type[32] padded with NULs
 
-The client's messages, and what is answered to the socket that they came from:
+The client's messages, and the answers to the socket that they came from:
 
 ``ctxt``, once at the start, by processes with a GPU::
 
@@ -28,10 +26,10 @@ The client's messages, and what is answered to the socket that they came from:
 
 A client waits 90 ms for an answer and then goes on. An answer that comes later stays in its socket,
 and is taken for that to its next question, and each later one for that to the question after it,
-for as long as the process lives: what has waited here for too long is not answered.
+for as long as the process lives: a message that has waited here for too long gets no answer.
 
-The daemon only answers; nothing but the file itself says that a trace is finished. Whatever is no
-message of the protocol is ignored, and the run goes on.
+The daemon only answers; only the file itself says that a trace is finished. Anything but a message
+of the protocol is ignored, and the run goes on.
 """
 
 from __future__ import annotations
@@ -61,16 +59,11 @@ _HEADER = struct.Struct("=Q32s")
 _CONTEXT = struct.Struct("=iiq")
 _REQUEST = struct.Struct("=iiq")
 _COUNT = struct.Struct("=i")
-_DATAGRAM_BYTES = 4096
-_ANCESTORS = 256
-_AT_ONCE = 64
-"""Datagrams read at one go, so that a flood of them does not block the rest of the session."""
 _CREDENTIALS_NOTE = 2
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
 _TIMESTAMP_NOTE = 35  # SO_TIMESTAMPNS, which the socket module does not name
-_TIMESTAMP = struct.Struct(
-    "@ll"
-)  # struct timespec, of the wall clock: when the kernel took the datagram
+# struct timespec, of the wall clock: when the kernel took the datagram
+_TIMESTAMP = struct.Struct("@ll")
 _NOTES_BYTES = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(_TIMESTAMP.size)
 ANSWERED_WITHIN_NS = 50_000_000
 _MOST_HEARD = 1000
@@ -103,7 +96,7 @@ class Inquiry(msgspec.Struct, frozen=True):
 
 
 def decode(datagram: bytes) -> Context | Inquiry | None:
-    """Return the message in a datagram; None where it is none of the protocol."""
+    """Return the message in a datagram; None if it is none of the protocol."""
     if len(datagram) < _HEADER.size:
         return None
     size, kind = _HEADER.unpack_from(datagram)
@@ -116,7 +109,7 @@ def decode(datagram: bytes) -> Context | Inquiry | None:
         return Context(pid, gpu)
     if name == b"req" and len(payload) >= _REQUEST.size:
         kinds, count, _ = _REQUEST.unpack_from(payload)
-        if 0 < count <= _ANCESTORS and len(payload) == _REQUEST.size + count * _COUNT.size:
+        if 0 < count <= 256 and len(payload) == _REQUEST.size + count * _COUNT.size:
             return Inquiry(kinds, struct.unpack_from(f"={count}i", payload, _REQUEST.size))
     return None
 
@@ -170,10 +163,7 @@ class KinetoDaemon:
         asyncio.get_running_loop().add_reader(self._socket, self._read)
 
     def _bind(self, daemon: socket.socket) -> None:
-        """Bind a socket to the daemon's name, also where a daemon that has died left its own.
-
-        Raises OSError.
-        """
+        """Bind a socket to the daemon's name, even if a dead one left its own; raises OSError."""
         if self._folder is None:
             daemon.bind(ABSTRACT_NAME)
             return
@@ -184,10 +174,7 @@ class KinetoDaemon:
         daemon.bind(str(path))
 
     def ask(self, pid: int, configuration: Callable[[], str]) -> None:
-        """Give a process a configuration when it next asks for one.
-
-        The configuration is made then. The process must also be free to take a trace.
-        """
+        """Give a process a configuration, made then, when it asks next and is free for a trace."""
         self._wanted[pid] = configuration
         self.given.pop(pid, None)
 
@@ -206,11 +193,11 @@ class KinetoDaemon:
             self._socket = None
 
     def _read(self) -> None:
-        for _ in range(_AT_ONCE):
+        for _ in range(64):  # at one go: a flood does not block the rest of the session
             if self._socket is None:
                 return
             try:
-                datagram, notes, _, sender = self._socket.recvmsg(_DATAGRAM_BYTES, _NOTES_BYTES)
+                datagram, notes, _, sender = self._socket.recvmsg(4096, _NOTES_BYTES)
             except OSError:  # nothing left to read
                 return
             message = decode(datagram)
@@ -238,7 +225,7 @@ class KinetoDaemon:
             self.given[message.pid] = 0
 
     def _answer(self, client: str | bytes | None, datagram: bytes) -> bool:
-        """Send a datagram to a client in the folder; False where it is gone, or does not listen."""
+        """Send a datagram to a client in the folder; False if it is gone, or does not listen."""
         if self._socket is None or client is None or not self._is_client(client):
             return False
         try:
@@ -255,14 +242,10 @@ class KinetoDaemon:
 
 
 def _is_of(pid: int, notes: list[tuple[int, int, bytes]]) -> bool:
-    """Say whether the user of a process, or root, sent a datagram.
-
-    The kernel noted on it who did.
-    """
+    """Say whether the user of a process, or root, sent a datagram, as the kernel noted on it."""
     for level, kind, note in notes:
-        if (level, kind) == (socket.SOL_SOCKET, _CREDENTIALS_NOTE) and len(
-            note
-        ) >= _CREDENTIALS.size:
+        is_whole = len(note) >= _CREDENTIALS.size
+        if (level, kind) == (socket.SOL_SOCKET, _CREDENTIALS_NOTE) and is_whole:
             uid = _CREDENTIALS.unpack_from(note)[1]
             return uid in (0, processes.owner_uid(pid))
     return False

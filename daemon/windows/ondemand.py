@@ -30,10 +30,9 @@ TRACE_TIMEOUT_S = 120.0
 START_AFTER_S = WARMUP_S + 1.5
 """From the order of a window of seconds to its begin; see ``_orders``."""
 _REFUSED_AFTER = 3
-"""How often a process may say that it is at no trace, while there is none.
+"""How often a process that was given a window of seconds may say that it takes none.
 
-This is for a process that was given a window of seconds. It has begun one before the third time, or
-has thrown the order away.
+It has begun the window before the third time, or has thrown the order away.
 """
 _SWITCH, _SOCKETS = "KINETO_USE_DAEMON", "KINETO_IPC_SOCKET_DIR"
 PlaceOf = Callable[[int], AbstractContextManager[ExchangeFolder]]
@@ -50,10 +49,7 @@ class OnDemand:
     source = "kineto"
 
     def __init__(self, sockets: Path | None, clock: Clock, place: PlaceOf = meeting) -> None:
-        """``sockets`` is the folder of ``kineto``.
-
-        ``place`` gives the folder for the trace of a process.
-        """
+        """Use the folder of ``kineto``; ``place`` gives the folder for the trace of a process."""
         self._place, self._clock = place, clock
         self.daemon = KinetoDaemon(sockets)
 
@@ -85,13 +81,13 @@ class OnDemand:
             self.daemon.close()
 
     def _orders(self, request: WindowRequest, trace: Path) -> list[Callable[[], str]]:
-        """Return how a process is asked, and how once more where it has thrown the order away.
+        """Return how a process is asked, and how once more if it has thrown the order away.
 
-        Kineto looks once a second at what it was given. A look begins a window of seconds in one
-        certain second only: an earlier look leaves the order alone, a later one throws it away.
-        Looks at the two ends of that second miss it where the later one is a little late. In a
-        process that was asked before, Kineto places the second so that its looks lie at the ends.
-        The two orders have seconds that begin half a second apart.
+        Kineto looks once a second at the order. A look begins a window of seconds in one certain
+        second only: an earlier look leaves the order alone, a later one throws it away. Looks at
+        the two ends of that second miss it if the later one is a little late. In a process that was
+        asked before, Kineto places the second so that its looks lie at the ends. The two orders
+        have seconds that begin half a second apart.
         """
         if request.seconds is None:
             return [lambda: request.configuration(trace)]
@@ -105,7 +101,7 @@ class OnDemand:
     async def _has_come(
         self, place: ExchangeFolder, trace: str, identity: Identity, request: WindowRequest
     ) -> bool:
-        """Wait for the trace of a process that was asked; False where it threw the order away.
+        """Wait for the trace of a process that was asked; False if it threw the order away.
 
         Raises WindowFailed.
         """
@@ -176,7 +172,7 @@ def armed(inherited: Mapping[str, str]) -> Iterator[KinetoEnvironment]:
 def sockets_of(pid: int) -> Sockets | None:
     """Return where a process asks for windows by its environment.
 
-    Return None if it does not ask, or if it is out of reach.
+    None if it does not ask, or if it is out of reach.
     """
     variables = processes.environment(pid, frozenset({_SWITCH, _SOCKETS}))
     if not variables.get(_SWITCH):
@@ -200,9 +196,8 @@ def _shares_network(pid: int) -> bool:
 
 def _variables(folder: Path, inherited: Mapping[str, str]) -> dict[str, str]:
     settings = ""
-    with contextlib.suppress(
-        KeyError, OSError, UnicodeDecodeError
-    ):  # the user's, where there are any to be read
+    # The user's, if there are any to be read.
+    with contextlib.suppress(KeyError, OSError, UnicodeDecodeError):
         settings = Path(inherited["KINETO_CONFIG"]).read_text().rstrip("\n") + "\n"
     config = folder / "kineto.conf"
     try:

@@ -1,6 +1,4 @@
-"""Sums a trace by operator and input shape, with FLOPs.
-
-The sums are the numbers of torch's own ``key_averages()``.
+"""Sums a trace by operator and input shape, with FLOPs, as torch's own ``key_averages()`` does.
 
 Times are integer nanoseconds, so sums are exact. Rows are by shape; the table by name alone is
 their sum.
@@ -39,8 +37,15 @@ def nest(spans: Spans) -> list[HostSpan]:
         if span.id and span.category in trace.FRONTEND:
             span.kernels_ns = launched.get(span.id, 0)
     ordered = sorted(spans.host, key=lambda span: (span.start_ns, -span.end_ns))
-    # The parent is the innermost span on the thread that a span lies within; one that overlaps
-    # another has none.
+    _find_parents(ordered)
+    calls = _folded(ordered)
+    for span in reversed(calls):  # children come after their parents
+        span.device_ns = span.kernels_ns + sum(child.device_ns for child in span.children)
+    return calls
+
+
+def _find_parents(ordered: Iterable[HostSpan]) -> None:
+    """Give each span its parent: the innermost one on its thread around all of it, if any."""
     open_spans: defaultdict[Thread, list[HostSpan]] = defaultdict(list)
     for span in ordered:
         stack = open_spans[span.thread]
@@ -50,6 +55,10 @@ def nest(spans: Spans) -> list[HostSpan]:
             span.parent = stack[-1]
             stack[-1].children.append(span)
         stack.append(span)
+
+
+def _folded(ordered: Iterable[HostSpan]) -> list[HostSpan]:
+    """Return spans less those folded into a parent: its only children, of the same name."""
     calls = []
     for span in ordered:
         parent = span.parent
@@ -60,8 +69,6 @@ def nest(spans: Spans) -> list[HostSpan]:
         parent.kernels_ns = span.kernels_ns
         for child in span.children:
             child.parent = parent
-    for span in reversed(calls):  # children come after their parents
-        span.device_ns = span.kernels_ns + sum(child.device_ns for child in span.children)
     return calls
 
 
@@ -97,16 +104,13 @@ class MemoryLedger:
 
 
 Dims = Sequence[object]
-"""The inputs' shapes as a trace has them: a list of sizes each, empty for what is no tensor."""
+"""The inputs' shapes as a trace has them: a list of sizes each, empty if it is no tensor."""
 Concrete = Sequence[object]
 """The values as text of the inputs that are no tensors."""
 
 
 def estimate(name: str, dims: Dims, concrete: Concrete) -> int:
-    """Return the operations of one call of an operator.
-
-    0 where torch has no formula, or the shapes fit none.
-    """
+    """Return the operations of one call of an operator; 0 if torch has no formula that fits."""
     formula = _FORMULAS.get(name)
     if formula is None:
         return 0
@@ -136,17 +140,8 @@ def _conv2d(dims: Dims, concrete: Concrete) -> int:
     groups = int(str(concrete[6]))
     height_out = _reach(height, kernel_height, stride[0], padding[0], dilation[0])
     width_out = _reach(width, kernel_width, stride[1], padding[1], dilation[1])
-    return (
-        2
-        * batch
-        * height_out
-        * width_out
-        * kernel_height
-        * kernel_width
-        * channels_in
-        * channels_out
-        // groups
-    )
+    outputs = batch * height_out * width_out * channels_out
+    return 2 * outputs * kernel_height * kernel_width * channels_in // groups
 
 
 def _reach(size: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
@@ -179,10 +174,7 @@ NO_SHAPES = "[]"
 
 
 class Inputs(NamedTuple):
-    """The shapes of an operator's inputs, and the operations of one call with them.
-
-    The shapes are as torch prints them.
-    """
+    """The shapes of an operator's inputs, as torch prints them, and the FLOPs of one call."""
 
     shapes: str
     flops: int
@@ -195,7 +187,7 @@ class InputTable:
         self._known: dict[tuple[str, bytes, bytes], Inputs] = {}
 
     def inputs_of(self, span: HostSpan) -> Inputs:
-        """Return the inputs of a call; none where its shapes were not recorded."""
+        """Return the inputs of a call; none if its shapes were not recorded."""
         if span.event is None or not (dims := bytes(span.event.args.input_dims)):
             return Inputs(NO_SHAPES, 0)
         concrete = bytes(span.event.args.concrete_inputs)
@@ -224,10 +216,7 @@ HOST, DEVICE = "cpu", "cuda"
 
 
 class OperatorKey(msgspec.Struct, frozen=True):
-    """The key of a row: calls of an operator with one ``input_shapes``, or of a kernel.
-
-    ``input_shapes`` is as torch prints it.
-    """
+    """The key of a row: an operator and its ``input_shapes``, as torch prints them, or a kernel."""
 
     name: str
     device: str
@@ -238,7 +227,7 @@ class OperatorKey(msgspec.Struct, frozen=True):
 class Totals(msgspec.Struct):
     """Sums over calls.
 
-    Self excludes what a call called; bytes are those allocated minus those freed meanwhile.
+    Self excludes a call's own calls; bytes are those allocated minus those freed meanwhile.
     """
 
     calls: int = 0

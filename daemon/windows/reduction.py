@@ -1,8 +1,8 @@
-"""Reduces the file of a trace to what a run file keeps of it.
+"""Reduces the file of a trace to its summary in a run file.
 
-Runs as a process of its own, ``python -m profd.daemon.windows.reduction``, with the trace as stdin
-and the answer on stdout: a large trace takes seconds, which would hold up the session, and much
-memory. The trace may be anybody's, so a process that starts as root becomes nobody first.
+It runs as a process of its own, ``python -m profd.daemon.windows.reduction``, with the trace as
+stdin and the answer on stdout: a large trace takes seconds, which would hold up the session, and
+much memory. The trace may be anybody's, so a process that starts as root becomes nobody first.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _LARGEST = (1 << 63) - 1
 _QUICK = 1  # levels of gzip above it save a few percent and take several times as long
 _WITH_STEP = "--begins-with-step"
 KEPT_GAPS = 1 << 16
-"""The most gaps that are kept, the longest ones: a window of many steps has millions."""
+"""How many gaps are kept at most, the longest ones: a window of many steps has millions."""
 _TID = (1 << 32) - 1
 _COLLECTIVE = re.compile("(?i)nccl|rccl")
 _WAITS = re.compile(
@@ -64,7 +64,7 @@ _WAITS = re.compile(
 class Reduction(msgspec.Struct, frozen=True):
     """The summary of a trace.
 
-    ``trace`` is gzipped, None where that is larger than ``KEPT_BYTES``.
+    ``trace`` is gzipped, None if that is larger than ``KEPT_BYTES``.
     """
 
     start_ns: Time
@@ -87,11 +87,8 @@ def reduce(file: BinaryIO, *, begins_with_step: bool) -> Reduction:
     if not everything:
         raise TraceUnreadable("the trace is empty", "nothing ran in torch while it was taken")
     start_ns, end_ns = min(start for start, _ in everything), max(end for _, end in everything)
-    packed, (gpus, gaps), values = (
-        gzip.compress(text, _QUICK),
-        gpu_times(spans),
-        msgspec.structs.astuple,
-    )
+    packed, (gpus, gaps) = gzip.compress(text, _QUICK), gpu_times(spans)
+    values = msgspec.structs.astuple
     steps = find_steps(spans, start_ns if begins_with_step else None)
     operators = tuple(
         OperatorTotals(*values(key), *values(totals)) for key, totals in sum_up(spans).items()
@@ -114,14 +111,12 @@ def reduce(file: BinaryIO, *, begins_with_step: bool) -> Reduction:
 
 
 def gpu_times(spans: Spans) -> tuple[tuple[WindowGpu, ...], tuple[HostGap, ...]]:
-    """Return the time of each GPU that did anything in a trace, by its number.
-
-    Return also the gaps that the host caused.
+    """Return the time of each GPU in a trace that did anything, and the gaps that the host caused.
 
     A GPU counts from its first work to its last. A gap ends with the work that begins next. The
-    host caused it for as long as the call that launched this work was not over: until then there
-    was nothing to run. The rest is what the work waited for on GPUs, and the latency of the launch.
-    What has no launch was launched before the trace began.
+    host caused it until the call that launched this work was over: before that there was nothing to
+    run. The rest is the wait of the work for GPUs, and the latency of the launch. Work without a
+    launch was launched before the trace began.
     """
     launches: dict[int, HostSpan] = {}
     for span in spans.host:
@@ -205,7 +200,7 @@ def waits_of(spans: Spans) -> Iterator[WindowWait]:
 async def reduce_apart(file: int, *, begins_with_step: bool) -> Reduction:
     """Reduce a trace in a process of its own.
 
-    Raises TraceUnreadable, also where that fails or takes too long.
+    Raises TraceUnreadable, also if that fails or takes too long.
     """
     words = program.words("profd.daemon.windows.reduction", *[_WITH_STEP] * begins_with_step)
     process = await asyncio.create_subprocess_exec(

@@ -39,7 +39,7 @@ _ACTIVITIES = (
 
 
 class WindowRequest(msgspec.Struct, frozen=True):
-    """A window of ``steps`` optimizer steps, or of ``seconds`` where that is given.
+    """A window of ``steps`` optimizer steps, or of ``seconds`` if that is given.
 
     Shapes cost little; memory costs more; stacks make every call of Python an event. FLOPs follow
     from the shapes. ``inject`` allows profd to start the profiler inside a process that was not
@@ -57,10 +57,8 @@ class WindowRequest(msgspec.Struct, frozen=True):
     def configuration(self, trace: Path, start_ns: int = 0) -> str:
         """Return the text that asks Kineto for this window.
 
-        It puts ``_<pid>`` before the suffix of ``trace``.
-
-        A window of seconds begins at ``start_ns``, nanoseconds since the epoch; where Kineto likes,
-        with 0.
+        Kineto puts ``_<pid>`` before the suffix of ``trace``. A window of seconds begins at
+        ``start_ns``, nanoseconds since the epoch; with 0 whenever Kineto likes.
         """
         settings: dict[str, object] = {"ACTIVITIES_LOG_FILE": trace}
         if self.seconds is not None:

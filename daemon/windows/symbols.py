@@ -1,8 +1,6 @@
-"""Finds functions and free memory in a running process.
+"""Finds functions and free memory in a running process, which it neither stops nor writes to.
 
 It goes by the map of the process and the symbols that its programs export.
-
-The process is neither stopped nor written to.
 """
 
 from __future__ import annotations
@@ -15,11 +13,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from profd.daemon import processes
-from profd.daemon.interpreter.memory import Memory, Unreadable, exported
+from profd.daemon.interpreter.memory import PAGE_BYTES, Memory, Unreadable, exported
 
 _INTERPRETER = re.compile(r"(libpython\d|python(\d|$)|lib(c|pthread)[.-]|ld-musl)")
 """Names of files in which the functions of Python and of the C library are."""
-_PAGE_BYTES = 4096
 
 
 class Mapping(NamedTuple):
@@ -32,7 +29,7 @@ class Mapping(NamedTuple):
 
 
 def mappings(pid: int) -> list[Mapping]:
-    """Return the map of a process in order of addresses; empty where it may not be read."""
+    """Return the map of a process in order of addresses; empty if it may not be read."""
     found = []
     for line in filter(None, processes.maps(pid).split("\n")):
         words = line.split(None, 5)
@@ -62,4 +59,4 @@ def free_page(pid: int) -> int:
     taken = [mapping for mapping in mappings(pid) if mapping.path != "[vsyscall]"]
     gaps = ((after.start - before.end, before.end) for before, after in itertools.pairwise(taken))
     width, start = max(gaps, default=(0, 0))
-    return (start + width // 2) // _PAGE_BYTES * _PAGE_BYTES
+    return (start + width // 2) // PAGE_BYTES * PAGE_BYTES

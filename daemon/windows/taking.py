@@ -26,8 +26,6 @@ from profd.daemon.userfiles import UserFiles, files_of
 from profd.daemon.windows.reduction import reduce_apart
 from profd.daemon.windows.request import WindowFailed, WindowRequest
 
-_LARGE_BYTES = 16 << 20
-
 
 class WindowBackend(Protocol):
     """A way to get the trace of a process; ``source`` is its name in a run file."""
@@ -56,7 +54,7 @@ class WindowTaker:
     def begin(self, asked: Mapping[Identity, WindowBackend], request: WindowRequest) -> int:
         """Begin a window of each process, return their ``asked_ns``.
 
-        Raises SessionFailed where one is at it.
+        Raises SessionFailed if one is at it.
         """
         if busy := [identity.pid for identity in asked if identity in self._tasks]:
             raise SessionFailed(f"process {busy[0]} is at a window already", "wait for it to end")
@@ -80,7 +78,7 @@ class WindowTaker:
         try:
             async with backend.trace(identity, request, asked_ns) as trace:
                 trace_bytes = os.fstat(trace).st_size
-                if trace_bytes >= _LARGE_BYTES:  # it takes seconds
+                if trace_bytes >= 16 << 20:  # it takes seconds
                     self._report(
                         identity,
                         f"reading the trace of process {identity.pid}: {size(trace_bytes)}",
@@ -104,9 +102,7 @@ class WindowTaker:
             )
         finally:
             self._tasks.pop(identity, None)
-        self._report(
-            identity, text
-        )  # first: a client that waits for the window has then seen the event
+        self._report(identity, text)  # first: who waits for the window has then seen the event
         self._put(window)
 
     def _report(self, identity: Identity, text: str) -> None:
@@ -116,9 +112,9 @@ class WindowTaker:
 async def wait_until(
     condition: Callable[[], bool], identity: Identity, clock: Clock, timeout_s: float
 ) -> bool:
-    """Wait for a condition; False where it does not come in time.
+    """Wait for a condition; False if it does not come in time.
 
-    Raises WindowFailed where the process ends before.
+    Raises WindowFailed if the process ends before.
     """
     deadline_ns = clock.now_ns() + int(timeout_s * SECOND_NS)
     while not condition():
@@ -146,7 +142,7 @@ class ExchangeFolder(NamedTuple):
     def opened(self, name: str) -> Iterator[int]:
         """Open a file and give its descriptor.
 
-        Raises WindowFailed where there is no plain file of that name.
+        Raises WindowFailed if there is no plain file of that name.
         """
         if (fd := self.files.open(self.there / name)) is None:
             raise WindowFailed(f"the process left no {name}")

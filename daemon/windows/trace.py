@@ -1,6 +1,4 @@
-"""Reads a trace of torch.profiler or Kineto.
-
-It reads the events, what ran on host and device, and where steps end.
+"""Reads a trace of torch.profiler or Kineto: events, spans on host and device, ends of steps.
 
 Fields whose type differs between versions of torch are kept as raw JSON until they are needed.
 
@@ -37,7 +35,7 @@ class TraceUnreadable(ProfdError):
 
 
 class Details(msgspec.Struct, frozen=True, gc=False):
-    """The other fields of an event as raw JSON, empty where Kineto wrote none."""
+    """The other fields of an event as raw JSON, empty if Kineto wrote none."""
 
     external_id: msgspec.Raw = msgspec.field(name="External id", default=_NOTHING)
     correlation: msgspec.Raw = _NOTHING
@@ -76,10 +74,7 @@ _decoder = msgspec.json.Decoder(Trace)
 
 
 def read_text(file: BinaryIO) -> bytes:
-    """Return the JSON in a file, unpacked.
-
-    Raises TraceUnreadable, also where it is larger than ``LIMIT_BYTES``.
-    """
+    """Return the JSON in a file, unpacked; raises TraceUnreadable, also if over ``LIMIT_BYTES``."""
     try:
         is_packed = file.read(2) == _GZIP_MAGIC
         file.seek(0)
@@ -113,7 +108,7 @@ def decode(text: bytes) -> Trace:
 PYTHON_FUNCTION = "python_function"
 GPU_ANNOTATION = "gpu_user_annotation"
 ANNOTATIONS = frozenset({"user_annotation", GPU_ANNOTATION})
-# What torch itself reports: it has an id of its own, to which work of the device is linked.
+# Events of torch itself: each has an id, to which work of the device is linked.
 FRONTEND = frozenset({"cpu_op", "user_annotation", PYTHON_FUNCTION})
 # Calls of the driver, and the profiler's own work: linked to the operator that they were made for,
 # or to none.
@@ -133,10 +128,7 @@ LINKED_HOST = frozenset(
 # Others, such as cuda_sync, are no work of a device: they say what waited for it.
 DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "collective_comm", GPU_ANNOTATION})
 _WIDENED_NS = 1
-"""By how much Kineto widens a range on a device, in ns.
-
-It has the range begin so much before its first kernel, and end so much after its last.
-"""
+"""By how many ns Kineto has a range on a device begin before its first kernel, and end later."""
 MEMORY = "[memory]"
 _LEFT_OUT = frozenset({
     "[OutOfMemory]", "profiler::_record_function_enter", "profiler::_record_function_enter_new",
@@ -146,10 +138,8 @@ _LEFT_OUT = frozenset({
 _HOST_MEMORY = (0, 2, 5)  # c10::DeviceType: CPU, MKLDNN, IDEEP
 _DEVICE_MEMORY = (1, 6, 12, 20)  # CUDA, HIP, XPU, PrivateUse1
 
-_TOO_MANY = 1 << 53
-
 Thread = tuple[int | str, int | str]
-"""PID and thread id; the thread of what is linked to no operator is ``NO_THREAD``."""
+"""PID and thread id; the thread of work without an operator is ``NO_THREAD``."""
 NO_THREAD: Thread = ("", "")
 
 
@@ -199,7 +189,7 @@ class HostSpan:
 
     @property
     def duration_ns(self) -> int:
-        """The time with all that it called."""
+        """The time with all of its calls."""
         return self.end_ns - self.start_ns
 
 
@@ -212,36 +202,19 @@ class Spans(NamedTuple):
 
 
 def read_spans(trace: Trace) -> Spans:
-    """Return what ran where in a trace."""
+    """Return the spans on host and device in a trace, and the changes of memory."""
     host: list[HostSpan] = []
     device: list[DeviceSpan] = []
     memory: list[MemoryChange] = []
     for event in trace.events:
         if event.name == MEMORY:
-            size, kind = whole_number(event.args.bytes), whole_number(event.args.device_type)
-            on_host, on_device = (
-                size if kind in _HOST_MEMORY else 0,
-                size if kind in _DEVICE_MEMORY else 0,
-            )
-            at_ns = trace.base_ns + time_ns(event.ts)
-            memory.append(MemoryChange(at_ns, on_host, on_device))
-        elif event.ph == "X" and event.name not in _LEFT_OUT:
-            thread, start_ns = (event.pid, event.tid), trace.base_ns + time_ns(event.ts)
-            if event.cat in FRONTEND or event.cat in LINKED_HOST:
-                end_ns, number = start_ns + time_ns(event.dur), whole_number(event.args.external_id)
-                host.append(
-                    HostSpan(event.name, event.cat, thread, start_ns, end_ns, number, event)
-                )
-            elif event.cat in DEVICE:
-                end_ns, linked = start_ns + time_ns(event.dur), whole_number(event.args.external_id)
-                if (
-                    event.cat == GPU_ANNOTATION
-                ):  # it spans work that has the same link, and would count twice
-                    start_ns, end_ns, linked = start_ns + _WIDENED_NS, end_ns - _WIDENED_NS, 0
-                correlation = whole_number(event.args.correlation)
-                device.append(
-                    DeviceSpan(event.name, event.cat, thread, start_ns, end_ns, linked, correlation)
-                )
+            memory.append(_memory_change(event, trace.base_ns))
+        elif event.ph != "X" or event.name in _LEFT_OUT:
+            continue
+        elif event.cat in FRONTEND or event.cat in LINKED_HOST:
+            host.append(_host_span(event, trace.base_ns))
+        elif event.cat in DEVICE:
+            device.append(_device_span(event, trace.base_ns))
     # Calls of the driver are put on the thread of the operator that they are linked to, as torch
     # does; others on none.
     threads = {span.id: span.thread for span in host if span.category in FRONTEND and span.id}
@@ -253,26 +226,48 @@ def read_spans(trace: Trace) -> Spans:
     return Spans(host, device, memory)
 
 
+def _memory_change(event: Event, base_ns: int) -> MemoryChange:
+    size, kind = whole_number(event.args.bytes), whole_number(event.args.device_type)
+    on_host = size if kind in _HOST_MEMORY else 0
+    on_device = size if kind in _DEVICE_MEMORY else 0
+    at_ns = base_ns + time_ns(event.ts)
+    return MemoryChange(at_ns, on_host, on_device)
+
+
+def _host_span(event: Event, base_ns: int) -> HostSpan:
+    start_ns, number = base_ns + time_ns(event.ts), whole_number(event.args.external_id)
+    end_ns = start_ns + time_ns(event.dur)
+    thread = event.pid, event.tid
+    return HostSpan(event.name, event.cat, thread, start_ns, end_ns, number, event)
+
+
+def _device_span(event: Event, base_ns: int) -> DeviceSpan:
+    start_ns, linked = base_ns + time_ns(event.ts), whole_number(event.args.external_id)
+    end_ns = start_ns + time_ns(event.dur)
+    if event.cat == GPU_ANNOTATION:
+        # It spans work that has the same link, and would count twice.
+        start_ns, end_ns, linked = start_ns + _WIDENED_NS, end_ns - _WIDENED_NS, 0
+    thread, correlation = (event.pid, event.tid), whole_number(event.args.correlation)
+    return DeviceSpan(event.name, event.cat, thread, start_ns, end_ns, linked, correlation)
+
+
 def time_ns(microseconds: float) -> int:
     """Return microseconds with three decimals as whole nanoseconds.
 
-    The whole part separately: a quarter of a year in microseconds leaves a double just enough
-    digits for them.
+    The whole part is converted separately: a double with a quarter of a year in microseconds has
+    just enough digits for the decimals.
     """
     whole = int(microseconds)
     return whole * 1000 + round((microseconds - whole) * 1000)
 
 
 def whole_number(raw: msgspec.Raw) -> int:
-    """Return the integer in raw JSON.
-
-    0 where it holds none, or one that no machine counts up to.
-    """
+    """Return the integer in raw JSON; 0 if it is none, or one that no machine counts up to."""
     try:
         number = int(bytes(raw))
     except ValueError:
         return 0
-    return number if abs(number) < _TOO_MANY else 0
+    return number if abs(number) < 1 << 53 else 0
 
 
 MARKED_STEP = "ProfilerStep#"
@@ -280,10 +275,7 @@ _OPTIMIZER = "Optimizer.step#"
 
 
 def find_steps(spans: Spans, begun_ns: int | None) -> tuple[WindowStep, ...]:
-    """Return the whole steps in order of time.
-
-    The first from ``begun_ns`` where the trace began with a step.
-    """
+    """Return the whole steps in order of time, the first from ``begun_ns`` if that is given."""
     marked = sorted(
         WindowStep(span.start_ns, span.end_ns)
         for span in spans.host

@@ -29,7 +29,7 @@ from support.waiting import DEADLINE_S, count_recordings, until
 from profd.daemon import paths, processes
 from profd.daemon.errors import NoSuchProcess
 from profd.daemon.service.configuration import Configuration
-from profd.daemon.service.processes import Job
+from profd.daemon.service.processes import HostJob
 from profd.daemon.service.sessions import INTERRUPTED, Sessions, run_file, why_ended
 from profd.daemon.service.storage import RunRegistry
 from profd.daemon.session.control import ControlClient
@@ -240,8 +240,8 @@ def registry(profd_home: Path) -> RunRegistry:
     return RunRegistry(profd_home / "daemon" / "host")
 
 
-def job_of(job: ShortJob) -> Job:
-    return Job(identity_of(job.pid), job.pid, "short", processes.command_line(job.pid))
+def job_of(job: ShortJob) -> HostJob:
+    return HostJob(identity_of(job.pid), job.pid, "short", processes.command_line(job.pid))
 
 
 def begin(registry: RunRegistry) -> Sessions:
@@ -278,7 +278,7 @@ def test_session_without_a_run_file_yet_is_adopted_too(registry: RunRegistry) ->
 @pytest.mark.usefixtures("py_spy")
 def test_job_that_is_gone_leaves_no_entry(registry: RunRegistry) -> None:
     with short_job(STEPS) as job:
-        gone = Job(Identity(job.pid, 1), job.pid, "short", ())
+        gone = HostJob(Identity(job.pid, 1), job.pid, "short", ())
         with pytest.raises(NoSuchProcess):
             begin(registry).start(gone, 50.0)
     assert registry.entries() == []

@@ -111,7 +111,7 @@ async def held(
     """Have gdb hold the process until it is killed."""
     known = gdb.commands
 
-    def holding(pid: int, file: Path, text: Text, calls: gdb.Calls) -> str:
+    def holding(pid: int, file: Path, text: Text, calls: gdb.CallAddresses) -> str:
         attach, _, rest = known(pid, file, text, calls).partition("\n")
         wait = f"shell exec >/dev/null 2>&1; touch {folder}/held; exec sleep 300"
         return f"{attach}\n{wait}\n{rest}"

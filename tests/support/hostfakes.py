@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 
 from profd.daemon.errors import ProfdError, SessionFailed
-from profd.daemon.service.log import JsonLog, Line
-from profd.daemon.service.processes import Job, ProcessInfo, ProcessTable, Program
-from profd.daemon.service.sessions import Recording, Sessions
+from profd.daemon.service.log import JsonLog, LogLine
+from profd.daemon.service.processes import HostJob, HostProgram, ProcessInfo, ProcessTable
+from profd.daemon.service.sessions import LiveSession, Sessions
 from profd.daemon.service.storage import Entry, boot_id
 from profd.daemon.store.records import Identity
 from profd.daemon.tree.exitstatus import Watch
@@ -27,7 +27,7 @@ class FakeTable(ProcessTable):
     """Processes by their PIDs; whoever has ``subjects`` is Python."""
 
     def __init__(self) -> None:
-        self.programs: dict[int, Program] = {}
+        self.programs: dict[int, HostProgram] = {}
         self.subjects: dict[int, ProcessInfo] = {}
         self.being_recorded: set[int] = set()
         self.looks: list[int] = []
@@ -51,7 +51,7 @@ class FakeTable(ProcessTable):
             Identity(pid, 10 * pid + self._ended.count(pid)),
             command or ("python", "train.py"),
         )
-        self.programs[pid] = Program(identity, parent, uid, words)
+        self.programs[pid] = HostProgram(identity, parent, uid, words)
         if python:
             self.subjects[pid] = ProcessInfo(identity, parent, uid, words, torch, gpu, age_s)
 
@@ -78,7 +78,7 @@ class FakeTable(ProcessTable):
         self.looks.append(pid)
         return self.subjects.get(pid)
 
-    def program(self, pid: int) -> Program | None:
+    def program(self, pid: int) -> HostProgram | None:
         return self.programs.get(pid)
 
     def descendants(self, pid: int) -> set[int]:
@@ -100,9 +100,9 @@ class Said(JsonLog):
         super().__init__(self.stream)
 
     @property
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[LogLine]:
         return [
-            msgspec.json.decode(text, type=Line) for text in self.stream.getvalue().splitlines()
+            msgspec.json.decode(text, type=LogLine) for text in self.stream.getvalue().splitlines()
         ]
 
     @property
@@ -136,31 +136,31 @@ class FakeSessions(Sessions):
     cpu: dict[int, float] = field(default_factory=dict)
     why: str = "target-exited"
     refusal: ProfdError | None = None
-    live: dict[int, Recording] = field(default_factory=dict)
+    live: dict[int, LiveSession] = field(default_factory=dict)
     adoptable: set[str] = field(default_factory=set)
     started: list[int] = field(default_factory=list)
 
-    def start(self, job: Job, budget_percent: float) -> Recording:
+    def start(self, job: HostJob, budget_percent: float) -> LiveSession:
         if self.refusal is not None:
             raise self.refusal
         self.started.append(job.root.pid)
         self._note(job.root.pid, budget_percent)
         return self._recording(entry_of(job.root, run=len(self.started)))
 
-    def adopt(self, entry: Entry) -> Recording | None:
+    def adopt(self, entry: Entry) -> LiveSession | None:
         return self._recording(entry) if entry.run_id in self.adoptable else None
 
-    def allow(self, recording: Recording, budget_percent: float) -> None:
+    def allow(self, recording: LiveSession, budget_percent: float) -> None:
         self._note(recording.entry.root.pid, budget_percent)
 
-    def cpu_s(self, recording: Recording) -> float:
+    def cpu_s(self, recording: LiveSession) -> float:
         return self.cpu.get(recording.entry.root.pid, 0.0)
 
-    def stop(self, recording: Recording) -> None:
+    def stop(self, recording: LiveSession) -> None:
         self.why = "stopped"
         self.end(recording.entry.root.pid)
 
-    def close(self, recording: Recording) -> str:
+    def close(self, recording: LiveSession) -> str:
         recording.watch.close()
         return self.why
 
@@ -170,8 +170,10 @@ class FakeSessions(Sessions):
         watch.end()
         self.parts.pop(pid, None)
 
-    def _recording(self, entry: Entry) -> Recording:
-        self.live[entry.root.pid] = Recording(entry, FakeWatch(Identity(90_000, 1)), Path("/none"))
+    def _recording(self, entry: Entry) -> LiveSession:
+        self.live[entry.root.pid] = LiveSession(
+            entry, FakeWatch(Identity(90_000, 1)), Path("/none")
+        )
         return self.live[entry.root.pid]
 
     def _note(self, pid: int, budget_percent: float) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from profd.daemon.interpreter.frames import Frame, Interpreter, open_interpreter
+from profd.daemon.interpreter.frames import Interpreter, PythonFrame, open_interpreter
 from profd.daemon.interpreter.integers import Global, IntegerReader, Local, local_of
 from profd.daemon.interpreter.objects import Held, held
 from support.present import there
@@ -82,7 +82,7 @@ class Program:
         self.thread = self.python.main_thread()
         self.reader = IntegerReader(self.python, self.thread)
 
-    def frame(self, function: str) -> Frame:
+    def frame(self, function: str) -> PythonFrame:
         return next(
             frame for frame in self.python.stack(self.thread) if frame.code.name == function
         )

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from profd.daemon import processes
-from profd.daemon.machine.collector import Source
+from profd.daemon.machine.collector import CounterSource
 from profd.daemon.machine.machine import Watched
 from profd.daemon.store.records import EventHappened, Identity, Point
 
@@ -72,7 +72,9 @@ def files_of(monkeypatch: pytest.MonkeyPatch, contents: dict[str, str] | None = 
 
 
 def read(
-    source: Source, *identities: Identity, threads: dict[Identity, frozenset[int]] | None = None
+    source: CounterSource,
+    *identities: Identity,
+    threads: dict[Identity, frozenset[int]] | None = None,
 ) -> list[Point]:
     """Return the points of one reading."""
     found = source.read(Watched(identities, threads or {}))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from profd.daemon.service.log import Line
+from profd.daemon.service.log import LogLine
 from support.folders import PROGRAMS
 from support.sessions import ready
 from support.waiting import DEADLINE_S, until
@@ -28,20 +28,20 @@ class Supervised:
 
     def __init__(self, before: Sequence[str]) -> None:
         """Start one, behind the words ``before``, and wait until it is ready."""
-        self.lines: list[Line] = []
+        self.lines: list[LogLine] = []
         command = [*before, *PROFD, "daemon"]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         self.wait("ready")
 
-    def wait(self, event: str, *, pid: int = 0, run: str = "") -> Line:
+    def wait(self, event: str, *, pid: int = 0, run: str = "") -> LogLine:
         """Wait until it has said this, of this process or run where one is named.
 
         What it said before counts.
         """
 
-        def look() -> Line | None:
+        def look() -> LogLine | None:
             has_ended = not self._reader.is_alive()
             said = [
                 line
@@ -61,7 +61,7 @@ class Supervised:
     def _read(self) -> None:
         assert self.process.stderr is not None
         for text in self.process.stderr:
-            self.lines.append(msgspec.json.decode(text, type=Line))
+            self.lines.append(msgspec.json.decode(text, type=LogLine))
 
 
 @contextlib.contextmanager

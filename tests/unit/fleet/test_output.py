@@ -35,7 +35,7 @@ def hours(whole: float, lost: float, idle: float = 0.0, *, gpus: bool = True) ->
     return Hours(whole, whole if gpus else 0.0, lost, lost if gpus else 0.0, idle)
 
 
-def table(fleet: Fleet, title: str) -> output.Table:
+def table(fleet: Fleet, title: str) -> output.AnswerTable:
     return next(one for one in output.tables(fleet) if one.title.startswith(title))
 
 

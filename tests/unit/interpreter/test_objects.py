@@ -8,7 +8,7 @@ import pytest
 from support.interpreters import VERSIONS, Program, python, standing
 
 from profd.daemon.interpreter import objects
-from profd.daemon.interpreter.frames import Frame, open_interpreter
+from profd.daemon.interpreter.frames import PythonFrame, open_interpreter
 from profd.daemon.interpreter.integers import OfGenerator, RangeLeft
 from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.interpreter.objects import Missing, generator_code, object_at
@@ -67,7 +67,7 @@ def test_a_frame_holds_the_iterators_of_its_loops(version: str) -> None:
         # The generator waits, and its own frame is not on the stack; it holds what it goes through.
         code = generator_code(program.python, generator.address)
         assert (code.name, code.variables[:2]) == ("counted", ("iterable", "unused"))
-        frame = Frame(
+        frame = PythonFrame(
             objects.generator_frame(program.python, generator.address, code.address), code, 0
         )
         assert [one.type_name for one in objects.held(program.python, frame)][:1] == ["Batches"]

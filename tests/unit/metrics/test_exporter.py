@@ -127,35 +127,35 @@ def test_an_address_is_a_port_with_or_without_a_host_or_is_refused() -> None:
     assert (
         exporter.parse_address("9400")
         == exporter.parse_address(":9400")
-        == exporter.Address("127.0.0.1", 9400)
+        == exporter.ListenAddress("127.0.0.1", 9400)
     )
-    assert exporter.parse_address("0.0.0.0:0") == exporter.Address("0.0.0.0", 0)
-    assert exporter.parse_address("[::1]:9400") == exporter.Address("::1", 9400)
-    assert exporter.parse_address("localhost:80") == exporter.Address("localhost", 80)
+    assert exporter.parse_address("0.0.0.0:0") == exporter.ListenAddress("0.0.0.0", 0)
+    assert exporter.parse_address("[::1]:9400") == exporter.ListenAddress("::1", 9400)
+    assert exporter.parse_address("localhost:80") == exporter.ListenAddress("localhost", 80)
     for text in ("", "9400:", "localhost", "65536", "-1", "٣", "host:port"):
         with pytest.raises(UsageError, match=r"0\.0\.0\.0:9400"):
             exporter.parse_address(text)
 
 
 def test_a_port_in_use_and_a_foreign_address_are_refused() -> None:
-    with contextlib.closing(exporter.listen(exporter.Address("127.0.0.1", 0))) as taken:
+    with contextlib.closing(exporter.listen(exporter.ListenAddress("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(UsageError, match=f"port {port} .*in use.*choose another port"):
             exporter.open_exporter(str(port), None, print)
     with pytest.raises(UsageError, match=r"192\.0\.2\.1 port 0"):
-        exporter.listen(exporter.Address("192.0.2.1", 0))
+        exporter.listen(exporter.ListenAddress("192.0.2.1", 0))
     assert exporter.open_exporter(None, None, print) is None
 
 
 def test_a_port_is_free_again_at_once_and_addresses_of_six_have_brackets() -> None:
-    with exporter.listen(exporter.Address("127.0.0.1", 0)) as listener:
-        address = exporter.Address(*listener.getsockname())
+    with exporter.listen(exporter.ListenAddress("127.0.0.1", 0)) as listener:
+        address = exporter.ListenAddress(*listener.getsockname())
         with socket.create_connection(address) as client:
             listener.accept()[0].close()  # the side that closes first keeps the port for a while
             assert client.recv(1) == b""
     exporter.listen(address).close()
     try:
-        listener = exporter.listen(exporter.Address("::1", 0))
+        listener = exporter.listen(exporter.ListenAddress("::1", 0))
     except UsageError:
         pytest.skip("this machine has no IPv6")
     with contextlib.closing(listener):

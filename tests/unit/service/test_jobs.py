@@ -8,7 +8,7 @@ import pytest
 from support.clocks import StoppedClock
 from support.hostfakes import UID, FakeTable, Said
 
-from profd.daemon.service.configuration import Configuration, Rule
+from profd.daemon.service.configuration import Configuration, JobRule
 from profd.daemon.service.jobs import (
     DURATION,
     QUIET,
@@ -18,10 +18,10 @@ from profd.daemon.service.jobs import (
     Activity,
     Jobs,
 )
-from profd.daemon.service.processes import Job
+from profd.daemon.service.processes import HostJob
 from profd.daemon.store.records import Identity
 
-TORCH = Configuration(rule=(Rule("torch", torch=True, min_age_s=5),), most_per_user=9)
+TORCH = Configuration(rule=(JobRule("torch", torch=True, min_age_s=5),), most_per_user=9)
 
 
 class Host:
@@ -31,7 +31,7 @@ class Host:
         self.table, self.clock, self.said = FakeTable(), StoppedClock(), Said()
         self.jobs = Jobs(self.table, configuration, self.said, self.clock)
 
-    def poll(self, after_s: float = 0.0, room: int = 9) -> list[Job]:
+    def poll(self, after_s: float = 0.0, room: int = 9) -> list[HostJob]:
         self.clock.advance(after_s)
         return self.jobs.poll(room)
 

@@ -21,7 +21,7 @@ from profd.daemon import processes
 from profd.daemon.processes import user_name
 from profd.daemon.reads import Reads, Unread
 from profd.daemon.service import processes as subjects
-from profd.daemon.service.configuration import Configuration, Exclusion, Rule
+from profd.daemon.service.configuration import Configuration, Exclusion, JobRule
 from profd.daemon.service.processes import ProcessInfo, ProcessScanner, ProcessTable, matching_rule
 
 
@@ -31,7 +31,7 @@ def subject(*command: str, torch: bool = False, gpu: bool = False, uid: int = UI
     return table.subjects[7]
 
 
-def matched(one: ProcessInfo, *rules: Rule, exclude: tuple[Exclusion, ...] = ()) -> str | None:
+def matched(one: ProcessInfo, *rules: JobRule, exclude: tuple[Exclusion, ...] = ()) -> str | None:
     found = matching_rule(Configuration(rule=rules, exclude=exclude), one)
     return found.name if found else None
 
@@ -40,19 +40,19 @@ def matched(one: ProcessInfo, *rules: Rule, exclude: tuple[Exclusion, ...] = ())
     ("rule", "meets"),
     [
         *(
-            (Rule("r", torch=True), False),
-            (Rule("r", gpu=True), True),
-            (Rule("r", command=r"train\.py"), True),
+            (JobRule("r", torch=True), False),
+            (JobRule("r", gpu=True), True),
+            (JobRule("r", command=r"train\.py"), True),
         ),
-        *((Rule("r", command=r"^train"), False), (Rule("r", command="--lr 1"), True)),
+        *((JobRule("r", command=r"^train"), False), (JobRule("r", command="--lr 1"), True)),
         *(
-            (Rule("r", gpu=True, users=(str(UID),)), True),
-            (Rule("r", gpu=True, users=("4711",)), False),
+            (JobRule("r", gpu=True, users=(str(UID),)), True),
+            (JobRule("r", gpu=True, users=("4711",)), False),
         ),
-        (Rule("r", gpu=True, torch=True), False),
+        (JobRule("r", gpu=True, torch=True), False),
     ],
 )
-def test_all_that_a_rule_says_has_to_hold(rule: Rule, meets: bool) -> None:
+def test_all_that_a_rule_says_has_to_hold(rule: JobRule, meets: bool) -> None:
     assert matched(subject("python", "train.py", "--lr", "1", gpu=True), rule) == (
         "r" if meets else None
     )
@@ -61,16 +61,18 @@ def test_all_that_a_rule_says_has_to_hold(rule: Rule, meets: bool) -> None:
 def test_users_are_names_or_numbers_and_exclusions_come_before_the_rule_of_the_least_age() -> None:
     mine = subject(torch=True, uid=os.getuid())
     for user in (user_name(os.getuid()), str(os.getuid())):
-        assert matched(mine, Rule("r", torch=True, users=(user,))) == "r"
+        assert matched(mine, JobRule("r", torch=True, users=(user,))) == "r"
     notebook = subject("python", "-m", "ipykernel", torch=True)
-    rule = Rule("r", torch=True)
+    rule = JobRule("r", torch=True)
     assert matched(notebook, rule, exclude=(Exclusion(command="ipykernel"),)) is None
     assert (
         matched(notebook, rule, exclude=(Exclusion(command="ipykernel", users=("4711",)),)) == "r"
     )
     one = subject(torch=True)
     assert (
-        matched(one, Rule("late", torch=True, min_age_s=60), Rule("soon", torch=True, min_age_s=1))
+        matched(
+            one, JobRule("late", torch=True, min_age_s=60), JobRule("soon", torch=True, min_age_s=1)
+        )
         == "soon"
     )
 

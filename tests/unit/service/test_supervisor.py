@@ -23,7 +23,7 @@ from support.waiting import DEADLINE_S, eventually
 from profd.daemon import paths, processes, program
 from profd.daemon.errors import OutputUnwritable, SessionFailed
 from profd.daemon.service import exporting, supervisor
-from profd.daemon.service.configuration import Configuration, Exclusion, Rule
+from profd.daemon.service.configuration import Configuration, Exclusion, JobRule
 from profd.daemon.service.exporting import Exporting, metrics_command
 from profd.daemon.service.jobs import Jobs
 from profd.daemon.service.log import SystemdNotifier
@@ -33,7 +33,7 @@ from profd.daemon.service.storage import RunRegistry, RunStorage
 from profd.daemon.service.supervisor import SingleInstanceLock, Supervisor
 from profd.daemon.store.records import HangFound, HangReport
 
-OFTEN = Configuration(rule=(Rule("torch", torch=True, min_age_s=0),), look_every_s=0.1)
+OFTEN = Configuration(rule=(JobRule("torch", torch=True, min_age_s=0),), look_every_s=0.1)
 
 
 class Host:

@@ -17,7 +17,7 @@ from profd.daemon.interpreter.integers import Attribute, Local, Moved, RangeLeft
 from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.stacks.origin import ANY
 from profd.daemon.steps.declared import Declared
-from profd.daemon.steps.loop import Place, StepLoop
+from profd.daemon.steps.loop import LoopPlace, StepLoop
 from profd.daemon.steps.reader import FAR_S, IDLE_S, LOG, READ_S, SHORT_S, StepReader
 from profd.daemon.steps.sources import Around, Program, Source
 from profd.daemon.store.records import (
@@ -90,7 +90,7 @@ class FakeProgram(Program):
         value = self.value(source.variable)
         return None if value is None else (value - source.start) // source.stride
 
-    def number_of(self, _place: Place, _path: str) -> int | None:
+    def number_of(self, _place: LoopPlace, _path: str) -> int | None:
         return None
 
     def value(self, variable: Variable | None) -> int | None:

@@ -15,7 +15,7 @@ from support.synthetic import STARTED_NS
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.fleet.dataset import TABLES
-from profd.daemon.fleet.tables import ROWS, Source
+from profd.daemon.fleet.tables import ROWS, RunSource
 from profd.daemon.render.payload import take_payload
 from profd.daemon.store import stepfunction
 from profd.daemon.store.reader import RunReader
@@ -123,7 +123,7 @@ def test_the_data_set_and_the_report_know_a_series_for_as_long_as_its_readings_s
     with RunReader(write_gapped_run(tmp_path / "run.profd")) as reader:
         rows = [
             dict(zip(TABLES["series"], row.values, strict=True))
-            for row in ROWS["series"](Source(reader))
+            for row in ROWS["series"](RunSource(reader))
         ]
         shown = take_payload(reader, PhaseIndex(reader), ())["gpus"][0]["utilization"]
         for name in (POWER, UTILIZATION):

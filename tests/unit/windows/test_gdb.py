@@ -22,10 +22,10 @@ from profd.daemon import processes
 from profd.daemon.errors import MissingTool
 from profd.daemon.interpreter.memory import Memory, Unreadable
 from profd.daemon.windows import gdb
-from profd.daemon.windows.gdb import Calls, Text
+from profd.daemon.windows.gdb import CallAddresses, Text
 from profd.daemon.windows.request import WindowFailed
 
-CALLS = Calls(0x1000, 0x2000, 0x3000)
+CALLS = CallAddresses(0x1000, 0x2000, 0x3000)
 TEXT = Text(b"pass\n", 0x7000, 4096)
 
 
