@@ -125,32 +125,14 @@ class IdleTime(Generic[State]):
         # its error too.
         late_ns = sum(row.duration_ns for row in rows) // samples
         self._error_ns2 = max(self._error_ns2, float(late_ns**2))
-        steps, at = utilization.steps, 0
-        found: dict[int, Reading[State]] = {}
+        states = [state_of(row.stack) for row in rows]
+        read = _read_beside(utilization, rows, states, late_ns)
+        self._readings += (
+            one for one in read if one.spent_ns.total() >= _LEAST_COVERED * one.length_ns
+        )
         before: Place[State] | None = None
         known: Queue | None = None
-        for row in rows:
-            state, start_ns, end_ns = (
-                state_of(row.stack),
-                row.start_ns - late_ns,
-                row.end_ns - late_ns,
-            )
-            while at < len(steps) and steps[at].end_ns <= start_ns:
-                at += 1
-            place = at
-            while place < len(steps) and steps[place].start_ns < end_ns:
-                step = steps[place]
-                if place not in found:
-                    idle = 1 - step.value
-                    found[place] = Reading(
-                        idle if idle > _PERCENT else 0.0, step.end_ns - step.start_ns
-                    )
-                found[place].spent_ns[state] += min(end_ns, step.end_ns) - max(
-                    start_ns, step.start_ns
-                )
-                if before is not None and before[0] != state and step.start_ns <= start_ns:
-                    found[place].changes[before[0], state] += 1
-                place += 1
+        for row, state in zip(rows, states, strict=True):
             queue = queue_of(row.stack)
             known = None if queue is Queue.STAYS and known is None else queue
             now = state, known
@@ -158,10 +140,6 @@ class IdleTime(Generic[State]):
             if now != before:
                 self._visits[before, now] += 1
             before = now
-        read = (one for one in found.values() if one.length_ns)
-        self._readings += (
-            one for one in read if one.spent_ns.total() >= _LEAST_COVERED * one.length_ns
-        )
 
     def merged(self, merge: Callable[[State], Other]) -> IdleTime[Other]:
         """Return the same readings with several states taken for one."""
@@ -300,6 +278,37 @@ class IdleTime(Generic[State]):
             )
             found[state] = 1 - least_ns / whole_ns, all_ns / whole_ns
         return found
+
+
+def _read_beside(
+    utilization: StepFunction,
+    rows: Sequence[IntervalRow],
+    states: Sequence[State],
+    late_ns: int,
+) -> list[Reading[State]]:
+    """Return the readings of utilization with what a thread did meanwhile.
+
+    ``states`` are those of ``rows``, which show every change ``late_ns`` late.
+    """
+    steps, first = utilization.steps, 0
+    found: dict[int, Reading[State]] = {}
+    for row, before, state in zip(rows, (states[0], *states), states, strict=False):
+        start_ns, end_ns = row.start_ns - late_ns, row.end_ns - late_ns
+        while first < len(steps) and steps[first].end_ns <= start_ns:
+            first += 1
+        for at in range(first, len(steps)):
+            step = steps[at]
+            if step.start_ns >= end_ns:
+                break
+            if at not in found:
+                idle = 1 - step.value
+                length_ns = step.end_ns - step.start_ns
+                found[at] = Reading(idle if idle > _PERCENT else 0.0, length_ns)
+            reading = found[at]
+            reading.spent_ns[state] += min(end_ns, step.end_ns) - max(start_ns, step.start_ns)
+            if before != state and step.start_ns <= start_ns:
+                reading.changes[before, state] += 1
+    return [one for one in found.values() if one.length_ns]
 
 
 def _together(readings: Sequence[Reading[State]]) -> Reading[State]:

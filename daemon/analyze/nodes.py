@@ -104,15 +104,7 @@ def join(files: Iterable[NodeFile]) -> tuple[FoundJob, ...]:
     """
     by_key: defaultdict[tuple[object, ...], list[NodeFile]] = defaultdict(list)
     for file in sorted(files, key=lambda file: file.started_ns):
-        if file.is_whole:
-            by_key[file.run, str(file.path)].append(file)
-        elif file.job is None:
-            by_key[file.command, file.world_size].append(file)
-        # ranks that meet on the loopback address are on one host; others may use the same port on
-        # theirs
-        else:
-            is_local = file.job.startswith(("localhost:", "127.", "::1:"))
-            by_key[file.job, file.host if is_local else None].append(file)
+        by_key[_job_key(file)].append(file)
     attempts: list[list[NodeFile]] = []
     for group in by_key.values():
         attempt: list[NodeFile] = []
@@ -121,17 +113,35 @@ def join(files: Iterable[NodeFile]) -> tuple[FoundJob, ...]:
                 attempts.append(attempt := [])
             attempt.append(file)
     attempts.sort(key=lambda attempt: attempt[0].started_ns)
-    jobs: list[FoundJob] = []
+    jobs, times = list[FoundJob](), Counter[str]()
     for attempt in attempts:
-        first = attempt[0]
-        # What its launcher calls it, else the id of its first run. It is printed, and may come from
-        # anywhere.
-        given = first.job if first.job is not None and not first.is_whole else first.run
-        name = "".join(character if character.isprintable() else "?" for character in given)
-        again = sum(known.name.partition("#")[0] == name for known in jobs)
+        name = _job_name(attempt[0])
+        again = times[name]
+        times[name.partition("#")[0]] += 1
         nodes = sorted(attempt, key=lambda file: (min(file.ranks, default=0), file.run))
         jobs.append(FoundJob(f"{name}#{again + 1}" if again else name, tuple(nodes)))
     return tuple(jobs)
+
+
+def _job_key(file: NodeFile) -> tuple[object, ...]:
+    """Return what the files of a job have in common."""
+    if file.is_whole:
+        return file.run, str(file.path)
+    if file.job is None:
+        return file.command, file.world_size
+    # Ranks that meet on the loopback address are on one host; others may use the same port on
+    # theirs.
+    is_local = file.job.startswith(("localhost:", "127.", "::1:"))
+    return file.job, file.host if is_local else None
+
+
+def _job_name(file: NodeFile) -> str:
+    """Return the launcher's name of a job, or the id of its first run.
+
+    The name is printed, and may come from anywhere.
+    """
+    given = file.job if file.job is not None and not file.is_whole else file.run
+    return "".join(character if character.isprintable() else "?" for character in given)
 
 
 def _read(path: Path) -> NodeFile:

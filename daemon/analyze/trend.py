@@ -87,20 +87,21 @@ def trend(
         found = found or window
         if not _grows(blocks, line, values[steady:begin], least_growth):
             continue
-        # The last part of a curve that flattens out has a steeper past: late growth begins with its
-        # window.
+        # The last part of a curve that flattens out has a steeper past.
         length_s = times_s[-1] - times_s[begin]
         before = slice(max(bisect_left(times_s, times_s[begin] - length_s), steady), begin)
         is_late = length_s < 0.45 * known_s
-        earlier = (
-            _cut(times_s[before], values[before])
-            if is_late and begin - before.start >= LEAST_POINTS
-            else []
-        )
-        was_slower = len(earlier) >= LEAST_BLOCKS and _fit(earlier).slope <= line.slope / 2
-        if was_slower or not is_late:
+        if not is_late or _was_slower(times_s[before], values[before], line.slope):
             return msgspec.structs.replace(window, is_growing=True)
     return found
+
+
+def _was_slower(times_s: Sequence[float], values: Sequence[float], slope: float) -> bool:
+    """Say whether a series grew less before a window: growth begins with the window then."""
+    if len(times_s) < LEAST_POINTS:
+        return False
+    blocks = _cut(times_s, values)
+    return len(blocks) >= LEAST_BLOCKS and _fit(blocks).slope <= slope / 2
 
 
 def _grows(

@@ -277,53 +277,68 @@ def _notes(
     *,
     uses_gpu: bool,
 ) -> tuple[str, ...]:
-    notes: list[str] = []
     host = [row for row in operators if row.device == HOST]
     device_ns = sum(
         row.self_cuda_ns for row in operators if row.device != HOST and not row.is_annotation
     )
-    if graphs := sum(row.calls for row in host if row.name.startswith(_GRAPHS)):
-        unlinked = (
-            max(1 - sum(row.self_cuda_ns for row in host) / device_ns, 0.0) if device_ns else 0.0
-        )
-        notes.append(
-            f"{plural(graphs, 'CUDA graph')} ran: kernels of a graph count for no operator that "
-            "was captured, so "
-            f"{percent(unlinked)} of the GPU's work has no operator here."
-        )
+    notes = (
+        _about_graphs(host, device_ns),
+        None if device_ns else _about_missing_work(host, uses_gpu=uses_gpu),
+        _about_longer_steps(steps, gpus),
+        _about_slower_steps(steps, device_ns),
+    )
+    return tuple(filter(None, notes))
+
+
+def _about_graphs(host: Sequence[OperatorTotals], device_ns: int) -> str | None:
+    graphs = sum(row.calls for row in host if row.name.startswith(_GRAPHS))
+    if not graphs:
+        return None
+    unlinked = 0.0
+    if device_ns:
+        unlinked = max(1 - sum(row.self_cuda_ns for row in host) / device_ns, 0.0)
+    return (
+        f"{plural(graphs, 'CUDA graph')} ran: kernels of a graph count for no operator that was "
+        f"captured, so {percent(unlinked)} of the GPU's work has no operator here."
+    )
+
+
+def _about_missing_work(host: Sequence[OperatorTotals], *, uses_gpu: bool) -> str | None:
     launches = sum(row.calls for row in host if row.name.startswith(_LAUNCHES))
-    if (launches or uses_gpu) and not device_ns:
-        does = f"made {launches:,} launches" if launches else "uses one"
-        notes.append(
-            f"The trace has no work of a GPU, though the process {does}: another profiler, such "
-            "as Nsight "
-            "Systems, may hold CUPTI. End it and take the window again."
-        )
-    if (
-        gpus
-        and steps.before_s
-        and steps.within_s
-        and steps.within_s > steps.before_s * (1 + _HELD_UP)
-    ):
-        longer = steps.within_s / steps.before_s
-        # The profiler slows the host. What GPUs do in a step stays the same.
-        idle = (
-            f"GPU {gpu.gpu} about {percent(max(1 - gpu.share(gpu.busy_ns) * longer, 0.0))}"
-            for gpu in gpus
-        )
-        notes.append(
-            f"The profiler made steps {percent(longer - 1)} longer. Without it GPUs are idle for "
-            "less of the time: "
-            f"{', '.join(idle)}."
-        )
-    if steps.is_slower and steps.before_s and steps.after_s:
-        cause = (
-            " torch leaves CUPTI attached; TEARDOWN_CUPTI=1 in the script's environment has it "
-            "detached, where no CUDA "
-            "graphs are used."
-        )
-        slower = percent(steps.after_s / steps.before_s - 1)
-        notes.append(
-            f"Steps take {slower} longer since the window{f':{cause}' if device_ns else '.'}"
-        )
-    return tuple(notes)
+    if not launches and not uses_gpu:
+        return None
+    does = f"made {launches:,} launches" if launches else "uses one"
+    return (
+        f"The trace has no work of a GPU, though the process {does}: another profiler, such as "
+        "Nsight Systems, may hold CUPTI. End it and take the window again."
+    )
+
+
+def _about_longer_steps(steps: StepTimes, gpus: Sequence[IdleGpu]) -> str | None:
+    if not (gpus and steps.before_s and steps.within_s):
+        return None
+    longer = steps.within_s / steps.before_s
+    if steps.within_s <= steps.before_s * (1 + _HELD_UP):
+        return None
+    # The profiler slows the host. What GPUs do in a step stays the same.
+    idle = (
+        f"GPU {gpu.gpu} about {percent(max(1 - gpu.share(gpu.busy_ns) * longer, 0.0))}"
+        for gpu in gpus
+    )
+    return (
+        f"The profiler made steps {percent(longer - 1)} longer. Without it GPUs are idle for less "
+        f"of the time: {', '.join(idle)}."
+    )
+
+
+def _about_slower_steps(steps: StepTimes, device_ns: int) -> str | None:
+    if not (steps.is_slower and steps.before_s and steps.after_s):
+        return None
+    slower = percent(steps.after_s / steps.before_s - 1)
+    if not device_ns:
+        return f"Steps take {slower} longer since the window."
+    return (
+        f"Steps take {slower} longer since the window: torch leaves CUPTI attached; "
+        "TEARDOWN_CUPTI=1 in the script's environment has it detached, where no CUDA graphs are "
+        "used."
+    )
