@@ -144,7 +144,7 @@ def render_diff_report(readers: Readers, selections: Selections, diff: Diff) -> 
 def _step(diff: Diff) -> str:
     """Return how the time of a step changed, in a sentence.
 
-    Empty where the steps of a run are unknown.
+    Empty if the steps of a run are unknown.
     """
     step = diff.step_time
     if step is None:

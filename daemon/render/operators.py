@@ -86,7 +86,7 @@ def operator_table(
 def operator_lines(windows: Sequence[WindowSummary], columns: int) -> Iterator[str]:
     """Yield what took most in the last window, of each process of it.
 
-    Nothing where none was taken.
+    Nothing if none was taken.
     """
     for window in windows:
         rank = "" if window.rank is None else f"rank {window.rank}, "
@@ -135,7 +135,7 @@ def about_lines(about: AboutWindow) -> Iterator[str]:
 def issuer_of(row: OperatorTotals, issuers: Mapping[str, Sequence[IssuingLine]]) -> str:
     """Return the line that most samples of an operator name, with their number.
 
-    Empty where none does.
+    Empty if none does.
     """
     lines = issuers.get(row.name) if row.device == HOST else None
     return f"{visible(lines[0].label)} ({lines[0].samples})" if lines else ""

@@ -160,7 +160,7 @@ SCRIPTS = (
 def write_report(reader: RunReader, path: Path) -> None:
     """Write the report of a run to ``path``, whole or not at all.
 
-    Raises OutputUnwritable, and RunUnreadable where the run turns out to be damaged.
+    Raises OutputUnwritable, and RunUnreadable if the run turns out to be damaged.
     """
     with reader.one_moment():
         page = render_report(reader)

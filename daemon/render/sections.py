@@ -42,7 +42,7 @@ MUCH_STARTUP = 0.2
 def verdict(findings: Sequence[Finding], phases: Mapping[str, float]) -> str:
     """Return the strongest finding above info, else how much of the time is training.
 
-    Empty where hardly any is.
+    Empty if hardly any is.
 
     ``phases`` are the shares of the main thread's time. Where startup takes much, only the rest is
     judged.
@@ -105,7 +105,7 @@ def gpu_lines(gpus: Iterable[Gpu]) -> Iterator[str]:
 def idle_lines(idle: GpuIdle | None, columns: int) -> Iterator[str]:
     """Yield for how long the GPUs were idle, and in which phases that may lie.
 
-    Nothing where no GPU was read.
+    Nothing if no GPU was read.
     """
     if idle is None:
         return
@@ -228,7 +228,7 @@ def post_mortem_sentence(post_mortem: PostMortem) -> str:
 def post_mortem_lines(post_mortem: PostMortem | None, columns: int) -> Iterator[str]:
     """Yield the sentence, who else died, and the last lines of output.
 
-    Nothing where the target did not die.
+    Nothing if the target did not die.
     """
     if post_mortem is None:
         return
@@ -261,7 +261,7 @@ _NODES = 32
 
 
 def rank_lines(ranks: Sequence[RankSummary], columns: int) -> Iterator[str]:
-    """Yield the table of the ranks; nothing where there are none.
+    """Yield the table of the ranks; nothing if there are none.
 
     Of many those that wait least are shown.
     """
@@ -332,7 +332,7 @@ def _known_by(node: JoinedNode) -> str:
 def rank_tables(summary: Summary) -> dict[str, object]:
     """Return what the tables of ranks and of nodes show.
 
-    No rows where the run is no job of ranks.
+    No rows if the run is no job of ranks.
     """
     rates = [row.steps_per_s for row in summary.ranks if row.steps_per_s]
     step_s = 1 / statistics.median(rates) if rates else None

@@ -59,7 +59,7 @@ def process_entries(
 
     ``index`` has the place of each, ``memory`` how theirs grows.
 
-    The steps are empty where no loop counter was read.
+    The steps are empty if no loop counter was read.
     """
     started_ns = reader.info.started_ns
     # Series are kept of the first processes: a job that starts thousands would fill the page with
@@ -142,7 +142,7 @@ def _series(reader: RunReader, found: SeriesRow | None) -> Series:
 def _steps_per_s(reader: RunReader, process: int) -> Series:
     """Return the rate of steps between each two readings of the loop counter.
 
-    None where it starts again.
+    None if it starts again.
     """
     steps = []
     pairs = chain.from_iterable(

@@ -100,7 +100,7 @@ class Summary(msgspec.Struct, frozen=True):
     of the training processes, by reason, the longest first, ``unread`` the events of processes from
     which nothing was read for some time, with the reason. ``no_samples`` says why ``samples`` is 0.
     ``incident`` is the warning in one line: the target's death, a whole run without samples, hangs,
-    and findings above info; empty where there is none. ``leading_threads`` are those that are shown
+    and findings above info; empty if there is none. ``leading_threads`` are those that are shown
     in place of a main thread that only waits for them, by name.
     """
 

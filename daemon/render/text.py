@@ -155,7 +155,7 @@ def _unread(summary: Summary) -> Sequence[str]:
 def _section(title: str | None, rows: Iterable[str]) -> Iterator[str]:
     """Yield a title, if any, and its rows, with an empty line ahead.
 
-    Nothing where there are no rows.
+    Nothing if there are no rows.
     """
     found = list(rows)
     if found:
