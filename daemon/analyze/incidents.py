@@ -86,9 +86,9 @@ _ERROR_LINE = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit)\b")
 
 
 class LastPlace(msgspec.Struct, frozen=True):
-    """Where a training process was seen last, ``before_end_s`` ahead of the end.
+    """Where a training process was seen last, ``before_end_s`` before the end.
 
-    ``frames`` from root to leaf.
+    ``frames`` are from root to leaf.
     """
 
     pid: int
@@ -189,7 +189,7 @@ def _last_place(reader: RunReader, thread: ThreadRow) -> LastPlace | None:
     rows = list(reader.intervals(reader.info.end_ns - _LAST_NS, None, [thread.id]))
     if not rows:
         return None
-    # What Python does as it ends, for seconds after an error, has no line of the script below it.
+    # What Python does as it ends, for seconds after an error, has no line of the script in it.
     of_the_script = (
         row for row in reversed(rows) if own_frame(reader.frames_of(row.stack)) is not None
     )

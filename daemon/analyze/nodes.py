@@ -22,8 +22,8 @@ _NAMED = 12
 class NodeFile(msgspec.Struct, frozen=True):
     """A run file of a job: what profd recorded on one node.
 
-    ``job`` is what the launcher calls the job on all ranks, ``world_size`` how many they are; None:
-    it did not say.
+    ``job`` is the launcher's name of the job on all ranks, ``world_size`` the number of ranks; None
+    if it did not say.
     """
 
     path: Path
@@ -37,35 +37,30 @@ class NodeFile(msgspec.Struct, frozen=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether all ranks of the job are in this file, or it is of no job at all."""
+        """Whether this file has all ranks of the job, or belongs to no job."""
         return not self.ranks or (
             self.world_size is not None and len(self.ranks) >= self.world_size
         )
 
 
 class FoundJob(msgspec.Struct, frozen=True):
-    """The files of one job, in the order of their lowest ranks.
-
-    ``name`` is its own in the folder.
-    """
+    """The files of one job, ordered by their lowest ranks; ``name`` is unique in the folder."""
 
     name: str
     files: tuple[NodeFile, ...]
 
 
 class Folder(msgspec.Struct, frozen=True):
-    """What a folder holds: jobs in order of time, and why some files were left out."""
+    """The jobs in a folder in order of time, and why some files were left out."""
 
     path: Path
     jobs: tuple[FoundJob, ...]
     left_out: tuple[str, ...]
 
     def choose(self, name: str | None) -> FoundJob:
-        """Return the job of this name, or the only one whose name begins so.
+        """Return the job of this name, or the only one whose name begins so, or the only one.
 
-        The only one where none is named.
-
-        Raises UsageError where it could be several, and NoSuchRun where it is none.
+        Raises UsageError if it could be several, and NoSuchRun if it is none.
         """
         if not self.jobs:
             raise NoSuchRun(
@@ -157,7 +152,7 @@ def _read(path: Path) -> NodeFile:
         job = reader.value(
             str | None, "SELECT name FROM pragma_table_info('placement') WHERE name = 'job'"
         )
-        if job is not None:  # a file that is older than the column has none
+        if job is not None:  # a file older than the column has none
             sql = "SELECT job FROM placement WHERE job IS NOT NULL ORDER BY process DESC LIMIT 1"
             job = reader.value(str | None, sql)
         ranks, info = frozenset(row.rank for row in mains if row.rank is not None), reader.info
@@ -167,9 +162,9 @@ def _read(path: Path) -> NodeFile:
 
 @contextlib.contextmanager
 def open_job(job: FoundJob) -> Iterator[RunReader]:
-    """Give a reader of all files of a job; of one that has a single file it is that file's.
+    """Give a reader of all files of a job.
 
-    Raises RunUnreadable, and OutputUnwritable where there is no room for the joined file.
+    Raises RunUnreadable, and OutputUnwritable if there is no room for the joined file.
     """
     with contextlib.ExitStack() as open_files:
         if len(job.files) == 1:
@@ -180,7 +175,7 @@ def open_job(job: FoundJob) -> Iterator[RunReader]:
         except OSError as error:
             what = f"cannot make a temporary folder ({error.strerror})"
             raise OutputUnwritable(what, "set TMPDIR to a folder that you can write to") from error
-        # Not named by what stands in a file: one from elsewhere could say ../../anything.
+        # A name from a file could be ../../anything.
         path = Path(open_files.enter_context(folder)) / f"job{SUFFIX}"
         join_files(job, path)
         yield open_files.enter_context(RunReader(path))

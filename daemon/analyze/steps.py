@@ -1,13 +1,13 @@
 """How many steps were counted in a run, and how fast it makes them.
 
-Nothing is said of time without counts: that before a recording's first one, say. A phase that is
-visited once a step shows as many steps as it has visits. Some visits fall between two samples and
-are missed, so that two steps look like one: the next visit then comes after two or three times the
-usual distance, and is counted so. A step that took so long by itself looks the same, so all that
-was added may be wrong. Where visits come at no pace, the steps are unknown.
+Time without counts does not show steps, such as that before the first count of a recording. A phase
+that comes once a step shows as many steps as it has visits. Some visits fall between two samples
+and are missed, so that two steps look like one: the next visit then comes after two or three times
+the usual distance, and counts as so many. A step that took so long by itself looks the same, so all
+added steps may be wrong. If visits come at no pace, the steps are unknown.
 
-Steps are also unknown where the training goes on in a loop that has no counter. All that reads
-counts asks ``counts_of`` for them, or ``lost_ranges`` for the times without.
+Steps are also unknown if the training goes on in a loop without a counter. All readers of counts
+ask ``counts_of`` for them, or ``lost_ranges`` for the times without.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from profd.daemon.store.rows import EventRow, PointRow, ProcessRow
 
 
 class Steps(msgspec.Struct, frozen=True):
-    """How fast a run steps, and how that is known; None where it is not.
+    """How fast a run steps, and how that is known; None if it is not.
 
-    ``count`` steps were counted: from the first count to the last, of a launched run from its
-    beginning on. They were made at ``per_s`` give or take at most ``per_s_error``. ``count_error``
-    is how many more or fewer there may have been. ``source`` is what was counted: the loop counter
-    with its place, another source, or the cycles of a phase. ``why_unknown`` is a sentence where
-    steps were counted, and those of the run are unknown, or their rate, too. ``unseen`` is how many
-    may have been made besides, before the process was known to train.
+    ``count`` steps were counted: from the first count to the last, in a launched run from its
+    beginning on. Their rate is ``per_s``, off by at most ``per_s_error``. ``count_error`` is how
+    many more or fewer there may have been. ``source`` is what was counted: the loop counter with
+    its place, another source, or the cycles of a phase. ``why_unknown`` is a sentence if steps were
+    counted, but those of the run, or also their rate, are unknown. ``unseen`` is how many more may
+    have been made before the process was known to train.
     """
 
     per_s: float | None = None
@@ -60,9 +60,8 @@ class Lost(NamedTuple):
 class Counts(NamedTuple):
     """The counts of a process, in pieces.
 
-    Nobody knows how many steps were made between two pieces, and ``why`` says why.
-
-    ``why`` is None where all of the training is counted that was seen.
+    It is unknown how many steps were made between two pieces, and ``why`` says why; None if all of
+    the known training is counted.
     """
 
     pieces: list[list[PointRow]]
@@ -182,10 +181,7 @@ def _divided(lengths: Sequence[int], step_ns: float) -> tuple[float, list[int]]:
 
 
 def take_steps(reader: RunReader, selection: Selection, phases: PhaseIndex) -> Steps:
-    """Return the steps of a selection's time range, of its first trainer that shows any.
-
-    Ranks step together.
-    """
+    """Return the steps of a selection's first trainer that shows any: ranks step together."""
     steps = measure_steps(reader, selection, phases)
     if steps.per_s is None or (steps.per_s_error or 0.0) < steps.per_s / 2:
         return steps
@@ -195,7 +191,7 @@ def take_steps(reader: RunReader, selection: Selection, phases: PhaseIndex) -> S
 
 
 def measure_steps(reader: RunReader, selection: Selection, phases: PhaseIndex) -> Steps:
-    """Return the same for what does not show them: however unsure the rate is."""
+    """Return the steps even if their rate is unsure, for callers that do not show them."""
     processes = selection.trainers(reader)
     processes.sort(key=lambda row: (row.rank is None, row.rank or 0, row.id))
     counted = (_counted(reader, process, selection) for process in processes)
@@ -217,14 +213,14 @@ def _counted(reader: RunReader, process: ProcessRow, selection: Selection) -> St
     before, unseen = 0.0, 0
     if selection.from_ns is None and reader.info.mode == "launched":
         before = _made_before(counts, first.at_ns - process.seen_ns)
-        # What a script starts to train is numbered, and known some seconds later: its loop may not
-        # be its first one.
+        # A process that a script starts to train has an ordinal, and is known some seconds later:
+        # the loop seen then may not be its first one.
         if process.ordinal is not None:
             late_s = (first.at_ns - process.seen_ns) / SECOND_NS
             unseen = max(math.ceil(late_s * made / took_s - before), 0)
-    # What was done, on average, of the step that a counter was read in, where that step was surely
-    # finished. Nearly all counters say how many steps are done: those of a loop over a range, and
-    # those that go up at a step's end.
+    # The part that was done, on average, of the step in which a counter was read, if that step was
+    # surely finished. Nearly all counters say how many steps are done: those of a loop over a
+    # range, and those that go up at a step's end.
     begun = 0.5 if process.exit_code == 0 and selection.to_ns is None else 0.0
     source = _source_at(reader, process.id, last.at_ns)
     count = None if counts.why else round(before + made + begun)
@@ -243,7 +239,7 @@ def _error_within(ranges: Iterable[tuple[int, int]], stored: Sequence[PointRow])
 
 
 def _made_before(counts: Counts, since_seen_ns: int) -> float:
-    """Return how many steps were made before the first count, which came so late.
+    """Return how many steps were made before the first count, so long after the process was seen.
 
     A loop that goes on from a checkpoint begins with more steps than it can have made, also at a
     higher pace than its usual one. Pauses have no pace, and a count that is mended jumps once.

@@ -1,7 +1,4 @@
-"""Findings, hangs and the death of a target as cards of the report.
-
-``selection.js`` reads their addresses.
-"""
+"""Findings, hangs and a target's death as cards of the report; ``selection.js`` reads addresses."""
 
 from __future__ import annotations
 
@@ -119,10 +116,7 @@ def death_card(post_mortem: PostMortem | None) -> dict[str, Any] | None:
 
 
 def _curve(memory: Sequence[tuple[float, int]]) -> str:
-    """Return memory over time as points of an SVG line.
-
-    The line goes from nothing at the bottom to the most at the top.
-    """
+    """Return memory over time as points of an SVG line, from nothing to the most at the top."""
     if len(memory) < 2:
         return ""
     longest, most = max(memory[0][0], 1e-9), max(max(held for _, held in memory), 1)
@@ -133,10 +127,7 @@ def _curve(memory: Sequence[tuple[float, int]]) -> str:
 
 
 def hang_card(hang: Hang) -> dict[str, Any]:
-    """Put a hang on a card, with all the stacks that are worth reading.
-
-    Each stack goes from the leaf to the root.
-    """
+    """Put a hang on a card, with all stacks that are worth reading, from the leaf to the root."""
     stacks = []
     for place in hang.places[:_PLACES]:
         waits = [f"{_name(stand)}: {stand.wait}" for stand in place.stands[:_STANDS]]

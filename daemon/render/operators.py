@@ -1,6 +1,6 @@
 """The operators of a window as a table in the columns of ``key_averages().table()``, and as JSON.
 
-Columns of a device, of memory and of shapes are there only where the window has anything to show in
+Columns of a device, of memory and of shapes are there only if the window has anything to show in
 them.
 """
 
@@ -25,10 +25,7 @@ _LINES, _IDLE_LINES = 6, 3
 
 
 class Sums(NamedTuple):
-    """What shares are shares of.
-
-    That is the self times of all rows on the host, and of the work on devices.
-    """
+    """The wholes of shares: the self times of all rows on the host, and of the work on devices."""
 
     self_cpu_ns: int
     self_cuda_ns: int
@@ -49,10 +46,7 @@ def sort_rows(rows: Iterable[OperatorTotals], field: str) -> list[OperatorTotals
 
 
 def usual_order(rows: Sequence[OperatorTotals]) -> str:
-    """Return the field to order rows by if nobody chose one.
-
-    On a GPU its time is what counts.
-    """
+    """Return the default field to order rows by: with a GPU, its time."""
     return "self_cuda_ns" if sums_of(rows).self_cuda_ns else "self_cpu_ns"
 
 
@@ -61,11 +55,9 @@ def operator_table(
     limit: int | None = None,
     issuers: Mapping[str, Sequence[IssuingLine]] | None = None,
 ) -> str:
-    """Return the rows as a table, in their order, the first ``limit`` of them.
+    """Return the first ``limit`` rows as a table, without a newline at the end.
 
-    No newline at the end.
-
-    ``issuers`` are the lines that operators were issued from, by name.
+    ``issuers`` are the lines that issued operators, by name.
     """
     sums, columns = sums_of(rows), columns_of(rows)
     if issuers:
@@ -84,10 +76,7 @@ def operator_table(
 
 
 def operator_lines(windows: Sequence[WindowSummary], columns: int) -> Iterator[str]:
-    """Yield what took most in the last window, of each process of it.
-
-    Nothing if none was taken.
-    """
+    """Yield what took most in each process of the last window, if one was taken."""
     for window in windows:
         rank = "" if window.rank is None else f"rank {window.rank}, "
         on_gpu = any(row.self_cuda_share is not None for row in window.operators)
@@ -98,17 +87,15 @@ def operator_lines(windows: Sequence[WindowSummary], columns: int) -> Iterator[s
         yield f"  {'self CUDA  ' if on_gpu else ''}self CPU    calls  operator"
         for row in window.operators[:_LINES]:
             cuda = f"{percent(row.self_cuda_share or 0.0):>9}  " if on_gpu else ""
-            shares, place = (
-                f"{cuda}{percent(row.self_cpu_share):>8}",
-                row.line.label if row.line else "",
-            )
+            shares = f"{cuda}{percent(row.self_cpu_share):>8}"
+            place = row.line.label if row.line else ""
             yield cut(
                 f"  {shares}  {row.calls:>7,}  {fit(row.name, 34)}  {visible(place)}", columns
             )
 
 
 def about_lines(about: AboutWindow) -> Iterator[str]:
-    """Yield what a window says beside its operators: whom GPUs waited for, and what it cost."""
+    """Yield what a window says beside its operators: what GPUs waited for, and its cost."""
     times = about.step_times
     measured = (
         (times.before_s, "before the window"),
@@ -133,16 +120,13 @@ def about_lines(about: AboutWindow) -> Iterator[str]:
 
 
 def issuer_of(row: OperatorTotals, issuers: Mapping[str, Sequence[IssuingLine]]) -> str:
-    """Return the line that most samples of an operator name, with their number.
-
-    Empty if none does.
-    """
+    """Return the line that most samples of an operator name, with their number, or empty."""
     lines = issuers.get(row.name) if row.device == HOST else None
     return f"{visible(lines[0].label)} ({lines[0].samples})" if lines else ""
 
 
 def sums_of(rows: Iterable[OperatorTotals]) -> Sums:
-    """Return what the shares in a table of these rows are shares of."""
+    """Return the wholes of the shares in a table of these rows."""
     host_ns = device_ns = 0
     for row in rows:
         host_ns += row.self_cpu_ns
@@ -210,12 +194,10 @@ _DEVICE_COLUMNS = (
 
 
 def describe(reader: RunReader, window: WindowRow, field: str) -> dict[str, Any]:
-    """Return a window as its JSON has it, with its operators sorted by a field of their rows.
+    """Return a window as its JSON has it, with operators sorted by a field of their rows.
 
-    Raises RunUnreadable.
-
-    ``steps`` counts the whole steps in it. Operators are kept apart by input shape; ``lines``
-    issued those of a name, by the samples.
+    Operators are kept apart by input shape. ``steps`` counts the whole steps in the window,
+    ``lines`` are those that issued the operators of a name, by the samples. Raises RunUnreadable.
     """
     process, issuers = reader.processes[window.process], issuing_lines(reader, window)
     operators = []
