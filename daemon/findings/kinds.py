@@ -103,23 +103,23 @@ class Kinds:
 
     def _find(self, stack: int) -> _Found | None:
         frames = self._reader.frames_of(stack)
-        found = [self._of_frame(frame) for frame in reversed(frames)]
-        until = next(
-            (depth for depth, frame in enumerate(reversed(frames), 1) if not frame.is_library),
-            len(found),
-        )
+        own = max((depth for depth, frame in enumerate(frames) if not frame.is_library), default=0)
+        below = self._innermost_first(frames[own:])
         # A call says more than the text of a line.
-        is_call = any(one is not None and one.by_call for one in found[:until])
-        everywhere = (
+        is_call = any(one.by_call for one in below)
+        anywhere = (
             one
-            for one in found
-            if one is not None and one.kind.anywhere and (one.by_call or not is_call)
+            for one in self._innermost_first(frames)
+            if one.kind.anywhere and (one.by_call or not is_call)
         )
-        one = next(everywhere, None) or next(filter(None, found[:until]), None)
-        is_in_pass = any(
-            frame.module_path.startswith(_OF_A_PASS) for frame in frames[len(frames) - until + 1 :]
-        )
-        return None if one is not None and is_in_pass and not one.by_call else one
+        found = next(itertools.chain(anywhere, below), None)
+        if found is None or found.by_call:
+            return found
+        is_in_pass = any(frame.module_path.startswith(_OF_A_PASS) for frame in frames[own + 1 :])
+        return None if is_in_pass else found
+
+    def _innermost_first(self, frames: Sequence[FrameRow]) -> list[_Found]:
+        return [found for frame in reversed(frames) if (found := self._of_frame(frame))]
 
 
 def named_rest(
