@@ -136,9 +136,8 @@ def joined_ns(reader: RunReader, departures: DepartureIndex) -> dict[str, int]:
         row.id: row.function for row in reader.frames.values() if _JOINING.fullmatch(row.function)
     }
     stacks: dict[int, frozenset[str]] = {}
-    for stack in (
-        sorted(reader.stacks.values(), key=lambda row: row.id) if names else ()
-    ):  # callers first
+    callers_first = sorted(reader.stacks.values(), key=lambda row: row.id) if names else []
+    for stack in callers_first:
         above = stacks.get(stack.parent, frozenset())
         inside = above | {names[stack.frame]} if stack.frame in names else above
         if inside:

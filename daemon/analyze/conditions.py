@@ -68,17 +68,13 @@ def covers_of(
     tracks = GpuTracks(reader, *time, longest_ns=0)
 
     def held(condition: Condition, process: int) -> IntervalSet:
-        if (
-            condition.name == "gpu-idle"
-        ):  # when its GPUs were utilized below the limit, on average over several
+        if condition.name == "gpu-idle":  # by the mean utilization of its GPUs
             return stepfunction.idle_time(tracks.of_process(process), condition.limit)
         if condition.name == "cpu-saturated":
             return cpu_saturated(reader, time)
-        return (
-            throttled(reader, process, time)
-            if condition.name == "throttled"
-            else memory_growing(reader, process)
-        )
+        if condition.name == "throttled":
+            return throttled(reader, process, time)
+        return memory_growing(reader, process)
 
     processes = {thread: reader.threads[thread].process for thread in threads}
     of_process = [one for one in conditions if one.name != "on-cpu"]

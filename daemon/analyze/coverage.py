@@ -20,9 +20,8 @@ class Lives:
     """The processes of a run, and what the recordings added so far cover of them."""
 
     def __init__(self, reader: RunReader) -> None:
-        self._reader: RunReader = proxy(
-            reader
-        )  # held by it below, it would never be let go of otherwise
+        # The reader holds this object below: a plain reference would keep both forever.
+        self._reader: RunReader = proxy(reader)
         self.covers: defaultdict[int, IntervalSet] = defaultdict(IntervalSet)
         """What the recordings of each process cover."""
         self.known_to_ns = reader.info.started_ns

@@ -287,9 +287,8 @@ def jumps(
 ) -> tuple[Jump, ...]:
     """Return the largest jumps in the memory of the processes of a selection, in order of time."""
     found: list[Jump] = []
-    events = [
-        event for event in reader.events() if event.kind != "finding"
-    ]  # what follows from it is no cause
+    # A finding follows from a jump and does not cause it.
+    events = [event for event in reader.events() if event.kind != "finding"]
     for row in reader.list_series(*JUMP_SERIES):
         process = reader.processes.get(row.process or 0)
         if not process or not selection.takes_process(process):

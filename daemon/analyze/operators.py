@@ -38,9 +38,8 @@ from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import OperatorTotals
 from profd.daemon.store.rows import IntervalRow, WindowRow
 
-LARGEST_BYTES = (
-    128 << 20
-)  # larger traces are left out: it would be many seconds until a table is shown
+LARGEST_BYTES = 128 << 20
+"""Larger traces are left out: they would delay a table by many seconds."""
 
 
 class IssuingLine(Line, frozen=True):

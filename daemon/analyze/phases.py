@@ -246,9 +246,8 @@ class PhaseIndex:
             met = self._met_along(stack) | self._met_innermost(stack)
             if stack:
                 met |= self._met(self._frame(stack)) & ~self._innermost_rules
-            self._rule_of_stack[stack] = (
-                (met & -met).bit_length() - 1 if met else None
-            )  # the lowest bit that is set
+            # The lowest bit that is set.
+            self._rule_of_stack[stack] = (met & -met).bit_length() - 1 if met else None
         return self._rule_of_stack[stack]
 
     def _met_along(self, stack: int) -> int:

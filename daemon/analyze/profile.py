@@ -224,9 +224,8 @@ def utilization_by_stack(
     }
 
 
-FunctionKey = tuple[
-    str, str, int
-]  # a function, its file, and the line where each line counts by itself, else 0
+FunctionKey = tuple[str, str, int]
+"""A function, its file, and its line if each line counts by itself, otherwise 0."""
 StackFunctions = tuple[FunctionKey, tuple[tuple[FunctionKey, int], ...]]
 """The item at the leaf of a stack, and each item in it once, with its innermost frame."""
 

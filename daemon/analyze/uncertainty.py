@@ -30,9 +30,8 @@ from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import IntervalRow
 
-Moment = tuple[
-    tuple[int, int], ...
-]  # the stack before and the stack after, of each thread that changed
+Moment = tuple[tuple[int, int], ...]
+"""The stack before and the stack after, of each thread that changed."""
 
 LOOKED_AT_NS = 1200 * SECOND_NS  # of longer ranges so much is looked at interval by interval
 
@@ -214,9 +213,8 @@ class ShareVariance(Generic[State]):
         stacks = {stack for moment in seen.squares for change in moment for stack in change}
         known.update({stack: self._states(stack) for stack in stacks - known.keys()})
         for moment, square in seen.squares.items():
-            if (
-                len(moment) > 1 or known[moment[0][0]] != known[moment[0][1]]
-            ):  # most change no state
+            # Most moments change no state.
+            if len(moment) > 1 or known[moment[0][0]] != known[moment[0][1]]:
                 self._count(moment, square)
 
     def standard_error(self, state: State, share: float, whole_ns: float) -> float:

@@ -195,9 +195,8 @@ def _pace(reader: RunReader, process: int, from_ns: int, to_ns: int) -> tuple[fl
     pace = median(
         took_ns / SECOND_NS / steps if steps > 0 else math.inf for took_ns, steps in moved
     )
-    return (pace if math.isfinite(pace) else None), math.sqrt(
-        parts
-    ) / made  # of each part the count may be off by one
+    # The count of each part may be off by one.
+    return (pace if math.isfinite(pace) else None), math.sqrt(parts) / made
 
 
 _LAUNCHES = (

@@ -367,9 +367,8 @@ class Limit(msgspec.Struct, frozen=True):
                     f"{self.text} cannot be checked: one of the runs does not tell its steps"
                 )
             change = diff.step_time
-        elif (
-            self.kind in _READINGS
-        ):  # as ``gpu:GPU 0, idle share``, or what changed of ``gpu:GPU 0``
+        elif self.kind in _READINGS:
+            # Either ``gpu:GPU 0, idle share``, or what changed of ``gpu:GPU 0``.
             readings: tuple[Reading, ...] = getattr(diff, _READINGS[self.kind])
             named = [
                 one for one in readings if self.name in (one.name, f"{one.name}, {one.measure}")

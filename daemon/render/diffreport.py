@@ -50,9 +50,8 @@ def take_diff_tree(readers: Readers, selections: Selections, diff: Diff) -> dict
         whole = side.step_s if diff.unit == "s/step" and side.step_s else 1.0
         profile = take_profile(reader, compared(reader, selection, side))
         for stack, time_ns in profile.time_ns.items():
-            value = time_ns * (
-                whole / (profile.total_ns or 1.0)
-            )  # stacks of which no time lies in the part compared
+            # The part compared may have no time of any stack.
+            value = time_ns * (whole / (profile.total_ns or 1.0))
             node = root
             node.values[place] += value
             for frame in reader.frames_of(stack):

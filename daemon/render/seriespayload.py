@@ -64,9 +64,8 @@ def process_entries(
     hosts = hosts_of(reader) if nodes_of(reader) else {}
     growths: defaultdict[int, list[dict[str, object]]] = defaultdict(list)
     for one in memory:
-        if (
-            one.series != "pss_bytes" and one.process in charted
-        ):  # PSS is part of RSS, and read seldom
+        # PSS is part of RSS, and read seldom.
+        if one.series != "pss_bytes" and one.process in charted:
             title = (
                 "RSS" if one.device is None else f"on GPU {visible(one.device).removeprefix('gpu')}"
             )
