@@ -58,7 +58,7 @@ class Stay(NamedTuple):
     moments_ns: list[int]
 
 
-class Call(NamedTuple):
+class OperatorCall(NamedTuple):
     """One call of an operator, with all that it called in turn."""
 
     start_ns: int
@@ -97,12 +97,14 @@ def issuing_lines(reader: RunReader, window: WindowRow) -> dict[str, tuple[Issui
     }
 
 
-def tie(stays: Iterable[Stay], calls: Sequence[Call], error_ns: int) -> Iterator[tuple[str, Line]]:
+def tie(
+    stays: Iterable[Stay], calls: Sequence[OperatorCall], error_ns: int
+) -> Iterator[tuple[str, Line]]:
     """Yield for each sample the operators that surely run in it, with its line.
 
     ``calls`` are sorted, callers first.
     """
-    opened: list[Call] = []
+    opened: list[OperatorCall] = []
     place = 0
     for stay in stays:
         for at_ns in stay.moments_ns:
@@ -124,14 +126,16 @@ def tie(stays: Iterable[Stay], calls: Sequence[Call], error_ns: int) -> Iterator
 
 def _calls_by_thread(
     reader: RunReader, window: WindowRow, trace: TorchTrace
-) -> dict[tuple[int, ...], list[Call]]:
+) -> dict[tuple[int, ...], list[OperatorCall]]:
     """Return a trace's operators by the rows of their Python thread, one for each of its names."""
     named, main = python_threads(reader, window.process)
-    calls: defaultdict[tuple[int, ...], list[Call]] = defaultdict(list)
+    calls: defaultdict[tuple[int, ...], list[OperatorCall]] = defaultdict(list)
     for event in trace.events:
         if event.ph == "X" and event.cat in ("cpu_op", "user_annotation"):
             threads = named.get(event.tid, main) if isinstance(event.tid, int) else main
-            calls[threads].append(Call(trace.start_ns(event), trace.end_ns(event), event.name))
+            calls[threads].append(
+                OperatorCall(trace.start_ns(event), trace.end_ns(event), event.name)
+            )
     for found in calls.values():
         found.sort(key=lambda call: (call.start_ns, -call.end_ns))
     return {threads: found for threads, found in calls.items() if threads}

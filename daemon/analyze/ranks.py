@@ -80,11 +80,11 @@ def take_own_work(
 
     ``selection`` has both ends; its phase and threads do not count.
     """
-    tracks, ranks = GpuTracks(reader), dict[int, _Rank]()
+    tracks, ranks = GpuTracks(reader), dict[int, _RankStacks]()
     for thread in reader.main_threads():
         process = reader.processes[thread.process]
         if process.rank is not None and selection.takes_process(process):
-            rank = ranks.setdefault(process.rank, _Rank(process.rank))
+            rank = ranks.setdefault(process.rank, _RankStacks(process.rank))
             rank.threads.append(thread)
             rank.devices.update(tracks.used_by(thread.process))
     rank_of = {thread.id: rank for rank in ranks.values() for thread in rank.threads}
@@ -96,7 +96,7 @@ def take_own_work(
 
 
 @dataclass
-class _Rank:
+class _RankStacks:
     """A rank, and the time in stacks of its main threads in each part of the range."""
 
     rank: int
@@ -107,7 +107,7 @@ class _Rank:
 
 def _own_work(
     reader: RunReader,
-    rank: _Rank,
+    rank: _RankStacks,
     parts: Sequence[tuple[int, int]],
     waits: WaitIndex,
     phases: PhaseIndex,

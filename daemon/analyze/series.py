@@ -23,7 +23,7 @@ from profd.daemon.store.stepfunction import (
 LEAST_MINUTES = 10  # of fewer minutes the readings themselves are read as quickly
 
 
-class Part(NamedTuple):
+class CoursePart(NamedTuple):
     """A function that is complete over [from_ns, to_ns)."""
 
     function: StepFunction
@@ -41,9 +41,9 @@ class Part(NamedTuple):
 class SeriesCourse(NamedTuple):
     """Readings, whole minutes, and readings again, in order of time; each part may be empty."""
 
-    head: Part
+    head: CoursePart
     minutes: Sequence[PointMinuteRow] = ()
-    tail: Part = Part(StepFunction([], None), 0, 0)
+    tail: CoursePart = CoursePart(StepFunction([], None), 0, 0)
 
     def total(self) -> Aggregate:
         ends = [part.function.over(part.from_ns, part.to_ns) for part in (self.head, self.tail)]
@@ -89,9 +89,11 @@ def take_course(
     )
 
 
-def _part(reader: RunReader, series: int, from_ns: int | None, to_ns: int | None) -> Part:
+def _part(reader: RunReader, series: int, from_ns: int | None, to_ns: int | None) -> CoursePart:
     begin_ns = reader.info.started_ns if from_ns is None else from_ns
-    return Part(reader.steps(series, from_ns, to_ns), begin_ns, 1 << 62 if to_ns is None else to_ns)
+    return CoursePart(
+        reader.steps(series, from_ns, to_ns), begin_ns, 1 << 62 if to_ns is None else to_ns
+    )
 
 
 PRESSURE, CORE_WAIT = "host_cpu_pressure_share", "main_thread_core_wait_share"

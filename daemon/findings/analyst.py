@@ -138,7 +138,7 @@ def look_at_all(path: Path) -> FindingsTaken:
         return FindingsTaken(reader.info.end_ns, as_stored(found), analysis_name(phases))
 
 
-class Orders:
+class SessionOrders:
     """What the session says: somebody reads the findings, or the run is about to end."""
 
     def __init__(self) -> None:
@@ -186,7 +186,7 @@ def _write(out: BinaryIO, taken: FindingsTaken) -> None:
     out.flush()
 
 
-def _listen(orders: Orders) -> None:
+def _listen(orders: SessionOrders) -> None:
     orders.listen(0)
     os._exit(0)
 
@@ -197,7 +197,7 @@ def main() -> int:
     processes.volunteer(100)  # before the session that started it
     # It reads a file of its own user that holds what a training wrote.
     rights.drop(Path(sys.argv[1]).resolve().parent, paths.own_file("findings.toml").parent)
-    orders = Orders()
+    orders = SessionOrders()
     threading.Thread(target=_listen, args=(orders,), name="profd-listener", daemon=True).start()
     try:
         watch(Path(sys.argv[1]), sys.stdout.buffer, orders.rest)

@@ -72,7 +72,7 @@ class _Course(NamedTuple):
     first_s: float
 
 
-class _Line:
+class _PaceLine:
     """The straight line nearest to at least three values at two places or more."""
 
     def __init__(self, places: Sequence[float], values: Sequence[float]) -> None:
@@ -167,13 +167,13 @@ def _pace(before: PointRow, after: PointRow) -> _Pace:
     )
 
 
-def _line_through(paces: Sequence[_Pace]) -> _Line:
+def _line_through(paces: Sequence[_Pace]) -> _PaceLine:
     """Return the line that fits paces best: over time, or over steps if each slows the next."""
     step_s, numbers = [pace.step_s for pace in paces], [pace.number for pace in paces]
-    by_time = _Line([pace.at_ns / SECOND_NS for pace in paces], step_s)
+    by_time = _PaceLine([pace.at_ns / SECOND_NS for pace in paces], step_s)
     if any(after <= before for before, after in itertools.pairwise(numbers)):
         return by_time  # a counter that begins anew
-    return min(by_time, _Line(numbers, step_s), key=lambda line: line.around)
+    return min(by_time, _PaceLine(numbers, step_s), key=lambda line: line.around)
 
 
 def _mean_s(paces: Sequence[_Pace]) -> float:
@@ -199,14 +199,14 @@ def _first_s(paces: Sequence[_Pace], begun: Sequence[_Pace] = ()) -> float:
     # A counter may begin anew, and be read at the same step each time.
     if len({pace.number for pace in paces}) < 2:
         return 0.0
-    line = _Line([pace.number for pace in paces], [pace.step_s for pace in paces])
+    line = _PaceLine([pace.number for pace in paces], [pace.step_s for pace in paces])
     agreed = [
         pace
         for pace in begun
         if abs(pace.step_s - line.at(pace.number).mean) <= line.at(pace.number).around
     ]
     every = [*agreed, *paces]
-    first = _Line([pace.number for pace in every], [pace.step_s for pace in every]).at(0.0)
+    first = _PaceLine([pace.number for pace in every], [pace.step_s for pace in every]).at(0.0)
     return first.mean - first.around
 
 

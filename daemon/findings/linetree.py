@@ -18,7 +18,7 @@ STEP_BESIDE = 0.1
 """Of the time below a line: with more of a step it is a line around the step."""
 
 
-class _Part(enum.Enum):
+class _StepPart(enum.Enum):
     """What a stack is to the step."""
 
     LOST = enum.auto()
@@ -31,20 +31,20 @@ class LineTree:
     """The tree of the user's lines, with the time below each by its part of the step."""
 
     def __init__(self, context: FindingContext, lost: set[int], step: set[int]) -> None:
-        self._ns: defaultdict[LinePath, dict[_Part, float]] = defaultdict(
-            lambda: dict.fromkeys(_Part, 0.0)
+        self._ns: defaultdict[LinePath, dict[_StepPart, float]] = defaultdict(
+            lambda: dict.fromkeys(_StepPart, 0.0)
         )
         self._children: defaultdict[LinePath, set[LinePath]] = defaultdict(set)
         self._in_model: set[LinePath] = set()
         self.paths: dict[int, LinePath] = {}
         phase_of, updates = context.phases.of_stack, (BACKWARD, OPTIMIZER)
         for stack, time_ns in context.profile.time_ns.items():
-            part = _Part.LOST if stack in lost else _Part.OTHER
+            part = _StepPart.LOST if stack in lost else _StepPart.OTHER
             if stack in step:
-                part = _Part.UPDATE if phase_of(stack) in updates else _Part.PASS
+                part = _StepPart.UPDATE if phase_of(stack) in updates else _StepPart.PASS
             self._add(stack, context.reader.frames_of(stack), part, time_ns)
 
-    def _add(self, stack: int, frames: Sequence[FrameRow], part: _Part, time_ns: float) -> None:
+    def _add(self, stack: int, frames: Sequence[FrameRow], part: _StepPart, time_ns: float) -> None:
         path = self.paths[stack] = tuple(frame.id for frame in frames if not frame.is_library)
         self._ns[()][part] += time_ns
         outside = itertools.takewhile(lambda frame: frame.module_path != MODULE, frames)
@@ -60,19 +60,21 @@ class LineTree:
         return sum(self._ns[line].values())
 
     def lost_ns(self, line: LinePath) -> float:
-        return self._ns[line][_Part.LOST]
+        return self._ns[line][_StepPart.LOST]
 
     def step_ns(self, line: LinePath) -> float:
-        return self._ns[line][_Part.UPDATE] + self._ns[line][_Part.PASS]
+        return self._ns[line][_StepPart.UPDATE] + self._ns[line][_StepPart.PASS]
 
     def runs_other_model(self, line: LinePath) -> bool:
         """Say whether the passes below a line are not those that the step is for."""
-        passes_ns, all_ns = self._ns[line][_Part.PASS], self._ns[()][_Part.PASS]
+        passes_ns, all_ns = self._ns[line][_StepPart.PASS], self._ns[()][_StepPart.PASS]
         return line not in self._in_model and passes_ns < all_ns / 2
 
     def _own_step_ns(self, line: LinePath) -> float:
         """Return the time of the step below a line, without the passes of another model."""
-        return self._ns[line][_Part.UPDATE] if self.runs_other_model(line) else self.step_ns(line)
+        return (
+            self._ns[line][_StepPart.UPDATE] if self.runs_other_model(line) else self.step_ns(line)
+        )
 
     def heaviest_line(self) -> LinePath | None:
         """Return the line to look at; None if other rules explain the time below it."""

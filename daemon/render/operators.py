@@ -31,7 +31,7 @@ class Sums(NamedTuple):
     self_cuda_ns: int
 
 
-class Column(NamedTuple):
+class OperatorColumn(NamedTuple):
     """A head, and the cell of a row."""
 
     head: str
@@ -61,7 +61,7 @@ def operator_table(
     """
     sums, columns = sums_of(rows), columns_of(rows)
     if issuers:
-        columns.append(Column("From (samples)", lambda row, _: issuer_of(row, issuers)))
+        columns.append(OperatorColumn("From (samples)", lambda row, _: issuer_of(row, issuers)))
     texts: list[list[str]] = []
     for column in columns:
         cells = [column.head, *(column.cell(row, sums) for row in rows[:limit])]
@@ -134,23 +134,27 @@ def sums_of(rows: Iterable[OperatorTotals]) -> Sums:
     return Sums(host_ns, device_ns)
 
 
-def columns_of(rows: Sequence[OperatorTotals]) -> list[Column]:
+def columns_of(rows: Sequence[OperatorTotals]) -> list[OperatorColumn]:
     """Return the columns in which these rows have anything to show, the name first."""
     columns = list(_HOST_COLUMNS)
     if any(row.self_cuda_ns for row in rows):
         columns += _DEVICE_COLUMNS
     if any(row.cpu_bytes or row.self_cpu_bytes for row in rows):
-        columns.append(Column("CPU Mem", lambda row, _: _bytes(row.cpu_bytes)))
-        columns.append(Column("Self CPU Mem", lambda row, _: _bytes(row.self_cpu_bytes)))
+        columns.append(OperatorColumn("CPU Mem", lambda row, _: _bytes(row.cpu_bytes)))
+        columns.append(OperatorColumn("Self CPU Mem", lambda row, _: _bytes(row.self_cpu_bytes)))
     if any(row.cuda_bytes or row.self_cuda_bytes for row in rows):
-        columns.append(Column("CUDA Mem", lambda row, _: _bytes(row.cuda_bytes)))
-        columns.append(Column("Self CUDA Mem", lambda row, _: _bytes(row.self_cuda_bytes)))
-    columns.append(Column("# of Calls", lambda row, _: str(row.calls)))
+        columns.append(OperatorColumn("CUDA Mem", lambda row, _: _bytes(row.cuda_bytes)))
+        columns.append(OperatorColumn("Self CUDA Mem", lambda row, _: _bytes(row.self_cuda_bytes)))
+    columns.append(OperatorColumn("# of Calls", lambda row, _: str(row.calls)))
     if any(row.input_shapes not in ("", "[]") for row in rows):
-        columns.append(Column("Input Shapes", lambda row, _: visible(row.input_shapes)[:80]))
+        columns.append(
+            OperatorColumn("Input Shapes", lambda row, _: visible(row.input_shapes)[:80])
+        )
     if any(row.flops for row in rows):
         columns.append(
-            Column("Total MFLOPs", lambda row, _: f"{row.flops / 1e6:.3f}" if row.flops else "--")
+            OperatorColumn(
+                "Total MFLOPs", lambda row, _: f"{row.flops / 1e6:.3f}" if row.flops else "--"
+            )
         )
     return columns
 
@@ -178,18 +182,18 @@ def _name(row: OperatorTotals) -> str:
 
 
 _HOST_COLUMNS = (
-    Column("Name", lambda row, _: _name(row)),
-    Column("Self CPU %", lambda row, sums: _share(row.self_cpu_ns, sums.self_cpu_ns)),
-    Column("Self CPU", lambda row, _: _time(row.self_cpu_ns)),
-    Column("CPU total %", lambda row, sums: _share(row.cpu_total_ns, sums.self_cpu_ns)),
-    Column("CPU total", lambda row, _: _time(row.cpu_total_ns)),
-    Column("CPU time avg", lambda row, _: _time(row.cpu_total_ns / row.calls)),
+    OperatorColumn("Name", lambda row, _: _name(row)),
+    OperatorColumn("Self CPU %", lambda row, sums: _share(row.self_cpu_ns, sums.self_cpu_ns)),
+    OperatorColumn("Self CPU", lambda row, _: _time(row.self_cpu_ns)),
+    OperatorColumn("CPU total %", lambda row, sums: _share(row.cpu_total_ns, sums.self_cpu_ns)),
+    OperatorColumn("CPU total", lambda row, _: _time(row.cpu_total_ns)),
+    OperatorColumn("CPU time avg", lambda row, _: _time(row.cpu_total_ns / row.calls)),
 )
 _DEVICE_COLUMNS = (
-    Column("Self CUDA", lambda row, _: _time(row.self_cuda_ns)),
-    Column("Self CUDA %", lambda row, sums: _share(row.self_cuda_ns, sums.self_cuda_ns)),
-    Column("CUDA total", lambda row, _: _time(row.cuda_total_ns)),
-    Column("CUDA time avg", lambda row, _: _time(row.cuda_total_ns / row.calls)),
+    OperatorColumn("Self CUDA", lambda row, _: _time(row.self_cuda_ns)),
+    OperatorColumn("Self CUDA %", lambda row, sums: _share(row.self_cuda_ns, sums.self_cuda_ns)),
+    OperatorColumn("CUDA total", lambda row, _: _time(row.cuda_total_ns)),
+    OperatorColumn("CUDA time avg", lambda row, _: _time(row.cuda_total_ns / row.calls)),
 )
 
 
