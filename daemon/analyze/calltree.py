@@ -1,7 +1,4 @@
-"""The call tree of a profile.
-
-Each frame has its time, its phases, and what the GPU did meanwhile.
-"""
+"""The call tree of a profile: each frame has its time, its phases, and what the GPU did then."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow
 
 MIXED = ""
-"""The phase of a node of which no phase has half."""
+"""The phase of a node if no phase has half of its time."""
 
 
 class Node:
@@ -22,10 +19,10 @@ class Node:
 
     ``key`` is unique among its siblings, ``frame`` is None at the root.
 
-    ``samples`` passed through it. What the GPU did is known for ``known_ns`` of its time: for
-    ``idle_ns`` it was idle. ``above`` is the node that it hangs below. ``hidden`` is the number of
-    library frames that were folded into it, 0 where it is a single one. ``expand`` makes what is
-    below, when somebody looks at it: so that a tree of any size costs what is seen of it.
+    ``samples`` passed through it. It is known for ``known_ns`` of its time what the GPU did, which
+    was idle for ``idle_ns``. ``above`` is its parent. ``hidden`` is the number of library frames
+    that were folded into it, 0 if it is a single frame. ``expand`` makes the nodes below when
+    somebody looks at them, so that a large tree costs only what is seen of it.
     """
 
     __slots__ = (
@@ -62,16 +59,13 @@ class Node:
 
     @property
     def phase(self) -> str:
-        """The phase that at least half of its time belongs to, MIXED where there is none."""
+        """The phase that at least half of its time belongs to, MIXED if there is none."""
         phase = max(self.phases_ns, key=lambda name: self.phases_ns[name], default=MIXED)
         return phase if phase and 2 * self.phases_ns[phase] >= self.total_ns else MIXED
 
     @property
     def gpu_idle(self) -> float | None:
-        """The share of its time for which the GPU was idle, 0 to 1.
-
-        None where nothing was read of one meanwhile.
-        """
+        """The share of its time for which the GPU was idle, 0 to 1; None if none was read then."""
         return self.idle_ns / self.known_ns if self.known_ns else None
 
     @property
@@ -82,10 +76,7 @@ class Node:
 
     @property
     def place(self) -> str:
-        """The file and line of its frame.
-
-        Of several that were folded, of the one with the most time.
-        """
+        """The file and line of its frame, or of the folded frame with the most time."""
         return f"{self.frame.module_path}:{self.frame.line}" if self.frame else ""
 
     def add_child(self, child: Node) -> None:
@@ -93,7 +84,7 @@ class Node:
         self.children.append(child)
 
     def add(self, other: Node, share: float = 1.0) -> None:
-        """Count a share of the time of another node in it or below."""
+        """Add a share of the time of another node to this one and below."""
         self.samples += other.samples
         self.total_ns += other.total_ns * share
         self.known_ns += other.known_ns * share
@@ -105,10 +96,7 @@ class Node:
         return next((child for child in self.children if child.key == key), None)
 
     def walk(self) -> Iterator[Node]:
-        """Yield this node and all below, callers first.
-
-        No recursion, since stacks may be very deep.
-        """
+        """Yield this node and all below, callers first, without recursion: stacks may be deep."""
         waiting = [self]
         while waiting:
             node = waiting.pop()
@@ -117,10 +105,7 @@ class Node:
 
 
 def _place_of(node: Node) -> tuple[int, int]:
-    """Return where a node stands among its siblings.
-
-    What was seen first comes first, whatever its time.
-    """
+    """Return where a node stands among its siblings: in the order in which they were seen first."""
     return (node.frame.id if node.frame else 0, node.hidden)
 
 
@@ -130,7 +115,7 @@ def call_tree(
     """Merge the stacks of a profile into one tree; ``busy`` is what the GPUs did meanwhile."""
     known = {0: Node(0, None)}
     for stack, time_ns in profile.time_ns.items():
-        reader.frames_of(stack)  # raises RunUnreadable where the stack is damaged
+        reader.frames_of(stack)  # raises RunUnreadable if the stack is damaged
         missing, at = [], stack
         while at not in known:
             missing.append(at)

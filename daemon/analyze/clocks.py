@@ -1,13 +1,13 @@
 """How far the clocks of a job's nodes are apart, and how sure that is.
 
-The moments are many, some are missing on either side, and each was seen only to within the distance
-of two samples. Steps are alike, so that one may be taken for its neighbor: without a good guess
-only their uneven lengths differ.
+There are many moments to compare. Some are missing on either side, and each is known only to within
+the distance of two samples. Steps are alike, so that one may be taken for its neighbor: without a
+good guess only their uneven lengths differ.
 
-Where both nodes were recorded from the start: ranks that join a job all leave the joining together,
-once. Else by the numbers of steps: the loop counter is read every few seconds, at whichever place
-of a step, and the late rank advances its counter long after the others, so that is good to within a
-step or two.
+The guess comes from the joining of a job if both nodes were recorded from the start: all ranks
+leave it together, once. Otherwise it comes from the numbers of steps: the loop counter is read
+every few seconds, at any place of a step, and the late rank advances its counter long after the
+others, so the guess is good to within a step or two.
 """
 
 from __future__ import annotations
@@ -52,21 +52,17 @@ class Offset(NamedTuple):
 
 
 def align(first: Sequence[int], second: Sequence[int], guess: Guess) -> Offset | None:
-    """Return by how much the second clock is ahead.
+    """Return by how much the second clock is ahead; None if other offsets fit nearly as well.
 
-    None where the moments fit other offsets nearly as well.
-
-    ``first`` and ``second`` are the same moments by either clock, in order, each of them
-    incomplete.
+    ``first`` and ``second`` are the same moments by either clock, in order, both incomplete.
     """
     if min(len(first), len(second)) < FEWEST_MATCHED:
         return None
-    # Each moment of the side that knows fewer is looked for on the other, which may know many more.
+    # Each moment of the side with fewer is looked for on the other, which may have many more.
     if len(second) > len(first):
         turned = align(second, first, Guess(-guess.offset_ns, guess.reach_ns))
         return turned and Offset(-turned.offset_ns, -turned.high_ns, -turned.low_ns, turned.matched)
-    # From this distance on two moments do not belong together: half of what is usual between
-    # neighbors.
+    # Moments farther apart do not belong together: half of the usual distance of neighbors.
     distances = [after - before for before, after in itertools.pairwise(first)]
     farthest_ns = min(int(statistics.median(distances) / 2), 100 * MILLISECOND_NS)
     found_ns = _search(first, second, guess, farthest_ns)
@@ -79,9 +75,8 @@ def align(first: Sequence[int], second: Sequence[int], guess: Guess) -> Offset |
     if len(matched) < FEWEST_MATCHED:
         return None
     center_ns = int(_center([difference for _, difference in matched]))
-    # What shows how far differences vary by chance are their means over stretches of a recording's
-    # length, as times within one recording are off together. Where there are few stretches, the
-    # differences themselves.
+    # Times within one recording are off together. So the means over stretches of a recording's
+    # length show how far differences vary by chance; if stretches are few, the differences do.
     blocks: defaultdict[int, list[int]] = defaultdict(list)
     for at_ns, difference in matched:
         blocks[at_ns // (5 * SECOND_NS)].append(difference)
@@ -96,12 +91,8 @@ def align(first: Sequence[int], second: Sequence[int], guess: Guess) -> Offset |
 def _search(
     first: Sequence[int], second: Sequence[int], guess: Guess, farthest_ns: int
 ) -> int | None:
-    """Return the offset at which moments meet best.
-
-    None where another meets them nearly as well.
-    """
-    # Best is better by far more than chance has it, than at any offset farther away than
-    # ``farthest_ns``.
+    """Return the offset at which moments match best; None if another matches nearly as well."""
+    # The best has to beat every offset farther away than ``farthest_ns`` by far more than chance.
     steps = range(-guess.reach_ns, guess.reach_ns + 1, 4 * MILLISECOND_NS)
     tried = [guess.offset_ns + step_ns for step_ns in steps]
     shown = second[:: -(-len(second) * len(tried) // 500_000)]
@@ -140,17 +131,13 @@ _JOINED_WITHIN_NS = 60 * MILLISECOND_NS
 
 
 def joined_ns(reader: RunReader, departures: DepartureIndex) -> dict[str, int]:
-    """Return by function when a rank last left each one in which all ranks join.
-
-    Functions in which it was not seen are left out.
-    """
+    """Return when a rank last left each function in which all ranks join, if it was seen there."""
     names = {
         row.id: row.function for row in reader.frames.values() if _JOINING.fullmatch(row.function)
     }
     stacks: dict[int, frozenset[str]] = {}
-    for stack in (
-        sorted(reader.stacks.values(), key=lambda row: row.id) if names else ()
-    ):  # callers first
+    callers_first = sorted(reader.stacks.values(), key=lambda row: row.id) if names else []
+    for stack in callers_first:
         above = stacks.get(stack.parent, frozenset())
         inside = above | {names[stack.frame]} if stack.frame in names else above
         if inside:
@@ -169,10 +156,7 @@ def joined_ns(reader: RunReader, departures: DepartureIndex) -> dict[str, int]:
 
 
 def guess_by_joining(first: Mapping[str, int], second: Mapping[str, int]) -> Guess | None:
-    """Return a guess by when both joined the job.
-
-    None where that was not seen of both, or contradicts itself.
-    """
+    """Return a guess by when both joined the job; None if unknown or contradictory."""
     differences = [second[function] - first[function] for function in first.keys() & second.keys()]
     if not differences or max(differences) - min(differences) > _JOINED_WITHIN_NS:
         return None
@@ -221,8 +205,8 @@ STEPS, WALL_CLOCK = "step counters", "the wall clock"
 class ClockOffset(NamedTuple):
     """By how much a node's clock leads the first's, ± ``error_ns`` (95 % by collectives).
 
-    ``source`` is how that is known; where it is not, the wall clocks are taken for equal and
-    ``error_ns`` is None. ``matched`` is on how many moments it rests.
+    ``source`` is how it is known. If it is unknown, wall clocks count as equal and ``error_ns`` is
+    None. ``matched`` is the number of moments that it rests on.
     """
 
     offset_ns: int
@@ -232,7 +216,7 @@ class ClockOffset(NamedTuple):
 
 
 class _Side:
-    """What is known of a node that bears on its clock."""
+    """What is known of a node that concerns its clock."""
 
     def __init__(self, reader: RunReader) -> None:
         self.info = reader.info

@@ -1,10 +1,10 @@
 """In which stacks a rank waits for the others, and when it leaves them.
 
-All ranks leave such a wait at nearly the same true moment, wherever they are.
+All ranks leave such a wait at nearly the same true moment, on all nodes.
 
-A wait inside backward has no frame of its own: autograd runs there in C++, the reducer of
-DistributedDataParallel with it, so computing and waiting look alike. On a GPU a thread that asks
-for a value waits for its kernels, among them those that exchange data.
+A wait inside backward has no frame of its own: autograd and the reducer of DistributedDataParallel
+run there in C++, so computing and waiting look alike. On a GPU a thread that asks for a value waits
+for its kernels, and so for those that exchange data.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import RecordingRow, ThreadRow
 
-# Where ranks begin to exchange data, or do; not what runs when these modules are imported.
+# Functions that begin to exchange data, or do; not the import of these modules.
 _EXCHANGES = re.compile(
     r"torch/nn/parallel/distributed[.]py (\w+[.])?(__init__|forward|_\w+)"
     r"|torch/distributed/distributed_c10d[.]py "
@@ -32,7 +32,7 @@ _EXCHANGES = re.compile(
 
 
 class WaitIndex:
-    """Which stacks of a run are work of a rank's own, and which may be waits for others."""
+    """Which stacks of a run are a rank's own work, and which may be waits for others."""
 
     def __init__(self, reader: RunReader, phases: PhaseIndex) -> None:
         self._reader, self._phases = reader, phases
@@ -40,7 +40,7 @@ class WaitIndex:
         self.may_wait = functools.cache(self._may_wait)
 
     def _may_wait(self, stack: int) -> bool:
-        """Say whether a rank may be waiting for others in a stack; all else it does by itself."""
+        """Say whether a rank may wait for others in a stack; all other stacks are its own work."""
         phase = self._phases.of_stack(stack)
         if phase != BACKWARD:
             return phase == COLLECTIVE or (self.has_gpu and phase in (SYNCHRONIZE, COPY))
@@ -53,7 +53,7 @@ class WaitIndex:
 
 
 def exchange(reader: RunReader) -> bool:
-    """Say whether the processes of a run are ranks that exchange data: others wait for nobody."""
+    """Say whether the processes of a run are ranks that exchange data: others never wait."""
     return any(
         _EXCHANGES.fullmatch(f"{frame.module_path} {frame.function}")
         for frame in reader.frames.values()
@@ -76,7 +76,7 @@ _ONE_SIDED = frozenset(
         "batch_isend_irecv",
     }
 )
-"""In these some ranks are done before others have come."""
+"""Functions that some ranks leave before others have come."""
 
 
 class DepartureIndex:
@@ -95,12 +95,9 @@ class DepartureIndex:
         ]
 
     def between(self, from_ns: int, to_ns: int) -> list[int]:
-        """Return when one rank left a wait, in order of time.
+        """Return when one rank left waits, in order of time: the rank with the most known ends.
 
-        The rank is the one with the most such ends known.
-
-        The moment lies between the last sample in the wait and the first after it: its middle is
-        taken.
+        A moment is the middle between the last sample in a wait and the first after it.
         """
         most: list[int] = []
         for thread in self.threads:
@@ -123,8 +120,8 @@ class DepartureIndex:
     def slack_ns(self) -> int:
         """By how much all ends may be off together: half the median distance of samples.
 
-        What is shorter than that distance is only seen where a sample happens to fall, and ends
-        beside its middle.
+        A wait shorter than that distance is only seen if a sample happens to fall into it, and does
+        not end in its middle.
         """
         rates = [row.rate_hz for thread in self.threads for row in self._recordings[thread.process]]
         return int(SECOND_NS / (2 * statistics.median(rates))) if rates else 0

@@ -1,7 +1,4 @@
-"""When something held that a selection can ask for.
-
-That is a GPU idle, the CPU saturated, a limit reached, or memory growing.
-"""
+"""When the conditions of selections held: a GPU idle, CPU saturated, at a limit, memory growing."""
 
 from __future__ import annotations
 
@@ -23,10 +20,7 @@ SATURATED_ABOVE = 0.95
 
 
 Within = tuple[int | None, int | None]
-"""The range of time that is asked for: in a long run little has to be read for it.
-
-None: not bounded.
-"""
+"""The range of time that is asked for, None without a bound: a long run is read only in part."""
 WHOLE: Within = (None, None)
 
 
@@ -40,10 +34,7 @@ def cpu_saturated(reader: RunReader, time: Within = WHOLE) -> IntervalSet:
 
 
 def throttled(reader: RunReader, process: int, time: Within = WHOLE) -> IntervalSet:
-    """Return when the control group was out of CPU time, or a GPU ran slower.
-
-    The GPU is one of the process, and it ran slower for heat or power.
-    """
+    """Return when the control group was out of CPU time, or heat or power slowed its GPUs."""
     tracks = [_host_track(reader, "cgroup_cpu_throttled_share", time)]
     gpus = GpuTracks(reader, name="gpu_throttle_reasons_mask")
     tracks += [reader.steps(gpus.series[device], *time) for device in gpus.used_by(process)]
@@ -70,24 +61,20 @@ def covers_of(
 ) -> dict[int, IntervalSet]:
     """Return by thread when all conditions held for it or its process, in ``time``.
 
-    Nothing where there are none.
+    Nothing without conditions.
     """
     if not conditions:
         return {}
     tracks = GpuTracks(reader, *time, longest_ns=0)
 
     def held(condition: Condition, process: int) -> IntervalSet:
-        if (
-            condition.name == "gpu-idle"
-        ):  # when its GPUs were utilized below the limit, on average over several
+        if condition.name == "gpu-idle":  # by the mean utilization of its GPUs
             return stepfunction.idle_time(tracks.of_process(process), condition.limit)
         if condition.name == "cpu-saturated":
             return cpu_saturated(reader, time)
-        return (
-            throttled(reader, process, time)
-            if condition.name == "throttled"
-            else memory_growing(reader, process)
-        )
+        if condition.name == "throttled":
+            return throttled(reader, process, time)
+        return memory_growing(reader, process)
 
     processes = {thread: reader.threads[thread].process for thread in threads}
     of_process = [one for one in conditions if one.name != "on-cpu"]
@@ -120,16 +107,13 @@ CONDITIONS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "memory-growing": (("rss_bytes",), "it has no readings of memory"),
     "on-cpu": ((stepfunction.THREAD_CPU,), "it has no readings of the CPU time of threads"),
 }
-"""The series that each condition rests on, and what is missing where a run has none of them."""
+"""The series that each condition rests on, and what is missing if a run has none of them."""
 
 
 def check(
     reader: RunReader, conditions: tuple[Condition, ...], from_ns: int | None, to_ns: int | None
 ) -> None:
-    """Raise UsageError if it is unknown whether a condition held in a run.
-
-    A range too short to know that raises it, too.
-    """
+    """Raise UsageError if it is unknown whether a condition held in a run, or in a short range."""
     info = reader.info
     length_ns = (to_ns or info.end_ns) - (from_ns or info.started_ns)
     for condition in conditions:

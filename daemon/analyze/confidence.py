@@ -1,7 +1,4 @@
-"""How far chance takes a number: 95 % intervals and Student's t.
-
-Student's t serves if few values say how much they vary.
-"""
+"""How far chance takes a number: 95 % intervals, and Student's t if values are few."""
 
 from __future__ import annotations
 
@@ -19,20 +16,15 @@ def margin(error: float) -> float:
 
 
 def is_hint(share: float, error: float) -> bool:
-    """Say whether the 95 % interval of a share is wider than the share itself.
-
-    Then the share says next to nothing.
-    """
+    """Say whether the 95 % interval of a share is wider than the share, which says little then."""
     return 2 * margin(error) > share
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return between which of some values the median of their distribution lies.
+    """Return the values between which the median of their distribution lies, 95 times in 100.
 
-    That holds at least 95 times in 100.
-
-    By order statistics: nothing is supposed of the distribution. All of them where they are too few
-    to say.
+    Order statistics assume nothing of the distribution. If the values are too few, return the
+    lowest and the highest.
     """
     ordered = sorted(values)
     count, below, left_out = len(ordered), 0.0, 0
@@ -46,10 +38,7 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def student_95(freedom: int) -> float:
-    """Return how many standard errors a 95 % interval reaches each way.
-
-    ``freedom`` is the degrees of freedom of the error.
-    """
+    """Return how many standard errors, with ``freedom`` degrees, a 95 % interval reaches."""
     return t_quantile(0.975, freedom)
 
 
@@ -59,8 +48,8 @@ def t_quantile(probability: float, freedom: int) -> float:
 
     ``probability`` is 0.5 to 1.
     """
-    # By the normal one, in powers of 1 / freedom (Cornish and Fisher): from here on exact to seven
-    # digits, and cheaper.
+    # From the normal quantile, in powers of 1 / freedom (Cornish and Fisher): from here on exact to
+    # seven digits, and cheaper.
     if freedom >= 200:
         z = statistics.NormalDist().inv_cdf(probability)
         first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96

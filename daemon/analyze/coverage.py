@@ -1,7 +1,4 @@
-"""How much of a run its samples rest on.
-
-That is time covered, torn stacks, cost, and processes sampled in turns.
-"""
+"""The quality of a run's samples: time covered, torn stacks, cost, processes sampled in turns."""
 
 from __future__ import annotations
 
@@ -20,27 +17,23 @@ from profd.daemon.store.stepfunction import IntervalSet
 
 
 class Lives:
-    """The processes of a run with what was recorded of them, as far as recordings were added."""
+    """The processes of a run, and what the recordings added so far cover of them."""
 
     def __init__(self, reader: RunReader) -> None:
-        self._reader: RunReader = proxy(
-            reader
-        )  # held by it below, it would never be let go of otherwise
+        # The reader holds this object below: a plain reference would keep both forever.
+        self._reader: RunReader = proxy(reader)
         self.covers: defaultdict[int, IntervalSet] = defaultdict(IntervalSet)
         """What the recordings of each process cover."""
         self.known_to_ns = reader.info.started_ns
-        """When the newest recording of any process ends.
-
-        Nothing is known yet of what came later.
-        """
+        """When the newest recording of any process ends: nothing later is known yet."""
         self.recorded = RecordedTotal(0, 0)
         self._gaps: defaultdict[int, IntervalSet] = defaultdict(IntervalSet)
         self._last_gap = 0
 
     def add(self, recordings: Iterable[RecordingRow]) -> None:
-        """Take in recordings, those of a process in order of time.
+        """Add recordings, those of a process in order of time.
 
-        Those without a whole stack cover nothing.
+        A recording without a whole stack covers nothing.
         """
         for row in recordings:
             self.recorded = RecordedTotal(
@@ -59,9 +52,8 @@ class Lives:
     def weight(self, process: int, from_ns: int | None = None, to_ns: int | None = None) -> float:
         """Return how long a process lived in a range for each second recorded there.
 
-        1 if all was, or nothing.
-
-        It stands for rests between turns alone: what a process did in a gap is unknown.
+        1 if all was recorded, or nothing. Only pauses between recordings count: it is unknown what
+        a process did in a gap.
         """
         row = self._reader.processes[process]
         to_ns = self.known_to_ns if to_ns is None else to_ns
@@ -75,7 +67,7 @@ class Lives:
 
 
 _LIVES: WeakKeyDictionary[RunReader, tuple[Lives, int]] = WeakKeyDictionary()
-"""Of each reader what it has read already, up to which recording: a day has seventy thousand."""
+"""What each reader has read, up to which recording: a day has seventy thousand."""
 
 
 def take_lives(reader: RunReader) -> Lives:
@@ -91,15 +83,14 @@ COST_SERIES = "profd_cpu_cores"
 
 
 class Coverage(msgspec.Struct, frozen=True):
-    """The quality of a selection's samples; None where nothing is known.
+    """The quality of a selection's samples; None if nothing is known.
 
-    ``share``: of the time for which the training processes lived and were under profd, the part
-    that lies in recordings with samples. It begins with a process's first recording (before that
-    nobody was attached) and ends with the process, with the run, or, in a live run, with the last
-    recording written, as the next one is only in flight. A process that was never recorded counts
-    from when it was seen, as not covered at all. ``torn_share``: of the stacks that were read in
-    all processes, the part dropped as impossible. ``cost_core_share``: what profd and its samplers
-    used on average, in cores.
+    ``share`` is the part of the training processes' life under profd that recordings with samples
+    cover. It begins with a process's first recording (nobody was attached before) and ends with the
+    process, with the run, or, in a live run, with the last recording written, because the next one
+    is in flight. A process that was never recorded counts as not covered from when it was seen.
+    ``torn_share`` is the part of all stacks read that was dropped as impossible.
+    ``cost_core_share`` is what profd and its samplers used on average, in cores.
     """
 
     share: float | None
@@ -124,10 +115,7 @@ class GapTotal(msgspec.Struct, frozen=True):
 
 
 def take_gaps(reader: RunReader, selection: Selection) -> tuple[GapTotal, ...]:
-    """Return the gaps in a selection's range of time by reason, the longest first.
-
-    They are those of its processes of role main.
-    """
+    """Return the gaps of a selection's main processes in its time by reason, the longest first."""
     trainers = {process.id for process in selection.trainers(reader)}
     by_reason: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
     for gap in reader.gaps(selection.from_ns, selection.to_ns):
@@ -145,10 +133,7 @@ def take_gaps(reader: RunReader, selection: Selection) -> tuple[GapTotal, ...]:
 
 
 def covered_share(reader: RunReader, lives: Lives, selection: Selection) -> float | None:
-    """Return the share of a selection's range of time that is covered.
-
-    None where no process was to be sampled.
-    """
+    """Return the covered share of a selection's time; None if no process was to be sampled."""
     lived_ns = covered_ns = 0
     for process in selection.trainers(reader):
         cover = lives.covers[process.id]
@@ -166,7 +151,7 @@ def sampled_life(
     """Return from when to when a process was to be sampled; see ``Coverage.share``.
 
     ``first_ns`` is when its first recording with samples begins, ``last_ns`` when the last one
-    ends; None: none did.
+    ends; None without any.
     """
     start_ns = process.seen_ns if first_ns is None else first_ns
     if run.state == "live" and process.ended_ns is None and last_ns is not None:

@@ -1,8 +1,6 @@
-"""Patterns of frames, and the tables that hold them.
+"""Patterns of frames, and their tables, which say what a call is by function, module and line.
 
-They say what a call is by its function, module and line.
-
-profd brings such tables, and users add to them with a file of the same name in profd's folder of
+profd has such tables, and users add to them with a file of the same name in profd's folder of
 configuration files.
 """
 
@@ -67,12 +65,10 @@ def read_patterns(file: Path, key: str, kind: type[Pattern], hint: str) -> tuple
 
 
 def frame_test(pattern: FramePattern) -> Callable[[FrameRow], bool]:
-    """Return what says whether a frame meets a pattern."""
-    function, module, source = (
-        _name_test(pattern.function),
-        _any_of(pattern.module),
-        _line_test(pattern.source),
-    )
+    """Return the test whether a frame matches a pattern."""
+    function = _name_test(pattern.function)
+    module = _any_of(pattern.module)
+    source = _line_test(pattern.source)
     return lambda frame: (
         (pattern.library is None or frame.is_library == pattern.library)
         and (not pattern.module or module.match(frame.module_path) is not None)
@@ -82,13 +78,13 @@ def frame_test(pattern: FramePattern) -> Callable[[FrameRow], bool]:
 
 
 _SEMICOLON = re.compile(r""";(?=(?:[^'"]|'[^']*'|"[^"]*")*$)""")
-"""One outside of quotation marks."""
+"""A semicolon outside of quotation marks."""
 
 
 def _line_test(pattern: str) -> Callable[[str], bool]:
     """Return a function that searches a line.
 
-    If the line has several statements, it searches each, as nothing shows which of them runs.
+    It searches each statement of a line, because nothing shows which of them runs.
     """
     search = re.compile(pattern).search
 
@@ -102,10 +98,10 @@ def _line_test(pattern: str) -> Callable[[str], bool]:
 
 def _name_test(patterns: tuple[str, ...]) -> Callable[[str], bool]:
     """Return a function that compares a name with patterns."""
-    # Up to Python 3.10 a frame has ``step`` where later ones have ``Adam.step``. So a name without
-    # a dot is compared with the end of a pattern with one. Not so where that end is ``*``, which
-    # would meet every function there is, nor where the class has a wildcard: of ``*Loss.forward``
-    # the end alone says nothing.
+    # Up to Python 3.10 a frame has ``step``, later ones have ``Adam.step``. So a name without a dot
+    # is compared with the end of a pattern with one. But not if that end is ``*``, which would
+    # match every function, or if the class has a wildcard: the end of ``*Loss.forward`` alone says
+    # nothing.
     dotted = tuple(pattern for pattern in patterns if "." in pattern)
     split = [pattern.rpartition(".") for pattern in dotted]
     whole = _any_of(dotted)

@@ -29,8 +29,8 @@ class Gpu(msgspec.Struct, frozen=True):
     """A GPU that the run used, or a MIG instance of one.
 
     ``index`` is the number that nvidia-smi gives the GPU, ``device`` the name of its series.
-    ``utilization`` and ``power_watts`` are means, ``memory_used_bytes`` is the most that was used,
-    by anyone; None where it was not read.
+    ``utilization`` and ``power_watts`` are means, ``memory_used_bytes`` is the most that all
+    processes together used; None if it was not read.
     """
 
     index: int
@@ -63,7 +63,7 @@ LINES = 10
 
 
 class IdleLine(PhasePlace, frozen=True):
-    """A line in a phase, with what of the idle time may lie at it or below."""
+    """A line in a phase, with the share of the idle time that may lie at it or below."""
 
     idle: IdleShare
 
@@ -71,9 +71,9 @@ class IdleLine(PhasePlace, frozen=True):
 class GpuIdle(msgspec.Struct, frozen=True):
     """How long the GPUs of training processes were idle, and what their threads did then.
 
-    ``share`` is that of the GPUs' time, ``known_s`` of it in all. ``phases`` and ``lines`` have the
-    shares of the idle time, those that may have most first, by readings ``period_s`` apart: windows
-    alone resolve shorter gaps.
+    ``share`` is their share of the GPUs' known time, which is ``known_s`` in all. ``phases`` and
+    ``lines`` have the shares of the idle time, those that may have most first, by readings
+    ``period_s`` apart: only windows resolve shorter gaps.
     """
 
     share: float
@@ -84,10 +84,7 @@ class GpuIdle(msgspec.Struct, frozen=True):
 
 
 def take_gpu_idle(reader: RunReader, selection: Selection, phases: PhaseIndex) -> GpuIdle | None:
-    """Return how idle the GPUs of a selection's processes were.
-
-    None where none was read in its range of time.
-    """
+    """Return how idle the GPUs of a selection's processes were; None if none was read then."""
     trainers = [row.id for row in selection.trainers(reader)]
     total = total_utilization(reader, trainers, selection.from_ns, selection.to_ns)
     if total.mean is None or not total.known_ns:
@@ -117,14 +114,11 @@ def take_gpu_idle(reader: RunReader, selection: Selection, phases: PhaseIndex) -
 def idle_bounds(
     reader: RunReader, selection: Selection, phases: PhaseIndex
 ) -> dict[str, IdleShare]:
-    """Return the bounds of each phase's share of the idle time, and nothing else.
-
-    A live run asks for them again and again.
-    """
+    """Return only the bounds of each phase's share of the idle time: a live run asks often."""
     return _read(reader, selection, phases.of_stack)[0].bounds()
 
 
-# These copy what may be large, and while they do no kernel runs.
+# These copy what may be large, and no kernel runs while they do.
 _COPIES = re.compile(r"\.(cpu|numpy|tolist|to)\(")
 _STARTS_NOTHING = frozenset({DATA_WAIT, DATA_LOAD, LOGGING})
 
@@ -145,9 +139,9 @@ def _queues(phases: PhaseIndex) -> Callable[[int], Queue | None]:
     return queue_of
 
 
-# A longer range is read in slices, of so much time for all processes together, and of so much for
-# each at least. An estimate of a loop needs a minute. A slice has many readings, because its first
-# and its last one are not whole.
+# A longer range is read in slices: so much time for all processes together, and at least so much
+# for each. An estimate of a loop needs a minute. A slice has many readings, because its first and
+# its last one are not whole.
 _LOOKED_AT_NS, _LEAST_LOOKED_AT_NS, _SLICE_NS = 240 * SECOND_NS, 20 * SECOND_NS, 10 * SECOND_NS
 
 
@@ -157,17 +151,12 @@ def _read(
     state_of: Callable[[int], State],
     queue_of: Callable[[int], Queue | None] = lambda stack: None,
 ) -> tuple[IdleTime[State], float]:
-    """Return a selection's readings beside the states of its threads, and their period.
-
-    The period is the nanoseconds between two readings.
-    """
+    """Return a selection's readings beside the states of its threads, and their period in ns."""
     from_ns, to_ns = selection.bounds(reader.info)
     trainers = {row.id for row in selection.trainers(reader)}
     mains = [row for row in reader.main_threads() if row.process in trainers]
-    most_ns, time = (
-        max(_LOOKED_AT_NS // max(len(trainers), 1), _LEAST_LOOKED_AT_NS),
-        IdleTime[State](),
-    )
+    most_ns = max(_LOOKED_AT_NS // max(len(trainers), 1), _LEAST_LOOKED_AT_NS)
+    time = IdleTime[State]()
     for part in spread(from_ns, to_ns, most_ns, most_ns // _SLICE_NS):
         tracks = GpuTracks(reader, *part)
         for thread in mains:

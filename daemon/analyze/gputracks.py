@@ -1,7 +1,7 @@
 """How busy the GPUs of a run were, and which of them each process uses.
 
-Utilization is NVML's: the share of a period of about a fifth of a second for which any kernel or
-copy ran. It says nothing of how full the GPU was.
+Utilization is NVML's: the share of a period of about a fifth of a second in which any kernel or
+copy ran. It does not say how full the GPU was.
 """
 
 from __future__ import annotations
@@ -34,11 +34,9 @@ class GpuTracks:
         longest_ns: int = stepfunction.LONGEST_INTERVAL_NS,
         name: str = UTILIZATION,
     ) -> None:
-        """Read what the run has of the intervals that start in a range of time.
+        """Read a series for the intervals that start in a range of time, by default in the run.
 
-        All of it where none is given.
-
-        ``longest_ns`` is how long after the range they may end. ``name`` is the series to read.
+        ``longest_ns`` is how long after the range they may end. ``name`` is the series.
         """
         self._reader, self._name = reader, name
         self._range = from_ns, None if to_ns is None else to_ns + longest_ns
@@ -47,7 +45,7 @@ class GpuTracks:
 
     @property
     def period_ns(self) -> int | None:
-        """The longest of the usual distances of two readings, lately; None where there are none."""
+        """The longest of the usual distances of two readings, lately; None without readings."""
         end_ns = self._reader.info.end_ns if self._range[1] is None else self._range[1]
         lately = GpuTracks(
             self._reader,
@@ -59,10 +57,7 @@ class GpuTracks:
         return max((period_ns for period_ns in periods if period_ns), default=None)
 
     def of_process(self, process: int) -> StepFunction:
-        """Return the mean utilization of the GPUs that a process uses.
-
-        Of all, where nobody knows which those are.
-        """
+        """Return the mean utilization of a process's GPUs, or of all if its own are unknown."""
         if process not in self._of_process:
             self._of_process[process] = mean_function(
                 [self._of(device) for device in sorted(self.used_by(process))]
@@ -70,10 +65,7 @@ class GpuTracks:
         return self._of_process[process]
 
     def used_by(self, process: int) -> frozenset[str]:
-        """Return the devices on which a process, or the one that it works for, has memory.
-
-        Else all devices.
-        """
+        """Return the devices on which a process, or its parent, has memory; else all devices."""
         parents = {row.id: row.parent for row in self._reader.processes.values()}
         return stepfunction.devices_used(process, parents, self._held, frozenset(self.series))
 
@@ -99,12 +91,10 @@ class GpuTracks:
 def total_utilization(
     reader: RunReader, processes: Iterable[int], from_ns: int | None, to_ns: int | None
 ) -> Aggregate:
-    """Return how busy the GPUs that some processes use were in [from_ns, to_ns).
+    """Return how busy the GPUs of some processes were in [from_ns, to_ns), over the known time.
 
-    The result is over the time that is known of each GPU.
-
-    The idle share of GPUs is 1 - its mean, whatever the length of steps and readings; each output
-    asks here.
+    The idle share of GPUs is 1 - its mean, for steps and readings of any length. Each output asks
+    here.
     """
     tracks = GpuTracks(reader, from_ns, to_ns)
     devices = {device for process in processes for device in tracks.used_by(process)}

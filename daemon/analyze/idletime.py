@@ -1,6 +1,4 @@
-"""In which phases the idle time of GPUs lies.
-
-It gives bounds for any program, and an estimate if that is close.
+"""In which phases the idle time of GPUs lies: bounds for any program, and a close estimate or none.
 
 A reading is a mean over a period: it says how long the GPU was idle, not when. With the idle share
 g, in a period of which the thread spent the share p in a phase, the idle time in that phase is
@@ -9,10 +7,9 @@ sampled, and what chance does to the sums is added; over several readings togeth
 Each grouping bounds the truth, so the tightest one counts.
 
 Gaps shorter than readings leave these bounds wide, and readings of short steps are all alike, so
-that no statistics of them tell more (docs/decisions-measurements.md). What CUDA promises does: a
+that no statistics of them tell more (docs/decisions-measurements.md). But CUDA promises that a
 thread that waits for the GPU goes on when its queue is empty. So the GPU is idle from there to the
-first phase that may start something on it. What the readings have beyond that time lies in all
-other phases.
+first phase that may start work on it. The rest of the idle time lies in all other phases.
 """
 
 from __future__ import annotations
@@ -35,15 +32,12 @@ State = TypeVar("State", bound=Hashable)
 Other = TypeVar("Other", bound=Hashable)
 
 _LEAST_COVERED = 0.9  # a reading of which less was sampled says nothing of what ran in it
-_CLOCK_ERROR_NS = 5 * MILLISECOND_NS  # so far the driver's times may be off from those of samples
-_DOUBLED = (
-    2,
-) * 6  # readings one by one, then of each two groups one, up to 64 readings together, then all
-_PERCENT = 0.0101  # drivers say whole percents, and 99 where a GPU never rests (seen on an H200)
-# What chance costs at a corner of the bounds falls with the distance from it, which is only known
+_CLOCK_ERROR_NS = 5 * MILLISECOND_NS  # between the driver's times and those of samples
+_DOUBLED = (2,) * 6  # groups of one reading, of two, up to 64, then all readings
+_PERCENT = 0.0101  # drivers say whole percents, and 99 if a GPU is never idle (seen on an H200)
+# The cost of chance at a corner of the bounds falls with the distance from it, which is only known
 # with the same error.
 _CHANCE = 2.0
-_NEARLY_ALL = 0.75
 _WIDEST = 0.03  # estimates that may be further off are not shown
 
 
@@ -60,8 +54,8 @@ Place = tuple[State, Queue | None]
 class IdleShare(msgspec.Struct, frozen=True):
     """The share of the GPUs' idle time in a phase or at a line, from ``low`` to ``high``.
 
-    ``estimate`` is its likeliest value, in ``estimate_low`` to ``estimate_high`` (95 %), where
-    nothing else starts work on these GPUs; None where that is not known within three points.
+    ``estimate`` is its likeliest value, in ``estimate_low`` to ``estimate_high`` (95 %), if nothing
+    else starts work on these GPUs; None if it is not known within three points.
     """
 
     low: float
@@ -73,11 +67,9 @@ class IdleShare(msgspec.Struct, frozen=True):
 
 @dataclass
 class Reading(Generic[State]):
-    """The idle share of ``length_ns``, and the time a thread was in each state meanwhile.
+    """The idle share of ``length_ns``, and the time that a thread was in each state then.
 
-    It also has the thread's changes of state.
-
-    ``changes`` are counted by the state before and the state after.
+    ``changes`` counts the thread's changes of state, by the state before and the state after.
     """
 
     idle: float
@@ -102,8 +94,8 @@ class IdleTime(Generic[State]):
     def __init__(self) -> None:
         self._readings: list[Reading[State]] = []
         self._error_ns2 = 0.0
-        # By state, and what the queue tells there. With STAYS the GPU idles, with RUNS_DRY it
-        # works, with None nobody knows. Visits are counted by what was before and what came.
+        # By state, and what the queue tells there: with STAYS the GPU idles, with RUNS_DRY it
+        # works, with None it is unknown. Visits are counted by the place before and after.
         self._spent_ns: Counter[Place[State]] = Counter()
         self._visits: Counter[tuple[Place[State] | None, Place[State]]] = Counter()
 
@@ -114,7 +106,7 @@ class IdleTime(Generic[State]):
         state_of: Callable[[int], State],
         queue_of: Callable[[int], Queue | None] = lambda stack: None,
     ) -> None:
-        """Take in intervals of one thread, in order of time, and how busy its GPUs were.
+        """Add intervals of one thread, in order of time, and how busy its GPUs were.
 
         ``state_of`` and ``queue_of`` are by stack.
         """
@@ -125,32 +117,14 @@ class IdleTime(Generic[State]):
         # its error too.
         late_ns = sum(row.duration_ns for row in rows) // samples
         self._error_ns2 = max(self._error_ns2, float(late_ns**2))
-        steps, at = utilization.steps, 0
-        found: dict[int, Reading[State]] = {}
+        states = [state_of(row.stack) for row in rows]
+        read = _read_beside(utilization, rows, states, late_ns)
+        self._readings += (
+            one for one in read if one.spent_ns.total() >= _LEAST_COVERED * one.length_ns
+        )
         before: Place[State] | None = None
         known: Queue | None = None
-        for row in rows:
-            state, start_ns, end_ns = (
-                state_of(row.stack),
-                row.start_ns - late_ns,
-                row.end_ns - late_ns,
-            )
-            while at < len(steps) and steps[at].end_ns <= start_ns:
-                at += 1
-            place = at
-            while place < len(steps) and steps[place].start_ns < end_ns:
-                step = steps[place]
-                if place not in found:
-                    idle = 1 - step.value
-                    found[place] = Reading(
-                        idle if idle > _PERCENT else 0.0, step.end_ns - step.start_ns
-                    )
-                found[place].spent_ns[state] += min(end_ns, step.end_ns) - max(
-                    start_ns, step.start_ns
-                )
-                if before is not None and before[0] != state and step.start_ns <= start_ns:
-                    found[place].changes[before[0], state] += 1
-                place += 1
+        for row, state in zip(rows, states, strict=True):
             queue = queue_of(row.stack)
             known = None if queue is Queue.STAYS and known is None else queue
             now = state, known
@@ -158,10 +132,6 @@ class IdleTime(Generic[State]):
             if now != before:
                 self._visits[before, now] += 1
             before = now
-        read = (one for one in found.values() if one.length_ns)
-        self._readings += (
-            one for one in read if one.spent_ns.total() >= _LEAST_COVERED * one.length_ns
-        )
 
     def merged(self, merge: Callable[[State], Other]) -> IdleTime[Other]:
         """Return the same readings with several states taken for one."""
@@ -177,7 +147,7 @@ class IdleTime(Generic[State]):
         return one
 
     def bounds(self) -> dict[State, IdleShare]:
-        """Return the bounds of ``shares`` alone, which take less time than estimates."""
+        """Return only the bounds of ``shares``, which take less time than estimates."""
         whole_ns = sum(one.idle * one.length_ns for one in self._readings)
         if whole_ns <= 0:
             return {}
@@ -198,10 +168,7 @@ class IdleTime(Generic[State]):
         )
 
     def shares(self) -> dict[State, IdleShare]:
-        """Return the share of the idle time by state, those that may have most first.
-
-        Nothing where none is known.
-        """
+        """Return the share of the idle time by state if known, those that may have most first."""
         found = self.bounds()
         reaches = self._by_queue(found)
         all_least, all_most = (sum(one[at] for one in reaches.values()) for at in (0, 1))
@@ -224,9 +191,8 @@ class IdleTime(Generic[State]):
             visits[came] += count
         for state in bounds:
             idle, unknown = (state, Queue.STAYS), (state, None)
-            if spent_ns[idle] >= _NEARLY_ALL * (
-                spent_ns[idle] + spent_ns[unknown]
-            ):  # short waits lack a sample
+            # Short waits lack a sample.
+            if spent_ns[idle] >= 0.75 * (spent_ns[idle] + spent_ns[unknown]):
                 spent_ns[idle] += spent_ns.pop(unknown, 0)
                 visits[idle] += visits.pop(unknown, 0)
         scale = sum(one.length_ns for one in self._readings) / sampled_ns / whole_ns
@@ -247,10 +213,8 @@ class IdleTime(Generic[State]):
             return {}
         found = {}
         for state, share in bounds.items():
-            (idle_part, own), (unknown_part, error) = (
-                part((state, Queue.STAYS)),
-                part((state, None)),
-            )
+            idle_part, own = part((state, Queue.STAYS))
+            unknown_part, error = part((state, None))
             least = idle_part - own + max(rest - around - (all_unknown - unknown_part), 0.0)
             most = idle_part + own + min(max(rest, 0.0) + around, unknown_part + error)
             found[state] = (
@@ -264,11 +228,8 @@ class IdleTime(Generic[State]):
     ) -> dict[State, tuple[float, float]]:
         """Return the bounds of each state's idle share by some groups of readings."""
         error_ns2 = self._error_ns2 + _CLOCK_ERROR_NS**2
-        most_ns, others_ns, changes = (
-            dict.fromkeys(states, 0.0),
-            dict.fromkeys(states, 0.0),
-            Counter[State](),
-        )
+        most_ns, others_ns = dict.fromkeys(states, 0.0), dict.fromkeys(states, 0.0)
+        changes = Counter[State]()
         all_absent_ns = all_only_ns = 0.0
         for one in groups:
             idle, length_ns, covered_ns = one.idle, one.length_ns, sum(one.spent_ns.values())
@@ -277,29 +238,55 @@ class IdleTime(Generic[State]):
                 for state in pair:
                     counts[state] = counts.get(state, 1) + count
                     changes[state] += count
-            # Where a state was not seen it may have been between two samples.
+            # A state that was not seen may have been between two samples.
             error = math.sqrt(error_ns2) / length_ns
             absent, only = _overlap(idle, 0.0, error), _overlap(idle, 1.0, error)
             all_absent_ns += absent * length_ns
             all_only_ns += only * length_ns
             for state, spent_ns in one.spent_ns.items():
-                # The standard error of the share of a state that begins or ends so often within a
-                # reading.
-                share, error = (
-                    spent_ns / covered_ns,
-                    math.sqrt(counts[state] * error_ns2) / length_ns,
-                )
+                # The standard error of the share, by how often the state begins or ends there.
+                share = spent_ns / covered_ns
+                error = math.sqrt(counts[state] * error_ns2) / length_ns
                 most_ns[state] += (_overlap(idle, share, error) - absent) * length_ns
                 others_ns[state] += (_overlap(idle, 1 - share, error) - only) * length_ns
         found = {}
         for state in most_ns:
             around_ns = CONFIDENCE_95 * math.sqrt((1 + changes[state]) * self._error_ns2)
-            least_ns, all_ns = (
-                all_only_ns + others_ns[state] + around_ns,
-                all_absent_ns + most_ns[state] + around_ns,
-            )
+            least_ns = all_only_ns + others_ns[state] + around_ns
+            all_ns = all_absent_ns + most_ns[state] + around_ns
             found[state] = 1 - least_ns / whole_ns, all_ns / whole_ns
         return found
+
+
+def _read_beside(
+    utilization: StepFunction,
+    rows: Sequence[IntervalRow],
+    states: Sequence[State],
+    late_ns: int,
+) -> list[Reading[State]]:
+    """Return the readings of utilization with what a thread did meanwhile.
+
+    ``states`` are those of ``rows``, which show every change ``late_ns`` late.
+    """
+    steps, first = utilization.steps, 0
+    found: dict[int, Reading[State]] = {}
+    for row, before, state in zip(rows, (states[0], *states), states, strict=False):
+        start_ns, end_ns = row.start_ns - late_ns, row.end_ns - late_ns
+        while first < len(steps) and steps[first].end_ns <= start_ns:
+            first += 1
+        for at in range(first, len(steps)):
+            step = steps[at]
+            if step.start_ns >= end_ns:
+                break
+            if at not in found:
+                idle = 1 - step.value
+                length_ns = step.end_ns - step.start_ns
+                found[at] = Reading(idle if idle > _PERCENT else 0.0, length_ns)
+            reading = found[at]
+            reading.spent_ns[state] += min(end_ns, step.end_ns) - max(start_ns, step.start_ns)
+            if before != state and step.start_ns <= start_ns:
+                reading.changes[before, state] += 1
+    return [one for one in found.values() if one.length_ns]
 
 
 def _together(readings: Sequence[Reading[State]]) -> Reading[State]:

@@ -1,7 +1,7 @@
 """The hangs of a run, and how its target died.
 
-Made from what is in the file anyway, so it is there, too, where profd was killed together with its
-target. Of a run that ended with 0, or that lives, there is none.
+Both come from records that every run file has, so they are there even if profd was killed together
+with its target. A run that ended with 0, or that lives, has no post mortem.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from profd.daemon.naming import signal_name
 from profd.daemon.secrets import mask_line
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import RankBehind, Stand
-from profd.daemon.store.rows import ThreadRow
+from profd.daemon.store.rows import RunInfo, ThreadRow
 
 
 class HangPlace(msgspec.Struct, frozen=True):
@@ -65,21 +65,17 @@ def take_hangs(reader: RunReader, selection: Selection) -> tuple[Hang, ...]:
             )
             for group in row.report.groups
         )
-        since_s, reported_s = (
-            (row.since_ns - started_ns) / SECOND_NS,
-            (row.at_ns - started_ns) / SECOND_NS,
-        )
         ended_s = None if row.ended_ns is None else (row.ended_ns - started_ns) / SECOND_NS
         found.append(
             Hang(
-                since_s,
-                reported_s,
-                ended_s,
-                row.cause,
-                row.text,
-                places,
-                row.report.facts,
-                row.report.behind,
+                since_s=(row.since_ns - started_ns) / SECOND_NS,
+                reported_s=(row.at_ns - started_ns) / SECOND_NS,
+                ended_s=ended_s,
+                cause=row.cause,
+                text=row.text,
+                places=places,
+                facts=row.report.facts,
+                behind=row.report.behind,
             )
         )
     return tuple(found)
@@ -90,9 +86,9 @@ _ERROR_LINE = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit)\b")
 
 
 class LastPlace(msgspec.Struct, frozen=True):
-    """Where a training process was seen last, ``before_end_s`` ahead of the end.
+    """Where a training process was seen last, ``before_end_s`` before the end.
 
-    ``frames`` from root to leaf.
+    ``frames`` are from root to leaf.
     """
 
     pid: int
@@ -107,8 +103,9 @@ class PostMortem(msgspec.Struct, frozen=True):
     """How a target died.
 
     ``rss_bytes`` is the memory of the main process at the end of its last minute, ``memory`` the
-    curve of that minute: seconds before the end, bytes. ``output`` are the last lines that the
-    target wrote, where they were kept; ``error`` the last of them that names an exception.
+    curve of that minute: seconds before the end, bytes. ``others`` are the PIDs of other processes
+    that a signal or an error ended shortly before. ``output`` are the last lines that the target
+    wrote, if they were kept; ``error`` is the last of them that names an exception.
     """
 
     code: int | None
@@ -117,9 +114,7 @@ class PostMortem(msgspec.Struct, frozen=True):
     last: tuple[LastPlace, ...]
     rss_bytes: int | None
     memory: tuple[tuple[float, int], ...]
-    others: tuple[
-        int, ...
-    ]  # PIDs of other processes that a signal or an error ended shortly before
+    others: tuple[int, ...]
     output: tuple[str, ...]
     error: str | None
 
@@ -137,62 +132,75 @@ class PostMortem(msgspec.Struct, frozen=True):
 def take_post_mortem(reader: RunReader) -> PostMortem | None:
     """Return how the target of a run died.
 
-    None where it lives, ended with 0, or outlived the recording.
+    None if it lives, ended with 0, or outlived the recording.
     """
     info = reader.info
-    died_unseen = info.state == "interrupted" and not processes.is_running(
-        info.pid, info.start_ticks
-    )
-    if not died_unseen and info.exit_signal is None and not info.exit_code:
+    if not (info.exit_signal is not None or info.exit_code or _died_unseen(info)):
         return None
     shortly_ns = info.end_ns - 15 * SECOND_NS
     killed = [event.text for event in reader.events("oom") if event.at_ns >= shortly_ns]
-    main = next((row for row in reader.processes.values() if row.role == "main"), None)
-    minute = Selection(from_ns=info.end_ns - _LAST_NS)
-    points = points_of(reader, "rss_bytes", main.id, minute) if main else []
-    held = [
-        point for point in points if point.value
-    ]  # a process that has ended and is not yet reaped has none
-    memory = tuple(
-        ((info.end_ns - point.at_ns) / SECOND_NS, int(point.value)) for point in held[-60:]
-    )
-    # Of a line that was written over, what stood there last.
-    written = b"".join(row.data for row in reader.output())[-(64 << 10) :].decode(errors="replace")
-    lines = (line.rstrip("\r").rpartition("\r")[2] for line in written.split("\n"))
-    output = tuple(mask_line(line[:2000]) for line in lines if line.strip())[-20:]
+    memory = _last_memory(reader)
+    output = _last_output(reader)
+    places = (_last_place(reader, thread) for thread in reader.main_threads())
     return PostMortem(
         code=info.exit_code,
         signal=None if info.exit_signal is None else signal_name(info.exit_signal),
         out_of_memory=killed[-1] if killed else None,
-        last=tuple(filter(None, (_last_place(reader, thread) for thread in reader.main_threads()))),
+        last=tuple(filter(None, places)),
         rss_bytes=memory[-1][1] if memory else None,
         memory=memory,
-        others=tuple(
-            row.pid
-            for row in reader.processes.values()
-            if row.pid != info.pid
-            and (row.exit_signal or row.exit_code)
-            and (row.ended_ns or 0) >= shortly_ns
-        ),
+        others=_failed_others(reader, shortly_ns),
         output=output,
         error=next((line for line in reversed(output) if _ERROR_LINE.match(line)), None),
     )
+
+
+def _died_unseen(info: RunInfo) -> bool:
+    return info.state == "interrupted" and not processes.is_running(info.pid, info.start_ticks)
+
+
+def _last_memory(reader: RunReader) -> tuple[tuple[float, int], ...]:
+    """Return the memory of the main process in its last minute: seconds before the end, bytes."""
+    main = next((row for row in reader.processes.values() if row.role == "main"), None)
+    if main is None:
+        return ()
+    end_ns = reader.info.end_ns
+    points = points_of(reader, "rss_bytes", main.id, Selection(from_ns=end_ns - _LAST_NS))
+    # A process that has ended and is not yet reaped has none.
+    held = [point for point in points if point.value][-60:]
+    return tuple(((end_ns - point.at_ns) / SECOND_NS, int(point.value)) for point in held)
+
+
+def _last_output(reader: RunReader) -> tuple[str, ...]:
+    """Return the last lines of output; of a line that was written over, its last text."""
+    written = b"".join(row.data for row in reader.output())[-(64 << 10) :].decode(errors="replace")
+    lines = (line.rstrip("\r").rpartition("\r")[2] for line in written.split("\n"))
+    return tuple(mask_line(line[:2000]) for line in lines if line.strip())[-20:]
+
+
+def _failed_others(reader: RunReader, since_ns: int) -> tuple[int, ...]:
+    """Return the PIDs of other processes that a signal or an error ended since a moment."""
+    ended = (row for row in reader.processes.values() if (row.ended_ns or 0) >= since_ns)
+    failed = (row.pid for row in ended if row.exit_signal or row.exit_code)
+    return tuple(pid for pid in failed if pid != reader.info.pid)
 
 
 def _last_place(reader: RunReader, thread: ThreadRow) -> LastPlace | None:
     rows = list(reader.intervals(reader.info.end_ns - _LAST_NS, None, [thread.id]))
     if not rows:
         return None
-    # What Python does as it ends, for seconds after an error, has no line of the script below it.
+    # What Python does as it ends, for seconds after an error, has no line of the script in it.
     of_the_script = (
         row for row in reversed(rows) if own_frame(reader.frames_of(row.stack)) is not None
     )
     last = next(of_the_script, rows[-1])
     frames, process = reader.frames_of(last.stack), reader.processes[thread.process]
     own = own_frame(frames) or frames[-1]
-    labels, place = (
-        tuple(frame.label for frame in frames),
-        f"{own.function} ({PurePath(own.file).name}:{own.line})",
+    return LastPlace(
+        process.pid,
+        process.rank,
+        frames=tuple(frame.label for frame in frames),
+        place=f"{own.function} ({PurePath(own.file).name}:{own.line})",
+        source=own.source,
+        before_end_s=max(reader.info.end_ns - last.end_ns, 0) / SECOND_NS,
     )
-    before_end_s = max(reader.info.end_ns - last.end_ns, 0) / SECOND_NS
-    return LastPlace(process.pid, process.rank, labels, place, own.source, before_end_s)

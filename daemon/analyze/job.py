@@ -19,9 +19,8 @@ from profd.daemon.store.reader import RunReader
 class Job(msgspec.Struct, frozen=True):
     """Ranks that make their steps together.
 
-    ``ranks`` are in order. ``late`` has those that surely are late, the latest first.
-
-    ``sleeps_in_waits`` is False where a GPU is in use: then waits may use CPU time, and it proves
+    ``ranks`` are in order. ``late`` has the ranks that surely are late, the latest first.
+    ``sleeps_in_waits`` is False if a GPU is in use: then waits may use CPU time, which proves
     nothing.
     """
 
@@ -33,10 +32,7 @@ class Job(msgspec.Struct, frozen=True):
         return {work.rank: work for work in self.ranks}[rank]
 
     def work_of_others(self, rank: int) -> float:
-        """Return the share of a step that the other ranks surely work, in the median.
-
-        No step can be shorter.
-        """
+        """Return the median share of a step that others surely work: no step can be shorter."""
         others = [one for one in self.ranks if one.rank != rank]
         cores = [mean_of_known(one.cores) if self.sleeps_in_waits else None for one in others]
         surely = zip((one.own_share for one in others), cores, strict=True)
@@ -46,8 +42,7 @@ class Job(msgspec.Struct, frozen=True):
 def take_job(reader: RunReader, selection: Selection, phases: PhaseIndex) -> Job | None:
     """Return the job over a selection's range of time, which has both ends.
 
-    None where there are fewer than two ranks, where they exchange nothing, or where too little was
-    seen of one.
+    None if there are fewer than two ranks, if they exchange nothing, or if one has too few samples.
     """
     if len({row.rank for row in selection.trainers(reader)} - {None}) < 2 or not exchange(reader):
         return None
@@ -59,10 +54,7 @@ def take_job(reader: RunReader, selection: Selection, phases: PhaseIndex) -> Job
 
 
 class RankPart(PhasePlace, frozen=True):
-    """What a rank spends a larger share of a step on than the others, by the most.
-
-    ``surplus`` is by how much that share is above the median of the others.
-    """
+    """The place where a rank most exceeds the others, by ``surplus`` above their median share."""
 
     surplus: float
 
@@ -71,8 +63,8 @@ class RankSummary(msgspec.Struct, frozen=True):
     """A rank of a job, from its first step to its last.
 
     ``own_share`` is its own work, as a share of its time, ``waiting_share`` how much less that is
-    than for the rank with the most: so long it waits for that one. ``is_late`` where it surely
-    comes last. ``local_rank`` and ``node`` are what the launcher says. None where it is not known.
+    than for the rank with the most, for which it waits so long. ``is_late`` says that it surely
+    comes last. ``local_rank`` and ``node`` are what the launcher says. None means unknown.
     """
 
     rank: int
@@ -90,10 +82,7 @@ class RankSummary(msgspec.Struct, frozen=True):
 def take_ranks(
     reader: RunReader, selection: Selection, phases: PhaseIndex
 ) -> tuple[RankSummary, ...]:
-    """Return the ranks of a selection's range of time.
-
-    None where there are no two of them that exchange data.
-    """
+    """Return the ranks in a selection's range of time; None without two that exchange data."""
     found = training_range(reader, selection, phases)
     if found is None:
         return ()

@@ -1,7 +1,4 @@
-"""Memory of a run: which processes grow, and how long that can go on.
-
-It also says what the limit is, and when memory jumped.
-"""
+"""Memory of a run: which processes grow, how long that can go on, its limits and its jumps."""
 
 from __future__ import annotations
 
@@ -42,10 +39,7 @@ class Limit(msgspec.Struct, frozen=True):
 
 
 def tightest(reader: RunReader, row: SeriesRow, selection: Selection) -> Limit | None:
-    """Return the limit that a series of a process is nearest to at the end of a selection.
-
-    None if none is known.
-    """
+    """Return the known limit nearest to a series of a process at the end of a selection."""
     limits: list[Limit] = []
 
     def add(kind: str, name: str, limit_row: SeriesRow | None, used_row: SeriesRow | None) -> None:
@@ -77,18 +71,18 @@ def _last(reader: RunReader, row: SeriesRow | None, selection: Selection) -> flo
 
 LEAST_GROWTH_BYTES, LEAST_GROWTH_SHARE = 4e6, 0.0025  # less is what allocators keep for themselves
 EVERYTHING = Selection()
-# From so many minutes on, the least and the highest value of each are all that is looked at.
+# With more minutes, only the least and the highest value of each minute count.
 LEAST_MINUTES, JUMP_LEAST_MINUTES = 60, 240
 
 
 class Growth(msgspec.Struct, frozen=True):
     """How the memory of a process went, by one series.
 
-    ``process`` is the id of its row. ``verdict`` is ``growing``; ``steady``; ``cached`` where it
-    grows by pages of files, which the kernel takes back when it needs them; ``unknown`` where too
-    little is known, and then there is no slope. The slope has a 95 % interval and holds since
-    ``since_ns``. ``bytes_per_step`` is there where steps are counted. ``limit`` is what ends the
-    growth first, after ``time_to_limit_s`` if all that grow towards it go on so.
+    ``process`` is the id of its row. ``verdict`` is ``growing``; ``steady``; ``cached`` if it grows
+    by pages of files, which the kernel takes back when it needs them; ``unknown`` if too little is
+    known, and then there is no slope. The slope has a 95 % interval and holds since ``since_ns``.
+    ``bytes_per_step`` is there if steps are counted. ``limit`` ends the growth first, after
+    ``time_to_limit_s`` if all that grow towards it go on so.
     """
 
     process: int
@@ -105,12 +99,9 @@ class Growth(msgspec.Struct, frozen=True):
 
 
 def growth(reader: RunReader, selection: Selection = EVERYTHING) -> tuple[Growth, ...]:
-    """Return how the memory of each process of a selection went in its range of time.
+    """Return how the memory of each process of a selection went in its time, by series.
 
-    There is one answer for each series.
-
-    The last answer is kept: rules and summaries ask for the same, and of a long run it takes
-    seconds.
+    The last answer is kept: rules and summaries ask for the same, and a long run takes seconds.
     """
     asked = (
         selection.from_ns,
@@ -191,7 +182,7 @@ def _readings(
 ) -> Sequence[PointRow]:
     """Return the readings of a series, or the extremes of minutes if the time is long.
 
-    The last minute of its process always has the readings.
+    The last minute of its process always has its readings.
     """
     from_ns, to_ns, started_ns = selection.from_ns, selection.to_ns, reader.info.started_ns
     if ended_ns is None:
@@ -203,10 +194,7 @@ def _readings(
 
 
 def _before_its_end(points: Sequence[PointRow], process: ProcessRow) -> Sequence[PointRow]:
-    """Leave out the readings that fell as a process ended.
-
-    It gave everything back then, whatever had grown.
-    """
+    """Leave out the readings that fell as a process ended and gave everything back."""
     first = len(points)
     # Longer than it takes to give back what was in use.
     while (
@@ -221,12 +209,8 @@ def _before_its_end(points: Sequence[PointRow], process: ProcessRow) -> Sequence
 
 
 def _by_steps(points: Sequence[PointRow], counts: Sequence[PointRow]) -> Trend | None:
-    """Return the growth of a series for whose steps no even time was taken.
-
-    None where there is none.
-    """
-    # Its axis are seconds as they would be had all steps taken as long; a leak at each step grows
-    # evenly by it.
+    """Return the growth of a series by steps of uneven length; None if there is none."""
+    # The axis has seconds as if all steps took equally long; a leak at each step is even on it.
     if len(counts) < 2 or counts[-1].value <= counts[0].value:
         return None
     took_s = (counts[-1].at_ns - counts[0].at_ns) / SECOND_NS
@@ -281,8 +265,8 @@ NEAR_STEP_NS = 90 * SECOND_NS
 class Jump(msgspec.Struct, frozen=True):
     """The memory of a process rose between two readings, by ``by_bytes``, and stayed there.
 
-    ``process`` is the id of its row. ``stack`` is what its main thread mostly stood in between the
-    two, ``line`` the line of the user's code in it; None where nothing was sampled then. ``events``
+    ``process`` is the id of its row. ``stack`` is the one of its main thread with the most time
+    between the two, ``line`` the user's line in it; None if nothing was sampled then. ``events``
     are those within two seconds.
     """
 
@@ -303,9 +287,8 @@ def jumps(
 ) -> tuple[Jump, ...]:
     """Return the largest jumps in the memory of the processes of a selection, in order of time."""
     found: list[Jump] = []
-    events = [
-        event for event in reader.events() if event.kind != "finding"
-    ]  # what follows from it is no cause
+    # A finding follows from a jump and does not cause it.
+    events = [event for event in reader.events() if event.kind != "finding"]
     for row in reader.list_series(*JUMP_SERIES):
         process = reader.processes.get(row.process or 0)
         if not process or not selection.takes_process(process):
@@ -326,10 +309,7 @@ def jumps(
 def _steps_of(
     reader: RunReader, series: int, selection: Selection
 ) -> Iterable[tuple[PointRow, PointRow]]:
-    """Return the readings between which a series jumped.
-
-    Of a long time, those in the minutes that show it.
-    """
+    """Return the readings between which a series jumped, in a long run those of such minutes."""
     course = take_course(reader, series, selection.from_ns, selection.to_ns, JUMP_LEAST_MINUTES)
     coarse = list(_steps(course.extremes(reader.info.started_ns)))
     if not course.minutes:

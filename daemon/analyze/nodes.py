@@ -22,8 +22,8 @@ _NAMED = 12
 class NodeFile(msgspec.Struct, frozen=True):
     """A run file of a job: what profd recorded on one node.
 
-    ``job`` is what the launcher calls the job on all ranks, ``world_size`` how many they are; None:
-    it did not say.
+    ``job`` is the launcher's name of the job on all ranks, ``world_size`` the number of ranks; None
+    if it did not say.
     """
 
     path: Path
@@ -37,35 +37,30 @@ class NodeFile(msgspec.Struct, frozen=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether all ranks of the job are in this file, or it is of no job at all."""
+        """Whether this file has all ranks of the job, or belongs to no job."""
         return not self.ranks or (
             self.world_size is not None and len(self.ranks) >= self.world_size
         )
 
 
 class FoundJob(msgspec.Struct, frozen=True):
-    """The files of one job, in the order of their lowest ranks.
-
-    ``name`` is its own in the folder.
-    """
+    """The files of one job, ordered by their lowest ranks; ``name`` is unique in the folder."""
 
     name: str
     files: tuple[NodeFile, ...]
 
 
 class Folder(msgspec.Struct, frozen=True):
-    """What a folder holds: jobs in order of time, and why some files were left out."""
+    """The jobs in a folder in order of time, and why some files were left out."""
 
     path: Path
     jobs: tuple[FoundJob, ...]
     left_out: tuple[str, ...]
 
     def choose(self, name: str | None) -> FoundJob:
-        """Return the job of this name, or the only one whose name begins so.
+        """Return the job of this name, or the only one whose name begins so, or the only one.
 
-        The only one where none is named.
-
-        Raises UsageError where it could be several, and NoSuchRun where it is none.
+        Raises UsageError if it could be several, and NoSuchRun if it is none.
         """
         if not self.jobs:
             raise NoSuchRun(
@@ -104,15 +99,7 @@ def join(files: Iterable[NodeFile]) -> tuple[FoundJob, ...]:
     """
     by_key: defaultdict[tuple[object, ...], list[NodeFile]] = defaultdict(list)
     for file in sorted(files, key=lambda file: file.started_ns):
-        if file.is_whole:
-            by_key[file.run, str(file.path)].append(file)
-        elif file.job is None:
-            by_key[file.command, file.world_size].append(file)
-        # ranks that meet on the loopback address are on one host; others may use the same port on
-        # theirs
-        else:
-            is_local = file.job.startswith(("localhost:", "127.", "::1:"))
-            by_key[file.job, file.host if is_local else None].append(file)
+        by_key[_job_key(file)].append(file)
     attempts: list[list[NodeFile]] = []
     for group in by_key.values():
         attempt: list[NodeFile] = []
@@ -121,17 +108,35 @@ def join(files: Iterable[NodeFile]) -> tuple[FoundJob, ...]:
                 attempts.append(attempt := [])
             attempt.append(file)
     attempts.sort(key=lambda attempt: attempt[0].started_ns)
-    jobs: list[FoundJob] = []
+    jobs, times = list[FoundJob](), Counter[str]()
     for attempt in attempts:
-        first = attempt[0]
-        # What its launcher calls it, else the id of its first run. It is printed, and may come from
-        # anywhere.
-        given = first.job if first.job is not None and not first.is_whole else first.run
-        name = "".join(character if character.isprintable() else "?" for character in given)
-        again = sum(known.name.partition("#")[0] == name for known in jobs)
+        name = _job_name(attempt[0])
+        again = times[name]
+        times[name.partition("#")[0]] += 1
         nodes = sorted(attempt, key=lambda file: (min(file.ranks, default=0), file.run))
         jobs.append(FoundJob(f"{name}#{again + 1}" if again else name, tuple(nodes)))
     return tuple(jobs)
+
+
+def _job_key(file: NodeFile) -> tuple[object, ...]:
+    """Return what the files of a job have in common."""
+    if file.is_whole:
+        return file.run, str(file.path)
+    if file.job is None:
+        return file.command, file.world_size
+    # Ranks that meet on the loopback address are on one host; others may use the same port on
+    # theirs.
+    is_local = file.job.startswith(("localhost:", "127.", "::1:"))
+    return file.job, file.host if is_local else None
+
+
+def _job_name(file: NodeFile) -> str:
+    """Return the launcher's name of a job, or the id of its first run.
+
+    The name is printed, and may come from anywhere.
+    """
+    given = file.job if file.job is not None and not file.is_whole else file.run
+    return "".join(character if character.isprintable() else "?" for character in given)
 
 
 def _read(path: Path) -> NodeFile:
@@ -147,7 +152,7 @@ def _read(path: Path) -> NodeFile:
         job = reader.value(
             str | None, "SELECT name FROM pragma_table_info('placement') WHERE name = 'job'"
         )
-        if job is not None:  # a file that is older than the column has none
+        if job is not None:  # a file older than the column has none
             sql = "SELECT job FROM placement WHERE job IS NOT NULL ORDER BY process DESC LIMIT 1"
             job = reader.value(str | None, sql)
         ranks, info = frozenset(row.rank for row in mains if row.rank is not None), reader.info
@@ -157,9 +162,9 @@ def _read(path: Path) -> NodeFile:
 
 @contextlib.contextmanager
 def open_job(job: FoundJob) -> Iterator[RunReader]:
-    """Give a reader of all files of a job; of one that has a single file it is that file's.
+    """Give a reader of all files of a job.
 
-    Raises RunUnreadable, and OutputUnwritable where there is no room for the joined file.
+    Raises RunUnreadable, and OutputUnwritable if there is no room for the joined file.
     """
     with contextlib.ExitStack() as open_files:
         if len(job.files) == 1:
@@ -170,7 +175,7 @@ def open_job(job: FoundJob) -> Iterator[RunReader]:
         except OSError as error:
             what = f"cannot make a temporary folder ({error.strerror})"
             raise OutputUnwritable(what, "set TMPDIR to a folder that you can write to") from error
-        # Not named by what stands in a file: one from elsewhere could say ../../anything.
+        # A name from a file could be ../../anything.
         path = Path(open_files.enter_context(folder)) / f"job{SUFFIX}"
         join_files(job, path)
         yield open_files.enter_context(RunReader(path))

@@ -1,11 +1,11 @@
 """The last torch.profiler window's operators, and the user's lines that issued them.
 
 A trace and samples are on one clock, but only so far: a recording knows how far its times may be
-off. A sample speaks for an operator where that makes no difference: its thread stood in the same
-line for so long before and after, or the same call of the operator lasted for so long. All others
-are left out. So are those at the end of an interval, where the line may have changed since the last
-of them. Operators run from C++ on threads that have no Python, as those that autograd has for
-devices, belong to what the main thread does meanwhile.
+off. A sample counts for an operator if that makes no difference: its thread was at the same line
+for so long before and after, or the same call of the operator lasted for so long. All other samples
+are left out, and so is the last one of an interval, after which the line may have changed.
+Operators on threads without Python, such as those of autograd for devices, belong to what the main
+thread does then.
 """
 
 from __future__ import annotations
@@ -38,22 +38,18 @@ from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import OperatorTotals
 from profd.daemon.store.rows import IntervalRow, WindowRow
 
-LARGEST_BYTES = (
-    128 << 20
-)  # larger traces are left out: it would be many seconds until a table is shown
+LARGEST_BYTES = 128 << 20
+"""Larger traces are left out: they would delay a table by many seconds."""
 
 
 class IssuingLine(Line, frozen=True):
-    """A line of the user's code that ran while an operator did, in ``samples`` of that."""
+    """A line of the user's code that ran while an operator did, in so many ``samples``."""
 
     samples: int
 
 
 class Stay(NamedTuple):
-    """A thread stood in one line of the user's code, for sure until ``known_ns``.
-
-    It was seen there at ``moments_ns``.
-    """
+    """A thread at one line of the user's, seen at ``moments_ns``, surely until ``known_ns``."""
 
     start_ns: int
     end_ns: int
@@ -62,7 +58,7 @@ class Stay(NamedTuple):
     moments_ns: list[int]
 
 
-class Call(NamedTuple):
+class OperatorCall(NamedTuple):
     """One call of an operator, with all that it called in turn."""
 
     start_ns: int
@@ -71,11 +67,9 @@ class Call(NamedTuple):
 
 
 def issuing_lines(reader: RunReader, window: WindowRow) -> dict[str, tuple[IssuingLine, ...]]:
-    """Return by operator name the lines that its calls were issued from.
+    """Return by operator name the lines that issued its calls, those with most samples first.
 
-    The line of most samples is first.
-
-    Operators that were too short and too few to be seen are left out. Raises RunUnreadable where
+    Operators that were too short and too few to be seen are left out. Raises RunUnreadable if
     the trace is damaged.
     """
     text = trace_text(reader, window) if window.trace_bytes <= LARGEST_BYTES else None
@@ -103,12 +97,14 @@ def issuing_lines(reader: RunReader, window: WindowRow) -> dict[str, tuple[Issui
     }
 
 
-def tie(stays: Iterable[Stay], calls: Sequence[Call], error_ns: int) -> Iterator[tuple[str, Line]]:
-    """Yield for each sample the operators surely running in it, with its line.
+def tie(
+    stays: Iterable[Stay], calls: Sequence[OperatorCall], error_ns: int
+) -> Iterator[tuple[str, Line]]:
+    """Yield for each sample the operators that surely run in it, with its line.
 
     ``calls`` are sorted, callers first.
     """
-    opened: list[Call] = []
+    opened: list[OperatorCall] = []
     place = 0
     for stay in stays:
         for at_ns in stay.moments_ns:
@@ -130,27 +126,23 @@ def tie(stays: Iterable[Stay], calls: Sequence[Call], error_ns: int) -> Iterator
 
 def _calls_by_thread(
     reader: RunReader, window: WindowRow, trace: TorchTrace
-) -> dict[tuple[int, ...], list[Call]]:
-    """Return the operators in a trace by the rows of their Python thread.
-
-    The thread has one row for each name that it had.
-    """
+) -> dict[tuple[int, ...], list[OperatorCall]]:
+    """Return a trace's operators by the rows of their Python thread, one for each of its names."""
     named, main = python_threads(reader, window.process)
-    calls: defaultdict[tuple[int, ...], list[Call]] = defaultdict(list)
+    calls: defaultdict[tuple[int, ...], list[OperatorCall]] = defaultdict(list)
     for event in trace.events:
         if event.ph == "X" and event.cat in ("cpu_op", "user_annotation"):
             threads = named.get(event.tid, main) if isinstance(event.tid, int) else main
-            calls[threads].append(Call(trace.start_ns(event), trace.end_ns(event), event.name))
+            calls[threads].append(
+                OperatorCall(trace.start_ns(event), trace.end_ns(event), event.name)
+            )
     for found in calls.values():
         found.sort(key=lambda call: (call.start_ns, -call.end_ns))
     return {threads: found for threads, found in calls.items() if threads}
 
 
 def _stays(reader: RunReader, intervals: Iterable[IntervalRow], gap_ns: int) -> Iterator[Stay]:
-    """Yield the stays of a thread from its intervals, which are in order of time.
-
-    A hole ends one.
-    """
+    """Yield the stays of a thread at lines by its intervals in order of time; a gap ends a stay."""
     # An interval begins with a sample, and others follow at times that are not known.
     last: Stay | None = None
     for interval in intervals:
@@ -186,7 +178,7 @@ OPERATORS = 10
 class OperatorSummary(msgspec.Struct, frozen=True):
     """All calls of an operator on the host in a window.
 
-    Shares, 0 to 1, are of the self times of all operators; ``self_cuda_share`` is None where
+    Shares, 0 to 1, are of the self times of all operators; ``self_cuda_share`` is None if
     nothing ran on a GPU. ``line`` issued it, by most of its samples.
     """
 
@@ -202,10 +194,7 @@ class OperatorSummary(msgspec.Struct, frozen=True):
 
 
 class WindowSummary(AboutWindow, frozen=True, kw_only=True):
-    """A window of one process, with the operators that take most.
-
-    They take most of the GPU if one is used, else of the CPU.
-    """
+    """A window of one process, with the operators that take most of the GPU, or else of the CPU."""
 
     pid: int
     rank: int | None
@@ -217,10 +206,7 @@ class WindowSummary(AboutWindow, frozen=True, kw_only=True):
 
 
 def last_window(reader: RunReader, selection: Selection) -> tuple[WindowSummary, ...]:
-    """Return the last window taken in a selection's range of time.
-
-    It is that of each of the selection's processes, by rank.
-    """
+    """Return the last window in a selection's time of each of its processes, by rank."""
     found = []
     for window in of_last_request(list(selected_windows(reader, selection))):
         process = reader.processes[window.process]
@@ -256,7 +242,7 @@ def by_name(rows: Iterable[OperatorTotals]) -> list[OperatorTotals]:
 
 
 def _heaviest(reader: RunReader, window: WindowRow) -> tuple[OperatorSummary, ...]:
-    # Lines come from the trace: a larger one would keep a summary waiting for seconds.
+    # Lines come from the trace: a larger one would delay a summary by seconds.
     lines = issuing_lines(reader, window) if window.trace_bytes <= 16 << 20 else {}
     # As in torch's table: kernels are counted for the operators that start them.
     rows = [row for row in by_name(reader.operators(window.id)) if row.device == HOST]

@@ -1,9 +1,6 @@
 """Phases: what a thread is doing, one word for each stack, by an ordered table of rules.
 
-When a run trains.
-
-What a phase looks like on a screen (letter, color) stands here too, so that it looks the same
-everywhere.
+This module also says when a run trains, and how a phase looks on all screens (letter, color).
 """
 
 from __future__ import annotations
@@ -37,7 +34,7 @@ class Rule(FramePattern, frozen=True, forbid_unknown_fields=True, kw_only=True):
 def load_rules(phases: Iterable[str]) -> tuple[Rule, ...]:
     """Return the rules in the order in which they are tried: the user's, then the built-in ones.
 
-    ``phases`` are the names that a rule may give. Raises UsageError where the user's file is wrong.
+    ``phases`` are the names that a rule may give. Raises UsageError if the user's file is wrong.
     """
     own = own_file(BUILT_IN.name)
     known = frozenset(phases)
@@ -57,10 +54,8 @@ def read_rules(file: Path, phases: frozenset[str]) -> tuple[Rule, ...]:
 class Phase(msgspec.Struct, frozen=True):
     """A phase, with a ``color`` that is ``#RRGGBB`` and safe for color blindness.
 
-    ``letter`` stands for the phase if there is no color.
-
-    ``short`` is its name where there is little room, ``doing`` what a thread does in it, as the end
-    of a sentence.
+    ``letter`` stands for the phase without color, ``short`` is its name for little room, ``doing``
+    is what a thread does in it, as the end of a sentence.
     """
 
     name: str
@@ -110,21 +105,21 @@ PHASES: tuple[Phase, ...] = (
     Phase(WAITING, "wait", "W", "#777777", "waits, and nothing tells for what"),
     Phase(OTHER, "other", "·", "#999999", "does what no rule for phases knows"),
 )
-"""Every phase, in the order of a training step, then of what interrupts it, then of a server's."""
+"""Every phase: first those of a training step, then those that interrupt it, then a server's."""
 
 STEP = frozenset({FORWARD, LOSS, BACKWARD, OPTIMIZER})  # the phases that a training is for
 WITHOUT_WORK = frozenset({DATA_WAIT, SYNCHRONIZE, COLLECTIVE, REQUESTS, WAITING, COPY})
 """Phases in which the main thread itself has nothing to do."""
 ONCE_A_STEP = ((BACKWARD,), (FORWARD, LOSS), (DATA_WAIT, DATA_LOAD))
-"""Phases that come once a step, each group.
+"""Groups of phases that come once a step.
 
-The optimizer may come twice, to set gradients to zero first.
+The optimizer may come twice, first to set gradients to zero.
 """
 _BY_NAME = {phase.name: phase for phase in PHASES}
 
 
 def phase_named(name: str) -> Phase:
-    """Return the phase of this name; raises KeyError where there is none."""
+    """Return the phase of this name; raises KeyError if there is none."""
     return _BY_NAME[name]
 
 
@@ -140,10 +135,10 @@ class PhasePlace(msgspec.Struct, frozen=True):
 
 
 def own_frame(frames: Sequence[FrameRow]) -> FrameRow | None:
-    """Return the innermost frame of the user's own code in a stack; None where there is none.
+    """Return the innermost frame of the user's own code in a stack; None if there is none.
 
-    What lies outside of a forked child's start is its parent's, copied with the rest: not what the
-    child is doing.
+    Frames outside of a forked child's start are copies of its parent's: the child does not run
+    them.
     """
     for frame in reversed(frames):
         if not frame.is_library:
@@ -161,17 +156,16 @@ MOST_STACKS = 1_000  # with their phases 0.6 MB: restless code has ever new ones
 class PhaseIndex:
     """The phase of every stack of a run.
 
-    A stack meets a rule where any of its frames does (its innermost one, or the innermost of the
-    user's own, for rules on these), and the first rule in order decides. What the frames of a stack
-    meet is what its parent's meet and what its own meets: one bit a rule, the first rule lowest, so
-    that each stack costs one step however deep it is.
+    A stack matches a rule if any of its frames does (for some rules its innermost frame, or the
+    user's innermost), and the first rule in order decides. A stack matches the rules that its
+    parent matches and those of its own frame: one bit a rule, the first rule lowest, so that each
+    stack costs one step at any depth.
     """
 
     def __init__(self, reader: RunReader | Entities, rules: tuple[Rule, ...] | None = None) -> None:
         """Index the stacks of ``reader``, those written later too.
 
-        ``rules`` are those of the two tables where none are given; raises UsageError where the
-        user's is wrong.
+        ``rules`` are by default those of the two tables; raises UsageError if the user's is wrong.
         """
         self._reader = reader
         self.rules = load_rules(_BY_NAME) if rules is None else rules
@@ -192,8 +186,8 @@ class PhaseIndex:
     def forget_many(self) -> None:
         """Forget all stacks (the reader's too) between looks at a live run if they are many.
 
-        They are many above ``MOST_STACKS``, and above twice of what the first look after the last
-        time needed. The reader has to be one that reads a stack again when a row names it.
+        They are many above ``MOST_STACKS``, and above twice the number that the first look after
+        the last time needed. The reader has to read a stack again if a row names it.
         """
         if self._needed is None:
             self._needed = len(self._reader.stacks)
@@ -207,10 +201,7 @@ class PhaseIndex:
         self._needed = None
 
     def of_run(self) -> Iterator[str]:
-        """Yield the phase of each stack that was ever read.
-
-        All forgotten stacks of a phase yield it once.
-        """
+        """Yield the phase of each stack that was ever read; forgotten stacks yield theirs once."""
         yield from self._of_forgotten
         yield from map(self.of_stack, self._reader.stacks)
 
@@ -219,7 +210,7 @@ class PhaseIndex:
         return OTHER if rule is None else self.rules[rule].phase
 
     def is_within(self, stack: int, phase: str) -> bool:
-        """Say whether a stack lies within a phase.
+        """Say whether any frame is in the phase, even if another phase takes precedence.
 
         A batch that an evaluation needs lies within the evaluation, though it counts as data.
         """
@@ -232,13 +223,11 @@ class PhaseIndex:
         return self._bits_of_phase[phase]
 
     def _user_line(self, stack: int, within: str | None = None) -> FrameRow | None:
-        """Return the line of the user's code that a stack owes its phase to.
+        """Return the user's line that gives a stack its phase; None without code of the user's.
 
-        None where no user code is in it.
-
-        That is the innermost line of theirs above or at the frame that decided: ``logits =
-        model(images)`` for a forward pass, however much of their own code the model runs.
-        ``within``: the phase to look for.
+        It is their innermost line above or at the frame that decided: ``logits = model(images)``
+        for a forward pass, even if the model runs code of theirs. ``within`` is the phase to look
+        for.
         """
         rule = self._rule(stack)
         is_on_any = rule is not None and not (self.rules[rule].leaf or self.rules[rule].innermost)
@@ -257,9 +246,8 @@ class PhaseIndex:
             met = self._met_along(stack) | self._met_innermost(stack)
             if stack:
                 met |= self._met(self._frame(stack)) & ~self._innermost_rules
-            self._rule_of_stack[stack] = (
-                (met & -met).bit_length() - 1 if met else None
-            )  # the lowest bit that is set
+            # The lowest bit that is set.
+            self._rule_of_stack[stack] = (met & -met).bit_length() - 1 if met else None
         return self._rule_of_stack[stack]
 
     def _met_along(self, stack: int) -> int:

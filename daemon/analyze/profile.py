@@ -1,8 +1,7 @@
 """The time of each stack in a selection, its intervals in order, hot functions and lines.
 
-A share is one of time. Samples are the evidence that it rests on, and no measure of it: a stretch
-that was sampled faster has more of them, and of a process that is sampled in turns with others
-there are fewer.
+A share is one of time. Samples are its evidence, and do not measure it: a stretch that was sampled
+faster has more of them, and a process that is sampled in turns with others has fewer.
 """
 
 from __future__ import annotations
@@ -37,11 +36,10 @@ def selected_intervals(
     threads: frozenset[int],
     phases: PhaseIndex | None = None,
 ) -> Iterator[IntervalRow]:
-    """Yield what a selection takes of the intervals of some threads, those that start first first.
+    """Yield the intervals of some threads within a selection, ordered by their start.
 
     An interval in which its conditions held now and then comes in parts, the first with the samples
-    of all. ``phases`` is needed only where the selection names a phase; one is made where it is not
-    given.
+    of all. ``phases`` is needed only if the selection names a phase, and by default made.
     """
     index = None if selection.phase is None else phases or PhaseIndex(reader)
     covers = covers_of(reader, selection.when, threads, within(selection.from_ns, selection.to_ns))
@@ -63,10 +61,7 @@ def selected_intervals(
 def selected_totals(
     reader: RunReader, selection: Selection, phases: PhaseIndex | None = None
 ) -> list[StackTotal]:
-    """Return what was seen of a selection by thread and stack.
-
-    ``phases`` is made where it is needed and not given.
-    """
+    """Return what was seen of a selection by thread and stack; ``phases`` is by default made."""
     threads = selection.threads(reader)
     if not threads:
         return []
@@ -83,9 +78,9 @@ def selected_totals(
 def parts_while(
     parts: Iterable[Iterable[Condition]],
 ) -> Callable[[StackMinuteRow], tuple[int, ...]]:
-    """Return what gives the samples and the time of a sum for each of some parts, all in one row.
+    """Return the function that gives a sum's samples and time for each part, in one row.
 
-    A part is conditions that hold together; the sums have some of them.
+    A part is a set of conditions that hold together; a sum is over some of them.
     """
     return attrgetter(
         *(name for part in parts for name in _PARTS[frozenset(one.name for one in part)])
@@ -126,7 +121,7 @@ def _totals_while(
 
 
 class Profile(msgspec.Struct, frozen=True):
-    """By stack id: the samples, and the time that they stand for in the threads selected.
+    """By stack id: the samples, and the time that they stand for in the selected threads.
 
     ``changes`` are those of the threads from stack to stack, selected or not: they show how exact
     the times are.
@@ -154,8 +149,8 @@ def take_profile(
 ) -> Profile:
     """Add up the time of a selection by stack.
 
-    ``phases`` is needed only where the selection names a phase; one is made where it is not given.
-    ``changes`` are what ``take_transitions`` gives for the selection, where that is known already.
+    ``phases`` is needed only if the selection names a phase, and by default made. ``changes`` are
+    what ``take_transitions`` gives for the selection, if that is known already.
     """
     totals = selected_totals(reader, selection, phases)
     if not totals:
@@ -169,7 +164,7 @@ def take_profile(
 def process_weights(
     reader: RunReader, lives: Lives, from_ns: int | None = None, to_ns: int | None = None
 ) -> dict[int, float]:
-    """Return by process what time a second of its recordings stands for."""
+    """Return by process the time that a second of its recordings stands for."""
     return {process: lives.weight(process, from_ns, to_ns) for process in reader.processes}
 
 
@@ -179,10 +174,7 @@ def weighted(
     changes: Mapping[int, TransitionsSeen],
     weights: Mapping[int, float],
 ) -> Profile:
-    """Return the profile of what was seen by thread and stack.
-
-    Changes and weights are by process.
-    """
+    """Return the profile of sums by thread and stack; changes and weights are by process."""
     samples: Counter[int] = Counter()
     time_ns: defaultdict[int, float] = defaultdict(float)
     for total in totals:
@@ -202,7 +194,7 @@ class Busy(msgspec.Struct, frozen=True):
 def utilization_by_stack(
     reader: RunReader, tracks: GpuTracks, selection: Selection, phases: PhaseIndex | None = None
 ) -> dict[int, Busy]:
-    """Return how busy the GPUs were during each stack of a selection, where that is known."""
+    """Return how busy the GPUs were during each stack of a selection, if that is known."""
     threads = selection.threads(reader)
     if not threads or not tracks.series:
         return {}
@@ -232,21 +224,19 @@ def utilization_by_stack(
     }
 
 
-FunctionKey = tuple[
-    str, str, int
-]  # a function, its file, and the line where each line counts by itself, else 0
+FunctionKey = tuple[str, str, int]
+"""A function, its file, and its line if each line counts by itself, otherwise 0."""
 StackFunctions = tuple[FunctionKey, tuple[tuple[FunctionKey, int], ...]]
-"""What is at the leaf of a stack, and all that is in it once, each with its innermost frame."""
+"""The item at the leaf of a stack, and each item in it once, with its innermost frame."""
 
 
 class FunctionRow(msgspec.Struct, frozen=True):
     """A function, or one line of it, with its shares of the time of a profile, 0 to 1.
 
-    ``self`` is what was spent with the function at the leaf, ``total`` with it anywhere in the
-    stack (once, however often it recurs). ``line`` is the line of it that it mostly stood at,
-    ``source`` its text. Samples are the evidence; errors are standard errors of the shares.
-    ``gpu_utilization`` is the mean over the time with the function anywhere in the stack, None
-    where no GPU was read meanwhile.
+    ``self`` is the time with the function at the leaf, ``total`` with it anywhere in the stack
+    (once, even if it recurs). ``line`` is its line with the most time, ``source`` the text of that.
+    Samples are the evidence; errors are standard errors of the shares. ``gpu_utilization`` is the
+    mean over the time with the function anywhere in the stack, None if no GPU was read then.
     """
 
     function: str
@@ -265,10 +255,7 @@ class FunctionRow(msgspec.Struct, frozen=True):
 
 
 class FunctionIndex:
-    """The functions of each stack, or the lines.
-
-    To be kept where they are counted again and again.
-    """
+    """The functions of each stack, or the lines; keep it to count them again and again."""
 
     def __init__(self, reader: RunReader, *, by_line: bool = False) -> None:
         self._reader = reader
@@ -291,11 +278,9 @@ def hot_functions(
     busy: Mapping[int, Busy] | None = None,
     index: FunctionIndex | None = None,
 ) -> list[FunctionRow]:
-    """Return the functions of a profile, those with the most own time first.
+    """Return the functions of a profile, or its lines if ``index`` has lines, by their own time.
 
-    They are its lines instead if ``index`` is one of lines.
-
-    ``busy`` is how busy the GPUs were during each stack, where that is known.
+    Those with most come first. ``busy`` is how busy the GPUs were during each stack, if known.
     """
     index = index or FunctionIndex(reader)
     own_ns: defaultdict[FunctionKey, float] = defaultdict(float)
@@ -321,7 +306,7 @@ def hot_functions(
             busy_ns[key] += one.utilization * one.known_ns
             known_ns[key] += one.known_ns
 
-    # Stacks that are not selected are no state: a thread that goes there leaves all of them.
+    # Stacks that are not selected are no state: a thread that goes there leaves all states.
     def leaf_of(stack: int) -> frozenset[FunctionKey]:
         return frozenset({index.of_stack(stack)[0]}) if stack in profile.samples else frozenset()
 
@@ -338,7 +323,7 @@ def hot_functions(
     whole_ns = profile.total_ns
     rows = []
     for key, frames in at_frame.items():
-        # Of lines with equal time the first in the file: the order of counting must not show.
+        # Among lines with equal time the first in the file counts, not the first that was seen.
         hottest = max(
             (reader.frames[frame] for frame in frames), key=lambda row: (frames[row.id], -row.line)
         )
@@ -365,13 +350,13 @@ def hot_functions(
 
 
 class PhaseLine(PhasePlace, frozen=True):
-    """A line in a phase; ``share`` is of all the time of the profile that it is taken from."""
+    """A line in a phase; ``share`` is of all the time of its profile."""
 
     share: float
 
 
 def phase_shares(profile: Profile, phases: PhaseIndex) -> dict[str, float]:
-    """Return the share of each phase that a profile has time of, the largest first."""
+    """Return the share of each phase in a profile, the largest first."""
     spent_ns: defaultdict[str, float] = defaultdict(float)
     for stack, time_ns in profile.time_ns.items():
         spent_ns[phases.of_stack(stack)] += time_ns
@@ -383,7 +368,7 @@ def phase_shares(profile: Profile, phases: PhaseIndex) -> dict[str, float]:
 
 
 def user_lines(profile: Profile, phases: PhaseIndex) -> list[PhaseLine]:
-    """Return the user's code lines by the time spent at them or below, the most first.
+    """Return the user's lines by the time spent at them or below, the most first.
 
     A line that belongs to two phases is there twice.
     """
@@ -398,10 +383,7 @@ def user_lines(profile: Profile, phases: PhaseIndex) -> list[PhaseLine]:
 
 
 def phase_lines(profile: Profile, phases: PhaseIndex) -> tuple[PhaseLine, ...]:
-    """Return the user's hottest line of each phase that has any.
-
-    The order is that of ``phase_shares``.
-    """
+    """Return the user's hottest line of each phase, if it has any, as ``phase_shares`` orders."""
     hottest: dict[str, PhaseLine] = {}
     for line in user_lines(profile, phases):
         hottest.setdefault(line.phase, line)

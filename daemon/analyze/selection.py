@@ -15,10 +15,7 @@ from profd.daemon.store.stepfunction import IDLE_BELOW
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """Something that holds or not at a time.
-
-    ``limit`` is its threshold, 0 to 1, where it has one.
-    """
+    """Something that holds or not at a time; ``limit`` is its threshold, 0 to 1, if it has one."""
 
     name: str
     limit: float = IDLE_BELOW
@@ -28,10 +25,10 @@ class Selection(msgspec.Struct, frozen=True):
     """A choice of samples; every field narrows it, and None narrows nothing.
 
     ``from_ns`` and ``to_ns`` are times of the run's clock, ``processes`` ids of rows (not PIDs),
-    ``thread`` a name of a thread, ``phase`` a name of ``phases``. ``main_threads`` keeps the main
-    threads of the training processes alone: the question "where does the step go" is about them,
-    and waiting threads would bury it. ``when`` keeps the time for which all of some conditions
-    held, of each process by itself.
+    ``thread`` a name of a thread, ``phase`` a name of ``phases``. ``main_threads`` keeps only the
+    main threads of the training processes: the question "where does the step go" is about them, and
+    waiting threads would bury it. ``when`` keeps the time in which all of some conditions held, for
+    each process by itself.
     """
 
     from_ns: int | None = None
@@ -52,10 +49,7 @@ class Selection(msgspec.Struct, frozen=True):
         )
 
     def bounds(self, info: RunInfo) -> tuple[int, int]:
-        """Return the range of time within the run.
-
-        The run's own ends where the selection names none.
-        """
+        """Return the range of time within the run, by default all of the run."""
         from_ns = info.started_ns if self.from_ns is None else max(self.from_ns, info.started_ns)
         to_ns = info.end_ns if self.to_ns is None else min(self.to_ns, info.end_ns)
         return from_ns, max(from_ns, to_ns)
@@ -115,14 +109,14 @@ MAIN_THREADS = Selection(main_threads=True)  # the default of everything that sh
 
 
 _FAR_NS = 1 << 62
-"""Further away a time says no more, and SQLite takes no larger numbers."""
+"""A time farther away says no more, and SQLite takes no larger numbers."""
 
 
 def parse_time(word: str, info: RunInfo) -> int:
     """Return the moment that a word means in a run, in nanoseconds of its clock.
 
     A number is seconds from the start. ``HH:MM:SS`` is local time: its first occurrence after the
-    start of the run, or before it where the run did not last until then. Raises UsageError for
+    start of the run, or before it if the run did not last until then. Raises UsageError for
     anything else.
     """
     try:

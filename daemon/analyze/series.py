@@ -1,7 +1,4 @@
-"""Series over a long time, by their rollups of a minute.
-
-The cores of the machine and of a main thread are here, too.
-"""
+"""Series over a long time, by rollups of a minute; cores of the machine and of main threads."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ from profd.daemon.store.stepfunction import (
 LEAST_MINUTES = 10  # of fewer minutes the readings themselves are read as quickly
 
 
-class Part(NamedTuple):
+class CoursePart(NamedTuple):
     """A function that is complete over [from_ns, to_ns)."""
 
     function: StepFunction
@@ -42,14 +39,11 @@ class Part(NamedTuple):
 
 
 class SeriesCourse(NamedTuple):
-    """Readings, then whole minutes, then readings again, in order of time.
+    """Readings, whole minutes, and readings again, in order of time; each part may be empty."""
 
-    Each part may be empty.
-    """
-
-    head: Part
+    head: CoursePart
     minutes: Sequence[PointMinuteRow] = ()
-    tail: Part = Part(StepFunction([], None), 0, 0)
+    tail: CoursePart = CoursePart(StepFunction([], None), 0, 0)
 
     def total(self) -> Aggregate:
         ends = [part.function.over(part.from_ns, part.to_ns) for part in (self.head, self.tail)]
@@ -58,7 +52,7 @@ class SeriesCourse(NamedTuple):
     def steps(self) -> Iterator[Step]:
         """Yield the values that held, one by one or by the minute.
 
-        Of a minute that is known in part, at its end.
+        A minute that is known in part counts at its end.
         """
         yield from self.head.steps()
         for one in self.minutes:
@@ -80,10 +74,7 @@ def take_course(
     to_ns: int | None,
     least_minutes: int = LEAST_MINUTES,
 ) -> SeriesCourse:
-    """Return what a series was in [from_ns, to_ns).
-
-    It is by whole minutes if there are at least ``least_minutes``.
-    """
+    """Return what a series was in [from_ns, to_ns), by the minute from ``least_minutes`` on."""
     started_ns = reader.info.started_ns
     first = MINUTES.start if from_ns is None else -((started_ns - from_ns) // MINUTE_NS)
     last = MINUTES.stop if to_ns is None else (to_ns - started_ns) // MINUTE_NS
@@ -98,20 +89,22 @@ def take_course(
     )
 
 
-def _part(reader: RunReader, series: int, from_ns: int | None, to_ns: int | None) -> Part:
+def _part(reader: RunReader, series: int, from_ns: int | None, to_ns: int | None) -> CoursePart:
     begin_ns = reader.info.started_ns if from_ns is None else from_ns
-    return Part(reader.steps(series, from_ns, to_ns), begin_ns, 1 << 62 if to_ns is None else to_ns)
+    return CoursePart(
+        reader.steps(series, from_ns, to_ns), begin_ns, 1 << 62 if to_ns is None else to_ns
+    )
 
 
 PRESSURE, CORE_WAIT = "host_cpu_pressure_share", "main_thread_core_wait_share"
-"""The shares of time that any thread, and a main thread, waited for a core.
+"""The shares of time in which any thread, and a main thread, waited for a core.
 
-Not every kernel counts the share of a main thread.
+Not every kernel counts that of a main thread.
 """
 
 
 def machine_cores(reader: RunReader) -> int:
-    """Return how many cores the machine has; 0 where they were not read."""
+    """Return how many cores the machine has; 0 if they were not read."""
     named = {row.device for row in reader.list_series("host_core_cpu_share") if row.device}
     return sum(bool(re.fullmatch(r"cpu\d+", name)) for name in named)
 
@@ -123,10 +116,7 @@ def points_of(
     selection: Selection,
     device: str | None = None,
 ) -> list[PointRow]:
-    """Return the points of a series in a selection's range of time.
-
-    None where there is no such series.
-    """
+    """Return the points of a series in a selection's range of time, none without the series."""
     series = reader.find_series(name, process, device)
     return reader.points(series.id, selection.from_ns, selection.to_ns) if series else []
 
@@ -138,10 +128,7 @@ def mean_of_series(
     selection: Selection,
     device: str | None = None,
 ) -> float | None:
-    """Return the mean of a series over a selection's range of time.
-
-    None where nothing is known of it there.
-    """
+    """Return the mean of a series over a selection's range of time; None if unknown."""
     return total_of_series(reader, name, process, selection, device).mean
 
 
@@ -162,7 +149,7 @@ def total_of_series(
 
 
 def mean_of_known(values: Iterable[float | None]) -> float | None:
-    """Return the mean of those values that are known; None where none is."""
+    """Return the mean of the known values; None if none is known."""
     known = [value for value in values if value is not None]
     return statistics.fmean(known) if known else None
 
@@ -170,7 +157,7 @@ def mean_of_known(values: Iterable[float | None]) -> float | None:
 def main_thread_cores(
     reader: RunReader, process: int, from_ns: int | None, to_ns: int | None
 ) -> float | None:
-    """Return the CPU time a second of the main thread of a process; None where it was not read."""
+    """Return the CPU time per second of the main thread of a process; None if not read."""
     mains = [row for row in reader.threads.values() if row.process == process and row.is_main]
     return mean_of_known(
         take_course(reader, one, from_ns, to_ns).total().mean
@@ -179,7 +166,7 @@ def main_thread_cores(
 
 
 def cpu_series(reader: RunReader, threads: Collection[ThreadRow]) -> dict[int, int]:
-    """Return by thread the id of the series of its CPU time, where it was read."""
+    """Return by thread the id of the series of its CPU time, if that was read."""
     known = reader.list_series(THREAD_CPU, processes={row.process for row in threads})
     of_thread = {(row.process, row.os_tid): row.id for row in known}
     return {

@@ -1,13 +1,13 @@
 """How many steps were counted in a run, and how fast it makes them.
 
-Nothing is said of time without counts: that before a recording's first one, say. A phase that is
-visited once a step shows as many steps as it has visits. Some visits fall between two samples and
-are missed, so that two steps look like one: the next visit then comes after two or three times the
-usual distance, and is counted so. A step that took so long by itself looks the same, so all that
-was added may be wrong. Where visits come at no pace, the steps are unknown.
+Time without counts does not show steps, such as that before the first count of a recording. A phase
+that comes once a step shows as many steps as it has visits. Some visits fall between two samples
+and are missed, so that two steps look like one: the next visit then comes after two or three times
+the usual distance, and counts as so many. A step that took so long by itself looks the same, so all
+added steps may be wrong. If visits come at no pace, the steps are unknown.
 
-Steps are also unknown where the training goes on in a loop that has no counter. All that reads
-counts asks ``counts_of`` for them, or ``lost_ranges`` for the times without.
+Steps are also unknown if the training goes on in a loop without a counter. All readers of counts
+ask ``counts_of`` for them, or ``lost_ranges`` for the times without.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -30,14 +30,14 @@ from profd.daemon.store.rows import EventRow, PointRow, ProcessRow
 
 
 class Steps(msgspec.Struct, frozen=True):
-    """How fast a run steps, and how that is known; None where it is not.
+    """How fast a run steps, and how that is known; None if it is not.
 
-    ``count`` steps were counted: from the first count to the last, of a launched run from its
-    beginning on. They were made at ``per_s`` give or take at most ``per_s_error``. ``count_error``
-    is how many more or fewer there may have been. ``source`` is what was counted: the loop counter
-    with its place, another source, or the cycles of a phase. ``why_unknown`` is a sentence where
-    steps were counted, and those of the run are unknown, or their rate, too. ``unseen`` is how many
-    may have been made besides, before the process was known to train.
+    ``count`` steps were counted: from the first count to the last, in a launched run from its
+    beginning on. Their rate is ``per_s``, off by at most ``per_s_error``. ``count_error`` is how
+    many more or fewer there may have been. ``source`` is what was counted: the loop counter with
+    its place, another source, or the cycles of a phase. ``why_unknown`` is a sentence if steps were
+    counted, but those of the run, or also their rate, are unknown. ``unseen`` is how many more may
+    have been made before the process was known to train.
     """
 
     per_s: float | None = None
@@ -65,9 +65,8 @@ class Lost(NamedTuple):
 class Counts(NamedTuple):
     """The counts of a process, in pieces.
 
-    Nobody knows how many steps were made between two pieces, and ``why`` says why.
-
-    ``why`` is None where all of the training is counted that was seen.
+    It is unknown how many steps were made between two pieces, and ``why`` says why; None if all of
+    the known training is counted.
     """
 
     pieces: list[list[PointRow]]
@@ -98,28 +97,30 @@ def counts_of(reader: RunReader, process: int, selection: Selection) -> Counts:
     There are none if less than half of its training is counted.
     """
     if reader.find_series(STEP_COUNT, process) is None:
-        return Counts(
-            []
-        )  # as of workers: a run may have thousands, and tens of thousands of events
+        return Counts([])  # a run may have thousands of workers, and tens of thousands of events
     points = points_of(reader, STEP_COUNT, process, selection)
     lost = lost_ranges(reader.events(*STEP_CHANGES), process)
     if not lost:
         return Counts([points] if points else [])
+    pieces = _pieces(points, lost)
     whole = Selection(selection.from_ns, selection.to_ns, frozenset({process}))
     from_ns, to_ns = training_range(reader, whole, PhaseIndex(reader)) or (0, 0)
-    begins, ends = [0, *(one.to_ns for one in lost)], [*(one.from_ns for one in lost), 1 << 62]
-    between = zip(begins, ends, strict=True)
-    pieces = [
-        piece
-        for low, high in between
-        if (piece := [one for one in points if low <= one.at_ns <= high])
-    ]
-    counted_ns = sum(piece[-1].at_ns - piece[0].at_ns for piece in pieces)
     missed = [
         one for one in lost if one.from_ns < to_ns and from_ns < one.to_ns and not one.is_counted
     ]
+    counted_ns = sum(piece[-1].at_ns - piece[0].at_ns for piece in pieces)
     missed_ns = sum(min(one.to_ns, to_ns) - max(one.from_ns, from_ns) for one in missed)
     return Counts(pieces if counted_ns >= missed_ns else [], missed[-1].why if missed else None)
+
+
+def _pieces(points: Sequence[PointRow], lost: Sequence[Lost]) -> list[list[PointRow]]:
+    """Return the counts between the times without any."""
+    begins, ends = [0, *(one.to_ns for one in lost)], [*(one.from_ns for one in lost), 1 << 62]
+    pieces = (
+        [point for point in points if begin_ns <= point.at_ns <= end_ns]
+        for begin_ns, end_ns in zip(begins, ends, strict=True)
+    )
+    return list(filter(None, pieces))
 
 
 class Seen(NamedTuple):
@@ -132,37 +133,20 @@ class Seen(NamedTuple):
 def count_cycles(intervals: Iterable[Seen], source: str = "cycles") -> Steps | None:
     """Return the visits of a phase as steps, by the intervals of a thread in order of time.
 
-    None where there are too few visits, where too many are missed, or where they come at no pace:
-    then the samples are further apart than the steps.
+    None if there are too few visits, if too many are missed, or if they come at no pace: then the
+    samples are further apart than the steps.
     """
-    starts: list[int] = []
-    was_inside = has_left = False
-    for seen in intervals:
-        if seen.is_inside and not was_inside:
-            starts.append(seen.start_ns)
-        has_left = has_left or (bool(starts) and not seen.is_inside)
-        was_inside = seen.is_inside
-    if len(starts) < 20 or not has_left:
+    starts = _visits(intervals)
+    if len(starts) < 20:
         return None
     lengths = [after - before for before, after in itertools.pairwise(starts)]
-    # Where steps are shorter than the distance of samples, what is seen in one says nothing of the
+    # If steps are shorter than the distance of samples, what is seen in one says nothing of the
     # next, and visits come by chance: many follow on the one before much sooner than usual, the
     # soonest quarter within 0.57 of the median. Later ones may have missed one.
-    soonest, step_ns, _ = statistics.quantiles(lengths, n=4)
-    if soonest < 0.72 * step_ns:
+    soonest, middle, _ = statistics.quantiles(lengths, n=4)
+    if soonest < 0.72 * middle:
         return None
-    for _ in range(4):
-        steps = [max(round(length / step_ns), 1) for length in lengths]
-        missed = sum(number > 1 for number in steps) / len(steps)
-        # What is more than are missed in a row once in twenty runs is a pause, and no step at
-        # first.
-        most = (
-            1 + math.floor(math.log(0.05 / len(steps)) / math.log(missed)) if 0 < missed < 1 else 1
-        )
-        steps = [number if number <= most else 0 for number in steps]
-        step_ns = sum(
-            length for length, number in zip(lengths, steps, strict=True) if number
-        ) / max(sum(steps), 1)
+    step_ns, steps = _divided(lengths, middle)
     # Three of four distances have to be a whole number of steps, give or take 0.3 of one.
     odd = sum(
         abs(length / step_ns - number) > 0.3 for length, number in zip(lengths, steps, strict=True)
@@ -176,11 +160,39 @@ def count_cycles(intervals: Iterable[Seen], source: str = "cycles") -> Steps | N
     return Steps(sum(made) / took_s, 1 + sum(made), source, (1 + error) / took_s, math.ceil(error))
 
 
-def take_steps(reader: RunReader, selection: Selection, phases: PhaseIndex) -> Steps:
-    """Return the steps of a selection's time range, of its first trainer that shows any.
+def _visits(intervals: Iterable[Seen]) -> list[int]:
+    """Return when a thread entered a phase; nothing if it never left it."""
+    starts: list[int] = []
+    was_inside = has_left = False
+    for seen in intervals:
+        if seen.is_inside and not was_inside:
+            starts.append(seen.start_ns)
+        has_left = has_left or (bool(starts) and not seen.is_inside)
+        was_inside = seen.is_inside
+    return starts if has_left else []
 
-    Ranks step together.
+
+def _divided(lengths: Sequence[int], step_ns: float) -> tuple[float, list[int]]:
+    """Return how long a step is, and how many steps each distance of visits is.
+
+    A pause has 0 steps: a distance longer than visits are missed in a row once in twenty runs.
+    ``step_ns`` is the first guess.
     """
+    steps: list[int] = []
+    for _ in range(4):
+        steps = [max(round(length / step_ns), 1) for length in lengths]
+        missed = sum(number > 1 for number in steps) / len(steps)
+        most = 1
+        if 0 < missed < 1:
+            most += math.floor(math.log(0.05 / len(steps)) / math.log(missed))
+        steps = [number if number <= most else 0 for number in steps]
+        stepping_ns = sum(itertools.compress(lengths, steps))
+        step_ns = stepping_ns / max(sum(steps), 1)
+    return step_ns, steps
+
+
+def take_steps(reader: RunReader, selection: Selection, phases: PhaseIndex) -> Steps:
+    """Return the steps of a selection's first trainer that shows any: ranks step together."""
     steps = measure_steps(reader, selection, phases)
     if steps.per_s is None or (steps.per_s_error or 0.0) < steps.per_s / 2:
         return steps
@@ -190,7 +202,7 @@ def take_steps(reader: RunReader, selection: Selection, phases: PhaseIndex) -> S
 
 
 def measure_steps(reader: RunReader, selection: Selection, phases: PhaseIndex) -> Steps:
-    """Return the same for what does not show them: however unsure the rate is."""
+    """Return the steps even if their rate is unsure, for callers that do not show them."""
     processes = selection.trainers(reader)
     processes.sort(key=lambda row: (row.rank is None, row.rank or 0, row.id))
     counted = (_counted(reader, process, selection) for process in processes)
@@ -208,46 +220,62 @@ def _counted(reader: RunReader, process: ProcessRow, selection: Selection) -> St
         return Steps(why_unknown=counts.why) if counts.why else None
     first, last = counts.pieces[0][0], counts.pieces[-1][-1]
     made = sum(piece[-1].value - piece[0].value for piece in counts.pieces)
-    # Each error is one against the first count of all; where it became less, the count was mended
-    # by as much.
     stored = points_of(reader, STEP_ERROR, process.id, selection)
+    error = _error_within(ranges, stored)
+    # A later program counts on from what was counted before.
+    error_of_count = _error_within([(first.at_ns, last.at_ns)], stored)
+    before, unseen = 0.0, 0
+    if selection.from_ns is None and reader.info.mode == "launched":
+        before = _made_before(counts, first.at_ns - process.seen_ns)
+        # A process that a script starts to train has an ordinal, and is known some seconds later:
+        # the loop seen then may not be its first one.
+        if process.ordinal is not None:
+            late_s = (first.at_ns - process.seen_ns) / SECOND_NS
+            unseen = max(math.ceil(late_s * made / took_s - before), 0)
+    # The part that was done, on average, of the step in which a counter was read, if that step was
+    # surely finished. Nearly all counters say how many steps are done: those of a loop over a
+    # range, and those that go up at a step's end.
+    begun = 0.5 if process.exit_code == 0 and selection.to_ns is None else 0.0
+    source = _source_at(reader, process.id, last.at_ns)
+    count = None if counts.why else round(before + last.value - first.value + begun)
+    count_error = None if counts.why else math.ceil(error_of_count)
+    return Steps(made / took_s, count, source, error / took_s, count_error, counts.why, unseen)
+
+
+def _error_within(ranges: Iterable[tuple[int, int]], stored: Sequence[PointRow]) -> float:
+    """Return by how many steps the counts of some ranges may be off.
+
+    A stored error is against the very first count. If it became less, the count was mended by as
+    much.
+    """
     inside = ([one.value for one in stored if low <= one.at_ns <= high] for low, high in ranges)
-    error = sum(1 + (abs(errors[-1] - errors[0]) if errors else 0.0) for errors in inside)
-    between = [one.value for one in stored if first.at_ns <= one.at_ns <= last.at_ns]
-    # A loop that goes on from a checkpoint begins with more steps than it can have made, also at a
-    # higher pace than its usual one. Pauses have none; and a count that is mended jumps once.
-    pairs = (pair for piece in counts.pieces for pair in itertools.pairwise(piece))
+    return sum(1 + (abs(errors[-1] - errors[0]) if errors else 0.0) for errors in inside)
+
+
+def _made_before(counts: Counts, since_seen_ns: int) -> float:
+    """Return how many steps were made before the first count, so long after the process was seen.
+
+    A loop that goes on from a checkpoint begins with more steps than it can have made, also at a
+    higher pace than its usual one. Pauses have no pace, and a count that is mended jumps once.
+    """
+    pairs = itertools.chain.from_iterable(map(itertools.pairwise, counts.pieces))
     paces = [
         (two.value - one.value) / (two.at_ns - one.at_ns)
         for one, two in pairs
         if two.value > one.value
     ]
-    most = 1 + 1.5 * statistics.median_high(paces or [0.0]) * (first.at_ns - process.seen_ns)
-    is_whole = selection.from_ns is None and reader.info.mode == "launched"
-    before = first.value if is_whole and 0 <= first.value <= most else 0.0
-    # What a script starts to train is numbered, and known some seconds later: its loop may not be
-    # its first one.
-    late_s = (
-        (first.at_ns - process.seen_ns) / SECOND_NS
-        if is_whole and process.ordinal is not None
-        else 0.0
-    )
-    # What was done, on average, of the step that a counter was read in, where that step was surely
-    # finished. Nearly all counters say how many steps are done: those of a loop over a range, and
-    # those that go up at a step's end.
-    begun = 0.5 if process.exit_code == 0 and selection.to_ns is None else 0.0
-    # What was counted is named a little before it is first read.
-    named = [event for event in reader.events(STEP_SOURCE) if event.process == process.id]
-    source = next(
-        (one.text for one in reversed(named) if one.at_ns <= last.at_ns),
-        named[0].text if named else None,
-    )
-    count = None if counts.why else round(before + last.value - first.value + begun)
-    count_error = (
-        None if counts.why else math.ceil(1 + (abs(between[-1] - between[0]) if between else 0.0))
-    )
-    unseen = max(math.ceil(late_s * made / took_s - before), 0)
-    return Steps(made / took_s, count, source, error / took_s, count_error, counts.why, unseen)
+    first = counts.pieces[0][0].value
+    most = 1 + 1.5 * statistics.median_high(paces or [0.0]) * since_seen_ns
+    return first if 0 <= first <= most else 0.0
+
+
+def _source_at(reader: RunReader, process: int, at_ns: int) -> str | None:
+    """Return what was counted at a moment; a source is named a little before its first count."""
+    source = None
+    for event in reader.events(STEP_SOURCE):
+        if event.process == process and (source is None or event.at_ns <= at_ns):
+            source = event.text
+    return source
 
 
 def _by_cycles(

@@ -1,7 +1,4 @@
-"""Reads traces of torch in a run file, as far as exports need their parts.
-
-Numbers come from the file's own tables.
-"""
+"""Reads the parts of torch's traces that exports need; numbers come from the file's own tables."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ LIMIT_BYTES = 1 << 29
 DEVICE_WORK = frozenset(
     {"kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation", "cuda_sync", "collective_comm"}
 )
-"""Categories of what ran on a device; its PID is the number of that."""
+"""Categories of events on a device; their PID is its number."""
 
 
 class TorchEvent(msgspec.Struct, frozen=True, gc=False):
@@ -39,10 +36,7 @@ class TorchEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 class TorchTrace(msgspec.Struct, frozen=True):
-    """The events of a window.
-
-    ``base_ns`` is the time since the epoch that they are counted from.
-    """
+    """The events of a window; their times count from ``base_ns`` since the epoch."""
 
     events: list[TorchEvent] = msgspec.field(name="traceEvents")
     base_ns: int = msgspec.field(name="baseTimeNanoseconds", default=0)
@@ -50,7 +44,7 @@ class TorchTrace(msgspec.Struct, frozen=True):
     def start_ns(self, event: TorchEvent) -> int:
         """Return when an event began.
 
-        The whole microseconds apart, since a double has not enough digits for all.
+        Whole microseconds are added apart: a double has not enough digits for all.
         """
         whole = int(event.ts)
         return self.base_ns + whole * 1000 + round((event.ts - whole) * 1000)
@@ -71,16 +65,13 @@ def selected_windows(reader: RunReader, selection: Selection) -> Iterator[Window
 
 
 def of_last_request(taken: Sequence[WindowRow]) -> list[WindowRow]:
-    """Return the windows of the last request that brought any, one of each process."""
+    """Return the windows of the last request with any, one of each process."""
     # A damaged file may have one window thousands of times.
     return list({row.process: row for row in taken if row.asked_ns == taken[-1].asked_ns}.values())
 
 
 def trace_text(reader: RunReader, window: WindowRow) -> bytes | None:
-    """Return the JSON of a window's trace; None where it was not kept.
-
-    Raises RunUnreadable where it is damaged.
-    """
+    """Return the JSON of a window's trace, None if not kept; raises RunUnreadable if damaged."""
     packed = reader.window_trace(window.id)
     if packed is None:
         return None
@@ -89,7 +80,7 @@ def trace_text(reader: RunReader, window: WindowRow) -> bytes | None:
             f"the trace of window {window.id} is larger than {LIMIT_BYTES >> 20} MiB", _REMEDY
         )
     try:
-        # Piece by piece: a read takes memory for all that is asked for. A byte may stand for a
+        # Piece by piece: a read takes memory for all that it asks for, and a byte may stand for a
         # thousand.
         with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
             text, at_once = bytearray(), 1 << 20

@@ -1,13 +1,13 @@
 """Whether a series grows and gives nothing back, and how fast.
 
-What only looks like growth has a form of its own. A cache that warms up slows down; a single
+Series that only seem to grow have forms of their own. A cache that warms up slows down; a single
 allocation is one step; epochs that allocate and free come back to where they were. So a series
-grows where its lower envelope rose evenly for long enough, on ground where it had not been before.
-A cache that fills evenly for longer than that, and an epoch that takes longer and holds on to all
-it makes, are called growing until they end: from outside they look alike.
+grows if its lower envelope rose evenly for long enough, to values that it had not had before. A
+cache that fills evenly for longer than that, and an epoch that takes longer and keeps all it makes,
+are called growing until they end: from outside they look alike.
 
-What a series comes back to says more of what it keeps than its mean does: work in between goes up
-and down.
+The values that a series comes back to say more of what it keeps than its mean: work in between goes
+up and down.
 """
 
 from __future__ import annotations
@@ -34,9 +34,7 @@ MOST_POINTS = 2000
 class Trend(msgspec.Struct, frozen=True):
     """How a series went over its window: its slope a second, and whether that is growth.
 
-    The slope has a 95 % interval.
-
-    ``grew`` is by how much its lower envelope rose in the window.
+    The slope has a 95 % interval. ``grew`` is by how much the lower envelope rose in the window.
     """
 
     start_s: float
@@ -51,12 +49,10 @@ class Trend(msgspec.Struct, frozen=True):
 def trend(
     times_s: Sequence[float], values: Sequence[float], *, least_growth: float
 ) -> Trend | None:
-    """Return how a series goes on.
+    """Return how a series goes on, by a window up to its end in which it grows.
 
-    That is by a window up to its end in which it grows, else by all but its start.
-
+    Without such a window it is by all but the start; None if less than ``LEAST_SPAN_S`` is known.
     Times are in order. ``least_growth`` is what growth has to amount to, in the unit of the values.
-    None where less than ``LEAST_SPAN_S`` is known.
     """
     if len(times_s) < LEAST_POINTS or times_s[-1] - times_s[0] < LEAST_SPAN_S:
         return None
@@ -64,8 +60,7 @@ def trend(
     known_s = times_s[-1] - times_s[0]
     # The beginning says nothing of what comes later: imports, loading a model, first batches.
     startup_s = min(max(20.0, 0.1 * known_s), known_s - LEAST_SPAN_S)
-    # The windows that begin later see past a start that took long, the short ones growth that
-    # begins late.
+    # Windows that begin later leave out a long start, short ones show growth that begins late.
     spans_s = [
         known_s - startup_s,
         *((1 - share) * known_s for share in (0.0, 0.1, 0.2, 0.35, 0.5)),
@@ -87,20 +82,21 @@ def trend(
         found = found or window
         if not _grows(blocks, line, values[steady:begin], least_growth):
             continue
-        # The last part of a curve that flattens out has a steeper past: late growth begins with its
-        # window.
+        # The last part of a curve that flattens out has a steeper past.
         length_s = times_s[-1] - times_s[begin]
         before = slice(max(bisect_left(times_s, times_s[begin] - length_s), steady), begin)
         is_late = length_s < 0.45 * known_s
-        earlier = (
-            _cut(times_s[before], values[before])
-            if is_late and begin - before.start >= LEAST_POINTS
-            else []
-        )
-        was_slower = len(earlier) >= LEAST_BLOCKS and _fit(earlier).slope <= line.slope / 2
-        if was_slower or not is_late:
+        if not is_late or _was_slower(times_s[before], values[before], line.slope):
             return msgspec.structs.replace(window, is_growing=True)
     return found
+
+
+def _was_slower(times_s: Sequence[float], values: Sequence[float], slope: float) -> bool:
+    """Say whether a series grew less before a window: growth begins with the window then."""
+    if len(times_s) < LEAST_POINTS:
+        return False
+    blocks = _cut(times_s, values)
+    return len(blocks) >= LEAST_BLOCKS and _fit(blocks).slope <= slope / 2
 
 
 def _grows(
@@ -108,9 +104,9 @@ def _grows(
 ) -> bool:
     swing = statistics.median(block.highest - block.lowest for block in blocks)
     start = statistics.median(block.lowest for block in blocks[:3])
-    # In simulations of what is steady (tests/unit/analyze/test_trend.py) these let through less
-    # than one in a thousand. A slope has to be many times its standard error: curves that bend and
-    # random walks look straighter than one would think.
+    # In simulations of steady series (tests/unit/analyze/test_trend.py) these let less than one in
+    # a thousand pass. A slope has to be many times its standard error: curves that bend and random
+    # walks look straighter than one would think.
     return (
         line.grown >= max(least_growth, swing)
         and line.slope >= 24 * line.error
@@ -120,7 +116,7 @@ def _grows(
 
 
 class _Block(NamedTuple):
-    """A stretch of a series: its least value with the time of it, and its greatest."""
+    """A stretch of a series: its least value with its time, and its greatest value."""
 
     at_s: float
     lowest: float
@@ -130,10 +126,9 @@ class _Block(NamedTuple):
 class _Line(NamedTuple):
     """A robust line through the least values of blocks, with how sure it is.
 
-    ``slope`` is a second, ``error`` its standard error, with what neighbors have in common taken
-    into account: where the values bend or jump, it is large. ``grown`` is by how much the line
-    rises in all, ``still_share`` from how many of the blocks to the next hardly anything changed, 0
-    to 1.
+    ``slope`` is per second, ``error`` its standard error, which allows for what neighbors have in
+    common: it is large if the values bend or jump. ``grown`` is by how much the line rises in all,
+    ``still_share`` the share of blocks after which hardly anything changed, 0 to 1.
     """
 
     slope: float
@@ -145,9 +140,9 @@ class _Line(NamedTuple):
 def _thinned(
     times_s: Sequence[float], values: Sequence[float]
 ) -> tuple[Sequence[float], Sequence[float]]:
-    """Return the lowest and the highest point of each of many stretches of a series.
+    """Return the lowest and the highest point of many stretches of a series.
 
-    A series that has no more points than are needed is returned whole.
+    A series with few points is returned whole.
     """
     if len(times_s) <= MOST_POINTS:
         return times_s, values
@@ -179,10 +174,7 @@ def _numbering(times_s: Sequence[float], count: int) -> Callable[[float], int]:
 
 
 def _fit(blocks: Sequence[_Block]) -> _Line:
-    """Fit a line by the median of all slopes between two blocks (Theil and Sen).
-
-    There have to be at least three blocks.
-    """
+    """Fit a line by the median of all slopes between two of three or more blocks (Theil, Sen)."""
     times_s, values = [block.at_s for block in blocks], [block.lowest for block in blocks]
     slope = statistics.median(
         (after.lowest - before.lowest) / (after.at_s - before.at_s)
@@ -205,7 +197,7 @@ def _slope_error(times_s: Sequence[float], rest: Sequence[float]) -> float:
     if not squares:
         return 0.0
     alike = sum(before * after for before, after in itertools.pairwise(rest)) / squares
-    # In so short a series, what a line leaves over looks less alike than it is.
+    # In so short a series, residuals look less alike than they are.
     alike = min(max(alike + (1 + 4 * alike) / count, 0.0), 0.95)
     middle = statistics.fmean(times_s)
     spread = squares / (count - 2) / sum((at_s - middle) ** 2 for at_s in times_s)

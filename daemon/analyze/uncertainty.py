@@ -6,14 +6,13 @@ jumps by one at each change of the state that is seen, and its variance is the n
 changes: whatever the rhythm of the program, and whether the state lasts for microseconds or minutes
 (docs/decisions-measurements.md, 8). One change more may be under way at the end.
 
-Where reads fail all the time, what they would have shown is a guess, and the more of them fail in a
-row the less there is to go by. That error does not get less with time, as all the guesses err
-alike.
+If reads fail all the time, what they would have shown is a guess, and the more of them fail in a
+row the less is known. That error does not fall with time, because all the guesses err alike.
 
-Between two samples nobody knows when a thread changed its stack: a change is seen late by as much
-as the next sample is away. What all changes of one state leave open adds up to its error;
-``uncertainty`` says how. Threads of one process are read at the same moments, so what changes at
-one moment errs together.
+Between two samples it is unknown when a thread changed its stack: a change is seen late by the
+distance of the next sample. What all changes of one state leave open adds up to its error;
+``uncertainty`` says how. Threads of one process are read at the same moments, so changes at one
+moment err together.
 """
 
 from __future__ import annotations
@@ -31,18 +30,14 @@ from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import IntervalRow
 
-Moment = tuple[
-    tuple[int, int], ...
-]  # the stack before and the stack after, of each thread that changed
+Moment = tuple[tuple[int, int], ...]
+"""The stack before and the stack after, of each thread that changed."""
 
 LOOKED_AT_NS = 1200 * SECOND_NS  # of longer ranges so much is looked at interval by interval
 
 
 class Reads(msgspec.Struct, frozen=True):
-    """How many reads were due, and how many of them failed.
-
-    Nothing is known for sure of what went on during those that failed.
-    """
+    """How many reads were due, and how many of them failed and so show nothing for sure."""
 
     failed: float = 0.0
     due: float = 0.0
@@ -59,10 +54,7 @@ NO_READS = Reads()
 
 
 class TransitionsSeen(msgspec.Struct, frozen=True):
-    """What changes leave open: ns² by moment, and ``open_ns2`` of one not yet seen.
-
-    ``reads`` were due meanwhile.
-    """
+    """What changes leave open: ns² by moment, ``open_ns2`` of one not yet seen, reads then due."""
 
     squares: Mapping[Moment, float] = {}
     open_ns2: float = 0.0
@@ -72,7 +64,7 @@ class TransitionsSeen(msgspec.Struct, frozen=True):
 def together(
     changes: Mapping[int, TransitionsSeen], weights: Mapping[int, float]
 ) -> TransitionsSeen:
-    """Return the changes of processes as one, the time of each process weighted."""
+    """Return the changes of processes as one, weighted by each process's time."""
     squares: defaultdict[Moment, float] = defaultdict(float)
     open_ns2, reads = 0.0, NO_READS
     for process, one in changes.items():
@@ -119,23 +111,19 @@ class Transitions:
             self._moment.append((stack, row.stack))
         self._time_ns += row.duration_ns
         self._samples += row.samples
-        # More samples of each thread might hide that the rate, and so their mean distance, has
-        # changed.
+        # More samples of each thread might hide a change of the rate, and so of their distance.
         if self._samples >= 50 * len(self._last):
             self._end_stretch()
 
     def take(self, times: float = 1.0, reads: Reads = NO_READS) -> TransitionsSeen:
-        """Return what has changed since this was last asked.
-
-        If only a part was looked at, it is ``times`` as much.
-        """
+        """Return what has changed since the last call, ``times`` as much for a part looked at."""
         self._end_stretch()
         taken = {moment: square * times for moment, square in self._squares.items()}
         self._squares.clear()
         return TransitionsSeen(taken, self._open_ns2 * times, reads)
 
     def forget_place(self) -> None:
-        """Take what comes next for no change: something in between was left out."""
+        """Count no change for the next interval, because others before it were left out."""
         self._last.clear()
 
     def _end_moment(self) -> None:
@@ -160,13 +148,11 @@ def take_transitions(
     threads: frozenset[int] | None = None,
     looked_at_ns: int | None = None,
 ) -> dict[int, TransitionsSeen]:
-    """Return by process the changes of the threads of a selection.
+    """Return by process the changes of a selection's threads, in its time and conditions.
 
-    They are those in its range of time and while its conditions held.
-
-    ``threads`` are those of the selection unless they are given. Of long ranges no more than
-    ``looked_at_ns`` is looked at, evenly spread, and counted for all. Where it is not given, that
-    is twenty minutes; where there are several processes, five minutes of each show as much.
+    ``threads`` are by default those of the selection. In long ranges only ``looked_at_ns``, evenly
+    spread, is looked at and counts for all: by default twenty minutes, or with several processes
+    five minutes of each, which show as much.
     """
     threads = selection.threads(reader) if threads is None else threads
     if not looked_at_ns:
@@ -196,7 +182,7 @@ def take_transitions(
 State = TypeVar("State")
 
 _GUESSED = 1.5
-"""By how much guesses are off where all reads fail: the standard error of the log odds of a share.
+"""By how much guesses are off if all reads fail: the standard error of the log odds of a share.
 
 It falls with the square of the share of failed reads, and was found with the known program of
 restless code (docs/decisions-measurements.md, 17).
@@ -204,10 +190,9 @@ restless code (docs/decisions-measurements.md, 17).
 
 
 class ShareVariance(Generic[State]):
-    """How exactly the times of many states are known, among them states that hold at the same time.
+    """How exactly the times of many states are known, of which several may hold at a time.
 
-    ``states`` gives those in which a thread is while it stands in a stack: in none where the stack
-    is not selected.
+    ``states`` gives those of a thread in a stack: none if the stack is not selected.
     """
 
     __slots__ = ("_known", "_open_ns2", "_own", "_reads", "_shared", "_states", "_whole")
@@ -224,22 +209,16 @@ class ShareVariance(Generic[State]):
     def add(self, seen: TransitionsSeen) -> None:
         self._open_ns2 = seen.open_ns2
         self._reads += seen.reads
-        known, stacks = (
-            self._known,
-            {stack for moment in seen.squares for change in moment for stack in change},
-        )
+        known = self._known
+        stacks = {stack for moment in seen.squares for change in moment for stack in change}
         known.update({stack: self._states(stack) for stack in stacks - known.keys()})
         for moment, square in seen.squares.items():
-            if (
-                len(moment) > 1 or known[moment[0][0]] != known[moment[0][1]]
-            ):  # most change no state
+            # Most moments change no state.
+            if len(moment) > 1 or known[moment[0][0]] != known[moment[0][1]]:
                 self._count(moment, square)
 
     def standard_error(self, state: State, share: float, whole_ns: float) -> float:
-        """Return the standard error of the share that a state has of ``whole_ns``.
-
-        1 where nothing is known.
-        """
+        """Return the standard error of a state's share of ``whole_ns``; 1 if nothing is known."""
         if not whole_ns or not self._open_ns2:
             return 1.0
         own, shared = self._own.get(state, 0.0), self._shared.get(state, 0.0)

@@ -1,9 +1,7 @@
-"""What a torch.profiler window says beside its operators.
+"""What a torch.profiler window says beside its operators: what GPUs waited for, and its own cost.
 
-It says whom GPUs waited for, and what the window itself cost.
-
-The host's part of a GPU's idle time is split by the samples of the launching threads that fell into
-gaps. Gaps are shorter than the distance of samples, so few are seen, but no line gets more than its
+The samples of the launching threads that fell into gaps divide the host's part of a GPU's idle
+time. Gaps are shorter than the distance of samples, so few are seen, but no line gets more than its
 share of them.
 """
 
@@ -32,20 +30,14 @@ from profd.daemon.units import percent, plural
 
 Timed = TypeVar("Timed", HostGap, WindowWait)
 HOST = "cpu"  # the device of operators that run on the host; a kernel has that of its GPU
-BEFORE_NS = (
-    SECOND_NS  # what a thread stood in when the window began may have begun that long before
-)
+BEFORE_NS = SECOND_NS  # the interval of a thread as the window begins may have begun so long before
 _PACE_NS = 60 * SECOND_NS
 _LEAST_STEPS, _PARTS = 10, 12
-_SLOWER, _HELD_UP = 0.05, 0.1
-_LATE_NS, _OF_OTHERS = (
-    20_000,
-    0.2,
-)  # work starts within some microseconds where its process has the GPU to itself
+_SLOWER = 0.05
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A line of a file; ``module_path`` is what that is called for short."""
+    """A line of a file; ``module_path`` is the file's short name."""
 
     file: str
     module_path: str
@@ -59,7 +51,7 @@ class Line(msgspec.Struct, frozen=True):
 class WaitingLine(Line, frozen=True):
     """A line of the user's code that ran while a GPU waited for the host, in so many samples.
 
-    ``function`` is that around it, ``idle_ns`` its part of the time by the samples.
+    ``function`` is the one around it, ``idle_ns`` its part of the time by the samples.
     """
 
     function: str
@@ -70,11 +62,9 @@ class WaitingLine(Line, frozen=True):
 class IdleGpu(msgspec.Struct, frozen=True):
     """The time of a GPU in a window from its first work to its last.
 
-    It was idle for ``idle_ns`` of it.
-
-    For ``host_ns`` of that it had nothing to run, as the host had not launched it; ``lines`` ran
-    meanwhile, the one that took most first, by ``samples`` of them. They sum to less where none of
-    the user's code ran in some.
+    It was idle for ``idle_ns``, and for ``host_ns`` of that it had nothing to run, because the host
+    had not launched it. ``lines`` ran then, the one that took most first, by ``samples``. They sum
+    to less if some samples have none of the user's code.
     """
 
     gpu: int
@@ -85,19 +75,17 @@ class IdleGpu(msgspec.Struct, frozen=True):
     lines: tuple[WaitingLine, ...]
 
     def share(self, part_ns: int) -> float:
-        """Return what part of its time that is."""
+        """Return a part of its time as a share."""
         return part_ns / (self.busy_ns + self.idle_ns or 1)
 
 
 def python_threads(
     reader: RunReader, process: int
 ) -> tuple[dict[int, tuple[int, ...]], tuple[int, ...]]:
-    """Return the rows of a process's threads by their id: one has a row for each name that it had.
+    """Return the rows of a process's threads by their id, one for each name, and the main one's.
 
-    And the main one's.
-
-    Threads that have no Python, as those that autograd has for devices, do what the main thread
-    waits for.
+    Threads without Python, such as those of autograd for devices, do what the main thread waits
+    for.
     """
     rows = [row for row in reader.threads.values() if row.process == process]
     named = {
@@ -107,7 +95,7 @@ def python_threads(
 
 
 def idle_gpus(reader: RunReader, window: WindowRow) -> tuple[IdleGpu, ...]:
-    """Return the GPUs of a window by number; none of a file that is older than their table."""
+    """Return the GPUs of a window by number; a file older than their table has none."""
     seen: defaultdict[int, Counter[tuple[str, str, int, str] | None]] = defaultdict(Counter)
     for gap, stack in seen_in(reader, window, reader.host_gaps(window.id)):
         frame = own_frame(reader.frames_of(stack))
@@ -120,10 +108,7 @@ def idle_gpus(reader: RunReader, window: WindowRow) -> tuple[IdleGpu, ...]:
 def seen_in(
     reader: RunReader, window: WindowRow, times: Iterable[Timed]
 ) -> Iterator[tuple[Timed, int]]:
-    """Yield the time and the stack of each sample that lies in one of a window's times.
-
-    Each time is of one thread, and only that thread's samples lie in it.
-    """
+    """Yield a window's times with the stack of each sample of the same thread within them."""
     named, main = python_threads(reader, window.process)
     of_threads: defaultdict[tuple[int, ...], list[Timed]] = defaultdict(list)
     for time in times:
@@ -164,12 +149,10 @@ def _idle(row: WindowGpu, seen: Counter[tuple[str, str, int, str] | None]) -> Id
 
 
 class StepTimes(msgspec.Struct, frozen=True):
-    """The seconds that a step took before a window, within it, and after it.
+    """The seconds a step in the minute before a window, within it, and in the minute after it.
 
-    Before and after are the minute before it and the minute after it. None means unknown.
-
-    ``is_slower`` says that steps are slower after it than before by more than chance and 5 %
-    explain.
+    None means unknown. ``is_slower`` says that steps are slower after it than before by more than
+    chance and 5 % explain.
     """
 
     before_s: float | None
@@ -200,10 +183,7 @@ def step_times(reader: RunReader, window: WindowRow) -> StepTimes:
 
 
 def _pace(reader: RunReader, process: int, from_ns: int, to_ns: int) -> tuple[float | None, float]:
-    """Return the seconds a step by the count of steps, and how far that may be off.
-
-    The seconds are None if it made too few steps.
-    """
+    """Return the seconds a step by the count of steps, None with too few, and their error."""
     # It is the median of parts of the time, so that a pause such as an evaluation changes nothing.
     counts = counts_of(reader, process, Selection().between(from_ns, to_ns)).longest
     made = counts[-1].value - counts[0].value if counts else 0.0
@@ -215,9 +195,8 @@ def _pace(reader: RunReader, process: int, from_ns: int, to_ns: int) -> tuple[fl
     pace = median(
         took_ns / SECOND_NS / steps if steps > 0 else math.inf for took_ns, steps in moved
     )
-    return (pace if math.isfinite(pace) else None), math.sqrt(
-        parts
-    ) / made  # of each part the count may be off by one
+    # The count of each part may be off by one.
+    return (pace if math.isfinite(pace) else None), math.sqrt(parts) / made
 
 
 _LAUNCHES = (
@@ -232,10 +211,7 @@ _GRAPHS = ("cudaGraphLaunch", "hipGraphLaunch")
 
 
 class AboutWindow(msgspec.Struct, frozen=True, kw_only=True):
-    """What a window says beside its operators.
-
-    ``notes`` are what a reader has to know of it, in sentences.
-    """
+    """What a window says beside its operators; ``notes`` are sentences that a reader must know."""
 
     gpus: tuple[IdleGpu, ...]
     step_times: StepTimes
@@ -243,7 +219,7 @@ class AboutWindow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def about_window(reader: RunReader, window: WindowRow) -> AboutWindow:
-    """Return what a window that was taken says beside its operators."""
+    """Return what a window says beside its operators."""
     times = step_times(reader, window)
     uses_gpu = bool(reader.list_series(MEMORY_OF_PROCESS, processes={window.process}))
     gpus, operators = idle_gpus(reader, window), reader.operators(window.id)
@@ -255,13 +231,14 @@ def about_window(reader: RunReader, window: WindowRow) -> AboutWindow:
 
 
 def _shared(gpu: IdleGpu, operators: Sequence[OperatorTotals], busy: float) -> tuple[str, ...]:
-    """Say that another process used a GPU, if one did.
+    """Say that another process used a GPU if it did.
 
     It did if the driver saw more work than the trace has, and the trace's work waited.
     """
     works = sum(row.calls for row in operators if row.device != HOST and not row.is_annotation)
     ours = gpu.share(gpu.busy_ns)
-    if gpu.idle_ns - gpu.host_ns < _LATE_NS * works or busy - ours < _OF_OTHERS:
+    # Work starts within some microseconds if its process has the GPU to itself.
+    if gpu.idle_ns - gpu.host_ns < 20_000 * works or busy - ours < 0.2:
         return ()
     return (
         f"Another process used GPU {gpu.gpu}: the driver saw it busy {percent(busy)} of the "
@@ -277,53 +254,68 @@ def _notes(
     *,
     uses_gpu: bool,
 ) -> tuple[str, ...]:
-    notes: list[str] = []
     host = [row for row in operators if row.device == HOST]
     device_ns = sum(
         row.self_cuda_ns for row in operators if row.device != HOST and not row.is_annotation
     )
-    if graphs := sum(row.calls for row in host if row.name.startswith(_GRAPHS)):
-        unlinked = (
-            max(1 - sum(row.self_cuda_ns for row in host) / device_ns, 0.0) if device_ns else 0.0
-        )
-        notes.append(
-            f"{plural(graphs, 'CUDA graph')} ran: kernels of a graph count for no operator that "
-            "was captured, so "
-            f"{percent(unlinked)} of the GPU's work has no operator here."
-        )
+    notes = (
+        _about_graphs(host, device_ns),
+        None if device_ns else _about_missing_work(host, uses_gpu=uses_gpu),
+        _about_longer_steps(steps, gpus),
+        _about_slower_steps(steps, device_ns),
+    )
+    return tuple(filter(None, notes))
+
+
+def _about_graphs(host: Sequence[OperatorTotals], device_ns: int) -> str | None:
+    graphs = sum(row.calls for row in host if row.name.startswith(_GRAPHS))
+    if not graphs:
+        return None
+    unlinked = 0.0
+    if device_ns:
+        unlinked = max(1 - sum(row.self_cuda_ns for row in host) / device_ns, 0.0)
+    return (
+        f"{plural(graphs, 'CUDA graph')} ran: kernels of a graph count for no operator that was "
+        f"captured, so {percent(unlinked)} of the GPU's work has no operator here."
+    )
+
+
+def _about_missing_work(host: Sequence[OperatorTotals], *, uses_gpu: bool) -> str | None:
     launches = sum(row.calls for row in host if row.name.startswith(_LAUNCHES))
-    if (launches or uses_gpu) and not device_ns:
-        does = f"made {launches:,} launches" if launches else "uses one"
-        notes.append(
-            f"The trace has no work of a GPU, though the process {does}: another profiler, such "
-            "as Nsight "
-            "Systems, may hold CUPTI. End it and take the window again."
-        )
-    if (
-        gpus
-        and steps.before_s
-        and steps.within_s
-        and steps.within_s > steps.before_s * (1 + _HELD_UP)
-    ):
-        longer = steps.within_s / steps.before_s
-        # The profiler slows the host. What GPUs do in a step stays the same.
-        idle = (
-            f"GPU {gpu.gpu} about {percent(max(1 - gpu.share(gpu.busy_ns) * longer, 0.0))}"
-            for gpu in gpus
-        )
-        notes.append(
-            f"The profiler made steps {percent(longer - 1)} longer. Without it GPUs are idle for "
-            "less of the time: "
-            f"{', '.join(idle)}."
-        )
-    if steps.is_slower and steps.before_s and steps.after_s:
-        cause = (
-            " torch leaves CUPTI attached; TEARDOWN_CUPTI=1 in the script's environment has it "
-            "detached, where no CUDA "
-            "graphs are used."
-        )
-        slower = percent(steps.after_s / steps.before_s - 1)
-        notes.append(
-            f"Steps take {slower} longer since the window{f':{cause}' if device_ns else '.'}"
-        )
-    return tuple(notes)
+    if not launches and not uses_gpu:
+        return None
+    does = f"made {launches:,} launches" if launches else "uses one"
+    return (
+        f"The trace has no work of a GPU, though the process {does}: another profiler, such as "
+        "Nsight Systems, may hold CUPTI. End it and take the window again."
+    )
+
+
+def _about_longer_steps(steps: StepTimes, gpus: Sequence[IdleGpu]) -> str | None:
+    if not (gpus and steps.before_s and steps.within_s):
+        return None
+    longer = steps.within_s / steps.before_s
+    if steps.within_s <= steps.before_s * 1.1:
+        return None
+    # The profiler slows the host. What GPUs do in a step stays the same.
+    idle = (
+        f"GPU {gpu.gpu} about {percent(max(1 - gpu.share(gpu.busy_ns) * longer, 0.0))}"
+        for gpu in gpus
+    )
+    return (
+        f"The profiler made steps {percent(longer - 1)} longer. Without it GPUs are idle for less "
+        f"of the time: {', '.join(idle)}."
+    )
+
+
+def _about_slower_steps(steps: StepTimes, device_ns: int) -> str | None:
+    if not (steps.is_slower and steps.before_s and steps.after_s):
+        return None
+    slower = percent(steps.after_s / steps.before_s - 1)
+    if not device_ns:
+        return f"Steps take {slower} longer since the window."
+    return (
+        f"Steps take {slower} longer since the window: torch leaves CUPTI attached; "
+        "TEARDOWN_CUPTI=1 in the script's environment has it detached, where no CUDA graphs are "
+        "used."
+    )

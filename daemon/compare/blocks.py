@@ -1,6 +1,4 @@
-"""A run in blocks of equal length, so that its own noise gives the error of a mean.
-
-CPU contention by others.
+"""A run in blocks of equal length, whose noise gives the error of a mean; contention by others.
 
 The error of sampling is not all that separates two stretches of a run: machines are uneven. Means
 of blocks hold both.
@@ -25,24 +23,21 @@ from profd.daemon.analyze.coverage import COST_SERIES
 from profd.daemon.analyze.phases import PhaseIndex, training_range
 from profd.daemon.analyze.profile import selected_totals
 from profd.daemon.analyze.selection import Selection, cut
-from profd.daemon.analyze.steps import measure_steps, take_steps
+from profd.daemon.analyze.steps import Steps, measure_steps, take_steps
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow
 
 BLOCKS = 12
 MOST_BLOCKS = 24
-"""The most blocks: more of them show their own noise better.
-
-Each of them must still hold a hundred samples or so.
-"""
+"""More blocks show their own noise better, but each must hold about a hundred samples."""
 _BLOCK_NS = 2 * SECOND_NS
 
 Item = tuple[str, str, str, int]
 """What is compared: its kind, name, module path and line (0 but for lines).
 
-Each kind shares out all time: a phase; a line or ``caller → function`` of the user's code with what
-it calls in libraries, the innermost one of a stack; a leaf, whichever function that is.
+Each kind divides all time: by phase; by the innermost line or ``caller → function`` of the user's
+code, with the libraries that it calls; by leaf, of any function.
 """
 
 
@@ -58,12 +53,11 @@ class Mean(msgspec.Struct, frozen=True):
 
 
 class Blocks(msgspec.Struct, frozen=True):
-    """By item its share of the main threads' time in each block.
+    """The share of each item in the main threads' time, by block.
 
-    Seconds a step, in all (None: not known).
-
-    ``paces`` are the seconds a step of each block, empty where steps were counted too seldom for
-    that. ``functions`` has for each line the function that it is in, as its module path and name.
+    ``step_s`` are the seconds a step in all blocks, None if unknown. ``paces`` are the seconds a
+    step of each block, empty if steps were counted too seldom for that. ``functions`` has the
+    function of each line, as its module path and name.
     """
 
     count: int
@@ -95,7 +89,28 @@ def take_blocks(reader: RunReader, selection: Selection) -> Blocks:
     from_ns, to_ns = training_range(reader, selection, phases) or selection.bounds(reader.info)
     count = min(max((to_ns - from_ns) // _BLOCK_NS, BLOCKS), MOST_BLOCKS)
     parts = [selection.between(*block) for block in cut(from_ns, to_ns, count)]
-    shares: defaultdict[Item, list[float]] = defaultdict(lambda: [0.0] * count)
+    rates = [measure_steps(reader, part, phases).per_s for part in parts]
+    paces = [1 / rate for rate in rates if rate] if all(rates) else []
+    steps = take_steps(reader, selection.between(from_ns, to_ns), phases)
+    functions = {
+        _line_item(frame): (frame.module_path, frame.function) for frame in reader.frames.values()
+    }
+    return Blocks(
+        count,
+        _shares(reader, parts, phases),
+        _step_s(steps, paces),
+        paces,
+        from_ns,
+        to_ns,
+        functions,
+    )
+
+
+def _shares(
+    reader: RunReader, parts: Sequence[Selection], phases: PhaseIndex
+) -> dict[Item, list[float]]:
+    """Return by item its share of the time in each part."""
+    shares: defaultdict[Item, list[float]] = defaultdict(lambda: [0.0] * len(parts))
     for number, part in enumerate(parts):
         spent_ns: Counter[Item] = Counter()
         totals = selected_totals(reader, part, phases)
@@ -105,20 +120,17 @@ def take_blocks(reader: RunReader, selection: Selection) -> Blocks:
                 spent_ns[item] += total.duration_ns
         for item, time_ns in spent_ns.items():
             shares[item][number] = time_ns / whole_ns if whole_ns else 0.0
-    rates = [measure_steps(reader, part, phases).per_s for part in parts]
-    paces = [1 / rate for rate in rates if rate] if all(rates) else []
-    steps = take_steps(reader, selection.between(from_ns, to_ns), phases)
-    step_s = None
-    if (
-        steps.per_s
-    ):  # the error of a rate is the most that it can be off by: about two standard errors
-        step_s = Mean(1 / steps.per_s, (steps.per_s_error or 0.0) / steps.per_s**2 / 2)
-    if paces:  # blocks show how uneven steps are; how long they are is known best over all of them
-        step_s = Mean(step_s.value, mean_of(paces).error) if step_s else mean_of(paces)
-    functions = {
-        _line_item(frame): (frame.module_path, frame.function) for frame in reader.frames.values()
-    }
-    return Blocks(count, shares, step_s, paces, from_ns, to_ns, functions)
+    return shares
+
+
+def _step_s(steps: Steps, paces: Sequence[float]) -> Mean | None:
+    """Return the seconds a step of a run by its rate, and how uneven they are by its blocks."""
+    if not steps.per_s:
+        return mean_of(paces) if paces else None
+    if paces:
+        return Mean(1 / steps.per_s, mean_of(paces).error)
+    # The error of a rate is the most that it can be off by: about two standard errors.
+    return Mean(1 / steps.per_s, (steps.per_s_error or 0.0) / steps.per_s**2 / 2)
 
 
 def mean_of(values: Sequence[float]) -> Mean:
@@ -168,9 +180,9 @@ _OF_ANY_CONTENTION = 0.25
 class CpuContention(msgspec.Struct, frozen=True):
     """What others took of the machine while a run was recorded.
 
-    ``others`` is the share of the cores, one of them left out, that neither the run nor profd kept
-    busy, but others; what a hypervisor gave to other machines counts. ``lacking`` is for how long
-    main threads waited for a core, or may have, as a share of the time.
+    ``others`` is the share of the cores, one of them left out, that processes other than the run
+    and profd kept busy; time that a hypervisor gave to other machines counts. ``lacking`` is the
+    share of the time in which main threads waited for a core, or may have.
     """
 
     others: float
@@ -178,45 +190,51 @@ class CpuContention(msgspec.Struct, frozen=True):
 
 
 def take_cpu_contention(reader: RunReader, part: Selection) -> CpuContention | None:
-    busy, cores = (
-        series.mean_of_series(reader, "host_cpu_share", None, part),
-        series.machine_cores(reader),
-    )
+    busy = series.mean_of_series(reader, "host_cpu_share", None, part)
+    cores = series.machine_cores(reader)
     if busy is None or not cores:
         return None
+    profd_cores = series.mean_of_series(reader, COST_SERIES, None, part) or 0.0
+    others = busy * cores - profd_cores - _cores_of_run(reader, part)
+    return CpuContention(min(max(others, 0.0) / max(cores - 1, 1), 1.0), _lacking(reader, part))
+
+
+def _cores_of_run(reader: RunReader, part: Selection) -> float:
+    """Return how many cores all processes of a run kept busy, on average over a part of it."""
     from_ns, to_ns = part.from_ns or 0, part.to_ns or 0
-    others = busy * cores - (series.mean_of_series(reader, COST_SERIES, None, part) or 0.0)
+    cores = 0.0
     for row in reader.list_series("cpu_cores"):
         if row.process is not None and row.os_tid is None:
-            process = reader.processes[
-                row.process
-            ]  # which may have lived for less than the whole part
+            # The process may have lived for less than the whole part.
+            process = reader.processes[row.process]
             start_ns, end_ns = max(process.seen_ns, from_ns), min(process.ended_ns or to_ns, to_ns)
             mean = series.take_course(reader, row.id, start_ns, end_ns).total().mean or 0.0
-            others -= mean * max(end_ns - start_ns, 0) / max(to_ns - from_ns, 1)
+            cores += mean * max(end_ns - start_ns, 0) / max(to_ns - from_ns, 1)
+    return cores
+
+
+def _lacking(reader: RunReader, part: Selection) -> float:
+    """Return for what share of the time main threads waited for a core, at most.
+
+    If the kernel does not count that for them, it is no longer than any task of the machine waited,
+    and no longer than they were off the CPU.
+    """
     mains = [row.id for row in Selection().trainers(reader)]
-    lacking = series.mean_of_known(
+    waited = series.mean_of_known(
         series.mean_of_series(reader, series.CORE_WAIT, process, part) for process in mains
     )
-    if (
-        lacking is None
-    ):  # the kernel does not count it for them: it is no longer than any task of the machine waited
-        lacking = series.mean_of_series(reader, series.PRESSURE, None, part) or 0.0
-        used = [
-            series.main_thread_cores(reader, process, part.from_ns, part.to_ns) for process in mains
-        ]
-        off = series.mean_of_known(
-            None if cores_used is None else 1 - min(cores_used, 1.0) for cores_used in used
-        )
-        lacking = lacking if off is None else min(off, lacking)
-    return CpuContention(min(max(others, 0.0) / max(cores - 1, 1), 1.0), lacking)
+    if waited is not None:
+        return waited
+    pressure = series.mean_of_series(reader, series.PRESSURE, None, part) or 0.0
+    used = (
+        series.main_thread_cores(reader, process, part.from_ns, part.to_ns) for process in mains
+    )
+    off = series.mean_of_known(None if cores is None else 1 - min(cores, 1.0) for cores in used)
+    return pressure if off is None else min(off, pressure)
 
 
 def slowing(base: CpuContention | None, new: CpuContention | None) -> float:
-    """Return the part of a step that contention may have added in one of two runs.
-
-    0 where it is not known.
-    """
+    """Return the part of a step that contention may have added in one of two runs; 0 if unknown."""
     if base is None or new is None:
         return 0.0
     beside = _OF_MORE_CONTENTION * abs(new.others - base.others) + _OF_ANY_CONTENTION * max(

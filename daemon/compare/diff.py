@@ -1,11 +1,11 @@
 """What changed from one run to another, and limits on what may change.
 
-Compared are the main threads of the training processes: seconds a step where both runs show their
-steps, else shares of the time. Two runs of one script differ by more than sampling: each is cut
-into blocks, and a difference counts where it is larger than the noise of the blocks explains, all
-items taken together, and larger than ``least``. What makes a whole run slower is not in its blocks:
-seconds a step count where they go beyond what contention for the CPU may do, or where the share of
-the step changed as well. Beside time there are memory, GPUs and the operators of windows.
+The main threads of the training processes are compared: seconds a step if both runs show their
+steps, otherwise shares of the time. Two runs of one script differ by more than sampling: each is
+cut into blocks, and a difference counts if it is larger than the noise of the blocks explains, all
+items taken together, and larger than ``least``. The blocks do not show what makes a whole run
+slower: seconds a step count if they go beyond what contention for the CPU may do, or if the share
+of the step changed as well. Memory, GPUs and the operators of windows are compared, too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -36,23 +37,16 @@ from profd.daemon.store.reader import RunReader
 
 VERSION = 1
 LEAST = 0.02
-"""A change that is smaller than this part of a step is none.
-
-Two runs of one script are seldom more alike.
-"""
+"""The smallest part of a step that is a change: two runs of one script are seldom more alike."""
 ALIKE = 0.15
-"""The part by which one of two runs of one script may have all parts of a step longer.
+"""By how much all parts of a step may be longer in one of two runs of one script.
 
-The most of forty runs, alone on the machine, was 15 %.
+The most in forty runs, alone on the machine, was 15 %.
 """
-_COMPARED_SHARE = 0.005
 _ERROR_RATE = 0.04
 """How often chance calls any item a change; a hundredth is left to memory, GPUs and operators."""
 _ERROR_RATE_OF_LIKELIEST = 0.05
-"""How often a function that did not change differs as much by chance.
-
-That is if something else surely changed.
-"""
+"""How often an unchanged function differs as much by chance if something else surely changed."""
 _ERROR_RATE_OF_READINGS = 0.01
 """How often chance calls anything of memory, GPUs and operators a change.
 
@@ -66,8 +60,9 @@ class Change(msgspec.Struct, frozen=True):
     ``low`` and ``high`` bound the difference, all items at once.
 
     ``relative`` is the difference as a part of a whole step (of all time) of the base.
-    ``is_significant``: the bounds leave out zero, and it is not smaller than ``least``. The bounds
-    hold what CPU contention may do, but for an item whose share of the step changed as well.
+    ``is_significant`` says that the bounds leave out zero, and that the difference is not smaller
+    than ``least``. The bounds allow for CPU contention, unless the item's share of the step changed
+    as well.
     """
 
     kind: str
@@ -120,9 +115,9 @@ class Judge:
 class Side(msgspec.Struct, frozen=True):
     """One of the two runs: how long the part that is compared lasts, and seconds a step in it.
 
-    ``cpu_pressure`` is the share of that time for which some task of the machine stood still for
-    want of a CPU, ``company`` what others took of the machine; ``blocks`` are the parts that it was
-    cut into.
+    ``cpu_pressure`` is the share of that time in which some task of the machine waited for a CPU,
+    ``company`` what others took of the machine, ``blocks`` the number of parts that it was cut
+    into.
     """
 
     run: str
@@ -135,11 +130,11 @@ class Side(msgspec.Struct, frozen=True):
 
 
 class Diff(msgspec.Struct, frozen=True):
-    """A comparison; ``unit`` is ``s/step`` or ``share``. Changes stand in the order of their size.
+    """A comparison; ``unit`` is ``s/step`` or ``share``. Changes are ordered by their size.
 
-    ``step_time`` is None where the steps of a run are unknown. ``operators`` is empty where a run
-    has no window, ``gpus`` where one has no GPU. ``likeliest`` is the function that a sure change
-    likely lies in, where none of the functions and lines has surely changed by itself.
+    ``step_time`` is None if the steps of a run are unknown. ``operators`` is empty if a run has no
+    window, ``gpus`` if one has no GPU. ``likeliest`` is the function that a sure change likely lies
+    in, if none of the functions and lines has surely changed by itself.
     """
 
     version: int
@@ -165,10 +160,7 @@ class Diff(msgspec.Struct, frozen=True):
 
     @property
     def significant(self) -> list[Change]:
-        """What changed: functions and lines of the user's code, then leaves, then phases.
-
-        Of each the largest first.
-        """
+        """What changed: the user's functions and lines, then leaves, then phases; largest first."""
         every = (*self.functions, *self.lines, *self.leaves, *self.phases)
         return [change for change in every if change.is_significant]
 
@@ -176,10 +168,9 @@ class Diff(msgspec.Struct, frozen=True):
     def first(self) -> Change | None:
         """The change to name first.
 
-        Of the large changes of the user's code it is the one that changed most by its own measure.
-
-        A function changes with a line in it, and a line with what it calls: the narrowest of them
-        says where to look.
+        Among the large changes of the user's code it is the one that changed most by its own
+        measure. A function changes with a line in it, and a line with what it calls: the narrowest
+        of them says where to look.
         """
         found = [change for change in self.significant if change.kind in ("function", "line")]
         if not found and self.likeliest is not None:
@@ -204,60 +195,79 @@ def take_diff(
 ) -> Diff:
     """Compare two runs, each over its selection.
 
-    What makes all parts longer by up to ``alike`` is no change.
+    It is no change if all parts are longer by up to ``alike``.
     """
     blocks = take_blocks(base, selections[0]), take_blocks(new, selections[1])
     by_step = all(side.step_s is not None for side in blocks)
-    # Those whose share in either run is worth comparing.
-    every = blocks[0].shares.keys() | blocks[1].shares.keys()
-    items = sorted(
-        one
-        for one in every
-        if any(side.mean(one, by_step=False).value >= _COMPARED_SHARE for side in blocks)
-    )
+    items = _compared(blocks)
     whole = blocks[0].step_s.value if by_step and blocks[0].step_s else 1.0
-    first, second = (
-        part.between(side.from_ns, side.to_ns)
-        for part, side in zip(selections, blocks, strict=True)
+    parts = (
+        selections[0].between(blocks[0].from_ns, blocks[0].to_ns),
+        selections[1].between(blocks[1].from_ns, blocks[1].to_ns),
     )
-    sides = _side(base, blocks[0], first), _side(new, blocks[1], second)
+    sides = _side(base, blocks[0], parts[0]), _side(new, blocks[1], parts[1])
     slower = alike + slowing(sides[0].company, sides[1].company) if by_step else 0.0
     judge = Judge(len(items) + 1, min(side.count for side in blocks) - 1, whole, least, slower)
-    changes = []
-    for (
-        item
-    ) in items:  # by seconds a step where they are known, and by its share of the step beside them
-        means = [side.mean(item, by_step=by_step) for side in blocks]
-        shares = [side.mean(item, by_step=False) for side in blocks]
-        differs = judge.differ(shares, means[1].value - means[0].value)
-        changes.append(judge.change(item, *means, is_more_than_contention=differs))
+    changes = [_change(judge, item, blocks, by_step=by_step) for item in items]
     changes = _without_moves(changes, {**blocks[0].functions, **blocks[1].functions})
     changes.sort(key=lambda change: (not change.is_significant, -abs(change.difference)))
-    readers, parts = (base, new), (first, second)
+    step_time = _step_time(judge, blocks, changes)
+    readers = base, new
     pairs = [*memory_pairs(readers, parts), *gpu_pairs(readers, parts)]
     readings = judged([*pairs, *operator_pairs(readers, selections)], _ERROR_RATE_OF_READINGS)
-    kinds, kinds_beside = ("phase", "function", "line", "leaf"), ("operator", "memory", "gpu")
-    phases, functions, lines, leaves = (
-        tuple(one for one in changes if one.kind == kind) for kind in kinds
+    return Diff(
+        VERSION,
+        *sides,
+        "s/step" if by_step else "share",
+        least,
+        alike,
+        step_time,
+        phases=_of_kind(changes, "phase"),
+        functions=_of_kind(changes, "function"),
+        lines=_of_kind(changes, "line"),
+        leaves=_of_kind(changes, "leaf"),
+        operators=_of_kind(readings, "operator"),
+        memory=_of_kind(readings, "memory"),
+        gpus=_of_kind(readings, "gpu"),
+        likeliest=_likeliest(judge, changes, step_time, blocks),
     )
-    operators, memory, gpus = (
-        tuple(one for one in readings if one.kind == kind) for kind in kinds_beside
+
+
+Compared = TypeVar("Compared", Change, Reading)
+
+
+def _of_kind(compared: Iterable[Compared], kind: str) -> tuple[Compared, ...]:
+    return tuple(one for one in compared if one.kind == kind)
+
+
+def _compared(blocks: tuple[Blocks, Blocks]) -> list[Item]:
+    """Return the items with at least 0.5 % of the time in either run."""
+    return sorted(
+        item
+        for item in blocks[0].shares.keys() | blocks[1].shares.keys()
+        if max(side.mean(item, by_step=False).value for side in blocks) >= 0.005
     )
-    unit, step_time = "s/step" if by_step else "share", _step_time(judge, blocks, changes)
-    parts_of_step, beside = (phases, functions, lines, leaves), (operators, memory, gpus)
-    likeliest = _likeliest(judge, changes, step_time, blocks)
-    return Diff(VERSION, *sides, unit, least, alike, step_time, *parts_of_step, *beside, likeliest)
+
+
+def _change(judge: Judge, item: Item, blocks: tuple[Blocks, Blocks], *, by_step: bool) -> Change:
+    """Judge an item by its seconds a step if they are known, and by its share of the step."""
+    base, new = (side.mean(item, by_step=by_step) for side in blocks)
+    shares = [side.mean(item, by_step=False) for side in blocks]
+    differs = judge.differ(shares, new.value - base.value)
+    return judge.change(item, base, new, is_more_than_contention=differs)
 
 
 def _side(reader: RunReader, blocks: Blocks, part: Selection) -> Side:
     compared_s = (blocks.to_ns - blocks.from_ns) / SECOND_NS
     step_s = None if blocks.step_s is None else blocks.step_s.value
-    pressure, company = (
-        mean_of_series(reader, PRESSURE, None, part),
-        take_cpu_contention(reader, part),
-    )
     return Side(
-        reader.info.id, reader.info.name, compared_s, step_s, pressure, company, blocks.count
+        reader.info.id,
+        reader.info.name,
+        compared_s,
+        step_s,
+        cpu_pressure=mean_of_series(reader, PRESSURE, None, part),
+        company=take_cpu_contention(reader, part),
+        blocks=blocks.count,
     )
 
 
@@ -287,11 +297,9 @@ def _explains(part: float, whole: float) -> bool:
 def _likeliest(
     judge: Judge, changes: Sequence[Change], step_time: Change | None, blocks: tuple[Blocks, Blocks]
 ) -> Change | None:
-    """Return the function that a sure change likely lies in.
+    """Return the function that a sure change likely lies in: the largest that went the same way.
 
-    It is the largest of those whose share went the same way.
-
-    That anything changed is sure then, for all items together; so each function may be judged by
+    It is sure then that anything changed, for all items together; so each function may be judged by
     itself.
     """
     sure = [
@@ -311,11 +319,9 @@ def _without_moves(
 ) -> list[Change]:
     """Return changes, with those of lines significant only if their function changed, too.
 
-    The function must have changed by half as much at least.
-
-    To which of two lines of a short loop an instruction between them is counted differs from run to
-    run, as code and its caches come to lie elsewhere. What makes a line slower makes its function
-    slower.
+    The function must have changed by at least half as much. An instruction between two lines of a
+    short loop counts for one or the other, which differs from run to run with the place of code in
+    memory and caches. But a slower line makes its function slower.
     """
     moved: defaultdict[tuple[str, str], float] = defaultdict(float)
     for change in changes:
@@ -352,7 +358,7 @@ class Limit(msgspec.Struct, frozen=True):
     def is_broken_by(self, diff: Diff) -> bool:
         """Say whether a significant change goes beyond the bound.
 
-        Raises UsageError where the diff does not have it.
+        Raises UsageError if the diff cannot tell.
         """
         change: Change | Reading | None
         if self.kind == "step":
@@ -361,9 +367,8 @@ class Limit(msgspec.Struct, frozen=True):
                     f"{self.text} cannot be checked: one of the runs does not tell its steps"
                 )
             change = diff.step_time
-        elif (
-            self.kind in _READINGS
-        ):  # as ``gpu:GPU 0, idle share``, or what changed of ``gpu:GPU 0``
+        elif self.kind in _READINGS:
+            # Either ``gpu:GPU 0, idle share``, or what changed of ``gpu:GPU 0``.
             readings: tuple[Reading, ...] = getattr(diff, _READINGS[self.kind])
             named = [
                 one for one in readings if self.name in (one.name, f"{one.name}, {one.measure}")

@@ -1,13 +1,13 @@
 """Memory, GPUs and operators of two runs beside each other.
 
-Where several values of each run show how uneven a number is, its difference has bounds, which hold
-for all such numbers at once. Where there is one value a run, as of a peak, a change is what is
-larger than ``least``. Operators need several windows of a run: of a single one there are no bounds,
-and no difference is called a change.
+If several values of each run show how uneven a number is, its difference has bounds, which hold for
+all such numbers at once. If there is one value a run, as of a peak, a change is what is larger than
+``least``. Operators need several windows of a run: a single one gives no bounds, and no difference
+is called a change.
 
 Runs may have got different GPUs of a machine: the first of one is compared with the first of the
-other, and so on. PIDs mean nothing from one run to another, so processes are put together by rank
-and role: the process of a role counts that has most, or that grows fastest.
+other, and so on. PIDs mean nothing from one run to another, so processes are grouped by rank and
+role: the process with the most memory, or that grows fastest, counts for its role.
 """
 
 from __future__ import annotations
@@ -36,10 +36,9 @@ from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS, UTILIZATION, Step
 class Reading(msgspec.Struct, frozen=True):
     """A number of both runs.
 
-    ``kind`` is memory, gpu or operator, ``name`` says whose it is, ``measure`` what it is.
-
-    ``unit`` is bytes, bytes/s, share, or s/step. ``low`` and ``high`` bound the difference; None
-    where it is unknown how uneven the number is.
+    ``kind`` is memory, gpu or operator, ``name`` says whose it is, ``measure`` what it is. ``unit``
+    is bytes, bytes/s, share, or s/step. ``low`` and ``high`` bound the difference; None if it is
+    unknown how uneven the number is.
     """
 
     kind: str
@@ -57,8 +56,8 @@ class Reading(msgspec.Struct, frozen=True):
 class Pair(msgspec.Struct, frozen=True):
     """A number of both runs before it is judged.
 
-    ``freedom`` are the degrees of freedom of its errors, 0 where they are not known. A difference
-    below ``least`` is no change.
+    ``freedom`` are the degrees of freedom of its errors, 0 if unknown. A difference below ``least``
+    is no change.
     """
 
     kind: str
@@ -72,10 +71,7 @@ class Pair(msgspec.Struct, frozen=True):
 
 
 def judged(pairs: Sequence[Pair], error_rate: float) -> tuple[Reading, ...]:
-    """Judge numbers: chance makes a change with probability ``error_rate`` at most.
-
-    This is the probability for any one of those that have bounds.
-    """
+    """Judge numbers: chance makes any of those with bounds a change at most at ``error_rate``."""
     bounded = sum(pair.freedom > 0 for pair in pairs)
     found = []
     for pair in pairs:
@@ -122,15 +118,9 @@ def _by_block(track: StepFunction, part: Selection) -> list[float]:
 
 LEAST_MEMORY_SHARE = 0.05
 LEAST_BYTES = 16e6
-"""A peak that differs by less is no change.
-
-Allocators and caches differ by as much from run to run.
-"""
+"""A smaller difference of peaks is no change: allocators and caches differ as much by chance."""
 LEAST_LIFE = 0.1
-"""A role that was there for less of the time is not compared.
-
-Whether a short-lived helper was seen is chance.
-"""
+"""The share of the time in which a role must live: chance decides if a short life is seen."""
 _KINDS = {"rss_bytes": "RSS", MEMORY_OF_PROCESS: "GPU memory"}
 
 MemoryKey = tuple[str, str]
@@ -140,11 +130,9 @@ MemoryKey = tuple[str, str]
 def memory_pairs(
     readers: tuple[RunReader, RunReader], parts: tuple[Selection, Selection]
 ) -> Iterator[Pair]:
-    """Yield peaks and slopes of each role that either run has.
+    """Yield peaks and slopes of each role that either run has, over the parts that are compared.
 
-    They are over the parts of the runs that are compared.
-
-    A slope of what does not grow is the slope of noise.
+    A slope without growth is the slope of noise.
     """
     sides = [_held(reader, part) for reader, part in zip(readers, parts, strict=True)]
     for key in sorted(sides[0].keys() | sides[1].keys()):
@@ -166,10 +154,7 @@ def _mean_slope(grown: Growth) -> Mean:
 
 
 def _held(reader: RunReader, part: Selection) -> dict[MemoryKey, tuple[float, Growth | None]]:
-    """Return by role the most memory that one process held, and how the fastest grew.
-
-    The growth is None if it is not known.
-    """
+    """Return by role the most memory of one process, and the fastest growth; None if unknown."""
     peaks: defaultdict[MemoryKey, float] = defaultdict(float)
     lives_ns: defaultdict[MemoryKey, int] = defaultdict(int)
     grown: dict[MemoryKey, Growth] = {}
@@ -204,10 +189,7 @@ def role_title(row: ProcessRow) -> str:
 
 
 MOST = 40
-"""How many operators of each measure are compared: those that take the most.
-
-A step has hundreds, and few matter.
-"""
+"""How many operators of each measure are compared: a step has hundreds, and few matter."""
 LEAST_OPERATOR_SHARE = 0.02
 """A difference of less than this part of all operators' time is none."""
 _LEAST_WINDOWS = 3
@@ -220,10 +202,7 @@ OperatorKey = tuple[str, str]
 def operator_pairs(
     readers: tuple[RunReader, RunReader], selections: tuple[Selection, Selection]
 ) -> Iterator[Pair]:
-    """Yield seconds a step of the operators that take most.
-
-    Yield them only if both runs have windows with whole steps.
-    """
+    """Yield seconds a step of the operators that take most, if both runs have whole steps."""
     base, new = (
         _windows(reader, selection) for reader, selection in zip(readers, selections, strict=True)
     )
@@ -257,24 +236,27 @@ def _means(windows: Sequence[Mapping[OperatorKey, float]], measure: str) -> dict
 def _windows(reader: RunReader, selection: Selection) -> list[dict[OperatorKey, float]]:
     """Return the operators' own seconds a step of each window with a whole step.
 
-    Those asked for at once are one.
+    Windows of one request count as one.
     """
     together: defaultdict[int, list[WindowRow]] = defaultdict(list)
     for row in selected_windows(reader, selection):
         is_early = selection.from_ns is not None and row.start_ns < selection.from_ns
         if not is_early and (selection.to_ns is None or row.end_ns <= selection.to_ns):
             together[row.asked_ns].append(row)
-    found = []
-    for rows in together.values():
-        steps = sum(len(reader.window_steps(row.id)) for row in rows)
-        spent_ns: Counter[OperatorKey] = Counter()
-        for one in (one for row in rows for one in reader.operators(row.id)):
+    found = (_seconds_a_step(reader, rows) for rows in together.values())
+    return list(filter(None, found))
+
+
+def _seconds_a_step(reader: RunReader, rows: Sequence[WindowRow]) -> dict[OperatorKey, float]:
+    """Return the operators' own seconds a step; nothing without a whole step."""
+    spent_ns: Counter[OperatorKey] = Counter()
+    for row in rows:
+        for one in reader.operators(row.id):
             # Annotations hold operators, and kernels are counted for the operators that start them.
             if one.device == HOST and not one.is_annotation:
                 spent_ns[one.name, _OPERATOR_MEASURES[0]] += one.self_cpu_ns
                 spent_ns[one.name, _OPERATOR_MEASURES[1]] += one.self_cuda_ns
-        if steps and spent_ns.total():
-            found.append(
-                {key: time_ns / SECOND_NS / steps for key, time_ns in spent_ns.items() if time_ns}
-            )
-    return found
+    steps = sum(len(reader.window_steps(row.id)) for row in rows)
+    if not steps:
+        return {}
+    return {key: time_ns / SECOND_NS / steps for key, time_ns in spent_ns.items() if time_ns}

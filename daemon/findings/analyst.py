@@ -2,12 +2,12 @@
 
     python -m profd.daemon.findings.analyst FILE
 
-A process of its own, since what records a run must not import what judges it, and a look holds
-Python's lock for seconds in a run of a day. It writes a line of JSON to stdout for each look
-(``records.FindingsTaken``) and ends after the one at the whole run. A line on stdin has it look at
-once: the run has ended, or is about to; a letter has it look as soon as it may: somebody reads what
-it finds. It ends with its stdin, in the midst of a look, too. It takes a hundredth of a core at
-most.
+It is a process of its own, because the recorder of a run must not import what judges the run, and a
+look holds Python's lock for seconds in a run of a day. It writes a line of JSON to stdout for each
+look (``records.FindingsTaken``) and ends after the one at the whole run. A line on stdin has it
+look at once: the run has ended, or is about to. A letter has it look as soon as it may: somebody
+reads what it finds. It ends with its stdin, even during a look. It takes at most a hundredth of a
+core.
 """
 
 from __future__ import annotations
@@ -45,35 +45,30 @@ from profd.daemon.store.records import FindingsTaken
 from profd.daemon.store.rows import ProcessRow
 
 RECENT_NS = 45 * SECOND_NS
-"""What is slow now is to be seen soon, and to be gone soon after it has ended."""
+"""A look covers this time: a slow moment shows soon, and is gone soon after it has ended."""
 EVERY_S = 8.0
 """The least seconds between two looks at a run.
 
-Beside them are the five seconds of a recording, and those until a cause is sure. So a cause is
-known within 20 s.
+With the five seconds of a recording, and those until a cause is sure, a cause is known within 20 s.
 """
 UNREAD_S = 40.0
-"""The seconds between looks at a run whose findings nobody reads.
+"""The seconds between looks while nobody reads the findings.
 
 They are less than ``RECENT_NS``, so that no moment of the run is left out.
 """
 REST, REST_OF_THE_RUN = 132, 1999
-"""For how many times the CPU time of a look the next one is put off.
+"""The pause after a look, as a multiple of its CPU time; the second is for rules on the whole run.
 
-And one by the rules that look at all of the run.
-
-Together they take less than a hundredth of a core, the latter a twentieth of that: what grows does
-so for minutes. Not the duration of looks: where cores are short they are slow, and that is when
+Together they take less than a hundredth of a core, the latter a twentieth of that: growth lasts for
+minutes. The duration of looks does not count: looks are slow if cores are short, and that is when
 findings are wanted.
 """
 _ENDING_S = 0.05
-"""How long to wait for the last records of a run that is about to end, again and again."""
+"""How often to check for the last records of a run that is about to end."""
 _NICENESS = 10
 _OF_THE_MOMENT = tuple(rule for rule in RULES if rule not in OF_THE_RUN)
-FORGOTTEN_NS, SHORT_NS = (
-    2 * RECENT_NS,
-    round((LEAST_SPAN_S - 5) * SECOND_NS),
-)  # readings may come after its end
+FORGOTTEN_NS = 2 * RECENT_NS
+SHORT_NS = round((LEAST_SPAN_S - 5) * SECOND_NS)  # readings may come after its end
 
 
 def is_over(row: ProcessRow, now_ns: int) -> bool:
@@ -86,10 +81,10 @@ def is_over(row: ProcessRow, now_ns: int) -> bool:
 
 
 class Analyst:
-    """Looks at one run; ``rest_s`` is how long to rest after the last look.
+    """Looks at one run; ``rest_s`` is how long to pause after the last look.
 
-    What a look learns of stacks and recordings is kept in the reader and the index: the next one
-    reads what is new.
+    The reader and the index keep what a look learns of stacks and recordings: the next look reads
+    only what is new.
     """
 
     def __init__(
@@ -115,7 +110,7 @@ class Analyst:
                 from_ns=max(info.started_ns, info.end_ns - RECENT_NS), main_threads=True
             )
             found = find(reader, recent, phases, _OF_THE_MOMENT)
-            # The first look makes once what all of them need: it puts none off.
+            # The first look computes what all looks need: it delays none.
             self.rest_s = max(
                 EVERY_S, 0.0 if self._is_first else REST * (self._spent_s() - begun_s)
             )
@@ -131,9 +126,8 @@ class Analyst:
 
 def _open(path: Path, known: Entities | None = None) -> RunReader:
     reader = RunReader(path, known)
-    reader.value(
-        None, "PRAGMA cache_size = -400"
-    )  # in KiB, a fifth of what is usual: little is read twice
+    # In KiB, a fifth of the default: little is read twice.
+    reader.value(None, "PRAGMA cache_size = -400")
     return reader
 
 
@@ -145,8 +139,8 @@ def look_at_all(path: Path) -> FindingsTaken:
         return FindingsTaken(reader.info.end_ns, as_stored(found), analysis_name(phases))
 
 
-class Orders:
-    """What the session says: that somebody reads the findings, or that the run is about to end."""
+class SessionOrders:
+    """What the session says: somebody reads the findings, or the run is about to end."""
 
     def __init__(self) -> None:
         self._said = threading.Condition()
@@ -160,10 +154,7 @@ class Orders:
                 self._said.notify()
 
     def rest(self, least_s: float) -> bool:
-        """Wait so long, and longer while nobody reads the findings.
-
-        Say whether the run is about to end.
-        """
+        """Wait at least so long, longer while nobody reads; say whether the run is about to end."""
         with self._said:
             self._said.wait_for(lambda: self._is_ending, least_s)
             self._said.wait_for(lambda: self._is_read, max(UNREAD_S - least_s, 0.0))
@@ -172,11 +163,9 @@ class Orders:
 
 
 def watch(path: Path, out: BinaryIO, rest: Callable[[float], bool]) -> None:
-    """Write what each look at a run finds, until it has ended and was looked at as a whole.
+    """Write what each look at a run finds, the last time for the whole run; raises ProfdError.
 
-    Raises ProfdError.
-
-    ``rest`` waits for a number of seconds at least and says whether the run is about to end.
+    ``rest`` waits at least a number of seconds and says whether the run is about to end.
     """
     with bounded_memory(path) as bound:
         _watch_live(path, out, rest, bound)
@@ -203,7 +192,7 @@ def _write(out: BinaryIO, taken: FindingsTaken) -> None:
     out.flush()
 
 
-def _listen(orders: Orders) -> None:
+def _listen(orders: SessionOrders) -> None:
     orders.listen(0)
     os._exit(0)
 
@@ -212,9 +201,9 @@ def main() -> int:
     streams.open_stderr()
     os.nice(_NICENESS)
     processes.volunteer(100)  # before the session that started it
-    # It reads the file of its own user, and what a training wrote is in there.
+    # It reads a file of its own user that holds what a training wrote.
     rights.drop(Path(sys.argv[1]).resolve().parent, paths.own_file("findings.toml").parent)
-    orders = Orders()
+    orders = SessionOrders()
     threading.Thread(target=_listen, args=(orders,), name="profd-listener", daemon=True).start()
     try:
         watch(Path(sys.argv[1]), sys.stdout.buffer, orders.rest)

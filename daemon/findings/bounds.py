@@ -1,7 +1,4 @@
-"""By how much steps get faster at most.
-
-That depends on the cores that a run may use, and on the work that its GPUs have.
-"""
+"""By how much steps get faster at most, by the cores and the GPUs of a run."""
 
 from __future__ import annotations
 
@@ -26,12 +23,10 @@ def usable_cores(context: FindingContext) -> float | None:
 
 
 def ceiling(context: FindingContext) -> float | None:
-    """Return by how many times the training can get faster until its work fills all cores.
+    """Return how many times faster the training can get until its present work fills all cores.
 
-    The work is what it does now.
-
-    Counted is what surely is work: the CPU time of the main threads outside of waits, and that of
-    the workers. None where it was not read.
+    Only what surely is work counts: the CPU time of the main threads outside of waits, and that of
+    the workers. None if it was not read.
     """
     usable, busy = usable_cores(context), 1 - context.share(*WITHOUT_WORK).high
     mains = [
@@ -46,10 +41,7 @@ def ceiling(context: FindingContext) -> float | None:
 
 
 def thread_cores(context: FindingContext, threads: Collection[ThreadRow]) -> dict[int, list[float]]:
-    """Return by thread how many cores it used, at each reading.
-
-    Nothing of threads that were not read.
-    """
+    """Return by thread how many cores it used at each reading; threads not read are left out."""
     reader, from_ns, to_ns = context.reader, context.from_ns, context.to_ns
     found = series.cpu_series(reader, threads)
     return {
@@ -59,10 +51,10 @@ def thread_cores(context: FindingContext, threads: Collection[ThreadRow]) -> dic
 
 
 # What takes time on the main thread often slows the rest as well: caches are emptied, pages copied,
-# cores fall asleep. Where a fix removed half of a step and more, the rest took 0.81 to 1.09 of the
-# time that it had taken before.
+# cores fall asleep. In trials, a fix removed half of a step or more, and the rest took 0.81 to 1.09
+# of its time before.
 _INDIRECT = 0.25
-_MOST_CROWDING = 1.5  # more is not gained by a fix, but once other processes leave
+_MOST_CROWDING = 1.5  # a fix gains no more than this: the rest comes if other processes leave
 
 
 def bound(
@@ -72,14 +64,13 @@ def bound(
     indirect: float = _INDIRECT,
     beside_gpu: bool = True,
 ) -> float:
-    """Return the bound on the gain of removing what takes a share, where limits allow it.
+    """Return the bound on the gain of removing what takes a share of the time.
 
-    Steps take at least as long as GPUs work for them, unless what is removed is theirs, and not
+    Steps take at least as long as GPUs work for them, unless the removed work is the GPUs' and not
     ``beside_gpu``.
 
-    What is left may be as much shorter as cores were lacking for it, and a little more by what the
-    share had cost it, a part ``indirect`` of the share at most: a limit that holds even so is given
-    with ``limits``.
+    The rest of a step may get shorter by the cores that it lacked, and by what the share had cost
+    it: at most the part ``indirect`` of the share. ``limits`` hold even so.
     """
     rest = 1 - indirect * min(share.high, 1.0)
     slower = min(context.crowding, _MOST_CROWDING)

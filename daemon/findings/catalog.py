@@ -1,9 +1,9 @@
-"""All the rules, what they find in a run, and the findings that a run file has."""
+"""All rules, what they find in a run, and the findings in a run file."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -18,6 +18,7 @@ from profd.daemon.findings import (
     gpu,
     kinds,
     loading,
+    loops,
     memory,
     overhead,
     parts,
@@ -36,7 +37,7 @@ from profd.daemon.store.rows import FindingRow
 Rule = Callable[[FindingContext], Finding | None]
 """Looks for one cause that slows trainings.
 
-Returns the finding where the cause is surely there, None else.
+Returns the finding if the cause is surely there, otherwise None.
 """
 
 RULES: tuple[Rule, ...] = (
@@ -55,7 +56,7 @@ RULES: tuple[Rule, ...] = (
         phases.evaluations,
         phases.compilation,
     ),
-    *(overhead.hot_function, phases.unfused_optimizer, phases.small_batches, overhead.overhead),
+    *(loops.hot_function, phases.unfused_optimizer, phases.small_batches, overhead.overhead),
     *(
         parts.part_of_model,
         parts.forward_without_gradients,
@@ -76,7 +77,7 @@ RULES: tuple[Rule, ...] = (
     ),
 )
 OF_THE_RUN: tuple[Rule, ...] = (memory.memory_growth,)
-"""The rules that look at all of the run so far, whatever the selection.
+"""The rules that look at all of the run so far, for any selection.
 
 They take the most time by far.
 """
@@ -90,38 +91,42 @@ def find(
 ) -> tuple[Finding, ...]:
     """Return what slows a run in a selection's range of time, over its processes, ranked.
 
-    That GPUs idle is left out where another finding above info shows the cause of half of it, and
-    the largest part of a step where another one has a line. Where half of what a line takes has
-    grown there, that it grows says more; and so does generating text, where that is half of a pass
-    without gradients.
+    Findings that others explain are left out.
     """
     context = FindingContext(reader, selection, phases)
     found = [finding for rule in rules if (finding := context.once(rule)) is not None]
+    explained = set(_explained(found))
+    return ranked(one for one in found if one.rule not in explained)
+
+
+def _explained(found: Sequence[Finding]) -> Iterator[str]:
+    """Yield the rules whose findings another one explains, or says more of."""
+    shares = {one.rule: one.evidence.measures[0].value for one in found}
+    lines = {one.rule: one.evidence.line for one in found}
     lost = [
         one.evidence.measures[0].value
         for one in found
         if one.gain_bound is not None and one.severity != INFO
     ]
-    idle = (one.evidence.measures[0].value for one in found if one.rule == "gpu-idle")
-    left_out = {"gpu-idle"} if max(lost, default=0.0) >= next(idle, math.inf) / 2 else set()
-    if any(one.evidence.line for one in found if one.rule != "largest-part"):
-        left_out.add("largest-part")
-    by_rule = {one.rule: one.evidence for one in found}
-    made, unlearnt = by_rule.get("text-generation"), by_rule.get("forward-without-gradients")
-    if made and unlearnt and made.measures[0].value >= unlearnt.measures[0].value / 2:
-        left_out.add("forward-without-gradients")  # that is mostly the text
-    grown, lost_there = by_rule.get("slow-down"), by_rule.get("overhead")
-    if grown and lost_there and grown.line == lost_there.line:
-        has_grown = 1 - 1 / grown.measures[0].value
-        left_out |= {"overhead"} if has_grown >= lost_there.measures[0].value / 2 else set()
-    return ranked(one for one in found if one.rule not in left_out)
+    if max(lost, default=0.0) >= shares.get("gpu-idle", math.inf) / 2:
+        yield "gpu-idle"  # the cause of half of it is known
+    if any(line for rule, line in lines.items() if rule != "largest-part"):
+        yield "largest-part"
+    # If half of a pass without gradients generates text, it is mostly that.
+    if shares.get("text-generation", 0.0) >= shares.get("forward-without-gradients", math.inf) / 2:
+        yield "forward-without-gradients"
+    # If half of what a line takes has grown, the growth says more.
+    if {"slow-down", "overhead"} <= shares.keys() and lines["slow-down"] == lines["overhead"]:
+        has_grown = 1 - 1 / shares["slow-down"]
+        if has_grown >= shares["overhead"] / 2:
+            yield "overhead"
 
 
 def ranked(found: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return findings in the order in which they are shown: causes, symptoms, remarks.
 
-    Among these the gravest first, then those with the largest bound; those that are alike in the
-    table's order.
+    Within each group the gravest come first, then those with the largest bound, then the table's
+    order decides.
     """
     places = {
         one.rule or name: number for number, (name, one) in enumerate(table().finding.items())
@@ -137,8 +142,8 @@ def ranked(found: Iterable[Finding]) -> tuple[Finding, ...]:
 def findings_in(reader: RunReader, selection: Selection, phases: PhaseIndex) -> tuple[Finding, ...]:
     """Return what slows a run in a selection's range of time, over its processes, ranked.
 
-    Those of a whole run are read from its file, unless they were made by other rules than are in
-    force here.
+    The findings of a whole run come from its file, unless other rules made them than those in force
+    here.
     """
     narrowed = (selection.from_ns, selection.to_ns, selection.processes, selection.rank)
     if narrowed == (None, None, None, None) and is_whole_run_analyzed(reader, phases):
@@ -152,7 +157,7 @@ def is_whole_run_analyzed(reader: RunReader, phases: PhaseIndex) -> bool:
 
 
 def whole_findings(reader: RunReader) -> tuple[Finding, ...]:
-    """Return what slowed the whole run by its file, which may not say so; ranked."""
+    """Return what slowed the whole run as its file has it, ranked; the file may have nothing."""
     return as_findings(reader.path, findings_of_whole(reader))
 
 
@@ -169,10 +174,7 @@ def as_stored(findings: Iterable[Finding]) -> tuple[Found, ...]:
 
 
 def analysis_name(phases: PhaseIndex) -> str:
-    """Return the name of this kind of analysis.
-
-    It stands for this version of profd and its tables, with those of the user.
-    """
+    """Return the name of this analysis: profd's version and a hash of all tables in force."""
     import hashlib  # at the end of a run alone
 
     tables = phases.rules, kinds.load_kinds(), table()
@@ -183,9 +185,6 @@ def analysis_name(phases: PhaseIndex) -> str:
 
 
 def as_findings(run_file: Path, stored: Iterable[Found | FindingRow]) -> tuple[Finding, ...]:
-    """Return findings that a run file has, or would take.
-
-    Raises RunUnreadable where one is damaged.
-    """
+    """Return the findings of a run file; raises RunUnreadable if one is damaged."""
     with database.reading(run_file):
         return tuple(msgspec.json.decode(one.report, type=Finding) for one in stored)

@@ -1,8 +1,6 @@
-"""What the rules look at, read once.
+"""What the rules look at, read once: the training of a run over a range of time, GPUs, DataLoaders.
 
-That is the training of a run over a range of time, its GPUs and its DataLoaders.
-
-Startup and what follows the last step are left out, so that shares are those of the step.
+Startup and the time after the last step are left out, so that shares are those of the step.
 """
 
 from __future__ import annotations
@@ -47,14 +45,8 @@ WORKED = 0.01
 """A GPU that was utilized for less of the time did not work for the training."""
 _LEAST_SAMPLES = 100
 ALL_WORK = 0.9
-
-_CROWDED = 1.05
-"""From this crowding on it raises a bound so much that the finding says so."""
-
-_NEARLY_ALL = 0.9
-
 MOST = 2 / 3
-"""Of some time: what has as much is what a finding names."""
+"""A finding names what has at least this part of some time."""
 
 _OF_EVALUATION = frozenset({EVALUATION, DATA_WAIT, DATA_LOAD})
 _OF_TRAINING = frozenset({BACKWARD, OPTIMIZER})
@@ -81,7 +73,7 @@ class FindingContext:
         )
 
     def once(self, look: Callable[[FindingContext], Seen]) -> Seen:
-        """Return what a rule finds, or a part of one sees; others that ask for it get the same."""
+        """Return what a rule, or a part of one, finds; it looks once, whoever asks for it."""
         if look not in self._found:
             self._found[look] = look(self)
         found: Seen = self._found[look]
@@ -90,10 +82,8 @@ class FindingContext:
     def severity(self, name: str, low: float) -> str | None:
         """Return how grave the finding ``name`` is at a loss of at least the share ``low``.
 
-        Return None if it is no loss.
-
-        Hardly any samples prove nothing. What a main thread loses beside GPUs costs no more than
-        they idle.
+        None if it is no loss. A few samples prove nothing. If a main thread loses time while GPUs
+        work, that costs no more than their idle time.
         """
         low = min(low, 1 - (self.least_busy or 0.0)) if table().finding[name].beside_gpu else low
         return table().severity(name, low) if self.profile.total_samples >= _LEAST_SAMPLES else None
@@ -114,61 +104,62 @@ class FindingContext:
         series: tuple[str, ...] = (),
         **words: object,
     ) -> Finding | None:
-        """Return the finding ``name`` of ``texts.toml``, where ``cases`` hold.
+        """Return the finding ``name`` of ``texts.toml`` with the texts of the ``cases`` that hold.
 
-        None where too little is lost for it.
+        None if too little is lost for it.
 
-        ``first`` is the measure that decides it: a share of the time with its interval, a part of
-        what there is, or any other. Without a ``severity`` the scale of the table decides, by what
-        is ``surely`` lost: by default the low end of the share, or the part. ``gain`` and ``line``
-        are looked for only then; the default is the line of the finding's phase. Its stacks are
-        those of ``selection``, else of the main threads in its phase. ``series`` are those that
-        were read where the table cannot know them.
+        The measure ``first`` decides: a share of the time with its interval, a part of what there
+        is, or any other. Without a ``severity`` the scale of the table decides, by what is
+        ``surely`` lost: by default the low end of the share, or the part. Only then are ``gain``
+        and ``line`` looked for; the default is the line of the finding's phase. The stacks of the
+        finding are those of ``selection``, by default of the main threads in its phase. ``series``
+        names the series that were read if the table cannot know them. A finding mentions crowded
+        cores if they raise its bound by more than 5 %.
         """
         texts = table().finding[name]
-        if severity is None and isinstance(first, float):
-            severity = table().severity(name, first)
-        elif severity is None and isinstance(first, Share):
-            severity = self.severity(name, first.low if surely is None else surely)
+        severity = severity or self._severity_by(name, first, surely)
         if severity is None:
             return None
-        found = line() if line else self.line(texts.phase) if texts.phase else None
+        place = None
+        if line is not None:
+            place = line()
+        elif texts.phase:
+            place = self.line(texts.phase)
         gain = gain() if callable(gain) else gain
         share = first if isinstance(first, float) else first.value
-        speeds = speeds_up(gain, is_crowded=self.crowding > _CROWDED, trains=self.trains)
-        said = texts.said(
-            {"share": percent(share), "at": at(found), "speeds_up": speeds, **words}, cases
-        )
-        if not isinstance(first, Measure):
-            first = (
-                first.measure(said["measure"])
-                if isinstance(first, Share)
-                else Measure(said["measure"], first)
-            )
+        speeds = speeds_up(gain, is_crowded=self.crowding > 1.05, trains=self.trains)
+        given = {"share": percent(share), "at": at(place), "speeds_up": speeds, **words}
+        said = texts.said(given, cases)
         selection = selection or self.in_phase(texts.phase)
-        from_ns, to_ns = (
+        evidence = Evidence(
+            (_as_measure(first, said["measure"]), *others),
             since_ns or selection.from_ns or self.from_ns,
             selection.to_ns or self.to_ns,
+            selection,
+            place,
+            series or texts.series,
         )
-        evidence = Evidence(
-            (first, *others), from_ns, to_ns, selection, found, series or texts.series
-        )
-        rule, title, bound = (
-            texts.rule or name,
-            f"{texts.label}: {said['title']}",
-            gain if texts.is_bound else None,
-        )
+        rule = texts.rule or name
         return Finding(
             rule,
             severity,
             texts.label,
-            title,
+            f"{texts.label}: {said['title']}",
             said["cause"],
             said["remedy"],
-            bound,
+            gain if texts.is_bound else None,
             evidence,
             page=rule,
         )
+
+    def _severity_by(
+        self, name: str, first: Share | Measure | float, surely: float | None
+    ) -> str | None:
+        if isinstance(first, float):
+            return table().severity(name, first)
+        if isinstance(first, Share):
+            return self.severity(name, first.low if surely is None else surely)
+        return None
 
     def in_phase(self, phase: str | None) -> Selection:
         return msgspec.structs.replace(self.selection, phase=phase)
@@ -186,21 +177,16 @@ class FindingContext:
 
     @cached_property
     def job(self) -> Job | None:
-        """The ranks side by side.
-
-        None where there are no two that exchange data, or too little was seen of one.
-        """
+        """The ranks side by side; None without two that exchange data, or with too few samples."""
         return take_job(self.reader, self.selection, self.phases)
 
     @cached_property
     def lacking(self) -> float:
-        """The share of the time in which main threads have work and wait for a core.
+        """The share of the time in which main threads have work and wait for a core; 0 if unknown.
 
-        0 where unknown.
-
-        A thread with work and no CPU time may wait for a core, a disk, or a lock; for a core it
-        waits as long as the kernel says, or where that is not counted by thread, no longer than it
-        says that any thread did.
+        A thread with work and no CPU time may wait for a core, a disk, or a lock. The kernel says
+        how long it waits for a core. If the kernel does not count that by thread, the wait is no
+        longer than that of any thread of the machine.
         """
         cores = series.mean_of_known(self.main_thread_cores(row.id) for row in self.trainers)
         waited = series.mean_of_known(self.mean(series.CORE_WAIT, row.id) for row in self.trainers)
@@ -210,10 +196,7 @@ class FindingContext:
 
     @cached_property
     def crowding(self) -> float:
-        """By how many times the main threads' own work takes longer because they wait for a core.
-
-        1 where unknown.
-        """
+        """How many times longer main threads work because they wait for a core; 1 if unknown."""
         work = 1 - self.share(*WITHOUT_WORK).value
         return work / (work - self.lacking) if self.lacking < work else math.inf
 
@@ -236,16 +219,15 @@ class FindingContext:
 
     @property
     def workers_at_once(self) -> int:
-        """How many workers there are at a time: those that replace others take their numbers."""
+        """How many workers live at a time: a worker that replaces another takes its number."""
         return len({(row.parent, row.ordinal) for row in self.workers})
 
     @cached_property
     def devices(self) -> tuple[str, ...]:
         """The names of the GPUs that the training uses.
 
-        They are those on which one of its processes was seen, else those that worked.
-
-        Containers and some drivers hide processes from NVML.
+        One of its processes was seen on them. If none was seen, they are the GPUs that worked:
+        containers and some drivers hide processes from NVML.
         """
         reader, trainers = self.reader, {row.id for row in self.trainers}
         seen = {
@@ -262,7 +244,7 @@ class FindingContext:
 
     @cached_property
     def uses_gpu(self) -> bool | None:
-        """Whether the training uses GPUs; None where there are some, and nobody knows."""
+        """Whether the training uses GPUs; None if there are some and it is unknown."""
         if self.devices or not self.reader.devices():
             return bool(self.devices)
         known = (
@@ -272,18 +254,12 @@ class FindingContext:
 
     @cached_property
     def utilization(self) -> float | None:
-        """The mean utilization of the GPUs that the training uses, 0 to 1.
-
-        None where none is known.
-        """
+        """The mean utilization of the GPUs that the training uses, 0 to 1; None if unknown."""
         return self._utilization_of(*self.trainers)
 
     @cached_property
     def least_busy(self) -> float | None:
-        """The utilization of the GPUs of the rank that keeps its own least busy.
-
-        The other ranks wait for it on their GPUs.
-        """
+        """The utilization of the least busy rank's GPUs: the other ranks wait on theirs for it."""
         return min(
             (busy for row in self.trainers if (busy := self._utilization_of(row)) is not None),
             default=None,
@@ -298,12 +274,12 @@ class FindingContext:
 
     @cached_property
     def trains(self) -> bool:
-        """Whether the run was ever seen to update weights, or to compute gradients for it."""
+        """Whether any sample of the run updates weights or computes gradients."""
         return any(phase in _OF_TRAINING for phase in self.phases.of_run())
 
     @cached_property
     def has_only_started(self) -> bool:
-        """Whether hardly more than imports was seen: what the program is for may not have begun."""
+        """Whether hardly more than imports was seen: the program's work may not have begun."""
         return not self.is_training and self.share(STARTUP).value > MOST
 
     @cached_property
@@ -352,15 +328,12 @@ class FindingContext:
     def is_all_work(self, share: Share) -> bool:
         """Say whether a share is all that a program without any phase of a step does.
 
-        That is no loss, but the program's work.
+        That is no loss, but the work of the program.
         """
         return not self.is_training and share.high > ALL_WORK
 
     def line(self, *phases: str) -> Line | None:
-        """Return the line of the user's code at which most time of some phases went by.
-
-        Evaluations do not count.
-        """
+        """Return the user's line with the most time of some phases, evaluations left out."""
 
         def holds(stack: int) -> bool:
             return self.phases.of_stack(stack) in phases and stack not in self.evaluating
@@ -373,11 +346,9 @@ class FindingContext:
         holds: Callable[[int], bool] = lambda _: True,
         frame_of: Callable[[int], FrameRow | None] | None = None,
     ) -> Line | None:
-        """Return the line at which most time of some stacks of a profile went by.
+        """Return the line with the most time of the stacks of a profile that ``holds`` selects.
 
-        They are the stacks for which ``holds`` is true.
-
-        It is the user's line that a stack owes its phase to, or that of ``frame_of``. None where no
+        It is the user's line that gives a stack its phase, or that of ``frame_of``. None if no
         stack has one.
         """
         frame_of = frame_of or self.phases.user_line
@@ -393,12 +364,10 @@ class FindingContext:
         )
 
     def line_of_call(self, stacks: Collection[int]) -> Line | None:
-        """Return the outermost of the user's lines below which nearly all is of these stacks.
+        """Return the outermost of the user's lines below which nearly all time is in these stacks.
 
-        Mostly that is the line of the loop.
-
-        It leaves out most of the rest, too: where these stacks are nearly all of a step, so they
-        are below ``main()``.
+        Mostly that is the line of the loop. The line also leaves out most of the other stacks:
+        otherwise, if these stacks are nearly all of a step, it would be that of ``main()``.
         """
         every_ns, these_ns = Counter[tuple[int, ...]](), Counter[tuple[int, ...]]()
         for stack, time_ns in self.profile.time_ns.items():
@@ -411,23 +380,21 @@ class FindingContext:
         while below := [path for path, ns in these_ns.items() if ns and path[:-1] == line]:
             line = max(below, key=these_ns.__getitem__)
             other_ns = every_ns[line] - these_ns[line]
-            if other_ns <= min((1 - _NEARLY_ALL) * every_ns[line], rest_ns / 2):
+            if other_ns <= min((1 - 0.9) * every_ns[line], rest_ns / 2):
                 break
         return line_of(self.reader.frames[line[-1]]) if line else None
 
     def innermost(self, paths: Mapping[int, Sequence[int]]) -> tuple[str | None, set[int]]:
         """Return the innermost function with most of the time of stacks, and its stacks.
 
-        None and all: none has it.
-
-        ``paths`` are the ids of the user's frames in each, from the outermost one to look at on.
+        Return None and all stacks if no function has most of the time. ``paths`` has the ids of the
+        user's frames of each stack, from the outermost one to look at on.
         """
         found: defaultdict[str, set[int]] = defaultdict(set)
         for stack, path in paths.items():
-            for name in filter(
-                None, (spoken(self.reader.frames[frame].function) for frame in path)
-            ):
-                found[name].add(stack)
+            for frame in path:
+                if name := spoken(self.reader.frames[frame].function):
+                    found[name].add(stack)
         spent_ns = {
             name: sum(self.profile.time_ns[stack] for stack in stacks)
             for name, stacks in found.items()
@@ -436,9 +403,8 @@ class FindingContext:
         most = [name for name in reversed(found) if spent_ns[name] >= least_ns]
         if not most:
             return None, set(paths)
-        innermost = min(
-            most, key=spent_ns.__getitem__
-        )  # which has the least, and of equals comes last
+        # It has the least time, and comes last among equals.
+        innermost = min(most, key=spent_ns.__getitem__)
         return innermost, found[innermost]
 
     def leaf(self, stack: int) -> FrameRow:
@@ -453,17 +419,11 @@ class FindingContext:
         return [self.mean(name, row.id) for row in self.workers]
 
     def main_thread_cores(self, process: int) -> float | None:
-        """Return the CPU time a second of the main thread of a process.
-
-        None where it was not read.
-        """
+        """Return the CPU time per second of the main thread of a process; None if not read."""
         return series.main_thread_cores(self.reader, process, self.from_ns, self.to_ns)
 
     def mean_share(self, name: str, device: str | None = None) -> Share | None:
-        """Return the mean of a series of shares with its interval.
-
-        None where it has too few readings for one.
-        """
+        """Return the mean of a series of shares with its interval; None with too few readings."""
         return share_of_series(self.values(name, device=device), self.mean(name, device=device))
 
     def values(
@@ -473,6 +433,12 @@ class FindingContext:
             point.value
             for point in series.points_of(self.reader, name, process, self.selection, device)
         ]
+
+
+def _as_measure(first: Share | Measure | float, name: str) -> Measure:
+    if isinstance(first, Share):
+        return first.measure(name)
+    return Measure(name, first) if isinstance(first, float) else first
 
 
 def line_of(frame: FrameRow) -> Line:

@@ -25,11 +25,10 @@ from profd.daemon.store.rows import PointRow
 from profd.daemon.units import duration, percent
 
 _LEAST_NS = 90 * SECOND_NS
-# A pace is that of five seconds and more: in less a step or two make too much of a difference.
+# A pace takes five seconds and more: in less, a step or two make too much of a difference.
 _PACE_NS = 5 * SECOND_NS
 _LEAST_PACES = 3
-# Fewer in a third leave it to a line through those of the whole run, half of which they have to
-# span.
+# With fewer in a third, a line through all paces decides, which have to span half of the run.
 _LEAST_PACES_OF_LINE = 6
 _LEAST_SPAN = 0.5
 _SLOWER = 1.1
@@ -42,10 +41,7 @@ _NEARLY_ALL = 0.8
 
 
 class _Pace(NamedTuple):
-    """How many steps went by between two counts and in what time.
-
-    The moment and the step in their middle.
-    """
+    """How many steps were made between two counts, in what time, and around which moment."""
 
     at_ns: int
     number: float
@@ -58,19 +54,16 @@ class _Pace(NamedTuple):
 
 
 class _Estimate(NamedTuple):
-    """How long steps took at some point or in a part of the run, in seconds.
-
-    ``around`` is half of its 95 % interval.
-    """
+    """How long steps took in a part of the run, in s; ``around`` is half of its 95 % interval."""
 
     mean: float
     around: float
 
 
 class _Course(NamedTuple):
-    """An early and a late part, and how long a step took in all and the very first at the least.
+    """The length of steps early, late, on average, and of the very first one at least.
 
-    0 or less: unknown.
+    ``first_s`` is 0 or less if unknown.
     """
 
     early: _Estimate
@@ -79,8 +72,8 @@ class _Course(NamedTuple):
     first_s: float
 
 
-class _Line:
-    """The straight line that lies nearest to values, at least three at two places at least."""
+class _PaceLine:
+    """The straight line nearest to at least three values at two places or more."""
 
     def __init__(self, places: Sequence[float], values: Sequence[float]) -> None:
         self._slope, self._height = statistics.linear_regression(places, values)
@@ -116,9 +109,8 @@ def slow_down(context: FindingContext) -> Finding | None:
     phase = grown[0]
     line = context.line(phase)
     gain = None
-    if (
-        course.first_s > 0
-    ):  # bound by what steps took beyond the very first one, and by all of what has grown
+    if course.first_s > 0:
+        # Steps took longer than the very first one; all that has grown is a limit, too.
         lost = max(1 - course.first_s / course.mean_s, 0.0)
         limit = bound(context, context.share(*grown), indirect=_INDIRECT)
         gain = bound(context, Share(lost, lost, lost), limit, indirect=_INDIRECT)
@@ -138,10 +130,7 @@ def slow_down(context: FindingContext) -> Finding | None:
 
 
 def _course(context: FindingContext, process: int) -> _Course | None:
-    """Return the course of a process's steps.
-
-    None where too little is known of it, or steps took no time early on.
-    """
+    """Return the course of a process's steps; None if too little is known of it."""
     points: list[PointRow] = []  # those that are far enough apart
     for point in counts_of(context.reader, process, context.selection).longest:
         if not points or point.at_ns - points[-1].at_ns >= _PACE_NS:
@@ -178,18 +167,13 @@ def _pace(before: PointRow, after: PointRow) -> _Pace:
     )
 
 
-def _line_through(paces: Sequence[_Pace]) -> _Line:
-    """Return the line that paces lie on best.
-
-    It is over the time, or over the steps if each of them makes the next one longer.
-    """
+def _line_through(paces: Sequence[_Pace]) -> _PaceLine:
+    """Return the line that fits paces best: over time, or over steps if each slows the next."""
     step_s, numbers = [pace.step_s for pace in paces], [pace.number for pace in paces]
-    by_time = _Line([pace.at_ns / SECOND_NS for pace in paces], step_s)
-    if any(
-        after <= before for before, after in itertools.pairwise(numbers)
-    ):  # a counter that begins anew
-        return by_time
-    return min(by_time, _Line(numbers, step_s), key=lambda line: line.around)
+    by_time = _PaceLine([pace.at_ns / SECOND_NS for pace in paces], step_s)
+    if any(after <= before for before, after in itertools.pairwise(numbers)):
+        return by_time  # a counter that begins anew
+    return min(by_time, _PaceLine(numbers, step_s), key=lambda line: line.around)
 
 
 def _mean_s(paces: Sequence[_Pace]) -> float:
@@ -197,9 +181,9 @@ def _mean_s(paces: Sequence[_Pace]) -> float:
 
 
 def _mean_pace(paces: Sequence[_Pace], around_line: float) -> _Estimate:
-    """Return a third of the run.
+    """Return the pace of a third of the run.
 
-    What its paces are apart for is chance, or part of a course that goes on elsewhere.
+    Its paces differ by chance, or by a course that goes on in the rest of the run.
     """
     scatter = student_95(len(paces) - 1) * statistics.stdev(pace.step_s for pace in paces)
     # Counts may lie closely at first, and far apart later.
@@ -207,34 +191,29 @@ def _mean_pace(paces: Sequence[_Pace], around_line: float) -> _Estimate:
 
 
 def _first_s(paces: Sequence[_Pace], begun: Sequence[_Pace] = ()) -> float:
-    """Return how long the very first step took at the least, by paces that begin early.
+    """Return how long the very first step took at least, by early paces, 95 times in 100.
 
-    The bound holds 95 times in 100.
-
-    What grows with the number of steps has grown within the first third already. The pace since the
-    counter ``begun`` says most of all, where the others agree that it may be one: a counter may
-    have begun elsewhere.
+    What grows with the number of steps has already grown within the first third. The pace since the
+    counter ``begun`` says most, if the others agree with it: a counter may have begun elsewhere.
     """
-    if (
-        len({pace.number for pace in paces}) < 2
-    ):  # a counter that begins anew, read at the same place each time
+    # A counter may begin anew, and be read at the same step each time.
+    if len({pace.number for pace in paces}) < 2:
         return 0.0
-    line = _Line([pace.number for pace in paces], [pace.step_s for pace in paces])
+    line = _PaceLine([pace.number for pace in paces], [pace.step_s for pace in paces])
     agreed = [
         pace
         for pace in begun
         if abs(pace.step_s - line.at(pace.number).mean) <= line.at(pace.number).around
     ]
     every = [*agreed, *paces]
-    first = _Line([pace.number for pace in every], [pace.step_s for pace in every]).at(0.0)
+    first = _PaceLine([pace.number for pace in every], [pace.step_s for pace in every]).at(0.0)
     return first.mean - first.around
 
 
 def _grown(context: FindingContext, ratio: float) -> Sequence[str]:
-    """Return the phases that nearly all of the growth of steps went to.
+    """Return the phases with nearly all of the growth of steps, the one with most of it first.
 
-    The growth is what steps take longer than at first. The phase that most of it went to comes
-    first.
+    The growth is what steps take longer than at first.
     """
     early, late = (
         phase_shares(context.profile_on(_third(context, third)), context.phases) for third in (0, 2)

@@ -1,7 +1,7 @@
 """Rules on CPU time: limits, idle cores, the interpreter lock and oversubscription.
 
-Python lets one thread at a time run. A thread that has work and neither runs nor waits for a core
-waits for its turn.
+Python runs one thread at a time. A thread with work that neither runs nor waits for a core waits
+for the interpreter lock.
 """
 
 from __future__ import annotations
@@ -33,13 +33,9 @@ def cpu_limit(context: FindingContext) -> Finding | None:
 # An operation that takes this long by itself can surely be divided: many short ones in a row may
 # not.
 _LONG_NS = 100 * MILLISECOND_NS
-# And as many samples in a row found it there as chance finds in short ones for this part of the
-# time at most.
+# It needs so many samples in a row that chance finds as many in short ones for at most this part of
+# the time.
 _BY_CHANCE = 0.01
-_NEARLY_ALWAYS = 0.99
-# The main thread computes alone: other threads of its process have less than a tenth of a core
-# beside it.
-_ALONE = 0.1
 _CPU_SHARE = "host_cpu_share"
 
 
@@ -48,7 +44,8 @@ def idle_cores(context: FindingContext) -> Finding | None:
         return None
     for row in context.trainers:
         whole, main = context.mean("cpu_cores", row.id), context.main_thread_cores(row.id)
-        if whole is None or main is None or whole > main + _ALONE:
+        # The other threads of its process may have a tenth of a core beside the main thread.
+        if whole is None or main is None or whole > main + 0.1:
             return None
     cores, used = usable_cores(context), context.mean(_CPU_SHARE)
     idle = round(cores * (1 - used)) if cores is not None and used is not None else 0
@@ -71,11 +68,8 @@ def idle_cores(context: FindingContext) -> Finding | None:
 
 
 def _computing(context: FindingContext) -> Share:
-    threads, whole, seen = (
-        context.selection.threads(context.reader),
-        context.share(*STEP),
-        context.profile.total_ns,
-    )
+    threads, whole = context.selection.threads(context.reader), context.share(*STEP)
+    seen = context.profile.total_ns
     if not seen:
         return NONE
     shares = {stack: spent_ns / seen for stack, spent_ns in context.profile.time_ns.items()}
@@ -92,22 +86,19 @@ def _computing(context: FindingContext) -> Share:
 
 
 def _samples_in_a_row(share: float) -> int:
-    """Return how many samples in a row of one stack prove that it lasted.
+    """Return how many samples in a row of a stack with a share of the time prove that it lasted.
 
-    ``share`` is the share of the time that the stack has.
-
-    A stack that comes and goes between samples is found in each with the chance of its share; so
-    long rows are a part of all samples that falls with their length.
+    Each sample finds a stack that comes and goes with the probability of its share. So the part of
+    samples in long rows falls with the length of rows.
     """
-    share = min(share, _NEARLY_ALWAYS)
+    share = min(share, 0.99)
     lengths = itertools.count(1)
     return next(one for one in lengths if share**one * (one * (1 - share) + share) <= _BY_CHANCE)
 
 
 # Phases in which nothing else is waited for: no disk, no batch, no device.
 _WORK = (FORWARD, LOSS, OPTIMIZER, LOGGING, OTHER)
-# Beyond, so little is left that most of it is the taking of turns itself, which a fix removes as
-# well.
+# Above it, most of the rest is the switching of threads, which a fix removes as well.
 _KNOWN_UNTIL = 0.9
 
 
@@ -143,7 +134,7 @@ def interpreter_lock(context: FindingContext) -> Finding | None:
 def _held_up(context: FindingContext) -> Share:
     """Return the share of the time in which main threads have work, but no CPU.
 
-    Time that a want of cores explains does not count.
+    Time that a lack of cores explains does not count.
     """
     work = context.share(*_WORK, BACKWARD) if context.uses_gpu is False else context.share(*_WORK)
     threads = [
@@ -153,16 +144,15 @@ def _held_up(context: FindingContext) -> Share:
         [value for values in thread_cores(context, threads).values() for value in values]
     )
     waits = [value for row in context.trainers for value in context.values(CORE_WAIT, row.id)]
-    waited = share_of_series(
-        waits or context.values(PRESSURE)
-    )  # of main threads, or else of any thread
+    # Of main threads, or if that is not read, of any thread.
+    waited = share_of_series(waits or context.values(PRESSURE))
     if on_cpu is None or waited is None:
         return NONE
     value, low = work.value - on_cpu.value - waited.value, work.low - on_cpu.high - waited.high
     return Share(max(value, 0.0), max(low, 0.0), max(work.high - on_cpu.low, 0.0), work.samples)
 
 
-# For what part of the time some thread waits for a core; below it a machine is well used.
+# The part of the time in which some thread waits for a core; below it a machine is well used.
 _PRESSED = 0.35
 _THREADS_A_CORE = 4
 # The part of the machine's CPU time that the training uses: with less, other work fills the

@@ -1,7 +1,4 @@
-"""Whether a run has environments of an agent, and the rule on the wait for them.
-
-The rule is on environments in processes of their own.
-"""
+"""Whether a run has environments of an agent, and the rule on those in processes of their own."""
 
 from __future__ import annotations
 
@@ -16,22 +13,18 @@ from profd.daemon.findings.finding import Finding, Measure
 from profd.daemon.units import percent, plural
 
 _CHEAP = 0.5
-"""Environments that compute for less than this part of the wait are cheap.
-
-They take less time than asking them does.
-"""
+"""Environments that compute for less than this part of the wait take less time than the asking."""
 
 
 def environments(context: FindingContext) -> Finding | None:
-    """Return the wait for environments of an agent that processes of their own step.
+    """Return the wait for environments of an agent in processes of their own.
 
-    To ask a process and to get its answer takes some hundred microseconds: a cheap step is sooner
-    taken in this one.
+    A question to a process and its answer take some hundred microseconds: a cheap step is faster in
+    this process.
     """
     share = context.share_of(context.profile, partial(_waits_for_environments, context))
-    if (
-        context.severity("input-bound-environments-cheap", share.low) is None
-    ):  # spares the look at the processes
+    # This spares the look at the processes.
+    if context.severity("input-bound-environments-cheap", share.low) is None:
         return None
     trainers = {row.id for row in context.trainers}
     looks = (_busy_with_environments(context, row.id) for row in context.reader.processes.values())
@@ -47,10 +40,8 @@ def environments(context: FindingContext) -> Finding | None:
             _is_of_environments(context, stack, _RUNNERS) for stack in context.profile.time_ns
         )
     }
-    count, said = (
-        plural(len(busy), "env runner" if cases["of-ray"] else "environment"),
-        percent(each.value),
-    )
+    count = plural(len(busy), "env runner" if cases["of-ray"] else "environment")
+    said = percent(each.value)
     if sum(busy) < _CHEAP * share.value:
         return context.finding(
             "input-bound-environments-cheap",
@@ -100,10 +91,7 @@ def _waits_for_environments(context: FindingContext, stack: int) -> bool:
 
 
 def _busy_with_environments(context: FindingContext, process: int) -> float | None:
-    """Return the share of the time in which a process steps environments.
-
-    None where it has none.
-    """
+    """Return the share of the time in which a process steps environments; None if it has none."""
     alone = Selection(context.from_ns, context.to_ns, frozenset({process}), thread="MainThread")
     time_ns = context.profile_on(alone).time_ns
     stepping = {stack for stack in time_ns if _is_of_environments(context, stack)}

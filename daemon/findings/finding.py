@@ -14,19 +14,14 @@ SEVERITIES = (INFO, WARNING, CRITICAL)
 
 Severity = Annotated[str, msgspec.Meta(pattern=rf"^({'|'.join(SEVERITIES)})\Z")]
 RowNumber = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
-"""What a column of the run file can hold.
-
-Findings are read from there, and the file may be hostile.
-"""
+"""What a column of the run file can hold: findings are read from a file that may be hostile."""
 
 
 class Measure(msgspec.Struct, frozen=True):
     """A number that a finding rests on.
 
-    ``unit`` is share (0 to 1), cores, bytes, bytes/s, times, … or empty.
-
-    ``low`` and ``high`` are its 95 % interval and ``samples`` what it was counted from, None where
-    it was not sampled.
+    ``unit`` is share (0 to 1), cores, bytes, bytes/s, times, … or empty. ``low`` and ``high`` are
+    its 95 % interval, ``samples`` the number of samples it rests on; None if it was not sampled.
     """
 
     name: str
@@ -54,8 +49,8 @@ class Line(msgspec.Struct, frozen=True):
 class Evidence(msgspec.Struct, frozen=True):
     """What proves a finding: numbers, range of time, user's line, and samples to look at.
 
-    ``selection`` selects the stacks: the shares in ``measures`` are those that summary and export
-    give for it, and ``selection.phase`` the phase in question. ``series`` names the series that
+    ``selection`` selects the stacks: summary and export give the same shares for it as
+    ``measures``, and ``selection.phase`` is the phase in question. ``series`` names the series that
     were read.
     """
 
@@ -70,10 +65,10 @@ class Evidence(msgspec.Struct, frozen=True):
 class Finding(msgspec.Struct, frozen=True):
     """Something to change.
 
-    ``title`` is one sentence with its number, after which nothing needs to be read; it begins with
-    ``label``, its kind in a word or two (``input-bound: …``). ``gain_bound`` is by how many times
-    steps can get faster at most, None where the fix makes none faster or the gain is unknown.
-    ``page`` is the anchor in docs/findings.md.
+    ``title`` is one sentence with its number that says enough alone; it begins with ``label``, its
+    kind in a word or two (``input-bound: …``). ``gain_bound`` is how many times faster steps can
+    get at most, None if the fix makes none faster or the gain is unknown. ``page`` is the anchor in
+    docs/findings.md.
     """
 
     rule: str

@@ -50,36 +50,26 @@ def _one_unused(context: FindingContext) -> Finding | None:
 
 
 def gpu_idle(context: FindingContext) -> Finding | None:
-    """Return the finding if GPUs idle for long.
-
-    It names the phase that most of that time surely lies in.
-    """
+    """Return the finding if GPUs idle for long, and the phase that surely has most of the time."""
     busy = context.utilization
     if busy is None or context.severity("gpu-idle", 1 - busy) is None:
         return None
     shares = idle_bounds(context.reader, context.selection, context.phases)
     phase = max(shares, key=lambda one: shares[one].low, default="")
     found = shares.get(phase, IdleShare(0.0, 1.0))
-    line, within, cases = (
-        partial(context.line, phase),
-        context.in_phase(phase or None),
-        {"untold": found.low < _TOLD},
-    )
-    least, most = percent(found.low), percent(found.high)
     return context.finding(
         "gpu-idle",
         1 - busy,
-        line=line,
-        cases=cases,
-        selection=within,
+        line=partial(context.line, phase),
+        cases={"untold": found.low < 0.2},
+        selection=context.in_phase(phase or None),
         phase=phase,
-        least=least,
-        most=most,
+        least=percent(found.low),
+        most=percent(found.high),
     )
 
 
 _WORKS = 0.1
-_TOLD = 0.2
 _ERROR = re.compile(r"(\S+): (Xid (?:48|63|79|94|95)\b.*|a memory error .*)")
 
 
@@ -120,20 +110,14 @@ def pcie_link(context: FindingContext) -> Finding | None:
 
 
 _SM_ACTIVE, _TENSOR_ACTIVE = "gpu_sm_active_share", "gpu_tensor_active_share"
-_BUSY, _EMPTY, _FILLED = 0.8, 0.25, 0.4
 
 
 def underfilled(context: FindingContext) -> Finding | None:
-    """Return the remark if a GPU always runs something, but on few multiprocessors.
-
-    That means many small kernels.
-    """
+    """Return the remark if a GPU is always busy, but on few multiprocessors: with small kernels."""
     for device in context.devices:
-        share, busy = (
-            context.mean_share(_SM_ACTIVE, device),
-            context.mean(UTILIZATION, device=device),
-        )
-        if share is not None and busy is not None and busy >= _BUSY and share.high < _EMPTY:
+        share = context.mean_share(_SM_ACTIVE, device)
+        busy = context.mean(UTILIZATION, device=device)
+        if share is not None and busy is not None and busy >= 0.8 and share.high < 0.25:
             return context.finding(
                 "gpu-underfilled", share, severity=INFO, device=device, busy=percent(busy)
             )
@@ -142,11 +126,9 @@ def underfilled(context: FindingContext) -> Finding | None:
 
 def tensor_cores_idle(context: FindingContext) -> Finding | None:
     for device in context.devices:
-        share, active = (
-            context.mean_share(_TENSOR_ACTIVE, device),
-            context.mean(_SM_ACTIVE, device=device),
-        )
-        if share is not None and share.high < WORKED and (active or 0.0) >= _FILLED:
+        share = context.mean_share(_TENSOR_ACTIVE, device)
+        active = context.mean(_SM_ACTIVE, device=device)
+        if share is not None and share.high < WORKED and (active or 0.0) >= 0.4:
             return context.finding(
                 "tensor-cores-idle", share, severity=INFO, device=device, active=percent(active)
             )
@@ -157,15 +139,10 @@ _REASONS, _CLOCK = "gpu_throttle_reasons_mask", "gpu_sm_clock_hz"
 _HEAT, _CAPPED = "gpu_heat_slowed_share", "gpu_power_capped_share"
 _POWER_CAP = 0x4
 _HARD_REASONS = 0x8 | 0x20 | 0x40 | 0x80  # hardware slowdown, heat (driver, hardware), power brake
-_HELD_BACK = 0.2
-_SLOWER = 0.05
 
 
 def gpu_held_back(context: FindingContext) -> Finding | None:
-    """Return the finding where heat or hardware slows a GPU.
-
-    As a remark where a busy one draws all its power.
-    """
+    """Return the finding if heat or hardware slows a GPU; a remark if it draws all its power."""
     for device in context.devices:
         masks, clocks = (context.values(name, device=device) for name in (_REASONS, _CLOCK))
         slower = 1 - (context.mean(_CLOCK, device=device) or 0.0) / max(clocks, default=math.inf)
@@ -177,11 +154,7 @@ def gpu_held_back(context: FindingContext) -> Finding | None:
             counts = share_of_series(context.values(counted, device=device))
             share = max(filter(None, (flags, counts)), key=lambda one: one.low, default=None)
             cases = {"capped": mask == _POWER_CAP}
-            if (
-                share is None
-                or share.low < _HELD_BACK
-                or (cases["capped"] and not _SLOWER <= slower < 1)
-            ):
+            if share is None or share.low < 0.2 or (cases["capped"] and not 0.05 <= slower < 1):
                 continue
             return context.finding(
                 "gpu-held-back",
@@ -198,10 +171,8 @@ _DIRECTIONS = {"gpu_pcie_received_bytes_per_s": "to", "gpu_pcie_sent_bytes_per_s
 _GENERATION, _LANES = "gpu_pcie_generation", "gpu_pcie_lanes"
 # Bytes a second of a lane by generation, less what its encoding takes.
 _LANE_BYTES_PER_S = {1: 250e6, 2: 500e6, 3: 985e6, 4: 1969e6, 5: 3938e6, 6: 7563e6}
-# The headers of packets take the rest: copies from pinned memory reach this much of it, and no
-# more.
+# Packet headers take the rest: copies from pinned memory reach this part of it, and no more.
 _REACHED = 0.85
-_FULL = 0.5
 
 
 def pcie_bound(context: FindingContext) -> Finding | None:
@@ -210,7 +181,7 @@ def pcie_bound(context: FindingContext) -> Finding | None:
         return None
     for device, series in itertools.product(context.devices, _DIRECTIONS):
         share = _share_of_link(context, series, device)
-        if share is None or share.low < _FULL:
+        if share is None or share.low < 0.5:
             continue
         found = context.finding(
             "pcie-bound",
@@ -231,16 +202,12 @@ def pcie_bound(context: FindingContext) -> Finding | None:
 
 
 def _share_of_link(context: FindingContext, series: str, device: str) -> Share | None:
-    """Return the share of its capacity that a link carries.
-
-    That is the share of the time for which the link has to work.
+    """Return the share of its capacity that a link carries: of the time in which it has to work.
 
     An idle link is put into a lower generation: the highest one that was read counts.
     """
-    generations, lanes = (
-        context.values(_GENERATION, device=device),
-        context.values(_LANES, device=device),
-    )
+    generations = context.values(_GENERATION, device=device)
+    lanes = context.values(_LANES, device=device)
     lane = _LANE_BYTES_PER_S.get(round(max(generations, default=0)), 0.0)
     capacity = lane * max(lanes, default=0) * _REACHED
     values = context.values(series, device=device)
@@ -254,13 +221,11 @@ def copies(context: FindingContext) -> Finding | None:
 def of_kernels(
     name: str, context: FindingContext, *, cases: Mapping[str, bool] = {}
 ) -> Finding | None:
-    """Return the finding ``name`` by its kind of kernel in the last window.
+    """Return the finding ``name`` by its kind of kernel in the last window of its processes.
 
-    That is the last window in the time looked at, over its processes.
-
-    The kernels of a few steps stand for those of the training, but not how long the GPU pauses
-    between them: the window itself slows the main thread down. So what a kind of kernel has of the
-    time is its part of all kernels' time, as far as the GPUs are busy in the training.
+    The kernels of a few steps stand for those of the training, but the pauses of the GPU between
+    them do not: the window itself slows the main thread down. So the share of a kind of kernel is
+    its part of all kernels' time, times the share for which the GPUs are busy in the training.
     """
     taken = of_last_request(list(selected_windows(context.reader, context.selection)))
     last = (context.reader.operators(row.id) for row in taken)
@@ -284,18 +249,13 @@ def of_kernels(
 
 
 def of_waits(name: str, context: FindingContext) -> Finding | None:
-    """Return the finding ``name`` by its kind of wait in the last window.
-
-    That is the last window in the time looked at, over its processes.
-    """
-    reader, last = (
-        context.reader,
-        of_last_request(list(selected_windows(context.reader, context.selection))),
-    )
+    """Return the finding ``name`` by its kind of wait in the last window of its processes."""
+    reader = context.reader
+    last = of_last_request(list(selected_windows(reader, context.selection)))
     kind, seen, wait_ns = re.compile(table().finding[name].kernels), Counter[int](), 0
     for row in last:
-        # Threads of Python that help wait without holding anyone up. The main thread waits for
-        # those of autograd.
+        # Helper threads of Python wait without delaying anyone. The main thread waits for those of
+        # autograd.
         named, main = python_threads(reader, row.process)
         waits = [one for one in reader.window_waits(row.id) if kind.match(one.name)]
         waits = [one for one in waits if named.get(one.os_tid, main) == main]

@@ -1,7 +1,4 @@
-"""The kinds of calls that take time and are no part of a step, by the table ``overhead.toml``.
-
-Names of functions.
-"""
+"""The kinds of calls that are no part of a step, by ``overhead.toml``, and names of functions."""
 
 from __future__ import annotations
 
@@ -46,7 +43,7 @@ class Kind(FramePattern, frozen=True, forbid_unknown_fields=True, kw_only=True):
 def load_kinds() -> tuple[Kind, ...]:
     """Return the kinds in the order in which they are tried: the user's, then the built-in ones.
 
-    Raises UsageError where the user's file is wrong.
+    Raises UsageError if the user's file is wrong.
     """
     own, hint = own_file(BUILT_IN.name), "docs/findings.md shows what it holds"
     tables = [own, BUILT_IN] if own.is_file() else [BUILT_IN]
@@ -60,10 +57,7 @@ class _Found(NamedTuple):
 
 @functools.lru_cache(1)
 def _kind_by_frame(kinds: tuple[Kind, ...]) -> Callable[[FrameRow], _Found | None]:
-    """Return what gives the kind of a frame.
-
-    It knows the frames that were asked for, because a live run is looked at often.
-    """
+    """Return the function that gives the kind of a frame; it caches, as live runs ask often."""
     tests: list[tuple[_Found, Callable[[FrameRow], bool]]] = []
     for kind in kinds:
         if kind.function or kind.module:
@@ -92,7 +86,7 @@ class Kinds:
     def of_stack(self, stack: int) -> Kind | None:
         """Return the kind of the innermost frame that has one, up to the user's line.
 
-        Kinds that are overhead anywhere come first, and of any frame.
+        Kinds that are overhead anywhere come first, in any frame.
         """
         found = self._found(stack)
         return found.kind if found else None
@@ -100,7 +94,7 @@ class Kinds:
     def is_no_pass(self, stack: int) -> bool:
         """Say whether a stack computes nothing of a model, even within its passes.
 
-        Its line may say the like there.
+        The text of a line alone does not prove it there.
         """
         found = self._found(stack)
         return found is not None and (
@@ -109,35 +103,32 @@ class Kinds:
 
     def _find(self, stack: int) -> _Found | None:
         frames = self._reader.frames_of(stack)
-        found = [self._of_frame(frame) for frame in reversed(frames)]
-        until = next(
-            (depth for depth, frame in enumerate(reversed(frames), 1) if not frame.is_library),
-            len(found),
-        )
-        is_call = any(
-            one is not None and one.by_call for one in found[:until]
-        )  # it says more than the text of a line
-        everywhere = (
+        own = max((depth for depth, frame in enumerate(frames) if not frame.is_library), default=0)
+        below = self._innermost_first(frames[own:])
+        # A call says more than the text of a line.
+        is_call = any(one.by_call for one in below)
+        anywhere = (
             one
-            for one in found
-            if one is not None and one.kind.anywhere and (one.by_call or not is_call)
+            for one in self._innermost_first(frames)
+            if one.kind.anywhere and (one.by_call or not is_call)
         )
-        one = next(everywhere, None) or next(filter(None, found[:until]), None)
-        is_in_pass = any(
-            frame.module_path.startswith(_OF_A_PASS) for frame in frames[len(frames) - until + 1 :]
-        )
-        return None if one is not None and is_in_pass and not one.by_call else one
+        found = next(itertools.chain(anywhere, below), None)
+        if found is None or found.by_call:
+            return found
+        is_in_pass = any(frame.module_path.startswith(_OF_A_PASS) for frame in frames[own + 1 :])
+        return None if is_in_pass else found
+
+    def _innermost_first(self, frames: Sequence[FrameRow]) -> list[_Found]:
+        return [found for frame in reversed(frames) if (found := self._of_frame(frame))]
 
 
 def named_rest(
     reader: RunReader, profile: Profile, phases: PhaseIndex
 ) -> dict[str, dict[str, float]]:
-    """Return what is known of the time in *other* and *waiting*, by phase.
+    """Return the known parts of *other* and *waiting* as shares of the profile, largest first.
 
-    The values are shares of the profile, the largest first.
-
-    Names are those of the kinds; time of no kind has that of the user's function, or of the library
-    that a script calls for all of it. Below 1 % nothing is named.
+    Parts have the names of the kinds. Time of no kind has the name of the user's function, or of
+    the library that a script calls for all of it. Parts below 1 % are left out.
     """
     kinds, spent = Kinds(reader), {OTHER: Counter[str](), WAITING: Counter[str]()}
     for stack, time_ns in profile.time_ns.items():
@@ -158,11 +149,10 @@ def named_rest(
 
 
 def part_name(frames: Sequence[FrameRow]) -> str:
-    """Return the name of the user's innermost function, or of a library.
+    """Return the name of the user's innermost function, or empty.
 
-    The library is one that the script or its main calls. The name is empty if there is none.
-
-    What a whole script is in says nothing of a part.
+    If that is the script or its main, which says nothing of a part, return the library that it
+    calls.
     """
     name = next((name for name, _ in own_functions(frames)), "") if own_frame(frames) else ""
     if name not in (_SCRIPT, "main"):
@@ -183,9 +173,8 @@ _WITHIN_A_FUNCTION = re.compile(r"((^|\.)(<locals>\.)?<(lambda|\w+comp|genexpr)>
 def spoken(function: str) -> str:
     """Return a function's name as findings say it.
 
-    What has no name of its own has the name of the function that it is within.
-
-    Empty where the name does not tell the function, as in Python up to 3.10.
+    Code without a name of its own has the name of the function around it, or none if that is not
+    told, as in Python up to 3.10.
     """
     return _WITHIN_A_FUNCTION.sub("", function).replace("<module>", _SCRIPT)
 

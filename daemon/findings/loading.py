@@ -24,7 +24,7 @@ from profd.daemon.store.rows import FrameRow
 from profd.daemon.units import percent, plural, size
 
 HAND_OVER_S = 0.005
-"""The time that it takes to take a batch from a worker, in seconds.
+"""How long it takes to get a batch from a worker, in seconds.
 
 On two programs 4 and 7 ms were measured (docs/findings.md).
 """
@@ -32,9 +32,8 @@ On two programs 4 and 7 ms were measured (docs/findings.md).
 
 def load_in_process(context: FindingContext) -> Finding | None:
     share = _share(context, DATA_LOAD)
-    if (
-        context.severity("input-bound-in-process", share.low) is None
-    ):  # spares the look at the cores
+    # This spares the look at the cores.
+    if context.severity("input-bound-in-process", share.low) is None:
         return None
     if context.has_only_started:
         return None
@@ -42,14 +41,14 @@ def load_in_process(context: FindingContext) -> Finding | None:
         share = context.share_of(context.profile, lambda stack: _loads(context, stack))
         gain, line = bound(context, share, ceiling(context)), partial(_line_of_loading, context)
         return context.finding("input-bound-environment", share, gain=gain, line=line)
-    # As many as keep up with steps that do not load any more, but none without a core to spare.
+    # Workers needed to keep up with steps that no longer load, capped by the cores to spare.
     needed = -(-share.value // (1 - min(share.value, 0.99)))
     workers = max(int(min(needed, max((usable_cores(context) or needed) - 1, 1))), 1)
     gain = bound(context, share, ceiling(context))
     per_s = take_steps(context.reader, context.selection, context.phases).per_s
     step_s, has_loader = share.value / per_s if per_s else math.inf, _is_most(context, _LOADER)
-    # An IterableDataset takes no list of indices, and what comes from no DataLoader has no worker
-    # to be spared.
+    # An IterableDataset takes no list of indices, and loading without a DataLoader has no worker to
+    # spare.
     is_iterable = _is_most(context, _ITERABLE) and not _is_most(context, _SHARED_OUT)
     is_quick = has_loader and not is_iterable and step_s < HAND_OVER_S
     loading = [stack for stack in context.profile.time_ns if _loads(context, stack)]
@@ -80,11 +79,9 @@ def load_in_process(context: FindingContext) -> Finding | None:
 def _costly_function(
     context: FindingContext, loading: Sequence[int], call: Line | None
 ) -> tuple[str | None, Share, Line | None]:
-    """Return the user's function with most of the loading, its share and line.
+    """Return the user's function with most of the loading, its share and line; None without one.
 
-    None where none has it.
-
-    It is one below ``call``, which loads without a DataLoader, or one that a DataLoader calls.
+    It is below ``call``, which loads without a DataLoader, or a DataLoader calls it.
     """
     paths: dict[int, list[int]] = {}
     for stack in loading:
@@ -114,10 +111,7 @@ _TRAINERS = ("transformers/", "lightning/", "pytorch_lightning/")
 
 
 def _line_of_loading(context: FindingContext) -> Line | None:
-    """Return the line of the loop.
-
-    Where that is a framework's, the line of the dataset or of what collates.
-    """
+    """Return the line of the loop, or if a framework has the loop, that of dataset or collation."""
 
     def frame_of(stack: int) -> FrameRow | None:
         frames, line = context.reader.frames_of(stack), context.phases.user_line(stack)
@@ -141,7 +135,7 @@ def _loads(context: FindingContext, stack: int) -> bool:
 def _share(context: FindingContext, phase: str) -> Share:
     """Return the share of a phase in the training itself.
 
-    Batches of evaluations are spared by evaluating less.
+    Batches of evaluations do not count: evaluating less spares them.
     """
     if not context.evaluating:
         return context.share(phase)
@@ -154,9 +148,8 @@ def _share(context: FindingContext, phase: str) -> Share:
 # Searched in the file, function and line of a frame: a DataLoader, an IterableDataset, a step of an
 # environment.
 _LOADER = re.compile(r"^torch/utils/data/")
-_SHARED_OUT = re.compile(
-    r"^fastai/data/load\.py "
-)  # its loader is a stream, but each worker of it has its own part
+# fastai's loader is a stream, but each of its workers has its own part.
+_SHARED_OUT = re.compile(r"^fastai/data/load\.py ")
 _ITERABLE = re.compile(r"^torch/utils/data/\S+ _IterableDatasetFetcher\.fetch ")
 _ENVIRONMENT = re.compile(r"(?i)env\w*\.(step|reset)\b")
 
@@ -178,9 +171,9 @@ def _passes_through(context: FindingContext, stack: int, kind: re.Pattern[str]) 
 
 
 def is_apart_from_environment(context: FindingContext, stack: int) -> bool:
-    """Say whether a step of an environment waits there, or does what simulates nothing.
+    """Say whether a step of an environment waits in a stack, or does not simulate.
 
-    The rule ``overhead`` tells that.
+    The rule ``overhead`` counts such time.
     """
     kind = context.kinds.of_stack(stack)
     is_such = kind is not None and (kind.waits or context.kinds.is_no_pass(stack))
@@ -190,8 +183,8 @@ def is_apart_from_environment(context: FindingContext, stack: int) -> bool:
 class Loaders(msgspec.Struct, frozen=True):
     """All workers: ``at_once`` lived at the same time, ``started`` were started in all.
 
-    ``busy`` is the share of their time with an order, ``cores`` the CPU time a second of one of
-    them, None where it was not read. ``line`` is the line of the dataset that they mostly stood at.
+    ``busy`` is the share of their time with an order, ``cores`` the CPU time per second of one
+    worker, None if it was not read. ``line`` is the line of the dataset with most of their time.
     """
 
     at_once: int
@@ -205,10 +198,7 @@ _NOT_LOADING = frozenset({WAITING, STARTUP})
 
 
 def take_loaders(context: FindingContext) -> Loaders | None:
-    """Return the workers of the training together.
-
-    None where there are none, or nothing was seen of them.
-    """
+    """Return the workers of the training together; None if there are none, or none was sampled."""
     processes = frozenset(row.id for row in context.workers)
     profile = context.profile_on(
         Selection(context.from_ns, context.to_ns, processes, thread="MainThread")
@@ -216,9 +206,8 @@ def take_loaders(context: FindingContext) -> Loaders | None:
     if not processes or not profile.samples:
         return None
 
-    def frame_of(
-        stack: int,
-    ) -> FrameRow | None:  # the parent's frames above the loop were copied by the fork
+    def frame_of(stack: int) -> FrameRow | None:
+        # The fork copied the parent's frames above the loop.
         frames = context.reader.frames_of(stack)
         loop = max(
             (depth for depth, frame in enumerate(frames) if frame.function == "_worker_loop"),
@@ -237,24 +226,15 @@ def take_loaders(context: FindingContext) -> Loaders | None:
     )
 
 
-# a worker that is busy for more of the time has its next order before it has met the last one
+# A worker that is busy for more of the time has its next order before it has completed the last.
 _SATURATED = 0.8
 
 
 def _waited_for(context: FindingContext) -> tuple[Share, Loaders | None]:
-    """Return how long the main thread waits for batches, and the workers that it waits for.
-
-    None where too short.
-    """
+    """Return the share of waits for batches, and the workers, or None if the share is small."""
     share = _share(context, DATA_WAIT)
-    return share, take_loaders(context) if context.severity(
-        "input-bound-saturated", share.low
-    ) else None
-
-
-_NO_CORES = 1.1
-_MOSTLY_WAITING = 0.25
-_MANY = 256
+    is_loss = context.severity("input-bound-saturated", share.low) is not None
+    return share, take_loaders(context) if is_loss else None
 
 
 def saturated_workers(context: FindingContext) -> Finding | None:
@@ -262,9 +242,9 @@ def saturated_workers(context: FindingContext) -> Finding | None:
     if loaders is None or loaders.busy.high < _SATURATED:
         return None
     limit, count = ceiling(context), loaders.at_once
-    has_cores = limit is None or limit >= _NO_CORES
-    is_waiting = loaders.cores is not None and loaders.cores < _MOSTLY_WAITING * loaders.busy.value
-    # As many as make batches as fast as steps are that do not wait for them, where they find room.
+    has_cores = limit is None or limit >= 1.1
+    is_waiting = loaders.cores is not None and loaders.cores < 0.25 * loaders.busy.value
+    # Workers needed to keep up with compute, capped by free cores and memory.
     needed = math.ceil(count * loaders.busy.value / (1 - min(share.value, 0.99)))
     needed = max(
         min(needed, _most_workers(context, math.inf if is_waiting else usable_cores(context))),
@@ -289,25 +269,22 @@ def saturated_workers(context: FindingContext) -> Finding | None:
 
 
 def _most_workers(context: FindingContext, cores: float | None) -> int:
-    """Return how many workers find a core beside the main thread, and memory.
+    """Return how many workers find memory, and a core beside the main thread, if these are known.
 
-    Each of the two counts as far as it is known.
+    256 are enough for any machine.
     """
     used, total = context.mean("host_memory_used_bytes"), context.mean("host_memory_total_bytes")
-    each, limits = (
-        mean_of_known(context.worker_means("rss_bytes")),
-        [_MANY, (cores or math.inf) - 1],
-    )
+    each = mean_of_known(context.worker_means("rss_bytes"))
+    limits = [256, (cores or math.inf) - 1]
     if used is not None and total is not None and each:
         limits.append(context.workers_at_once + (total - used) / each)
     return int(min(limits))
 
 
-_RESTARTED = 3
 _START = "_get_iterator"
 _MOST = 0.5
-# What the main thread waits in for a batch that is not there yet; in any other function of the wait
-# it has one.
+# Functions in which the main thread waits for a batch that is not there yet; in any other function
+# of the wait it has one.
 _EMPTY_HANDED = (
     "select.",
     "poll",
@@ -333,8 +310,8 @@ def idle_workers(context: FindingContext) -> Finding | None:
         share,
         loaders.busy.measure("workers busy"),
         surely=share.low if starts else share.low - _longest(context),
-        # Where cores are short, a batch that is there is taken late: main thread and workers wait
-        # for their turns.
+        # If cores are short, the main thread takes a finished batch late, because it waits for a
+        # core, and so do the workers.
         severity=INFO if context.lacking >= share.low and not starts else None,
         gain=bound(context, share),
         line=partial(_line_of_starts, context) if starts else None,
@@ -344,10 +321,7 @@ def idle_workers(context: FindingContext) -> Finding | None:
 
 
 def _longest(context: FindingContext) -> float:
-    """Return the share of the longest wait.
-
-    A wait that comes once, as for the first batch, is no loss of each step.
-    """
+    """Return the share of the longest wait: a single one, as for the first batch, is no loss."""
     waits_ns, longest_ns = Counter[int](), Counter[int]()  # by thread
     for row in context.reader.intervals(
         context.from_ns, context.to_ns, context.selection.threads(context.reader)
@@ -359,10 +333,7 @@ def _longest(context: FindingContext) -> float:
 
 
 def _line_of_starts(context: FindingContext) -> Line | None:
-    """Return the user's line at which workers are started.
-
-    Their first batches may be waited for at another one.
-    """
+    """Return the user's line that starts workers; another one may wait for their first batches."""
 
     def starts(stack: int) -> bool:
         return any(one.function.endswith(_START) for one in context.reader.frames_of(stack))
@@ -373,9 +344,9 @@ def _line_of_starts(context: FindingContext) -> Line | None:
 def _cause_between(context: FindingContext, share: Share, loaders: Loaders) -> dict[str, bool]:
     """Return the case of what is slow between workers and main thread.
 
-    None where batches take unlike times.
+    No case holds if batches take unlike times.
     """
-    if loaders.started >= _RESTARTED * loaders.at_once:
+    if loaders.started >= 3 * loaders.at_once:
         return {"starts": True}
     for name in {row.name for row in context.reader.threads.values() if _PIN_THREAD in row.name}:
         thread = Selection(
@@ -395,7 +366,7 @@ def _cause_between(context: FindingContext, share: Share, loaders: Loaders) -> d
         )
 
     is_transfer = context.share_of(context.profile, takes_a_batch).value >= _MOST * share.value
-    # As much as the main thread would take for the work of all workers.
+    # The main thread would take as long for the work of all workers.
     is_cheap = loaders.busy.value * loaders.at_once < _MOST * share.value
     return {"transfer": is_transfer and not is_cheap, "cheap": is_transfer and is_cheap}
 

@@ -1,7 +1,6 @@
 """Rules on memory: growth, limits, swapping, the allocator and the garbage collector.
 
-Collections that Python makes by itself have no frame and no line: their share of the time is a
-series.
+Collections by Python itself have no frame and no line: a series has their share of the time.
 """
 
 from __future__ import annotations
@@ -26,12 +25,10 @@ from profd.daemon.units import duration, size
 
 _MINOR_FAULTS, _SYSTEM, _USER = "minor_faults_per_s", "cpu_system_cores", "cpu_user_cores"
 _MANY_MINOR_FAULTS = 20_000.0
-# A fault takes a microsecond, in a virtual machine two. What the kernel takes besides is other
-# calls, or the crowd on a busy machine; where it is much more, faults are not what the kernel is
-# busy with.
+# A fault takes a microsecond, in a virtual machine two. The kernel's other time goes to other
+# calls, or to a busy machine; if that is much more, faults are not what keeps the kernel busy.
 _USUAL_S, _LONGEST_S = 2e-6, 5e-6
-# What a fault may take outside of the kernel besides: caches that it has displaced are filled
-# again.
+# What a fault may cost outside of the kernel: caches that it has displaced are filled again.
 _BESIDES_S = 0.2e-6
 _PAGE_BYTES = 4096
 
@@ -69,18 +66,12 @@ _CALL = re.compile(r"\bgc\.collect\(")
 
 
 def collects_garbage(context: FindingContext, stack: int) -> bool:
-    """Say whether a stack is in a call that collects garbage.
-
-    C has no frames, so the line is the leaf's.
-    """
+    """Say whether a stack collects garbage, by the line of its leaf, because C has no frames."""
     return bool(_CALL.search(context.leaf(stack).text))
 
 
 def garbage_collection(context: FindingContext) -> Finding | None:
-    """Return the finding if the script calls for garbage collection.
-
-    Otherwise return it if Python itself collects garbage for so long.
-    """
+    """Return the finding if the script, or else Python itself, collects garbage for long."""
     collects, spent_ns = partial(collects_garbage, context), context.profile.time_ns
     share = context.share_of(context.profile, collects)
     by_itself = context.severity("garbage-collection", share.low) is None
@@ -106,15 +97,8 @@ def garbage_collection(context: FindingContext) -> Finding | None:
     )
 
 
-# Sooner than this, there is hardly time to see to it.
-_SOON_S = 3600.0
-
-
 def memory_growth(context: FindingContext) -> Finding | None:
-    """Return the growth that fills its memory first.
-
-    It is judged from the start of the run, because a short look shows none.
-    """
+    """Return the growth that fills its memory first, judged from the start of the run."""
     so_far = Selection(
         to_ns=context.whole.to_ns, processes=context.whole.processes, rank=context.whole.rank
     )
@@ -135,7 +119,7 @@ def memory_growth(context: FindingContext) -> Finding | None:
     return context.finding(
         "memory-growth",
         Measure(worst.series, slope, "bytes/s", low, high),
-        severity=CRITICAL if left_s is not None and left_s < _SOON_S else WARNING,
+        severity=CRITICAL if left_s is not None and left_s < 3600 else WARNING,
         since_ns=max(worst.since_ns or context.from_ns, context.reader.info.started_ns),
         series=(worst.series,),
         process=f"{process_title(row.role, row.ordinal)} {row.pid}",
@@ -160,20 +144,20 @@ def memory_limit(context: FindingContext) -> Finding | None:
 
 
 _MAJOR_FAULTS, _SWAPPED = "major_faults_per_s", "swap_bytes"
-_MANY_MAJOR_FAULTS = 20.0
 
 
 def swapping(context: FindingContext) -> Finding | None:
     for row in context.trainers:
         faults, swapped = context.mean(_MAJOR_FAULTS, row.id), context.mean(_SWAPPED, row.id)
-        if faults is not None and swapped and faults >= _MANY_MAJOR_FAULTS:
-            read, held = (
+        if faults is not None and swapped and faults >= 20:
+            return context.finding(
+                "swapping",
                 Measure("pages from disk", faults, "/s"),
                 Measure("in swap", swapped, "bytes"),
-            )
-            text = size(swapped)
-            return context.finding(
-                "swapping", read, held, severity=CRITICAL, pid=row.pid, swapped=text, pages=faults
+                severity=CRITICAL,
+                pid=row.pid,
+                swapped=size(swapped),
+                pages=faults,
             )
     return None
 

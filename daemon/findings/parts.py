@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from profd.daemon.analyze.phases import BACKWARD, FORWARD, LOSS, OPTIMIZER, OTHER, own_frame
 from profd.daemon.findings.bounds import bound
@@ -17,42 +17,30 @@ from profd.daemon.findings.kinds import MODULE, OwnFunction, own_functions, part
 from profd.daemon.store.rows import FrameRow
 
 _WITHOUT_GRADIENTS = ("torch/utils/_contextlib.py", "torch/autograd/grad_mode.py")
-"""Where `@torch.no_grad()` and `@torch.inference_mode()` call what they decorate.
-
-The latter is up to torch 1.13.
-"""
+"""Where `@torch.no_grad()` and, up to torch 1.13, `@torch.inference_mode()` call the function."""
 _FITTING = ("sklearn/", "xgboost/", "lightgbm/", "catboost/", "river/")
-"""Libraries that fit a model in one call: what the user's line does is all theirs."""
+"""Libraries that fit a model in one call: all that the user's line does is theirs."""
 Key = TypeVar("Key", bound=tuple[object, ...])
 
 
 def part_of_model(context: FindingContext) -> Finding | None:
-    """Return a function of the user's that a model calls and that has much of the time.
+    """Return a function of the user's that a model calls and that takes much time in no module.
 
-    That time is in calls of no module.
-
-    What it computes may not depend on the batch, or cost less in other words; a kind that is known
-    says more of it.
+    Its result may not depend on the batch, or may cost less in other words. Stacks of a known kind
+    do not count: the kind says more of them.
     """
 
     def function_of(frames: Sequence[FrameRow], stack: int) -> OwnFunction | None:
         if context.phases.of_stack(stack) != FORWARD or context.kinds.is_no_pass(stack):
             return None
-        until = next(
-            (depth for depth, one in enumerate(reversed(frames)) if not one.is_library), len(frames)
-        )
-        own, below = len(frames) - until - 1, frames[len(frames) - until :]
-        if any(one.module_path == MODULE for one in below) or MODULE not in {
-            one.module_path for one in frames[:own]
-        }:
+        own = max((depth for depth, one in enumerate(frames) if not one.is_library), default=-1)
+        modules = [depth for depth, one in enumerate(frames) if one.module_path == MODULE]
+        # A model has to call it, no module below it, and not as the forward function of a module.
+        if not modules or modules[-1] > own or modules[-1] == own - 1:
             return None
         name = spoken(frames[own].function)
         is_forward = name.rpartition(".")[2].startswith(("forward", "_forward"))
-        return (
-            None
-            if frames[own - 1].module_path == MODULE or is_forward
-            else (name, frames[own].file)
-        )
+        return None if is_forward else (name, frames[own].file)
 
     function, stacks = _largest(context, function_of)
     if function is None:
@@ -62,76 +50,90 @@ def part_of_model(context: FindingContext) -> Finding | None:
     return context.finding("part-of-model", share, gain=gain, line=line, function=function[0])
 
 
+class _Runner(NamedTuple):
+    """What runs code without gradients: a function, or the line ``frame`` of a block within it."""
+
+    name: str
+    file: str
+    frame: int | None = None
+
+
 def forward_without_gradients(context: FindingContext) -> Finding | None:
     """Return the user's function that runs a model without gradients within a step.
 
-    The step has others with gradients.
-
-    A model that is not trained gives the same for the same data again.
+    Other parts of the step have gradients. A model that is not trained gives the same result for
+    the same data again.
     """
-
-    def is_switched_off(one: FrameRow) -> bool:
-        return (
-            one.module_path in _WITHOUT_GRADIENTS
-            or one.id in context.reader.entities.without_gradients
-        )
-
-    def function_of(frames: Sequence[FrameRow], stack: int) -> tuple[str, str, int] | None:
-        if context.phases.of_stack(stack) not in (FORWARD, LOSS, OTHER):
-            return None
-        at = next(
-            (depth for depth, one in enumerate(frames, 1) if is_switched_off(one)), len(frames)
-        )
-        if at == len(frames):
-            return None
-        if not frames[at].is_library:
-            return spoken(frames[at].function), frames[at].file, 0
-        # A block that calls a model itself. Libraries have gradients switched on, too.
-        block = frames[at - 1]
-        return None if block.is_library else (spoken(block.function), block.file, block.id)
-
-    def runs_a_model(stacks: set[int]) -> bool:
-        frames_of, time_ns = context.reader.frames_of, context.profile.time_ns
-        within = (
-            stack for stack in stacks if any(one.module_path == MODULE for one in frames_of(stack))
-        )
-        return (
-            sum(time_ns[stack] for stack in within) >= sum(time_ns[stack] for stack in stacks) / 2
-        )
-
-    function, stacks = _largest(context, function_of, runs_a_model)
-    if function is None or not context.share(BACKWARD).value:
+    if not context.share(BACKWARD).value:
         return None
-
-    def line() -> Line:
-        name, file, block = function
-        if block:
-            return line_of(context.reader.frames[block])
-        frames = context.reader.frames_of(max(stacks, key=context.profile.time_ns.__getitem__))
-        at = next(
-            depth
-            for depth, one in enumerate(frames)
-            if (spoken(one.function), one.file) == (name, file)
-        )
-        return next(
-            (line_of(one) for one in reversed(frames[:at]) if not one.is_library),
-            line_of(frames[at]),
-        )
-
-    share = context.share_of(context.profile, stacks.__contains__)
-    gain, cases = partial(bound, context, share), {"of-agent": has_environments(context)}
-    return context.finding(
-        "forward-without-gradients", share, gain=gain, cases=cases, line=line, function=function[0]
+    runner, stacks = _largest(
+        context, partial(_without_gradients, context), partial(_runs_a_model, context)
     )
+    if runner is None:
+        return None
+    share = context.share_of(context.profile, stacks.__contains__)
+    return context.finding(
+        "forward-without-gradients",
+        share,
+        gain=partial(bound, context, share),
+        cases={"of-agent": has_environments(context)},
+        line=partial(_line_of_runner, context, runner, stacks),
+        function=runner.name,
+    )
+
+
+def _without_gradients(
+    context: FindingContext, frames: Sequence[FrameRow], stack: int
+) -> _Runner | None:
+    if context.phases.of_stack(stack) not in (FORWARD, LOSS, OTHER):
+        return None
+    switches = (depth for depth, one in enumerate(frames, 1) if _switches_off(context, one))
+    at = next(switches, len(frames))
+    if at == len(frames):
+        return None
+    if not frames[at].is_library:
+        return _Runner(spoken(frames[at].function), frames[at].file)
+    # A block that calls a model itself. Libraries have gradients switched on, too.
+    block = frames[at - 1]
+    return None if block.is_library else _Runner(spoken(block.function), block.file, block.id)
+
+
+def _switches_off(context: FindingContext, frame: FrameRow) -> bool:
+    is_decorator = frame.module_path in _WITHOUT_GRADIENTS
+    return is_decorator or frame.id in context.reader.entities.without_gradients
+
+
+def _runs_a_model(context: FindingContext, stacks: set[int]) -> bool:
+    """Say whether at least half of the time of some stacks is in modules."""
+    all_ns = in_modules_ns = 0.0
+    for stack in stacks:
+        time_ns = context.profile.time_ns[stack]
+        all_ns += time_ns
+        if any(one.module_path == MODULE for one in context.reader.frames_of(stack)):
+            in_modules_ns += time_ns
+    return in_modules_ns >= all_ns / 2
+
+
+def _line_of_runner(context: FindingContext, runner: _Runner, stacks: set[int]) -> Line:
+    """Return the line of the block, or the user's line that calls the function."""
+    if runner.frame is not None:
+        return line_of(context.reader.frames[runner.frame])
+    frames = context.reader.frames_of(max(stacks, key=context.profile.time_ns.__getitem__))
+    function = runner.name, runner.file
+    at = next(
+        depth for depth, one in enumerate(frames) if (spoken(one.function), one.file) == function
+    )
+    callers = (one for one in reversed(frames[:at]) if not one.is_library)
+    return line_of(next(callers, frames[at]))
 
 
 _GENERATES = re.compile(r"^(transformers/generation|vllm)/")
 
 
 def text_generation(context: FindingContext) -> Finding | None:
-    """Return the time in which a model makes the texts that it is trained by.
+    """Return the time in which a model generates the texts that it trains on.
 
-    Methods with rewards have a model do that.
+    Methods with rewards do that.
     """
     if not context.share(BACKWARD).value:
         return None
@@ -148,11 +150,9 @@ def text_generation(context: FindingContext) -> Finding | None:
 
 
 def largest_part(context: FindingContext) -> Finding | None:
-    """Return the user's function with most of the time.
+    """Return the user's function with most of the time, for a run without any other line to see.
 
     Time in modules, in torch's backward pass and in torch's optimizer does not count.
-
-    It is for a run in which no rule finds a line to look at.
     """
     by_torch = context.by_torch
 
@@ -199,9 +199,9 @@ def _largest(
     function_of: Callable[[Sequence[FrameRow], int], Key | None],
     counts: Callable[[set[int]], bool] = bool,
 ) -> tuple[Key | None, set[int]]:
-    """Return the function with most time whose stacks count, and these.
+    """Return the function with the most time whose stacks count, and its stacks.
 
-    ``function_of`` names that of a stack.
+    ``function_of`` gives the function of a stack.
     """
     found: defaultdict[Key, set[int]] = defaultdict(set)
     for stack in context.profile.time_ns:

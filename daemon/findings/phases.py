@@ -17,7 +17,7 @@ from profd.daemon.store.rows import FrameRow
 from profd.daemon.units import percent
 
 _COMPILERS = ("jax", "numba")
-"""Packages with a compiler that torch's advice is no help for."""
+"""Packages with a compiler for which torch's advice is no help."""
 
 
 def of_phase(name: str, context: FindingContext) -> Finding | None:
@@ -53,10 +53,7 @@ def of_stacks(
     frame_of: Callable[[int], FrameRow | None] | None = None,
     cases: Mapping[str, bool] = {},
 ) -> Finding | None:
-    """Return the finding ``name``, decided by stacks for which something holds.
-
-    They are not quite the stacks of its phase.
-    """
+    """Return the finding ``name``, decided by the stacks that ``holds`` selects, not by a phase."""
     share = context.share_of(context.profile, holds)
     is_phase = share.value == context.share(table().finding[name].phase or OTHER).value
     return context.finding(
@@ -91,8 +88,8 @@ def synchronization(context: FindingContext) -> Finding | None:
     return of_stacks("synchronization", context, holds, cases={"on-cpu": is_on_cpu})
 
 
-# The optimizers that have a fused form: without it they go tensor by tensor, or on a GPU operation
-# by operation.
+# The optimizers with a fused form: without it they go tensor by tensor, or on a GPU operation by
+# operation.
 _FUSIBLE = ("adam", "adamw", "adagrad", "sgd")
 
 
@@ -119,9 +116,7 @@ def unfused_optimizer(context: FindingContext) -> Finding | None:
 
 
 def small_batches(context: FindingContext) -> Finding | None:
-    """Return the finding if a GPU surely waits for Python.
-
-    Without a GPU, return it if the optimizer weighs heavily.
+    """Return the finding if a GPU surely waits for Python; without a GPU, if the optimizer is long.
 
     There is no bound: larger batches also make operations more efficient, by an amount that no
     share of time shows. The remedy has the bound for batches as they are.
@@ -149,7 +144,7 @@ def _of_heavy_optimizer(context: FindingContext) -> Finding | None:
     share = context.share_of(context.profile, is_as_large)
     if context.severity("small-batches-on-cpu", share.low) is None:
         return None
-    # Where the optimizer is slow by itself, that is to be mended first.
+    # If the optimizer is slow by itself, that is to be mended first.
     severity = INFO if context.once(unfused_optimizer) is not None else None
     return context.finding(
         "small-batches-on-cpu", share, severity=severity, gain=bound(context, share)

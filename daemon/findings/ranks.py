@@ -35,7 +35,7 @@ def collectives(context: FindingContext) -> Finding | None:
     if job is None or job.late:
         return None
     share = context.share(COLLECTIVE)
-    if job.sleeps_in_waits:  # then the CPU time shows more than what they stand in
+    if job.sleeps_in_waits:  # then the CPU time shows more than the stacks
         share = take_waiting(job.ranks, context.mean(PRESSURE) or 0.0) or NONE
     phase = (
         COLLECTIVE if context.share(COLLECTIVE).value > context.share(BACKWARD).value else BACKWARD
@@ -47,14 +47,12 @@ def collectives(context: FindingContext) -> Finding | None:
 
 
 def take_waiting(ranks: Sequence[OwnWork], core_pressure: float) -> Share | None:
-    """Return the share of all ranks' time in which they wait, where they sleep while they do.
+    """Return the share of all ranks' time in which they wait, if they sleep in waits.
 
-    None where unknown.
-
-    Its value is the least that the CPU time leaves open: work and waits in backward differ only by
-    CPU time, and how much of that is the rank's other work is not known. ``core_pressure`` is the
-    share of time in which some thread of the machine had to wait for a core: so long a rank that
-    sleeps may have wanted to compute.
+    None if unknown. The value is the least that the CPU time leaves open: work and waits in
+    backward differ only by CPU time, and it is unknown how much of that is the rank's other work.
+    ``core_pressure`` is the share of time in which some thread of the machine waited for a core:
+    for so long a rank that sleeps may have wanted to compute.
     """
     pairs = (pair for work in ranks for pair in zip(work.own, work.cores, strict=True))
     parts = [(own, cores) for own, cores in pairs if own is not None and cores is not None]
@@ -68,12 +66,6 @@ def take_waiting(ranks: Sequence[OwnWork], core_pressure: float) -> Share | None
     return Share(value, low, high, sum(work.samples for work in ranks))
 
 
-_OFF_CPU = 0.1
-_LEAST_WORK = 0.01
-_SLOW_CLOCK = 0.05
-"""GPUs of one kind are clocked alike to a few percent."""
-
-
 def straggler(context: FindingContext) -> Finding | None:
     job = context.job
     if job is None or not job.late:
@@ -83,25 +75,17 @@ def straggler(context: FindingContext) -> Finding | None:
         return None
     work = job.work(late.rank)
     share = Share(late.surplus, max(late.low, 0.0), late.high, work.samples)
-    line, phase = _line(context, job, late), late.place.phase if late.place else BACKWARD
-    has_both = job.sleeps_in_waits and late.measure != CORES
-    by_cores = lateness(job.ranks, late.rank, CORES) if has_both else None
-    is_off_cpu = by_cores is not None and by_cores.surplus < _OFF_CPU * late.surplus
+    phase = late.place.phase if late.place else BACKWARD
+    line = _line(context, job, late)
+    is_off_cpu = _is_off_cpu(job, late)
     gain = share.gain
     if not is_off_cpu:
         # It may compute more than the others in backward too, beyond what is seen of it: then a
         # step is no shorter than what the others surely work.
-        gain = max(1 / max(job.work_of_others(late.rank), _LEAST_WORK), gain)
+        gain = max(1 / max(job.work_of_others(late.rank), 0.01), gain)
     own, others = work.own_share or 0.0, median_of_others(job.ranks, late.rank) or 0.0
-    (was_behind, looks), slower = (
-        work.behind,
-        _slower_clock(job, late.rank) if late.measure == GPU else None,
-    )
-    hosts = hosts_of(context.reader)
-    host = next(
-        (hosts[row.id] for row in context.trainers if row.rank == late.rank),
-        context.reader.info.host,
-    )
+    was_behind, looks = work.behind
+    slower = _slower_clock(job, late.rank) if late.measure == GPU else None
     return context.finding(
         "straggler",
         share,
@@ -124,7 +108,7 @@ def straggler(context: FindingContext) -> Finding | None:
             "several-hosts": bool(nodes_of(context.reader)),
         },
         rank=late.rank,
-        host=host,
+        host=_host_of(context, late.rank),
         own=percent(own),
         others=percent(others),
         where=phase,
@@ -136,22 +120,33 @@ def straggler(context: FindingContext) -> Finding | None:
     )
 
 
-def _slower_clock(job: Job, rank: int) -> float | None:
-    """Return by what part a rank's GPU is clocked below the others in the median.
+def _is_off_cpu(job: Job, late: StragglerTest) -> bool:
+    """Say whether a late rank has hardly more CPU time than the others: it sleeps."""
+    if not job.sleeps_in_waits or late.measure == CORES:
+        return False
+    by_cores = lateness(job.ranks, late.rank, CORES)
+    return by_cores is not None and by_cores.surplus < 0.1 * late.surplus
 
-    None where it is not, or unknown.
+
+def _host_of(context: FindingContext, rank: int) -> str:
+    hosts = hosts_of(context.reader)
+    of_rank = (hosts[row.id] for row in context.trainers if row.rank == rank)
+    return next(of_rank, context.reader.info.host)
+
+
+def _slower_clock(job: Job, rank: int) -> float | None:
+    """Return by what part a rank's GPU is clocked below the median of the others.
+
+    None if it is not, or if it is unknown. Clocks of GPUs of one kind differ by a few percent.
     """
     clocks = [work.clock_hz for work in job.ranks if work.rank != rank and work.clock_hz]
     mine = job.work(rank).clock_hz
     slower = 1 - mine / statistics.median(clocks) if mine and clocks else 0.0
-    return slower if slower >= _SLOW_CLOCK else None
+    return slower if slower >= 0.05 else None
 
 
 def _line(context: FindingContext, job: Job, late: StragglerTest) -> Line | None:
-    """Return the line that makes a rank late.
-
-    Where it waits for its workers, the line that keeps those.
-    """
+    """Return the line that makes a rank late, or that keeps the workers for which it waits."""
     selection = Selection(
         context.from_ns, context.to_ns, context.whole.processes, late.rank, main_threads=True
     )

@@ -61,7 +61,7 @@ def share_around(value: float, error: float, samples: int) -> Share:
 
 
 def shares_by(profile: Profile, state_of: Callable[[int], State]) -> dict[State, Share]:
-    """Return the share of each state of a thread while it stands in a profile's stacks."""
+    """Return the share of each state that the stacks of a profile are in."""
     states = {stack: state_of(stack) for stack in profile.time_ns}
     variance = ShareVariance[State](
         lambda stack: frozenset({states[stack]} if stack in states else ())
@@ -83,12 +83,10 @@ def shares_by(profile: Profile, state_of: Callable[[int], State]) -> dict[State,
 
 
 def share_of_series(values: Sequence[float], mean: float | None = None) -> Share | None:
-    """Return the mean of a share with the interval that its readings give it.
+    """Return the mean of a share with its interval by readings; None if they are too few.
 
-    None where there are too few for one.
-
-    ``mean`` is that of the series by its step function; without it that of the readings, as of
-    several series together.
+    ``mean`` is that of the series by its step function. Without it the mean of the readings counts,
+    as for several series together.
     """
     if len(values) < _FEWEST_READINGS:
         return None

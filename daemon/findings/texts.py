@@ -1,8 +1,7 @@
 """What findings say, and from which shares of the time on.
 
-The table ``texts.toml`` holds both, and explains its fields.
-
-Here are also the words that all texts may name.
+The table ``texts.toml`` has both and explains its fields. This module also has the words that all
+texts may name.
 """
 
 from __future__ import annotations
@@ -23,10 +22,7 @@ SAID = ("title", "cause", "remedy", "measure")
 
 
 class Scale(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The shares from which on a loss is of each severity, of the time or of what there is.
-
-    Some are never reached.
-    """
+    """From which share of the time, or of what there is, a loss has each severity; some never."""
 
     info: float = math.inf
     warning: float = math.inf
@@ -92,24 +88,19 @@ def table() -> _Table:
 
 
 def at(line: Line | None) -> str:
-    """Return the place of a line in brackets with a space ahead; nothing where there is none."""
+    """Return the place of a line in brackets after a space, or nothing without a line."""
     return f" ({place(line)})" if line else ""
 
 
 def place(line: Line) -> str:
-    """Return the place of a line.
-
-    The name of its file is enough to read on; the evidence has the whole path.
-    """
+    """Return the place of a line by the name of its file; the evidence has the whole path."""
     return f"{PurePath(line.module_path).name}:{line.line}"
 
 
 def speeds_up(gain: float | None, *, is_crowded: bool = False, trains: bool = True) -> str:
     """Return what a fix does, as the end of a sentence about it.
 
-    The bound of its gain is None where it is unknown.
-
-    A program that does not train may have no steps.
+    The bound ``gain`` is None if it is unknown. A program that does not train may have no steps.
     """
     if gain is None:
         return "helps (by how much is unknown)"

@@ -1,11 +1,8 @@
-"""The samples of a run in time buckets of equal length.
-
-They are small enough for a page, and exact for every bucket.
+"""The samples of a run in time buckets of equal length: exact, and small enough for a page.
 
 A sample, with the time that it stands for, belongs to the bucket in which its interval starts, as
 ``Selection`` counts too. Buckets begin at 10 ms, the precision of the times themselves, and widen
-where they would be too many. Each width divides the next, so buckets are merged without the run
-file.
+if they would be too many. Each width divides the next, so buckets are merged without the run file.
 """
 
 from __future__ import annotations
@@ -37,12 +34,12 @@ Columns = dict[str, Any]
 
 Entry ``i`` was seen ``samples[i]`` times in stack ``stacks[i]`` (ids of the run file).
 
-``times_100us[i]`` is for how long, in units of 100 µs. ``steps[i]`` is the distance of its bucket
-to that of entry ``i - 1`` (of the first one: to bucket 0), ``spans[i]`` how many buckets it lasted.
+``times_100us[i]`` is its time in units of 100 µs. ``steps[i]`` is the distance of its bucket to
+that of entry ``i - 1`` (of the first one: to bucket 0), ``spans[i]`` how many buckets it lasted.
 ``parts`` are the samples and times for which the conditions of ``TimeBuckets.parts`` held.
 """
 
-# Entries are lists, as a long run has hundreds of thousands: the last bucket that any interval
+# Entries are lists, because a long run has hundreds of thousands: the last bucket that any interval
 # reaches, then samples and nanoseconds, of all and of each part.
 _LAST, _SAMPLES, _TIME_NS, _PARTS = 0, 1, 2, 3
 _Entry = list[int]
@@ -58,7 +55,7 @@ class BucketBuilder:
         self._origin_ns, self._parts, self._count = origin_ns, parts, 0
 
     def add(self, interval: IntervalRow, parts_ns: Sequence[int]) -> None:
-        """Take in an interval, with for how long the conditions of each part held meanwhile."""
+        """Add an interval, and for how long the conditions of each part held in it."""
         width_ns, whole_ns = self.width_ms * MILLISECOND_NS, interval.duration_ns
         since_ns = interval.start_ns - self._origin_ns
         bucket, last = since_ns // width_ns, max(since_ns + whole_ns - 1, since_ns) // width_ns
@@ -85,9 +82,7 @@ class BucketBuilder:
         width_ms: int,
         sums_of: Callable[[StackMinuteRow], tuple[int, ...]],
     ) -> None:
-        """Take in sums by so many whole minutes, one for each thread and stack.
-
-        They are taken in before any interval.
+        """Add sums by so many whole minutes, one for each thread and stack, before any interval.
 
         ``sums_of`` gives their samples and time, in all and for each part.
         """
@@ -122,10 +117,7 @@ class BucketBuilder:
 
 
 def _rounded(stacks: Sequence[int], times_ns: Sequence[int]) -> list[int]:
-    """Return times in units.
-
-    What is cut off one goes to the next of its stack, so that sums by stack stay exact.
-    """
+    """Return times in units, the rest carried over in each stack, so that its sum stays exact."""
     left_ns = dict.fromkeys(stacks, TIME_UNIT_NS // 2)
     found = []
     for stack, time_ns in zip(stacks, times_ns, strict=True):
@@ -157,8 +149,8 @@ Part = tuple[str, ...]
 class TimeBuckets(msgspec.Struct, frozen=True):
     """The samples of a run; bucket 0 starts at ``RunInfo.started_ns``.
 
-    ``parts`` are the conditions that can be asked for: each that the run has readings for, and all
-    of them together.
+    ``parts`` are the conditions that can be asked for: each with readings in the run, and all of
+    them together.
     """
 
     width_ms: int
@@ -169,13 +161,11 @@ class TimeBuckets(msgspec.Struct, frozen=True):
 def take_buckets(
     reader: RunReader, entry_limit: int = 400_000, one_by_one: int = 2_000_000
 ) -> TimeBuckets:
-    """Put all samples of a run into the narrowest buckets that the limit allows.
+    """Put all samples of a run into the narrowest buckets with at most ``entry_limit`` entries.
 
-    The buckets need no more than ``entry_limit`` entries.
-
-    The limit is about 1.5 MB once compressed. Of a run with more than ``one_by_one`` samples the
-    sums by the minute are taken, where it has them, and buckets are a minute long or more: to read
-    it all would take minutes.
+    The limit is about 1.5 MB once compressed. For a run with more than ``one_by_one`` samples its
+    sums by the minute count, if it has them, and buckets last a minute or more: to read all samples
+    would take minutes.
     """
     parts: list[Part] = [(name,) for name in ASKED_FOR if can_tell(reader, name)]
     if len(parts) > 1:
@@ -190,7 +180,7 @@ def take_buckets(
 
 
 def _add_sums(reader: RunReader, builder: BucketBuilder, parts: Sequence[Part]) -> list[Rest]:
-    """Add the sums by the minute, and return what has to be read beside them."""
+    """Add the sums by the minute, and return the time without them."""
     found = reader.rollups.split(None, None, reader.threads)
     if any(one.minutes for one in found):
         sums_of = parts_while([(), *((Condition(name) for name in names) for names in parts)])
@@ -220,7 +210,7 @@ def _add_intervals(
     cursors: dict[int, list[IntervalCursor]] = {}
     for thread in rest.threads:
         held = {part: cover[thread] for part, cover in alone.items()}
-        # All conditions together hold where each of them does.
+        # All conditions together hold while each of them does.
         all_held = held | {
             part: reduce(common, held.values()) for part in parts if part not in held
         }

@@ -1,15 +1,13 @@
-"""Findings, hangs and the death of a target as cards of the report.
-
-``selection.js`` reads their addresses.
-"""
+"""Findings, hangs and a target's death as cards of the report; ``selection.js`` reads addresses."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from profd.daemon.analyze.incidents import Hang, PostMortem
+from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.findings.finding import INFO, Evidence, Finding
 from profd.daemon.render.buckets import ASKED_FOR
@@ -55,7 +53,7 @@ def measures(finding: Finding) -> list[Fact]:
 
 def proof_address(reader: RunReader, evidence: Evidence) -> str:
     """Return the address that sets the page's range and filters to what a finding rests on."""
-    info, selection, rows = reader.info, evidence.selection, reader.processes.values()
+    info, selection = reader.info, evidence.selection
     words = []
     if evidence.from_ns > info.started_ns or evidence.to_ns < info.end_ns:
         from_s, to_s = (
@@ -64,13 +62,7 @@ def proof_address(reader: RunReader, evidence: Evidence) -> str:
         words.append(("t", f"{max(from_s, 0):.2f}-{to_s:.2f}"))
     # Processes and threads, unless they are those that the page opens with.
     if selection.processes is not None:
-        named = [
-            row.id in selection.processes and (row.role == "main" or not selection.main_threads)
-            for row in rows
-        ]
-        words.append(
-            ("process", ",".join(str(place) for place, is_named in enumerate(named) if is_named))
-        )
+        words.append(("process", _process_places(reader, selection, selection.processes)))
     elif not selection.main_threads:
         words.append(("process", "all"))
     if selection.thread is not None:
@@ -81,15 +73,23 @@ def proof_address(reader: RunReader, evidence: Evidence) -> str:
         words.append(("rank", str(selection.rank)))
     if selection.phase is not None:
         words.append(("phase", selection.phase))
-    return urlencode(
-        [*words, *((one.name, "1") for one in selection.when if one.name in ASKED_FOR)]
+    asked_for = [(one.name, "1") for one in selection.when if one.name in ASKED_FOR]
+    return urlencode([*words, *asked_for])
+
+
+def _process_places(reader: RunReader, selection: Selection, processes: Collection[int]) -> str:
+    """Return the places of some processes in the page's list."""
+    return ",".join(
+        str(place)
+        for place, row in enumerate(reader.processes.values())
+        if row.id in processes and (row.role == "main" or not selection.main_threads)
     )
 
 
 def death_card(post_mortem: PostMortem | None) -> dict[str, Any] | None:
-    """Put the death of a target on a card; None where it did not die.
+    """Put the death of a target on a card; None if it did not die.
 
-    ``curve`` are the points of a line over its last minute, empty where memory is not known.
+    ``curve`` are the points of a line over its last minute, empty if memory is unknown.
     """
     if post_mortem is None:
         return None
@@ -98,20 +98,16 @@ def death_card(post_mortem: PostMortem | None) -> dict[str, Any] | None:
         name = f"pid {place.pid}" if place.rank is None else f"rank {place.rank}, pid {place.pid}"
         title = f"{name}: last seen {duration(place.before_end_s)} before the end in {place.place}"
         stacks.append({"title": title, "frames": place.frames[::-1], "source": place.source})
-    sentence, held = post_mortem_sentence(post_mortem), [bytes_ for _, bytes_ in memory]
-    text = (
-        f"memory of the main process (RSS) over its last {duration(memory[0][0])}: "
-        if memory
-        else ""
-    )
-    text += (
-        f"{size(held[0])} at first, {size(max(held))} at most, {size(held[-1])} at last"
-        if memory
-        else ""
-    )
-    words = {"sentence": sentence, "others": ", ".join(f"pid {pid}" for pid in post_mortem.others)}
+    text = ""
+    if memory:
+        held = [held_bytes for _, held_bytes in memory]
+        text = (
+            f"memory of the main process (RSS) over its last {duration(memory[0][0])}: "
+            f"{size(held[0])} at first, {size(max(held))} at most, {size(held[-1])} at last"
+        )
     return {
-        **words,
+        "sentence": post_mortem_sentence(post_mortem),
+        "others": ", ".join(f"pid {pid}" for pid in post_mortem.others),
         "stacks": stacks,
         "output": post_mortem.output,
         "memory": text,
@@ -120,10 +116,7 @@ def death_card(post_mortem: PostMortem | None) -> dict[str, Any] | None:
 
 
 def _curve(memory: Sequence[tuple[float, int]]) -> str:
-    """Return memory over time as points of an SVG line.
-
-    The line goes from nothing at the bottom to the most at the top.
-    """
+    """Return memory over time as points of an SVG line, from nothing to the most at the top."""
     if len(memory) < 2:
         return ""
     longest, most = max(memory[0][0], 1e-9), max(max(held for _, held in memory), 1)
@@ -134,10 +127,7 @@ def _curve(memory: Sequence[tuple[float, int]]) -> str:
 
 
 def hang_card(hang: Hang) -> dict[str, Any]:
-    """Put a hang on a card, with all the stacks that are worth reading.
-
-    Each stack goes from the leaf to the root.
-    """
+    """Put a hang on a card, with all stacks that are worth reading, from the leaf to the root."""
     stacks = []
     for place in hang.places[:_PLACES]:
         waits = [f"{_name(stand)}: {stand.wait}" for stand in place.stands[:_STANDS]]

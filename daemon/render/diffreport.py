@@ -1,6 +1,6 @@
 """The comparison of two runs as one HTML file, with a differential flame graph.
 
-``daemon.compare`` decides what changed; here it is put into words and columns.
+``daemon.compare`` decides what changed; this module puts it into words and columns.
 
 Functions are matched by name and module path, so that a checkout elsewhere, and lines that moved,
 change nothing. Values are in the unit of the diff: seconds a step, or shares of the time.
@@ -39,9 +39,8 @@ class _Node(NamedTuple):
 def take_diff_tree(readers: Readers, selections: Selections, diff: Diff) -> dict[str, Any]:
     """Return nodes as columns, callers first.
 
-    The columns are the values of a node and all below in both runs, and its function.
-
-    That is -1 at the root; ``up`` is how far back the caller lies, 0 at the root.
+    The columns are the values of a node and all below in both runs, and its function, -1 at the
+    root. ``up`` is how far back the caller lies, 0 at the root.
     """
     functions = FunctionIndex(lambda frame: frame.module_path)
     root = _Node([0.0, 0.0], {})
@@ -51,9 +50,8 @@ def take_diff_tree(readers: Readers, selections: Selections, diff: Diff) -> dict
         whole = side.step_s if diff.unit == "s/step" and side.step_s else 1.0
         profile = take_profile(reader, compared(reader, selection, side))
         for stack, time_ns in profile.time_ns.items():
-            value = time_ns * (
-                whole / (profile.total_ns or 1.0)
-            )  # stacks of which no time lies in the part compared
+            # The part compared may have no time of any stack.
+            value = time_ns * (whole / (profile.total_ns or 1.0))
             node = root
             node.values[place] += value
             for frame in reader.frames_of(stack):
@@ -80,10 +78,7 @@ def take_diff_tree(readers: Readers, selections: Selections, diff: Diff) -> dict
 
 
 def compared(reader: RunReader, selection: Selection, side: Side) -> Selection:
-    """Return the part of a selection that is compared.
-
-    It is the end of the selection's range, without the start-up.
-    """
+    """Return the part of a selection that is compared: its range without the start-up."""
     end_ns = (
         reader.info.end_ns if selection.to_ns is None else min(selection.to_ns, reader.info.end_ns)
     )
@@ -96,10 +91,7 @@ SCRIPTS = ("text.js", "elements.js", "canvas.js", "flamegraph.js", "table.js", "
 
 
 def write_diff_report(path: Path, readers: Readers, selections: Selections, diff: Diff) -> None:
-    """Write the comparison of two runs to ``path``, whole or not at all.
-
-    Raises OutputUnwritable.
-    """
+    """Write the comparison of two runs to ``path``, whole or not; raises OutputUnwritable."""
     write_whole(path, render_diff_report(readers, selections, diff).encode())
 
 
@@ -142,10 +134,7 @@ def render_diff_report(readers: Readers, selections: Selections, diff: Diff) -> 
 
 
 def _step(diff: Diff) -> str:
-    """Return how the time of a step changed, in a sentence.
-
-    Empty where the steps of a run are unknown.
-    """
+    """Return how the time of a step changed, in a sentence; empty if steps are unknown."""
     step = diff.step_time
     if step is None:
         return ""

@@ -51,31 +51,11 @@ def diff_text(diff: Diff, *, columns: int = WIDTH) -> str:
 
 def verdict(diff: Diff) -> str:
     largest, step = diff.first, diff.step_time
-    longer = (
-        f"a step takes {percent(abs(step.relative), 1)} {_than(step)}"
-        if step and step.is_significant
-        else ""
-    )
-    if largest is None and longer:
-        return f"▲ {longer}: no part differs surely"
-    if largest is None and diff.readings:
-        one = diff.readings[0]
-        base, new = (quantity(value, one.unit) for value in (one.base, one.new))
-        return (
-            "▲ times are alike, but not all else: "
-            f"{visible(f'{one.name}, {one.measure}: {new} instead of {base}')}"
-        )
-    if largest is None and step is not None and abs(step.relative) >= diff.least:
-        said = (
-            f"no sure change: a step takes {percent(abs(step.relative), 1)} {_than(step)}, no "
-            "part differs surely"
-        )
-        return f"· {said}; two runs of one script may differ by {percent(diff.alike)}"
+    longer = ""
+    if step is not None and step.is_significant:
+        longer = f"a step takes {percent(abs(step.relative), 1)} {_than(step)}"
     if largest is None:
-        return (
-            "✓ no change: nothing differs by more than the unrest of the runs and "
-            f"{percent(diff.least)} of a step"
-        )
+        return f"▲ {longer}: no part differs surely" if longer else _verdict_without_change(diff)
     line = f":{largest.line}" if largest.line else ""
     place = f" ({visible(largest.module_path)}{line})" if largest.module_path else ""
     more = "more" if largest.difference > 0 else "less"
@@ -88,15 +68,34 @@ def verdict(diff: Diff) -> str:
     return f"▲ {longer}: {cost}" if longer else f"▲ {cost}"
 
 
+def _verdict_without_change(diff: Diff) -> str:
+    """Return the verdict if no time surely changed."""
+    step = diff.step_time
+    if diff.readings:
+        one = diff.readings[0]
+        base, new = (quantity(value, one.unit) for value in (one.base, one.new))
+        return (
+            "▲ times are alike, but not all else: "
+            f"{visible(f'{one.name}, {one.measure}: {new} instead of {base}')}"
+        )
+    if step is not None and abs(step.relative) >= diff.least:
+        said = (
+            f"no sure change: a step takes {percent(abs(step.relative), 1)} {_than(step)}, no "
+            "part differs surely"
+        )
+        return f"· {said}; two runs of one script may differ by {percent(diff.alike)}"
+    return (
+        "✓ no change: nothing differs by more than the unrest of the runs and "
+        f"{percent(diff.least)} of a step"
+    )
+
+
 def _than(change: Change) -> str:
     return "longer" if change.difference > 0 else "less long"
 
 
 def machine_note(diff: Diff) -> str:
-    """Return what others took of the machine, where that may have changed steps.
-
-    Empty where not.
-    """
+    """Return what others took of the machine if that may have changed steps, otherwise nothing."""
     base, new = diff.base.company, diff.new.company
     allowed = slowing(base, new)
     if base is None or new is None or diff.unit != "s/step" or allowed < diff.least:

@@ -1,14 +1,12 @@
-"""One HTML file out of a template, a style sheet, scripts and packed data.
-
-The file needs nothing else.
+"""One HTML file out of a template, a style sheet, scripts and packed data; it needs nothing else.
 
 All text of a run may be hostile. Templates escape all of it, the data travel as base64, the scripts
 make text nodes of it, and the policy of the page lets nothing run or load but the one script and
 the one style sheet put in here.
 
-Bytes: the length of the head in four, the head (JSON), the columns. A list that begins with an
-integer is a column: in the head stand the name of the typed array of JavaScript that it is, where
-it begins behind the head, and its length. All of it is deflated, then base64.
+The data are the length of the head in four bytes, the head (JSON), and the columns. A list that
+begins with an integer is a column: the head has the name of its typed array in JavaScript, its
+offset after the head, and its length. All of it is deflated, then base64.
 """
 
 from __future__ import annotations
@@ -42,8 +40,7 @@ _TYPECODES = {
 def pack(data: object) -> str:
     """Return data as base64: small, and no byte of it can be taken for markup.
 
-    Columns are looked for in dictionaries and lists; what else JSON knows may stand there too,
-    structs as well.
+    Columns are found in dictionaries and lists, which may also hold structs and all that JSON has.
     """
     columns = bytearray()
     head = msgspec.json.encode(_without_columns(data, columns))
@@ -84,10 +81,7 @@ def distances(values: Sequence[int]) -> list[int]:
 
 
 def _padded(part: bytes, before: int = 0) -> bytes:
-    """Return bytes with zeros up to where a typed array may begin.
-
-    They have ``before`` others before them.
-    """
+    """Return bytes, after ``before`` others, padded with zeros so that a typed array may follow."""
     return part + bytes(-(before + len(part)) % 8)
 
 
@@ -97,8 +91,8 @@ PAGE = Path(__file__).with_name("page")
 def render_page(template: str, scripts: Sequence[str], data: object, **words: object) -> str:
     """Return a page of the folder ``page`` as HTML.
 
-    ``scripts`` are in the order of their use: each may name what stands in one before it. ``words``
-    are the names of the template, ``data`` is what the scripts decode.
+    ``scripts`` are in the order of their use: each may use names of those before it. ``words`` are
+    the names of the template, ``data`` is what the scripts decode.
     """
     *texts, style = ((PAGE / name).read_text(encoding="utf-8") for name in (*scripts, "report.css"))
     script = '"use strict";(() => {\n' + "\n".join(texts) + "\n})();"

@@ -1,6 +1,6 @@
 """The operators of a window as a table in the columns of ``key_averages().table()``, and as JSON.
 
-Columns of a device, of memory and of shapes are there only where the window has anything to show in
+Columns of a device, of memory and of shapes are there only if the window has anything to show in
 them.
 """
 
@@ -25,16 +25,13 @@ _LINES, _IDLE_LINES = 6, 3
 
 
 class Sums(NamedTuple):
-    """What shares are shares of.
-
-    That is the self times of all rows on the host, and of the work on devices.
-    """
+    """The wholes of shares: the self times of all rows on the host, and of the work on devices."""
 
     self_cpu_ns: int
     self_cuda_ns: int
 
 
-class Column(NamedTuple):
+class OperatorColumn(NamedTuple):
     """A head, and the cell of a row."""
 
     head: str
@@ -49,10 +46,7 @@ def sort_rows(rows: Iterable[OperatorTotals], field: str) -> list[OperatorTotals
 
 
 def usual_order(rows: Sequence[OperatorTotals]) -> str:
-    """Return the field to order rows by if nobody chose one.
-
-    On a GPU its time is what counts.
-    """
+    """Return the default field to order rows by: with a GPU, its time."""
     return "self_cuda_ns" if sums_of(rows).self_cuda_ns else "self_cpu_ns"
 
 
@@ -61,15 +55,13 @@ def operator_table(
     limit: int | None = None,
     issuers: Mapping[str, Sequence[IssuingLine]] | None = None,
 ) -> str:
-    """Return the rows as a table, in their order, the first ``limit`` of them.
+    """Return the first ``limit`` rows as a table, without a newline at the end.
 
-    No newline at the end.
-
-    ``issuers`` are the lines that operators were issued from, by name.
+    ``issuers`` are the lines that issued operators, by name.
     """
     sums, columns = sums_of(rows), columns_of(rows)
     if issuers:
-        columns.append(Column("From (samples)", lambda row, _: issuer_of(row, issuers)))
+        columns.append(OperatorColumn("From (samples)", lambda row, _: issuer_of(row, issuers)))
     texts: list[list[str]] = []
     for column in columns:
         cells = [column.head, *(column.cell(row, sums) for row in rows[:limit])]
@@ -84,10 +76,7 @@ def operator_table(
 
 
 def operator_lines(windows: Sequence[WindowSummary], columns: int) -> Iterator[str]:
-    """Yield what took most in the last window, of each process of it.
-
-    Nothing where none was taken.
-    """
+    """Yield what took most in each process of the last window, if one was taken."""
     for window in windows:
         rank = "" if window.rank is None else f"rank {window.rank}, "
         on_gpu = any(row.self_cuda_share is not None for row in window.operators)
@@ -98,17 +87,15 @@ def operator_lines(windows: Sequence[WindowSummary], columns: int) -> Iterator[s
         yield f"  {'self CUDA  ' if on_gpu else ''}self CPU    calls  operator"
         for row in window.operators[:_LINES]:
             cuda = f"{percent(row.self_cuda_share or 0.0):>9}  " if on_gpu else ""
-            shares, place = (
-                f"{cuda}{percent(row.self_cpu_share):>8}",
-                row.line.label if row.line else "",
-            )
+            shares = f"{cuda}{percent(row.self_cpu_share):>8}"
+            place = row.line.label if row.line else ""
             yield cut(
                 f"  {shares}  {row.calls:>7,}  {fit(row.name, 34)}  {visible(place)}", columns
             )
 
 
 def about_lines(about: AboutWindow) -> Iterator[str]:
-    """Yield what a window says beside its operators: whom GPUs waited for, and what it cost."""
+    """Yield what a window says beside its operators: what GPUs waited for, and its cost."""
     times = about.step_times
     measured = (
         (times.before_s, "before the window"),
@@ -133,16 +120,13 @@ def about_lines(about: AboutWindow) -> Iterator[str]:
 
 
 def issuer_of(row: OperatorTotals, issuers: Mapping[str, Sequence[IssuingLine]]) -> str:
-    """Return the line that most samples of an operator name, with their number.
-
-    Empty where none does.
-    """
+    """Return the line that most samples of an operator name, with their number, or empty."""
     lines = issuers.get(row.name) if row.device == HOST else None
     return f"{visible(lines[0].label)} ({lines[0].samples})" if lines else ""
 
 
 def sums_of(rows: Iterable[OperatorTotals]) -> Sums:
-    """Return what the shares in a table of these rows are shares of."""
+    """Return the wholes of the shares in a table of these rows."""
     host_ns = device_ns = 0
     for row in rows:
         host_ns += row.self_cpu_ns
@@ -150,23 +134,27 @@ def sums_of(rows: Iterable[OperatorTotals]) -> Sums:
     return Sums(host_ns, device_ns)
 
 
-def columns_of(rows: Sequence[OperatorTotals]) -> list[Column]:
+def columns_of(rows: Sequence[OperatorTotals]) -> list[OperatorColumn]:
     """Return the columns in which these rows have anything to show, the name first."""
     columns = list(_HOST_COLUMNS)
     if any(row.self_cuda_ns for row in rows):
         columns += _DEVICE_COLUMNS
     if any(row.cpu_bytes or row.self_cpu_bytes for row in rows):
-        columns.append(Column("CPU Mem", lambda row, _: _bytes(row.cpu_bytes)))
-        columns.append(Column("Self CPU Mem", lambda row, _: _bytes(row.self_cpu_bytes)))
+        columns.append(OperatorColumn("CPU Mem", lambda row, _: _bytes(row.cpu_bytes)))
+        columns.append(OperatorColumn("Self CPU Mem", lambda row, _: _bytes(row.self_cpu_bytes)))
     if any(row.cuda_bytes or row.self_cuda_bytes for row in rows):
-        columns.append(Column("CUDA Mem", lambda row, _: _bytes(row.cuda_bytes)))
-        columns.append(Column("Self CUDA Mem", lambda row, _: _bytes(row.self_cuda_bytes)))
-    columns.append(Column("# of Calls", lambda row, _: str(row.calls)))
+        columns.append(OperatorColumn("CUDA Mem", lambda row, _: _bytes(row.cuda_bytes)))
+        columns.append(OperatorColumn("Self CUDA Mem", lambda row, _: _bytes(row.self_cuda_bytes)))
+    columns.append(OperatorColumn("# of Calls", lambda row, _: str(row.calls)))
     if any(row.input_shapes not in ("", "[]") for row in rows):
-        columns.append(Column("Input Shapes", lambda row, _: visible(row.input_shapes)[:80]))
+        columns.append(
+            OperatorColumn("Input Shapes", lambda row, _: visible(row.input_shapes)[:80])
+        )
     if any(row.flops for row in rows):
         columns.append(
-            Column("Total MFLOPs", lambda row, _: f"{row.flops / 1e6:.3f}" if row.flops else "--")
+            OperatorColumn(
+                "Total MFLOPs", lambda row, _: f"{row.flops / 1e6:.3f}" if row.flops else "--"
+            )
         )
     return columns
 
@@ -194,28 +182,26 @@ def _name(row: OperatorTotals) -> str:
 
 
 _HOST_COLUMNS = (
-    Column("Name", lambda row, _: _name(row)),
-    Column("Self CPU %", lambda row, sums: _share(row.self_cpu_ns, sums.self_cpu_ns)),
-    Column("Self CPU", lambda row, _: _time(row.self_cpu_ns)),
-    Column("CPU total %", lambda row, sums: _share(row.cpu_total_ns, sums.self_cpu_ns)),
-    Column("CPU total", lambda row, _: _time(row.cpu_total_ns)),
-    Column("CPU time avg", lambda row, _: _time(row.cpu_total_ns / row.calls)),
+    OperatorColumn("Name", lambda row, _: _name(row)),
+    OperatorColumn("Self CPU %", lambda row, sums: _share(row.self_cpu_ns, sums.self_cpu_ns)),
+    OperatorColumn("Self CPU", lambda row, _: _time(row.self_cpu_ns)),
+    OperatorColumn("CPU total %", lambda row, sums: _share(row.cpu_total_ns, sums.self_cpu_ns)),
+    OperatorColumn("CPU total", lambda row, _: _time(row.cpu_total_ns)),
+    OperatorColumn("CPU time avg", lambda row, _: _time(row.cpu_total_ns / row.calls)),
 )
 _DEVICE_COLUMNS = (
-    Column("Self CUDA", lambda row, _: _time(row.self_cuda_ns)),
-    Column("Self CUDA %", lambda row, sums: _share(row.self_cuda_ns, sums.self_cuda_ns)),
-    Column("CUDA total", lambda row, _: _time(row.cuda_total_ns)),
-    Column("CUDA time avg", lambda row, _: _time(row.cuda_total_ns / row.calls)),
+    OperatorColumn("Self CUDA", lambda row, _: _time(row.self_cuda_ns)),
+    OperatorColumn("Self CUDA %", lambda row, sums: _share(row.self_cuda_ns, sums.self_cuda_ns)),
+    OperatorColumn("CUDA total", lambda row, _: _time(row.cuda_total_ns)),
+    OperatorColumn("CUDA time avg", lambda row, _: _time(row.cuda_total_ns / row.calls)),
 )
 
 
 def describe(reader: RunReader, window: WindowRow, field: str) -> dict[str, Any]:
-    """Return a window as its JSON has it, with its operators sorted by a field of their rows.
+    """Return a window as its JSON has it, with operators sorted by a field of their rows.
 
-    Raises RunUnreadable.
-
-    ``steps`` counts the whole steps in it. Operators are kept apart by input shape; ``lines``
-    issued those of a name, by the samples.
+    Operators are kept apart by input shape. ``steps`` counts the whole steps in the window,
+    ``lines`` are those that issued the operators of a name, by the samples. Raises RunUnreadable.
     """
     process, issuers = reader.processes[window.process], issuing_lines(reader, window)
     operators = []

@@ -1,6 +1,4 @@
-"""What a report's page carries, as columns of numbers and text.
-
-It is all that the page needs to count a selection.
+"""What a report's page carries, as columns of numbers and text: all to count a selection from.
 
 Ids of the run file become indices into columns, and text is made visible once, here. The page's
 scripts decode it: names are as they use them (``run.js``), times are ms from the run's start.
@@ -8,7 +6,7 @@ scripts decode it: names are as they use them (``run.js``), times are ms from th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from profd.daemon.analyze.coverage import take_lives
@@ -65,48 +63,46 @@ def take_payload(reader: RunReader, phases: PhaseIndex, memory: Iterable[Growth]
     """Take what the page shows; times are exact to a time bucket, counts are exact.
 
     Bucket 0 starts at ``startedMs`` (of the epoch), buckets are ``bucketMs`` long. ``knownToMs`` is
-    when the newest recording ends. A GPU is idle where it is utilized below ``gpuIdleBelow``.
+    when the newest recording ends. A GPU is idle while its utilization is below ``gpuIdleBelow``.
     Stacks are a prefix tree, callers first; ``stackUp`` is how far back the calling stack lies, 0
     at a root. ``parts`` names the conditions of the parts of a thread's buckets. ``memory`` is how
     the memory of the processes grows.
     """
     buckets = take_buckets(reader)
     stacks = _used_stacks(reader, buckets.threads.values())
-    functions = FunctionIndex(lambda frame: frame.file)
-    frames = list({row.frame: reader.frames[row.frame] for row in stacks}.values())
-    frame_index = {frame.id: at for at, frame in enumerate(frames)}
     stack_index = {row.id: at for at, row in enumerate(stacks)}
-    numbers = {phase.name: number for number, phase in enumerate(PHASES)}
     processes = {row.id: index for index, row in enumerate(reader.processes.values())}
     info, lives = reader.info, take_lives(reader)
-
-    def thread_order(thread: int) -> tuple[bool, int, int, bool, int]:
-        """Order training processes first, by rank, and each main thread before the others."""
-        row = reader.threads[thread]
-        process = reader.processes[row.process]
-        return (process.role != "main", process.rank or 0, process.id, not row.is_main, thread)
-
-    def thread_entry(thread: int) -> dict[str, object]:
-        row, columns = reader.threads[thread], buckets.threads[thread]
-        entry = {"process": processes[row.process], "name": visible(row.name), "main": row.is_main}
-        return {**entry, **columns, "stacks": [stack_index[stack] for stack in columns["stacks"]]}
-
-    def event_entry(row: EventRow) -> dict[str, object]:
-        at_ms = (row.at_ns - info.started_ns) // MILLISECOND_NS
-        process = None if row.process is None else processes.get(row.process)
-        return {
-            "at_ms": at_ms,
-            "kind": visible(row.kind),
-            "process": process,
-            "text": visible(row.text),
-        }
-
+    windows = [row for row in reader.windows() if not row.error]
     return {
         "startedMs": info.started_ns // MILLISECOND_NS,
         "durationMs": max((info.end_ns - info.started_ns) // MILLISECOND_NS, 1),
         "knownToMs": (lives.known_to_ns - info.started_ns) // MILLISECOND_NS,
         "bucketMs": buckets.width_ms,
         "phases": PHASES,
+        **_stack_columns(reader, stacks, stack_index, phases),
+        "threads": _threads(reader, buckets.threads, processes, stack_index),
+        "processes": process_entries(reader, processes, lives, memory),
+        "gpus": gpu_entries(reader),
+        "gpuIdleBelow": IDLE_BELOW,
+        "parts": [" ".join(names) for names in buckets.parts],
+        # Windows on a schedule are thousands.
+        "windows": [_window(reader, row, processes) for row in windows[-32:]],
+        "events": [_event(row, info.started_ns, processes) for row in reader.events()],
+    }
+
+
+def _stack_columns(
+    reader: RunReader,
+    stacks: Sequence[StackRow],
+    stack_index: Mapping[int, int],
+    phases: PhaseIndex,
+) -> dict[str, object]:
+    functions = FunctionIndex(lambda frame: frame.file)
+    frames = list({row.frame: reader.frames[row.frame] for row in stacks}.values())
+    frame_index = {frame.id: at for at, frame in enumerate(frames)}
+    numbers = {phase.name: number for number, phase in enumerate(PHASES)}
+    return {
         "frameFunction": [functions.of(frame) for frame in frames],
         "frameLine": [frame.line for frame in frames],
         "frameSource": [
@@ -118,23 +114,42 @@ def take_payload(reader: RunReader, phases: PhaseIndex, memory: Iterable[Growth]
         ],
         "stackFrame": [frame_index[row.frame] for row in stacks],
         "stackPhase": [numbers[phases.of_stack(row.id)] for row in stacks],
-        "threads": list(map(thread_entry, sorted(buckets.threads, key=thread_order))),
-        "processes": process_entries(reader, processes, lives, memory),
-        "gpus": gpu_entries(reader),
-        "gpuIdleBelow": IDLE_BELOW,
-        "parts": [" ".join(names) for names in buckets.parts],
-        "windows": [
-            _window(reader, row, processes)
-            for row in [row for row in reader.windows() if not row.error][
-                -32:
-            ]  # those on a schedule are thousands
-        ],
-        "events": list(map(event_entry, reader.events())),
+    }
+
+
+def _threads(
+    reader: RunReader,
+    columns_of: Mapping[int, Columns],
+    processes: Mapping[int, int],
+    stack_index: Mapping[int, int],
+) -> list[dict[str, object]]:
+    """Return threads, those of training processes first, by rank, main threads before others."""
+
+    def order(thread: int) -> tuple[bool, int, int, bool, int]:
+        row = reader.threads[thread]
+        process = reader.processes[row.process]
+        return (process.role != "main", process.rank or 0, process.id, not row.is_main, thread)
+
+    entries: list[dict[str, object]] = []
+    for thread in sorted(columns_of, key=order):
+        row, columns = reader.threads[thread], columns_of[thread]
+        entry = {"process": processes[row.process], "name": visible(row.name), "main": row.is_main}
+        stacks = [stack_index[stack] for stack in columns["stacks"]]
+        entries.append({**entry, **columns, "stacks": stacks})
+    return entries
+
+
+def _event(row: EventRow, started_ns: int, processes: Mapping[int, int]) -> dict[str, object]:
+    return {
+        "at_ms": (row.at_ns - started_ns) // MILLISECOND_NS,
+        "kind": visible(row.kind),
+        "process": None if row.process is None else processes.get(row.process),
+        "text": visible(row.text),
     }
 
 
 def _used_stacks(reader: RunReader, threads: Iterable[Columns]) -> list[StackRow]:
-    """Return the stacks that have samples and those they were called from, callers first."""
+    """Return the stacks that have samples and their callers, callers first."""
     used: set[int] = set()
     for thread in threads:
         for stack in set(thread["stacks"]):
@@ -149,10 +164,8 @@ def _used_stacks(reader: RunReader, threads: Iterable[Columns]) -> list[StackRow
 def _window(reader: RunReader, row: WindowRow, processes: Mapping[int, int]) -> dict[str, object]:
     """Return a torch.profiler window.
 
-    Its operators are columns by name, ``left_out`` of them are not carried.
-
-    ``issuer`` is the line of the user's code that an operator was issued from, empty where samples
-    name none.
+    Its operators are columns by name, ``left_out`` of them are not carried. ``issuer`` is the
+    user's line that issued an operator, empty if samples name none.
     """
     operators, issuers = reader.operators(row.id), issuing_lines(reader, row)
     kept = sorted(operators, key=lambda one: -(one.self_cpu_ns + one.self_cuda_ns))[:600]

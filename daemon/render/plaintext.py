@@ -3,8 +3,8 @@
 An East Asian wide character takes two cells, a combining mark none: as Rich counts, which draws the
 dashboard.
 
-Function names, paths, source lines and command lines are whatever the profiled program made them.
-Escaping for HTML keeps them from running; this keeps them from lying.
+The profiled program chooses function names, paths, source lines and command lines. Escaping for
+HTML keeps them from running; this keeps them from lying.
 """
 
 from __future__ import annotations
@@ -20,10 +20,7 @@ from profd.daemon import naming
 from profd.daemon.store.rows import ProcessRow
 
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-"""Unicode categories without a picture of their own.
-
-They are controls, marks of direction, surrogates and line separators.
-"""
+"""Unicode categories without a glyph: controls, marks of direction, surrogates, line separators."""
 
 
 def visible(text: str) -> str:
@@ -37,10 +34,7 @@ def visible(text: str) -> str:
 
 
 def visible_json(text: str) -> str:
-    """Return JSON with each invisible character as an escape of JSON's.
-
-    The ends of its lines stay.
-    """
+    """Return JSON with each invisible character but the ends of lines as an escape of JSON's."""
     if text.isascii() and "\x7f" not in text:  # of these JSON itself leaves none but this one
         return text
     found = []
@@ -73,20 +67,14 @@ def cut(text: str, cells: int, *, keep_end: bool = False) -> str:
 
 
 def fit(text: str, cells: int, *, right: bool = False, keep_end: bool = False) -> str:
-    """Return a text escaped in exactly so many cells.
-
-    It is cut, or filled with blanks on the other side.
-    """
+    """Return a text escaped in exactly so many cells, cut or filled with blanks."""
     text = cut(text, cells, keep_end=keep_end)
     blanks = " " * (cells - cell_len(text))
     return blanks + text if right else text + blanks
 
 
 def wrapped(text: str, columns: int, lead: str = "") -> list[str]:
-    """Return a text escaped and broken into lines at its blanks.
-
-    The lines after the first are indented below it.
-    """
+    """Return a text escaped and broken at its blanks, with all lines but the first indented."""
     indent = " " * max(len(lead), 2)
     return textwrap.wrap(
         visible(text),
@@ -103,10 +91,7 @@ def listed(names: Sequence[str], most: int) -> str:
 
 
 def process_title(row: ProcessRow, host: str | None = None) -> str:
-    """Return what a process is called: ``main``, ``rank 0``, ``worker 1``, ``helper``.
-
-    If a host is given, it follows.
-    """
+    """Return a process's title: ``main``, ``rank 0``, ``worker 1``, ``helper``, and its host."""
     title = naming.process_title(row.role, row.ordinal, row.rank)
     return title if host is None else f"{title} {visible(host)}"
 

@@ -1,7 +1,7 @@
 """The report: a run as one HTML file, with its title, verdict and facts.
 
-``payload`` has what the page counts again, ``take_words`` what it merely says; ``htmlpage`` makes
-one file of it.
+``payload`` has the data that the page counts, ``take_words`` its words; ``htmlpage`` makes one file
+of both.
 """
 
 from __future__ import annotations
@@ -26,15 +26,10 @@ from profd.daemon.store.reader import RunReader
 
 
 def take_words(reader: RunReader, summary: Summary, bucket_ms: int) -> dict[str, Any]:
-    """Put into words what stands outside of the charts.
-
-    ``bucket_ms`` is how exactly the page selects time.
-    """
+    """Return the words outside of the charts; the page selects time in steps of ``bucket_ms``."""
     info = reader.info
-    command, length = (
-        " ".join(info.command),
-        units.duration(max(info.end_ns - info.started_ns, 0) / SECOND_NS),
-    )
+    command = " ".join(info.command)
+    length = units.duration(max(info.end_ns - info.started_ns, 0) / SECOND_NS)
     how = "profd launched it" if info.mode == "launched" else "profd attached to it"
     versions = ", ".join(
         f"{name.replace('_', '-')} {version}" for name, version in info.versions.items()
@@ -80,10 +75,7 @@ def take_words(reader: RunReader, summary: Summary, bucket_ms: int) -> dict[str,
 
 
 def take_verdict(summary: Summary) -> dict[str, Any]:
-    """Return a sentence with one number, the line that it is about, and the next phases.
-
-    The line is one of the user's code.
-    """
+    """Return a sentence with one number, the user's line that it is about, and the next phases."""
     if not summary.phases:
         lead = (
             "No sample of a main thread was taken: the run was too short, or its stacks could "
@@ -154,13 +146,13 @@ SCRIPTS = (
     ),
     *("timeline.js", "table.js", "tables.js", "operators.js", "panel.js", "page.js"),
 )
-"""In the order of their use; each may name what stands in one before it."""
+"""In the order of their use: each may use names of those before it."""
 
 
 def write_report(reader: RunReader, path: Path) -> None:
     """Write the report of a run to ``path``, whole or not at all.
 
-    Raises OutputUnwritable, and RunUnreadable where the run turns out to be damaged.
+    Raises OutputUnwritable, and RunUnreadable if the run turns out to be damaged.
     """
     with reader.one_moment():
         page = render_report(reader)
@@ -169,8 +161,8 @@ def write_report(reader: RunReader, path: Path) -> None:
 
 def render_report(reader: RunReader) -> str:
     was_enabled = gc.isenabled()
-    # no cycles are made, and all that was read of a long run would be searched for them again and
-    # again
+    # The report makes no cycles, and the collector would search all that was read of a long run for
+    # them again and again.
     gc.disable()
     try:
         summary = summarize(reader)

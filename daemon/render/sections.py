@@ -1,6 +1,4 @@
-"""Sections of a summary as lines of text.
-
-They are findings, GPUs, memory, hangs, the death of a target, ranks and nodes.
+"""Sections of a summary as lines: findings, GPUs, memory, hangs, a target's death, ranks, nodes.
 
 Ranks and nodes are also tables of the report.
 """
@@ -29,23 +27,18 @@ from profd.daemon.units import UNKNOWN, clock, duration, percent, rate, size, st
 ALARM, WORTH_KNOWING, HEALTHY = "▲", "·", "✓"
 
 HEALTHY_SHARE = 0.8
-"""The share of its time from which a training without findings is healthy.
-
-That time is spent on what the training is there for.
-"""
+"""From this share of time in the phases of a step on, a training without findings is healthy."""
 SEEN_SHARE = 0.1
-"""From so much of it on a program trains."""
+"""From this share of them on, a program trains."""
 MUCH_STARTUP = 0.2
-"""A range that startup takes so much of is not called healthy, only what is left of it."""
+"""If startup takes this share of a range, only the rest of it is called healthy."""
 
 
 def verdict(findings: Sequence[Finding], phases: Mapping[str, float]) -> str:
-    """Return the strongest finding above info, else how much of the time is training.
+    """Return the strongest finding above info, otherwise how much of the time is training.
 
-    Empty where hardly any is.
-
-    ``phases`` are the shares of the main thread's time. Where startup takes much, only the rest is
-    judged.
+    Empty if hardly any is. ``phases`` are the shares of the main thread's time. If startup takes
+    much, only the rest counts.
     """
     for finding in findings:
         if finding.severity != INFO:
@@ -62,10 +55,7 @@ def verdict(findings: Sequence[Finding], phases: Mapping[str, float]) -> str:
 
 
 def worked_share(phases: Mapping[str, float]) -> float:
-    """Return the share of forward, loss, backward and optimizer in a training's time.
-
-    The startup of the training does not count.
-    """
+    """Return the share of forward, loss, backward and optimizer in the time after startup."""
     return math.fsum(phases.get(name, 0.0) for name in STEP) / (
         (1 - phases.get(STARTUP, 0.0)) or 1.0
     )
@@ -74,10 +64,7 @@ def worked_share(phases: Mapping[str, float]) -> float:
 def finding_lines(
     findings: Sequence[Finding], phases: Mapping[str, float], columns: int
 ) -> Iterator[str]:
-    """Yield each finding and what to do about it, below the verdict where that is none of them.
-
-    Wrapped.
-    """
+    """Yield each finding and its remedy, wrapped, below the verdict if that is no finding."""
     if not findings or findings[0].severity == INFO:
         yield from wrapped(verdict(findings, phases), columns)
     for finding in findings:
@@ -88,7 +75,7 @@ def finding_lines(
 
 _LEAST_IDLE = 0.05
 _VAGUE = 0.5
-"""A share of the idle time that may be anything within more than this says too little."""
+"""A wider range for a share of the idle time says too little."""
 
 
 def gpu_lines(gpus: Iterable[Gpu]) -> Iterator[str]:
@@ -103,10 +90,7 @@ def gpu_lines(gpus: Iterable[Gpu]) -> Iterator[str]:
 
 
 def idle_lines(idle: GpuIdle | None, columns: int) -> Iterator[str]:
-    """Yield for how long the GPUs were idle, and in which phases that may lie.
-
-    Nothing where no GPU was read.
-    """
+    """Yield for how long the GPUs were idle, if any was read, and in which phases that may lie."""
     if idle is None:
         return
     yield from ("", f"GPU idle {percent(idle.share)} of the time")
@@ -121,10 +105,7 @@ def idle_lines(idle: GpuIdle | None, columns: int) -> Iterator[str]:
 
 
 def of_idle(found: IdleShare) -> str:
-    """Return from where to where a share of the idle time reaches.
-
-    Its estimate is added if there is one.
-    """
+    """Return the range of a share of the idle time, with its estimate if there is one."""
     low, high = percent(found.low).removesuffix(" %"), percent(found.high)
     text = high if f"{low} %" == high else f"{low}-{high}"
     is_close = found.high - found.low < _LEAST_IDLE
@@ -141,15 +122,15 @@ def growth_lines(memory: Iterable[Growth], names: Mapping[int, str]) -> Iterator
     growing = [growth for growth in memory if growth.verdict == "growing"]
     resident = {growth.pid for growth in growing if growth.series == "rss_bytes"}
     for growth in growing:
-        # PSS is part of RSS: said once.
+        # PSS is part of RSS: one line is enough.
         if growth.series != "pss_bytes" or growth.pid not in resident:
             yield f"  ▲ {names.get(growth.pid, 'process')} {growth.pid} {growth_words(growth)}"
 
 
 def growth_words(growth: Growth) -> str:
-    """Return how memory grows, by the second and the step, and when it fills what bounds it.
+    """Return how memory grows, by the second and the step, and when it reaches its limit.
 
-    Empty if not known.
+    Empty if unknown.
     """
     if growth.verdict != "growing":
         cached = "grows by pages of files, which the kernel takes back"
@@ -212,10 +193,7 @@ def _short(frame: str) -> str:
 
 
 def post_mortem_sentence(post_mortem: PostMortem) -> str:
-    """Return the sentence on the end of a target.
-
-    It says what ended the target, where it stood last, with how much memory, and its last error.
-    """
+    """Return the sentence on a target's end: its cause, last place, memory and last error."""
     facts = [post_mortem.cause]
     if post_mortem.last:
         facts.append(f"last seen {_last(post_mortem.last[0])}")
@@ -226,10 +204,7 @@ def post_mortem_sentence(post_mortem: PostMortem) -> str:
 
 
 def post_mortem_lines(post_mortem: PostMortem | None, columns: int) -> Iterator[str]:
-    """Yield the sentence, who else died, and the last lines of output.
-
-    Nothing where the target did not die.
-    """
+    """Yield the sentence on a target's death, if it died, who else died, and its last output."""
     if post_mortem is None:
         return
     yield from wrapped(post_mortem_sentence(post_mortem), columns, "  ")
@@ -256,15 +231,12 @@ def _last(place: LastPlace) -> str:
 
 
 LEAST_SURPLUS = 0.02
-"""Less than this is the noise of sampling, and not worth a place."""
+"""A smaller share is noise of sampling, and not worth a place."""
 _NODES = 32
 
 
 def rank_lines(ranks: Sequence[RankSummary], columns: int) -> Iterator[str]:
-    """Yield the table of the ranks; nothing where there are none.
-
-    Of many those that wait least are shown.
-    """
+    """Yield the table of the ranks, if there are any; of many, those that wait least."""
     if not ranks:
         return
     hosts = {row.host for row in ranks}
@@ -290,7 +262,7 @@ def rank_lines(ranks: Sequence[RankSummary], columns: int) -> Iterator[str]:
 
 
 def _waiting_least(ranks: Sequence[RankSummary], most: int) -> list[RankSummary]:
-    """Return those ranks, at most so many, that wait least for the others, in order."""
+    """Return the ranks, at most so many, that wait least for the others, in order."""
     by_wait = sorted(ranks, key=lambda row: (row.waiting_share is None, row.waiting_share or 0.0))
     return sorted(by_wait[:most], key=lambda row: row.rank)
 
@@ -330,15 +302,12 @@ def _known_by(node: JoinedNode) -> str:
 
 
 def rank_tables(summary: Summary) -> dict[str, object]:
-    """Return what the tables of ranks and of nodes show.
-
-    No rows where the run is no job of ranks.
-    """
+    """Return what the tables of ranks and of nodes show; no rows if the run is no job of ranks."""
     rates = [row.steps_per_s for row in summary.ranks if row.steps_per_s]
     step_s = 1 / statistics.median(rates) if rates else None
 
     def of_step(share: float | None) -> str:
-        """Return a share of a step, as time too where the time of a step is known."""
+        """Return a share of a step, as time too if the time of a step is known."""
         if share is None or step_s is None:
             return percent(share)
         return f"{step_time(share * step_s)} ({percent(share)})"

@@ -1,6 +1,4 @@
-"""The series that a report's page carries.
-
-They are CPU, memory and steps of processes, and utilization and memory of GPUs.
+"""The series in a report's page: CPU, memory and steps of processes, load and memory of GPUs.
 
 Each has about as many points as a screen has columns.
 """
@@ -57,20 +55,17 @@ def process_entries(
 ) -> list[dict[str, Any]]:
     """Return the processes with their series.
 
-    ``index`` has the place of each, ``memory`` how theirs grows.
-
-    The steps are empty where no loop counter was read.
+    ``index`` has the place of each, ``memory`` the growth of their memory. The steps are empty if
+    no loop counter was read.
     """
     started_ns = reader.info.started_ns
-    # Series are kept of the first processes: a job that starts thousands would fill the page with
-    # them.
+    # Only the first processes have series: a job that starts thousands would fill the page.
     charted = set(list(index)[:64])
     hosts = hosts_of(reader) if nodes_of(reader) else {}
     growths: defaultdict[int, list[dict[str, object]]] = defaultdict(list)
     for one in memory:
-        if (
-            one.series != "pss_bytes" and one.process in charted
-        ):  # PSS is part of RSS, and read seldom
+        # PSS is part of RSS, and read seldom.
+        if one.series != "pss_bytes" and one.process in charted:
             title = (
                 "RSS" if one.device is None else f"on GPU {visible(one.device).removeprefix('gpu')}"
             )
@@ -120,9 +115,9 @@ def gpu_entries(reader: RunReader) -> list[dict[str, Any]]:
 
 
 def _cover(cover: IntervalSet, started_ns: int) -> dict[str, list[int]]:
-    """Return how much recordings cover of a process by a few times, and evenly between two of them.
+    """Return how much of a process recordings cover by a few times, linear in between.
 
-    As distances.
+    The numbers are distances.
     """
     edges = cover.edges()
     together = -(-len(edges) // POINT_LIMIT)
@@ -134,16 +129,13 @@ def _cover(cover: IntervalSet, started_ns: int) -> dict[str, list[int]]:
 
 
 def _series(reader: RunReader, found: SeriesRow | None) -> Series:
-    # Of a run of so many minutes the mean of each minute is enough.
+    # In a run of so many minutes the mean of each minute is enough.
     steps = list(take_course(reader, found.id, None, None, 300).steps()) if found else []
     return _columns(reader, steps, _DIGITS[found.name] if found else 0)
 
 
 def _steps_per_s(reader: RunReader, process: int) -> Series:
-    """Return the rate of steps between each two readings of the loop counter.
-
-    None where it starts again.
-    """
+    """Return the rate of steps between readings of the loop counter; None if it starts again."""
     steps = []
     pairs = chain.from_iterable(
         pairwise(piece) for piece in counts_of(reader, process, Selection()).pieces
@@ -156,10 +148,7 @@ def _steps_per_s(reader: RunReader, process: int) -> Series:
 
 
 def _columns(reader: RunReader, steps: list[Step], digits: int) -> Series:
-    """Return at most ``POINT_LIMIT`` steps, each the mean of as many neighbors.
-
-    A step is known for as long as all of them.
-    """
+    """Return at most ``POINT_LIMIT`` steps, each the mean of as many neighbors and their time."""
     together = -(-len(steps) // POINT_LIMIT)
     if together > 1:
         groups = [steps[at : at + together] for at in range(0, len(steps), together)]

@@ -52,10 +52,7 @@ _Changes = Mapping[int, TransitionsSeen]
 
 
 class Exit(msgspec.Struct, frozen=True):
-    """How a process ended: its exit code, or the name of the signal that ended it.
-
-    Both None: not known, or running.
-    """
+    """How a process ended: exit code or name of its signal; both None if unknown or running."""
 
     code: int | None
     signal: str | None
@@ -93,15 +90,15 @@ class Summary(msgspec.Struct, frozen=True):
 
     ``state`` is live, ended or interrupted; ``why_ended`` is target-exited, stopped, duration or
     failed. ``samples`` are those of the selection, ``phases`` and ``functions`` their shares, 0 to
-    1, the largest first; ``rest`` are what the shares of *other* and *waiting* consist of.
-    ``Coverage`` explains ``coverage``, ``torn_share`` and ``cost_core_share``. ``gpu_idle`` is None
-    where no GPU was read. ``nodes`` are those of a job whose run files were merged. ``losses`` are
-    the first events of data that was dropped on the way to the run file, ``gaps`` what was not read
-    of the training processes, by reason, the longest first, ``unread`` the events of processes from
-    which nothing was read for some time, with the reason. ``no_samples`` says why ``samples`` is 0.
-    ``incident`` is the warning in one line: the target's death, a whole run without samples, hangs,
-    and findings above info; empty where there is none. ``leading_threads`` are those that are shown
-    in place of a main thread that only waits for them, by name.
+    1, the largest first; ``rest`` has the parts of *other* and *waiting*. ``Coverage`` explains
+    ``coverage``, ``torn_share`` and ``cost_core_share``. ``gpu_idle`` is None if no GPU was read.
+    ``nodes`` are those of a job whose run files were merged. ``losses`` are the first events of
+    data that was dropped on the way to the run file, ``gaps`` the time in which training processes
+    were not read, by reason, the longest first, ``unread`` the events of processes that were not
+    read for some time, with the reason. ``no_samples`` says why ``samples`` is 0. ``incident`` is
+    the warning in one line: the target's death, a whole run without samples, hangs, and findings
+    above info; empty if there is none. ``leading_threads`` are the threads, by name, that are shown
+    in place of a main thread that only waits for them.
     """
 
     version: int
@@ -144,7 +141,7 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
     """Summarize a run over a selection of its samples.
 
     Processes are listed with what they did in the selection's range of time and while its
-    conditions held, whichever of their threads it names.
+    conditions held, for any threads that it names.
     """
     phases = PhaseIndex(reader)
     changes = take_transitions(reader, selection)
@@ -221,7 +218,7 @@ def _texts(reader: RunReader, selection: Selection, kind: str) -> tuple[str, ...
 
 
 def why_no_samples(reader: RunReader) -> str:
-    """Return why a selection of a run that has no samples has none."""
+    """Return why a selection without samples has none."""
     read, info, unread = reader.recorded(), reader.info, reader.events(UNREAD)
     if read.whole:
         return "no samples are in this selection of the run"
@@ -242,9 +239,9 @@ def why_no_samples(reader: RunReader) -> str:
 def _processes(
     reader: RunReader, selection: Selection, changes: _Changes
 ) -> tuple[ProcessSummary, ...]:
-    """Return the processes of a selection: by rank, each worker after the process that started it.
+    """Return the processes of a selection: by rank, each worker after its parent.
 
-    Those of which nothing is known come last: a compiler's live for moments, and are many.
+    Processes without any data come last: those of a compiler live for moments, and are many.
     """
     profiles = _profiles_of_processes(reader, selection, changes)
 

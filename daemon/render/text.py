@@ -1,7 +1,4 @@
-"""A summary as plain text, without control characters.
-
-It is for the closing lines of a session, and for ``profd summary``.
-"""
+"""A summary as plain text, without control characters, for the end of a session and ``summary``."""
 
 from __future__ import annotations
 
@@ -28,13 +25,10 @@ _BAR_CELLS, _FUNCTION_CELLS, _PLACE_CELLS = 12, 24, 22
 def closing_lines(
     summary: Summary, *, run: str | None = None, report: str | None = None, columns: int = WIDTH
 ) -> str:
-    """Return what is said when a session ends.
+    """Return the words at the end of a session: how the run ended, its largest phases, their basis.
 
-    That is how the run ended, its largest phases, and what that rests on.
-
-    ``run`` is how the run is called on a command line, by its id where it is not given. ``report``
-    is the path of its report; the command that writes one where it is not given. No newline at the
-    end.
+    ``run`` is the run's name on a command line, by default its id. ``report`` is the path of its
+    report, by default the command that writes one. No newline at the end.
     """
     lines = [f"profd  {_title(summary)}"]
     shown = [(name, share) for name, share in summary.phases.items() if share >= 0.05][:5]
@@ -60,10 +54,7 @@ def closing_lines(
 
 
 def summary_text(summary: Summary, *, columns: int = WIDTH) -> str:
-    """Return a summary as a screenful of text, no line of it wider than ``columns``.
-
-    No newline at the end.
-    """
+    """Return a summary as text, no line wider than ``columns``, no newline at the end."""
     roles, steps = {row.pid: _role(row) for row in summary.processes}, summary.steps
     worked = {} if summary.hangs else summary.phases  # a run that hung is not called healthy
     led_by = (
@@ -125,7 +116,7 @@ def _title(summary: Summary) -> str:
 
 
 def exactness(steps: Steps) -> str:
-    """Return what stands before a step count that is less exact than its digits suggest."""
+    """Return the mark before a step count that is less exact than its digits suggest."""
     matters = 0.02 * (steps.count or 0)
     if steps.unseen > matters:
         return "at least "
@@ -153,10 +144,7 @@ def _unread(summary: Summary) -> Sequence[str]:
 
 
 def _section(title: str | None, rows: Iterable[str]) -> Iterator[str]:
-    """Yield a title, if any, and its rows, with an empty line ahead.
-
-    Nothing where there are no rows.
-    """
+    """Yield an empty line, a title, if any, and its rows; nothing without rows."""
     found = list(rows)
     if found:
         yield from ("", *([title] if title else []), *found)
@@ -164,10 +152,8 @@ def _section(title: str | None, rows: Iterable[str]) -> Iterator[str]:
 
 def _phase_table(summary: Summary, columns: int) -> Iterator[str]:
     lines = {line.phase: line for line in summary.phase_lines}
-    name_cells, place_cells = (
-        _widest(summary.phases),
-        _widest(map(_place, summary.phase_lines), _PLACE_CELLS),
-    )
+    name_cells = _widest(summary.phases)
+    place_cells = _widest(map(_place, summary.phase_lines), _PLACE_CELLS)
     for name, share in summary.phases.items():
         row = f"  {phase_named(name).letter}  {fit(name, name_cells)}  {percent(share):>5}"
         row += f" {_margin(summary.phase_errors[name])}  {_bar(share)}"
@@ -231,10 +217,7 @@ def _place(line: FunctionRow | PhaseLine) -> str:
 
 
 def _margin(error: float) -> str:
-    """Return the margin of a share with this standard error, in points.
-
-    Of 100 such intervals, 95 hold the truth.
-    """
+    """Return the margin of a share with this standard error, in points, for a 95 % interval."""
     return f"± {100 * min(margin(error), 1):.1f}".ljust(6)
 
 

@@ -12,7 +12,14 @@ import pytest
 from support.synthetic import MAIN, MAIN_TID, STARTED_NS, main_process, recording, write_records
 from support.training_stacks import LIBRARY, STEP, TRAIN
 
-from profd.daemon.analyze.operators import Call, IssuingLine, Stay, issuing_lines, last_window, tie
+from profd.daemon.analyze.operators import (
+    IssuingLine,
+    OperatorCall,
+    Stay,
+    issuing_lines,
+    last_window,
+    tie,
+)
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.torchtraces import of_last_request
 from profd.daemon.analyze.windows import Line
@@ -134,8 +141,8 @@ def stay(line: Line | None, start_ms: int, end_ms: int, *moments_ms: int) -> Sta
     )
 
 
-def call(name: str, start_ms: float, end_ms: float) -> Call:
-    return Call(int(start_ms * MS), int(end_ms * MS), name)
+def call(name: str, start_ms: float, end_ms: float) -> OperatorCall:
+    return OperatorCall(int(start_ms * MS), int(end_ms * MS), name)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +180,7 @@ def call(name: str, start_ms: float, end_ms: float) -> Call:
     ],
 )
 def test_operators_are_tied_to_the_line_of_the_samples_within_them(
-    stays: list[Stay], calls: list[Call], found: list[tuple[str, int]]
+    stays: list[Stay], calls: list[OperatorCall], found: list[tuple[str, int]]
 ) -> None:
     assert [(name, line.line) for name, line in tie(stays, calls, 2 * MS)] == found
 

@@ -37,7 +37,7 @@ from profd.daemon.findings.analyst import (
     REST_OF_THE_RUN,
     UNREAD_S,
     Analyst,
-    Orders,
+    SessionOrders,
     is_over,
 )
 from profd.daemon.findings.catalog import find, findings_in
@@ -339,7 +339,7 @@ class Waits(contextlib.nullcontext[None]):
 def test_looks_are_seldom_while_nobody_reads_them_but_leave_no_moment_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    orders, waits = Orders(), Waits()
+    orders, waits = SessionOrders(), Waits()
     monkeypatch.setattr(orders, "_said", waits)
     assert not orders.rest(EVERY_S)
     assert waits.waited_s == [EVERY_S, UNREAD_S - EVERY_S]
@@ -353,7 +353,7 @@ def test_looks_are_seldom_while_nobody_reads_them_but_leave_no_moment_out(
 def test_an_order_ends_the_rest_and_only_the_end_ends_all_of_it(
     monkeypatch: pytest.MonkeyPatch, said: bytes, is_ending: bool, waited_s: list[float]
 ) -> None:
-    orders, waits = Orders(), Waits()
+    orders, waits = SessionOrders(), Waits()
     monkeypatch.setattr(orders, "_said", waits)
     read_end, write_end = os.pipe()
     os.write(write_end, said)

@@ -38,7 +38,7 @@ from profd.daemon.findings.cpu import idle_cores, interpreter_lock
 from profd.daemon.findings.finding import CRITICAL, INFO, WARNING
 from profd.daemon.findings.gpu import synchronization
 from profd.daemon.findings.loading import load_in_process
-from profd.daemon.findings.overhead import hot_function
+from profd.daemon.findings.loops import hot_function
 from profd.daemon.findings.phases import checkpoints, evaluations, logging_stalls, unfused_optimizer
 from profd.daemon.store.records import Frame
 

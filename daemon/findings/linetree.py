@@ -1,0 +1,93 @@
+"""The tree of the user's lines, and the line of it that takes the most time beside the step."""
+
+from __future__ import annotations
+
+import enum
+import itertools
+from collections import defaultdict
+from collections.abc import Sequence
+
+from profd.daemon.analyze.phases import BACKWARD, OPTIMIZER
+from profd.daemon.findings.context import FindingContext
+from profd.daemon.findings.kinds import MODULE
+from profd.daemon.store.rows import FrameRow
+
+LinePath = tuple[int, ...]
+"""The ids of the user's frames from the outermost one on."""
+STEP_BESIDE = 0.1
+"""Of the time below a line: with more of a step it is a line around the step."""
+
+
+class _StepPart(enum.Enum):
+    """What a stack is to the step."""
+
+    LOST = enum.auto()
+    UPDATE = enum.auto()  # backward pass and optimizer
+    PASS = enum.auto()  # the rest of the step
+    OTHER = enum.auto()  # counted by other rules
+
+
+class LineTree:
+    """The tree of the user's lines, with the time below each by its part of the step."""
+
+    def __init__(self, context: FindingContext, lost: set[int], step: set[int]) -> None:
+        self._ns: defaultdict[LinePath, dict[_StepPart, float]] = defaultdict(
+            lambda: dict.fromkeys(_StepPart, 0.0)
+        )
+        self._children: defaultdict[LinePath, set[LinePath]] = defaultdict(set)
+        self._in_model: set[LinePath] = set()
+        self.paths: dict[int, LinePath] = {}
+        phase_of, updates = context.phases.of_stack, (BACKWARD, OPTIMIZER)
+        for stack, time_ns in context.profile.time_ns.items():
+            part = _StepPart.LOST if stack in lost else _StepPart.OTHER
+            if stack in step:
+                part = _StepPart.UPDATE if phase_of(stack) in updates else _StepPart.PASS
+            self._add(stack, context.reader.frames_of(stack), part, time_ns)
+
+    def _add(self, stack: int, frames: Sequence[FrameRow], part: _StepPart, time_ns: float) -> None:
+        path = self.paths[stack] = tuple(frame.id for frame in frames if not frame.is_library)
+        self._ns[()][part] += time_ns
+        outside = itertools.takewhile(lambda frame: frame.module_path != MODULE, frames)
+        depth_of_model = sum(not frame.is_library for frame in outside)
+        for depth in range(1, len(path) + 1):
+            line = path[:depth]
+            self._ns[line][part] += time_ns
+            self._children[path[: depth - 1]].add(line)
+            if depth > depth_of_model:
+                self._in_model.add(line)
+
+    def _all_ns(self, line: LinePath) -> float:
+        return sum(self._ns[line].values())
+
+    def lost_ns(self, line: LinePath) -> float:
+        return self._ns[line][_StepPart.LOST]
+
+    def step_ns(self, line: LinePath) -> float:
+        return self._ns[line][_StepPart.UPDATE] + self._ns[line][_StepPart.PASS]
+
+    def runs_other_model(self, line: LinePath) -> bool:
+        """Say whether the passes below a line are not those that the step is for."""
+        passes_ns, all_ns = self._ns[line][_StepPart.PASS], self._ns[()][_StepPart.PASS]
+        return line not in self._in_model and passes_ns < all_ns / 2
+
+    def _own_step_ns(self, line: LinePath) -> float:
+        """Return the time of the step below a line, without the passes of another model."""
+        return (
+            self._ns[line][_StepPart.UPDATE] if self.runs_other_model(line) else self.step_ns(line)
+        )
+
+    def heaviest_line(self) -> LinePath | None:
+        """Return the line to look at; None if other rules explain the time below it."""
+        line: LinePath = ()
+        while children := self._children[line]:
+            heaviest = max(children, key=self.lost_ns)
+            is_apart = bool(line) and self._own_step_ns(line) <= STEP_BESIDE * self.lost_ns(line)
+            has_all = self._all_ns(heaviest) > 0.9 * self._all_ns(line)
+            if not self.lost_ns(heaviest) or (is_apart and not has_all):
+                break
+            line = heaviest
+        of_step_ns, lost_ns = self._own_step_ns(line), self.lost_ns(line)
+        is_around_step = of_step_ns > STEP_BESIDE * lost_ns
+        if is_around_step or lost_ns < (self._all_ns(line) - of_step_ns) / 2:
+            return None
+        return line

@@ -1,0 +1,136 @@
+"""Loops in Python: the function that spends its time in them, and calls made element by element."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import partial
+
+from profd.daemon.analyze.phases import (
+    BACKWARD,
+    DATA_LOAD,
+    DATA_WAIT,
+    OPTIMIZER,
+    OTHER,
+    STARTUP,
+    SYNCHRONIZE,
+    WAITING,
+)
+from profd.daemon.findings.bounds import bound
+from profd.daemon.findings.context import FindingContext
+from profd.daemon.findings.finding import Finding
+from profd.daemon.findings.kinds import OwnFunction, own_functions
+from profd.daemon.store.rows import FrameRow
+
+UNEXPLAINED = frozenset({OTHER, WAITING, STARTUP})
+_LOOP, _COMPREHENSION = re.compile(r"^\s*(for|while)\b"), re.compile(r"\bfor\b.+\bin\b")
+# Each has a rule of its own that says more.
+_OTHER_RULES = frozenset({DATA_LOAD, DATA_WAIT, STARTUP, SYNCHRONIZE})
+
+
+def hot_function(context: FindingContext) -> Finding | None:
+    """Return the function that loops for most of the time.
+
+    A function whose time is mostly of a known kind does not count: its kind says more of it.
+    """
+    looping = _looping_stacks(context)
+    loop_ns = _ns_by_function(context, looping, looping)
+    known_ns = _ns_by_function(
+        context, looping, (one for one in looping if _is_known(context, one))
+    )
+    unknown = (key for key in loop_ns if known_ns[key] < loop_ns[key] / 2)
+    function = max(unknown, key=loop_ns.__getitem__, default=None)
+    if function is None:
+        return None
+    of_it = {stack for stack, key in looping.items() if key == function}.__contains__
+    share = context.share_of(context.profile, of_it)
+    if context.is_all_work(share):
+        return None
+    line = partial(context.heaviest_line, context.profile, of_it, context.leaf)
+    gain = partial(bound, context, share)
+    return context.finding("hot-function", share, gain=gain, line=line, name=function[0])
+
+
+def _looping_stacks(context: FindingContext) -> dict[int, OwnFunction]:
+    """Return the stacks in which the user's functions loop, with the function of each.
+
+    All of a function's own time counts if the lines of its loops have enough of it. Otherwise only
+    the lines of its comprehensions count, except those of an update, which go through tensors.
+    """
+    functions = {
+        stack: function
+        for stack in context.profile.time_ns
+        if (function := _function_of(context, stack)) is not None
+    }
+    loops = {stack for stack in functions if _LOOP.search(context.leaf(stack).text)}
+    comprehensions = {
+        stack
+        for stack in functions
+        if _COMPREHENSION.search(context.leaf(stack).text)
+        and context.phases.of_stack(stack) != OPTIMIZER
+    }
+    own_ns, loops_ns, others_ns = (
+        _ns_by_function(context, functions, stacks)
+        for stacks in (functions, loops, comprehensions - loops)
+    )
+    # If lines call into C, which has no frames, the line of the loop itself is hardly ever seen.
+    # The line of a comprehension is all of it.
+    looping = {
+        function
+        for function, time_ns in own_ns.items()
+        if loops_ns[function] > 0.02 * time_ns or others_ns[function] > 1 / 3 * time_ns
+    }
+    return {
+        stack: function
+        for stack, function in functions.items()
+        if stack in comprehensions or function in looping
+    }
+
+
+def _ns_by_function(
+    context: FindingContext, functions: Mapping[int, OwnFunction], stacks: Iterable[int]
+) -> Counter[OwnFunction]:
+    spent_ns = Counter[OwnFunction]()
+    for stack in stacks:
+        spent_ns[functions[stack]] += int(context.profile.time_ns[stack])
+    return spent_ns
+
+
+def _is_known(context: FindingContext, stack: int) -> bool:
+    """Say whether the kind of a stack says what it does beside a step."""
+    if context.kinds.is_no_pass(stack):
+        return True
+    return context.phases.of_stack(stack) in UNEXPLAINED and bool(context.kinds.of_stack(stack))
+
+
+def by_element(context: FindingContext) -> frozenset[int]:
+    """Return the stacks in which a user's comprehension calls what takes the time.
+
+    A comprehension that calls a whole step does not count.
+    """
+    frames_of, phase_of = context.reader.frames_of, context.phases.of_stack
+    stacks = context.profile.time_ns
+    updates = {
+        one.id
+        for stack in stacks
+        if phase_of(stack) in (BACKWARD, OPTIMIZER)
+        for one in frames_of(stack)
+    }
+
+    def is_element(frame: FrameRow) -> bool:
+        source = frame.text
+        is_comprehension = _COMPREHENSION.search(source) and not _LOOP.match(source)
+        return bool(is_comprehension) and not frame.is_library and frame.id not in updates
+
+    return frozenset(stack for stack in stacks if any(map(is_element, frames_of(stack))))
+
+
+def _function_of(context: FindingContext, stack: int) -> OwnFunction | None:
+    """Return the user's function at the leaf of a stack; None if another rule is on the stack.
+
+    The time of a comprehension belongs to its function, as in Python itself from 3.12 on.
+    """
+    if context.leaf(stack).is_library or context.phases.of_stack(stack) in _OTHER_RULES:
+        return None
+    return next(own_functions(context.reader.frames_of(stack)), None)
