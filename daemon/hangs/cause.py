@@ -167,9 +167,8 @@ def _awaited(look: Look, row: Standing) -> list[Standing]:
 def find_cause(look: Look, deaths: Sequence[Death]) -> Cause:
     """Return the cause of a hang; ``deaths`` are those from shortly before it until now."""
     mains = look.mains()
-    if all(
-        group_of(row) == "child process" for row in mains
-    ):  # then look at the children, for which it only waits
+    # Look at the children: a parent only waits for them.
+    if all(group_of(row) == "child process" for row in mains):
         mains = [
             row for row in look.standing if row.is_main and row.member.role != roles.MAIN
         ] or mains

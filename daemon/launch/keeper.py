@@ -101,9 +101,8 @@ def _keep(start: Start, terminal: PseudoTerminal, launcher: socket.socket, repor
             break
         _tell(launcher, status, launcher_pid)
     with contextlib.suppress(OSError):
-        os.tcsetpgrp(
-            terminal.slave_fd, os.getpid()
-        )  # when this process ends, only its own group is hung up
+        # When this process ends, only its own group is hung up.
+        os.tcsetpgrp(terminal.slave_fd, os.getpid())
     # From now on only processes that the script has left behind hold the terminal open.
     os.close(terminal.slave_fd)
     _tell(launcher, status, launcher_pid)

@@ -20,9 +20,8 @@ from profd.daemon.launch.terminal import PseudoTerminal, window_size
 _KEY_TIMEOUT_S = 1.0
 _SIZE = struct.Struct("=HH")
 _KEYS, _RESIZED = b"k", b"s"
-_ROOM_BYTES = (
-    4096  # as many keys as a terminal takes unread; more are refused, and the user is told
-)
+# As many keys as a terminal takes unread; more are refused, and the user is told.
+_ROOM_BYTES = 4096
 
 
 class Keyboard(threading.Thread):

@@ -148,12 +148,10 @@ class Launch:
             leads_session=leads_session(),
         )
         self._streams = InheritedStreams(self.script.pid)
-        self._events: queue.SimpleQueue[Callable[[], None]] = (
-            queue.SimpleQueue()
-        )  # tasks for the main thread
-        self._wait_closed: Callable[[float], bool] | None = (
-            None  # waits for the session that records, or did
-        )
+        # The tasks for the main thread.
+        self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        # Waits for the session that records, or did.
+        self._wait_closed: Callable[[float], bool] | None = None
         self._news: list[str] = []
         self._has_script_ended = False
         self._is_session_over = False
@@ -234,13 +232,11 @@ class Launch:
             return
         is_apart = self.screen.placement.leads is not Leads.NOTHING
         if number in (signal.SIGTTIN, signal.SIGTTOU) and self.screen.hand_over(self.script.pid):
-            self.script.send_group(
-                signal.SIGCONT
-            )  # a shell has given this process the terminal without a signal
+            # A shell has given this process the terminal without a signal.
+            self.script.send_group(signal.SIGCONT)
         elif is_apart and number != signal.SIGSTOP and not has_shell():
-            self.script.send_group(
-                signal.SIGCONT
-            )  # without profd the kernel would not have stopped it
+            # Without profd the kernel would not have stopped it.
+            self.script.send_group(signal.SIGCONT)
         elif self.witnesses is not None and self.screen.suspend():
             self.witnesses.stop_launcher(number)
 

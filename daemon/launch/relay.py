@@ -166,9 +166,8 @@ class _Copier:
                 self._take_orders()
             elif self.master_fd in ready or (self._is_closed and not self._is_over):
                 self._read()
-            elif (
-                self._is_ending and not ready
-            ):  # the processes that still have it open were left behind, and write nothing now
+            elif self._is_ending and not ready:
+                # The processes that still have it open were left behind, and write nothing now.
                 self._settle()
             if self._orphan is not None and not processes.is_running(*self._orphan):
                 self._orphan = None

@@ -104,9 +104,8 @@ class Start:
         """
         said = b""
         try:
-            signal.pthread_sigmask(
-                signal.SIG_BLOCK, STOPPING
-            )  # a process in the background may take the terminal
+            # A process in the background may take the terminal.
+            signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
             self.take_place()
             if self.must_declare:
                 # py-spy is no ancestor of the script, but a descendant of the launcher, which Yama

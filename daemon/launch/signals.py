@@ -106,9 +106,8 @@ def die_of(number: int) -> None:
 
 
 def is_from_process(info: signal.struct_siginfo) -> bool:
-    return (
-        info.si_code <= 0
-    )  # of kill, sigqueue, tgkill; signals from the kernel have a positive code
+    # kill, sigqueue and tgkill give such a code; signals from the kernel have a positive one.
+    return info.si_code <= 0
 
 
 def await_sender(info: signal.struct_siginfo) -> None:

@@ -34,9 +34,8 @@ class InheritedStreams:
                     os.close(fd)
         found = os.fstat(_STDERR)
         self._stderr: _Stream | None = None
-        if stat.S_ISFIFO(found.st_mode) or stat.S_ISSOCK(
-            found.st_mode
-        ):  # a file or terminal has no end to wait for
+        # A file or terminal has no end to wait for.
+        if stat.S_ISFIFO(found.st_mode) or stat.S_ISSOCK(found.st_mode):
             self._stderr = _stream(os.getpid(), _STDERR)
 
     def let_go_with_script(self) -> None:
@@ -49,9 +48,8 @@ class InheritedStreams:
 
     def _of_script(self) -> Iterator[_Stream | None]:
         try:
-            yield _stream(
-                self._script_pid, _STDERR
-            )  # most scripts have it there, and no other descriptor is checked
+            # Most scripts have it there; then no other descriptor is checked.
+            yield _stream(self._script_pid, _STDERR)
             for fd in _open_descriptors(self._script_pid):
                 yield _stream(self._script_pid, fd)
         except OSError:

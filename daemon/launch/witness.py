@@ -88,9 +88,8 @@ class Witnesses:
         self._tell(_LEAVE)
         self._end.close()
         with contextlib.suppress(OSError):
-            os.kill(
-                self.pid, signal.SIGCONT
-            )  # it may have been stopped along with all processes of a job
+            # The guardian may have been stopped along with all processes of a job.
+            os.kill(self.pid, signal.SIGCONT)
             os.waitpid(self.pid, 0)
 
     def _ask(self) -> tuple[Sightings, Sightings]:

@@ -25,9 +25,8 @@ from profd.daemon.session.session import Failed, Ready, decode_options, encode
 
 def _announce(word: Ready | Failed) -> None:
     """Answer on stdout and close it, since the starter reads to its end."""
-    with contextlib.suppress(
-        BrokenPipeError
-    ):  # the starter is gone; the session records all the same
+    # If the starter is gone, the session records all the same.
+    with contextlib.suppress(BrokenPipeError):
         os.write(1, encode(word))
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)

@@ -116,7 +116,8 @@ class Analyst:
             OSError,
             msgspec.DecodeError,
             ValueError,
-        ):  # ValueError: the bytes are no text, or the line has no end
+        ):
+            # ValueError: the bytes are no text, or the line has no end.
             pass
         finally:
             self._process = None

@@ -69,9 +69,8 @@ class CostMeter:
 
 LOWEST_RATE_HZ = 3
 MINUTE_S = 60.0
-_READINGS = (
-    18  # a multiple of a recording's length in seconds: starting and reading one comes at once
-)
+# A multiple of a recording's length in seconds: starting and reading one comes at once.
+_READINGS = 18
 _AIM = 0.94
 _ROOM = 0.90  # share of the allowance: a lower cost has room for a higher rate
 # this much room shows after this few readings, which cover two recordings
@@ -196,9 +195,8 @@ class Governor:
         self._kept_readings = 0
         self._readings: deque[float] = deque(maxlen=_READINGS)
         self._unread = Spending(0.0, 0.0)
-        self._is_settling = (
-            True  # the cost of starting has to be paid, but says nothing of the cost of recording
-        )
+        # The cost of starting has to be paid, but says nothing of the cost of recording.
+        self._is_settling = True
         self._raise_wait_s = 10.0
         self._since_lowering_s = self._since_rise_s = MINUTE_S
         self.mean_hz = self._within_bounds(budget_cores / read_cost_s(threads))

@@ -97,9 +97,8 @@ class ControlServer:
         """
         former = self._server
         if former is not None and not self.path.exists():
-            with contextlib.suppress(
-                SessionFailed, OutputUnwritable
-            ):  # there is no such folder until the next login
+            # There may be no such folder until the next login.
+            with contextlib.suppress(SessionFailed, OutputUnwritable):
                 paths.make_private(self.path.parent)
                 await self.start()
                 former.close()
@@ -189,9 +188,8 @@ class ControlClient:
             self._socket.close()
             reason = f"the session at {path} cannot be reached ({error.strerror or error})"
             raise SessionFailed(reason, "it may have ended: see `profd ls`") from error
-        found, uid = _peer(
-            self._socket
-        )  # the PID is 0 if the process is in a container and cannot be seen from here
+        # The PID is 0 if the process is in a container and cannot be seen from here.
+        found, uid = _peer(self._socket)
         if (uid != os.getuid() and os.getuid() != 0) or (pid is not None and found not in (pid, 0)):
             self._socket.close()
             raise SessionFailed(

@@ -89,7 +89,7 @@ class Recorder:
         )
         self._reading = ReadingWatch(clock, self._put)
         self._root_origin, self._origins = origin.ANY, dict[str, origin.Origin]()
-        """By file, the origin of the process whose stacks first showed it; else the root's counts."""
+        """The origin of the process whose stacks first showed a file, by file; else the root's."""
         self._changed: set[str] = set()
         """The files that were reported as changed."""
         self._hangs: HangWatch | None = None
@@ -287,9 +287,8 @@ class Recorder:
         was_in_trouble = False
         while True:
             trouble = self._writer.trouble
-            if (
-                bool(trouble) != was_in_trouble
-            ):  # trouble cannot be written to the run, so the session's log has it
+            # Trouble cannot be written to the run, so the session's log has it.
+            if bool(trouble) != was_in_trouble:
                 was_in_trouble = bool(trouble)
                 again = f"{trouble}: it is tried again until it can be"
                 sys.stderr.write(
@@ -307,9 +306,8 @@ class Recorder:
             await readings.take(
                 self._tree.members, self._members.python_threads, for_window=is_window
             )
-            if (
-                self._governor.rate_hz < before_hz
-            ):  # the recordings under way cost too much to wait for their end
+            # The recordings under way cost too much to wait for their end.
+            if self._governor.rate_hz < before_hz:
                 self._sampling.hurry()
             await asyncio.sleep(until_tick_s(1.0))
 
@@ -437,9 +435,8 @@ class Recorder:
         schedule = self.options.window_schedule
         if not isinstance(record, records.FindingsTaken) or self._ended.is_set():
             return
-        if (
-            self._openings is None and self._analyst is not None
-        ):  # the process that has looked has opened the file itself
+        # Watch only now: the process that looks for findings opens the file itself.
+        if self._openings is None and self._analyst is not None:
             self._openings = Openings(self._live_file.path, self._analyst.ask)
         if schedule is not None and schedule.on_finding:
             self._windowing.heed(record.findings, schedule.request, self._tree.members.values())

@@ -225,9 +225,8 @@ class Members:
             else:
                 now = "became" if change.kind == "exec" else "runs Python now:"
                 self._say(change.kind, f"process {member.identity.pid} {now} {command}", member)
-            is_idle = member.role == roles.HELPER and roles.only_waits(
-                member.command
-            )  # others wait for their turns
+            # Other helpers wait for their turns.
+            is_idle = member.role == roles.HELPER and roles.only_waits(member.command)
             if (
                 member.python is None
                 or is_idle

@@ -257,10 +257,11 @@ def _answer(
     with process.stdout:
         # The options fit into the pipe's buffer, or the session reads them: neither waits for the
         # other.
+        # A session that has ended before it read them says why in its log.
         with (
             contextlib.suppress(BrokenPipeError),
             process.stdin,
-        ):  # it ended before it read them; its log says why
+        ):
             process.stdin.write(encode(options))
         if meanwhile is not None:
             meanwhile()

@@ -127,9 +127,8 @@ class ReadingWatch:
 
     async def _look(self, identity: Identity, silence: _Silence) -> None:
         found = await asyncio.to_thread(self.why, identity.pid)
-        if _dies(identity) and not (
-            found and found.lasting
-        ):  # without such a reason, a dying process simply runs nothing any more
+        # A dying process runs nothing any more: only a lasting reason says something.
+        if _dies(identity) and not (found and found.lasting):
             return
         silence.reason = found
         if self.clock.now_ns() - silence.since_ns >= SILENT_NS:

@@ -165,9 +165,8 @@ def assemble(
     seen: list[_Seen] = []
     for trace, (_, torn_us, is_seldom_in_python), total in zip(traces, read, totals, strict=True):
         pieces, samples = _pieces(trace, raw.zero_ns, keep, gaps), max(total - len(torn_us), 0)
-        if (
-            gaps.length_ns
-        ):  # py-spy makes up for late samples at once, and reads a process that is stopped
+        # py-spy makes up for late samples at once, and reads a process that is stopped.
+        if gaps.length_ns:
             samples = min(
                 samples, sum(length_ns for _, length_ns, _ in pieces) * rate_hz // SECOND_NS
             )

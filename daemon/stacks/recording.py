@@ -144,9 +144,8 @@ class Recording:
         """
         if self._sampler is None:
             with contextlib.suppress(OSError):
-                threads = os.listdir(
-                    f"{processes.PROC}/{self._pid}/task"
-                )  # in the order of their start
+                # The kernel lists threads in the order of their start.
+                threads = os.listdir(f"{processes.PROC}/{self._pid}/task")
                 self._sampler = threads[1] if len(threads) > 1 else None
         if self._sampler is None:
             return None

@@ -355,9 +355,8 @@ def _statement(tree: ast.Module, line: int) -> Statement | None:
     if len(nodes) != 1:
         return None
     body: list[ast.stmt] = getattr(nodes[0], "body", [])
-    last = (
-        body[0].lineno - 1 if body else nodes[0].end_lineno or nodes[0].lineno
-    )  # of a compound statement, the last line of its head
+    # The last line of a compound statement is that of its head.
+    last = body[0].lineno - 1 if body else nodes[0].end_lineno or nodes[0].lineno
     return describe(nodes[0]) if line <= last else None
 
 

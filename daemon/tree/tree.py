@@ -123,9 +123,8 @@ class ProcessTree:
             if self.subprocesses and member.identity in self.members:
                 of_all = full and self._scans_fully(member)
                 children = processes.children(member.identity.pid, of_all_threads=of_all)
-                appeared = self._add(
-                    [pid for pid in children if pid not in known], member
-                )  # the known ones are looked at already
+                # The known children are looked at already.
+                appeared = self._add([pid for pid in children if pid not in known], member)
                 changes += appeared
                 pending += [change.member for change in appeared]
         return changes
@@ -210,9 +209,8 @@ class ProcessTree:
         if member.placement is not None or member.python is None:
             return False
         member.looks += 1
-        if member.looks & (
-            member.looks - 1
-        ):  # not a power of two: each look reads the process's whole memory map
+        # Look only at powers of two: each look reads the process's whole memory map.
+        if member.looks & (member.looks - 1):
             return False
         if not processes.is_running(*member.identity):
             return False
