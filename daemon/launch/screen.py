@@ -57,8 +57,8 @@ class Screen:
     There is hardly anything to do, which is the point.
     """
 
+    # The script's own terminal; None if the script has that of profd, or none.
     pseudo_terminal: PseudoTerminal | None = None
-    """The script's own terminal; None if the script has that of profd, or none."""
 
     def __init__(self, placement: ScriptPlace) -> None:
         self.placement = placement

@@ -63,7 +63,7 @@ LATER = (
     "session.readings",
     "session.stepping",
 )
-"""Modules that the first sample does not need; they import half as long as all others do."""
+"""Modules that the first sample does not need; importing them takes half as long as the rest."""
 _MOST_FILES, _LONGEST_PATH = 4096, 4096
 """The most files for which the process that runs them is known, and the longest path of one.
 

@@ -39,7 +39,7 @@ LENGTH_S = 4.5
 WATCHED_LENGTH_S = 1.6
 CLOSING_TIMEOUT_S = 10.0
 LOOK_S = 0.25
-"""A stop or freeze of a process that is shorter may be missed; a look takes 0.1 ms."""
+"""A shorter stop or freeze of a process may be missed; a look takes 0.1 ms."""
 
 
 class Sampling:

@@ -82,7 +82,7 @@ class ReadingWatch:
             self.put(EventHappened(self.clock.now_ns(), "note", text, identity))
 
     def take_failure(self, identity: Identity, words: str) -> None:
-        """Take that no recording could be made, with py-spy's words on it."""
+        """Note that no recording could be made, and py-spy's words on it."""
         self._miss(identity, self.clock.now_ns(), words)
 
     def end(self, identity: Identity) -> None:
@@ -107,7 +107,7 @@ class ReadingWatch:
                 self._say(identity, silence)
 
     def _miss(self, identity: Identity, since_ns: int, words: str) -> None:
-        """Take that nothing was read.
+        """Note that nothing was read.
 
         Look into the process at first, and again after twice as long.
         """

@@ -7,8 +7,7 @@ py-spy reads a stack from the leaf to the root, frame by frame, out of the memor
 process. It notes the time once it has read all threads, so a deep stack is noted later after it was
 true than a flat one. If the noted times were used as they are, deep stacks would lose that time to
 flat ones with every sample: 15 points in a recursion 200 deep, one or two in a training loop. The
-duration of a read follows from the CPU time of the recording and the number of frames
-(``as_read``).
+CPU time of the recording tells how long a read takes, in proportion to its frames.
 
 py-spy reports how many stacks it read in all, and the trace shows when each stack was first seen.
 Every sample stands for the time up to the next one, so a thread's samples are given to its

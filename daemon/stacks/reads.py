@@ -275,7 +275,7 @@ class Account:
         return self._spells[max(first - 1, 0) :]
 
     def hear(self, words: str) -> None:
-        """Take what py-spy said when it could not read.
+        """Note what py-spy said when it could not read.
 
         It counts until something is read again.
         """
@@ -283,11 +283,11 @@ class Account:
             self._words[words] += 1
 
     def find(self, at_ns: int, cause: str) -> None:
-        """Take a cause that py-spy cannot read, found at a moment."""
+        """Note a reason why py-spy cannot read, as found at a moment."""
         self._found.append((at_ns, cause))
 
     def rest(self) -> None:
-        """Take that nothing is to be read until the next stretch, which makes no gap."""
+        """Note that nothing is to be read until the next stretch, which makes no gap."""
         self._read_to_ns = None
         self._words.clear()
 
@@ -317,7 +317,7 @@ class Account:
                 self.hear(words)
 
     def close(self, at_ns: int) -> None:
-        """Take that nothing more is read.
+        """Note that nothing more is read.
 
         A process that has not ended by then was not read to its end.
         """
