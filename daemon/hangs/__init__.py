@@ -1,1 +1,1 @@
-"""Detects that a run has stopped to make progress, and finds what each process waits for then."""
+"""Detect that a run has stopped making progress, and find what each process then waits for."""

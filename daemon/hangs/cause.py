@@ -1,6 +1,6 @@
-"""Finds the cause of a hang: its group of causes, and the sentence that says so, from one look.
+"""Find the cause of a hang from one look: its group of causes, and the sentence for it.
 
-Pure.
+This module is pure.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from profd.daemon.stacks.source import is_library
 from profd.daemon.store.records import RankBehind
 from profd.daemon.tree import exitstatus, roles
 
-# Files of libraries' frames, and the group of a thread that waits there; sure ones go before likely
-# ones.
+# Files of library frames, and the group of a thread that waits there. Certain groups come before
+# likely ones.
 _SURE = (
     (
         re.compile(r"(torch/distributed|horovod|deepspeed/comm)/(?!fsdp|launcher|elastic|run\.py)"),
@@ -41,12 +41,12 @@ _BY_WAIT = {kind: kind for kind in ("lock", "sleep", "gpu")} | {
     "child": "child process",
     "running": "spin",
 }
-# What a DataLoader's or a pool's worker does that has nothing to do.
+# A worker of a DataLoader or of a pool that has nothing to do stands in one of these.
 _IDLE_WORKER = re.compile(
     r"/multiprocessing/(queues|pool|connection)\.py$|/concurrent/futures/\w+\.py$"
 )
-# Where servers wait for requests, and do nothing else below: an engine's own queue, a worker's, a
-# server's socket.
+# Functions in which servers wait for requests, and do nothing else below: an engine's own queue, a
+# worker's, a server's socket.
 _WAITS_FOR_REQUESTS = (
     ("_process_input_queue", "vllm/v1/engine/core.py"),
     ("dequeue", "vllm/distributed/device_communicators/shm_broadcast.py"),
@@ -57,8 +57,8 @@ _WAITS_FOR_REQUESTS = (
 _LOOP = re.compile(
     r"/(asyncio/(base_events|runners)|uvloop/\w+|trio/_core/_run|tornado/platform/asyncio)\.py$"
 )
-# The leaf of a loop that has nothing to run: the selector, or the loop itself where it is written
-# in C.
+# The leaf of an event loop that has nothing to run: the selector, or the loop itself if it is
+# written in C.
 _IDLE_LOOP = re.compile(
     r"/(selectors|asyncio/runners|uvloop/\w+|trio/_core/_io_epoll|ipykernel/eventloops)\.py$"
 )
@@ -68,7 +68,7 @@ _KERNEL = re.compile(r"/ipykernel/\w+\.py$")
 class Death(NamedTuple):
     """A process of the run that ended.
 
-    Code and signal are None where its parent had taken its status before us.
+    Code and signal are None if its parent took its status before profd could.
     """
 
     at_ns: int
@@ -76,11 +76,11 @@ class Death(NamedTuple):
     code: int | None
     signal: int | None
     rank: int | None = None
-    """The rank of a process that trained; None of any other."""
+    """The rank of a process that trained; None for any other."""
     pid: int | None = None
 
     def is_odd(self) -> bool:
-        """Say whether a signal or an error ended it."""
+        """Return whether a signal or an error ended it."""
         return self.signal is not None or bool(self.code)
 
     def in_words(self) -> str:
@@ -96,20 +96,21 @@ class Cause(NamedTuple):
 
 
 def is_waiting_for_work(look: Look) -> bool:
-    """Say whether all processes that train wait for requests, as servers do, or for their user."""
+    """Return whether all processes that train wait for requests, as servers do, or for a user."""
     return all(waits_for_user(row) or waits_for_requests(row) for row in look.mains())
 
 
 def is_waiting_for_user(look: Look) -> bool:
-    """Say whether all processes that train wait for their user, as after a training."""
+    """Return whether all processes that train wait for their user, as after a training run."""
     return all(map(waits_for_user, look.mains()))
 
 
 def waits_for_user(row: Standing) -> bool:
-    """Say whether a thread waits for its user: at a prompt, or as a kernel between two cells."""
+    """Return whether a thread waits for its user: at a prompt, or as a kernel between two cells."""
     if row.wait.kind == "terminal":
         return True
-    if not row.stack:  # the prompt of `python -i`, or of what has Python built in, runs no Python
+    # the prompt of `python -i` or of a program with a built-in Python runs no Python
+    if not row.stack:
         return row.wait.kind == "read"
     runs_cell = any(not is_library(frame.file) for frame in row.stack)
     is_kernel = any(_KERNEL.search(frame.file) for frame in row.stack)
@@ -117,17 +118,17 @@ def waits_for_user(row: Standing) -> bool:
 
 
 def is_frozen(look: Look) -> bool:
-    """Say whether all processes that train are frozen.
+    """Return whether all processes that train are frozen.
 
-    Whoever did that lets them go on, and they hang by no fault.
+    Whoever froze them will let them go on, so the hang is no fault of the run.
     """
     return all(row.wait.kind == "frozen" for row in look.mains())
 
 
 def waits_for_requests(row: Standing) -> bool:
-    """Say whether a thread is where a server has nothing to do.
+    """Return whether a thread stands in a place in which a server has nothing to do.
 
-    Not in what an event loop has called.
+    A function that an event loop has called is no such place.
     """
     return any(
         one.function.rpartition(".")[2] == function and one.file.endswith(file)
@@ -141,9 +142,9 @@ def _runs_loop(row: Standing) -> bool:
 
 
 def ends_by_itself(look: Look) -> bool:
-    """Say whether all waits of the processes that train end by themselves.
+    """Return whether all waits of the processes that train end by themselves.
 
-    If so, it takes longer until that is a hang.
+    If so, it takes longer until the wait counts as a hang.
 
     A process that waits for its children waits as long as they do.
     """
@@ -155,7 +156,7 @@ def ends_by_itself(look: Look) -> bool:
 def _awaited(look: Look, row: Standing) -> list[Standing]:
     """Return the main threads of the children that a thread waits for.
 
-    Itself where it waits for none.
+    Returns the thread itself if it waits for none.
     """
     children = [
         one for one in look.standing if one.is_main and one.member.parent == row.member.identity
@@ -164,18 +165,18 @@ def _awaited(look: Look, row: Standing) -> list[Standing]:
 
 
 def find_cause(look: Look, deaths: Sequence[Death]) -> Cause:
-    """Return the cause of a hang; ``deaths`` are those of the time shortly before it and since."""
+    """Return the cause of a hang; ``deaths`` are those from shortly before it until now."""
     mains = look.mains()
-    if all(
-        group_of(row) == "child process" for row in mains
-    ):  # then its children, which it only waits for
+    # Look at the children: a parent only waits for them.
+    if all(group_of(row) == "child process" for row in mains):
         mains = [
             row for row in look.standing if row.is_main and row.member.role != roles.MAIN
         ] or mains
     groups = [group_of(row) for row in mains]
     group = next((paused for paused in PAUSED if paused in groups), "collective")
     if group not in groups:
-        # A process whose end left the others waiting, where they wait as for one.
+        # A process that ended left the others waiting, if they wait in a way that one process can
+        # end.
         waits_for_one = not {"queue", "lock", "blocked read", "child process"}.isdisjoint(groups)
         for death in reversed(deaths):
             is_unexplained = death.signal is None and death.code is None
@@ -201,7 +202,7 @@ def find_cause(look: Look, deaths: Sequence[Death]) -> Cause:
 
 
 def group_of(row: Standing) -> str:
-    """Return the group of causes that one thread's wait belongs to."""
+    """Return the group of causes that a thread's wait belongs to."""
     if row.wait.kind in PAUSED:
         return row.wait.kind
     likely = None
@@ -219,14 +220,14 @@ def group_of(row: Standing) -> str:
 
 
 def is_stuck_worker(row: Standing) -> bool:
-    """Say whether a thread is that of a worker that does not wait for work.
+    """Return whether a thread is that of a worker that does not wait for work.
 
     Such a worker is what the others wait for.
     """
     stack = row.stack
     if not row.is_main or not (row.member.role == roles.WORKER or roles.is_worker([stack])):
         return False
-    # An idle worker is in its own loop's queue, with none of the user's code below.
+    # An idle worker stands in its own loop's queue, with no user code below.
     if not any(_IDLE_WORKER.search(frame.file) for frame in stack[-4:]) or not is_library(
         stack[-1].file
     ):
@@ -238,16 +239,16 @@ def is_stuck_worker(row: Standing) -> bool:
 
 
 def sentence_of(row: Standing) -> str:
-    """Return which process stands where, and what it waits for.
+    """Return which process stands in which place, and what it waits for.
 
-    The place is given in the user's code and in what that called.
+    The place is given by the user's code and the function that it called.
     """
     name = name_of_member(row.member)
     return f"{name} stands in {place_of(row)}: {row.wait.text}" if row.stack else name
 
 
 def place_of(row: Standing) -> str:
-    """Return what the user's code called, and the line of it; empty where there is no stack."""
+    """Return the function that the user's code called, and the line; empty without a stack."""
     if not row.stack:
         return ""
     last = len(row.stack) - 1

@@ -1,9 +1,9 @@
-"""Names the rank that the others of a job wait for.
+"""Name the rank that the others of a job wait for.
 
-It uses NCCL's counts if there are any, else the stacks. The module is pure.
+It uses NCCL's counts if there are any, else the stacks. This module is pure.
 
-By the stacks: some ranks wait in a collective, and others elsewhere; or all wait in one, but not in
-the same.
+In the stacks, either some ranks wait in a collective and others elsewhere, or all wait in a
+collective, but not in the same one.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ _BACKWARD = "_engine_run_backward"
 
 
 def find_desync(look: Look, deaths: Sequence[Death], verdict: Verdict) -> Cause | None:
-    """Return the cause of a hang of several ranks; None where none of them is behind the others."""
+    """Return the cause of a hang of several ranks, or None if no rank is behind the others."""
     rows = [row for row in look.mains() if group_of(row) != "child process"]
     if verdict.progress in (Progress.LOST, Progress.BEHIND, Progress.MISMATCH):
         return _by_counts(look, rows, deaths, verdict)
     if verdict.progress is Progress.ALIKE and rows:
-        # Ranks run ahead of their GPU to different lines; what they wait in at last is the same.
+        # Ranks run ahead of their GPU to different lines; in the end they wait in the same
+        # operation.
         if odd := _odd(rows, [operation_of(row) for row in rows if operation_of(row)]):
             return _in_different(rows, odd)
         text = (
@@ -44,11 +45,11 @@ def find_desync(look: Look, deaths: Sequence[Death], verdict: Verdict) -> Cause 
 
 
 def waits_for_device(row: Standing) -> bool:
-    """Say whether a thread may wait for the GPU, or for other ranks, and for nothing else."""
+    """Return whether a thread may wait for the GPU or for other ranks, and for nothing else."""
     if group_of(row) in ("collective", "gpu"):
         return True
     in_backward = any(frame.function == _BACKWARD for frame in row.stack)
-    # Asking for a value waits in C, in the user's own line.
+    # Asking for a value waits in C, at the user's own line.
     return (
         row.wait.kind in ("running", "lock")
         and bool(row.stack)
@@ -57,7 +58,7 @@ def waits_for_device(row: Standing) -> bool:
 
 
 def operation_of(row: Standing) -> str:
-    """Return the collective that a thread waits in, by its stack; empty where it waits in none."""
+    """Return the collective that a thread waits in, from its stack; empty if it waits in none."""
     if group_of(row) != "collective":
         return ""
     in_library = [frame for frame in row.stack if _COLLECTIVES.search(frame.file)]
@@ -97,7 +98,7 @@ def _cause(stood: Sequence[Standing], said: Sequence[str], behind: Sequence[Rank
 
 
 def _of_counts(one: Behind, named: RankBehind, verdict: Verdict) -> str:
-    """Return what NCCL's counts say of a rank, and where it stands."""
+    """Return what NCCL's counts say of a rank, and the place in which it stands."""
     name = f"rank {one.rank}" + (
         f" (pid {named.pid}{f' on {named.host}' if named.host else ''})" if named.pid else ""
     )
@@ -128,7 +129,7 @@ def _by_stacks(look: Look, rows: Sequence[Standing], deaths: Sequence[Death]) ->
     if not waiting:
         ended = [
             death for death in ended if death.code != 0
-        ]  # a rank that is done is missed in a collective alone
+        ]  # a rank that has finished is missing only from a collective
         if not ended or not rows:
             return None
         behind = [RankBehind(one.rank, one.pid, "", state=one.in_words()) for one in ended]
@@ -163,9 +164,9 @@ def _in_different(rows: Sequence[Standing], odd: Sequence[Standing]) -> Cause:
 
 
 def _odd(rows: Sequence[Standing], kinds: Sequence[Hashable]) -> list[Standing]:
-    """Return the rows of another kind than most, all where there is no most.
+    """Return the rows whose kind differs from the most frequent one, or all rows on a tie.
 
-    None where not each has a kind.
+    Returns none if a row has no kind.
     """
     common = Counter(kinds).most_common()
     if len(common) < 2 or len(kinds) < len(rows):
@@ -182,7 +183,7 @@ def _line(row: Standing) -> Hashable:
 
 
 def _worker(look: Look, row: Standing) -> str:
-    """Return where a worker stands that a rank waits for; empty where none is known."""
+    """Return the place of a worker that a rank waits for; empty if none is known."""
     if group_of(row) != "queue":
         return ""
     stuck = (
@@ -203,15 +204,15 @@ def _waits(row: Standing) -> str:
 
 
 def _is_alive(death: Death, rows: Sequence[Standing]) -> bool:
-    """Say whether another process has the rank of one that ended: that one was started anew."""
+    """Return whether another process has the rank of one that ended: that rank was restarted."""
     return any(row.member.rank == death.rank for row in rows)
 
 
 def is_at_work(first: Look, second: Look, behind: Sequence[RankBehind]) -> bool:
-    """Say whether a rank that the others wait for did something between two looks, and so may come.
+    """Return whether a rank that the others wait for worked between two looks, and so may come.
 
-    What it uses of a core in a wait for the GPU or another rank is no work: such waits spin. What a
-    rank of another host does is not known here.
+    CPU time in a wait for the GPU or another rank is no work: such waits spin. A rank on another
+    host counts as working, as its activity is not known here.
     """
     seconds, pids = (second.at_ns - first.at_ns) / SECOND_NS, {one.pid for one in behind}
     rows = (row for row in second.mains() if row.member.identity.pid in pids)

@@ -1,4 +1,4 @@
-"""Asks NCCL's RAS for a run, and reads the dumps of torch's flight recorder."""
+"""Ask NCCL's RAS about a run, and read the dumps of torch's flight recorder."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from profd.daemon.tree.tree import Member
 from profd.daemon.userfiles import Unanswered, files_of
 
 POLL_S = 10.0
-"""How often it is asked in the modes POLL and ANY."""
+"""How often RAS is asked in the modes POLL and ANY."""
 
 
 def read_dumps(members: Collection[Member], since_ns: int) -> dict[int, str]:
-    """Return what the flight recorders' dumps of a hang since then say, by rank. Blocking."""
+    """Return by rank what flight recorders' dumps since ``since_ns`` say of a hang. Blocks."""
     found = {}
     for member in members:
         pid, rank = member.identity.pid, member.rank
@@ -54,9 +54,9 @@ def read_dumps(members: Collection[Member], since_ns: int) -> dict[int, str]:
 
 @dataclass(eq=False)
 class JobInquiry:
-    """Asks RAS for the ranks of a run.
+    """Asks RAS about the ranks of a run.
 
-    ``learn`` takes the ranks of processes that their environment does not say.
+    ``learn`` takes the ranks of processes whose environment does not say them.
     """
 
     mode: Mode
@@ -71,11 +71,11 @@ class JobInquiry:
         self._found: Ras | None = None
 
     def ask(self, members: Collection[Member]) -> Answer | None:
-        """Return what RAS says of these processes; None, with a note of why, where it says nothing.
+        """Return what RAS says of these processes, or None, with a note of why, if it says nothing.
 
-        Blocking.
+        Blocks.
         """
-        # Not workers, which come and go: for each new set of processes a memory map is read.
+        # Leave out workers, which come and go: for each new set of processes a memory map is read.
         pythons = (
             member
             for member in members
@@ -96,7 +96,7 @@ class JobInquiry:
         return answer
 
     def poll(self, members: Collection[Member]) -> None:
-        """Ask, and put how far each rank is behind the others. Blocking."""
+        """Ask, and store how far each rank is behind the others. Blocks."""
         answer = self.ask(members)
         if answer is None or not answer.status.has_counts:
             return

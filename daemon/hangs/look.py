@@ -1,9 +1,9 @@
-"""One look at a run that may hang.
+"""Take one look at a run that may hang.
 
-It has the stacks of its processes, what their threads wait for, and their counters.
+A look has the stacks of the run's processes, what their threads wait for, and their counters.
 
-Blocking, and meant for a thread of its own. Nothing is stopped; processes that cannot be read are
-left out.
+It blocks, and is meant for a thread of its own. It stops nothing, and leaves out processes that
+cannot be read.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from profd.daemon.tree.tree import Member
 class Counters(NamedTuple):
     """Bytes read and written and CPU time of all processes, and waits of main threads.
 
-    The waits are how often the main threads that train waited.
+    ``switches`` is how often the main threads that train waited.
 
-    Some of each is nothing: heartbeats of loggers and thread pools, and queues that ask every few
-    seconds whether their workers live.
+    Small values of each mean nothing: loggers and thread pools have heartbeats, and queues ask
+    every few seconds whether their workers live.
     """
 
     io_bytes: int
@@ -38,9 +38,9 @@ class Counters(NamedTuple):
     cpu_s: float = 0.0
 
     def moved_since(self, before: Counters, seconds: float, *, steps_are_known: bool) -> bool:
-        """Say whether something went on between two looks.
+        """Return whether something went on between two looks.
 
-        Where steps are known, waits do not count: loops poll.
+        If steps are known, waits do not count: loops poll.
         """
         has_computed = self.cpu_s - before.cpu_s > 0.03 * seconds + 0.03
         has_waited = _is_often(self.switches - before.switches, seconds)
@@ -55,16 +55,16 @@ def _is_often(waits: int, seconds: float) -> bool:
     return waits > 5 * seconds + 3
 
 
-# A look takes some 20 ms a process, and five hundred workers stand alike.
+# A look takes some 20 ms a process, and five hundred workers have the same stacks.
 MOST_PROCESSES = 64
 
 Stack = tuple[Frame, ...]
 
 
 class Standing(NamedTuple):
-    """Where a thread stands and what it waits for; ``stack`` is from the root to the leaf.
+    """The stack of a thread, from the root to the leaf, and what the thread waits for.
 
-    ``waits`` is how often a main thread has waited, 0 of any other.
+    ``waits`` is how often a main thread has waited; it is 0 for any other.
     """
 
     member: Member
@@ -75,9 +75,9 @@ class Standing(NamedTuple):
     waits: int = 0
 
     def transfers_since(self, before: Standing, seconds: float) -> bool:
-        """Say whether it reads or writes data that comes and goes slowly.
+        """Return whether it reads or writes data that comes and goes slowly.
 
-        Such waits end with data alone.
+        Only data ends such waits.
         """
         return self.wait.is_transfer and _is_often(self.waits - before.waits, seconds)
 
@@ -86,7 +86,7 @@ class Look(msgspec.Struct, frozen=True):
     """Threads and counters at one time; ``unread`` is the number of processes without a stack.
 
     ``cpu_s`` is the CPU time of the processes of each rank. ``job`` is what NCCL's RAS said at that
-    time; None where it was not asked.
+    time, or None if it was not asked.
     """
 
     at_ns: int
@@ -100,9 +100,9 @@ class Look(msgspec.Struct, frozen=True):
         return [row for row in self.standing if row.is_main and row.member.role == roles.MAIN]
 
     def groups(self) -> tuple[HangGroup, ...]:
-        """Return all threads by where they stand.
+        """Return all threads, grouped by their stacks.
 
-        Main threads come first, then the places in which most threads stand.
+        Main threads come first, then the stacks that most threads have.
         """
         found: defaultdict[tuple[bool, Stack], list[Stand]] = defaultdict(list)
         for row in self.standing:
@@ -116,9 +116,9 @@ class Look(msgspec.Struct, frozen=True):
 
 
 def take_look(members: Sequence[Member], at_ns: int, *, mains_only: bool) -> Look:
-    """Look at the Python processes among ``members``, or at those alone that train.
+    """Look at the Python processes among ``members``, or only at those that train.
 
-    Takes some 20 ms each.
+    This takes some 20 ms for each.
     """
     by_pid = {member.identity.pid: member for member in members}
     mains = [member for member in members if is_training(member)]
@@ -142,9 +142,9 @@ def take_look(members: Sequence[Member], at_ns: int, *, mains_only: bool) -> Loo
 
 
 def cost_s(members: Sequence[Member], *, mains_only: bool) -> float:
-    """Return what a look takes of CPU, in seconds, as far as the number of threads says.
+    """Return the CPU seconds of a look, as estimated from the number of threads.
 
-    To read what each thread waits for takes as long as to read where it stands.
+    Reading what each thread waits for takes as long as reading its stack.
     """
     stats = (processes.read_stat(one.identity.pid) for one in members if one.python is not None)
     threads = sorted((stat.threads for stat in stats if stat is not None), reverse=True)
@@ -172,9 +172,9 @@ def name_of_member(member: Member) -> str:
 def _standing_of(
     member: Member, by_pid: Mapping[int, Member], *, main_only: bool
 ) -> list[Standing]:
-    """Return where the threads of a process stand, or its main one.
+    """Return the stacks and waits of a process's threads, or only of its main one.
 
-    Nothing if it cannot be read.
+    Returns nothing if the process cannot be read.
     """
     pid = member.identity.pid
 

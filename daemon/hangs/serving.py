@@ -1,8 +1,8 @@
-"""Watches a server by its own metrics.
+"""Watch a server by its own metrics.
 
-Standing still without requests is no hang; with requests pending it is one.
+A server without requests may stand still; with requests pending, that is a hang.
 
-Only the loopback is asked, only where an option says so, and only for the page of metrics.
+This asks only the loopback, only if an option says so, and only for the page of metrics.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from profd.daemon.store.records import EventHappened, Frame, Identity, Record
 
 
 class _Names(msgspec.Struct):
-    """What servers call their requests, as serving.toml has it."""
+    """The names of servers' metrics for their requests, from serving.toml."""
 
     pending: frozenset[str]
     done: frozenset[str]
@@ -38,7 +38,7 @@ _NAMES = msgspec.toml.decode(Path(__file__).with_name("serving.toml").read_bytes
 _LINE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{[^\n]*\})?[ \t]+(\S+)", re.MULTILINE)
 _MOST_BYTES = 8 << 20
 WITHIN_S = 2.0
-"""The timeout of a page, with all that it sends."""
+"""The timeout of a page, including all that it sends."""
 _READ_EVERY_S = 5.0
 _PATIENCE_AT_WORK = 4
 
@@ -54,15 +54,15 @@ class Requests(NamedTuple):
 
 
 class NoMetrics(Exception):
-    """There is no page of metrics with names that are known; the text says why."""
+    """There is no page of metrics with known names; the text says why."""
 
 
 def read_requests(port: int, within_s: float = WITHIN_S) -> Requests:
     """Return the requests of the server whose metrics are at a port of the loopback.
 
-    Raises NoMetrics. Blocking.
+    Raises NoMetrics. Blocks.
     """
-    import http.client  # with all of email, and few runs serve
+    import http.client  # loads all of email, and few runs serve
 
     connection, page = (
         http.client.HTTPConnection("127.0.0.1", port, timeout=within_s),
@@ -72,7 +72,7 @@ def read_requests(port: int, within_s: float = WITHIN_S) -> Requests:
     timer = threading.Timer(0, lambda: None)
     try:
         connection.connect()
-        # The timeout of a socket begins anew with each byte.
+        # A socket's own timeout restarts with each byte.
         timer = threading.Timer(within_s, _hang_up, [connection.sock, is_late])
         timer.start()
         connection.request("GET", "/metrics", headers={"Connection": "close"})
@@ -98,7 +98,7 @@ def read_requests(port: int, within_s: float = WITHIN_S) -> Requests:
 
 
 def _hang_up(connected: socket.socket, is_late: threading.Event) -> None:
-    is_late.set()  # before its reader can see the end
+    is_late.set()  # set before its reader can see the end
     with contextlib.suppress(OSError):  # it has ended
         connected.shutdown(socket.SHUT_RDWR)
 
@@ -111,7 +111,7 @@ def _values(text: str) -> Iterator[tuple[str, float]]:
 
 
 class ServingWatch:
-    """Says when a server that has requests answers none; ``look`` looks at all its processes."""
+    """Reports that a server with requests answers none; ``look`` looks at all its processes."""
 
     def __init__(
         self,
@@ -127,9 +127,9 @@ class ServingWatch:
         self._first: Look | None = None
 
     async def check(self, patience_s: float) -> tuple[Look, Look] | None:
-        """Read the requests where that is due.
+        """Read the requests if that is due.
 
-        Return two looks where some were pending for so long, none served.
+        Returns two looks if requests were pending for so long and none was served.
         """
         now_ns = self._clock.now_ns()
         if now_ns - self._read_ns >= _READ_EVERY_S * SECOND_NS:
@@ -171,11 +171,11 @@ class ServingWatch:
             self._since_ns = self._clock.now_ns()
 
     def stuck_s(self) -> float:
-        """Return for how long requests have been pending and none was served; 0 where none are."""
+        """Return for how long requests have been pending without one being served; else 0."""
         return (self._clock.now_ns() - self._since_ns) / SECOND_NS if self._since_ns else 0.0
 
     def has_served_since(self, at_ns: int) -> bool:
-        """Say whether requests were served since a time, or none are pending any more."""
+        """Return whether requests were served since a time, or none are pending any more."""
         return not self._since_ns or self._since_ns > at_ns
 
     def find_cause(self, look: Look) -> Cause:
@@ -190,7 +190,7 @@ class ServingWatch:
 
 
 def _works(first: Look, second: Look, *, is_long: bool) -> bool:
-    """Say whether a server computes between two looks.
+    """Return whether a server computes between two looks.
 
     If the time ``is_long``, the second look must have other stacks.
     """

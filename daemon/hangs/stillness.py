@@ -1,10 +1,9 @@
-"""Detects a run that makes no progress: it does nothing, stands in one stack, or spins.
+"""Detect a run that makes no progress: it does nothing, keeps one stack, or spins.
 
-A wait that spins uses a core like a computation does, and two looks at a loop may well see the same
-line of it. Where each of some thousand samples shows the same stack, it is one long call, or a loop
-of one line. One very long computation looks like that, too. So it takes much longer until this is
-called a hang, and it is one only where steps are counted, and where no more than one core a process
-is at work.
+A wait that spins uses a core as a computation does, and two looks at a loop may well see the same
+line of it. If each of some thousand samples shows the same stack, it is one long call, or a loop of
+one line. A very long computation looks like that too. So it takes much longer until this counts as
+a hang, and only if steps are counted and at most one core per process is busy.
 """
 
 from __future__ import annotations
@@ -30,20 +29,20 @@ _HISTORY = 1200
 
 
 class Stillness:
-    """The CPU time of a run's processes lately, and when they last made a step."""
+    """The recent CPU time of a run's processes, and when they last made a step."""
 
     def __init__(self) -> None:
         self.last_step: int | None = None
         self.step_ns: int | None = None
-        """When the last step was seen; None where steps are not counted."""
+        """When the last step was seen; None if steps are not counted."""
         self.step_s = 0.0
-        """Seconds a step took when it was last seen."""
+        """Seconds that a step took when one was last seen."""
         self._readings: deque[tuple[int, float, int]] = deque(maxlen=_HISTORY)
         self._steps: dict[Identity | None, tuple[int, float]] = {}
         self._gpus: dict[str, deque[tuple[int, float]]] = {}
 
     def take(self, record: PointsTaken | EventHappened) -> None:
-        if isinstance(record, EventHappened):  # steps are not counted any more
+        if isinstance(record, EventHappened):  # steps are no longer counted
             self._steps.pop(record.identity, None)
             self.step_ns, self.step_s = None, 0.0
             return
@@ -82,7 +81,7 @@ class Stillness:
         return min(quiet_s, max(self._readings[-1][0] - self.step_ns, 0) / SECOND_NS)
 
     def is_busy_since(self, at_ns: int) -> bool:
-        """Say whether more CPU time was used after a time than a run that hangs takes.
+        """Return whether more CPU time was used since a time than a hanging run takes.
 
         Only the last minute of that time counts.
         """
@@ -95,13 +94,13 @@ class Stillness:
         return excess_core_s > 0.5
 
     def forget(self) -> None:
-        """Forget the CPU time, so that a run is quiet from now on at the earliest."""
+        """Forget the CPU time, so that a run counts as quiet from now on at the earliest."""
         self._readings.clear()
 
     def _backwards(self, from_ns: int = 0) -> Iterator[tuple[float, float, int]]:
         """Yield readings after a time, the last one first.
 
-        A reading has the seconds since the one before, the cores, and of how many processes.
+        A reading has the seconds since the one before, the cores, and the number of processes.
         """
         readings = list(self._readings)
         for (before_ns, _, _), (at_ns, cores, processes) in zip(
@@ -115,16 +114,16 @@ class Stillness:
         return self.step_ns is not None and self.step_ns > at_ns
 
     def gpu_moves_since(self, at_ns: int) -> bool:
-        """Say whether a GPU's use went up and down.
+        """Return whether a GPU's use went up and down.
 
-        At 0 % or 100 % throughout it may hang with the rest.
+        A GPU that is at 0 % or 100 % throughout may hang with the rest.
         """
         return any(
             max(values) - min(values) > 0.02 for values in self._gpu_since(at_ns).values() if values
         )
 
     def gpus_are_full_since(self, at_ns: int) -> bool:
-        """Say whether all GPUs were busy throughout.
+        """Return whether all GPUs were busy throughout.
 
         They are if they wait for one another.
         """
@@ -151,7 +150,7 @@ def _allowed_cores(processes: int) -> float:
 
 
 class _Place(NamedTuple):
-    """Where a main thread was seen last, and since when."""
+    """The stack in which a main thread was last seen, and since when."""
 
     stack: tuple[Frame, ...]
     since_ns: int
@@ -159,7 +158,7 @@ class _Place(NamedTuple):
 
 
 class SpinWatch:
-    """Looks twice at a run that stands at work.
+    """Looks twice at a run that uses the CPU but keeps its stacks.
 
     ``look`` looks at the processes that train, or at all.
     """
@@ -191,12 +190,12 @@ class SpinWatch:
         }
 
     def _since_ns(self) -> int | None:
-        """Return since when all of them have stood where they stand.
+        """Return since when all of them have had their current stacks.
 
-        None where that is not known of each.
+        Returns None if that is not known of each.
         """
-        # The age of the last recording: from one hand-over to the next, and what it takes to read
-        # it.
+        # The age of the last recording: the time from one hand-over to the next, and the time to
+        # read it.
         if any(
             place.until_ns < self._clock.now_ns() - 15 * SECOND_NS
             for place in self._places.values()
@@ -205,9 +204,9 @@ class SpinWatch:
         return max((place.since_ns for place in self._places.values()), default=None)
 
     def stood_s(self) -> float:
-        """Return for how long all that train have stood where they are without a step.
+        """Return for how long all that train have kept their stacks without a step.
 
-        0 where that is unknown.
+        Returns 0 if that is unknown.
         """
         since_ns = self._since_ns()
         if since_ns is None or self._stillness.gpu_moves_since(since_ns):
@@ -215,7 +214,7 @@ class SpinWatch:
         return (self._clock.now_ns() - max(since_ns, self._stillness.step_ns or 0)) / SECOND_NS
 
     async def check(self, due_s: float, why: str) -> tuple[Look, Look] | None:
-        """Return two looks at a run that has stood where it is for ``due_s``, half of that apart.
+        """Return two looks at a run that has kept its stacks for ``due_s``, half of that apart.
 
         ``why`` tells callers with different patience apart: each has looks of its own.
         """
@@ -236,19 +235,19 @@ class SpinWatch:
         return None
 
     def has_moved_since(self, at_ns: int) -> bool:
-        """Say whether a process that trains stands elsewhere since a time."""
+        """Return whether a process that trains has another stack since a time."""
         since_ns = self._since_ns()
         return since_ns is not None and since_ns > at_ns
 
 
 def has_spun(first: Look, second: Look) -> bool:
-    """Say whether the processes that train only used one core each between two looks.
+    """Return whether the processes that train only used one core each between two looks.
 
     At least one of them did so.
     """
     seconds = (second.at_ns - first.at_ns) / SECOND_NS
     spinning = sum(row.wait.kind == "running" for row in second.mains())
-    # Its other threads use as much with it; a process that computes on many cores computes.
+    # Its other threads count too; a process that computes on many cores does not spin.
     is_one_core = second.counters.cpu_s - first.counters.cpu_s <= 1.15 * spinning * seconds
     return (
         spinning > 0

@@ -1,6 +1,6 @@
-"""What a thread waits for: its state, its system call, and the other end of the pipe or socket.
+"""Tell what a thread waits for: its state, its system call, the other end of its pipe or socket.
 
-All of it is read from /proc; a word of the thread's memory only where a system call has its
+All of it is read from /proc. A word of the thread's memory is read only if a system call keeps its
 descriptors there.
 """
 
@@ -19,7 +19,7 @@ from typing import NamedTuple
 from profd.daemon import processes
 from profd.daemon.freezer import is_frozen
 
-# Name, number on x86-64 and on aarch64 of the system calls that wait.
+# Name, number on x86-64 and number on aarch64 of the system calls that wait.
 _NUMBERS = """
     read 0 63                 write 1 64                pread64 17 67             pwrite64 18 68
     readv 19 65               writev 20 66              open 2 -                  openat 257 56
@@ -44,11 +44,11 @@ _PATIENCE_S = 1.0
 _MOST_NAMED = 4
 
 NameOf = Callable[[int], str]
-"""The name of the process of a PID."""
+"""Returns the name of the process with a PID."""
 
 
 Pipe = tuple[int, int]
-"""A pipe or FIFO, on this machine: its device and inode."""
+"""A pipe or FIFO on this machine: its device and inode."""
 
 
 def pipe_of(pid: int, fd: int) -> Pipe | None:
@@ -60,9 +60,9 @@ def pipe_of(pid: int, fd: int) -> Pipe | None:
 
 
 def holders(pipe: Pipe, mode: int) -> list[int] | None:
-    """Return our PIDs with an end of a pipe open for O_RDONLY or O_WRONLY.
+    """Return the PIDs that profd sees with an end of a pipe open for O_RDONLY or O_WRONLY.
 
-    None where looking took too long.
+    Returns None if looking took too long.
     """
     deadline_s = time.monotonic() + _PATIENCE_S
     found = []
@@ -80,7 +80,7 @@ def holders(pipe: Pipe, mode: int) -> list[int] | None:
 
 
 def _other_end(pipe: Pipe, pid: int, *, is_reader: bool, name_of: NameOf) -> str:
-    """Return in words which processes hold the other end of a pipe that ``pid`` waits at."""
+    """Return in words which processes hold the other end of a pipe at which ``pid`` waits."""
     end = "writing" if is_reader else "reading"
     found = holders(pipe, os.O_WRONLY if is_reader else os.O_RDONLY)
     if found is None:
@@ -98,7 +98,7 @@ def _other_end(pipe: Pipe, pid: int, *, is_reader: bool, name_of: NameOf) -> str
 
 
 def name_of_stranger(pid: int) -> str:
-    """Return the PID and the kernel's name of a process that is not of the run."""
+    """Return the PID and the kernel's name of a process that does not belong to the run."""
     found = processes.read_stat(pid)
     return f"pid {pid} ({found.comm})" if found else f"pid {pid}"
 
@@ -124,14 +124,14 @@ _TRANSFERS = ("read", "readv", "recvfrom", "recvmsg", "write", "writev", "sendto
 _POLL_FD = struct.Struct("=ihh")
 _EPOLL_FD = re.compile(rb"^tfd: *(\d+) ", re.MULTILINE)
 _FD_SETSIZE = 1024
-"""No set of `select` has more, in glibc."""
+"""No set of `select` has more descriptors, in glibc."""
 _TERMINALS = ("/dev/pts/", "/dev/tty", "/dev/console")
 
 
 class Wait(NamedTuple):
-    """What a thread waits for, of a kind.
+    """What a thread waits for, and the kind of the wait.
 
-    ``is_transfer`` where the wait ends with data alone, and with no timeout.
+    ``is_transfer`` is True if only data ends the wait, and no timeout.
     """
 
     kind: str
@@ -151,7 +151,7 @@ def read_wait(pid: int, os_tid: int, name_of: NameOf) -> Wait:
         return Wait("unknown", "it is gone")
     if stat.state in "Tt":
         return Wait("stopped", "it is stopped by a signal")
-    if is_frozen(pid, os_tid):  # what it was in before says nothing of what it waits for
+    if is_frozen(pid, os_tid):  # its state before says nothing of what it waits for
         return Wait("frozen", "it is frozen with its control group")
     call = _call_of(pid, os_tid)
     wchan = _wchan(pid, os_tid) if call is None or stat.state == "D" else ""
@@ -164,9 +164,9 @@ def read_wait(pid: int, os_tid: int, name_of: NameOf) -> Wait:
 
 
 def _wait_without_call(state: str, wchan: str) -> Wait:
-    """Return the wait of a thread whose system call we do not see.
+    """Return the wait of a thread whose system call profd does not see.
 
-    The thread's function of the kernel tells it.
+    The kernel function in which the thread sleeps tells it.
     """
     if state == "R":
         return Wait("running", "it is running")
@@ -182,7 +182,7 @@ def _wait_without_call(state: str, wchan: str) -> Wait:
 
 
 def _wait_in(call: str, first: int, second: int, pid: int, name_of: NameOf) -> Wait:
-    """Return the wait of a thread that is in a system call with these arguments first."""
+    """Return the wait of a thread in a system call whose first arguments are these."""
     match call:
         case name if name in _READS or name in _WRITES:
             wait = _wait_at(pid, first, is_reader=call in _READS, name_of=name_of)
@@ -210,7 +210,7 @@ def _wait_in(call: str, first: int, second: int, pid: int, name_of: NameOf) -> W
 
 
 def _polled(pid: int, call: str, first: int, second: int) -> list[int]:
-    """Return the descriptors that a call waits for, which it has in memory."""
+    """Return the descriptors that a call waits for; the call keeps them in memory."""
     if call.endswith("poll"):
         data = _memory(pid, first, min(second, 16) * _POLL_FD.size)
         return [fd for fd, _, _ in _POLL_FD.iter_unpack(data[: len(data) & ~7])]
@@ -226,14 +226,14 @@ def _wait_for_events(pid: int, epoll_fd: int) -> Wait:
 
 
 def _typed_at(pid: int, fds: Iterable[int]) -> Wait | None:
-    """Return the wait for what a user types; None if no descriptor is a terminal."""
+    """Return the wait for what a user types, or None if no descriptor is a terminal."""
     links = (processes.link(pid, f"fd/{fd}") for fd in fds)
     terminal = next((link for link in links if link.startswith(_TERMINALS)), None)
     return Wait("terminal", f"reads the terminal {terminal}") if terminal else None
 
 
 def _wait_at_any(pid: int, fds: list[int], name_of: NameOf) -> Wait:
-    """Return the wait at descriptors; a prompt has one of its own beside the terminal."""
+    """Return the wait at several descriptors; a prompt waits at others beside the terminal."""
     if len(fds) == 1:
         return _wait_at(pid, fds[0], is_reader=True, name_of=name_of)
     if typed := _typed_at(pid, fds):
@@ -257,7 +257,8 @@ def _wait_at(pid: int, fd: int, *, is_reader: bool, name_of: NameOf) -> Wait:
     link = processes.link(pid, f"fd/{fd}")
     if link.startswith("socket:"):
         return Wait(kind, f"{does} a socket{_far_end(pid, link)}")
-    if link.startswith(_TERMINALS):  # a write waits for who reads there, not for what a user types
+    # a write waits for the terminal's reader, not for what a user types
+    if link.startswith(_TERMINALS):
         return Wait("terminal" if is_reader else kind, f"{does} the terminal {link}")
     if link.startswith("/dev/nvidia"):
         return Wait("gpu", f"waits for the GPU ({link})")
@@ -265,14 +266,14 @@ def _wait_at(pid: int, fd: int, *, is_reader: bool, name_of: NameOf) -> Wait:
 
 
 def _far_end(pid: int, link: str) -> str:
-    """Return the other end of a TCP socket; nothing of any other."""
+    """Return the other end of a TCP socket, or an empty text for any other socket."""
     inode = link.removeprefix("socket:[").removesuffix("]")
     for name in ("tcp", "tcp6"):
         lines = (processes.read(f"/proc/{pid}/net/{name}") or b"").decode().splitlines()[1:]
         for fields in map(str.split, lines):
             if len(fields) > 9 and fields[9] == inode:
                 host, _, port = fields[2].partition(":")
-                if len(host) != 8:  # of version 6: its port alone
+                if len(host) != 8:  # IPv6: only the port
                     return f" connected to port {int(port, 16)}"
                 numbers = ".".join(str(byte) for byte in reversed(bytes.fromhex(host)))
                 return f" connected to {numbers}:{int(port, 16)}"
@@ -282,7 +283,7 @@ def _far_end(pid: int, link: str) -> str:
 def _call_of(pid: int, os_tid: int) -> tuple[str, int, int] | None:
     """Return the name of the system call that a thread is in, with its first arguments.
 
-    None where we see none.
+    Returns None if profd sees none.
     """
     words = (processes.read(f"/proc/{pid}/task/{os_tid}/syscall") or b"").decode().split()
     try:
@@ -295,7 +296,7 @@ def _call_of(pid: int, os_tid: int) -> tuple[str, int, int] | None:
 
 
 def _wchan(pid: int, os_tid: int) -> str:
-    """Return the function of the kernel that a thread sleeps in; empty where it does not say."""
+    """Return the kernel function in which a thread sleeps, or an empty text if it does not say."""
     name = (processes.read(f"/proc/{pid}/task/{os_tid}/wchan") or b"").decode()
     return "" if name == "0" else name
 

@@ -1,8 +1,8 @@
-"""Watches a run for hangs.
+"""Watch a run for hangs.
 
 Two looks at a quiet run, half of the patience apart, have to see the same.
 
-A run that is not quiet hangs where it makes no step and every sample of its main threads shows one
+A run that is not quiet hangs if it makes no step and every sample of its main threads shows one
 stack: it spins. Nothing here stops or touches a process.
 """
 
@@ -52,11 +52,11 @@ from profd.daemon.tree.tree import Member
 
 
 class LookPostponed(Exception):
-    """The budget has no room for a look now: whoever needs it asks again with the next check."""
+    """The budget has no room for a look now; the caller asks again with the next check."""
 
 
 class Hook:
-    """A shell command that gets a hang through its environment; none where ``command`` is None."""
+    """A shell command that gets a hang through its environment; none if ``command`` is None."""
 
     def __init__(self, command: str | None, run: Mapping[str, str] | None = None) -> None:
         """Take the command, and the variables that name the run to it."""
@@ -65,7 +65,7 @@ class Hook:
         self.running: list[subprocess.Popen[bytes]] = []
 
     def start(self, text: str, cause: str, behind: Sequence[records.RankBehind] = ()) -> str | None:
-        """Start the command; return why it could not be started."""
+        """Start the command; return why it could not be started, or None."""
         environment = {**os.environ, **self._run, "PROFD_HANG": text, "PROFD_HANG_CAUSE": cause}
         environment["PROFD_HANG_RANKS"] = " ".join(
             str(one.rank) for one in behind if one.rank is not None
@@ -89,27 +89,27 @@ class Hook:
         self.running = [process for process in self.running if process.poll() is None]
 
 
-# Waits that end by themselves (a sleep, a disk that writes) get this many times the patience, and
-# so do computations.
+# Waits that end by themselves (a sleep, a disk write) and computations get this many times the
+# patience.
 PATIENCE_IN_SLEEP = 4
 _TICK_S = 1.0
 _AFTER_READINGS_S = 0.1
-"""All that reads wakes at the tick: so much later the readings of this second are there."""
+"""How long after the tick a check runs: all readers wake at the tick, and are done by then."""
 _MAKES_GROUP = re.compile(
     r"(^|\.)(init_process_group|new_(sub)?groups?\w*|split_group|_new_process_group_helper"
     r"|init_device_mesh|initialize_model_parallel)$"
 )
 _DUMPS_EVERY_S, _DUMPS_BEFORE_S = 20, 120
 _SETTLED_S = 600
-"""How long processes are known that surely have all their communicators.
+"""After this time processes surely have all their communicators.
 
-This counts if no step was seen.
+It counts only if no step was seen.
 """
 
 
 @dataclass(eq=False)
 class HangWatch:
-    """Reports hangs of a run, no progress for ``after_s``, and when it goes on."""
+    """Reports that a run hangs, making no progress for ``after_s``, and when it goes on."""
 
     after_s: float
     clock: Clock
@@ -118,15 +118,15 @@ class HangWatch:
     hook: Hook = field(default_factory=lambda: Hook(None))
     look: Callable[..., Look] = take_look
     ask: Callable[[Collection[Member]], Answer | None] | None = None
-    """Asks NCCL's RAS; blocking. None where it is not to be asked."""
+    """Asks NCCL's RAS; blocks. None if RAS is not to be asked."""
     dumps: Callable[[Collection[Member], int], Mapping[int, str]] = read_dumps
     requests: Callable[[], Requests] | None = None
-    """Reads the requests of a server; blocking.
+    """Reads the requests of a server; blocks.
 
-    None where the target is none, or is not to be asked.
+    None if the target is no server, or is not to be asked.
     """
     grant: Callable[[float], bool] = lambda _: True
-    """Says whether a look may take so much CPU now."""
+    """Returns whether a look may take this many CPU seconds now."""
 
     def __post_init__(self) -> None:
         self._inbox: queue.SimpleQueue[EventHappened | PointsTaken | ProcessEnded | RecordingTaken]
@@ -158,7 +158,7 @@ class HangWatch:
         self._task = asyncio.ensure_future(self._run())
 
     async def close(self) -> None:
-        """Watch no more; a look that is under way is not waited for."""
+        """Stop watching, without waiting for a look that is under way."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -209,9 +209,9 @@ class HangWatch:
             await self._check_training()
 
     async def _check_dumps(self) -> None:
-        """Say once what each rank's flight recorder wrote since a run hangs.
+        """Report once what each rank's flight recorder has written about this hang.
 
-        Torch does so after its own timeout.
+        Torch writes it after a timeout of its own.
         """
         now_ns = self.clock.now_ns()
         if self._hang is None or now_ns < self._dumps_due_ns:
@@ -236,9 +236,9 @@ class HangWatch:
         return Death(record.at_ns, name, record.exit_code, record.exit_signal, rank, pid)
 
     async def _check_spin(self) -> None:
-        """Report a run that uses the CPU and stands.
+        """Report a run that uses the CPU and makes no progress.
 
-        The report comes soon if NCCL's counts prove it, else after a long time.
+        It is reported soon if NCCL's counts prove it, else after a long time.
         """
         patience_s = self.patience_s()
         may_answer = self.is_settled() and self.clock.now_ns() >= self._silent_until_ns
@@ -255,9 +255,9 @@ class HangWatch:
                 self._report(*looks, self._spin.stood_s(), is_spin=True)
 
     def _is_proven(self, first: Look, second: Look) -> bool:
-        """Say whether NCCL's counts show a hang.
+        """Return whether NCCL's counts show a hang.
 
-        Then ranks are behind and do nothing to come, or all wait for the GPU.
+        Then ranks are behind and do nothing to catch up, or all wait for the GPU.
         """
         seconds, progress = (
             (second.at_ns - first.at_ns) / SECOND_NS,
@@ -277,7 +277,7 @@ class HangWatch:
 
     async def _check_quiet(self) -> None:
         patience_s, quiet_s, first = self.patience_s(), self._stillness.quiet_s(), self._first
-        # To have said it within the time that was asked for: a reading's age, and two looks.
+        # To report within the requested time, allow for a reading's age and two looks.
         due_s = patience_s - min(0.2 * patience_s, 3.0)
         if quiet_s < patience_s / 2:
             self._first = None
@@ -314,7 +314,7 @@ class HangWatch:
         return max(self.after_s, 10 * self._stillness.step_s)
 
     async def _take_look(self, mains_only: bool) -> Look | None:
-        """Look at the processes that train, or at all; None where none trains."""
+        """Look at the processes that train, or at all; returns None if none trains."""
         members = list(self.members())
         if not any(map(is_training, members)):
             return None
@@ -337,9 +337,9 @@ class HangWatch:
             self.put(EventHappened(self.clock.now_ns(), "note", text))
 
     def _may_ask(self, look: Look) -> bool:
-        """Say whether all ranks surely have their communicators.
+        """Return whether all ranks surely have their communicators.
 
-        RAS has a fault before that (NVIDIA/nccl#2346).
+        RAS has a bug before that (NVIDIA/nccl#2346).
         """
         is_making = any(
             _MAKES_GROUP.search(frame.function) for row in look.mains() for frame in row.stack
@@ -347,7 +347,7 @@ class HangWatch:
         return not is_making and self.is_settled()
 
     def is_settled(self) -> bool:
-        """Say whether the processes that train are set up.
+        """Return whether the processes that train are set up.
 
         They are if they have made a step, or have run for long.
         """

@@ -1,1 +1,1 @@
-"""Launches a script as if profd were not there: its terminal, its signals, its exit status."""
+"""Launch a script as if profd were not there: with its terminal, its signals, its exit status."""

@@ -1,10 +1,10 @@
 """The channel from a launched script to its session.
 
-The relay sends the script's output, and the launcher sends how it ended.
+The relay sends the script's output, and the launcher sends how the script ended.
 
-One message is one packet, so that a message is whole or lost. The end that both share never blocks:
-the script matters more than the copy of its output, and a session that is slow or gone must not
-slow it.
+Each message is one packet, so it arrives whole or is lost. The end that relay and launcher share
+never blocks: the script matters more than the copy of its output, and a session that is slow or
+gone must not slow it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,9 @@ from collections import deque
 
 import msgspec
 
-CHUNK_BYTES = 32 * 1024  # the most of the script's output in one message
-LARGEST_BYTES = CHUNK_BYTES + 256  # room that any packet fits in
-BACKLOG_BYTES = (
-    4 << 20
-)  # the most of the script's output that waits for a slow session; as much as a run keeps
+CHUNK_BYTES = 32 * 1024  # the most output of the script in one message
+LARGEST_BYTES = CHUNK_BYTES + 256  # any packet fits into this
+BACKLOG_BYTES = 4 << 20  # the most output that waits for a slow session; a run keeps as much
 
 
 class ScriptWrote(msgspec.Struct, frozen=True, tag="wrote"):
@@ -45,7 +43,7 @@ _decoder = msgspec.msgpack.Decoder(Message)
 
 
 class ScriptChannel:
-    """The launcher's end; the relay has a copy."""
+    """The launcher's end of the channel; the relay has a copy."""
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
@@ -55,13 +53,13 @@ class ScriptChannel:
 
     @property
     def has_backlog(self) -> bool:
-        """Whether something waits for room; ``flush`` is due when the descriptor is writable."""
+        """Whether something waits for room; call ``flush`` when the descriptor is writable."""
         return bool(self._backlog)
 
     def wrote(self, data: bytes) -> None:
-        """Pass on what the script wrote, at most ``CHUNK_BYTES``, soon.
+        """Pass on what the script wrote, at most ``CHUNK_BYTES``, as soon as there is room.
 
-        Counted as lost where too much waits.
+        It counts as lost if too much waits already.
         """
         if self._backlog_bytes + len(data) > BACKLOG_BYTES:
             self._lost_bytes += len(data)
@@ -82,7 +80,7 @@ class ScriptChannel:
             self.flush()
 
     def flush(self) -> None:
-        """Send what waits, as far as there is room; nothing waits for a session that is gone."""
+        """Send what waits, as far as there is room; drop it if the session is gone."""
         while self._backlog:
             try:
                 self._send(self._backlog[0])
@@ -97,7 +95,7 @@ class ScriptChannel:
     def exited(self, status: int) -> None:
         """Pass on that the script has ended.
 
-        Waits two seconds for room: there is no script left to hold up.
+        This waits two seconds for room: there is no script left to hold up.
         """
         poller = select.poll()
         poller.register(self._end, select.POLLOUT)
@@ -121,13 +119,13 @@ class ScriptChannel:
 def make_channel() -> tuple[ScriptChannel, socket.socket]:
     """Return the launcher's end, and the session's.
 
-    The session's is a socket that gives one message (see ``decode``) a read.
+    The session's end is a socket; each read of it gives one message (see ``decode``).
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     return ScriptChannel(ours), theirs
 
 
 def decode(packet: bytes) -> Message:
-    """Return the message in a packet; an empty packet is none: it ends the channel."""
+    """Return the message in a packet. An empty packet is no message: it ends the channel."""
     message: Message = _decoder.decode(packet)
     return message

@@ -1,6 +1,6 @@
 """The session's end of the channel from a launched script.
 
-The launcher, which waits for days, needs no event loop.
+It is a module of its own because the launcher, which waits for days, needs no event loop.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from profd.daemon.launch.channel import LARGEST_BYTES, ScriptExited, decode
 
 
 class ScriptChannelReader:
-    """Reads the channel and passes on the script's output and how it ended."""
+    """Reads the channel and passes on the script's output and how the script ended."""
 
     def __init__(
         self,
@@ -29,8 +29,8 @@ class ScriptChannelReader:
         self._socket: socket.socket | None = None
         if channel_fd is not None:
             self._socket = socket.socket(fileno=channel_fd)
-            # It came through exec, and would through the next one: a py-spy that outlives the
-            # session would hold it.
+            # The descriptor came through an exec, and would pass through the next one: a py-spy
+            # that outlives the session would hold it.
             self._socket.set_inheritable(False)
             self._socket.setblocking(False)
             self._loop.add_reader(channel_fd, self._read)
@@ -59,7 +59,8 @@ class ScriptChannelReader:
         try:
             message = decode(data)
         except msgspec.DecodeError:
-            return  # profd was updated under its launcher: this message is lost, not the session
+            # profd was updated under its launcher: this message is lost, but the session goes on
+            return
         if isinstance(message, ScriptExited):
             self._take_status(message.status)
             return

@@ -1,4 +1,4 @@
-"""The first process of a container: the parent of all that is left behind there.
+"""Run as the first process of a container: the parent of all orphans there.
 
 It has to wait for each of them.
 """
@@ -17,12 +17,12 @@ _FIRST = 1
 
 
 def step_below_init() -> None:
-    """Go on in a child with this process's place if this is a container's first process.
+    """If this is a container's first process, go on in a child that has its placement.
 
     The first process then only waits.
 
-    That one passes signals on and ends with the child's exit code. If there is no process left,
-    this one goes on.
+    It passes signals on and ends with the child's exit code. If no child can be forked, the first
+    process itself goes on.
     """
     if os.getpid() != _FIRST:
         return
@@ -45,7 +45,7 @@ def step_below_init() -> None:
 def _wait(child: int, numbers: frozenset[signal.Signals]) -> int:
     """Return the exit code of a child as a shell gives it: 128 + N for a signal.
 
-    Waits for whatever else ends.
+    Meanwhile, reap all other children that end.
     """
     while True:
         info = signal.sigwaitinfo(numbers)
@@ -60,9 +60,9 @@ def _wait(child: int, numbers: frozenset[signal.Signals]) -> int:
 
 
 def _reap(awaited: int) -> int | None:
-    """Wait for all that have ended.
+    """Reap all children that have ended.
 
-    Returns the status of the one that is awaited, None if it is not among them.
+    Returns the status of the awaited one, or None if it is not among them.
     """
     found = None
     with contextlib.suppress(ChildProcessError):

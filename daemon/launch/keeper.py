@@ -1,12 +1,12 @@
 """The keeper of a script's terminal: what a shell is to its job, below the dashboard.
 
-A session's leader takes its foreground group with it when it ends: the kernel hangs that up. A
-script that led the session of its pseudo-terminal would end whatever it leaves in the background.
-So the keeper leads it: the script's parent, which gives it the terminal as a shell does, takes it
-back at its end, and stays until nobody uses it. As the parent it also makes stops possible: the
-kernel ignores Ctrl-Z in a group without a parent in the same session.
+When a session's leader ends, the kernel hangs up its foreground group. A script that led the
+session of its pseudo-terminal would thus end what it leaves in the background. So the keeper leads
+the session. It is the script's parent, gives it the terminal as a shell does, takes the terminal
+back when the script ends, and stays until nobody uses it. As the parent it also makes stops
+possible: the kernel ignores Ctrl-Z in a group without a parent in the same session.
 
-It depends on nobody, does nothing but wait, and is deaf to all signals but SIGKILL and SIGSTOP.
+It depends on nobody, only waits, and ignores all signals but SIGKILL and SIGSTOP.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _STATUS = struct.Struct("=i")
 
 
 class KeptScript(Script):
-    """A script whose parent is the keeper, which tells what becomes of it."""
+    """A script whose parent is the keeper, which reports what happens to it."""
 
     def __init__(self, pid: int, keeper_pid: int, news: socket.socket) -> None:
         super().__init__(pid)
         self._keeper_pid, self._news = keeper_pid, news
 
     def _next_status(self) -> int | None:
-        """Return what the keeper tells.
+        """Return the status that the keeper reports.
 
-        Of a keeper that is killed its end counts: it was the terminal's as well.
+        If the keeper was killed, its own status counts: the terminal ended with it.
         """
         try:
             if packet := self._news.recv(_STATUS.size, socket.MSG_DONTWAIT):
@@ -50,10 +50,10 @@ class KeptScript(Script):
 
 
 def keep_script(start: Start, terminal: PseudoTerminal) -> KeptScript:
-    """Start a command on a terminal, below a keeper; this process has to have one thread.
+    """Start a command on a terminal, below a keeper; this process must have only one thread.
 
-    Raises CommandNotFound or CommandNotExecutable, with nothing left behind, and OSError if there
-    is no process left.
+    Raises CommandNotFound or CommandNotExecutable, with nothing left behind, and OSError if no
+    process can be forked.
     """
     news, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     failure_fd, report_fd = os.pipe()
@@ -101,14 +101,13 @@ def _keep(start: Start, terminal: PseudoTerminal, launcher: socket.socket, repor
             break
         _tell(launcher, status, launcher_pid)
     with contextlib.suppress(OSError):
-        os.tcsetpgrp(
-            terminal.slave_fd, os.getpid()
-        )  # when this process ends, its own group alone is hung up
-    # From now on the terminal is open for those only that the script has left behind.
+        # When this process ends, only its own group is hung up.
+        os.tcsetpgrp(terminal.slave_fd, os.getpid())
+    # From now on only processes that the script has left behind hold the terminal open.
     os.close(terminal.slave_fd)
     _tell(launcher, status, launcher_pid)
     launcher.close()
-    os.read(terminal.lifeline_fd, 1)  # until the last of those who read the terminal is gone
+    os.read(terminal.lifeline_fd, 1)  # until the last reader of the terminal is gone
     os._exit(0)
 
 

@@ -1,8 +1,8 @@
-"""Gives a script the keys that are pressed on the real terminal, or that the dashboard passes on.
+"""Give a script the keys that are pressed on the real terminal, or that the dashboard passes on.
 
-The keys are the launcher's own to read: while it is stopped, they are the shell's. A dashboard has
-no descriptor of the script's terminal, which would keep it open without reading it: it sends
-packets, of keys or with a size.
+The launcher reads the keys itself: while it is stopped, they are the shell's. A dashboard has no
+descriptor of the script's terminal, which would keep it open without reading it: it sends packets
+with keys or with a size.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from profd.daemon.launch.terminal import PseudoTerminal, window_size
 _KEY_TIMEOUT_S = 1.0
 _SIZE = struct.Struct("=HH")
 _KEYS, _RESIZED = b"k", b"s"
-_ROOM_BYTES = (
-    4096  # as many keys as a terminal takes unread; more are refused, and the user learns that
-)
+# As many keys as a terminal takes unread; more are refused, and the user is told.
+_ROOM_BYTES = 4096
 
 
 class Keyboard(threading.Thread):
@@ -45,7 +44,7 @@ class Keyboard(threading.Thread):
                 poller.register(self._keys_fd, select.POLLIN)
             if self._wake_fd in dict(poller.poll()):
                 return
-            if self._typed:  # no more keys are read before the script has taken these
+            if self._typed:  # read no more keys before the script has taken these
                 try:
                     self._typed = self._typed[os.write(self._master_fd, self._typed) :]
                 except BlockingIOError:
@@ -65,10 +64,10 @@ class Keyboard(threading.Thread):
         self._typed = data
 
     def end(self) -> None:
-        """Touch the real terminal no more: when this returns, its keys are someone else's."""
+        """Stop touching the real terminal: once this returns, its keys belong to someone else."""
         os.write(self._waker_fd, b"\0")
-        # It may wait for a key that a shell has taken meanwhile, and that key is then the only one
-        # that is lost.
+        # The thread may wait for a key that a shell has taken meanwhile; then only that key is
+        # lost.
         self.join(_KEY_TIMEOUT_S)
         if not self.is_alive():
             for fd in (self._wake_fd, self._waker_fd):
@@ -76,7 +75,7 @@ class Keyboard(threading.Thread):
 
 
 class DashboardKeyboard(Keyboard):
-    """Gives a script what its dashboard sends: keys, and the size of the pane that shows it."""
+    """Gives a script what its dashboard sends: keys, and the size of the script's pane."""
 
     def __init__(self, terminal: PseudoTerminal) -> None:
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -97,10 +96,10 @@ class DashboardKeyboard(Keyboard):
 
 
 def keys_packet(keys: bytes) -> bytes:
-    """Return what a dashboard sends for keys."""
+    """Return the packet by which a dashboard sends keys."""
     return _KEYS + keys
 
 
 def size_packet(columns: int, lines: int) -> bytes:
-    """Return what a dashboard sends for the size of its pane."""
+    """Return the packet by which a dashboard sends the size of its pane."""
     return _RESIZED + _SIZE.pack(columns, lines)

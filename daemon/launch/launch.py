@@ -1,10 +1,10 @@
 """The launcher: the parent of the script.
 
-It passes signals on, waits for the script, and ends with its exit code.
+It passes signals on, waits for the script, and ends with the script's exit code.
 
-Everything that can fail is somewhere else: session and dashboard are processes, started and waited
-for in threads. The main thread alone acts on their news and on signals. It waits for signals, and a
-thread that has news sends it one.
+Everything that can fail is elsewhere: session and dashboard are processes, started and awaited in
+threads. Only the main thread acts on their news and on signals. It waits for signals, and a thread
+that has news sends it one.
 """
 
 from __future__ import annotations
@@ -41,21 +41,22 @@ from profd.daemon.launch.streams import InheritedStreams, occupy_standard_stream
 from profd.daemon.launch.terminal import Terminal, has_shell
 from profd.daemon.launch.witness import Witnesses
 
-LOOK_S = 1.0  # how often the launcher looks whether the script still has the stderr that both have
+LOOK_S = 1.0  # seconds between checks that the script still has the stderr shared with it
 CLOSING_TIMEOUT_S = 15.0
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The command to be launched, and what others do for the launcher.
+    """The command to launch, and what others do for the launcher.
 
-    ``start_session`` returns the run file of a script that runs, once it is recorded, and what
-    waits until the session is gone: False if it has not closed the file within that many seconds.
-    Raises ProfdError. ``farewell`` returns the last lines on the finished run; without it only
-    failures are reported. ``narrate`` takes lines for the user. ``dashboard`` returns the command
-    of a dashboard on a run file and on the descriptor that takes the script's keys; without it the
-    script keeps profd's own stdin, stdout and stderr. ``variables`` are set in the command's
-    environment.
+    ``start_session`` starts a session for a running script. Once it records, it returns the run
+    file and a function that waits until the session is gone; that function returns False if the
+    session has not closed the file within so many seconds. It raises ProfdError.
+
+    ``farewell`` returns the last lines on the finished run; without it only failures are reported.
+    ``narrate`` takes lines for the user. ``dashboard`` returns the command of a dashboard for a run
+    file and for the descriptor that takes the script's keys; without it the script keeps profd's
+    own stdin, stdout and stderr. ``variables`` are set in the command's environment.
     """
 
     command: tuple[str, ...]
@@ -67,13 +68,13 @@ class Plan:
 
 
 def launch(plan: Plan) -> int:
-    """Run a command as a child of this process, profiled, and return its exit code.
+    """Run a command as a profiled child of this process, and return its exit code.
 
-    The code is -N if the command died of the signal N.
+    The code is -N if signal N killed the command.
 
-    This process may have one thread only. Raises CommandNotFound or CommandNotExecutable, with
-    nothing left behind; what fails later is narrated, and the script runs on. If nothing can be
-    started beside it, this process becomes the script.
+    This process must have only one thread. Raises CommandNotFound or CommandNotExecutable, with
+    nothing left behind; later failures are narrated, and the script runs on. If nothing can be
+    started beside the script, this process becomes the script.
     """
     occupy_standard_streams()
     step_below_init()
@@ -102,7 +103,7 @@ def _begin(
     inherited: InheritedSignals,
     numbers: frozenset[signal.Signals],
 ) -> Launch:
-    """Start the command; raises OSError if nothing runs then."""
+    """Start the command; raises OSError if that leaves nothing running."""
     channel, session_end = make_channel()
     screen = Screen(placement)
     if plan.dashboard is not None:
@@ -113,7 +114,7 @@ def _begin(
             plan.narrate(f"profd: no dashboard: {reason}")
     screen.make_room()
     witnesses = None
-    # If no process is left, a signal may reach the script twice; that is better than to fail.
+    # If no process can be forked, a signal may reach the script twice; that is better than failing.
     with contextlib.suppress(OSError):
         witnesses = Witnesses(is_apart=screen.placement.leads is not Leads.NOTHING)
     with contextlib.ExitStack() as if_it_fails:
@@ -128,7 +129,7 @@ def _begin(
 
 @dataclass(eq=False)
 class Launch:
-    """One script from its start to the end of all that was started for it."""
+    """One script, from its start to the end of all that was started for it."""
 
     plan: Plan
     inherited: InheritedSignals
@@ -147,12 +148,10 @@ class Launch:
             leads_session=leads_session(),
         )
         self._streams = InheritedStreams(self.script.pid)
-        self._events: queue.SimpleQueue[Callable[[], None]] = (
-            queue.SimpleQueue()
-        )  # what the main thread is to do
-        self._wait_closed: Callable[[float], bool] | None = (
-            None  # of the session that records, or did
-        )
+        # The tasks for the main thread.
+        self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        # Waits for the session that records, or did.
+        self._wait_closed: Callable[[float], bool] | None = None
         self._news: list[str] = []
         self._has_script_ended = False
         self._is_session_over = False
@@ -192,7 +191,7 @@ class Launch:
 
     def _miss_session(self, news: str) -> None:
         self._is_session_over = True
-        # At the end if it would get between the script's lines now.
+        # Report it at the end if it would get between the script's lines now.
         if news and not self.screen.say(news):
             self._news.append(news)
 
@@ -204,7 +203,7 @@ class Launch:
             self._show_script(self.screen.child_changed())
             return
         if self._has_script_ended:
-            # It can be meant for the launcher only. The session closes its file by itself.
+            # Only the launcher can be meant. The session closes its file by itself.
             self._is_given_up = number in ENDING
             return
         if number in (signal.SIGWINCH, signal.SIGCONT):
@@ -223,23 +222,21 @@ class Launch:
         if self.witnesses is None:
             return Reached.LAUNCHER
         if info.si_pid == self.witnesses.pid:
-            return Reached.ALL  # it woke this process, as the script goes on
+            return Reached.ALL  # it woke this process because the script goes on
         await_sender(info)
         return self.witnesses.reached(info)
 
     def _follow_stop(self, number: int) -> None:
-        """Stop along with the script: the shell that the user wants waits for this process."""
+        """Stop along with the script: the user's shell waits for this process to stop."""
         if not number or self._has_script_ended or signal.SIGCONT in signal.sigpending():
             return
         is_apart = self.screen.placement.leads is not Leads.NOTHING
         if number in (signal.SIGTTIN, signal.SIGTTOU) and self.screen.hand_over(self.script.pid):
-            self.script.send_group(
-                signal.SIGCONT
-            )  # a shell has given this process the terminal, and told nobody
+            # A shell has given this process the terminal without a signal.
+            self.script.send_group(signal.SIGCONT)
         elif is_apart and number != signal.SIGSTOP and not has_shell():
-            self.script.send_group(
-                signal.SIGCONT
-            )  # without profd the kernel would not have stopped it
+            # Without profd the kernel would not have stopped it.
+            self.script.send_group(signal.SIGCONT)
         elif self.witnesses is not None and self.screen.suspend():
             self.witnesses.stop_launcher(number)
 
@@ -268,9 +265,9 @@ class Launch:
             self.screen.show_script(f"profd: {why}; the command (pid {self.script.pid}) runs on")
 
     def _in_thread(self, work: Callable[[], Callable[[], None]]) -> None:
-        """Let a thread work, and this one then do what it returns.
+        """Let a thread do some work, then call its result in the main thread.
 
-        A signal that this one takes anyway wakes it.
+        A signal that the main thread takes anyway wakes it.
         """
 
         def run() -> None:
@@ -278,8 +275,8 @@ class Launch:
             try:
                 event = work()
             finally:
-                # Whatever goes wrong in there shows its traceback, and the script's end is still
-                # waited for.
+                # Whatever fails in the thread shows its traceback, and the launcher still waits for
+                # the script's end.
                 self._events.put(event)
                 os.kill(os.getpid(), signal.SIGCHLD)
 

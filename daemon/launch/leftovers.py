@@ -1,9 +1,9 @@
-"""Python processes that a script has started and left.
+"""Find Python processes that a script has started and left behind.
 
-They go on once it has ended, and nobody records them.
+They go on once the script has ended, and nobody records them.
 
-Their parent is gone, so that what says whose they are is when they began, where they went, and what
-they inherited: the session of the script, or its environment.
+Their parent is gone. What tells that they are the script's is when they began, which process took
+them over, and what they inherited: the script's session or its environment.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Leftover(NamedTuple):
 
 
 def left_running(start_ticks: int, session: int) -> list[Leftover]:
-    """Return the outermost Python processes an ended script left to those above profd.
+    """Return the outermost Python processes that an ended script left to the ancestors of profd.
 
-    ``start_ticks`` is when it began, ``session`` the id of its session.
+    ``start_ticks`` is when the script began, ``session`` the id of its session.
     """
     above = set(itertools.islice(_ancestors(os.getpid()), 1, None)) | {1}
     found: dict[int, Leftover] = {}
@@ -56,14 +56,14 @@ def left_running(start_ticks: int, session: int) -> list[Leftover]:
 
 
 def _ancestors(pid: int) -> Iterator[int]:
-    """Yield the PIDs of those above a process, the nearest first."""
+    """Yield the PIDs of a process's ancestors, the nearest first."""
     while (stat := processes.read_stat(pid)) is not None and stat.ppid:
         pid = stat.ppid
         yield pid
 
 
 def _inherits(pid: int, session: int) -> bool:
-    """Say whether a process is of the script's session, or has its environment."""
+    """Return whether a process is in the script's session or has its environment."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if os.getsid(pid) == session:
             return True

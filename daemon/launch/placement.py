@@ -1,11 +1,11 @@
-"""Where a script stands among sessions, process groups and terminals.
+"""Find and give a script's place among sessions, process groups and terminals.
 
-It stands as it would if profd were not there.
+It is the place that the script would have if profd were not there.
 
-A shell with job control makes each job a process group and gives it the terminal; ``setsid``,
-``docker run`` and a terminal's window make a command the leader of a session. The script gets such
-a place of its own. One that was started within the group of others (a shell's script, a pipeline)
-shares it with profd: they are signaled and stopped together.
+A shell with job control makes each job a process group and gives it the terminal. ``setsid``,
+``docker run`` and a terminal's window make a command the leader of a session. The script then gets
+such a place of its own. A command that was started within a group of others (a shell script, a
+pipeline) shares that group with profd: they are signaled and stopped together.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from profd.daemon import processes
 
 
 class Leads(enum.Enum):
-    """What the script is the leader of."""
+    """What the script leads."""
 
     NOTHING = "nothing"
     GROUP = "group"
@@ -43,14 +43,14 @@ class ScriptPlace:
     has_foreground: bool = False
 
     def let_go(self) -> None:
-        """Leave the terminal to the script if that is to lead a session on it.
+        """Leave the terminal to the script if the script is to lead a session on it.
 
-        The script is still to be forked.
+        Call it before the script is forked.
         """
         if self.leads is Leads.SESSION and self.terminal_fd is not None:
             fcntl.ioctl(self.terminal_fd, termios.TIOCNOTTY)
-            # The kernel hangs up who loses a terminal, here this process alone; nobody else is to
-            # hear of it.
+            # The kernel sends these to a process that loses its terminal, here only to this one;
+            # nobody else must get them.
             for number in (signal.SIGHUP, signal.SIGCONT):
                 signal.sigtimedwait({number}, 0)
 
@@ -79,7 +79,7 @@ class ScriptPlace:
             os.close(self.terminal_fd)
 
     def hand_over(self, group: int) -> bool:
-        """Give a group the foreground if this process's own group has it; says whether it did."""
+        """Give a group the foreground if this process's own group has it; return whether it did."""
         return self._pass_on(os.getpgrp(), group)
 
     def take_back(self, group: int) -> None:
@@ -97,7 +97,7 @@ class ScriptPlace:
 
 
 def find_placement() -> ScriptPlace:
-    """Return the place of a script that is started instead of this process."""
+    """Return the place of a script that is started in place of this process."""
     pid = os.getpid()
     others = list(_groups_and_sessions_of_others())
     if os.getsid(0) == pid and all(session != pid for _, session in others):
@@ -111,12 +111,12 @@ def find_placement() -> ScriptPlace:
 
 
 def leads_session() -> bool:
-    """Say whether this process leads its session."""
+    """Return whether this process leads its session."""
     return os.getsid(0) == os.getpid()
 
 
 def _groups_and_sessions_of_others() -> Iterator[tuple[int, int]]:
-    """Yield those of all other processes that can be asked, and do not end meanwhile."""
+    """Yield group and session of all other processes that can be asked and do not end meanwhile."""
     for pid in processes.pids():
         with contextlib.suppress(OSError):
             if pid != os.getpid():

@@ -1,13 +1,14 @@
-"""Copies the output of a script's pseudo-terminal.
+"""Copy the output of a script's pseudo-terminal.
 
-A process always reads that output, and shows it if it is to.
+A process always reads that output, and shows it if it should be shown.
 
-A script whose terminal no one reads stands still, and one whose terminal is closed is hung up. So a
-process that depends on nobody reads it and holds it open: in a session of its own, out of reach of
-the terminal's keys and of job control, deaf to all signals but SIGKILL and SIGSTOP, not found by
-profd's name, until the last of the script's processes has closed it. It passes the output to the
-session, and to the real terminal while the script is shown, or once the launcher is gone; what no
-one takes is dropped. When the launcher was killed, it ends the dashboard.
+A script stands still if no one reads its terminal, and is hung up if its terminal is closed. So a
+process that depends on nobody reads the terminal and holds it open. It has a session of its own,
+out of reach of the terminal's keys and of job control, ignores all signals but SIGKILL and SIGSTOP,
+and is not found by profd's name. It stays until the last of the script's processes has closed the
+terminal. It passes the output to the session. It also passes it to the real terminal while the
+script is shown, or once the launcher is gone. Output that no one takes is dropped. If the launcher
+was killed, the relay ends the dashboard.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ from profd.daemon.launch.channel import CHUNK_BYTES, ScriptChannel
 from profd.daemon.launch.terminal import RESET
 from profd.daemon.store.records import Identity
 
-HELD_BYTES = 2 * CHUNK_BYTES  # what is left of late output until the real terminal is free for it
+HELD_BYTES = 2 * CHUNK_BYTES  # late output that is kept until the real terminal is free
 
 
 class Orders(msgspec.Struct, frozen=True):
     """All that the launcher wants of the relay at a time.
 
-    ``script`` has the terminal; its output is copied to the real one while it ``is_shown``.
-    ``dashboard`` is ended, and the terminal cleaned up, where the launcher is killed. ``has_ended``
-    says that the script was waited for. ``notice`` is written to the real terminal before anything
-    else, once, at most ``CHUNK_BYTES`` of it.
+    ``script`` has the terminal; its output is copied to the real one while it ``is_shown``. If the
+    launcher is killed, ``dashboard`` is ended and the terminal cleaned up. ``has_ended`` says that
+    the script has been reaped. ``notice`` is written to the real terminal once, before anything
+    else; at most ``CHUNK_BYTES`` of it.
     """
 
     script: Identity | None = None
@@ -50,17 +51,17 @@ class Orders(msgspec.Struct, frozen=True):
 class Relay:
     """The process that reads, as its launcher sees it.
 
-    A child that outlives this process where it has to.
+    It is a child that outlives this process if it has to.
     """
 
     def __init__(
         self, master_fd: int, screen_fd: int, channel: ScriptChannel, anchor_fd: int
     ) -> None:
-        """Start it: this process has one thread, and blocks what it takes of signals.
+        """Start the relay; this process has one thread, and has blocked the signals that it takes.
 
         Raises OSError.
 
-        It keeps ``anchor_fd`` open for as long as it reads.
+        The relay keeps ``anchor_fd`` open for as long as it reads.
         """
         self._master_fd = master_fd
         self._screen_fd = screen_fd
@@ -105,7 +106,7 @@ class Relay:
     def order(self, **changes: Identity | bytes | bool | None) -> None:
         """Send changed orders to the relay, and wait until it has carried them out.
 
-        It may be gone.
+        The relay may be gone.
         """
         self._orders = msgspec.structs.replace(self._orders, **changes)
         with contextlib.suppress(OSError):
@@ -136,19 +137,19 @@ class _Copier:
         self._is_over = False
         self._is_settled = False
         self._is_free = False
-        """Whether nobody of profd's has the real terminal: launcher and dashboard are gone."""
-        # What a script leaves unread at its end is far less; a process of its own that writes on
-        # and on is left behind.
+        """Whether no process of profd uses the real terminal: launcher and dashboard are gone."""
+        # A script leaves far less unread at its end. More comes from a process that it has left
+        # behind and that goes on writing.
         self._rest_bytes = 1 << 20
         self._orphan: Identity | None = None
         self._late = self._half_end = self._news = b""
         self._last = b"\n"
-        """The last byte on the screen: news stand on a line of their own."""
+        """The last byte on the screen: a notice gets a line of its own."""
 
     def run(self) -> None:
         """Copy until no one has the script's terminal open and the launcher is gone.
 
-        All has to be passed on by then, too.
+        All output has to be passed on by then too.
         """
         while (
             not self._is_over
@@ -165,9 +166,8 @@ class _Copier:
                 self._take_orders()
             elif self.master_fd in ready or (self._is_closed and not self._is_over):
                 self._read()
-            elif (
-                self._is_ending and not ready
-            ):  # what has it open still was left behind, and writes nothing now
+            elif self._is_ending and not ready:
+                # The processes that still have it open were left behind, and write nothing now.
                 self._settle()
             if self._orphan is not None and not processes.is_running(*self._orphan):
                 self._orphan = None
@@ -185,7 +185,7 @@ class _Copier:
             poller.register(self.launcher, select.POLLIN)
         if self.channel.has_backlog:
             poller.register(self.channel, select.POLLOUT)
-        # Not before the launcher says whether to show it: what is read while nothing is shown is
+        # Do not read before the launcher says whether to show the output: what is read unshown is
         # not shown later.
         is_begun = self._orders.script is not None or not self._has_launcher
         if is_begun and not self._is_closed:
@@ -206,7 +206,7 @@ class _Copier:
         if packet:
             self._orders = msgspec.msgpack.decode(packet, type=Orders)
             self._write_screen(self._orders.notice)
-            if not self._is_ending:  # else the answer comes with the end
+            if not self._is_ending:  # else the answer comes at the end
                 self._answer()
         else:
             self._miss_launcher()
@@ -218,7 +218,7 @@ class _Copier:
     def _miss_launcher(self) -> None:
         """Go on without a launcher.
 
-        One that was killed has left its dashboard, which may be stopped.
+        If it was killed, it has left its dashboard, which may be stopped.
         """
         self._has_launcher = False
         self._orphan = self._orders.dashboard
@@ -242,7 +242,7 @@ class _Copier:
         self._is_free = True
 
     def _settle(self) -> None:
-        """Answer that all is copied: later output is of processes that the script left behind."""
+        """Answer that all is copied: later output is from processes that the script left behind."""
         is_awaited = self._is_ending
         self._is_settled = True
         self.channel.wrote_all()
@@ -254,7 +254,7 @@ class _Copier:
             data = _read_all(self.master_fd)
         except BlockingIOError:
             return
-        except OSError:  # how a pseudo-terminal says that no one has its other end open
+        except OSError:  # a pseudo-terminal reports so that no one has its other end open
             self._is_closed = True
             script = self._orders.script
             self._is_over = (
@@ -279,7 +279,7 @@ class _Copier:
                 self._settle()
 
     def _write_late(self, data: bytes) -> None:
-        """Undo what the script's terminal has done to ends of lines.
+        """Undo what the script's terminal has done to line ends.
 
         The shell's terminal does it once more.
         """
@@ -301,7 +301,7 @@ class _Copier:
                 poller.register(self.screen_fd, select.POLLOUT)
                 poller.poll()
             except OSError:
-                self._leave_screen()  # it is gone; the script is still to be read
+                self._leave_screen()  # it is gone; the script still has to be read
 
     def _leave_screen(self) -> None:
         if self.screen_fd is not None:
@@ -310,9 +310,9 @@ class _Copier:
 
 
 def _read_all(master_fd: int) -> bytes:
-    """Return what a terminal has for one message; raises OSError if that is nothing."""
+    """Return what a terminal holds, up to one message; raises OSError if that is nothing."""
     data = os.read(master_fd, CHUNK_BYTES)
-    with contextlib.suppress(OSError):  # there is no more, or it is closed: the next read says so
+    with contextlib.suppress(OSError):  # no more, or closed: the next read tells
         # The kernel gives 4 KiB at a time.
         while len(data) < CHUNK_BYTES and (more := os.read(master_fd, CHUNK_BYTES - len(data))):
             data += more

@@ -1,7 +1,7 @@
-"""What is on the terminal of a launched script: the script itself, or the dashboard in its place.
+"""Show the launched script on the terminal, or the dashboard in its place.
 
-Owns the pseudo-terminal, the relay and the dashboard's process, and leaves the terminal as it was
-found.
+This module owns the pseudo-terminal, the relay and the dashboard's process, and leaves the terminal
+as it was found.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Dashboard:
     def __init__(self, command: Sequence[str], keys_fd: int, mask: Iterable[int]) -> None:
         """Start it with ``keys_fd`` open under the same number, and the signal mask ``mask``.
 
-        ``keys_fd`` is no longer open here.
+        This process closes its ``keys_fd``.
         """
         os.set_inheritable(keys_fd, True)
         try:
@@ -45,32 +45,31 @@ class Dashboard:
         os.waitpid(self.pid, 0)
 
     def resume(self) -> None:
-        """Let a stopped dashboard go on; to one that runs it would be a second start."""
+        """Let a stopped dashboard go on; a running one would take SIGCONT for a second start."""
         stat = processes.read_stat(self.pid)
         if stat is not None and stat.state == "T":
             os.kill(self.pid, signal.SIGCONT)
 
 
 class Screen:
-    """The script has the stdin, stdout and stderr of profd.
+    """The screen of a script that has the stdin, stdout and stderr of profd.
 
     There is hardly anything to do, which is the point.
     """
 
-    pseudo_terminal: PseudoTerminal | None = (
-        None  # the script's own terminal; None if it has that of profd, or none
-    )
+    # The script's own terminal; None if the script has that of profd, or none.
+    pseudo_terminal: PseudoTerminal | None = None
 
     def __init__(self, placement: ScriptPlace) -> None:
         self.placement = placement
 
     @property
     def is_occupied(self) -> bool:
-        """Whether the terminal is in use by something that ends by itself."""
+        """Whether something that ends by itself uses the terminal."""
         return False
 
     def make_room(self) -> None:
-        """Make the terminal ready for a script that is about to be started by ``start_script``."""
+        """Make the terminal ready for a script that ``start_script`` is about to start."""
         self.placement.let_go()
 
     def start_script(
@@ -78,7 +77,7 @@ class Screen:
     ) -> Script:
         """Start a command in its place.
 
-        Raises what ``fork_script`` does, and has the terminal as it was then.
+        Raises what ``fork_script`` does; the terminal is then as before.
         """
         try:
             script = fork_script(Start(command, inherited, self.placement.take, variables))
@@ -101,21 +100,22 @@ class Screen:
     def hand_over(self, group: int) -> bool:
         """Give a group the foreground of the terminal if this process has it.
 
-        Says whether it did.
+        Returns whether it did.
         """
         return self.placement.hand_over(group)
 
     def suspend(self) -> bool:
         """Leave the terminal to a shell.
 
-        False if what is on it stops by itself, and this process along with it.
+        Returns False if what is on it stops by itself, and this process along with it.
         """
         return True
 
     def say(self, line: str) -> bool:
         """Write a line now.
 
-        False where it would get between the script's own lines: stderr has no byte of profd's.
+        Returns False if it would get between the script's own lines: profd writes nothing to the
+        script's stderr.
         """
         return False
 
@@ -131,14 +131,14 @@ class Screen:
         """Show the script's own output from now on, after a line that says why."""
 
     def child_changed(self) -> str:
-        """Look after the dashboard's process.
+        """Check on the dashboard's process.
 
-        Returns its end as one clause, empty where it has not ended.
+        Returns in one clause how it ended, or an empty text if it has not ended.
         """
         return ""
 
     def renew(self) -> None:
-        """Take the terminal up again after a change of its size or a stop of this process."""
+        """Take the terminal up again after its size changed or this process was stopped."""
 
     def signaled(self, number: int) -> None:
         """Note that the terminal sent a signal to this process, and maybe to no other."""
@@ -157,7 +157,7 @@ class Screen:
 class SharedScreen(Screen):
     """The script has a pseudo-terminal, and the dashboard has the real one.
 
-    The real one is the dashboard's until the user leaves that.
+    The dashboard has it until the user leaves the dashboard.
     """
 
     pseudo_terminal: PseudoTerminal
@@ -165,7 +165,7 @@ class SharedScreen(Screen):
     def __init__(self, terminal: Terminal, channel: ScriptChannel) -> None:
         """Take the terminal, and copy output to ``channel``.
 
-        Raises OSError if the system has no process left.
+        Raises OSError if no process can be forked.
         """
         super().__init__(ScriptPlace(Leads.GROUP))
         self._terminal = terminal
@@ -240,7 +240,7 @@ class SharedScreen(Screen):
     def child_changed(self) -> str:
         """Reap the dashboard, or stop along with it.
 
-        The shell that the user wants waits for this process.
+        The user's shell waits for this process to stop.
         """
         self._relay.revive()
         if self._dashboard is None:
@@ -258,7 +258,7 @@ class SharedScreen(Screen):
         self._terminal.restore()
         if not os.WIFSIGNALED(status):
             return "the dashboard is closed"
-        self._terminal.reset()  # it is as the dashboard left it
+        self._terminal.reset()  # the terminal is as the dashboard left it
         return "the dashboard was killed"
 
     def renew(self) -> None:
@@ -284,7 +284,7 @@ class SharedScreen(Screen):
     def script_ended(self, script: Identity) -> None:
         """Show all that the script wrote.
 
-        The real terminal is given back unless the dashboard has it.
+        Give back the real terminal unless the dashboard has it.
         """
         self._relay.order(has_ended=True)
         self._release_terminal()

@@ -1,6 +1,7 @@
 """The script under the profiler, a child of the launcher or of the keeper of its terminal.
 
-Between the fork and the exec runs only what makes the script find what it would find without profd.
+The code between fork and exec only makes sure that the script finds what it would find without
+profd.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _PR_SET_PTRACER = 0x59616D61
 
 
 class Script:
-    """A started script, a child of this process, until it was waited for."""
+    """A started script, a child of this process, until it is reaped."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -40,7 +41,7 @@ class Script:
         return Identity(self.pid, self.start_ticks)
 
     def poll(self) -> bool:
-        """Take in what has become of it; says whether it has ended."""
+        """Take the script's changes of status; return whether it has ended."""
         while self.status is None and (status := self._next_status()) is not None:
             if os.WIFSTOPPED(status):
                 self._stopped_by = os.WSTOPSIG(status)
@@ -53,13 +54,13 @@ class Script:
         return status if pid else None
 
     def take_stop(self) -> int:
-        """Return the signal by which it has stopped since the last call; 0 if by none."""
+        """Return the signal that has stopped it since the last call; 0 if none has."""
         number, self._stopped_by = self._stopped_by, 0
         return number
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the ended script, -N if it died of the signal N."""
+        """The exit code of the ended script; -N if signal N killed it."""
         return os.waitstatus_to_exitcode(self.status or 0)
 
     def send(self, number: int) -> None:
@@ -69,20 +70,20 @@ class Script:
                 os.kill(self.pid, number)
 
     def send_group(self, number: int) -> None:
-        """Send a signal to the group that it leads.
+        """Send a signal to the group that the script leads.
 
-        Others may still be in the group when it has ended.
+        Others may still be in the group when the script has ended.
         """
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 
     def close(self) -> None:
-        """Let go of what was needed to know of its end."""
+        """Release what was needed to learn of its end."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """How a command is to be started.
+    """How to start a command.
 
     ``take_place`` is called in the process that becomes the script, and gives it its place among
     groups and terminals. ``variables`` are set in the command's environment.
@@ -93,24 +94,23 @@ class Start:
     take_place: Callable[[], None]
     variables: Mapping[str, str]
     launcher_pid: int = field(default_factory=os.getpid)
-    # At 1, only an ancestor, or a declared process, may read a process.
+    # At ptrace_scope 1, only an ancestor or a declared process may read a process.
     must_declare: bool = field(default_factory=lambda: Rights().ptrace_scope() == 1)
 
     def become_script(self, report_fd: int) -> None:
         """Become the script, in a process forked for that.
 
-        Returns never, and reports why it failed.
+        Never returns; on failure it reports the reason and exits.
         """
         said = b""
         try:
-            signal.pthread_sigmask(
-                signal.SIG_BLOCK, STOPPING
-            )  # a process in the background may take the terminal
+            # A process in the background may take the terminal.
+            signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
             self.take_place()
             if self.must_declare:
                 # py-spy is no ancestor of the script, but a descendant of the launcher, which Yama
-                # takes as well. The declaration outlives the exec; the script's own children do not
-                # inherit it.
+                # accepts as well. The declaration outlives the exec; the script's own children do
+                # not inherit it.
                 ctypes.CDLL(None).prctl(_PR_SET_PTRACER, ctypes.c_ulong(self.launcher_pid), 0, 0, 0)
             self.execute()
         except OSError as error:
@@ -125,7 +125,8 @@ class Start:
         """Become the command in this very process; raises OSError."""
         self.inherited.hand_on()
         program.hand_on_environment(self.variables)
-        if not self.command[0]:  # a search would find it in each folder of PATH: that folder itself
+        # a search would find an empty name in each folder of PATH: the folder itself
+        if not self.command[0]:
             raise FileNotFoundError(errno.ENOENT, "an empty name")
         os.execvp(self.command[0], [*self.command])
 
@@ -139,10 +140,10 @@ class Start:
 
 
 def fork_script(start: Start) -> Script:
-    """Start a command as a child of this process, which has to have one thread.
+    """Start a command as a child of this process, which must have only one thread.
 
-    Raises CommandNotFound or CommandNotExecutable, with nothing left behind, and OSError if there
-    is no process left.
+    Raises CommandNotFound or CommandNotExecutable, with nothing left behind, and OSError if no
+    process can be forked.
     """
     failure_fd, report_fd = os.pipe()
     try:
@@ -163,7 +164,7 @@ def fork_script(start: Start) -> Script:
 
 
 def become_script(command: Sequence[str]) -> NoReturn:
-    """Become a command that nothing of profd is needed for.
+    """Become a command for which nothing of profd is needed.
 
     Raises CommandNotFound or CommandNotExecutable.
     """
@@ -176,8 +177,8 @@ def become_script(command: Sequence[str]) -> NoReturn:
 
 
 def read_failure(failure_fd: int) -> bytes:
-    """Wait until a command was executed, and return why it could not be, empty if it was."""
-    # The end of the pipe is closed by the exec itself: until then this waits.
+    """Wait until a command was executed; return why it could not be, or an empty text."""
+    # The exec itself closes the pipe's end: until then this waits.
     with os.fdopen(failure_fd, "rb") as failure:
         return failure.read()
 

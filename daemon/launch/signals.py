@@ -1,8 +1,7 @@
-"""The signals that a launcher takes in its script's stead.
+"""Take signals in the script's stead, and decide which of them the script still has to get.
 
-It also says which of them the script still has to be given.
-
-Owns the launcher's signal mask while the script runs, and judges a signal by its origin.
+This module owns the launcher's signal mask while the script runs, and judges a signal by its
+origin.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _PR_SET_DUMPABLE = 4
 
 _LEFT_ALONE = frozenset(
     {
-        # Nobody can take these.
+        # Nobody can catch these.
         signal.SIGKILL, signal.SIGSTOP,
         # Job control: a launcher in its script's group is stopped along with it, as a shell
         # expects.
@@ -34,19 +33,19 @@ _LEFT_ALONE = frozenset(
 )  # fmt: skip
 TAKEN = frozenset(signal.valid_signals()) - _LEFT_ALONE  # the signals that a launcher takes
 STOPPING = frozenset({signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU})
-"""What it takes, too, if the script has a group of its own.
+"""Signals that the launcher also takes if the script has a group of its own.
 
 These stop the script, and then the launcher follows it.
 """
 ENDING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
 """The signals by which a person asks a program to end."""
-# What the kernel sends to every process of the terminal's foreground group.
+# Signals that the kernel sends to every process of the terminal's foreground group.
 _OF_TERMINAL = frozenset(
     {signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGCONT, signal.SIGWINCH}
 )
-# What it sends to the leader of the session alone when the terminal hangs up.
+# Signals that the kernel sends only to the session's leader when the terminal hangs up.
 _OF_SESSION = frozenset({signal.SIGHUP, signal.SIGCONT})
-# What a sender may take, in seconds, to signal one process of a job after the other.
+# Seconds that a sender may take to signal the processes of a job one after the other.
 _ROUND_S, _LOOK_S = 0.03, 0.0002
 
 Action = Callable[[int, "FrameType | None"], object] | int | signal.Handlers | None
@@ -63,16 +62,16 @@ class InheritedSignals:
     on_child: Action
 
     def hand_on(self) -> None:
-        """Give them to this process, which is about to become the script.
+        """Apply them to this process, which is about to become the script.
 
-        What was ignored stays ignored over ``exec`` (``nohup``). Python ignores SIGPIPE and SIGXFSZ
-        before its first line runs: they become what they were. If that is unknown, they get their
-        default, as from ``subprocess``.
+        Ignored signals stay ignored over ``exec`` (``nohup``). Python ignores SIGPIPE and SIGXFSZ
+        before its first line runs: they are set back to what they were. If that is unknown, they
+        get their default, as with ``subprocess``.
         """
         for number in {signal.SIGPIPE, signal.SIGXFSZ} - (program.ignored_signals() or frozenset()):
             signal.signal(number, signal.SIG_DFL)
         if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
-            # Until the exec an interrupt has to end this process, not to raise in it.
+            # Until the exec an interrupt has to end this process, not raise in it.
             signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.signal(signal.SIGCHLD, self.on_child)
         signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
@@ -82,11 +81,10 @@ class InheritedSignals:
 def taken(numbers: frozenset[signal.Signals]) -> Iterator[InheritedSignals]:
     """Hold some signals back from this process, to be read with ``signal.sigwaitinfo``.
 
-    A process that has other threads by then, or that starts a child, has to see to their masks
-    itself.
+    A process that already has other threads, or that starts a child, has to set their masks itself.
     """
     mask = frozenset(signal.pthread_sigmask(signal.SIG_BLOCK, numbers))
-    # If SIGCHLD is ignored the kernel keeps no exit status.
+    # If SIGCHLD is ignored, the kernel keeps no exit status.
     on_child = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:
         yield InheritedSignals(mask, signal.SIG_DFL if on_child is None else on_child)
@@ -98,7 +96,7 @@ def taken(numbers: frozenset[signal.Signals]) -> Iterator[InheritedSignals]:
 def die_of(number: int) -> None:
     """End this process by a signal, without a core dump.
 
-    Returns if that is impossible, as for a container's first.
+    Returns if that is impossible, as in a container's first process.
     """
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     if number not in (signal.SIGKILL, signal.SIGSTOP):
@@ -108,15 +106,14 @@ def die_of(number: int) -> None:
 
 
 def is_from_process(info: signal.struct_siginfo) -> bool:
-    return (
-        info.si_code <= 0
-    )  # of kill, sigqueue, tgkill; what the kernel itself sends has a positive one
+    # kill, sigqueue and tgkill give such a code; signals from the kernel have a positive one.
+    return info.si_code <= 0
 
 
 def await_sender(info: signal.struct_siginfo) -> None:
     """Wait until the sender of a signal sleeps, or has ended.
 
-    By then it has signaled all that it is about to.
+    By then it has signaled all that it is about to signal.
     """
     deadline_s = time.monotonic() + _ROUND_S
     while time.monotonic() < deadline_s:
@@ -127,7 +124,7 @@ def await_sender(info: signal.struct_siginfo) -> None:
 
 
 class Aim(enum.Enum):
-    """Whom a signal still has to be passed on to."""
+    """To whom a signal still has to be passed on."""
 
     NOBODY = "nobody"
     SCRIPT = "script"
@@ -145,12 +142,12 @@ class Reached(enum.Enum):
 
 @dataclass(frozen=True)
 class Standing:
-    """How the launcher stands to its script and to the terminal.
+    """The relation of the launcher to its script and to the terminal.
 
     This decides which signals both the launcher and the script get.
 
     ``in_one_group`` says whether they share a group, ``on_own_terminal`` whether the script has
-    another terminal than profd; ``leads_session`` is the launcher's.
+    another terminal than profd, and ``leads_session`` whether the launcher leads its session.
     """
 
     script_pid: int
@@ -159,9 +156,9 @@ class Standing:
     leads_session: bool = False
 
     def aim(self, info: signal.struct_siginfo, reached: Callable[[], Reached]) -> Aim:
-        """Say whom a signal that the launcher took has still to be given.
+        """Return who still has to get a signal that the launcher took.
 
-        Asks the witnesses only if it depends.
+        It asks the witnesses only if the answer depends on them.
         """
         if info.si_signo == signal.SIGCHLD:
             return Aim.NOBODY

@@ -1,10 +1,10 @@
-"""The descriptors that the launcher has of its caller's.
+"""Handle the descriptors that the launcher has from its caller.
 
-It lets go of all that the script alone should have.
+It closes all that only the script should have.
 
-A pipe ends, and a lock is free, when the last descriptor is closed. stdin and stdout are the
-script's alone. stderr carries the launcher's own last lines: it stays open as long as the script's
-main process has it open, too.
+A pipe ends, and a lock is free, when the last descriptor is closed. stdin and stdout belong to the
+script alone. stderr carries the launcher's own last lines: it stays open as long as the script's
+main process has it open too.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _STDERR = 2
 
 
 class InheritedStreams:
-    """What this process and the script have in common, from the script's exec on."""
+    """The descriptors that this process shares with the script, from the script's exec on."""
 
     def __init__(self, script_pid: int) -> None:
         """Close what the script has inherited beside the standard streams.
 
-        That is all that goes through an exec.
+        That is all that passes through an exec.
         """
         self._script_pid = script_pid
         for fd in _open_descriptors(os.getpid()):
@@ -34,13 +34,12 @@ class InheritedStreams:
                     os.close(fd)
         found = os.fstat(_STDERR)
         self._stderr: _Stream | None = None
-        if stat.S_ISFIFO(found.st_mode) or stat.S_ISSOCK(
-            found.st_mode
-        ):  # a file or terminal has no end to wait for
+        # A file or terminal has no end to wait for.
+        if stat.S_ISFIFO(found.st_mode) or stat.S_ISSOCK(found.st_mode):
             self._stderr = _stream(os.getpid(), _STDERR)
 
     def let_go_with_script(self) -> None:
-        """Close a stderr that the script has closed: who reads it waits for its end."""
+        """Close a stderr that the script has closed: its reader waits for its end."""
         if self._stderr is not None and self._stderr not in self._of_script():
             null_fd = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null_fd, _STDERR, inheritable=False)
@@ -49,9 +48,8 @@ class InheritedStreams:
 
     def _of_script(self) -> Iterator[_Stream | None]:
         try:
-            yield _stream(
-                self._script_pid, _STDERR
-            )  # in most scripts it is there, and no other is looked at
+            # Most scripts have it there; then no other descriptor is checked.
+            yield _stream(self._script_pid, _STDERR)
             for fd in _open_descriptors(self._script_pid):
                 yield _stream(self._script_pid, fd)
         except OSError:
@@ -59,9 +57,9 @@ class InheritedStreams:
 
 
 def occupy_standard_streams() -> None:
-    """Open what is closed of stdin, stdout and stderr.
+    """Open those of stdin, stdout and stderr that are closed.
 
-    So nothing of profd's gets such a number.
+    So no descriptor of profd gets such a number.
 
     The script finds them closed.
     """

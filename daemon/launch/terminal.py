@@ -16,9 +16,9 @@ RESET = (
     b"\x1b[?2026l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[<u"
     b"\x1b[?1049l\x1b[?25h\x1b[0m\r"
 )
-"""Leaves what a killed dashboard cannot leave itself.
+"""Leaves the modes that a killed dashboard cannot leave itself.
 
-That is its screen, the mouse, the keyboard's modes, and colors.
+These are its screen, the mouse, the keyboard's modes, and colors.
 """
 _SIZE = struct.Struct("HHHH")
 _STANDARD = (0, 1, 2)
@@ -26,7 +26,7 @@ _WITHOUT_CURSOR = ("dumb", "unknown")
 
 
 def is_interactive() -> bool:
-    """Say whether the standard streams are a terminal with this process in its foreground.
+    """Return whether the standard streams are a terminal with this process in its foreground.
 
     The streams are stdin, stdout and stderr.
     """
@@ -37,31 +37,31 @@ def is_interactive() -> bool:
 
 
 def takes_dashboard() -> bool:
-    """Say whether this process has a terminal to itself that shows more than lines."""
+    """Return whether this process has a terminal to itself that shows more than lines."""
     return is_interactive() and can_move_cursor()
 
 
 def can_move_cursor() -> bool:
-    """Say whether the terminal can be written to anywhere, by its description.
+    """Return whether the terminal's description allows writing anywhere on it.
 
-    True of one without any.
+    A terminal without a description counts as able, unless its name says otherwise.
 
-    Emacs's `M-x shell`, CI jobs and some screen readers have terminals that cannot.
+    Emacs's `M-x shell`, CI jobs and some screen readers have terminals that are not.
     """
     name = os.environ.get("TERM", "")
     try:
         curses.setupterm(name, _STANDARD[2])
-    except curses.error:  # it is newer than this machine's descriptions, or there are none
+    except curses.error:  # newer than this machine's descriptions, or there are none
         return name not in _WITHOUT_CURSOR
     return curses.tigetstr("cup") is not None
 
 
 def has_shell() -> bool:
-    """Say whether a shell takes the terminal when this process's job stops.
+    """Return whether a shell takes the terminal when this process's job stops.
 
-    Where none does, a stop is for good.
+    If none does, a stop is final.
 
-    It does what the kernel does: it looks for a parent of the job in the same session.
+    It checks what the kernel checks: whether the job has a parent in the same session.
     """
     pid, group = os.getpid(), os.getpgrp()
     while (stat := processes.read_stat(pid)) is not None and stat.pgrp == group:
@@ -97,7 +97,7 @@ class Terminal:
             termios.tcsetattr(self.fd, termios.TCSADRAIN, self.modes)
 
     def reset(self) -> None:
-        """Bring back the terminal that a killed dashboard left behind; nothing where it is gone."""
+        """Restore the terminal that a killed dashboard left behind; do nothing if it is gone."""
         self.restore()
         with contextlib.suppress(OSError):
             os.write(self.fd, RESET)
@@ -106,14 +106,15 @@ class Terminal:
 class PseudoTerminal:
     """A terminal for the script alone, in the modes and the size of the real one.
 
-    Whoever reads its master has ``anchor_fd`` open; ``lifeline_fd`` is at its end when nobody has.
+    The process that reads its master has ``anchor_fd`` open; ``lifeline_fd`` is at its end once no
+    process has.
     """
 
     def __init__(self, like: Terminal) -> None:
         self.master_fd, self.slave_fd = os.openpty()
         self.lifeline_fd, self.anchor_fd = os.pipe()
-        # A script that does not read may hold up nobody. The flag is one for all that share the
-        # descriptor.
+        # A script that does not read must not hold anybody up. All that share the descriptor share
+        # the flag.
         os.set_blocking(self.master_fd, False)
         termios.tcsetattr(self.slave_fd, termios.TCSANOW, like.modes)
         self.resize(like.size)
@@ -159,7 +160,7 @@ class PseudoTerminal:
     def release(self) -> None:
         """Close the script's side, so that its end can be read.
 
-        That side is the script's alone from now on.
+        From now on only the script has that side.
         """
         os.close(self.slave_fd)
         os.close(self.lifeline_fd)

@@ -1,16 +1,16 @@
-"""Two small processes that learn what the launcher alone cannot.
+"""Two small processes that learn what the launcher cannot.
 
-They learn who else got a signal, and what cannot be caught.
+They learn who else got a signal, and notice signals that cannot be caught.
 
-A signal may have been sent to the launcher alone, to its group, or to all that there is of a job.
-The *canary* is in the launcher's group and does nothing: what it got, the group got. The *guardian*
-is in nobody's group, and has the script's name and command line: what it got, the script got as
-well (of a batch scheduler, of ``pkill -f train.py``).
+A signal may have been sent to the launcher alone, to its group, or to all processes of a job. The
+*canary* is in the launcher's group and does nothing: the group got what it got. The *guardian* is
+in nobody's group, and has the script's name and command line: the script got what it got (from a
+batch scheduler, from ``pkill -f train.py``).
 
-The guardian also acts if the launcher cannot. A group that is killed or stopped as a whole takes
-the script along, whose group is another one. A launcher that has stopped along with its script is
-woken when that goes on. Neither process is found by profd's name: what is meant for profd alone
-leaves them, and the script, alone.
+The guardian also acts if the launcher cannot. If the launcher's group is killed or stopped as a
+whole, the guardian does the same to the script, whose group is another one. If the launcher has
+stopped along with its script, the guardian wakes it when the script goes on. Neither process is
+found by profd's name: a signal that is meant for profd alone does not reach them or the script.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ Sightings = list[tuple[int, int]]
 
 _PR_SET_PDEATHSIG = 1
 _PACKET_BYTES = 1 << 12
-_LOOK_MS = 50  # how often the guardian looks whether a stopped script goes on
-# in vain at one that is asked and neither answers nor is stopped: as many as there is a second
+_LOOK_MS = 50  # milliseconds between the guardian's checks whether a stopped script goes on
+# The most looks at a process that neither answers nor is stopped: a second's worth.
 _LOOKS = 20
 _ASK, _FOLLOW, _WATCH, _REST, _LEAVE = b"?", b"f", b"w", b"r", b"."
 
@@ -46,8 +46,8 @@ class Witnesses:
     def __init__(self, *, is_apart: bool) -> None:
         """Start both, before the script, whose group may be signaled at once.
 
-        This process has one thread, and blocks what it takes of signals.
-        ``is_apart`` says whether the script is to lead a group of its own. Raises OSError.
+        This process has one thread, and has blocked the signals that it takes. ``is_apart`` says
+        whether the script is to lead a group of its own. Raises OSError.
         """
         self._end, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         launcher_pid = os.getpid()
@@ -60,11 +60,11 @@ class Witnesses:
         its_end.close()
 
     def follow(self, script: Identity) -> None:
-        """Let the guardian have the name of a script that has been exec'ed, and share its fate."""
+        """Let the guardian take the name of a script that has been exec'ed, and follow its fate."""
         self._tell(_FOLLOW + msgspec.msgpack.encode(script))
 
     def reached(self, info: signal.struct_siginfo) -> Reached:
-        """Say who got a signal that a process has sent to this one, and maybe to others."""
+        """Return who got a signal that a process has sent to this one, and maybe to others."""
         sighting = (info.si_signo, info.si_pid)
         by_guardian, by_canary = self._ask()
         if sighting in by_guardian:
@@ -88,9 +88,8 @@ class Witnesses:
         self._tell(_LEAVE)
         self._end.close()
         with contextlib.suppress(OSError):
-            os.kill(
-                self.pid, signal.SIGCONT
-            )  # it may have been stopped along with all that there is of a job
+            # The guardian may have been stopped along with all processes of a job.
+            os.kill(self.pid, signal.SIGCONT)
             os.waitpid(self.pid, 0)
 
     def _ask(self) -> tuple[Sightings, Sightings]:
@@ -127,7 +126,7 @@ class _Guardian:
             _sing(canary_end)
         canary_end.close()
         os.setsid()
-        # What came until now was for the launcher's group. The canary may not have been there yet.
+        # Earlier signals were for the launcher's group. The canary may not have been there yet.
         self._of_group = _pending()
         become_helper("signals")
         os.set_blocking(waker_fd, False)
@@ -171,7 +170,7 @@ class _Guardian:
         rename(os.fsencode(stat.comm) if stat else HELPER.encode(), [*words, HELPER.encode()])
 
     def _wake_launcher(self) -> None:
-        """Let a launcher that has stopped along with its script go on once that does."""
+        """Wake a launcher that has stopped along with its script once the script goes on."""
         script_goes_on = self._script is None or _state(self._script.pid) != "T"
         if script_goes_on and _state(self._launcher_pid) == "T":
             os.kill(self._launcher_pid, signal.SIGCONT)
@@ -191,7 +190,7 @@ class _Guardian:
     def _mind_canary(self) -> None:
         """Stop the script if the launcher's group was stopped as a whole.
 
-        The launcher lets it go on.
+        The launcher lets the script go on.
         """
         pid, status = os.waitpid(self._canary_pid, os.WNOHANG | os.WUNTRACED)
         if pid and os.WIFSTOPPED(status) and self._is_apart and _comes_to(self._launcher_pid, "T"):
@@ -200,7 +199,7 @@ class _Guardian:
     def _miss_launcher(self) -> None:
         """Kill the script if the launcher was killed with its whole group.
 
-        The script would have been killed with that group.
+        Without profd the script would have been killed with that group.
         """
         if self._is_apart and _comes_to(self._canary_pid, "ZX"):
             self._signal_group(signal.SIGKILL)
@@ -212,7 +211,7 @@ class _Guardian:
 
 
 def _sing(guardian: socket.socket) -> None:
-    """Tell the signals that came, whenever asked, until the guardian is gone."""
+    """Report the signals that came, whenever asked, until the guardian is gone."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     become_helper("signals")
     while guardian.recv(1):
@@ -238,7 +237,7 @@ def _is_readable(end: socket.socket, patience_ms: int) -> bool:
 
 
 def _answers(end: socket.socket, pid: int) -> bool:
-    """Wait for an answer of a process; False if that is stopped or gone, or does not get to run."""
+    """Wait for a process to answer; return False if it is stopped, gone, or does not get to run."""
     for _ in range(_LOOKS):
         if _is_readable(end, _LOOK_MS):
             return True
@@ -253,7 +252,7 @@ def _state(pid: int) -> str:
 
 
 def _comes_to(pid: int, states: str) -> bool:
-    """Say whether a process has come to a state, or does so in a moment.
+    """Return whether a process comes to a state within a moment.
 
     A group is not signaled all at once.
     """

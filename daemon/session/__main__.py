@@ -1,6 +1,6 @@
-"""The session's process: ``python -m profd.daemon.session``, with its options as JSON on stdin.
+"""Run the session's process: ``python -m profd.daemon.session``, its options as JSON on stdin.
 
-Answers one line on stdout and closes it; then ``recorder`` records.
+It answers one line on stdout and closes it; then ``recorder`` records.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 
-# asyncio takes ssl where it is there, which is 1.5 MB that nothing here uses.
+# asyncio loads ssl if it can: 1.5 MB that nothing here uses.
 sys.modules["ssl"] = None  # type: ignore[assignment]
 import asyncio
 
@@ -24,10 +24,9 @@ from profd.daemon.session.session import Failed, Ready, decode_options, encode
 
 
 def _announce(word: Ready | Failed) -> None:
-    """Answer on stdout and close it: the starter reads to its end."""
-    with contextlib.suppress(
-        BrokenPipeError
-    ):  # the starter is gone; the session records all the same
+    """Answer on stdout and close it, since the starter reads to its end."""
+    # If the starter is gone, the session records all the same.
+    with contextlib.suppress(BrokenPipeError):
         os.write(1, encode(word))
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
@@ -38,17 +37,17 @@ def _announce(word: Ready | Failed) -> None:
 def _begin(ready: Ready) -> None:
     """Announce that all is in place.
 
-    From here on others come first; until here the first sample is waited for.
+    From here on other processes come first; until here somebody waits for the first sample.
     """
     scheduling.give_way_as_session()
     _announce(ready)
 
 
 def main() -> int:
-    """Record a run; returns the exit code of the session's process."""
-    # The launcher holds its signals back, and this process, py-spy's parent, would inherit that.
+    """Record a run and return the exit code of the session's process."""
+    # The launcher blocks its signals; this process, py-spy's parent, would inherit that.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    # Ignored, it would be the kernel that reaps py-spy, and its cost would be unknown.
+    # If SIGCHLD were ignored, the kernel would reap py-spy, and its cost would be unknown.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     streams.open_stderr()
     processes.volunteer()

@@ -1,6 +1,6 @@
-"""The process that looks for findings while a run is recorded.
+"""Run the process that looks for findings while a run is recorded.
 
-The recording goes on whatever happens to it.
+The recording goes on whatever happens to that process.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from profd.daemon.clock import Clock
 from profd.daemon.store.records import AnalysisLost, EventHappened, FindingsTaken, Record
 
 RESTS_S = (5.0, 60.0, 60.0)
-"""Before each start of the process.
+"""The pauses before each start of the process.
 
-For a run that is over sooner, its readers look for findings.
+If a run ends sooner, its readers look for findings.
 """
 UNWATCHED_S = 7.0
-"""The process starts so much later if nobody reads what it finds.
+"""The process starts this much later if nobody reads what it finds.
 
-Its imports are half a second of CPU time, beside those of the start.
+Its imports take half a second of CPU time, on top of the start of the run.
 """
 _START_CPU_S, _MOST_WAITS = 0.6, 10
-"""Where the budget has no room for its start, that is waited for, a minute at most."""
+"""If the budget has no room for the start, it is delayed, by about a minute at most."""
 WHOLE_WITHIN_S = 5.0
-"""How long the end of a run waits for the findings of all of it; else its readers look for them."""
+"""How long the end of a run waits for the findings of the whole run; else readers look for them."""
 
 
 def command(run_file: Path) -> list[str]:
@@ -40,17 +40,17 @@ def command(run_file: Path) -> list[str]:
 
 @dataclass(eq=False)
 class Analyst:
-    """Reads the findings of the process of one session, and passes them to ``put``."""
+    """Reads the findings of one session's process, and passes them to ``put``."""
 
     words: Sequence[str]
     clock: Clock
     put: Callable[[Record], None]
     rests_s: Sequence[float]
-    """Before the first start of the process, and before each other where it has died."""
+    """The pauses before the first start of the process, and before each restart after it died."""
     is_read: Callable[[], bool] = lambda: True
-    """Whether somebody reads what it finds: then it starts and looks as soon as it may."""
+    """Whether somebody reads the findings: then the process starts and looks as soon as it may."""
     grant: Callable[[float], bool] = lambda _: True
-    """Says whether so much CPU may be taken now."""
+    """Returns whether this many CPU seconds may be taken now."""
 
     def __post_init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
@@ -58,12 +58,12 @@ class Analyst:
         self._watching = asyncio.ensure_future(self._watch())
 
     def ask(self) -> None:
-        """Have it look as soon as it may: somebody reads what it finds."""
+        """Let the process look as soon as possible, as somebody reads what it finds."""
         if self._process is not None and self._process.stdin is not None and not self._is_closing:
             self._process.stdin.write(b"r")
 
     async def close(self, within_s: float = WHOLE_WITHIN_S) -> None:
-        """Take the findings of the whole run, which has ended, where they are there soon.
+        """Take the findings of the whole run, which has ended, if they come soon.
 
         End the process.
         """
@@ -77,7 +77,7 @@ class Analyst:
     async def _watch(self) -> None:
         """Run one process after the other until the whole run was looked at.
 
-        Note once that one has died.
+        Note once that a process has died.
         """
         is_noted = False
         for rest_s in self.rests_s:
@@ -99,7 +99,7 @@ class Analyst:
     async def _listen(self) -> bool:
         """Start the process and take what it finds.
 
-        False where it ends before it has looked at the whole run.
+        Returns False if it ends before it has looked at the whole run.
         """
         try:
             async with child(self.words, stdin=PIPE, stdout=PIPE, longest_line=4 << 20) as process:
@@ -116,7 +116,8 @@ class Analyst:
             OSError,
             msgspec.DecodeError,
             ValueError,
-        ):  # ValueError: no text, or a line without end
+        ):
+            # ValueError: the bytes are no text, or the line has no end.
             pass
         finally:
             self._process = None

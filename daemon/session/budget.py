@@ -1,4 +1,4 @@
-"""Keeps the cost of profd within its budget by the sampling rate."""
+"""Keep the cost of profd within its budget by adjusting the sampling rate."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from profd.daemon.stacks.pyspy import read_cost_s
 
 
 class Spending(NamedTuple):
-    """CPU seconds that were spent, and the seconds in which they were.
+    """CPU seconds that were spent, and the seconds in which that happened.
 
     ``own_s`` are those of profd's own process.
     """
@@ -29,9 +29,9 @@ class Spending(NamedTuple):
 
 
 class CostMeter:
-    """CPU and memory of this process and all that it started.
+    """Measures CPU and memory of this process and of all that it started.
 
-    For the thread that starts and reaps them.
+    Use it in the thread that starts and reaps them.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -52,8 +52,8 @@ class CostMeter:
         living = (processes.read_stat(pid) for pid in self._children)
         cpu_s = sum(stat.cpu_ticks for stat in living if stat is not None) / processes.CLOCK_TICKS
         cpu_s += sum(usage.ru_utime + usage.ru_stime for usage in ended)
-        # A living child is counted in ticks, one that has ended exactly: the sum may go back by one
-        # of them.
+        # A living child is counted in clock ticks, an ended one exactly: the sum may go back by one
+        # tick.
         cpu_s = max(cpu_s, self._last_cpu_s)
         own_s = ended[0].ru_utime + ended[0].ru_stime
         spent_s, over_s = cpu_s - self._last_cpu_s, (now_ns - self._last_ns) / SECOND_NS
@@ -63,30 +63,30 @@ class CostMeter:
         return spending
 
     def rss_bytes(self) -> int:
-        """Return the memory of this process and of its children as of the last reading."""
+        """Return the memory of this process and of its children, as listed at the last reading."""
         return sum(processes.rss_bytes(pid) or 0 for pid in (os.getpid(), *self._children))
 
 
 LOWEST_RATE_HZ = 3
 MINUTE_S = 60.0
-_READINGS = (
-    18  # a multiple of a recording's length in seconds: starting and reading one comes at once
-)
+# A multiple of a recording's length in seconds: starting and reading one comes at once.
+_READINGS = 18
 _AIM = 0.94
-_ROOM = 0.90  # of the allowance: what costs less has room for a higher rate
-_MUCH_ROOM, _FEWEST = 0.7, 10  # so much room shows in so few readings: of two recordings
-_SHORTEST_S = 0.5  # what a shorter time costs says nothing: a tick of CPU time is 10 ms
+_ROOM = 0.90  # share of the allowance: a lower cost has room for a higher rate
+# this much room shows after this few readings, which cover two recordings
+_MUCH_ROOM, _FEWEST = 0.7, 10
+_SHORTEST_S = 0.5  # the cost of a shorter time says nothing: a tick of CPU time is 10 ms
 _MOST_RISE, _SMALL_RISE = 4.0, 1.15
-_BESIDE = 1 / 3  # of a minute's CPU: what is no sampling gets no more
+_BESIDE = 1 / 3  # share of a minute's CPU that all but sampling gets at most
 _USUAL_S = 0.05
 """A look at a usual process takes less, and is never refused."""
-_SPENT_WITHIN_S = 10.0  # by whom it was granted to: until then it counts as not yet spent
+_SPENT_WITHIN_S = 10.0  # a grant is spent within this time, and counts as unspent until then
 _KEPT_READINGS = 3
-"""For so long CPU is kept for what was asked for and refused; whoever needs it asks again."""
+"""CPU is kept this many readings for a refused request; whoever still needs it asks again."""
 
 
 class Ledger:
-    """What was spent in the last minute, reading by reading."""
+    """The CPU time of the last minute, reading by reading."""
 
     def __init__(self) -> None:
         self._entries: deque[Spending] = deque()
@@ -101,7 +101,7 @@ class Ledger:
     def spent_s(self, last_s: float) -> float:
         """Return the CPU seconds of the last ``last_s`` seconds.
 
-        Before the first reading nothing was spent.
+        Nothing was spent before the first reading.
         """
         spent_s, left_s = 0.0, last_s
         for entry in reversed(self._entries):
@@ -114,7 +114,7 @@ class Ledger:
     def allowance(self, budget_cores: float) -> float:
         """Return the cores that may be taken from now on within the budget.
 
-        No minute then passes the budget, whenever it ends.
+        No minute then exceeds the budget, whenever it ends.
         """
         whole_s = MINUTE_S * budget_cores
         return min(
@@ -125,15 +125,15 @@ class Ledger:
     def own_cores(self) -> float:
         """Return the cores that this process takes at least for most of the time.
 
-        What it does now and then is no part, and its start is none: few readings say nothing.
+        Occasional work and the start do not count. Too few readings say nothing, and give 0.
         """
         own = sorted(entry.own_s / entry.over_s for entry in self._entries if entry.over_s)
         return own[len(own) // 4] if len(own) >= _FEWEST else 0.0
 
     def left_s(self, whole_s: float) -> float:
-        """Return the CPU seconds that may be taken at once: no minute to come passes ``whole_s``.
+        """Return the CPU seconds that may be taken at once if no minute is to exceed ``whole_s``.
 
-        What this process will take as usual is left out.
+        What this process will use as usual is reserved.
         """
         own_cores = self.own_cores()
         ahead = (0.0, 10.0, 20.0, 30.0, 40.0, 50.0, MINUTE_S)
@@ -149,30 +149,31 @@ class Governor:
     It raises the rate again when there is room.
 
     The control law: every reading (about a second's cost) goes into a ledger of the last minute,
-    start-up too. From it follows the *allowance*: the cores that may be taken from now on so that
-    no minute passes the budget. The *forecast* is the mean of the readings since the rate last
-    changed, eighteen at most. The one that follows a lowering is in part of the rate before, and
-    left out; one of less than half a second counts with the next. When the forecast is above the
-    allowance, the rate is lowered in proportion, to 94 % of it. The fewer the readings, the further
-    above it has to be (three times as high for one, 70 % for three): one costly second moves
-    nothing, while a target that costs ten times the estimate is met at once. When eighteen readings
-    are below 90 % of the allowance, or ten below 70 %, the rate is raised, then not quite as far,
-    and to four times at most: cost grows by no more than the rate does, as part of it is fixed.
+    including start-up. From the ledger follows the *allowance*: the cores that may be taken from
+    now on so that no minute exceeds the budget. The *forecast* is the mean of the readings since
+    the rate last changed, eighteen at most. The first reading after a lowering belongs in part to
+    the rate before, and is left out; a reading of less than half a second is added to the next one.
+    If the forecast exceeds the allowance, the rate is lowered in proportion, to 94 % of the
+    allowance. The fewer the readings, the further the forecast has to exceed it (three times as
+    high with one, 70 % with three): one costly second moves nothing, but the governor reacts at
+    once to a target that costs ten times the estimate. If eighteen readings are below 90 % of the
+    allowance, or ten below 70 %, the rate is raised, in the latter case not quite as far, and
+    fourfold at most: cost grows by no more than the rate does, as part of it is fixed.
 
-    After a lowering the governor waits before it raises: ten seconds at first, since the reason was
-    most likely the imports, which are deep, costly to read and soon over. Where a raise has to be
-    taken back within a minute, it waits for 24 seconds, and twice as long each further time, up to
-    four minutes: workers that come and go with every epoch shall not move the rate each time. A
-    raise by 15 % or less does not wait: it cannot pass the budget by a fifth before it is taken
-    back.
+    After a lowering the governor waits before it raises. It waits ten seconds at first, since the
+    reason was most likely the imports, which are deep, costly to read and soon over. If a raise has
+    to be taken back within a minute, it waits for 24 seconds, and twice as long each further time,
+    up to four minutes: workers that come and go with every epoch shall not move the rate each time.
+    A raise by 15 % or less does not wait: it is taken back before it can exceed the budget by a
+    fifth.
 
-    Only the rate of the main processes is set. Those that take turns get a part of it, and a part
-    of the time that shrinks with it (``turn_share``), so that they give way twice as fast. To give
-    up their turns first would gain next to nothing: at a fifth of the rate and half of the time,
-    one at a time, all of them together take a tenth of what a main process takes.
+    Only the rate of the main processes is set. Those that take turns get a part of that rate, and a
+    part of the time that shrinks with it (``turn_share``), so that they give way twice as fast.
+    Giving up their turns first would gain next to nothing: at a fifth of the rate and half of the
+    time, one at a time, all of them together take a tenth of what a main process takes.
 
-    All else that costs much asks first (``grant``), and gets a third of a minute's CPU at most.
-    While recordings pause, it has to be there, and is kept for whoever has asked.
+    All other costly work asks first (``grant``), and gets a third of a minute's CPU at most. While
+    recordings pause, that CPU has to be left over, and is kept for whoever has asked.
     """
 
     def __init__(
@@ -180,13 +181,12 @@ class Governor:
     ) -> None:
         """Sample at ``rate_hz`` at most.
 
-        Begins with less where the budget might not bear it for so many threads.
-
-        ``spent_s`` was spent on the run before there was a session.
+        The first rate is lower if the budget might not bear it for so many threads. ``spent_s`` was
+        spent on the run before there was a session.
         """
         self.highest_hz = rate_hz
-        self.is_held = False  # so that the rate does not rise
-        self.is_promised = False  # what is left: a recording is taken for which it was
+        self.is_held = False  # then the rate does not rise
+        self.is_promised = False  # then what is left belongs to a recording that is under way
         self._lowest_hz = min(rate_hz, LOWEST_RATE_HZ)
         self._budget_cores = budget_cores
         self._ledger, self._beside = Ledger(), Ledger()
@@ -195,9 +195,8 @@ class Governor:
         self._kept_readings = 0
         self._readings: deque[float] = deque(maxlen=_READINGS)
         self._unread = Spending(0.0, 0.0)
-        self._is_settling = (
-            True  # what starting costs has to be paid, but says nothing of what recording costs
-        )
+        # The cost of starting has to be paid, but says nothing of the cost of recording.
+        self._is_settling = True
         self._raise_wait_s = 10.0
         self._since_lowering_s = self._since_rise_s = MINUTE_S
         self.mean_hz = self._within_bounds(budget_cores / read_cost_s(threads))
@@ -211,7 +210,7 @@ class Governor:
     def next_hz(self) -> int:
         """Return the rate of the next recording.
 
-        Whole numbers take turns, as at 3 Hz one more is a third of the cost.
+        Whole numbers alternate, since at 3 Hz one more is a third of the cost.
         """
         self._owed_hz += self.mean_hz
         rate_hz = int(self._owed_hz)
@@ -220,7 +219,7 @@ class Governor:
 
     @property
     def turn_share(self) -> float:
-        """The share of the time in which one of those that take turns is recorded.
+        """The share of the time in which one of the processes that take turns is recorded.
 
         It is half at the highest rate.
         """
@@ -228,20 +227,20 @@ class Governor:
 
     @property
     def is_beyond_budget(self) -> bool:
-        """Whether profd costs more than its budget at the lowest rate, too.
+        """Whether profd costs more than its budget even at the lowest rate.
 
         Then there is nothing left to lower.
         """
-        if self.is_held:  # by pauses it stays within it
+        if self.is_held:  # pauses keep it within the budget
             return False
         is_lowest = self.mean_hz == self._lowest_hz and len(self._readings) == _READINGS
         return is_lowest and sum(self._readings) > self._budget_cores * _READINGS
 
     def allowance(self, chains: int) -> Allowance:
-        """Return what each of some chains may take: anything while there is a lower rate.
+        """Return the allowance of each of the chains; unlimited while a lower rate is possible.
 
-        At the lowest rate recordings have to pause, for as long as a minute that they go on in
-        would pass the budget.
+        At the lowest rate recordings have to pause for as long as recording would make a minute
+        exceed the budget.
         """
         if self.mean_hz > self._lowest_hz:
             return Allowance()
@@ -259,7 +258,7 @@ class Governor:
         return max(self._ledger.left_s(self._minute_s) - granted_s, 0.0)
 
     def grant(self, cpu_s: float) -> bool:
-        """Say whether what is no sampling may take so much now; it is then taken to do so."""
+        """Return whether work other than sampling may take this much CPU now; if so, count it."""
         beside_s = self._beside.spent_s(MINUTE_S) + self._granted_s
         is_usual = cpu_s <= _USUAL_S
         if beside_s and not is_usual and beside_s + cpu_s > _BESIDE * self._minute_s:
@@ -297,11 +296,11 @@ class Governor:
         self._budget_cores = budget_cores
 
     def take(self, spending: Spending, *, for_window: bool = False) -> bool:
-        """Take in what was spent since the last call; True where the rate changed.
+        """Take what was spent since the last call; return True if the rate changed.
 
         ``for_window`` says that a window was read meanwhile. Somebody asked for it, and it may cost
-        as much as half a minute of samples: it counts as a usual reading, so that it leaves no run
-        without samples.
+        as much as half a minute of samples: it counts as a usual reading, so that it does not leave
+        the run without samples.
         """
         if for_window and self._readings:
             usual = sum(self._readings) / len(self._readings)
@@ -326,10 +325,10 @@ class Governor:
         if wanted_hz == self.mean_hz:
             return False
         if wanted_hz < self.mean_hz:
-            if self._since_rise_s < MINUTE_S:  # it takes a raise back: the next raise waits longer
+            if self._since_rise_s < MINUTE_S:  # takes a raise back: the next raise waits longer
                 self._raise_wait_s = min(max(2 * self._raise_wait_s, 24.0), 240.0)
             self._since_lowering_s = 0.0
-            self._is_settling = True  # the reading that comes next is in part of the rate before
+            self._is_settling = True  # the next reading belongs in part to the rate before
         elif wanted_hz > _SMALL_RISE * self.mean_hz:
             self._since_rise_s = 0.0
         self.mean_hz = wanted_hz

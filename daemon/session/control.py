@@ -1,7 +1,7 @@
-"""Commands to a live session over its Unix socket: one JSON object a line, one answer a line.
+"""Send commands to a live session over its Unix socket: one JSON object a line, one answer a line.
 
-The server's side runs in the session's event loop; the client's side is plain and blocking, for
-commands and the dashboard's reading thread. Only the session's own user (and root) is answered.
+The server runs in the session's event loop. The client is plain and blocking, for commands and the
+dashboard's reading thread. Only the session's own user (and root) is answered.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
 _LINE_LIMIT = 4096
 _TIMEOUT_S = 10.0
 LONGEST_NOTE = 500
-"""Characters of a note; a request has to fit into one line."""
+"""The most characters of a note; a request has to fit into one line."""
 HIGHEST_RATE_HZ = 1000
 
 
 class Request(msgspec.Struct, frozen=True):
     """A command of a client.
 
-    ``hello`` for the status, ``watch`` for fresh data while it stays connected, ``window`` for a
-    torch.profiler window, ``mark`` to mark this moment with a note, ``rate`` to sample at
-    ``rate_hz`` at most, or ``budget`` to cost ``budget_percent`` of a core at most.
+    ``hello`` asks for the status, ``watch`` for fresh data while the client stays connected, and
+    ``window`` for a torch.profiler window. ``mark`` marks this moment with a note. ``rate`` limits
+    the sampling rate to ``rate_hz``, and ``budget`` the cost to ``budget_percent`` of a core.
     """
 
     command: Literal["hello", "watch", "window", "mark", "rate", "budget"]
@@ -55,7 +55,7 @@ class SessionStatus(msgspec.Struct, frozen=True):
 
 
 class WindowBegun(msgspec.Struct, frozen=True):
-    """A window was asked of these processes; ``injected``: of some that were not armed for it."""
+    """These processes were asked for a window; some were not armed for it if ``injected``."""
 
     asked_ns: int
     pids: tuple[int, ...]
@@ -93,19 +93,18 @@ class ControlServer:
     async def renew(self) -> None:
         """Bind the socket again if it is gone.
 
-        The folder of a login goes when its user logs out.
+        The folder of a login is removed when its user logs out.
         """
         former = self._server
         if former is not None and not self.path.exists():
-            with contextlib.suppress(
-                SessionFailed, OutputUnwritable
-            ):  # there is no such folder until the next login
+            # There may be no such folder until the next login.
+            with contextlib.suppress(SessionFailed, OutputUnwritable):
                 paths.make_private(self.path.parent)
                 await self.start()
                 former.close()
 
     async def start(self) -> None:
-        """Bind the socket and answer from now on; raises SessionFailed where it cannot be bound."""
+        """Bind the socket and answer from now on; raises SessionFailed if it cannot be bound."""
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         unnamed = self.path.with_name(f".{os.getpid()}")
         previous = os.umask(0o177)
@@ -145,8 +144,7 @@ class ControlServer:
                     writer.write(msgspec.json.encode(self._answer(line, writer)) + b"\n")
                     await writer.drain()
         except (ConnectionError, ValueError, asyncio.LimitOverrunError):
-            # a client that breaks off, or sends a line without end, ends its own connection and
-            # nothing else
+            # a client that breaks off, or sends a line without end, ends only its own connection
             pass
         finally:
             self._connections.pop(writer, None)
@@ -174,7 +172,7 @@ class ControlServer:
 class ControlClient:
     """A connection to a live session.
 
-    Every method raises SessionFailed where the session cannot be reached.
+    Every method raises SessionFailed if the session cannot be reached.
     """
 
     def __init__(self, path: Path, pid: int | None = None) -> None:
@@ -190,9 +188,8 @@ class ControlClient:
             self._socket.close()
             reason = f"the session at {path} cannot be reached ({error.strerror or error})"
             raise SessionFailed(reason, "it may have ended: see `profd ls`") from error
-        found, uid = _peer(
-            self._socket
-        )  # the PID of a process in a container that cannot be seen from here is 0
+        # The PID is 0 if the process is in a container and cannot be seen from here.
+        found, uid = _peer(self._socket)
         if (uid != os.getuid() and os.getuid() != 0) or (pid is not None and found not in (pid, 0)):
             self._socket.close()
             raise SessionFailed(
@@ -216,7 +213,7 @@ class ControlClient:
     def aim_at_rate(self, rate_hz: int) -> SessionStatus:
         """Ask for another rate, of at most HIGHEST_RATE_HZ.
 
-        The status says what the budget allowed of it.
+        The status says how much of it the budget allowed.
         """
         return self._ask(Request("rate", rate_hz=rate_hz), SessionStatus)
 
@@ -250,7 +247,7 @@ class ControlClient:
 def window_request(*, inject: bool = False) -> WindowRequest:
     """Return the request for a window of the usual length.
 
-    ``inject`` allows to start it inside of the process.
+    ``inject`` permits starting the profiler inside the process.
     """
     return WindowRequest(inject=inject)
 

@@ -1,10 +1,10 @@
-"""Tells which thread of a process leads.
+"""Tell which thread of a process leads.
 
-The stacks of the leading thread say where a step's time goes, unless somebody asks for others.
+The stacks of the leading thread say how a step's time is spent, unless somebody asks for others.
 
-That is the main thread. But web interfaces and servers train in a thread of their own, while the
-main one polls or joins it; a main thread may end before others do; and a process that an extension
-has forked may have none. Then another thread leads from there on.
+Usually that is the main thread. But web interfaces and servers train in a thread of their own,
+while the main one polls or joins it; a main thread may end before others do; and a process that an
+extension has forked may have none. Then another thread leads from there on.
 """
 
 from __future__ import annotations
@@ -26,20 +26,19 @@ from profd.daemon.store.records import (
 from profd.daemon.tree import roles
 
 _MOST_IDLE, _LEAST_BUSY = 0.02, 0.1
-"""The shares of the time that a main thread runs which only polls, and one that works in its place.
-"""
+"""The most CPU share of a main thread that only polls; the least of a thread that replaces it."""
 _MOST_THREADS = 64
 CpuTicks = Callable[[int, int], int]
 
 
 def cpu_ticks_of(pid: int, os_tid: int) -> int:
-    """Return how long a thread has run so far; 0 if it has ended."""
+    """Return how long a thread has run so far, in clock ticks; 0 if it has ended."""
     stat = processes.read_stat(pid, os_tid)
     return stat.cpu_ticks if stat is not None else 0
 
 
 class Leaders:
-    """The leading thread of each process, as far as it is not the main one.
+    """The leading thread of each process, if it is not the main one.
 
     ``put`` takes a note of each new one.
     """
@@ -49,7 +48,7 @@ class Leaders:
         self._ran: dict[Identity, tuple[int, dict[int, int]]] = {}
         """When a recording ended, and how long its threads had run by then."""
         self._leaders: dict[Identity, int | None] = {}
-        """By OS thread id; None: the main thread, which trains."""
+        """By OS thread id; None stands for the main thread, which trains."""
 
     def marked(self, recording: RecordingTaken, *, has_main_ended: bool = False) -> RecordingTaken:
         """Return a recording of a training process with its leading thread as the main one."""
@@ -72,13 +71,13 @@ class Leaders:
         return msgspec.structs.replace(recording, threads=tuple(marked))
 
     def knows(self, identity: Identity) -> bool:
-        """Say whether a process has trained: its last recording may come after its end."""
+        """Return whether a process has trained: its last recording may come after its end."""
         return identity in self._leaders
 
     def _leader(
         self, recording: RecordingTaken, before: int | None, *, has_main_ended: bool
     ) -> ThreadTimeline | None:
-        """Return the thread that leads; None if nothing tells, and so the main one does."""
+        """Return the thread that leads; None if nothing tells, so that the main one does."""
         seen = [one for one in recording.threads if one.intervals]
         main = None if has_main_ended else next((one for one in seen if one.is_main), None)
         if main is not None and self._has_trained(recording, main):
@@ -96,12 +95,12 @@ class Leaders:
             return max(
                 others, key=lambda one: (one.os_tid == before, len(one.intervals)), default=None
             )
-        # One that trains may evaluate or load for the length of a recording.
+        # A thread that trains may evaluate or load for the length of a recording.
         leads = bool(others) and others[0].os_tid == before
         return others[0] if leads and not _works(share, main, others[0]) else None
 
     def _shares(self, recording: RecordingTaken) -> dict[int, float]:
-        """Return in which part of the time since the last recording threads ran, if known."""
+        """Return for what share of the time since the last recording threads ran, if known."""
         identity, seen = recording.identity, [one for one in recording.threads if one.intervals]
         seen.sort(key=lambda one: (not one.is_main, -len(one.intervals)))
         before_ns, before = self._ran.get(identity, (0, {}))
@@ -114,7 +113,7 @@ class Leaders:
         return {tid: (now - before[tid]) / ticks for tid, now in ran.items() if tid in before}
 
     def forget(self, identity: Identity) -> None:
-        """Forget how long the threads of a process ran, which has ended."""
+        """Forget how long the threads of a process ran; the process has ended."""
         self._ran.pop(identity, None)
 
     def _has_trained(self, recording: RecordingTaken, main: ThreadTimeline) -> bool:
@@ -125,7 +124,7 @@ _JOINS = ("join", "_wait_for_tstate_lock")
 
 
 def _only_joins(recording: RecordingTaken, main: ThreadTimeline) -> bool:
-    """Say whether a thread waits for the end of another one all the time."""
+    """Return whether a thread only waited for another one to end."""
     leaves = {recording.stacks[one.stack][-1] for one in main.intervals}
     return all(
         leaf.function.rpartition(".")[2] in _JOINS and leaf.file.endswith("/threading.py")
@@ -141,7 +140,7 @@ def _working(
 ) -> ThreadTimeline | None:
     """Return the thread that works most in place of a main one.
 
-    Of several the one that led before.
+    The thread that led before comes first.
     """
     if main is None or share.get(main.os_tid, 1.0) > _MOST_IDLE:
         return None
@@ -151,7 +150,7 @@ def _working(
 
 
 def _works(share: dict[int, float], one: ThreadTimeline, other: ThreadTimeline) -> bool:
-    """Say whether a thread ran ten times as long as another one, or more."""
+    """Return whether a thread ran at least ten times as long as another one."""
     return share.get(one.os_tid, 0.0) > 0 and share[one.os_tid] >= 10 * share.get(
         other.os_tid, math.inf
     )

@@ -1,4 +1,4 @@
-"""Where a run is written while it is live, and how it gets to where it was asked for."""
+"""Choose the file that a live run is written to, and move it to the requested place at the end."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from profd.daemon.store import database
 MOST_IN_MEMORY_BYTES = 256 << 20
 """The limit of a run that is written to memory.
 
-Such a run counts for the training's own limit of memory.
+Such a run counts toward the training run's own memory limit.
 """
 
 
 class LiveFile:
-    """The place of a run file that is being written: a local disk, in a folder that is ours alone.
+    """The place of a run file while it is written: on a local disk, in a folder of profd's own.
 
-    It is linked from where the run will end up.
+    A link at the requested path points to it.
 
-    ``most_bytes`` is how large it may grow there, None where only its disk limits it; ``warning``
-    is for the user, empty where there is nothing to warn of.
+    ``most_bytes`` is how large the file may grow there, None if only its disk limits it.
+    ``warning`` is a text for the user, or empty if there is nothing to warn of.
     """
 
     def __init__(self, wanted: Path) -> None:
@@ -31,11 +31,11 @@ class LiveFile:
         self.warning = ""
         self._wanted = wanted
         is_on_network = paths.is_on_network(wanted.parent)
-        # SQLite opens a file and its logs by their names, again and again. Who may put a link there
+        # SQLite opens a file and its logs by name, again and again. Whoever may put a link there
         # chooses the file.
         if is_on_network or paths.may_others_write(wanted.parent):
             folder = _local_folder()
-            # Another run of this name may be live, for another folder.
+            # Another run of this name may be live for another folder.
             name = f"{wanted.stem}-{os.urandom(4).hex()}{wanted.suffix}"
             self.path = paths.make_private(folder / f"profd-{os.getuid()}") / name
             if paths.is_in_memory(folder) and (
@@ -58,16 +58,16 @@ class LiveFile:
                 raise database.unwritable(wanted, error) from error
 
     def is_there(self) -> bool:
-        """Say whether the file can still be found.
+        """Return whether the file can still be found.
 
         It may be written for long after its folder was removed.
         """
         return self.path.exists()
 
     def settle(self) -> None:
-        """Move the finished file to where it was asked for.
+        """Move the finished file to the requested path.
 
-        Raises OutputUnwritable, and leaves it then.
+        Raises OutputUnwritable, and then leaves the file in its place.
         """
         if self.path == self._wanted:
             return
@@ -92,11 +92,11 @@ class LiveFile:
 def _local_folder() -> Path:
     """Return the folder for temporary files that suits a run best.
 
-    It is on a disk of this machine, else in its memory.
+    It is on a disk of this machine, or else in its memory.
     """
     import tempfile
 
-    # The variables by which clusters name a job's folder on a disk of its node.
+    # Clusters name a job's folder on a disk of its node in these variables.
     named = map(os.environ.get, ("SLURM_TMPDIR", "PBS_JOBFS", "LOCAL_SCRATCH"))
     folders = [Path(folder) for folder in (tempfile.gettempdir(), *named, "/var/tmp") if folder]
     local = [

@@ -1,4 +1,4 @@
-"""Notices that somebody opens a file, such as the run that is recorded.
+"""Notice that somebody opens a file, such as the run that is being recorded.
 
 It uses inotify(7), at no cost while nobody opens the file.
 """
@@ -15,14 +15,14 @@ from pathlib import Path
 
 _OPEN = 0x20
 LATELY_S = 300.0
-"""A scraper that reads once a minute counts as reading all the time.
+"""How long after an opening the file counts as read.
 
-So does a user's occasional look.
+A scraper that reads once a minute counts as reading all the time. So does a user's occasional look.
 """
 
 
 class Openings:
-    """Calls ``opened`` when a file is opened from now on, in the loop that runs."""
+    """Calls ``opened`` in the running loop whenever a file is opened from now on."""
 
     def __init__(self, path: Path, opened: Callable[[], None]) -> None:
         self._opened, self._last_s = opened, -math.inf
@@ -35,9 +35,9 @@ class Openings:
             asyncio.get_running_loop().add_reader(self._fd, self._take)
 
     def were_lately(self) -> bool:
-        """Say whether somebody opened it lately, or may have.
+        """Return whether somebody opened the file lately, or may have.
 
-        A user has a number of such watches, and no more.
+        That is unknown if it is not watched: a user has a limited number of watches.
         """
         return not self._is_watched or time.monotonic() - self._last_s < LATELY_S
 

@@ -1,4 +1,4 @@
-"""Readings of about once a second beside the stacks: counters, profd's own cost, the wall clock."""
+"""Take readings about once a second beside the stacks: counters, profd's cost, the wall clock."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from profd.daemon.store.records import EventHappened, Identity, Point, PointsTak
 TRIM_EVERY_NS = 30 * SECOND_NS
 """How often free memory is given back.
 
-Recordings that are read leave one megabyte of it, the start leaves two.
+Reading recordings leaves one megabyte of it, the start leaves two.
 """
 
 
@@ -22,7 +22,7 @@ Recordings that are read leave one megabyte of it, the start leaves two.
 class Readings:
     """Passes readings to ``put`` and costs to the governor of the sampling rate.
 
-    It calls ``put`` also in the threads that read.
+    It also calls ``put`` in the threads that read.
     """
 
     clock: Clock

@@ -1,9 +1,9 @@
-"""A session: brings tree, collectors, writer and control together.
+"""Record a session: bring tree, collectors, writer and control together.
 
 It does so from the first look to the last record.
 
-All of it runs in one event loop, but for the counters (a thread, since a read of them may hang) and
-the writer.
+All of it runs in one event loop, except for the counters (a thread, since a read of them may hang)
+and the writer.
 """
 
 from __future__ import annotations
@@ -63,10 +63,12 @@ LATER = (
     "session.readings",
     "session.stepping",
 )
-"""What takes half as long to import as all the rest, and what the first sample can do without."""
+"""Modules that the first sample does not need; importing them takes half as long as the rest."""
 _MOST_FILES, _LONGEST_PATH = 4096, 4096
-"""Of so many files it is known which process runs them: a training has some hundred. The kernel
-takes no longer path."""
+"""The most files for which the process that runs them is known, and the longest path of one.
+
+A training run has some hundred files. The kernel takes no longer path.
+"""
 _STORED = "rate_hz budget_percent subprocesses steps source all_gpus duration_s hang_after_s"
 """The options that change what the numbers mean."""
 
@@ -87,9 +89,9 @@ class Recorder:
         )
         self._reading = ReadingWatch(clock, self._put)
         self._root_origin, self._origins = origin.ANY, dict[str, origin.Origin]()
-        """By file that of the process whose stacks showed it first; the root's for all others."""
+        """The origin of the process whose stacks first showed a file, by file; else the root's."""
         self._changed: set[str] = set()
-        """The files of which it was said that they have changed."""
+        """The files that were reported as changed."""
         self._hangs: HangWatch | None = None
         self._readings: Readings | None = None
         self._analyst: analyst.Analyst | None = None
@@ -191,7 +193,7 @@ class Recorder:
         )
         ended = asyncio.ensure_future(self._ended.wait())
         await asyncio.wait({*endless, ended}, return_when=asyncio.FIRST_COMPLETED)
-        broken = [task for task in endless if task.done()]  # only an error ends it
+        broken = [task for task in endless if task.done()]  # only an error ends such a task
         if broken:
             self._end("failed")
         loop.remove_reader(watch.fileno())
@@ -224,7 +226,7 @@ class Recorder:
 
     @cached_property
     def _windowing(self) -> Windowing:
-        """The windows, imported once there are to be some."""
+        """The windows, imported once some are to be taken."""
         from profd.daemon.session.windowing import Windowing
 
         windowing = Windowing(self.options.window_folder, self._clock, self._put)
@@ -232,7 +234,7 @@ class Recorder:
         return windowing
 
     def _begin_others(self) -> Readings:
-        """Begin what is beside the samples: readings, GPUs, steps, and the watch for hangs."""
+        """Begin all but the samples: readings, GPUs, steps, and the watch for hangs."""
         from profd.daemon.collectives.ras import Mode
         from profd.daemon.gpu.collector import GpuCollector
         from profd.daemon.hangs.job import JobInquiry
@@ -285,9 +287,8 @@ class Recorder:
         was_in_trouble = False
         while True:
             trouble = self._writer.trouble
-            if (
-                bool(trouble) != was_in_trouble
-            ):  # it cannot stand in the run, so the session's log has it
+            # Trouble cannot be written to the run, so the session's log has it.
+            if bool(trouble) != was_in_trouble:
                 was_in_trouble = bool(trouble)
                 again = f"{trouble}: it is tried again until it can be"
                 sys.stderr.write(
@@ -305,9 +306,8 @@ class Recorder:
             await readings.take(
                 self._tree.members, self._members.python_threads, for_window=is_window
             )
-            if (
-                self._governor.rate_hz < before_hz
-            ):  # what is in flight costs too much to wait for its end
+            # The recordings under way cost too much to wait for their end.
+            if self._governor.rate_hz < before_hz:
                 self._sampling.hurry()
             await asyncio.sleep(until_tick_s(1.0))
 
@@ -322,13 +322,13 @@ class Recorder:
                 await asyncio.to_thread(self._inquiry.poll, list(self._tree.members.values()))
 
     def _learn_ranks(self, ranks: dict[int, int]) -> None:
-        """Take ranks that NCCL says; called in a thread."""
+        """Take ranks that NCCL reports; called in a thread."""
         self._loop.call_soon_threadsafe(self._members.take_ranks, ranks)
 
     async def _exit_status(self, watch: exitstatus.Watch) -> int | None:
-        """Return how the target ended, once its output is here.
+        """Return how the target ended, once all of its output has come.
 
-        Wait at most until no output has come for a second.
+        It waits at most until no output has come for a second.
         """
         while self._script.is_open or self._members.root_status is None:
             if (
@@ -345,7 +345,7 @@ class Recorder:
     def carry_out(self, request: Request) -> SessionStatus | WindowBegun:
         """Carry out a request that came over the control socket.
 
-        Raises SessionFailed where there can be no window.
+        Raises SessionFailed if there can be no window.
         """
         if request.command == "window":
             return self._windowing.begin(
@@ -355,7 +355,7 @@ class Recorder:
             self._say("mark", request.note)
         elif request.command == "rate" and request.rate_hz is not None:
             (self._readings.aim_at_rate if self._readings else self._governor.aim)(request.rate_hz)
-            self._sampling.hurry()  # what is in flight has another rate
+            self._sampling.hurry()  # the recordings under way have another rate
         elif request.command == "budget" and request.budget_percent is not None:
             # The rate follows with the next reading of the cost.
             self._governor.aim_at_budget(request.budget_percent / 100)
@@ -381,7 +381,7 @@ class Recorder:
         self._put_watched(record)
 
     def _take_files(self, recording: records.RecordingTaken) -> None:
-        """Learn by a recording which process runs the code of a file."""
+        """Learn from a recording which process runs the code of a file."""
         member = self._tree.members.get(recording.identity)
         if member is not None and len(self._origins) < _MOST_FILES:
             new = {
@@ -390,9 +390,10 @@ class Recorder:
             self._origins |= {file: member.origin for file in new if len(file) <= _LONGEST_PATH}
 
     def _describe(self, frame: records.Frame) -> records.FrameDescription:
-        """Describe a frame, in the writer's thread, and say once of a file that it has changed."""
+        """Describe a frame, in the writer's thread, and report once that a file has changed."""
         found = self._sources(self._origins.get(frame.file, self._root_origin)).describe(frame)
-        file = "" if found.is_library else frame.file  # an upgrade changes hundreds of a library's
+        # an upgrade changes hundreds of a library's files
+        file = "" if found.is_library else frame.file
         if (
             found.source == records.CHANGED_SOURCE
             and file not in self._changed
@@ -410,16 +411,16 @@ class Recorder:
     def _put_watched(self, record: Record) -> None:
         """Pass a record to the watch for hangs and to the writer.
 
-        Called in the threads that read, too.
+        The threads that read call it too.
         """
         if self._hangs is not None:
             self._hangs.take(record)
         self._writer.put(record)
 
     def _are_findings_read(self) -> bool:
-        """Say whether somebody reads findings.
+        """Return whether somebody reads findings.
 
-        A dashboard, windows that go by them, and whoever opens the run file read them.
+        Dashboards, windows that depend on findings, and whoever opens the run file read them.
         """
         schedule = self.options.window_schedule
         is_waiting = schedule is not None and schedule.on_finding
@@ -434,9 +435,8 @@ class Recorder:
         schedule = self.options.window_schedule
         if not isinstance(record, records.FindingsTaken) or self._ended.is_set():
             return
-        if (
-            self._openings is None and self._analyst is not None
-        ):  # the process that has looked has opened it itself
+        # Watch only now: the process that looks for findings opens the file itself.
+        if self._openings is None and self._analyst is not None:
             self._openings = Openings(self._live_file.path, self._analyst.ask)
         if schedule is not None and schedule.on_finding:
             self._windowing.heed(record.findings, schedule.request, self._tree.members.values())
@@ -465,7 +465,7 @@ def run_started(options: SessionOptions, control_socket: Path, now_ns: int) -> r
         "python": processes.python_version(options.pid) or "",
         "kernel": system.release,
     }
-    with contextlib.suppress(OSError):  # its recordings say why
+    with contextlib.suppress(OSError):  # its recordings will say why
         versions["py_spy"] = version_of(find_py_spy())
     return records.RunStarted(
         id=options.run_id,

@@ -1,6 +1,6 @@
-"""Samples the stacks of the processes of a run: which, how often, and for how long at a time.
+"""Sample the stacks of a run's processes: choose which, at what rate, and for how long at a time.
 
-Main processes are sampled without a gap; the others in turns, because most are workers, which are
+Main processes are sampled without gaps; the others in turns, because most are workers, which are
 alike.
 """
 
@@ -32,20 +32,20 @@ from profd.daemon.userfiles import files_of
 if TYPE_CHECKING:
     from profd.daemon.session.stepping import Stepping
 
-# From one hand-over to the next: a kill -9 loses this much, and the time to start, end and write a
-# recording, less than 5 s in all. To start one takes 15 to 20 ms of CPU time, most of it to read
-# the symbols of the interpreter.
+# The time from one hand-over to the next. A kill -9 loses this much, and the time to start, end and
+# write a recording, less than 5 s in all. Starting one takes 15 to 20 ms of CPU time, most of it
+# for reading the interpreter's symbols.
 LENGTH_S = 4.5
 WATCHED_LENGTH_S = 1.6
 CLOSING_TIMEOUT_S = 10.0
 LOOK_S = 0.25
-"""A process that stops or is frozen for less may be missed; a look takes 0.1 ms."""
+"""A shorter stop or freeze of a process may be missed; a look takes 0.1 ms."""
 
 
 class Sampling:
     """The chains of recordings of all members.
 
-    While ``is_watched``, recordings are short, to be seen soon.
+    While ``is_watched``, recordings are short, so that they are seen soon.
     """
 
     def __init__(
@@ -56,13 +56,14 @@ class Sampling:
         put: Callable[[Record], object],
         failed: Callable[[Identity, str], object] = lambda identity, words: None,
     ) -> None:
-        """``failed`` takes py-spy's words on a process of which no recording could be begun."""
+        """Start without chains; ``failed`` gets py-spy's words if no recording could be started."""
         self.is_watched, self._failed = False, failed
         self.governor, self._executable, self._clock, self._put = governor, executable, clock, put
         self._chains: dict[Identity, tuple[StackChain, asyncio.Task[None]]] = {}
         self._turn = asyncio.Semaphore(1)
         self._cores = FreeCores()
-        # Workers that come and go see the files that the others saw: each is read and parsed once.
+        # Workers that come and go see the same files as the others: each file is read and parsed
+        # once.
         self._statements = functools.lru_cache(8)(Statements)
 
     def begin(self, member: Member) -> None:
@@ -72,7 +73,7 @@ class Sampling:
         pace, failed = partial(self._pace_of, member), partial(self._failed, member.identity)
         about = self._clock, self._put, failed, seen_in, self._allowance, self.governor.expect
         chain = StackChain(self._executable, member.identity, pace, source, *about)
-        # One that turns out to be a worker stays as it began.
+        # A process that turns out to be a worker keeps its mode.
         run = (
             chain.run()
             if member.role in (roles.MAIN, roles.LAUNCHER)
@@ -83,14 +84,14 @@ class Sampling:
         task.add_done_callback(lambda done: self._forget(member.identity, done))
 
     def take_main(self, member: Member) -> None:
-        """Sample a process without a gap from now on, and look at the others.
+        """Sample a process without gaps from now on, and look at the others.
 
         The process has turned out to be a main one.
         """
         if member.identity in self._chains:
             self._chains[member.identity][0].leave_turns()
         for chain, _ in self._chains.values():
-            if chain.is_in_turns:  # what was started beside it may be another rank
+            if chain.is_in_turns:  # a process that was started beside it may be another rank
                 chain.hurry()
 
     def end(self, member: Member) -> None:
@@ -98,16 +99,16 @@ class Sampling:
             self._chains[member.identity][0].stop()
 
     def keep_off_cores(self) -> None:
-        """Have each py-spy run beside what it samples, where that is needed.
+        """Keep each py-spy off the core of the process that it samples, if that is needed.
 
-        To be called each second.
+        Call it each second.
         """
         self._cores.look()
         for chain, _ in self._chains.values():
             chain.keep_off_core(self._cores)
 
     async def watch(self) -> None:
-        """Look whether the processes and their py-spies run, until it is cancelled."""
+        """Check whether the processes and their py-spies run, until cancelled."""
         while True:
             for chain, _ in list(self._chains.values()):
                 chain.look()
@@ -116,14 +117,14 @@ class Sampling:
     def hold_rate(self) -> None:
         """Keep the rate from rising while recordings pause.
 
-        What they cost then says nothing of the rate.
+        Their cost then says nothing of the rate.
         """
         resting = [chain for chain, _ in self._chains.values() if chain.is_resting]
         self.governor.is_held = bool(resting)
         self.governor.is_promised = any(chain.is_recording for chain in resting)
 
     def grant(self, cpu_s: float) -> bool:
-        """Say whether what is no sampling may take so much CPU now, beside all recordings."""
+        """Return whether work other than sampling may take this much CPU now."""
         self.hold_rate()
         return self.governor.grant(cpu_s)
 
@@ -134,7 +135,7 @@ class Sampling:
     async def close(self) -> None:
         """End all recordings and hand over what they hold.
 
-        Those that do not end in time are broken off.
+        Those that do not end in time are aborted.
         """
         tasks = {task for _, task in self._chains.values()}
         for chain, _ in self._chains.values():
@@ -153,9 +154,10 @@ class Sampling:
     def _pace_of(self, member: Member) -> Pace:
         rate_hz = self.governor.next_hz() if member.role == roles.MAIN else self.governor.rate_hz
         if member.role != roles.MAIN:
-            # A helper may do all of the work of a main that waits, the more so the fewer there are.
+            # A helper may do all of the work of a main process that waits, the more likely the
+            # fewer there are.
             part = min(max(len(self._chains) - 1, 1), 5) if member.role == roles.HELPER else 5
-            # Not below the lowest rate: a recording is waited for until it has seen something.
+            # Not below the lowest rate: the hand-over waits until a recording has seen something.
             rate_hz = min(max(rate_hz // part, LOWEST_RATE_HZ), rate_hz)
         length_s = WATCHED_LENGTH_S if self.is_watched else LENGTH_S
         # However small the budget: new processes are to be seen, and stacks show which are workers.
@@ -164,8 +166,8 @@ class Sampling:
             max(length_s - OVERLAP_SAMPLES / rate_hz, 0.5),
             (1 - turn_share) / turn_share,
         )
-        # A helper may be a rank or a worker, which its stacks show once it has imported what it
-        # needs.
+        # A helper may be a rank or a worker, which its stacks show once it has finished its
+        # imports.
         return Pace(rate_hz, length_s, rest_ratio, is_unknown=member.role == roles.HELPER)
 
     def _forget(self, identity: Identity, task: asyncio.Task[None]) -> None:
@@ -180,9 +182,9 @@ class Sampling:
 
 
 def seen_in(pid: int) -> str:
-    """Return why py-spy cannot read a process, as far as that is seen in it; else nothing.
+    """Return why py-spy cannot read a process, as far as the process shows it; else an empty text.
 
-    Blocking.
+    Blocks.
     """
     reason = why_unread(pid)
     return reason.what if reason is not None else ""
@@ -200,7 +202,7 @@ class Members:
     root_status: int | None = None
     """How the root ended, as of ``waitpid``, once that is known."""
     python_threads: dict[Identity, frozenset[int]] = field(default_factory=dict)
-    """The OS thread ids of each living process, as its last recording had them."""
+    """The OS thread ids of each living process, from its last recording."""
 
     def __post_init__(self) -> None:
         self.leaders = Leaders(self.put)
@@ -213,7 +215,7 @@ class Members:
                 continue
             self.put(self.tree.record_of(member))
             if self.stepping is not None and change.kind == "exec":
-                self.stepping.renew(member)  # what was counted is from before the event
+                self.stepping.renew(member)  # what was counted is from before the exec
             command = " ".join(member.command)[:200]
             if change.kind == "started":
                 place = f" ({in_words(member.placement)})" if member.placement else ""
@@ -223,9 +225,8 @@ class Members:
             else:
                 now = "became" if change.kind == "exec" else "runs Python now:"
                 self._say(change.kind, f"process {member.identity.pid} {now} {command}", member)
-            is_idle = member.role == roles.HELPER and roles.only_waits(
-                member.command
-            )  # others wait for their turns
+            # Other helpers wait for their turns.
+            is_idle = member.role == roles.HELPER and roles.only_waits(member.command)
             if (
                 member.python is None
                 or is_idle
@@ -245,7 +246,7 @@ class Members:
                 stepping.begin(member)
 
     def look_at_end(self) -> None:
-        """Look a last time: note the ends, and begin nothing."""
+        """Look a last time: note the ends, and start no more sampling."""
         for change in self.tree.poll():
             if change.kind == "ended":
                 self._take_end(change.member, change.exit_status)
@@ -253,9 +254,8 @@ class Members:
     def take_recording(self, recording: RecordingTaken) -> RecordingTaken:
         """Learn roles and threads from a recording on its way, and return it.
 
-        The returned recording has its leading thread marked.
-
-        It may come after its process has ended.
+        The returned recording has its leading thread marked. It may come after its process has
+        ended.
         """
         member = self.tree.members.get(recording.identity)
         if member is not None:
@@ -284,7 +284,7 @@ class Members:
     def _take_role(self, member: Member) -> None:
         """Write a member whose role or rank has become known.
 
-        The member is also sampled and counted as is due to it.
+        Then sample it and count its steps according to its role.
         """
         self.put(self.tree.record_of(member))
         if member.role == roles.MAIN:

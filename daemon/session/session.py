@@ -1,4 +1,4 @@
-"""Starts a session: the headless process that records a run, apart from whoever asked for it.
+"""Start a session: the headless process that records a run, apart from whoever asked for it.
 
 The process has its own session and process group, so neither a closed terminal nor a signal to the
 script's group reaches it. This module imports little, because a launcher needs it while the script
@@ -30,11 +30,11 @@ _FAREWELL_TIMEOUT_S = 2.0
 
 
 class SessionOptions(msgspec.Struct, frozen=True):
-    """What to record and where to.
+    """What to record, and the file to write.
 
-    ``mode`` is ``launched`` or ``attached``. ``rate_hz`` is that of the main processes of ranks;
-    ``budget_percent`` is of one core and covers all of profd but the dashboard. The descriptor is
-    set by ``start_session``.
+    ``mode`` is ``launched`` or ``attached``. ``rate_hz`` applies to the main processes of ranks.
+    ``budget_percent`` is a share of one core and covers all of profd but the dashboard.
+    ``channel_fd`` is set by ``start_session``.
     """
 
     run_id: str
@@ -45,7 +45,7 @@ class SessionOptions(msgspec.Struct, frozen=True):
     start_ticks: int
     command: tuple[str, ...]
     folder: str = ""
-    """The one that the command was started in, if that is known."""
+    """The folder in which the command was started, if that is known."""
     rate_hz: int = 100
     budget_percent: float = 10.0
     spent_s: float = 0.0
@@ -54,23 +54,23 @@ class SessionOptions(msgspec.Struct, frozen=True):
     subprocesses: bool = True
     steps: bool = True
     source: bool = True
-    """Whether lines of source are kept, secrets masked."""
+    """Whether lines of source are kept, with secrets masked."""
     all_gpus: bool = False
     hang_after_s: float | None = 30.0
-    """Seconds without progress after which the run hangs; None: never."""
+    """Seconds without progress after which the run counts as hanging; None means never."""
     on_hang: str | None = None
-    """A shell command to run then."""
+    """A shell command to run when the run hangs."""
     nccl_ras: str = "hang"
-    """When NCCL's RAS is asked: off, hang, poll or any, see ``collectives.ras.Mode``."""
+    """When to ask NCCL's RAS: off, hang, poll or any; see ``collectives.ras.Mode``."""
     server_metrics: int | None = None
-    """The loopback port of the target's own metrics, by which requests are seen.
+    """The loopback port of the target's own metrics, which show its requests.
 
-    None where it is not asked.
+    None if it is not to be asked.
     """
     window_folder: Path | None = None
     """The folder in which the script's torch asks for windows.
 
-    None where it was not armed for that.
+    None if the script was not armed for that.
     """
     window_schedule: Schedule | None = None
     """When windows are taken without being asked for."""
@@ -85,7 +85,7 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):
-    """The session's answer where it could not start; ``kind`` names the class of the error."""
+    """The session's answer if it could not start; ``kind`` names the class of the error."""
 
     kind: str
     what: str
@@ -118,9 +118,9 @@ class RunningSession:
         self._process.terminate()
 
     def wait_closed(self, timeout_s: float | None) -> bool:
-        """Wait until it is gone, with a timeout even if stopped.
+        """Wait until the session is gone; with a timeout, wake it first if it is stopped.
 
-        False where its file is not closed then.
+        Returns False if the session has not closed its file by then.
         """
         if timeout_s is not None:
             self._process.send_signal(signal.SIGCONT)
@@ -133,11 +133,11 @@ class RunningSession:
 class StartingSession:
     """The process of a session that has no options yet: it imports what it needs.
 
-    It is ended where it gets none.
+    It is ended if it gets none.
     """
 
     def __init__(self, *fds: int) -> None:
-        """Start it; it gets these descriptors."""
+        """Start the process and pass it these descriptors."""
         self.log = paths.runtime_folder() / f"starting-{os.urandom(4).hex()}.log"
         home, pipe = paths.home(), subprocess.PIPE
         own = {**program.environment(), **({"PROFD_HOME": str(home)} if home else {})}
@@ -166,7 +166,7 @@ class StartingSession:
 def start_ahead() -> contextlib.AbstractContextManager[StartingSession | None]:
     """Start the process of a session that gets its options later.
 
-    None where that fails: ``start_session`` says why.
+    Gives None if that fails: ``start_session`` then says why.
     """
     try:
         return StartingSession()
@@ -184,11 +184,12 @@ def start_session(
     """Start a session and return it once it records.
 
     ``channel`` is the session's end of the channel from a launched script; it stays open here.
-    ``starting`` is a process that was started ahead, ``meanwhile`` is called before it is waited
-    for. Raises the error that kept the session from starting, SessionFailed where it named none.
+    ``starting`` is a process that was started ahead. ``meanwhile`` is called before waiting for the
+    process. Raises the error that kept the session from starting, or SessionFailed if it named
+    none.
     """
     channel_fd = channel.fileno() if channel else None
-    # Bytes that are no text are replaced: the command is to be shown, not to be run.
+    # Bytes that are no text are replaced: the command is for display, not for running.
     command = tuple(os.fsencode(word).decode(errors="replace") for word in options.command)
     options = msgspec.structs.replace(options, command=command, channel_fd=channel_fd)
     try:
@@ -213,11 +214,11 @@ def start_session(
 def end_session(recorder: Identity) -> Watch:
     """Ask a session to end, whoever started it.
 
-    Returns what becomes readable once it has closed its file and is gone.
+    Returns a watch that becomes readable once the session has closed its file and is gone.
 
-    By a signal and not by its socket, which goes away with the folder of a login. Raises
-    ProcessLookupError where it has ended, SessionFailed where the process is no session: a run file
-    may name anything.
+    It uses a signal, not the socket, which goes away with the folder of a login. Raises
+    ProcessLookupError if the session has ended, and SessionFailed if the process is no session: a
+    run file may name anything.
     """
     watch = Watch(recorder)
     try:
@@ -225,7 +226,8 @@ def end_session(recorder: Identity) -> Watch:
             raise SessionFailed(
                 f"process {recorder.pid} is no session of profd's", "nothing was done to it"
             )
-        for number in (signal.SIGTERM, signal.SIGCONT):  # one that is stopped would not hear it
+        # a stopped session would not get the first signal
+        for number in (signal.SIGTERM, signal.SIGCONT):
             watch.send(number)
     except PermissionError:
         watch.close()
@@ -239,7 +241,7 @@ def end_session(recorder: Identity) -> Watch:
 
 
 def is_session(pid: int) -> bool:
-    """Say whether a process is a session."""
+    """Return whether a process is a session."""
     return processes.command_line(pid)[-2:] == ("-m", _MODULE)
 
 
@@ -255,10 +257,11 @@ def _answer(
     with process.stdout:
         # The options fit into the pipe's buffer, or the session reads them: neither waits for the
         # other.
+        # A session that has ended before it read them says why in its log.
         with (
             contextlib.suppress(BrokenPipeError),
             process.stdin,
-        ):  # it ended before it read them; its log says why
+        ):
             process.stdin.write(encode(options))
         if meanwhile is not None:
             meanwhile()

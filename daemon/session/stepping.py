@@ -1,6 +1,6 @@
-"""Follows the training processes of a tree.
+"""Follow the training processes of a tree.
 
-One thread reads in turn what counts their steps, and their collectors.
+One thread reads in turn their step counters and their garbage collectors.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Stepping:
         self._lock = threading.Lock()
         self._is_closing = False
         self._news = threading.Event()
-        """Set when a process came or went, or when there is to be an end.
+        """Set when a process came or went, or when the thread is to end.
 
         Otherwise the thread sleeps until the next reading is due.
         """
@@ -80,7 +80,7 @@ class Stepping:
             readers[0].hear(data)
 
     def close(self) -> None:
-        """Take the last reading of each process that lives, and read no more.
+        """Take the last reading of each living process, and read no more.
 
         Blocks for as long as that takes.
         """

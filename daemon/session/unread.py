@@ -1,10 +1,10 @@
-"""Watches whether the stacks of each process are read.
+"""Watch whether the stacks of each process are read.
 
-If they are not, it says for how long, why, and what helps.
+If they are not, report for how long, why, and what helps.
 
-What was read when is known from recordings. A process is *unread* from its last recording with a
-whole stack on. Why that is so is looked for in the process as soon as a recording fails or has
-none, since a process may end meanwhile.
+Recordings tell what was read when. A process is *unread* since its last recording with a whole
+stack. The reason is looked for in the process as soon as a recording fails or has no stack, since
+the process may end meanwhile.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from profd.daemon.tree.unread import RUNS_NOTHING, Reason, why_unread
 from profd.daemon.units import percent
 
 SILENT_NS = 5 * SECOND_NS
-"""Less may be a process that is being born or dies, or a moment at which none could be read."""
+"""A shorter time may be the start or end of a process, or a moment in which none could be read."""
 _CLOSING_S = 2.0
 _MUCH_TORN, _ENOUGH = 0.05, 500
-"""Of so many stacks.
+"""Report torn stacks from this share on, of at least this many stacks.
 
-Of a training that moves as fast as it can two or three in a hundred are torn.
+A training run that moves as fast as it can has two or three torn in a hundred.
 """
 
 
@@ -34,7 +34,7 @@ Of a training that moves as fast as it can two or three in a hundred are torn.
 class _Silence:
     """What is known of a process that is not read.
 
-    That is since when, py-spy's last words, and what was seen in it.
+    That is since when, py-spy's last words, and the reason seen in it.
     """
 
     since_ns: int
@@ -47,9 +47,9 @@ class _Silence:
 
 @dataclass(eq=False)
 class ReadingWatch:
-    """Takes what becomes of recordings; ``put`` takes events.
+    """Takes the outcome of recordings; ``put`` takes events.
 
-    Belongs to the thread of an event loop.
+    It belongs to the thread of an event loop.
     """
 
     clock: Clock
@@ -64,7 +64,7 @@ class ReadingWatch:
         self._is_torn_said = False
 
     def take(self, recording: RecordingTaken) -> None:
-        """Take in a recording, with stacks or without."""
+        """Take a recording, with stacks or without."""
         identity = recording.identity
         self._count(recording)
         if recording.samples <= recording.torn:
@@ -82,11 +82,11 @@ class ReadingWatch:
             self.put(EventHappened(self.clock.now_ns(), "note", text, identity))
 
     def take_failure(self, identity: Identity, words: str) -> None:
-        """Take in that no recording could be made, and why, by py-spy."""
+        """Note that no recording could be made, and py-spy's words on it."""
         self._miss(identity, self.clock.now_ns(), words)
 
     def end(self, identity: Identity) -> None:
-        """Watch a process no more, which has ended; say it if it could never be read."""
+        """Stop watching a process that has ended; report it if it could never be read."""
         silence = self._silences.pop(identity, None)
         if (
             silence is not None
@@ -98,7 +98,7 @@ class ReadingWatch:
         self._read.discard(identity)
 
     async def close(self) -> None:
-        """Say what was never read up to the end of the recording, for however short that was."""
+        """Report what was never read up to the end of the recording, however short that was."""
         looks = {silence.look for silence in self._silences.values() if silence.look is not None}
         if looks := looks | self._looks:
             await asyncio.wait(looks, timeout=_CLOSING_S)
@@ -107,7 +107,7 @@ class ReadingWatch:
                 self._say(identity, silence)
 
     def _miss(self, identity: Identity, since_ns: int, words: str) -> None:
-        """Take in that nothing was read.
+        """Note that nothing was read.
 
         Look into the process at first, and again after twice as long.
         """
@@ -127,18 +127,17 @@ class ReadingWatch:
 
     async def _look(self, identity: Identity, silence: _Silence) -> None:
         found = await asyncio.to_thread(self.why, identity.pid)
-        if _dies(identity) and not (
-            found and found.lasting
-        ):  # that it runs nothing any more says nothing
+        # A dying process runs nothing any more: only a lasting reason says something.
+        if _dies(identity) and not (found and found.lasting):
             return
         silence.reason = found
         if self.clock.now_ns() - silence.since_ns >= SILENT_NS:
             self._say(identity, silence)
 
     async def _look_for_missing(self, identity: Identity) -> None:
-        """Look why the outermost frames of a process's stacks are wrong, and say it.
+        """Find why the outermost frames of a process's stacks are wrong, and report it.
 
-        They are not those that Python begins with.
+        They are not those with which Python begins.
         """
         found = await asyncio.to_thread(self.why, identity.pid)
         if found is not None and found.leaves_some:
@@ -147,8 +146,8 @@ class ReadingWatch:
 
     def _say(self, identity: Identity, silence: _Silence) -> None:
         if silence.is_said or (silence.reason == RUNS_NOTHING and identity in self._read):
-            # what has run Python and does not now, ends or waits for a call: there is nothing to
-            # read
+            # A process that has run Python and does not now, ends or waits for a call: there is
+            # nothing to read.
             return
         silence.is_said = True
         length_s, words = (self.clock.now_ns() - silence.since_ns) / SECOND_NS, silence.words
@@ -173,7 +172,7 @@ class ReadingWatch:
 
 
 def _is_without_root(recording: RecordingTaken) -> bool:
-    """Say whether the main thread's stacks begin nowhere that a main thread begins."""
+    """Return whether none of the main thread's stacks begins as main threads begin."""
     main = next((one for one in recording.threads if one.is_main and one.intervals), None)
     seen = (
         {recording.stacks[one.stack][0].function for one in main.intervals}
@@ -184,9 +183,9 @@ def _is_without_root(recording: RecordingTaken) -> bool:
 
 
 def _dies(identity: Identity) -> bool:
-    """Say whether a process has ended or is ending.
+    """Return whether a process has ended or is ending.
 
-    Nothing can be read of it while its memory is taken down.
+    Nothing can be read of it while its memory is released.
     """
     stat = processes.read_running(*identity)
     return stat is None or not (stat.image or processes.shown_as(stat.pid) != stat.pid)

@@ -1,4 +1,4 @@
-"""Chooses the processes of a torch.profiler window, and the backend that takes it."""
+"""Choose the processes of a torch.profiler window, and the backend that takes it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Windowing:
     """The windows of a session."""
 
     folder: Path | None
-    """Where the script's torch asks for windows; None where it was not armed for that."""
+    """The folder in which the script's torch asks for windows; None if it was not armed."""
     clock: Clock
     put: Callable[[Record], None]
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -53,9 +53,9 @@ class Windowing:
             self._on_demand.daemon.start()
 
     def begin(self, members: Collection[Member], request: WindowRequest) -> WindowBegun:
-        """Ask every training process for a window, or the one that is named.
+        """Ask every training process for a window, or only the one that is named.
 
-        Raises SessionFailed where none can be.
+        Raises SessionFailed if no process can take one.
         """
         training = [
             member for member in members if member.role == MAIN and member.python is not None
@@ -67,7 +67,7 @@ class Windowing:
             if request.pid is not None:
                 what = f"process {request.pid} of this run does not train"
             raise SessionFailed(what, "wait until one does")
-        # One that has not asked yet may be importing torch still: it is given its time.
+        # A process that has not asked yet may still be importing torch: give it time.
         listening = self._on_demand.daemon.clients if self._on_demand else set()
         chosen = [member for member in training if member.identity.pid in listening] or training
         asked = {
@@ -84,7 +84,7 @@ class Windowing:
     async def keep(
         self, every_s: float, request: WindowRequest, members: Callable[[], Collection[Member]]
     ) -> None:
-        """Take a window every ``every_s`` seconds; one that cannot be taken is an event."""
+        """Take a window every ``every_s`` seconds; store an event for one that cannot be taken."""
         while True:
             await self.sleep(every_s)
             try:
@@ -97,7 +97,7 @@ class Windowing:
     ) -> None:
         """Take one window for each rule whose finding is worth one.
 
-        Those that are found at once share theirs.
+        Rules whose findings come at once share a window.
         """
         new = [one for one in findings if one.severity != "info" and one.rule not in self._shown]
         # A process that has not asked for work may still import torch, and has no operators to
@@ -113,7 +113,7 @@ class Windowing:
         self.put(EventHappened(self.clock.now_ns(), "window", text))
 
     def _backend_of(self, member: Member, request: WindowRequest) -> WindowBackend | None:
-        """Return the backend for a process, None if there is none.
+        """Return the backend for a process, or None if there is none.
 
         An armed process is never injected.
         """

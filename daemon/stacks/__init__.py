@@ -1,1 +1,1 @@
-"""Stacks of one process from outside: py-spy recordings, chained, decoded, checked."""
+"""Record the stacks of one process from outside: run py-spy, chain, decode and check recordings."""

@@ -1,13 +1,13 @@
-"""Makes a record of the run out of a py-spy recording.
+"""Turn a py-spy recording into a record of the run.
 
-The recording is decoded and cut, the clock is applied, and samples are apportioned. The module is
-pure.
+This module decodes and cuts the recording, applies the run's clock, and apportions the samples. It
+is pure.
 
-py-spy reads a stack from the leaf to the root, frame by frame out of the memory of another process,
-and notes the time when it has all threads. A deep stack is noted later after it was true than a
-flat one. Taken as they are noted, deep stacks would lose that time to flat ones with every sample:
-15 points of a recursion 200 deep, one or two of a training loop. How long a read takes is known
-from the CPU time of the recording, in proportion to the frames.
+py-spy reads a stack from the leaf to the root, frame by frame, out of the memory of another
+process. It notes the time once it has read all threads, so a deep stack is noted later after it was
+true than a flat one. If the noted times were used as they are, deep stacks would lose that time to
+flat ones with every sample: 15 points in a recursion 200 deep, one or two in a training loop. The
+CPU time of the recording tells how long a read takes, in proportion to its frames.
 
 py-spy reports how many stacks it read in all, and the trace shows when each stack was first seen.
 Every sample stands for the time up to the next one, so a thread's samples are given to its
@@ -32,23 +32,23 @@ from profd.daemon.store.records import Identity, Interval, RecordingTaken, Stack
 from profd.daemon.store.stepfunction import IntervalSet
 
 START_US = 15_000
-"""CPU time of a recording that is no reading.
+"""CPU time of a recording that is not spent on reading stacks.
 
 It goes into starting py-spy, finding the interpreter, and writing the file.
 """
 FRAMES_AROUND = 12
-"""What a moment of reading costs beside the frames themselves, in frames.
+"""The fixed cost of reading all threads once, expressed in frames.
 
-The moment costs 210 µs of CPU time, and a frame 17 µs.
+It is 210 µs of CPU time, and a frame costs 17 µs.
 """
 USUAL_US_PER_FRAME = 8.0
 
 
 def as_read(traces: Sequence[ThreadTrace], samples: int, cpu_ns: int) -> list[ThreadTrace]:
-    """Return what threads did with each change at the time when it was read; their order stays.
+    """Return the traces with each change moved to the time when it was read, in the same order.
 
-    ``samples`` are the stacks that were read of all threads, ``cpu_ns`` is what the recording took,
-    0 where that is not known: then changes stay as they were noted.
+    ``samples`` is how many stacks were read of all threads together. ``cpu_ns`` is the CPU time
+    that the recording took, or 0 if it is not known: then changes keep the times that py-spy noted.
     """
     lengths = [trace.changes[-1].at_us - trace.changes[0].at_us for trace in traces]
     longest = max(lengths, default=0)
@@ -77,9 +77,9 @@ def _mean_depth(trace: ThreadTrace) -> float:
 
 
 def _shifted(trace: ThreadTrace, per_frame_us: float, frames_around: float) -> ThreadTrace:
-    """Return a thread's changes each earlier by the time that its stack took to be read.
+    """Return a thread's changes, each earlier by the time that reading its stack took.
 
-    Its end stays.
+    The end of the trace keeps its time.
     """
     *seen, end = trace.changes
     shifted: list[Change] = []
@@ -95,13 +95,13 @@ _MAIN_THREAD = "MainThread"
 
 
 class Span(msgspec.Struct, frozen=True):
-    """A half-open range of the run's clock, [from_ns, to_ns); None is open."""
+    """A half-open range of the run's clock, [from_ns, to_ns); an end that is None is open."""
 
     from_ns: int | None = None
     to_ns: int | None = None
 
     def holds(self, at_ns: int) -> bool:
-        """Say whether a time lies in the span."""
+        """Return whether a time lies in the span."""
         return (self.from_ns is None or at_ns >= self.from_ns) and (
             self.to_ns is None or at_ns < self.to_ns
         )
@@ -110,10 +110,10 @@ class Span(msgspec.Struct, frozen=True):
 class Threads(msgspec.Struct, frozen=True):
     """The threads of a process when a recording was about to end, as the kernel knew them.
 
-    ``ids`` is the id that each has for the process itself → its id here. ``is_current`` is False
-    where the process was gone by then: which of its threads had ended before it is unknown.
-    ``main_seen_ns`` is when the main thread was seen last of a process that went on without it,
-    None of all others.
+    ``ids`` maps the id that a thread has inside the process to its id here. ``is_current`` is False
+    if the process was gone by then: which of its threads had ended earlier is unknown.
+    ``main_seen_ns`` is when the main thread was last seen, if the process went on without it; else
+    None.
     """
 
     ids: Mapping[int, int] = {}
@@ -143,9 +143,9 @@ def assemble(
     threads: Threads | None = None,
     evidence: Evidence | None = None,
 ) -> tuple[RecordingTaken, ...]:
-    """Return a recording, cut to ``keep``: a record for each stretch that was read, one at least.
+    """Return a recording cut to ``keep``: one record for each stretch that was read, at least one.
 
-    Learns into ``evidence``. Raises TraceDamaged.
+    Adds what the stacks show to ``evidence``. Raises TraceDamaged.
     """
     threads, evidence = threads or Threads(), evidence or Evidence()
     noted, raw = _of_living(decode(raw.data), raw, identity, rate_hz, threads)
@@ -164,9 +164,8 @@ def assemble(
     seen: list[_Seen] = []
     for trace, (_, torn_us, is_seldom_in_python), total in zip(traces, read, totals, strict=True):
         pieces, samples = _pieces(trace, raw.zero_ns, keep, gaps), max(total - len(torn_us), 0)
-        if (
-            gaps.length_ns
-        ):  # py-spy makes up at once for samples that are late, and reads a process that is stopped
+        # py-spy makes up for late samples at once, and reads a process that is stopped.
+        if gaps.length_ns:
             samples = min(
                 samples, sum(length_ns for _, length_ns, _ in pieces) * rate_hz // SECOND_NS
             )
@@ -195,8 +194,8 @@ def assemble(
 def _unread(
     noted: Sequence[ThreadTrace], raw: RawRecording, rate_hz: int, keep: Span
 ) -> IntervalSet:
-    """Return when nothing was read while a recording ran, within ``keep``."""
-    # The last change of each trace is its end, which is no sample. A sample is one of all threads.
+    """Return when, within ``keep``, nothing was read while a recording ran."""
+    # The last change of each trace marks its end and is no sample. A sample reads all threads.
     seen_us = sorted({change.at_us for trace in noted for change in trace.changes[:-1]})
     kept = IntervalSet()
     if seen_us:
@@ -220,7 +219,7 @@ def _unread(
 def _timeline(
     trace: ThreadTrace, identity: Identity, threads: Threads, *, is_alone: bool
 ) -> ThreadTimeline:
-    if trace.os_tid is None:  # the interpreter has only its own id of the thread
+    if trace.os_tid is None:  # the interpreter knows only its own id of the thread
         os_tid, is_main = trace.ident, trace.name == _MAIN_THREAD or is_alone
     else:
         os_tid = threads.ids.get(trace.os_tid, trace.os_tid)
@@ -270,24 +269,24 @@ _Read = tuple[ThreadTrace, list[int], bool]
 _MOST_TORN = 20
 """More samples in a row than this are hardly ever torn.
 
-If they are, Python is ending, which takes seconds if much was imported.
+If they are, Python is shutting down, which takes seconds if much was imported.
 """
 
 
 def _read(
     trace: ThreadTrace, samples: int, raw: RawRecording, evidence: Evidence, *, is_gone: bool
 ) -> _Read:
-    """Return a thread without impossible stacks, and when reads of it were torn.
+    """Return a thread without impossible stacks, and the times of its torn reads.
 
-    The last value says whether it is a thread of a C library.
+    The last value is True if it is a thread of a C library.
 
-    A torn read is no sample, as one that failed is none: what was seen before it lasts until the
-    next sample, unless it was most likely something else. Where there were many samples in a row,
+    Like a failed read, a torn read is no sample: the stack seen before it lasts until the next
+    sample, unless the thread was most likely in another one. If many samples in a row are torn,
     what the thread did meanwhile is unknown.
 
-    Threads of C libraries, those of autograd and of compilers, call into Python now and then and
-    have no frames meanwhile. A thread that has frames for most of the time has always some: there a
-    stack without any is torn.
+    Threads of C libraries, such as those of autograd and of compilers, call into Python now and
+    then and have no frames in between. A thread that has frames most of the time always has some: a
+    stack of it without any is torn.
     """
     *changes, end = trace.changes
     stays = [
@@ -306,15 +305,15 @@ def _read(
     is_ending = is_gone or (
         is_rootless and sum(us for _, us in stays[ran:]) * samples > _MOST_TORN * whole_us
     )
-    # what Python calls as it ends has no caller, and would be taken for the inner end of another
-    # stack
+    # What Python calls as it shuts down has no caller, and would be taken for the inner end of
+    # another stack.
     if is_ending:
         mended = [*mended[:ran], *[None] * (len(mended) - ran)]
     found: list[Change] = []
     torn_us: list[int] = []
     for change, (frames, length_us), stack in zip(changes, stays, mended, strict=True):
         is_out = is_seldom_in_python and not frames
-        # One read is given as many samples as its interval is long; hardly ever more than five.
+        # A single read gets samples in proportion to its interval, hardly ever more than five.
         if stack is not None or is_out or not found or length_us * samples > 5 * whole_us:
             found.append(Change(change.at_us, stack or ()))
         else:
@@ -336,9 +335,9 @@ def _read(
 def _without_its_end(
     found: list[Change], times_us: Sequence[int], end_us: int, distance_us: float
 ) -> list[int]:
-    """Return when reads of a process that ends failed while it still ran.
+    """Return when reads failed while a process that ends still ran.
 
-    This also ends its last stack before the other failed reads.
+    Also end its last stack before the other failed reads.
 
     The last reads of a process that ends fail whatever it does: they say nothing of what it did.
     """
@@ -354,8 +353,8 @@ def _without_its_end(
 def apportion(total: int, lengths: Sequence[int]) -> list[int]:
     """Split ``total`` samples over intervals by their length.
 
-    The shares are rounded so that they add up and none of them is favored by its place: the running
-    sum is rounded, not each share. The result adds up to ``total``, to 0 where all lengths are 0.
+    The running sum is rounded, not each share, so the shares add up and none is favored by its
+    position. They add up to ``total``, or to 0 if all lengths are 0.
     """
     whole = sum(lengths)
     shares, before, reached = [], 0, 0
@@ -370,11 +369,10 @@ def apportion(total: int, lengths: Sequence[int]) -> list[int]:
 def _of_living(
     traces: list[ThreadTrace], raw: RawRecording, identity: Identity, rate_hz: int, threads: Threads
 ) -> tuple[list[ThreadTrace], RawRecording]:
-    """Return the traces of threads by the ids that they have, and the recording.
+    """Return the traces by the ids that the threads have, and the recording without dead reads.
 
-    The recording comes without reads of a thread that has ended.
-
-    Python does not learn that its main thread has ended, and py-spy reads it on and on.
+    The dead reads are those of a main thread that has ended: Python does not learn of its end, and
+    py-spy goes on reading it.
     """
     traces = _renumbered(traces, threads)
     has_lost_main = threads.is_current and identity.pid not in threads.ids.values()
@@ -395,10 +393,10 @@ def _of_living(
 
 
 def _renumbered(traces: list[ThreadTrace], threads: Threads) -> list[ThreadTrace]:
-    """Return the traces of a process's threads by the ids that they have.
+    """Return the traces of a process's threads by the ids that they have now.
 
-    Where an extension forks, Python does not learn that it did: it has the ids of the parent's
-    threads, of which one alone goes on. That is the one that moves.
+    If an extension forks, Python does not learn of it: it keeps the ids of the parent's threads, of
+    which only one goes on. That is the one whose stack changes.
     """
     is_known = any(trace.os_tid is None or trace.os_tid in threads.ids for trace in traces)
     if is_known or not traces or not threads.is_current or len(threads.ids) != 1:
@@ -409,11 +407,10 @@ def _renumbered(traces: list[ThreadTrace], threads: Threads) -> list[ThreadTrace
 
 
 def _ended(trace: ThreadTrace, rate_hz: int, seen_us: int = 0) -> ThreadTrace:
-    """Return the trace of a thread that is gone.
+    """Return the trace of a thread that is gone, cut shortly after its last sample.
 
-    It reaches up to the mean distance of samples after its last one.
-
-    Or up to ``seen_us``, when it was seen last, if that is later.
+    It ends one mean sampling interval after that sample, or at ``seen_us``, when the thread was
+    last seen, if that is later.
     """
     *changes, seen, end = trace.changes
     latest_us = max(seen.at_us + SECOND_NS // MICROSECOND_NS // rate_hz, seen_us)
@@ -436,12 +433,12 @@ def _samples_by_thread(traces: Sequence[ThreadTrace], samples: int) -> list[int]
 def _pieces(
     trace: ThreadTrace, zero_ns: int, keep: Span, gaps: IntervalSet
 ) -> list[tuple[int, int, Stack]]:
-    """Return start and length in ns, and stack, of a thread's intervals.
+    """Return start in ns, length in ns and stack of each of a thread's intervals.
 
     An interval that spans an end of ``keep`` is split in two.
 
-    A stack that was left at the moment at which it was met has none: it has no time, and the next
-    one begins there. Nor has what lies in ``gaps``.
+    A stack that was left at the very time at which it was first seen has no interval: it has no
+    time, and the next one begins there. Time in ``gaps`` has no interval either.
     """
     times = [zero_ns + change.at_us * MICROSECOND_NS for change in trace.changes]
     pieces = []

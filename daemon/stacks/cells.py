@@ -1,11 +1,9 @@
-"""The cells of notebooks: their source and numbers.
+"""Find the source and number of notebook cells in the history that IPython keeps.
 
-They come from the history that IPython keeps of what it has run.
-
-A kernel compiles a cell under a name that stands for no file: ``/tmp/ipykernel_PID/HASH.py`` by the
-cell's text (ipykernel, compiler.py), in a terminal ``<ipython-input-NUMBER-HASH>`` (IPython,
-core/compilerop.py). IPython writes a cell into its history before it runs it (core/history.py,
-store_inputs), so the text is found by its hash.
+A kernel compiles a cell under a name that stands for no file: ``/tmp/ipykernel_PID/HASH.py``, with
+a hash of the cell's text (ipykernel, compiler.py), or in a terminal ``<ipython-input-NUMBER-HASH>``
+(IPython, core/compilerop.py). IPython writes a cell into its history before it runs it
+(core/history.py, store_inputs), so the text can be found by its hash.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ _SEED, _MULTIPLIER, _WORD = 0xC70F6907, 0x5BD1E995, 0xFFFFFFFF
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """A cell of a notebook; ``number`` is its count of execution, ``text`` what Python ran of it.
+    """A cell of a notebook: ``number`` is its execution count, ``text`` what Python ran of it.
 
     The text is empty if the history lacks the cell.
     """
@@ -41,7 +39,8 @@ class Cell(msgspec.Struct, frozen=True):
 class Cells:
     """The cells that a user's kernels have run; ``pid`` is one of the user's processes.
 
-    Only of our own user: root does not open a data base that another user made.
+    It reads the history of profd's own user only: root must not open a database that another user
+    made.
     """
 
     def __init__(self, files: UserFiles, pid: int) -> None:
@@ -55,7 +54,7 @@ class Cells:
     def cell(self, file: str) -> Cell | None:
         """Return the cell that a frame's file stands for.
 
-        None where it is no cell, or its number is not known.
+        Returns None if the file is no cell, or its number is not known.
         """
         of_kernel, of_terminal = _OF_KERNEL.search(file), _OF_TERMINAL.match(file)
         if not (of_kernel or of_terminal):
@@ -63,8 +62,8 @@ class Cells:
         if file not in self._known:
             number = int(of_terminal[1]) if of_terminal else None
             rows = (row for row in self._rows() if _has(of_kernel, of_terminal, *row[1:]))
-            # IPython drops the empty lines that a cell begins with, and puts calls for its
-            # commands.
+            # IPython drops the empty lines at the start of a cell, and replaces its commands by
+            # calls.
             found = (Cell(line, source) for line, source, _ in rows)
             self._known[file] = next(found, None if number is None else Cell(number))
         return self._known[file]
@@ -74,8 +73,8 @@ class Cells:
         if descriptor is None:
             return
         try:
-            # Immutable: no lock is taken that a kernel could wait for. A row in the making is not
-            # seen.
+            # "immutable" takes no lock that a kernel could wait for. A row that is being written is
+            # not seen.
             where = f"file:/proc/self/fd/{descriptor}?mode=ro&immutable=1"
             with (
                 contextlib.suppress(sqlite3.Error),
@@ -89,13 +88,13 @@ class Cells:
 def _has(
     of_kernel: re.Match[str] | None, of_terminal: re.Match[str] | None, source: str, raw: str
 ) -> bool:
-    """Say whether a frame's file was named after a cell.
+    """Return whether a frame's file was named after a cell.
 
-    The history has it without the last ends of lines.
+    The history keeps the cell without its trailing newlines.
     """
     if of_kernel:
         return int(of_kernel[1]) in (murmur(raw.encode()), murmur(f"{raw}\n".encode()))
-    import hashlib  # two megabytes with OpenSSL, for terminals alone
+    import hashlib  # loads OpenSSL, two megabytes, which only terminals need
 
     digests = (
         hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
@@ -105,7 +104,7 @@ def _has(
 
 
 def murmur(data: bytes) -> int:
-    """Return the hash by which ipykernel names a cell: MurmurHash2 of 32 bits, with its seed."""
+    """Return the hash by which ipykernel names a cell: 32-bit MurmurHash2 with its seed."""
     hashed, whole = _SEED ^ len(data), len(data) & ~3
     for at in range(0, whole, 4):
         word = int.from_bytes(data[at : at + 4], "little") * _MULTIPLIER & _WORD

@@ -1,8 +1,8 @@
-"""Chains recordings of one process: gap-free, or in turns with other processes.
+"""Chain the recordings of one process, without gaps or in turns with other processes.
 
-Gap-free, the next recording is started, the one before it ended once the next one samples, and both
-are cut at that moment. In turns, one recording at a time is taken of many processes that are alike,
-so that their number costs nothing.
+Without gaps: the next recording is started, the current one is ended once the next one samples, and
+both are cut at that time. In turns: of many processes that are alike, one is recorded at a time, so
+that their number costs nothing.
 """
 
 from __future__ import annotations
@@ -35,33 +35,33 @@ from profd.daemon.stacks.recording import Recording
 from profd.daemon.stacks.source import Statements
 from profd.daemon.store.records import EventHappened, GapFound, Identity, Record
 
-# After py-spy reports that it samples, the next recording runs on for this many mean distances of
-# samples before the cut: then it has most probably seen something.
+# After py-spy reports that it samples, the next recording runs on for this many mean sampling
+# intervals before the cut: by then it has most probably seen something.
 OVERLAP_SAMPLES = 3
 FIRST_LENGTH_S = 0.5
 START_TIMEOUT_S = 20.0
 REST_S, WATCH_S = 2.0, 0.1
-"""What was spent is known a second later.
+"""Spent CPU time is known a second later.
 
-A recording takes a core at most, so it is ended this much too late.
+A recording takes a core at most, so it is ended at most this much too late.
 """
 ENOUGH_S = 0.5
-"""What has taken so much CPU ends with its first sample."""
+"""A recording that has taken this much CPU ends with its first sample."""
 MOST_OF_A_MINUTE = 2 / 3  # the rest is for looks
 COST_VARIES = 1.25
-"""So much more than the one before a recording may take: what is broken off was paid in vain."""
-GROWTH = 1.5  # of the number of threads, beside which what was measured says nothing any more
+"""A recording may take this factor more than the one before: if broken off, its cost is lost."""
+# factor of the number of threads beyond which an earlier measurement no longer applies
+GROWTH = 1.5
 RETRY_FIRST_S = 0.05
 RETRY_LAST_S = 2.0
 
 
 class Pace(NamedTuple):
-    """How a process is to be sampled, from the next recording on.
+    """How to sample a process, from the next recording on.
 
-    ``length_s`` is how long a recording lasts before the next one is started, which it then
-    overlaps; ``rest_ratio`` how long nothing is recorded for each second of a turn. Where it
-    ``is_unknown`` what the process is for, neither a turn nor a rest is longer than an eighth of
-    the time for which it has been there.
+    ``length_s`` is how long a recording lasts before the next one, which overlaps it, is started.
+    ``rest_ratio`` is how long recording pauses for each second of a turn. While it ``is_unknown``
+    what the process is for, turns and pauses last at most an eighth of the process's age.
     """
 
     rate_hz: int
@@ -71,12 +71,13 @@ class Pace(NamedTuple):
 
 
 class Allowance(NamedTuple):
-    """The CPU that a chain may take while nothing is left to lower but its time.
+    """The CPU time that a chain may take when only its recording time is left to reduce.
 
-    By itself it is not bounded.
+    By default it is not bounded.
 
-    ``cores`` may be taken all the time, ``cpu_s`` seconds by the next recording, of ``minute_s`` in
-    a whole minute; while ``kept_s`` of them are kept for others, a rest goes on.
+    The chain may take ``cores`` all the time, ``cpu_s`` seconds with the next recording, and
+    ``minute_s`` seconds in a whole minute. While ``kept_s`` of them are kept for others, a pause
+    goes on.
     """
 
     cores: float = math.inf
@@ -89,7 +90,7 @@ class Allowance(NamedTuple):
 class StackChain:
     """The recordings of one process, from now to its end.
 
-    ``pace`` is asked anew for each of them.
+    ``pace`` is called again for each recording.
     """
 
     executable: str
@@ -99,13 +100,15 @@ class StackChain:
     clock: Clock
     put: Callable[[Record], object]
     failed: Callable[[str], object] = lambda words: None
-    """Takes py-spy's words if a recording could not be begun, or was lost."""
+    """Takes py-spy's words if a recording could not be started or was lost."""
     explain: Callable[[int], str] = lambda _: ""
-    """Finds out why py-spy cannot read a process, by its PID; empty if it does not. Blocking."""
+    """Finds out why py-spy cannot read a process, by its PID.
+
+    Returns an empty text if it finds no reason. Blocks.
+    """
     allowance: Callable[[], Allowance] = Allowance
     grew: Callable[[int], object] = lambda threads: None
-    """Takes the number of threads where a process has come to so many that its rate takes a core.
-    """
+    """Takes the number of threads once they are so many that the process's rate takes a core."""
 
     def __post_init__(self) -> None:
         self._hurry = asyncio.Event()
@@ -125,7 +128,7 @@ class StackChain:
         self._asking: asyncio.Task[None] | None = None
 
     def hurry(self) -> None:
-        """End the recording in flight now, and let the next one take over.
+        """End the current recording now, and let the next one take over.
 
         The samples of the ended one can then be seen.
         """
@@ -136,9 +139,9 @@ class StackChain:
         self._hurry.set()
 
     def keep_off_core(self, cores: FreeCores) -> None:
-        """Have py-spy run beside the process's main thread, if that is needed.
+        """Let py-spy run on a core other than that of the process's main thread, if that is needed.
 
-        To be called each second.
+        Call it each second.
         """
         stat = processes.read_running(*self.identity) if self._in_flight else None
         if stat is not None and stat.core is not None:
@@ -147,9 +150,9 @@ class StackChain:
                 recording.run_on(self._cores)
 
     def look(self) -> None:
-        """Look whether the process runs, and whether py-spy does.
+        """Check whether the process runs, and whether py-spy does.
 
-        To be called some times a second.
+        Call it several times a second.
         """
         for recording in self._in_flight:
             recording.look()
@@ -168,7 +171,7 @@ class StackChain:
         self._main_seen_ns = now_ns if self._has_main else self._main_seen_ns
 
     def _heed_growth(self, threads: int) -> None:
-        """End what is in flight if its rate is for few threads, and so many would take a core."""
+        """End a recording whose rate would take a core, now that there are so many more threads."""
         rate_hz = max((recording.rate_hz for recording in self._in_flight), default=0)
         if threads > GROWTH * self._threads_at_begin and read_cost_s(threads) * rate_hz > 1:
             self._threads_at_begin, self._has_grown = threads, True
@@ -176,7 +179,7 @@ class StackChain:
             self._hurry.set()
 
     def _find_out(self) -> None:
-        """Find out why py-spy cannot read, unless that is being done or was done a moment ago."""
+        """Find out why py-spy cannot read, unless that is under way or was done a moment ago."""
         if self._asking is None or self._asking.done():
             self._asking = asyncio.ensure_future(self._ask())
 
@@ -199,7 +202,7 @@ class StackChain:
         return bool(self._in_flight)
 
     def leave_turns(self) -> None:
-        """Record without a gap from now on."""
+        """Record without gaps from now on."""
         self._is_in_turns = False
         self._hurry.set()
 
@@ -210,8 +213,8 @@ class StackChain:
             current, from_ns = await self._begin_patiently(), None
             while current is not None:
                 await self._wait(self._hurry, current.length_s, self._enough)
-                # One that has ended by itself: the process is gone, or has become another program
-                # with exec.
+                # A recording that has ended by itself shows that the process is gone, or has become
+                # another program with exec.
                 is_followed = (
                     self._goes_on() and not current.ended.done() and self._can_afford(current)
                 )
@@ -239,8 +242,8 @@ class StackChain:
                         self._account.rest()
                         self._can_afford(recording)
                         await self._finish(recording, Span())
-                        # Then none is recorded: processes that are alike need not be sampled all
-                        # the time.
+                        # Nothing is recorded in this pause: processes that are alike need not be
+                        # sampled all the time.
                         if self._is_in_turns:
                             pace = self.pace()
                             rest_s = recording.length_s * pace.rest_ratio
@@ -256,7 +259,7 @@ class StackChain:
         return (self.clock.now_ns() - self._begun_ns) / SECOND_NS / 8
 
     async def _foresee(self) -> None:
-        """Begin with a rest where so many threads will take more than may be taken all the time."""
+        """Begin with a pause if so many threads will cost more than may be spent all the time."""
         if self._will_cost_more_than(self.allowance().cores):
             self._is_resting = True
             await self._rest()
@@ -269,13 +272,13 @@ class StackChain:
         return True
 
     def _can_afford(self, recording: Recording) -> bool:
-        """Say whether what a recording takes may be taken all the time.
+        """Return whether the cost of a recording may be spent all the time.
 
-        If not, the chain rests before the next one.
+        If not, the chain pauses before the next one.
         """
         cores = self.allowance().cores
         taken = recording.cost_cores(self._usual_length_s) if cores < math.inf else 0.0
-        # What it took says nothing of what as many threads as there are now will take.
+        # The measured cost does not apply to the number of threads that there are now.
         self._is_resting = taken > cores or (self._has_grown and self._will_cost_more_than(cores))
         self._has_grown = False
         if self._is_resting and not self._is_rest_said:
@@ -294,7 +297,7 @@ class StackChain:
             await self._wait(self._stop, REST_S)
             allowance = self.allowance()
             left_s, due_s = allowance.cpu_s - allowance.kept_s, self._cost_s
-            if due_s > allowance.minute_s:  # or not known: it is tried with what a minute has
+            if due_s > allowance.minute_s:  # or the cost is not known: try with what a minute has
                 due_s = MOST_OF_A_MINUTE * allowance.minute_s
             if left_s > 0 and left_s >= due_s:
                 break
@@ -302,7 +305,7 @@ class StackChain:
     async def _break_off(
         self, recording: Recording, cpu_s: float, enough: asyncio.Future[bool]
     ) -> None:
-        """Say when a recording has taken enough, and end it beyond ``cpu_s`` seconds of CPU."""
+        """Report when a recording has taken enough, and end it beyond ``cpu_s`` seconds of CPU."""
         while not recording.ended.done():
             is_dear = self._is_resting or recording.sampling_cpu_s() > ENOUGH_S
             if recording.has_sample() and is_dear and not enough.done():
@@ -351,12 +354,12 @@ class StackChain:
     async def _begin(self) -> Recording | None:
         """Start a recording and return it once it has sampled for a moment.
 
-        None where it would not.
+        Returns None if it did not sample.
         """
         rate_hz, length_s, _, is_unknown = self.pace()
         self._usual_length_s = length_s
         if self._is_resting:
-            length_s = 0.0  # and the overlap
+            length_s = 0.0  # only the overlap is recorded
         elif not self._has_recorded:
             length_s = FIRST_LENGTH_S
         elif is_unknown:
@@ -400,11 +403,11 @@ class StackChain:
         self._find_out()
 
     async def _finish(self, recording: Recording, keep: Span) -> None:
-        # Before the end: a thread that goes while py-spy writes was there until then. Once the
-        # process ends, and its threads one by one, what was known of them stays.
+        # Read the ids before the end: a thread that goes while py-spy writes was there until then.
+        # Once the process and its threads end one by one, the last known threads are kept.
         is_alive = processes.is_running(*self.identity) and not recording.ended.done()
         ids = processes.thread_ids(self.identity.pid) if is_alive else {}
-        # What became of the process in the last moment is the end of this recording.
+        # What happened to the process in the last moment belongs to the end of this recording.
         self._look_at_process()
         main_seen_ns = None if self._has_main else self._main_seen_ns
         self._threads = Threads(ids or self._threads.ids, bool(ids), main_seen_ns)
@@ -412,7 +415,7 @@ class StackChain:
         try:
             raw = await recording.collect()
             self._cost_s = COST_VARIES * recording.cpu_s() if self._is_resting else 0.0
-            # Its log has every failed read, or none that is understood.
+            # Its log has either every failed read, or none that profd understands.
             if raw.errors and not raw.failed and not self._has_reported_log:
                 self._has_reported_log = True
                 text = (
@@ -429,7 +432,7 @@ class StackChain:
         self._in_flight.discard(recording)
 
     def _keep(self, raw: RawRecording, rate_hz: int, keep: Span) -> None:
-        """Put what a recording has read, and why it has not read the rest."""
+        """Store what a recording has read, and why it has not read the rest."""
         raw = msgspec.structs.replace(raw, spells=tuple(self._account.spells(raw.zero_ns)))
         records = assembly.assemble(
             raw, self.identity, rate_hz, keep, self._threads, self._evidence
@@ -449,9 +452,9 @@ class StackChain:
     async def _wait(
         self, event: asyncio.Event, timeout_s: float, future: asyncio.Future[bool] | None = None
     ) -> None:
-        """Wait for the first of these, or until the time is over.
+        """Wait for the event or the future, whichever comes first, or until the timeout.
 
-        A hurry, but the last one, is served by then.
+        A request to hurry counts as served by then, unless the chain is to stop.
         """
         happened = asyncio.ensure_future(event.wait())
         waited: set[asyncio.Future[Any]] = {happened} if future is None else {happened, future}
@@ -467,9 +470,9 @@ class StackChain:
 
 
 def _look_at(stat: processes.Stat, now_ns: int) -> Look:
-    """Return what is seen of a process now, by its main thread.
+    """Return what the process's main thread shows of it now.
 
-    Signals and control groups pause all threads of it.
+    Signals and control groups pause all threads of a process.
     """
     pause = STOPPED if stat.state in "Tt" else FROZEN if is_frozen(stat.pid, stat.pid) else ""
     slices = (processes.read(f"{processes.PROC}/{stat.pid}/schedstat") or b"").split()[2:]

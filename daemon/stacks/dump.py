@@ -1,6 +1,6 @@
-"""One look at the Python stacks of one process, by `py-spy dump`: now, without stopping it.
+"""Take a snapshot of one process's Python stacks by `py-spy dump`, without stopping the process.
 
-A look that fails because the process moved meanwhile is repeated.
+A snapshot that fails because the process moved meanwhile is repeated.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from profd.daemon.stacks.pyspy import ENVIRONMENT, find_py_spy, reason_of
 
 _TIMEOUT_S = 10.0
 _hanging: dict[int, subprocess.Popen[bytes]] = {}
-"""By PID the looks that were given up, until they have ended."""
+"""The snapshots that were given up, by PID, until their py-spy has ended."""
 
 
 class DumpedFrame(msgspec.Struct, frozen=True):
-    """A function at a line; ``line`` is 0 where it is not known."""
+    """A function at a line; ``line`` is 0 if it is not known."""
 
     name: str
     filename: str
@@ -29,7 +29,7 @@ class DumpedFrame(msgspec.Struct, frozen=True):
 class DumpedThread(msgspec.Struct, frozen=True):
     """A thread and its stack, the innermost frame first.
 
-    ``active``: on the CPU, as far as py-spy knows.
+    ``active`` is True if the thread is on a CPU, as far as py-spy knows.
     """
 
     thread_id: int
@@ -41,13 +41,13 @@ class DumpedThread(msgspec.Struct, frozen=True):
 
 
 class DumpFailed(Exception):
-    """py-spy could not read the process; the message is its own reason, one line."""
+    """py-spy could not read the process; the message is py-spy's own reason, on one line."""
 
 
 def take_dump(pid: int, *, tries: int = 5) -> tuple[DumpedThread, ...]:
     """Return the threads of a process with their stacks.
 
-    Raises DumpFailed, and MissingTool without py-spy.
+    Raises DumpFailed, and MissingTool if py-spy is missing.
     """
     command = [
         find_py_spy(),
@@ -76,7 +76,7 @@ def take_dump(pid: int, *, tries: int = 5) -> tuple[DumpedThread, ...]:
 def _ask(pid: int, command: list[str]) -> tuple[int, bytes, bytes]:
     """Return py-spy's exit code, stdout and stderr.
 
-    Raises DumpFailed where it hangs, and is left to end by itself.
+    Raises DumpFailed if py-spy hangs; it is then killed, but not waited for.
     """
     if (before := _hanging.get(pid)) is not None and before.poll() is None:
         raise DumpFailed("py-spy still waits for an answer of the kernel's to an earlier look")
@@ -97,7 +97,7 @@ def _ask(pid: int, command: list[str]) -> tuple[int, bytes, bytes]:
 def decode_dump(said: bytes) -> tuple[DumpedThread, ...]:
     """Return the threads that py-spy wrote as JSON.
 
-    Raises ValueError where it is something else.
+    Raises ValueError if the bytes are something else.
     """
     try:
         return tuple(msgspec.json.decode(said, type=list[DumpedThread]))

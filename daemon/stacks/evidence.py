@@ -1,6 +1,6 @@
-"""What is known of a process from the stacks that were seen in it.
+"""Collect what the stacks seen in a process tell about it.
 
-That is its calls, how its stacks end, and where they are torn.
+That is which calls it makes, how its stacks end, and at which places reads are torn.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from profd.daemon.store.records import Frame, Stack
 Code = tuple[str, str]
 Key = TypeVar("Key")
 
-# A training has some hundred of each, and torn ones, ever new: where there are more, what was seen
-# seldom goes. Calls are 400 bytes each, stacks and places some hundred.
+# A training run has some hundred of each, and ever new torn ones: above these limits, what was seen
+# seldom is forgotten. A call takes 400 bytes, a stack or a place some hundred.
 MOST_CALLS, MOST_STACKS, MOST_PLACES = 2_000, 500, 2_000
 
-# Of the times that a function was seen to be entered, those from a line that does not seem to call
-# it. Beside another line of the same function less has to speak against a line: most functions call
-# another one once.
+# A line is suspect if it made at most this share of a function's entries and does not seem to call
+# it. If another line of the same function is the usual caller, the evidence may be weaker: most
+# functions call another one once.
 _RARE_SHARE, _RARE_SHARE_BESIDE = 0.02, 0.1
 _USUAL_TIMES, _USUAL_TIMES_BESIDE = 30, 10
-# What has none of these is names, constants and commas, or part of a longer statement.
+# A line without any of these holds only names, constants and commas, or part of a longer statement.
 _MAY_CALL = re.compile(
     r"[^\w\s,='\":#]|\b(?:if|elif|while|for|in|is|not|and|or|with|import|class|await|yield"
     r"|assert|del|except|raise)\b"
 )
-# Entered from any line: by the collector, by a signal, by a debugger.
+# Functions that are entered from any line: by the collector, by a signal, by a debugger.
 _FROM_ANYWHERE = ("__del__", "_remove", "remove")
 
 
 def halved(times: Counter[Key]) -> Counter[Key]:
-    """Return half of each count, without what is left with none.
+    """Return half of each count, without those that fall to 0.
 
     What was seen once or long ago is forgotten.
     """
@@ -46,13 +46,13 @@ def halved(times: Counter[Key]) -> Counter[Key]:
 class Calls:
     """How often each function was seen to be entered from each line.
 
-    Later stacks are judged by this.
+    Later stacks are judged by these counts.
     """
 
     def __init__(self) -> None:
         self._callers: defaultdict[Code, Counter[Frame]] = defaultdict(Counter)
         self.times_left: Counter[Frame] = Counter()
-        """How often any function was entered from a line."""
+        """How often a line was seen to enter any function."""
         self.held = 0
 
     def add(self, stacks: Sequence[Stack], order: Iterable[int]) -> None:
@@ -68,7 +68,7 @@ class Calls:
             }
             self._callers, self.times_left = defaultdict(Counter, kept), halved(self.times_left)
             self.held = sum(map(len, kept.values()))
-        # A loop goes from stack to stack in few ways.
+        # A loop goes from stack to stack in few ways, so equal steps are counted together.
         calls: defaultdict[tuple[Frame, Frame], int] = defaultdict(int)
         for (before, now), times in Counter(itertools.pairwise((-1, *order))).items():
             first = common(stacks[before], stacks[now]) if before >= 0 else 0
@@ -84,9 +84,9 @@ class Calls:
         return self._callers.get(callee) or Counter()
 
     def usual_line(self, caller: Frame, callee: Code) -> Frame | None:
-        """Return the line of the caller's function that a function is mostly entered from.
+        """Return the line of the caller's function from which a function is mostly entered.
 
-        The result is None if that is not known.
+        Returns None if that is not known.
         """
         callers = self.callers(callee)
         found = max(
@@ -98,18 +98,18 @@ class Calls:
 
 
 def is_possible_call(caller: Frame, callee: Frame, calls: Calls, source: Statements | None) -> bool:
-    """Say whether a line can have called a function; in doubt it can."""
+    """Return whether a line can have called a function; True in doubt."""
     name = callee.function.rpartition(".")[2]
     callers = calls.callers(callee[:2])
     often, times = callers[caller], callers.total()
-    # Nearly all calls are known by this.
+    # This settles nearly all calls.
     if often > max(2, _RARE_SHARE_BESIDE * times) or name in _FROM_ANYWHERE or source is None:
         return True
     usual = max(callers, key=callers.__getitem__, default=None)
     is_beside = usual is not None and usual != caller and usual[:2] == caller[:2]
     if not is_beside and often > max(2, _RARE_SHARE * times):
         return True
-    # Modules run once: while a script imports, everything is rare.
+    # Modules run once: while a script imports, every call is rare.
     text = source.line(caller.file, caller.line) if caller.function != "<module>" else None
     if text is None or name in text or "import" in text:
         return True
@@ -117,14 +117,14 @@ def is_possible_call(caller: Frame, callee: Frame, calls: Calls, source: Stateme
         statement = source.at(caller.file, caller.line)
         if statement is not None and not statement.may_call and name not in statement.names:
             return False
-    # It is not, where the function is entered from another line so often that this one would be a
-    # wonder. Whatever has no name of its own is called in ways that no text shows.
+    # Reject the call if nearly all entries come from another line. Functions without a name of
+    # their own are called in ways that no text shows.
     enough = _USUAL_TIMES_BESIDE if is_beside else _USUAL_TIMES
     if name.startswith(("__", "<")) or usual is None or usual == caller or times < enough:
         return True
     if not re.search(rf"\b{re.escape(name)}\b", source.line(usual.file, usual.line) or ""):
-        # Not even where it belongs is it called by its name: then this line has to be known for
-        # calling others.
+        # Even the usual line does not name the function: then this line has to be known for calling
+        # others before the call is rejected.
         left = calls.times_left[caller]
         if left < enough or often > _RARE_SHARE_BESIDE * left:
             return True
@@ -133,7 +133,7 @@ def is_possible_call(caller: Frame, callee: Frame, calls: Calls, source: Stateme
 
 
 class SuffixIndex:
-    """The whole stacks of a process, by how they end."""
+    """The complete stacks of a process, by how they end."""
 
     def __init__(self) -> None:
         self._stacks: defaultdict[Frame, Counter[Stack]] = defaultdict(Counter)
@@ -149,7 +149,7 @@ class SuffixIndex:
             known[stack] += times
 
     def whole(self, torn: Stack, roots: frozenset[str]) -> Stack | None:
-        """Return the stack from ``roots`` that ends most like a torn one, if any ends so.
+        """Return the stack from ``roots`` that ends most like a torn one, if any ends like it.
 
         If several do, it is the most frequent of them.
         """
@@ -162,15 +162,16 @@ class SuffixIndex:
         )
 
 
-# A place of few sightings counts mostly as the place around it, which has the weight of this many.
+# A place that was seen seldom is judged mostly by the place around it, which counts as this many
+# sightings.
 _AROUND = 1
-# From here on one place is as restless as another: how often reads fail and how often they are torn
+# Above this share all places count as equal: the rate of failed reads and the rate of torn reads
 # are not the same.
 _MOST = 0.5
 
 
 class _Place:
-    """A beginning of stacks: how often it was seen and torn, and where the stacks go on.
+    """A prefix of stacks: how often it was seen and torn, and how the stacks go on from it.
 
     ``seen`` counts both whole and torn stacks.
     """
@@ -182,9 +183,9 @@ class _Place:
         self.inner: dict[Frame, _Place] = {}
 
     def halve(self) -> int:
-        """Count half of what was seen.
+        """Halve all counts, and forget the places below that were seen less than twice.
 
-        Return how many places inside this one are left, which were seen twice.
+        Returns how many places are left inside this one.
         """
         self.seen, self.torn = self.seen / 2, self.torn / 2
         self.inner = {frame: place for frame, place in self.inner.items() if place.seen >= 2}
@@ -192,9 +193,9 @@ class _Place:
 
 
 class TornShares:
-    """The torn share of a process's stacks, by what they begin with.
+    """The torn share of a process's stacks, by their prefix.
 
-    ``held`` is how many such places are known.
+    ``held`` is how many prefixes are known.
     """
 
     def __init__(self) -> None:
@@ -202,7 +203,7 @@ class TornShares:
         self.held = 0
 
     def learn(self, seen: Mapping[Stack, float], torn: Mapping[Stack, float]) -> None:
-        """Learn how often stacks were seen, whole or torn, and how often they were torn."""
+        """Add how often stacks were seen, whole or torn, and how often they were torn."""
         if self.held > MOST_PLACES:
             self.held = self._outside.halve()
         for stack, times in seen.items():
@@ -212,7 +213,7 @@ class TornShares:
                 place.torn += torn_times
 
     def of(self, stack: Stack) -> float:
-        """Return how likely a read fails in a stack, beside others.
+        """Return how likely a read fails in a stack, relative to other stacks.
 
         It is the same for all stacks if none was ever torn.
         """
@@ -221,7 +222,7 @@ class TornShares:
             return _MOST
         share = around.torn / around.seen
         for place in self._along(stack):
-            if place.seen < around.seen:  # else it is no other place
+            if place.seen < around.seen:  # else it is the same place
                 share = (place.torn + _AROUND * share) / (place.seen + _AROUND)
                 around = place
         return min(share, _MOST)
@@ -241,7 +242,7 @@ class TornShares:
 
 
 class Evidence:
-    """What is known of a process: the calls and stacks that were seen in it, and its source."""
+    """All that is known of a process: its calls, its stacks, its torn shares, and its source."""
 
     __slots__ = ("calls", "endings", "source", "torn_shares")
 
@@ -253,10 +254,10 @@ class Evidence:
 
 
 def common(one: Iterable[Frame], other: Iterable[Frame]) -> int:
-    """Return how many frames two stacks begin with alike."""
+    """Return how many leading frames two stacks have in common."""
     same = 0
     for mine, theirs in zip(one, other, strict=False):
-        # Frames of one recording are one object each: equality is asked only where they differ.
+        # Within a recording each frame is one object: compare by value only if the objects differ.
         if mine is not theirs and mine != theirs:
             break
         same += 1

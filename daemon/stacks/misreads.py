@@ -1,29 +1,31 @@
-"""Misread stacks: torn ones and failed reads.
+"""Handle misread stacks: torn ones and failed reads.
 
-Torn stacks are mended if that can be. Failed reads are given to the most likely stack. The module
-is pure.
+Torn stacks are mended if possible. Failed reads are given to the most likely stack. This module is
+pure.
 
-py-spy reads a running interpreter without stopping it, so now and then the frames of two moments
-are glued together, or memory is taken for a frame that is none. Such a stack does not begin where
-threads begin, has a frame that cannot be one, or a call that its line cannot make. To drop a whole
-stack is worse than to keep a torn one, so a call counts as impossible only where it is rare and
-everything that is known speaks against it.
+py-spy reads a running interpreter without stopping it. Now and then the frames of two moments are
+glued together, or memory that is no frame is taken for one. Such a stack does not begin as threads
+begin, has a frame that cannot be one, or has a call that its line cannot make. To drop a whole
+stack is worse than to keep a torn one, so a call counts as impossible only if it is rare and all
+that is known speaks against it.
 
-Stacks are read from the leaf to the root, and the most frequent tear is a caller that went on to
-its next line before its turn came. Where another line of the same function is known for the call,
-the stack is mended, not dropped. Where the thread returns from a function meanwhile, the outer
-frames are lost, and the inner ones are often those of a whole stack that was seen: then the torn
-one is taken for that.
+Stacks are read from the leaf to the root. The most frequent tear is a caller that went on to its
+next line before it was read. If another line of the same function is known for the call, the stack
+is mended, not dropped. If the thread returns from a function meanwhile, the outer frames are lost,
+and the inner ones are often those of a whole stack that was seen: then the torn stack is replaced
+by that one.
 
-A read fails where the thread moved on while its frames were read one by one. In a recursion 200
-deep a fifth of all reads fails, in Python that calls and returns all the time a half, in a flat
-loop or in a long call into C none. Left out, they take time from the stacks that are hard to read:
-three points of the recursion, and twenty of a training that writes thousands of log lines a step.
+A read fails if the thread moves on while its frames are read one by one. A fifth of all reads fails
+in a recursion 200 deep, half in Python that calls and returns all the time, and none in a flat loop
+or in a long call into C. If they were left out, the stacks that are hard to read would lose time:
+three points in the recursion, and twenty in a training run that writes thousands of log lines a
+step.
+
 py-spy's log says when a read failed, so such a moment becomes a *visit*: a sample of the far harder
-stack that the thread was most likely in. How hard a stack is goes by its frames, and by the share
-of torn reads around it (``TornShares``): where a thread enters and leaves functions all the time,
-other reads are torn, and known for what they were. Among stacks that are about as hard, the one of
-a failed read is unknown: there it stays no sample.
+stack that the thread was most likely in. How hard a stack is depends on its frames and on the share
+of torn reads around it (``TornShares``): code that enters and leaves functions all the time also
+causes torn reads, and these show which code it was. If all nearby stacks are about as hard, the
+stack of a failed read is unknown: it then stays no sample.
 """
 
 from __future__ import annotations
@@ -40,13 +42,13 @@ from profd.daemon.stacks.evidence import Evidence, TornShares, common, is_possib
 from profd.daemon.stacks.pyspy import Change
 from profd.daemon.store.records import Frame, Stack
 
-# Where CPython starts a thread's Python code: scripts, `-m` and interactive code in the main
-# thread, threading's bootstrap elsewhere (with its class before it from Python 3.11 on).
+# The functions with which CPython starts a thread's Python code: scripts, `-m` and interactive code
+# in the main thread, threading's bootstrap in others (preceded by its class from Python 3.11 on).
 ROOT_FUNCTIONS = frozenset({"<module>", "_run_module_as_main", "_bootstrap", "Thread._bootstrap"})
 
 
 def valid_roots(stacks: Iterable[tuple[Stack, int]]) -> frozenset[str]:
-    """Return the known roots of one thread's stacks, else its most frequent one.
+    """Return the known roots of one thread's stacks, or else its most frequent root.
 
     Threads of C libraries, for example, have no known root.
     """
@@ -58,12 +60,12 @@ def valid_roots(stacks: Iterable[tuple[Stack, int]]) -> frozenset[str]:
 
 
 def mend(stacks: Sequence[Stack], roots: frozenset[str], evidence: Evidence) -> list[Stack | None]:
-    """Learn from stacks of one thread, in order of time, and return them mended.
+    """Learn from the stacks of one thread, in order of time, and return them mended.
 
-    Each is returned as it can have been, else as None.
+    A stack that cannot be mended is returned as None.
     """
     calls, source = evidence.calls, evidence.source
-    # Stacks are long, and dear to hash.
+    # Stacks are long, and their hashes costly.
     numbers: dict[Stack, int] = {}
     order = [numbers.setdefault(stack, len(numbers)) for stack in stacks]
     distinct, times = list(numbers), Counter(order)
@@ -114,9 +116,9 @@ def mend(stacks: Sequence[Stack], roots: frozenset[str], evidence: Evidence) -> 
 def _counted(stacks: Sequence[tuple[Stack, Stack | None, int]]) -> tuple[dict[Stack, float], ...]:
     """Return how often stacks were seen, and how often they were torn.
 
-    A stack counts as what it was or may have been.
+    A torn stack counts as the stack that it was or may have been.
 
-    Of each ``stacks`` has what it was mended to, and how often it was seen.
+    ``stacks`` has (stack as read, mended stack or None, times seen).
     """
     seen: defaultdict[Stack, float] = defaultdict(float)
     torn: defaultdict[Stack, float] = defaultdict(float)
@@ -127,7 +129,7 @@ def _counted(stacks: Sequence[tuple[Stack, Stack | None, int]]) -> tuple[dict[St
             torn[found] += often if found != stack else 0
     seen.update(known)
     lost = [(stack, often) for stack, found, often in stacks if found is None]
-    # Here they are only gone through, and that only where one was lost.
+    # These sets are needed only if a stack was lost, and are only iterated over.
     codes = (
         [({frame[:2] for frame in one}, {frame.file for frame in one}) for one in known]
         if lost
@@ -135,7 +137,7 @@ def _counted(stacks: Sequence[tuple[Stack, Stack | None, int]]) -> tuple[dict[St
     )
     places = list(zip(codes, known.items(), strict=False))
     for stack, times in lost:
-        # It may have been any stack with the same function in it, or else any of the same file.
+        # It may have been any stack with the same function, or else any stack with the same file.
         inner = stack[::-1]
         keys = [*((0, frame[:2]) for frame in inner), *((1, frame.file) for frame in inner)]
         matches = ([one for code, one in places if key in code[by]] for by, key in keys)
@@ -150,30 +152,30 @@ def _counted(stacks: Sequence[tuple[Stack, Stack | None, int]]) -> tuple[dict[St
 _LINES = 1 << 31
 """A code object keeps its first line as a C int, and so each later line.
 
-What is torn reads as a negative one.
+A line that was read torn is negative.
 """
 
 
 def is_plausible(frame: Frame) -> bool:
-    """Say whether a frame can be one.
+    """Return whether a frame can be a real one.
 
-    Memory to which nothing was written yet has no names, or NUL bytes for them.
+    Memory to which nothing was written yet has no names, or NUL bytes in their place.
 
-    What the names consist of says nothing. A folder may be called anything, and so may generated
+    The characters of a name say nothing else: a folder may be called anything, and so may generated
     code.
     """
     return bool(frame.function.strip("\0") and frame.file.strip("\0")) and 0 <= frame.line < _LINES
 
 
 _FAR_HARDER = 8
-"""A far harder stack has so many times the frames, or the torn reads.
+"""A far harder stack has this many times the frames, or the torn reads.
 
-A training loop has less, from its script to the innermost module.
+Within a training loop, from its script to the innermost module, the factor is less.
 """
 _NEAR, _FAR, _FAR_WEIGHT = 3.0, 15.0, 0.1
-"""The stacks seen within this many distances of samples show where a thread was at a moment.
+"""Stacks seen within this many sampling intervals show in what stack a thread was at a moment.
 
-Those further away count a little, too: where all reads fail nothing is seen nearby.
+Those further away count a little too: if all reads fail, nothing is seen nearby.
 """
 _REACH = 30.0
 
@@ -181,15 +183,15 @@ _REACH = 30.0
 def with_visits(
     changes: tuple[Change, ...], failed_us: Sequence[int], samples: int, torn_shares: TornShares
 ) -> tuple[Change, ...]:
-    """Return what a thread did, with visits of far harder stacks when reads failed.
+    """Return a thread's changes, with visits of far harder stacks when reads failed.
 
-    ``failed_us`` are these times, ``samples`` is how many reads did not fail; ``torn_shares`` are
-    the process's.
+    ``failed_us`` are the times of the failed reads, ``samples`` is how many reads succeeded, and
+    ``torn_shares`` are those of the process.
 
-    Like a sample, a visit stands for the time up to the next one. That is the next read which fails
-    or shows another stack, unless the thread is back before in the stack that it left, which leaves
-    no trace. But reads come when they come, whatever the thread does: on average a visit stands for
-    the distance of samples.
+    Like a sample, a visit stands for the time up to the next read that leaves a trace: one that
+    fails or shows another stack. If the thread is back earlier in the stack that it left, that
+    leaves no trace. But the times of reads do not depend on what the thread does, so on average a
+    visit stands for one sampling interval.
     """
     if not failed_us:
         return changes
@@ -221,7 +223,7 @@ def with_visits(
 class _Visit(NamedTuple):
     """A stay in another stack than the one that was seen before and after.
 
-    It lies in the interval at ``place``.
+    It lies in the interval with index ``place``.
     """
 
     place: int
@@ -231,7 +233,7 @@ class _Visit(NamedTuple):
 
 
 class _Thread:
-    """A thread with failed reads, and ``samples`` that did not fail."""
+    """A thread with failed reads, and ``samples`` reads that did not fail."""
 
     def __init__(
         self,
@@ -245,23 +247,23 @@ class _Thread:
         self.distance_us = max(
             (self._starts_us[-1] - self._starts_us[0]) / (samples + len(times_us)), 1.0
         )
-        """The mean distance of samples."""
+        """The mean sampling interval."""
         self._places = [bisect_right(self._starts_us, at_us) - 1 for at_us in times_us]
         self._near_us, self._far_us = _NEAR * self.distance_us, _FAR * self.distance_us
-        # Each stack is looked at here only: there are dozens of them around each time.
+        # Number the stacks once: there are dozens of them around each failed read.
         numbers: dict[Stack, int] = {}
         self._numbers = [numbers.setdefault(change.frames, len(numbers)) for change in changes]
         self._stacks = list(numbers)
         self._difficulties = [(1 + len(stack)) * torn_shares.of(stack) for stack in self._stacks]
-        """How likely a read of each stack fails, beside others.
+        """How likely a read of each stack fails, relative to the others.
 
         It depends on how long the read takes, in frames, and on the stack's torn share.
         """
 
     def visit(self, number: int) -> _Visit | None:
-        """Return the visit of a far harder stack that a read failed in, if any.
+        """Return the visit of a far harder stack in which a read failed, if there is one.
 
-        It lasts up to the next sight of anything.
+        It lasts until the next change or the next failed read.
         """
         at_us, place = self._times_us[number], self._places[number]
         if not 0 <= place < len(self._starts_us) - 1:
@@ -276,8 +278,8 @@ class _Thread:
         if hardest < far_harder:
             return None
         likely = self._likely(first, last, at_us, hardest)
-        # Multiples of this, less their whole part, are spread evenly however many are taken:
-        # chance, but the same every time.
+        # The fractional parts of multiples of this number are spread evenly, however many are
+        # taken: like chance, but the same every time.
         left = (number + 1) * (math.sqrt(5) - 1) / 2 % 1 * sum(likely.values())
         for stack, weight in likely.items():
             left -= weight
@@ -291,11 +293,11 @@ class _Thread:
         return None
 
     def _likely(self, first: int, last: int, at_us: int, hardest: float) -> dict[int, float]:
-        """Return by stack how likely a read failed in it.
+        """Return for each stack how likely a read failed in it.
 
-        That is its time about then, by how hard it is to read.
+        That is the stack's time around ``at_us``, weighted by how hard it is to read.
         """
-        failed_us = [0.0] * (last - first)  # for how much time of each interval reads failed
+        failed_us = [0.0] * (last - first)  # the time of each interval whose reads failed
         for number in range(bisect_left(self._places, first), bisect_left(self._places, last)):
             distance_us = abs(self._times_us[number] - at_us)
             if distance_us < _REACH * self.distance_us:
@@ -312,16 +314,16 @@ class _Thread:
             self._numbers[first:last], times_us, failed_us, strict=True
         ):
             difficulty = self._difficulties[number]
-            # The less, the harder others nearby are; a tenth is left for its stack, however many
-            # reads failed there.
+            # Take off the lost time, less of it from harder stacks; a tenth always stays, however
+            # many reads failed there.
             left_us = max(time_us - lost_us * (1 - difficulty / hardest), 0.1 * time_us)
             likely[number] = likely.get(number, 0.0) + left_us * difficulty
         return likely
 
     def _past_us(self, distance_us: float) -> float:
-        """Return how much time there is up to a distance from a moment.
+        """Return the weighted time from the distant past up to a distance from a moment.
 
-        It counts the less the further away it is.
+        Time counts less the further it is from that moment.
         """
         near_us, far_us = self._near_us, self._far_us
         near = near_us * math.exp(-abs(distance_us) / near_us)
@@ -330,9 +332,9 @@ class _Thread:
 
 
 def cap(lengths: Sequence[float], whole: float) -> float:
-    """Return what lengths have to be cut to so that they add up to ``whole``.
+    """Return the cap that lengths have to be cut to so that they add up to ``whole``.
 
-    The longest where they are too short.
+    Returns the longest length if they add up to less.
     """
     left = whole
     for longer, length in zip(range(len(lengths), 0, -1), sorted(lengths), strict=True):

@@ -1,10 +1,10 @@
-"""py-spy: where it is, what it is given, and what it wrote.
+"""Find py-spy, give it what it needs, and read what it wrote.
 
-What runs it is in ``recording`` and ``dump``: a command that only looks need not import an event
+``recording`` and ``dump`` run it: a command that only takes a snapshot need not import an event
 loop.
 
-Its trace holds *changes*: at a sample whose stack differs from the one before, the frames that went
-are ended and the new ones begun. A sample that repeats the stack before it leaves no trace.
+Its trace holds *changes*: if the stack of a sample differs from the one before, the frames that
+went are ended and the new ones begun. A sample that repeats the stack before leaves no trace.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ EXECUTABLE_VARIABLE = "PROFD_PY_SPY"
 """Names another py-spy than the one installed beside profd."""
 
 KNOWN_VERSIONS = ((0, 4, 3), (0, 5))
-"""From this py-spy on, and before that one, what it writes is known to be understood."""
+"""profd is known to understand the output of py-spy from the first version to below the second."""
 LOG_FAILURES = {"RUST_LOG": "py_spy=warn"}
-"""What has py-spy write a line with the time for each read that fails."""
+"""Makes py-spy write a line with the time for each read that fails."""
 _LOGGED = re.compile(
     rb"(?m)^\[(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{1,9})Z +WARN +py_spy\] Failed to get stack "
     rb"trace from \d+: (.*)"
 )
 _TOTALS = re.compile(rb"Samples: (\d+) Errors: (\d+)")
-# With RUST_BACKTRACE in the environment py-spy would unwind its own stack at every read that fails.
+# With RUST_BACKTRACE in the environment py-spy would unwind its own stack at every failed read.
 ENVIRONMENT = {"RUST_LIB_BACKTRACE": "0", **LOG_FAILURES}
 
 
 class PySpyOutput(msgspec.Struct, frozen=True):
     """The output of one py-spy process.
 
-    ``trace`` is its file, ``said`` all that it wrote to stdout and stderr: its log and its totals.
-    It reported that it samples at ``sampling_ns``, 0 where it never did. ``wall_jump_ns`` is by how
-    much the wall clock, which its log goes by, was ahead of the run's clock.
+    ``trace`` is its file. ``said`` is all that it wrote to stdout and stderr: its log and its
+    totals. ``sampling_ns`` is when it reported that it samples, 0 if it never did. ``wall_jump_ns``
+    is by how much the wall clock, which its log uses, was ahead of the run's clock.
     """
 
     trace: bytes
@@ -63,7 +63,7 @@ class PySpyOutput(msgspec.Struct, frozen=True):
 class FailedRead(msgspec.Struct, frozen=True):
     """A read that failed: when, at which thread, and why.
 
-    The thread is named as the interpreter calls it, or is None if py-spy does not say.
+    ``ident`` is the interpreter's id of the thread, or None if py-spy does not say.
     """
 
     at_ns: int
@@ -74,10 +74,10 @@ class FailedRead(msgspec.Struct, frozen=True):
 class RawRecording(msgspec.Struct, frozen=True):
     """A py-spy recording.
 
-    ``zero_ns`` is the time of the trace's zero, in the middle of the bracket that it must lie in,
-    ``clock_error_ns`` half of the bracket's width. ``samples`` counts the stacks read of all
-    threads, ``errors`` the failed reads, of which ``failed`` has those with a time. ``pulses`` show
-    that py-spy ran, ``spells`` whether the process did.
+    ``zero_ns`` is the time of the trace's zero: the middle of the range in which it must lie.
+    ``clock_error_ns`` is half the width of that range. ``samples`` counts the stacks read of all
+    threads. ``errors`` counts the failed reads; ``failed`` has those with a time. ``pulses`` show
+    when py-spy ran, ``spells`` when the process did.
     """
 
     data: bytes
@@ -93,36 +93,39 @@ class RawRecording(msgspec.Struct, frozen=True):
 
 _SAMPLE_S, _THREAD_S, _CROWD = 0.0006, 0.0001, 1_000
 _START_S, _READS = 0.1, 4
-"""Of a recording of one sample: py-spy counts it once it has the next one, reads a third while it
-ends, and what is made of it here takes as long as a fourth."""
+"""The cost of a recording with one sample, in reads.
+
+py-spy counts a sample once it has the next one and reads a third while it ends. What profd makes of
+the recording takes as long as a fourth.
+"""
 
 
 def read_cost_s(threads: int) -> float:
-    """Return what a read takes of CPU, in seconds, as far as the number of threads says.
+    """Return the CPU seconds of one read, as estimated from the number of threads.
 
-    One is a loop of some depth, and the others wait. Where there are many, each takes longer:
-    py-spy looks for it among all of them.
+    It assumes that one thread is in a loop of some depth and the others wait. With many threads
+    each takes longer: py-spy looks for it among all of them.
     """
     return _SAMPLE_S + _THREAD_S * (threads - 1) * (1 + threads / _CROWD)
 
 
 def shortest_cost_s(threads: int) -> float:
-    """Return what the shortest recording with a sample takes of CPU, in seconds."""
+    """Return the CPU seconds of the shortest recording that has a sample."""
     return _START_S + _READS * read_cost_s(threads)
 
 
 class RecordingFailed(Exception):
-    """py-spy gave no recording; the message is its own reason, one line."""
+    """py-spy gave no recording; the message is py-spy's own reason, on one line."""
 
 
 def find_py_spy() -> str:
-    """Return the path of py-spy: the one that the user names, else that beside profd.
+    """Return the path of py-spy: the one that the user names, or else the one beside profd.
 
     Raises MissingTool.
     """
     if named := os.environ.get(EXECUTABLE_VARIABLE):
-        # A session runs in another folder than the command that starts it: a relative path would be
-        # another file there.
+        # A session runs in another folder than the command that starts it, so a relative path would
+        # mean another file there.
         if (
             not Path(named).is_absolute()
             or not Path(named).is_file()
@@ -148,9 +151,9 @@ def find_py_spy() -> str:
 
 
 def version_of(py_spy: str) -> str:
-    """Return the version that py-spy says it has, empty where it says none.
+    """Return the version that py-spy reports, or an empty text if it reports none.
 
-    Raises OSError where it does not run.
+    Raises OSError if it does not run.
     """
     try:
         said = subprocess.run(
@@ -162,14 +165,14 @@ def version_of(py_spy: str) -> str:
 
 
 def read_output(output: PySpyOutput) -> RawRecording:
-    """Return the recording that py-spy wrote; raises RecordingFailed where there is none."""
+    """Return the recording that py-spy wrote; raises RecordingFailed if there is none."""
     totals = _TOTALS.search(output.said)
     if not totals or not output.trace:
         raise RecordingFailed(reason_of(output.said))
-    # The trace counts from a moment after py-spy was spawned and before it first spoke; its last
-    # events are stamped just before it writes and ends. (The file's own time of writing would be a
-    # closer bound, but it comes from the kernel's coarse clock, which a virtual machine may update
-    # late.)
+    # The trace's zero lies after py-spy was spawned and before it first wrote a word; its last
+    # events are stamped just before it writes the file and ends. (The file's modification time
+    # would be a closer bound, but it comes from the kernel's coarse clock, which a virtual machine
+    # may update late.)
     earliest_ns, last_ns = output.spawned_ns, last_timestamp_us(output.trace) * 1000
     latest_ns = max(
         min(output.sampling_ns or output.ended_ns, output.ended_ns - last_ns), earliest_ns
@@ -183,9 +186,9 @@ def read_output(output: PySpyOutput) -> RawRecording:
 
 
 def read_log(said: bytes, wall_ahead_ns: int) -> tuple[FailedRead, ...]:
-    """Return the failed reads with a time that py-spy logged.
+    """Return the failed reads that py-spy logged with a time.
 
-    Their times are by a clock that the wall clock is ahead of.
+    py-spy stamps them by the wall clock, which is ``wall_ahead_ns`` ahead of the run's clock.
     """
     found = []
     for seconds, fraction, why in _LOGGED.findall(said):
@@ -205,7 +208,7 @@ def without_log(said: bytes) -> bytes:
 
 
 def reason_of(said: bytes) -> str:
-    """Return why py-spy failed, by its log, on one line and without its backtrace."""
+    """Return why py-spy failed, from its log, on one line and without its backtrace."""
     text = without_log(said).decode(errors="replace")
     lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
     errors = [line.removeprefix("Error:").strip() for line in lines if line.startswith("Error:")]
@@ -218,7 +221,7 @@ def reason_of(said: bytes) -> str:
 def last_timestamp_us(data: bytes) -> int:
     """Return the timestamp of a trace's last event without decoding the trace.
 
-    0 where there is none.
+    Returns 0 if there is none.
     """
     found = re.search(rb'"ts":(\d+)[^{}]*\}\s*\]\s*$', data[-4096:])
     return int(found[1]) if found else 0
@@ -230,7 +233,7 @@ _THREAD = re.compile(r"thread \((?:0x[0-9a-fA-F]+|(\d{1,9}))\)(?:: (.*))?", re.D
 class Change(msgspec.Struct, frozen=True, gc=False):
     """The thread stood in ``frames`` from ``at_us`` on, until the next change.
 
-    ``frames`` begins with the root; it is empty if the thread stood in none.
+    ``frames`` begins with the root; it is empty if the thread had no frames.
     """
 
     at_us: int
@@ -240,8 +243,8 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 class ThreadTrace(msgspec.Struct, frozen=True):
     """The changes of one thread in order of time; the last one only marks the end of the trace.
 
-    ``ident`` is the interpreter's id of the thread, ``os_tid`` the kernel's in the process's own
-    PID namespace: None up to Python 3.10, which does not have it.
+    ``ident`` is the interpreter's id of the thread. ``os_tid`` is the kernel's, in the process's
+    own PID namespace; it is None up to Python 3.10, which does not have it.
     """
 
     ident: int
@@ -251,32 +254,32 @@ class ThreadTrace(msgspec.Struct, frozen=True):
 
 
 class TraceDamaged(Exception):
-    """The bytes are no trace of py-spy's; the message says why."""
+    """The bytes are no trace of py-spy; the message says why."""
 
 
-# A recording has thousands of events, which hold nothing that could hold them: the collector need
-# not look at them.
+# A recording has thousands of events, which form no cycles: the garbage collector need not track
+# them.
 class _Arguments(msgspec.Struct, gc=False):
     filename: str = ""
-    # 32 bits, with or without a sign: the line of a frame that was read torn may be anything.
+    # 32 bits, with or without a sign: a frame that was read torn may have any line.
     line: Annotated[int, msgspec.Meta(ge=-(1 << 31), lt=1 << 32)] | None = None
 
 
 class _Event(msgspec.Struct, gc=False):
     ph: str
     tid: int
-    ts: Annotated[int, msgspec.Meta(ge=0, le=1 << 50)]  # decades: what is later is no time
+    ts: Annotated[int, msgspec.Meta(ge=0, le=1 << 50)]  # decades: no later time is real
     name: str = ""
     args: _Arguments = msgspec.field(default_factory=_Arguments)
 
 
 _decoder = msgspec.json.Decoder(list[_Event])
 _PART_BYTES = 1 << 17
-"""So much of a trace is decoded at a time: decoded, it takes three times the memory."""
+"""How much of a trace is decoded at a time: decoded, it takes three times the memory."""
 BETWEEN = b'},{"args":'
-"""What py-spy writes between two events.
+"""The bytes that py-spy writes between two events.
 
-No text within an event has this, since a quotation mark is escaped there.
+No text within an event contains them, since quotation marks are escaped there.
 """
 
 
@@ -293,7 +296,7 @@ def _events(data: bytes) -> Iterator[list[_Event]]:
 
 
 def decode(data: bytes) -> list[ThreadTrace]:
-    """Return what each thread did by py-spy's chrometrace, in order of appearance.
+    """Return what each thread did according to py-spy's chrometrace, in order of appearance.
 
     Raises TraceDamaged.
     """
@@ -305,19 +308,19 @@ def decode(data: bytes) -> list[ThreadTrace]:
                 by_thread[event.tid].append(event)
         for ident, of_thread in by_thread.items():
             threads[ident].take(of_thread)
-    # What a target calls a thread may have 64 bits, a run file holds one less.
+    # A thread's id in the target may have 64 bits; a run file holds one less.
     traces = (stacks.trace(ident & ((1 << 63) - 1)) for ident, stacks in threads.items())
     return [trace for trace in traces if trace is not None]
 
 
-# The one object for a frame: later look-ups, in whichever recording, compare no text.
+# Keep one object for each frame: later look-ups, in any recording, need not compare text.
 _frame = functools.lru_cache(1 << 11)(Frame)
 
 
 class _Stacks:
     """The stacks of one thread, rebuilt from its events.
 
-    Several events at one time are one change.
+    Several events with the same time are one change.
     """
 
     def __init__(self) -> None:
@@ -340,8 +343,8 @@ class _Stacks:
                 named = (event.name, event.args.filename, event.args.line or 0)
                 frame = known.get(named)
                 if frame is None:
-                    # The root names one thread alone: workers that come and go would fill the cache
-                    # with theirs.
+                    # The root names a single thread: the roots of workers that come and go would
+                    # fill the cache.
                     frame = known[named] = _frame(*named) if stack else Frame(*named)
                 stack.append(frame)
             elif stack:
@@ -355,7 +358,7 @@ class _Stacks:
         self._roots |= {frame.function: None for frame in self._stack[:1]}
 
     def trace(self, ident: int) -> ThreadTrace | None:
-        """Return what the thread did; None where nothing was seen. Raises TraceDamaged."""
+        """Return what the thread did, or None if nothing was seen; raises TraceDamaged."""
         self._add(self._at_us)
         # py-spy names a thread once it can: hardly before the program has imported threading.
         if not self._roots or len(self._changes) < 2:

@@ -1,14 +1,14 @@
-"""What of a process was read when: the one place that says so. Pure.
+"""Decide which times of a process were read; no other module does. Pure.
 
 A stack lasts until the next sample shows another one, but only while there are samples: py-spy
-leaves no trace of one that shows the same stack as before. That it went on sampling is known from
-elsewhere. Between two samples it sleeps for a mean distance or computes, which the kernel counts;
-its log has the reads that failed; and the session looks at the process that is read. If any of
-these speaks against a span, the span is *in doubt*, and only the samples that its trace shows prove
-that it read then. A py-spy that was stopped reads all that it has missed at once when it goes on,
-and does not sleep meanwhile.
+leaves no trace of a sample that shows the same stack as before. Other sources tell whether it went
+on sampling. Between two samples it sleeps for a mean interval or computes, which the kernel counts.
+Its log has the failed reads. And the session looks at the process that is read. If any of these
+speaks against a span, the span is *in doubt*: then only the samples in its trace prove that py-spy
+read. A py-spy that was stopped makes up for all missed reads at once when it goes on, and does not
+sleep meanwhile.
 
-What was not read is a gap: no stack has time there. The looks also say why it was not read.
+Time that was not read is a gap: no stack has time there. The looks also say why it was not read.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from profd.daemon.store.records import GapFound, Identity
 from profd.daemon.store.stepfunction import IntervalSet, common, united
 
 ENOUGH = 20
-"""So many mean distances without a sample are no chance.
+"""This many mean sampling intervals without a sample are no chance.
 
-So many reads show whether most of them succeed.
+This many reads show whether most of them succeed.
 """
 _DEVIATIONS = 4.0
-"""By so many standard deviations a span may have too few samples by chance.
+"""The number of samples in a span may fall short by this many standard deviations by chance.
 
-This happens in one span in 30,000.
+It falls shorter in one span in 30,000.
 """
 
 STOPPED, FROZEN, SUSPENDED = "stopped", "frozen", "suspended"
@@ -45,18 +45,18 @@ _IN_WORDS = {
     EXEC: "the process became another program",
 }
 LATE_NS = SECOND_NS
-"""The session looks several times a second: if it did not for so long, it did not run."""
+"""The session looks several times a second: a longer pause means that it did not run."""
 _MOST_WORDS = 32
 _LATELY = 8
-"""The looks that show how much a process runs usually: two seconds of them."""
+"""How many looks show how much a process usually runs: two seconds of them."""
 
 
 class Look(NamedTuple):
     """A process as the session saw it.
 
-    ``pause`` is STOPPED, FROZEN or empty. ``image`` tells the programs of a process apart, 0: not
-    known. ``runs`` grows only if the process runs: with its CPU time, and each time that its main
-    thread gets a core.
+    ``pause`` is STOPPED, FROZEN or empty. ``image`` tells the programs of a process apart; 0 means
+    that it is not known. ``runs`` grows only if the process runs: with its CPU time, and each time
+    that its main thread gets a core.
     """
 
     at_ns: int
@@ -66,9 +66,9 @@ class Look(NamedTuple):
 
 
 class Spell(NamedTuple):
-    """A time from one look to a later one that found the same.
+    """The time from one look to a later one that found the same.
 
-    ``state`` is the reason of a pause, empty if the process ran.
+    ``state`` is the reason of a pause, or empty if the process ran.
     """
 
     from_ns: int
@@ -78,7 +78,7 @@ class Spell(NamedTuple):
 
 
 class Pulse(NamedTuple):
-    """How often the sampler of a py-spy had slept by a moment, and the CPU time of that py-spy."""
+    """How often py-spy's sampler had slept by a moment, and the CPU time of that py-spy."""
 
     at_ns: int
     sleeps: int
@@ -86,11 +86,11 @@ class Pulse(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What is known of when a recording has read.
+    """What is known of the times at which a recording has read.
 
-    ``seen_ns`` are times at which it surely did, in order; the others may speak against some of the
-    rest. At those in ``moved_ns`` the process had gone on to another stack than the one seen
-    before: it ran.
+    At ``seen_ns``, in order, it surely did; the other fields may speak against some of the rest. At
+    the times in ``moved_ns`` the process had gone on to another stack than the one seen before, so
+    it ran.
     """
 
     seen_ns: Sequence[int]
@@ -101,7 +101,7 @@ class Known(NamedTuple):
 
 
 def unread(known: Known, rate_hz: int, from_ns: int, to_ns: int) -> IntervalSet:
-    """Return the parts of [from_ns, to_ns) in which a recording has not read a process that ran."""
+    """Return the parts of [from_ns, to_ns) in which a recording missed a process that ran."""
     whole, distance_ns = IntervalSet(), SECOND_NS // rate_hz
     whole.add(from_ns, to_ns)
     doubts = united(
@@ -113,7 +113,7 @@ def unread(known: Known, rate_hz: int, from_ns: int, to_ns: int) -> IntervalSet:
 
 
 def _union(spans: Iterable[tuple[int, int]]) -> IntervalSet:
-    """Return the union of spans in order of their start."""
+    """Return the union of spans that are in order of their start."""
     found = IntervalSet()
     for span in spans:
         found.add(*span)
@@ -123,10 +123,10 @@ def _union(spans: Iterable[tuple[int, int]]) -> IntervalSet:
 def _doubtful(known: Known, rate_hz: int, from_ns: int, to_ns: int) -> Iterator[tuple[int, int]]:
     """Yield spans in which too few reads succeeded, each with its neighbors.
 
-    These may lack samples in part.
+    Parts of these spans may lack samples.
     """
     pulses = known.pulses
-    if not pulses and known.failed_ns:  # py-spy is then taken to have slept as often as is due
+    if not pulses and known.failed_ns:  # assume that py-spy slept as often as was due
         times_ns = [*range(from_ns, to_ns, ENOUGH * SECOND_NS // rate_hz), to_ns]
         pulses = [Pulse(at_ns, (at_ns - from_ns) * rate_hz // SECOND_NS, 0) for at_ns in times_ns]
     blocks = list(_blocks(pulses, rate_hz)) if pulses else []
@@ -146,14 +146,14 @@ def _blocks(pulses: Sequence[Pulse], rate_hz: int) -> Iterator[tuple[Pulse, Puls
 
 
 def _is_read(first: Pulse, last: Pulse, failed_ns: Sequence[int], rate_hz: int, to_ns: int) -> bool:
-    """Say whether about as many reads succeeded in a span as were due.
+    """Return whether about as many reads succeeded in a span as were due.
 
     The span counts up to the end of the recording.
     """
     due = max(min(last.at_ns, to_ns) - first.at_ns, 0) * rate_hz / SECOND_NS
     failed = bisect_left(failed_ns, last.at_ns) - bisect_left(failed_ns, first.at_ns)
-    # After a read that takes longer than the distance of samples it does not sleep. But so may one
-    # that fails.
+    # py-spy does not sleep after a read that takes longer than the sampling interval. But a failed
+    # read may take that long too.
     busy_ns = 0 if failed else last.busy_ns - first.busy_ns
     done = last.sleeps - first.sleeps - failed + busy_ns * rate_hz / SECOND_NS
     return done >= due - _DEVIATIONS * math.sqrt(due)
@@ -168,7 +168,7 @@ def _after_exec(
 ) -> Iterator[tuple[int, int]]:
     """Yield the rest of a recording in which the process became another program.
 
-    The recording reads the program that is gone.
+    The recording goes on reading the program that is gone.
     """
     for before, after in pairwise(spell for spell in known.spells if spell.image):
         if before.image != after.image and from_ns < after.from_ns and before.to_ns < to_ns:
@@ -182,9 +182,9 @@ def _after_exec(
 def _without_samples(
     doubts: IntervalSet, seen_ns: Sequence[int], least_ns: int, distance_ns: int
 ) -> IntervalSet:
-    """Return the parts of spans in doubt in which no sample shows for longer than ``least_ns``.
+    """Return the parts of doubtful spans without a sample for longer than ``least_ns``.
 
-    A sample stands for one distance of samples after it.
+    A sample stands for one sampling interval after it.
     """
     found = IntervalSet()
     for start_ns, end_ns in doubts.ranges():
@@ -197,12 +197,12 @@ def _without_samples(
 
 
 def _paused(spells: Sequence[Spell], moved_ns: Sequence[int], end_ns: int) -> IntervalSet:
-    """Return when a process stood still.
+    """Return when a process was paused.
 
     That is from the last sign of life before a pause to the first one after it.
 
-    A stack that changes is such a sign, and so is a look at a process that runs. Without one it
-    stands until the end.
+    A stack that changes is such a sign, and so is a look at a process that runs. If there is no
+    later sign, the pause lasts until the end.
     """
     found = IntervalSet()
     for place, (from_ns, to_ns, state, _) in enumerate(spells):
@@ -221,11 +221,11 @@ def _paused(spells: Sequence[Spell], moved_ns: Sequence[int], end_ns: int) -> In
 
 
 class Account:
-    """The account of one process: what was read of it, in order of time, and why the rest was not.
+    """What was read of one process, in order of time, and why the rest was not.
 
     ``put`` takes gaps.
 
-    Its memory is that of what changed, however long it looks.
+    Its memory grows with what changed, not with the time for which it looks.
     """
 
     def __init__(self, identity: Identity, put: Callable[[GapFound], object]) -> None:
@@ -237,9 +237,9 @@ class Account:
         self._found: deque[tuple[int, str]] = deque(maxlen=_LATELY)
 
     def look(self, look: Look) -> bool:
-        """Take in a look, later than those before.
+        """Take a look that is later than those before.
 
-        Say whether the process has become another program since.
+        Returns whether the process has become another program since the look before.
         """
         before = (
             self._spells[-1]
@@ -258,9 +258,9 @@ class Account:
         return image != before.image != 0
 
     def _why_late(self, look: Look) -> str:
-        """Return why nothing looked.
+        """Return why nothing looked for a while.
 
-        It depends on whether the process, which ran before at a pace, ran meanwhile as well.
+        It depends on whether the process ran meanwhile as much as it did before.
         """
         first, last = self._lately[0], self._lately[-1]
         usual = (
@@ -270,12 +270,12 @@ class Account:
         return SUSPENDED if is_known and 2 * (look.runs - last.runs) < usual else PROFD_STOPPED
 
     def spells(self, from_ns: int) -> list[Spell]:
-        """Return what looks found from a time on, and what they found last before it."""
+        """Return what the looks found from a time on, and the last spell before it."""
         first = bisect_left([spell.to_ns for spell in self._spells], from_ns)
         return self._spells[max(first - 1, 0) :]
 
     def hear(self, words: str) -> None:
-        """Take in what py-spy said when it could not read.
+        """Note what py-spy said when it could not read.
 
         It counts until something is read again.
         """
@@ -283,21 +283,21 @@ class Account:
             self._words[words] += 1
 
     def find(self, at_ns: int, cause: str) -> None:
-        """Take in why py-spy cannot read, as was found out at a moment."""
+        """Note a reason why py-spy cannot read, as found at a moment."""
         self._found.append((at_ns, cause))
 
     def rest(self) -> None:
-        """Nothing is to be read until the next stretch: that is no gap."""
+        """Note that nothing is to be read until the next stretch, which makes no gap."""
         self._read_to_ns = None
         self._words.clear()
 
     def take(
         self, read: Iterable[tuple[int, int]], distance_ns: int, failed: Sequence[tuple[int, str]]
     ) -> None:
-        """Take in the stretches that a recording has read, with this distance of samples.
+        """Take the stretches that a recording has read at this sampling interval.
 
-        What lies between two of them is a gap. ``failed`` are its failed reads with py-spy's words,
-        in order of time.
+        The time between two of them is a gap. ``failed`` are the recording's failed reads with
+        py-spy's words, in order of time.
         """
         for from_ns, to_ns in read:
             before_ns = self._read_to_ns
@@ -317,7 +317,7 @@ class Account:
                 self.hear(words)
 
     def close(self, at_ns: int) -> None:
-        """Take in that nothing more is read.
+        """Note that nothing more is read.
 
         A process that has not ended by then was not read to its end.
         """
@@ -325,9 +325,9 @@ class Account:
             self._explain(self._read_to_ns, at_ns, 0)
 
     def _explain(self, from_ns: int, to_ns: int, chance_ns: int) -> None:
-        """Put the gaps in a range of time, each with its reason.
+        """Store the gaps in a range of time, each with its reason.
 
-        Without one it may last ``chance_ns`` by chance.
+        A gap without a reason may last ``chance_ns`` by chance.
         """
         for start_ns, end_ns, reason in self._reasons(from_ns, to_ns, chance_ns):
             if reason == UNREADABLE and not self._words and end_ns - start_ns <= chance_ns:
@@ -358,8 +358,8 @@ class Account:
     def _otherwise(self, from_ns: int, to_ns: int, chance_ns: int) -> str:
         """Return why a process that ran was not read.
 
-        Where the looks saw another program for the first time just before a gap, the exec began it:
-        what was read last was read up to ``chance_ns`` before it is said to have been.
+        If the looks first saw another program just before a gap, the exec began the gap: the
+        recorded end of what was read may be up to ``chance_ns`` too late.
         """
         pairs = pairwise(spell for spell in self._spells if spell.image)
         changed = ((one.to_ns, other.from_ns) for one, other in pairs if one.image != other.image)
@@ -370,15 +370,15 @@ class Account:
 
 
 def _joined(parts: Sequence[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
-    """Return the parts of a gap as few as they can be.
+    """Return the parts of a gap, joined into as few as possible.
 
-    What py-spy takes to notice the begin and the end of a pause is part of that pause.
+    The time that py-spy takes to notice the begin and the end of a pause belongs to that pause.
     """
     reasons = {reason for start_ns, end_ns, reason in parts if start_ns < end_ns}
     found: list[tuple[int, int, str]] = []
     for start_ns, end_ns, reason in parts:
         if end_ns - start_ns < LATE_NS and reason == UNREADABLE and reasons != {UNREADABLE}:
-            reason = ""  # that of its neighbor
+            reason = ""  # takes the reason of its neighbor
         if found and (not reason or found[-1][2] in (reason, "")):
             start_ns, _, before = found.pop()
             reason = before or reason

@@ -1,8 +1,8 @@
-"""One py-spy recording as a child process: started, seen to sample, ended, collected with its cost.
+"""Run one py-spy recording as a child process: start it, see it sample, end it, collect it.
 
-The result and the log go into anonymous memory files: nothing is left behind when either side is
-killed, a full disk is no matter, and no failed read wakes the session. py-spy always gets a
-duration, so that one whose session is gone ends by itself.
+The result and the log go into anonymous memory files: nothing is left behind if either side is
+killed, a full disk does not matter, and no failed read wakes the session. py-spy always gets a
+duration, so that it ends by itself if its session is gone. The cost is collected with the result.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from profd.daemon.stacks.reads import Pulse
 _SAMPLING = b"Sampling process"
 _KILL_AFTER_S = 5.0
 _LOOKS_THAT_FAIL = 4
-# times that, for as long as py-spy computes: a sample of 2,000 threads takes a second of CPU
+# times _KILL_AFTER_S, as long as py-spy computes: a sample of 2,000 threads takes a second of CPU
 _PATIENCE = 36
 LEAST_CPU_S = 0.05
 """The least CPU time by which the cost of sampling can be judged.
@@ -42,7 +42,7 @@ CPU time is counted in hundredths of a second.
 class Recording:
     """A running py-spy recording.
 
-    ``sampling`` completes once it samples: False where it ended before.
+    ``sampling`` completes once it samples, or with False if it ended before.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Recording:
                     files = [(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0), *passed]
                     signals = [signal.SIGINT, signal.SIGPIPE, signal.SIGTERM]
                     environment = {**os.environ, **ENVIRONMENT}
-                    # in a group of its own: a Ctrl-C at the terminal is not for it
+                    # its own process group: a Ctrl-C at the terminal must not reach it
                     self._pid = os.posix_spawn(
                         executable, arguments, environment,
                         file_actions=files, setpgroup=0, setsigmask=[], setsigdef=signals,
@@ -117,15 +117,15 @@ class Recording:
         loop.add_reader(self._pipe, self._read_pipe)
 
     def run_on(self, cores: frozenset[int]) -> None:
-        """Keep py-spy to these cores from now on; without this it runs where the session may."""
+        """Keep py-spy to these cores from now on; before, it runs on the session's cores."""
         if cores != self._cores and not self.ended.done():
             self._cores = cores
             scheduling.keep_to(self._pid, cores)
 
     def look(self) -> None:
-        """Look whether py-spy has slept and run since the last look.
+        """Check whether py-spy has slept and run since the last look.
 
-        To be called some times a second.
+        Call it several times a second.
         """
         if not self.ended.done() and self._memory:
             sleeps, stat = self._sleeps(), processes.read_stat(self._pid)
@@ -137,16 +137,15 @@ class Recording:
     def _sleeps(self) -> int | None:
         """Return how often py-spy's sampler has slept.
 
-        None where that is not known, as before it has begun.
+        Returns None if that is not known, for example before the sampler has begun.
 
-        It is the thread that py-spy starts first. The main thread wakes for each sample, also for
-        those that the sampler makes up for all at once.
+        The sampler is the thread that py-spy starts first. The main thread wakes for each sample,
+        also for those that the sampler makes up for all at once.
         """
         if self._sampler is None:
             with contextlib.suppress(OSError):
-                threads = os.listdir(
-                    f"{processes.PROC}/{self._pid}/task"
-                )  # in the order of their start
+                # The kernel lists threads in the order of their start.
+                threads = os.listdir(f"{processes.PROC}/{self._pid}/task")
                 self._sampler = threads[1] if len(threads) > 1 else None
         if self._sampler is None:
             return None
@@ -155,9 +154,9 @@ class Recording:
 
     @property
     def is_failing(self) -> bool:
-        """Whether reads failed in the last second, and py-spy hardly slept.
+        """Whether reads failed in the last second and py-spy hardly slept.
 
-        Then each of them takes long, or most fail.
+        Then each read takes long, or most reads fail.
         """
         if len(self._log_bytes) < _LOOKS_THAT_FAIL or self._log_bytes[-1] == self._log_bytes[0]:
             return False
@@ -167,18 +166,18 @@ class Recording:
         )
 
     def cpu_s(self) -> float:
-        """Return the seconds of CPU that it has taken until now."""
+        """Return the CPU seconds that py-spy has taken until now."""
         stat = None if self.ended.done() else processes.read_stat(self._pid)
         return self.cpu_ns / SECOND_NS if stat is None else stat.cpu_ticks / processes.CLOCK_TICKS
 
     def sampling_cpu_s(self) -> float:
-        """Return the seconds of CPU that it has taken since it samples."""
+        """Return the CPU seconds that py-spy has taken since it began to sample."""
         return self.cpu_s() - self._start_cpu_s if self._sampling_ns else 0.0
 
     def has_sample(self) -> bool:
-        """Say whether it has a sample; to be called again and again.
+        """Return whether py-spy has a sample; call it again and again.
 
-        Once py-spy samples, its main thread sleeps until there is one.
+        Once py-spy samples, its main thread sleeps until there is a sample.
         """
         status = processes.status(self._pid) if self._sampling_ns else {}
         if not status.get("State", "").startswith("S"):
@@ -189,7 +188,7 @@ class Recording:
         return sleeps > self._first_sleeps
 
     def cost_cores(self, length_s: float) -> float:
-        """Return the cores that one of this kind and this length takes, its start included."""
+        """Return the cores that such a recording takes at this length, its start included."""
         cpu_s, sampling_s = (
             self.sampling_cpu_s(),
             (self._clock.now_ns() - self._sampling_ns) / SECOND_NS,
@@ -205,7 +204,7 @@ class Recording:
     async def collect(self) -> RawRecording:
         """Wait for the end of the recording and return it.
 
-        Raises RecordingFailed where there is none.
+        Raises RecordingFailed if there is none.
         """
         try:
             if not await self._has_ended():
@@ -218,14 +217,14 @@ class Recording:
         raw = read_output(
             PySpyOutput(trace, said, *times_ns, self.cpu_ns, self._clock.wall_jump_ns())
         )
-        # Where the kernel does not count, nothing but the spawn is known.
+        # If the kernel does not count sleeps, only the spawn is known.
         pulses = tuple(self._pulses) if len(self._pulses) > 1 else ()
         return msgspec.structs.replace(raw, pulses=pulses)
 
     async def _has_ended(self) -> bool:
         """Wait for the end, three minutes at most.
 
-        Says whether it came before py-spy stood still for some seconds.
+        Returns False if py-spy stood still for some seconds before it ended.
         """
         for _ in range(_PATIENCE):
             before_s = self.cpu_s()
@@ -237,17 +236,17 @@ class Recording:
         return False
 
     def abandon(self) -> None:
-        """Kill py-spy and let go of what it has written.
+        """Kill py-spy and release what it has written.
 
-        Of no effect on a recording that was collected.
+        This has no effect on a recording that was collected.
         """
         self._signal(signal.SIGKILL)
         self._release()
 
     def _release(self) -> list[bytes]:
-        """Let go of what py-spy has written, and return it, trace and log.
+        """Release what py-spy has written, and return it: trace and log.
 
-        Nothing where that was done before.
+        Both are empty if they were released before.
         """
         held, self._memory = self._memory, []
         found = [os.pread(file, os.fstat(file).st_size, 0) for file in held]
@@ -281,8 +280,8 @@ class Recording:
 
         The process has closed its output, so this is a matter of microseconds.
         """
-        # No such child: it was reaped already, as a process that ignores SIGCHLD has it. Its cost
-        # is then not known.
+        # "No such child" means that it was reaped already, as happens in a process that ignores
+        # SIGCHLD. Its cost is then not known.
         with contextlib.suppress(ChildProcessError):
             pid, _, usage = os.wait4(self._pid, os.WNOHANG)
             if not pid:

@@ -1,9 +1,9 @@
-"""The source behind a frame: library or user code, and what the statement at a line may call.
+"""Read the source behind a frame: whose code it is, and what the statement at a line may call.
 
-Reads source files as the target's user sees them; see ``userfiles``. Only the function around a
-line is parsed: a whole file takes tens of milliseconds and megabytes. A text with lines that stand
-further left than the function they are in, such as those of a string, is cut in two; it then parses
-as nothing at all, or as something without the line.
+It reads source files as the target's user sees them; see ``userfiles``. It parses only the function
+around a line: a whole file takes tens of milliseconds and megabytes. A function with lines that
+stand further left than itself, such as those of a string, is cut in two; it then does not parse at
+all, or parses without the line.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from profd.daemon.userfiles import Changed, Unanswered, UserFiles
 
 
 class SourceTree:
-    """The source files that a target sees, our own without ``files``.
+    """The source files that a target sees; without ``files``, those that profd itself sees.
 
-    ``own`` is the folder of its script, ``origin`` that of its code: a file that has changed since
-    has no text here, as nobody knows which text runs.
+    ``own`` is the folder of the target's script, ``origin`` the origin of its code: a file that has
+    changed since has no text here, as nobody knows which text runs.
     """
 
     def __init__(
@@ -43,8 +43,8 @@ class SourceTree:
     ) -> None:
         self._files, self._cells, self._origin = files or UserFiles(), cells, origin
         self._own = f"{own}/" if own else ""
-        # Files are asked for other lines all through a run: a few are held as they are, others
-        # packed.
+        # Lines of many files are asked for all through a run: a few files are held as text, the
+        # others compressed.
         self._text = functools.lru_cache(4)(self._read)
         self._kept_line = functools.lru_cache(2048)(self._line)
         self._has_init = functools.lru_cache(1024)(
@@ -53,7 +53,7 @@ class SourceTree:
         self._found = functools.lru_cache(1024)(self._find)
 
     def describe(self, frame: Frame) -> FrameDescription:
-        """Return what is kept of a frame beside its identity."""
+        """Return what is stored of a frame beside its identity."""
         cell = self._cells.cell(frame.file) if self._cells else None
         if cell is not None:
             lines = split_lines(cell.text)
@@ -61,8 +61,8 @@ class SourceTree:
             return FrameDescription(
                 f"cell {cell.number}", False, text, is_without_gradients(lines, frame.line)
             )
-        # Beside a script, what has no file is made by libraries: a dataclass, a lambda of Pyro that
-        # is evaluated.
+        # If the target is a script, code without a file is made by libraries: a dataclass, a lambda
+        # of Pyro that is evaluated.
         is_made = bool(self._own) and frame.file == "<string>"
         of_library = is_made or is_library(self.absolute(frame.file).removeprefix(self._own))
         switched_off = not of_library and is_without_gradients(self.lines(frame.file), frame.line)
@@ -70,7 +70,7 @@ class SourceTree:
         return FrameDescription(self.module_path(frame.file), of_library, text, switched_off)
 
     def has_changed(self, file: str) -> bool:
-        """Say whether a file is known to have, or may have, another text than what runs."""
+        """Return whether a file has, or may have, another text than the code that runs."""
         try:
             self._text(file)
         except Unanswered:
@@ -80,14 +80,14 @@ class SourceTree:
         return False
 
     def lines(self, file: str) -> list[str]:
-        """Return the lines of a file as Python counts them; none where what ran cannot be read."""
+        """Return the lines of a file as Python counts them, or none if what ran is unknown."""
         try:
             return self._text(file).split("\n")
-        except (Unanswered, Changed):  # not kept: the file is asked for again
+        except (Unanswered, Changed):  # not cached: the file is asked for again
             return [""]
 
     def line(self, file: str, line: int) -> str | None:
-        """Return the text of a line without the space around it; None if it cannot be known."""
+        """Return the text of a line without the space around it, or None if it cannot be known."""
         with contextlib.suppress(Unanswered, Changed):
             return self._kept_line(file, line)
         return None
@@ -103,14 +103,14 @@ class SourceTree:
         )
 
     def absolute(self, file: str) -> str:
-        """Return the path of a file whose name is relative; another name as it is."""
+        """Return the absolute path of a file whose name is relative; other names stay unchanged."""
         try:
             return self._found(file)
-        except Unanswered:  # it is looked for again
+        except Unanswered:  # not cached: it is looked for again
             return file
 
     def _find(self, file: str) -> str:
-        """Return the path behind a name; the name itself if it means no file, or several."""
+        """Return the path behind a name, or the name itself if it means no file, or several."""
         if file.startswith(("/", "<")):
             return file
         paths = [os.path.normpath(f"{folder}/{file}") for folder in self._origin.folders]
@@ -130,7 +130,7 @@ class SourceTree:
 
 
 def decoded(data: bytes) -> str:
-    """Return the text of a source file as Python decodes it, each line ended by a newline alone.
+    """Return the text of a source file as Python decodes it, with each line ended by a newline.
 
     Bytes that are no text in its encoding, or in UTF-8 if that is unknown, are replaced.
     """
@@ -150,22 +150,22 @@ def split_lines(text: str) -> list[str]:
 
 @functools.lru_cache(4096)
 def is_library(file: str) -> bool:
-    """Say whether a file is one of a library.
+    """Return whether a file belongs to a library.
 
     That is an installed package, the standard library, or the interpreter itself.
     """
     if file.startswith("<"):
         return file not in ("<string>", "<stdin>") and not file.startswith("<ipython")
-    # The standard library is that of whichever interpreter: …/lib/python3.11/threading.py,
+    # The standard library may be that of any interpreter: …/lib/python3.11/threading.py,
     # …/lib64/python3.6/…
     is_installed = not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts)
     return is_installed or re.search(r"/lib(64)?/python3\.\d+[a-z]?/", file) is not None
 
 
 def parsed(text: str) -> ast.Module | None:
-    """Return the tree of a text.
+    """Return the syntax tree of a text.
 
-    None where that is another Python's syntax, no Python, or cut in two.
+    Returns None if the text is another Python's syntax, no Python, or cut in two.
     """
     try:
         with warnings.catch_warnings():
@@ -178,7 +178,7 @@ def parsed(text: str) -> ast.Module | None:
 MOST_LINES = 1000
 _FUNCTION = re.compile(r"(async\s+)?def\b")
 _NO_GRADIENTS = re.compile(r"with\b.*\b(no_grad|inference_mode|set_grad_enabled\(\s*False)\b")
-# What stands alone at the left and neither begins a statement nor ends one that is longer.
+# A line that begins with one of these at the left neither begins a statement nor ends a longer one.
 _NO_STATEMENT = ("#", ")", "]", "}")
 _INDENTED = "if 1:\n"
 
@@ -191,9 +191,9 @@ class Block(NamedTuple):
 
 
 def block_around(lines: Sequence[str], line: int) -> Block | None:
-    """Return the function that holds a line, or the file, unless that is long.
+    """Return the function that holds a line, or else the file, unless it is too long.
 
-    None where that is unclear.
+    Returns None if the bounds are unclear.
     """
     if not 0 < line <= len(lines):
         return None
@@ -201,7 +201,7 @@ def block_around(lines: Sequence[str], line: int) -> Block | None:
     if start is None:
         return Block("\n".join(lines), 1) if len(lines) <= MOST_LINES else None
     left = _indent(lines[start])
-    for end in range(start + 1, len(lines)):  # up to the first line after it
+    for end in range(start + 1, len(lines)):  # up to the first line after the function
         text = lines[end].lstrip()
         if text and _indent(lines[end]) <= left and not text.startswith(_NO_STATEMENT):
             break
@@ -218,9 +218,9 @@ def block_around(lines: Sequence[str], line: int) -> Block | None:
 
 
 def _head_above(lines: Sequence[str], index: int) -> int | None:
-    """Return the index of the head of the function that holds a line, its own where it is one.
+    """Return the index of the head of the function that holds a line.
 
-    None outside of any.
+    A head holds itself. Returns None for a line outside of any function.
     """
     if _FUNCTION.match(lines[index].lstrip()):
         return index
@@ -231,7 +231,7 @@ def _head_above(lines: Sequence[str], index: int) -> int | None:
 
 
 def _heads_above(lines: Sequence[str], index: int) -> Iterator[int]:
-    """Yield the indexes of the heads above a line, up to the head of its function.
+    """Yield the indexes of the block heads above a line, up to the head of its function.
 
     Each head stands further left than the line below it.
     """
@@ -247,15 +247,15 @@ def _heads_above(lines: Sequence[str], index: int) -> Iterator[int]:
 
 
 def is_without_gradients(lines: Sequence[str], line: int) -> bool:
-    """Say whether a line stands in a block of its function that has gradients switched off."""
+    """Return whether a line stands in a block of its function that switches gradients off."""
     above = _heads_above(lines, line - 1) if 0 < line <= len(lines) else ()
     return any(_NO_GRADIENTS.match(lines[index].lstrip()) for index in above)
 
 
 def _first_decorator(lines: Sequence[str], start: int) -> int | None:
-    """Return the index of a function's first decorator, of its head where it has none.
+    """Return the index of a function's first decorator, or of its head if it has none.
 
-    None where it may have one.
+    Returns None if it is unclear whether it has one.
     """
     left = _indent(lines[start])
     for above in range(start - 1, -1, -1):
@@ -274,12 +274,12 @@ def _indent(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
-# A millisecond or two each.
+# Parsing takes a millisecond or two for each function.
 PARSED_AT_ONCE = 8
 _BODIES = (ast.stmt, ast.excepthandler, ast.match_case)
 
-# What these are made of enters no function: names that are read, bound and returned. Everything
-# else may: a call, an operator, an attribute, a loop, a truth value (`__bool__`), an import, a
+# A statement made of these enters no function: it reads, binds and returns names. Everything else
+# may: a call, an operator, an attribute, a loop, a truth value (`__bool__`), an import, a
 # decorator, an await.
 _HARMLESS = (
     *(
@@ -299,7 +299,7 @@ _HARMLESS = (
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """A statement or the head of one; ``calls_unnamed``: it calls what an expression gave."""
+    """A statement or its head; ``calls_unnamed`` is True if it calls the value of an expression."""
 
     names: frozenset[str]
     may_call: bool
@@ -321,13 +321,13 @@ class Statements:
         return self._sources.line(file, line)
 
     def allow_more(self) -> None:
-        """Let another few functions be parsed: many at once would hold the caller up."""
+        """Allow another few functions to be parsed: many at once would hold the caller up."""
         self._left = PARSED_AT_ONCE
 
     def at(self, file: str, line: int) -> Statement | None:
         """Return the statement at a line.
 
-        None where nothing is known of it, or too much was parsed already.
+        Returns None if nothing is known of it, or too much was parsed already.
         """
         place = (file, line)
         if place not in self._answers:
@@ -347,7 +347,7 @@ class Statements:
 def _statement(tree: ast.Module, line: int) -> Statement | None:
     """Return the statement that holds a line.
 
-    None where none does or several begin on its first line.
+    Returns None if none does, or several begin on its first line.
     """
     above = [(first, node) for node in _statements(tree) if (first := _first_line(node)) <= line]
     nearest = max((first for first, _ in above), default=0)
@@ -355,14 +355,13 @@ def _statement(tree: ast.Module, line: int) -> Statement | None:
     if len(nodes) != 1:
         return None
     body: list[ast.stmt] = getattr(nodes[0], "body", [])
-    last = (
-        body[0].lineno - 1 if body else nodes[0].end_lineno or nodes[0].lineno
-    )  # of a compound one, of its head
+    # The last line of a compound statement is that of its head.
+    last = body[0].lineno - 1 if body else nodes[0].end_lineno or nodes[0].lineno
     return describe(nodes[0]) if line <= last else None
 
 
 def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
-    """Yield the statements of a file, nested ones too; not the expressions, which are many more."""
+    """Yield the statements of a file, nested ones too, but no expressions: there are many more."""
     waiting: list[ast.AST] = [tree]
     while waiting:
         inside = [one for one in ast.iter_child_nodes(waiting.pop()) if isinstance(one, _BODIES)]
@@ -373,7 +372,7 @@ def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
 def describe(node: ast.stmt) -> Statement:
     """Return what a statement names and may call, leaving out the statements inside it."""
     parts: list[ast.AST] = [node]
-    for part in parts:  # which grows meanwhile
+    for part in parts:  # parts grows meanwhile
         parts += (child for child in ast.iter_child_nodes(part) if not isinstance(child, _BODIES))
     called = [part.func for part in parts if isinstance(part, ast.Call)]
     named = [getattr(part, field, None) for part in parts for field in ("id", "attr", "name")]

@@ -1,9 +1,9 @@
-"""Finds the running training processes, and whether a process can be attached to.
+"""Find the running training processes, and whether a process can be attached to.
 
-If it cannot, it says for which reason.
+If it cannot, say why.
 
-The check asks cheap and certain questions first, and lets py-spy itself have the last word. What it
-asks the system stands in ``System``, so that tests can try every reason.
+The check asks cheap and certain questions first, and lets py-spy have the last word. All that it
+asks the system is in ``System``, so that tests can try every reason.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ The reads of one user's processes take at most half of it.
 """
 _MOST_CPU_S = 0.1
 TORCH_LIBRARY = "/libtorch"
-"""Stands in the maps of a process that has PyTorch loaded."""
+"""Appears in the maps of a process that has loaded PyTorch."""
 _OLDEST, _NEWEST = (3, 8), (3, 15)
 PYTHON_VERSIONS = f"CPython {_OLDEST[0]}.{_OLDEST[1]} to {_NEWEST[0]}.{_NEWEST[1]}"
 # jupyter_server services/sessions/sessionmanager.py, get_kernel_env: the notebook's path, also in
@@ -44,21 +44,22 @@ _NOTEBOOK = "JPY_SESSION_NAME"
 _SEE_LS = "`profd ls` lists the processes that you can attach to"
 _AS_ROOT = 'run it as root: sudo "$(command -v profd)" attach {pid}'
 _OTHER_PYTHON = re.compile(r"(pypy|graalpy)[\d.]*$", re.IGNORECASE)
-# The words of py-spy where it never will read a process. It says the latter of much else, too: of a
-# thread that is too deep, and of a process that has only begun.
+# py-spy's words if it will never read a process. It says the second in many other cases too: if a
+# thread is too deep, or a process has only just begun.
 _UNSUPPORTED = re.compile(r"(?i)unsupported version of python:? ?(?P<version>[\d.]*)")
 _NOT_FOUND = re.compile(r"(?i)failed to find (python version|a python interpreter)")
 NO_FRAMES = "it finds no frame"
-"""What stands for py-spy's words if it can read a process and gives none of its stacks."""
+"""Replaces py-spy's words if it can read a process and gives none of its stacks."""
 
 
 class Attachable(msgspec.Struct, frozen=True):
     """A Python process of this user.
 
-    ``uses_torch`` where it has PyTorch loaded, None if that is not known.
+    ``uses_torch`` is True if it has loaded PyTorch, and None if that is not known.
 
-    Secrets in ``command`` are masked; it is the name of the process alone if that was not read in
-    time. ``notebook`` is the path of the notebook that a kernel runs for, empty where it is none's.
+    Secrets in ``command`` are masked; it is only the name of the process if the command was not
+    read in time. ``notebook`` is the path of the notebook that a kernel runs, or empty if it runs
+    none.
     """
 
     pid: int
@@ -70,7 +71,7 @@ class Attachable(msgspec.Struct, frozen=True):
 
 
 def find_attachable() -> list[Attachable]:
-    """Return the outermost processes worth attaching to.
+    """Return the outermost processes that are worth attaching to.
 
     Those with PyTorch come first, then the youngest.
     """
@@ -79,7 +80,8 @@ def find_attachable() -> list[Attachable]:
         pid: owner for pid in processes.pids() if (owner := processes.owner_uid(pid)) is not None
     }
     count = Counter(owners.values())
-    # A user with many processes keeps nobody waiting but for the last of its own.
+    # A user with many processes delays nobody else: those of users with few processes are read
+    # first.
     pids = sorted(
         (pid for pid in owners if uid in (0, owners[pid])), key=lambda pid: count[owners[pid]]
     )
@@ -92,9 +94,9 @@ def find_attachable() -> list[Attachable]:
 
 
 def _look(pid: int, uid: int, reads: Reads) -> Attachable | None:
-    """Return what is shown of a process, once there is no time to read it what costs none.
+    """Return what is shown of a process; without time left to read it, only what costs nothing.
 
-    None if it is no Python.
+    Returns None if it is no Python.
     """
     stat = processes.read_stat(pid)
     if stat is None or not stat.is_running:
@@ -117,7 +119,7 @@ def _look(pid: int, uid: int, reads: Reads) -> Attachable | None:
 
 
 def _is_covered(process: Attachable, found: dict[int, Attachable]) -> bool:
-    """Say whether the parent of a process is shown in its place.
+    """Return whether the parent of a process is shown in its place.
 
     Attaching to the parent shows the process as well.
     """
@@ -150,9 +152,9 @@ class System(Rights):
 
 
 class ThriftySystem(System):
-    """One whose looks a run has to pay: it takes none that costs much.
+    """A system whose checks are paid by a run: it skips costly ones.
 
-    The first recording says as much.
+    The first recording tells as much.
     """
 
     def dump_failure(self, pid: int) -> str:
@@ -162,16 +164,13 @@ class ThriftySystem(System):
 
 
 def check_attachable(pid: int, system: System | None = None) -> str:
-    """Return where profd can read the Python stacks of a process or of its descendants.
+    """Check that profd can read the Python stacks of a process or of its descendants.
 
-    If it cannot, say why.
-
-    What is returned is why nothing can be read at the moment, as far as that may pass; empty if all
-    can.
+    Returns why nothing can be read at the moment, if that may pass; empty if all can be read.
 
     Raises, in this order: NoSuchProcess, ZombieProcess, OtherUsersProcess, NotPython,
     PtraceScopeForbids or MissingCapability, UnsupportedPython (last, as only py-spy can tell); and
-    MissingTool where py-spy is missing.
+    MissingTool if py-spy is missing.
     """
     system = system or System()
     found = system.credentials(pid)
@@ -191,11 +190,11 @@ def check_attachable(pid: int, system: System | None = None) -> str:
         raise errors.ZombieProcess(what, f"there is nothing left to profile; {_SEE_LS}")
     _check_owner(pid, found, system)
     executable = system.executable(pid)
-    # Or it does not let us see what it runs.
+    # If the executable is not known, the process may hide what it runs.
     may_be_python = executable is None or _OTHER_PYTHON.fullmatch(Path(executable).name) is not None
     if not found.is_kernel_thread and (may_be_python or system.python_version(pid) is not None):
         pythons = [pid]
-    else:  # a launcher: the Pythons below it
+    else:  # a launcher: check the Pythons below it
         pythons = [
             child for child in system.descendants(pid) if system.python_version(child) is not None
         ]
@@ -214,9 +213,9 @@ def check_attachable(pid: int, system: System | None = None) -> str:
 
 
 def _check_owner(pid: int, found: Credentials, system: System) -> None:
-    """Raise OtherUsersProcess where user ids alone forbid reading.
+    """Raise OtherUsersProcess if user ids alone forbid reading.
 
-    Root passes, whatever it lacks is no user.
+    Root passes: if it lacks a right, that is no matter of users.
     """
     others = [uid for uid in found.uids if uid != system.uid]
     if not others or system.uid == 0 or system.may_read_all():
@@ -237,16 +236,16 @@ def _check_owner(pid: int, found: Credentials, system: System) -> None:
 def _as_root(pid: int, system: System) -> str:
     """Return the command that attaches as root.
 
-    Few containers have a sudo, and their host can give the right.
+    Few containers have sudo, and their host can give the right.
     """
     command = system.place().command(pid)
     return f"run it as root, on the host: {command}" if command else _AS_ROOT.format(pid=pid)
 
 
 def _problem(pid: int, system: System) -> ProfdError | str:
-    """Return why the stacks of a Python process cannot be read, as a text if that may pass.
+    """Return why the stacks of a Python process cannot be read; a text if that may pass.
 
-    Empty if they can.
+    The text is empty if they can be read.
     """
     other = _OTHER_PYTHON.fullmatch(Path(system.executable(pid) or "").name)
     if other:
@@ -270,9 +269,9 @@ def _problem(pid: int, system: System) -> ProfdError | str:
 
 
 def _unsupported(pid: int, said: str, system: System) -> ProfdError | None:
-    """Return that py-spy does not know this Python, if its words say so.
+    """Return the error that py-spy does not know this Python, if its words say so.
 
-    Else it was an unlucky moment.
+    Otherwise it was an unlucky moment.
     """
     named, version = _UNSUPPORTED.search(said), system.python_version(pid)
     if not named and not (_NOT_FOUND.search(said) and _is_unknown_to_py_spy(version)):
@@ -290,9 +289,9 @@ def _is_unknown_to_py_spy(version: str | None) -> bool:
 
 
 def _refusal(pid: int, number: int, system: System) -> ProfdError:
-    """Return the error that explains why the memory of a process is closed to us.
+    """Return the error that explains why profd may not read the memory of a process.
 
-    The process is our own, or is any process if we are root.
+    The process belongs to profd's user, or profd runs as root.
     """
     if number == errno.ESRCH:
         return errors.NoSuchProcess(f"pid {pid} ended while it was looked at", _SEE_LS)
@@ -323,7 +322,7 @@ def _refusal(pid: int, number: int, system: System) -> ProfdError:
 def _withheld(pid: int, system: System, place: Place) -> tuple[str, str]:
     """Return what withholds the right to read a process, and the remedy.
 
-    The process is not another user's.
+    The process does not belong to another user.
     """
     run = f"{place.runtime if place.runtime in ('docker', 'podman') else 'docker'} run"
     on_host = f"start the container with `{run} %s`, or run profd on the host"

@@ -1,7 +1,7 @@
-"""Reads the exit status of a process that is not our child.
+"""Read the exit status of a process that is not profd's child.
 
-First from the zombie in /proc, then from the kernel's own note behind a pidfd (Linux 6.15 and
-later), which outlives the process. A status is as of ``waitpid``.
+It reads the zombie in /proc first, then the kernel's own note behind a pidfd (Linux 6.15 and
+later), which outlives the process. A status is encoded as by ``waitpid``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Watch:
     """
 
     def __init__(self, identity: Identity) -> None:
-        """Open the handle; raises ProcessLookupError where the process is gone."""
+        """Open the handle; raises ProcessLookupError if the process is gone."""
         self.identity = identity
         self._pidfd = os.pidfd_open(identity.pid)
         if not processes.is_running(*identity):
@@ -41,18 +41,18 @@ class Watch:
     def send(self, number: int) -> None:
         """Send a signal to this very process.
 
-        Raises ProcessLookupError where it has ended, PermissionError.
+        Raises ProcessLookupError if it has ended, and PermissionError.
         """
         signal.pidfd_send_signal(self._pidfd, number)
 
     def status(self) -> int | None:
-        """Return the exit status once the process has ended; None where it is not known (yet)."""
+        """Return the exit status of a process that has ended, or None if it is not known (yet)."""
         stat = processes.read_stat(self.identity.pid)
         if stat is not None and stat.start_ticks == self.identity.start_ticks:
             return of_zombie(stat)
         question = _PIDFD_INFO.pack(_PIDFD_INFO_EXIT, *[0] * 13)
         try:
-            # PIDFD_GET_INFO, as _IOWR of linux/ioctl.h has it.
+            # PIDFD_GET_INFO, encoded like _IOWR of linux/ioctl.h.
             answer = fcntl.ioctl(
                 self._pidfd, (3 << 30) | (_PIDFD_INFO.size << 16) | (0xFF << 8) | 11, question
             )
@@ -84,7 +84,7 @@ def watch_target(identity: Identity) -> Watch:
 def code_and_signal(status: int | None) -> tuple[int | None, int | None]:
     """Split a status as of ``waitpid`` into exit code and signal.
 
-    Both are None where the status is.
+    Both are None if the status is None.
     """
     if status is None:
         return None, None
@@ -94,16 +94,16 @@ def code_and_signal(status: int | None) -> tuple[int | None, int | None]:
 
 
 def in_words(code: int | None, number: int | None) -> str:
-    """Return a process's end: ``ended with 0``, ``was ended by SIGKILL``, ``ended``."""
+    """Return how a process ended: ``ended with 0``, ``was ended by SIGKILL``, ``ended``."""
     if number is not None:
         return f"was ended by {signal_name(number)}"
     return "ended" if code is None else f"ended with {code}"
 
 
 def of_zombie(stat: processes.Stat) -> int | None:
-    """Return a zombie's exit status, None where it lives.
+    """Return a zombie's exit status, or None if the process lives.
 
-    Others than its user are shown 0, and get None.
+    The kernel shows 0 to other users, so they get None.
     """
     may_look = stat.exit_status != 0 or os.geteuid() in (0, processes.owner_uid(stat.pid))
     return stat.exit_status if stat.state in "ZX" and may_look else None

@@ -1,4 +1,4 @@
-"""What a process of the tree is for (main, worker, helper), and its rank in the job."""
+"""Tell what a process of the tree is for (main, worker, helper), and its rank in the job."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ MAIN, WORKER, HELPER, LAUNCHER = "main", "worker", "helper", "launcher"
 
 _TRACKER = re.compile(r"multiprocessing[.](resource|semaphore)_tracker")
 _HELPER = re.compile(rf"{_TRACKER.pattern}|multiprocessing[.]forkserver|_inductor.compile_worker")
-# (function without its class, end of the file's path): the loop that a worker process stands in all
-# its life.
+# (function without its class, end of the file's path): the loop in which a worker process spends
+# its whole life.
 _WORKER_LOOPS = (
     ("_worker_loop", "torch/utils/data/_utils/worker.py"),
     ("worker", "multiprocessing/pool.py"),
@@ -24,9 +24,9 @@ _BACKWARD = ("backward", "grad")
 SPAWNED, SPAWNED_NUMBER = ("_wrap", "torch/multiprocessing/spawn.py"), "i"
 """The first function of a process that ``torch.multiprocessing.spawn`` started.
 
-The second constant is its variable with the number.
+The second constant is its variable with the process's number.
 """
-# What a process calls only as one of a group: a model that is trained in parallel, a collective.
+# Calls that only a process of a group makes: a model that is trained in parallel, a collective.
 _IN_GROUP = (
     ("forward", "torch/nn/parallel/distributed.py"),
     ("forward", "torch/distributed/fsdp/fully_sharded_data_parallel.py"),
@@ -38,12 +38,13 @@ def role_of(command: Sequence[str], is_python: bool, parent_role: str | None) ->
     """Return the role of a process by its command and its parent's role.
 
     ``parent_role`` is None for the root of the tree. A Python below a training process starts as a
-    helper: only its stacks can say that it is a worker (see ``is_worker``), or that it trains
+    helper: only its stacks can show that it is a worker (see ``is_worker``), or that it trains
     (``is_training``).
     """
     if not is_python:
         return LAUNCHER if parent_role in (None, LAUNCHER) else HELPER
-    # What a forkserver starts has its command line: one that profd was attached to is no helper.
+    # What a forkserver starts has its command line: a process that profd was attached to is no
+    # helper.
     if parent_role is not None and _HELPER.search(" ".join(command)):
         return HELPER
     if is_launcher(_program(command)) or (
@@ -56,17 +57,17 @@ def role_of(command: Sequence[str], is_python: bool, parent_role: str | None) ->
 
 
 def only_waits(command: Sequence[str]) -> bool:
-    """Say whether a process of multiprocessing only waits for others to end."""
+    """Return whether a process of multiprocessing only waits for others to end."""
     return _TRACKER.search(" ".join(command)) is not None
 
 
 def is_worker(stacks: Collection[Sequence[Frame]]) -> bool:
-    """Say whether stacks are those of a worker process."""
+    """Return whether the stacks are those of a worker process."""
     return any(_holds(stack, loop) for stack in stacks for loop in _WORKER_LOOPS)
 
 
 def is_training(stacks: Collection[Sequence[Frame]]) -> bool:
-    """Say whether stacks show a backward pass of torch."""
+    """Return whether the stacks show a backward pass of torch."""
     frames = (frame for stack in stacks for frame in stack)
     return any(
         frame.function in _BACKWARD and frame.file.endswith("torch/autograd/__init__.py")
@@ -75,7 +76,7 @@ def is_training(stacks: Collection[Sequence[Frame]]) -> bool:
 
 
 def is_spawned_rank(stacks: Collection[Sequence[Frame]]) -> bool:
-    """Say whether stacks show that ``torch.multiprocessing.spawn`` started a process.
+    """Return whether the stacks show a rank that ``torch.multiprocessing.spawn`` started.
 
     Such a process is one of a group.
     """
@@ -96,7 +97,7 @@ def _holds(stack: Sequence[Frame], call: tuple[str, str]) -> bool:
 def _program(command: Sequence[str]) -> str:
     """Return the script or the module that a command line of Python names.
 
-    Empty where it names none.
+    Returns an empty text if it names none.
     """
     words = iter(command[1:])
     for word in words:
@@ -112,14 +113,14 @@ def _program(command: Sequence[str]) -> str:
 def next_ordinal(taken: Collection[int | None]) -> int:
     """Return the lowest number from 1 that no living sibling has.
 
-    An epoch's new workers take the numbers of those of the last epoch.
+    The new workers of an epoch take the numbers of those of the last epoch.
     """
     return next(number for number in itertools.count(1) if number not in taken)
 
 
-# The variables of each launcher: of the rank, local rank, node and world size; empty where it has
-# none. The nearest to the process first: torchrun or mpirun within a Slurm job gives each node's
-# agent a number of Slurm's, and all ranks of the node inherit it.
+# Each launcher's variables for rank, local rank, node and world size; an empty name means that it
+# sets none. The launcher nearest to the process comes first: torchrun or mpirun within a Slurm job
+# gives each node's agent a number of Slurm's, and all ranks of the node inherit it.
 _LAUNCHERS = (
     ("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "", "OMPI_COMM_WORLD_SIZE"),
@@ -137,11 +138,11 @@ _JOB_VARIABLES = (
 _WORD = re.compile(r"[!-~]{1,128}")
 
 VARIABLES = frozenset({name for names in (*_LAUNCHERS, _JOB_VARIABLES) for name in names if name})
-"""All that is read of an environment."""
+"""All variables that are read of an environment."""
 
 
 def placement_of(environment: Mapping[str, str]) -> Placement | None:
-    """Return the place that the nearest launcher alone gave a process; None where none did."""
+    """Return the placement from the variables of the nearest launcher, or None if there is none."""
     for names in _LAUNCHERS:
         rank, local_rank, node, world_size = (
             int(word) if re.fullmatch(r"[0-9]{1,6}", word := environment.get(name, "")) else None
@@ -160,17 +161,17 @@ def in_words(place: Placement) -> str:
 
 
 def _job(environment: Mapping[str, str]) -> str | None:
-    """Return what all ranks of a job, and no other, have in common.
+    """Return an id that all ranks of a job have in common, and no other process.
 
-    None where the variables do not say.
+    Returns None if the variables do not say.
 
-    Several trainings may run in one job of Slurm's, so its number comes last.
+    Several training runs may be in one Slurm job, so the job's number comes last.
     """
     run_id, address, port, job, step = (
         word if _WORD.fullmatch(word := environment.get(name, "")) else None
         for name in _JOB_VARIABLES
     )
-    if run_id not in (None, "none"):  # what torchrun writes where it was given none
+    if run_id not in (None, "none"):  # torchrun writes "none" if no id was given
         return run_id
     if address is not None and port is not None:
         return f"{address}:{port}"

@@ -1,4 +1,4 @@
-"""Follows the processes of a run as they come and go.
+"""Follow the processes of a run as they come and go.
 
 It also shows the stacks of a whole tree at this moment.
 """
@@ -31,7 +31,7 @@ from profd.daemon.tree.unread import why_unread
 Value = TypeVar("Value")
 FULL_SCAN_EVERY = 4
 _THREADS_AT_ONCE = 64
-"""For each further so many threads, a full scan of a process is that much rarer.
+"""The full scan of a process becomes rarer with each further this many threads.
 
 A full scan reads a file of each thread.
 """
@@ -56,25 +56,25 @@ class Member(msgspec.Struct):
     looks: int = 0
     """How many recordings were taken while it had no place in a job.
 
-    With the 1st, 2nd, 4th, … a place is looked for.
+    The 1st, 2nd, 4th, … look for a place.
     """
     tries: int = 0
-    """The same for the number that it was spawned with."""
+    """The same count for the number with which it was spawned."""
     trains: bool = False
     """Whether its stacks have shown that it trains."""
     polls: int = 0
     """How many times it was looked at while it was no Python.
 
-    With the 1st, 2nd, 4th, … it may have become one.
+    The 1st, 2nd, 4th, … look checks whether it has become one.
     """
     has_ranks: bool = False
-    """Whether it is a script that starts its ranks itself: what it starts later need not be one."""
+    """Whether it is a script that starts its ranks itself; other children need not be ranks."""
     exec_ns: int = 0
-    """Before that it had not begun what it runs now, which could not be read yet; else 0."""
+    """A time before it began the program that it runs now, while that could not be read; else 0."""
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A process is new, another program, has loaded Python, or has ended.
+    """A process is new, runs another program, has loaded Python, or has ended.
 
     ``exit_status`` is as of ``waitpid``, if it is known.
     """
@@ -86,11 +86,11 @@ class Change(msgspec.Struct, frozen=True):
 
 @dataclass(eq=False)
 class ProcessTree:
-    """A process and its descendants, those whose parent is gone among them.
+    """A process and its descendants, including those whose parent is gone.
 
     The descendants are left out if ``subprocesses`` is False.
 
-    A process that takes too long to be read is none of it yet, or what it was. The next look reads
+    A process that takes too long to read is not added yet, or stays as it was. The next look reads
     it again.
     """
 
@@ -99,9 +99,9 @@ class ProcessTree:
     clock: Clock
     subprocesses: bool = True
     folder: str = ""
-    """The one that the root was started in, if that is known."""
+    """The folder in which the root was started, if that is known."""
     reads: Reads = field(default_factory=Reads)
-    """Those of memory: its owner may make it any size, and hang."""
+    """Bounded reads of memory: its owner may make it any size, and let reads hang."""
 
     def __post_init__(self) -> None:
         self.members: dict[Identity, Member] = {}
@@ -123,9 +123,8 @@ class ProcessTree:
             if self.subprocesses and member.identity in self.members:
                 of_all = full and self._scans_fully(member)
                 children = processes.children(member.identity.pid, of_all_threads=of_all)
-                appeared = self._add(
-                    [pid for pid in children if pid not in known], member
-                )  # those are looked at
+                # The known children are looked at already.
+                appeared = self._add([pid for pid in children if pid not in known], member)
                 changes += appeared
                 pending += [change.member for change in appeared]
         return changes
@@ -136,7 +135,7 @@ class ProcessTree:
         return (self._scans - 1) % every == 0
 
     def take_stacks(self, identity: Identity, stacks: Sequence[Sequence[Frame]]) -> list[Member]:
-        """Learn a member's role by its stacks, and a rank that it has set itself.
+        """Learn a member's role from its stacks, and a rank that it has set itself.
 
         Returns the members that changed.
         """
@@ -148,7 +147,7 @@ class ProcessTree:
             if self._learn_place(member) or self._learn_number(member, stacks):
                 return [member, *self._inherit(member)]
             return []
-        if member.trains and (changed := self._take_trainer(member)):  # in a pool of processes, too
+        if member.trains and (changed := self._take_trainer(member)):  # in a pool of processes too
             return changed
         if member.role == roles.HELPER and roles.is_worker(stacks):
             member.role, member.ordinal = roles.WORKER, self._next_ordinal(member)
@@ -156,10 +155,10 @@ class ProcessTree:
         return []
 
     def _take_trainer(self, member: Member) -> list[Member]:
-        """Make a main of a process that trains; returns the members that changed.
+        """Make a training process a main process; returns the members that changed.
 
-        Scripts start their ranks by ``torch.multiprocessing``, and wait: they are launchers. What
-        trains itself stays a main process, and what it has started a helper.
+        Scripts that start their ranks by ``torch.multiprocessing`` only wait: they are launchers. A
+        process that trains itself stays a main process, and its children helpers.
         """
         if member.role == roles.LAUNCHER:
             member.role = roles.MAIN
@@ -186,9 +185,9 @@ class ProcessTree:
     def take_ranks(self, ranks: Mapping[int, int]) -> list[Member]:
         """Learn which processes (by PID) are which rank of a job.
 
-        Returns those that their environment did not say.
+        Returns the members that changed, among those without a placement from their environment.
 
-        What started them is no rank itself, and so a launcher.
+        The process that started them is no rank itself, and so a launcher.
         """
         changed = []
         for member in list(self.members.values()):
@@ -203,24 +202,23 @@ class ProcessTree:
         return changed
 
     def _learn_place(self, member: Member) -> bool:
-        """Look whether a process without a place in a job has given itself one.
+        """Check whether a process without a place in a job has given itself one.
 
         Ray Train sets RANK like that.
         """
         if member.placement is not None or member.python is None:
             return False
         member.looks += 1
-        if member.looks & (
-            member.looks - 1
-        ):  # not a power of two: each look reads the process's whole memory map
+        # Look only at powers of two: each look reads the process's whole memory map.
+        if member.looks & (member.looks - 1):
             return False
         if not processes.is_running(*member.identity):
             return False
         variables = self._ask(member.identity.pid, lambda pid: variables_now(pid, VARIABLES))
         placement = placement_of(variables or {})
-        # With Accelerate's launcher for tests each of them says that it is rank 0.
+        # With Accelerate's launcher for tests each process says that it is rank 0.
         if placement is None or self._is_taken(placement.rank, member):
-            return False  # it keeps the rank that NCCL may have said
+            return False  # it keeps the rank that NCCL may have given
         member.placement, member.rank = placement, placement.rank
         return True
 
@@ -250,7 +248,7 @@ class ProcessTree:
         return any(other.role == roles.MAIN and other.rank == rank for other in siblings)
 
     def _inherit(self, member: Member) -> list[Member]:
-        """Give what a rank has started its rank; returns the members that changed."""
+        """Give a rank's descendants its rank; returns the members that changed."""
         changed = []
         for child in self.members.values():
             if (
@@ -286,8 +284,8 @@ class ProcessTree:
             yield Change(
                 "ended", member, exitstatus.of_zombie(stat) if stat and is_zombie else None
             )
-        # A dying process has no image any more, for as long as the kernel takes its memory back,
-        # and names nothing.
+        # A dying process has no image any more while the kernel takes its memory back, and names
+        # nothing.
         elif stat.image not in (0, member.image):
             member.exec_ns = member.exec_ns or self._before_ns
             if self._read(member, stat.image):
@@ -301,9 +299,9 @@ class ProcessTree:
             yield Change("loaded", member)
 
     def _has_loaded_python(self, member: Member) -> bool:
-        """Say whether a program runs a Python now.
+        """Return whether a program runs a Python now.
 
-        It loads the library after its start, or embeds it for later.
+        It may load the library after its start, or embed Python for later use.
         """
         member.polls += 1
         is_due = not member.polls & (member.polls - 1)
@@ -326,13 +324,13 @@ class ProcessTree:
         return appeared
 
     def _ask(self, pid: int, ask: Callable[[int], Value]) -> Value | None:
-        """Return what memory of a process says; None if that takes too long."""
+        """Return what a process's memory says, or None if that takes too long."""
         with contextlib.suppress(Unread):
             return self.reads.read(pid, processes.owner_uid(pid) or 0, lambda: ask(pid))
         return None
 
     def _read(self, member: Member, image: int) -> bool:
-        """Read what a member is by its program; return False if that takes too long."""
+        """Read what a member is from its program; return False if that takes too long."""
         folder, exec_ns = (
             self.folder if member.identity == self.root else "",
             member.exec_ns or None,
@@ -343,7 +341,7 @@ class ProcessTree:
         parent = self.members.get(member.parent) if member.parent else None
         member.image, member.trains, member.has_ranks = image, False, False
         member.command, member.python = self.mask(program.command), program.python
-        is_forked = parent is not None and parent.image == image  # with its parent's code
+        is_forked = parent is not None and parent.image == image  # it shares its parent's code
         member.origin = parent.origin if parent is not None and is_forked else program.origin
         above = None if parent is None else roles.MAIN if parent.has_ranks else parent.role
         member.role = roles.role_of(member.command, member.python is not None, above)
@@ -356,7 +354,7 @@ class ProcessTree:
 
 
 class _Program(NamedTuple):
-    """What memory of a process says of its program."""
+    """What a process's memory says of its program."""
 
     command: tuple[str, ...]
     python: str | None
@@ -365,7 +363,7 @@ class _Program(NamedTuple):
 
 
 def _program_of(pid: int, exec_ns: int | None, folder: str) -> _Program:
-    """Read it: it began after ``exec_ns``, in a folder, if these are known. Blocking."""
+    """Read it; it began after ``exec_ns``, in ``folder``, if these are known. Blocks."""
     command, python = processes.command_line(pid), processes.python_version(pid)
     variables = processes.environment(pid, VARIABLES)
     return _Program(command, python, origin_of(pid, exec_ns, folder), variables)
@@ -374,7 +372,7 @@ def _program_of(pid: int, exec_ns: int | None, folder: str) -> _Program:
 class DumpedProcess(msgspec.Struct, frozen=True):
     """A process with its threads.
 
-    ``error`` says why there are none, or none that stands anywhere.
+    ``error`` says why there are none, or why none of them has a stack.
     """
 
     pid: int
@@ -384,16 +382,16 @@ class DumpedProcess(msgspec.Struct, frozen=True):
 
 
 class MergedStack(msgspec.Struct, frozen=True):
-    """A stack, the innermost frame first, with the threads that stand in it, by name."""
+    """A stack, the innermost frame first, with the names of the threads that have it."""
 
     owners: tuple[str, ...]
     frames: tuple[DumpedFrame, ...]
 
 
 def dump_tree(pid: int) -> list[DumpedProcess]:
-    """Look at the Python processes of a tree.
+    """Take a snapshot of the Python processes of a tree.
 
-    Raises where ``pid`` cannot be looked at, others have ``error``.
+    Raises if ``pid`` cannot be attached to; a descendant that cannot be read has ``error``.
     """
     check_attachable(pid)
     found = []
@@ -416,7 +414,7 @@ def dump_tree(pid: int) -> list[DumpedProcess]:
 def merge(dumped: Sequence[DumpedProcess]) -> list[MergedStack]:
     """Return each distinct stack once.
 
-    Stacks of main threads come first, then those in which most threads stand.
+    Stacks of main threads come first, then those that most threads have.
     """
     standing: defaultdict[tuple[DumpedFrame, ...], list[str]] = defaultdict(list)
     for process in dumped:

@@ -1,9 +1,9 @@
-"""Why py-spy reads nothing of a process.
+"""Find why py-spy reads nothing of a process.
 
-The reason is looked for in the process itself, and said only if it was seen there.
+The reason is looked for in the process itself, and given only if it was seen there.
 
-Each look knows a limit of py-spy's, and what of the process meets it. A process that meets none has
-no known reason: then py-spy's own words are all that can be said.
+Each check knows one limit of py-spy, and how a process can meet it. If a process meets none, no
+reason is known: then only py-spy's own words can be passed on.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from profd.daemon.interpreter.frames import Interpreter, open_interpreter
 from profd.daemon.interpreter.memory import FreeThreaded, Unreadable, mapped_files
 
 _MOST_FRAMES, _ENDLESS = 4_096, 1 << 18
-"""Of one thread: with more py-spy gives up the whole process.
+"""The most frames of a thread: if one has more, py-spy gives up the whole process.
 
-So many are no stack, but one that was read torn.
+The second constant is no stack any more, but one that was read torn.
 """
 _OF_CODE = re.compile(r"(?m)^([0-9a-f]+)-[0-9a-f]+ r-xp ([0-9a-f]+) \S+ \S+ +(/.*)$")
 _LIBPYTHON = re.compile(r"/libpython\d\.\d\d?[mdut]?\.so")
-_MOVABLE = 3  # ET_DYN: its addresses are relative to where it is loaded
+_MOVABLE = 3  # ET_DYN: addresses are relative to the load address
 _NO_TEXT = "\ufffd"
 
 
 class Reason(msgspec.Struct, frozen=True):
     """Why nothing is read, as a clause about the process, and what helps.
 
-    What is not ``lasting`` passes by itself.
+    A reason that is not ``lasting`` passes by itself.
 
-    Where it ``leaves_some`` other frames of the same stacks are read.
+    If it ``leaves_some``, other frames of the same stacks are read.
     """
 
     what: str
@@ -51,9 +51,9 @@ RUNS_NOTHING = Reason(
 
 
 def why_unread(pid: int) -> Reason | None:
-    """Return why py-spy reads nothing of a process, as far as that is seen in it.
+    """Return why py-spy reads nothing of a process, as far as the process shows it.
 
-    None if nothing is.
+    Returns None if it shows nothing.
     """
     found = _of_files(pid) or _of_program(pid)
     if found is not None:
@@ -73,7 +73,7 @@ def why_unread(pid: int) -> Reason | None:
 
 
 def _of_interpreter(python: Interpreter) -> Iterator[Reason]:
-    """Yield what of an interpreter's threads py-spy cannot read.
+    """Yield why py-spy cannot read the threads of an interpreter.
 
     Raises Unreadable if they move meanwhile.
     """
@@ -104,7 +104,7 @@ def _of_interpreter(python: Interpreter) -> Iterator[Reason]:
 
 
 def _of_files(pid: int) -> Reason | None:
-    """Return what keeps py-spy from the files whose symbols it reads."""
+    """Return what keeps py-spy from opening the files whose symbols it reads."""
     root = processes.PROC / str(processes.shown_as(pid))
     libraries = (path for _, path in mapped_files(processes.maps(pid)) if _LIBPYTHON.search(path))
     for file, path in (
@@ -114,7 +114,7 @@ def _of_files(pid: int) -> Reason | None:
         try:
             os.close(os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
         except PermissionError as error:
-            if not path:  # the process itself is not ours to look into
+            if not path:  # profd may not look into the process itself
                 return None
             what = f"py-spy cannot open its file {path} ({error.strerror}), on {_file_system(path)}"
             return Reason(
@@ -126,7 +126,7 @@ def _of_files(pid: int) -> Reason | None:
 
 
 def _file_system(path: str) -> str:
-    """Return the kind of file system of a path for this process, and its mount point."""
+    """Return the type and the mount point of the file system that holds a path."""
     text = (processes.read(f"{processes.PROC}/self/mountinfo") or b"").decode(errors="replace")
     mounts = [
         (words[4], words[words.index("-") + 1])
@@ -139,7 +139,7 @@ def _file_system(path: str) -> str:
 
 
 def _of_program(pid: int) -> Reason | None:
-    """Return why py-spy does not find the interpreter, by what the process has mapped."""
+    """Return why py-spy does not find the interpreter, from what the process has mapped."""
     maps, program = processes.maps(pid), processes.link(pid, "exe")
     if not program or _LIBPYTHON.search(maps):
         return None
@@ -150,7 +150,7 @@ def _of_program(pid: int) -> Reason | None:
 
 
 def _of_library(maps: str, root: Path) -> Reason | None:
-    """Return that the interpreter is in a library that py-spy does not look into."""
+    """Return the reason that the interpreter is in a library that py-spy does not look into."""
     libraries = dict.fromkeys(path for *_, path in _OF_CODE.findall(maps))
     held = (path for path in libraries if elf.python_in(f"{root}/root{path}") is not None)
     if (path := next(held, None)) is None:
@@ -162,7 +162,7 @@ def _of_library(maps: str, root: Path) -> Reason | None:
 
 
 def _of_second_mapping(maps: str, program: str, root: Path) -> Reason | None:
-    """Return that py-spy is wrong about where the program begins.
+    """Return the reason that py-spy is wrong about where the program begins.
 
     py-spy takes that from the first part with code.
     """
