@@ -1,4 +1,4 @@
-"""`profd summary`, `profd report` and `profd view`: where the time of a run went.
+"""`profd summary`, `profd report` and `profd view`: how a run spent its time.
 
 They show it as text, JSON, HTML or dashboard. Each imports its own output modules, because the
 others do not need them.
