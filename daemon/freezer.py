@@ -14,7 +14,7 @@ from profd.daemon import processes
 _TRAPS = (b"do_freezer_trap", b"get_signal", b"__refrigerator")
 """The functions of the kernel in which frozen threads are kept.
 
-In version 2 of control groups it is the first, which may be compiled into the second.
+Version 2 of control groups uses the first, which may be compiled into the second.
 """
 
 

@@ -84,7 +84,7 @@ _WORDS = re.compile(r" *[^ ]+| +$")
 def wrap_runs(runs: Sequence[Run], cells: int, *, indent: int = 0) -> list[list[Run]]:
     """Return runs in lines of at most ``cells`` cells, all but the first indented.
 
-    A longer word is left too long.
+    A word that is longer than a line is not broken.
     """
     lines: list[list[Run]] = [[]]
     left = cells
