@@ -1,5 +1,5 @@
-"""The command line: nothing is imported that the named command does not need.
+"""The command line: a command imports only the modules that it needs.
 
-``main`` knows in which module each command lies, and loads it when it is named. stdout is data,
+``main`` knows the module of each command, and loads it when the command is named. stdout is data,
 stderr is narration. A command returns its exit code, or None for 0.
 """

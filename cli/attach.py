@@ -1,6 +1,6 @@
 """`profd attach` and `profd stop`: profile a process from outside.
 
-It runs on whatever becomes of profd.
+The process runs on, whatever happens to profd.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ def command(pid: int | None, recording: RecordingOptions, headless: bool) -> int
             "costs as much again"
         )
     meanwhile = partial(import_module, "profd.tui.app") if has_dashboard else None
-    # Ahead: what the session imports takes longer than all that is to be known before it gets its
+    # Started ahead, because the session's imports take longer than everything needed to find its
     # options.
     with start_ahead() as starting, StopSignals() as signals:
-        # The signals from before the start on: a session that came up after a Ctrl-C would be left
-        # recording.
+        # Signals are caught before the start: otherwise, a session that comes up after a Ctrl-C
+        # would go on recording.
         from profd.cli.liverun import attached
 
         options = attached(pid, recording)
@@ -104,7 +104,7 @@ def command(pid: int | None, recording: RecordingOptions, headless: bool) -> int
     if session.is_running():
         what = f"the session of {options.run_id} has not ended within {_CLOSING_S:.0f} s"
         raise SessionFailed(what, f"kill -9 {session.pid} ends it")
-    # The run was moved to its own place at the end, unless the session had no time for it.
+    # The run was moved to its final place at the end, unless the session had no time for it.
     run_file = options.run_file if options.run_file.exists() else session.run_file
     why_ended, code = _say_outcome(run_file)
     if why_ended == "failed" or not closed:
@@ -114,7 +114,7 @@ def command(pid: int | None, recording: RecordingOptions, headless: bool) -> int
 
 
 def _say_outcome(run_file: Path) -> tuple[str | None, ExitCode]:
-    """Print the summary of a run, and return why it ended, and the exit code that it deserves."""
+    """Print the summary of a run, and return why it ended and the matching exit code."""
     from profd.cli.runs import code_of
     from profd.daemon.render.summary import summarize
     from profd.daemon.render.text import closing_lines
@@ -144,9 +144,9 @@ def _join(run_file: Path) -> None:
 
 
 def asked_for() -> int:
-    """Return the process that the user chooses of a list.
+    """Return the process that the user chooses from a list.
 
-    Raises UsageError where there is none, or nobody to ask.
+    Raises UsageError if there is no process, or nobody to ask.
     """
     from profd.cli.ls import attachable_table
     from profd.daemon.tree.attachable import find_attachable

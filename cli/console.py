@@ -16,8 +16,8 @@ from profd.daemon.streams import StandardStream
 
 
 def say(text: str) -> None:
-    """Write one line to stderr; what would steer the terminal is spelled out."""
-    # Here and not above: `profd --help` can do without.
+    """Write one line to stderr; characters that would steer the terminal are spelled out."""
+    # Imported here because `profd --help` does not need it.
     from profd.daemon.render.plaintext import visible
 
     click.echo("profd: " + visible(" ".join(text.split())), err=True)
@@ -27,7 +27,7 @@ _COMMAND_WIDTH = 60
 
 
 def short_command(words: Sequence[str]) -> str:
-    """Return a command on one line, cut where it is long."""
+    """Return a command on one line, cut if it is long."""
     text = " ".join(" ".join(words).split())
     return text if len(text) <= _COMMAND_WIDTH else f"{text[: _COMMAND_WIDTH - 1]}…"
 
@@ -47,9 +47,8 @@ def print_json(value: Any, *, indent: int = 2) -> None:  # noqa: ANN401  whateve
 def close_stdout(stdout: StandardStream, code: int) -> int:
     """Write what is still buffered, and return the exit code.
 
-    The code is 73 in place of 0 if stdout did not take all of it.
-
-    A reader that has left, such as ``head``, has what it wanted: that is silent, and the code is 1.
+    The code is 73 in place of 0 if stdout did not take all of it. If the reader has left, as
+    ``head`` does once it has enough, nothing is printed, and the code is 1.
     """
     sys.stdout.flush()
     if stdout.failure is None or code != ExitCode.OK:
@@ -61,7 +60,7 @@ def close_stdout(stdout: StandardStream, code: int) -> int:
 
 
 class StopSignals:
-    """Takes the signals while it is entered, once: a second one acts as if it were not there.
+    """Catches the signals within its context, once: a second signal has its usual effect.
 
     A signal that is ignored, as in a shell's background job, stays ignored. Main thread only.
     """
@@ -82,7 +81,7 @@ class StopSignals:
             signal.signal(*self._before.popitem())
 
     def call(self, reaction: Callable[[], None]) -> None:
-        """Call ``reaction`` when a signal arrives, now where one has arrived already."""
+        """Call ``reaction`` when a signal arrives, or now if one has arrived already."""
         self._reaction = reaction
         if self._asked:
             reaction()

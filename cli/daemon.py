@@ -1,6 +1,6 @@
 """`profd daemon`: supervise this host.
 
-Every training that the rules name is recorded and reported by itself.
+It records and reports every training that the rules name.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def command(file: Path | None, check: bool) -> None:
     if check:
         click.echo(_checked(configuration))
         return
-    processes.volunteer()  # reports and sessions inherit that
+    processes.volunteer()  # reports and sessions inherit this
     with contextlib.closing(SingleInstanceLock(paths.runtime_folder())):
         asyncio.run(_supervise(file, configuration))
 

@@ -1,6 +1,6 @@
 """`profd doctor`: what works here, and how to mend what does not.
 
-A check tries the thing itself where it can: py-spy really reads a process.
+A check tries the real thing if possible: py-spy actually reads a process.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from profd.daemon.tree.attachable import PYTHON_VERSIONS, TORCH_LIBRARY, System,
 from profd.daemon.units import size
 
 _CLOSING_S = 15.0
-# As the launcher has its script do: Yama then lets this process and its descendants, py-spy among
-# them, read it.
+# As the launcher has its script do: Yama then lets this process and its descendants, including
+# py-spy, read it.
 _SAMPLE = """
 import ctypes, os, sys
 ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(os.getppid()), 0, 0, 0)
@@ -64,9 +64,9 @@ class Verdict(Enum):
 
 
 class Check(msgspec.Struct, frozen=True):
-    """A check.
+    """The outcome of a check.
 
-    ``remedy`` is empty where nothing is amiss, ``exit_code`` its own where it failed.
+    ``remedy`` is empty if nothing is wrong. ``exit_code`` is the check's own code if it failed.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Check(msgspec.Struct, frozen=True):
 
 PASSED, NOTE, FAILED = Verdict
 Answer = tuple[Verdict, str] | tuple[Verdict, str, str] | tuple[Verdict, str, str, ExitCode]
-"""What a check says behind its name."""
+"""What a check prints after its name."""
 Asked = ParamSpec("Asked")
 _MARKS = {PASSED: ("✓", "green"), NOTE: ("!", "yellow"), FAILED: ("✗", "red")}
 _LEAST_SIZE = os.terminal_size((80, 24))
@@ -104,7 +104,7 @@ def command(pid: int | None, as_json: bool) -> int:
             )
             if check.remedy:
                 click.echo(f"  {' ' * width}  → {visible(check.remedy)}")
-    # The process asked about comes last: its own code is the most telling one.
+    # The check of the given process comes last: its code is the most specific one.
     failed = [check.exit_code or ExitCode.FAILURE for check in checks if check.verdict is FAILED]
     return failed[-1] if failed else ExitCode.OK
 
@@ -133,7 +133,7 @@ def examine(pid: int | None = None, system: System | None = None) -> list[Check]
 def checked(
     name: str, check: Callable[Asked, Answer], *args: Asked.args, **options: Asked.kwargs
 ) -> Check:
-    """Return what a check says; what it raises is how it failed."""
+    """Return the outcome of a check; an exception counts as a failure."""
     try:
         return Check(name, *check(*args, **options))
     except ProfdError as error:
@@ -244,7 +244,7 @@ def check_session() -> Answer:
 def _sample() -> Iterator[int]:
     """Give the PID of a Python process that waits."""
     words, pipe = [sys.executable, "-I", "-c", _SAMPLE], subprocess.PIPE
-    # Leaving the context closes its stdin, which ends it, and waits for it.
+    # On exit the context closes the stdin of the process, which ends it, and waits for it.
     with subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None
         process.stdout.readline()
@@ -290,7 +290,7 @@ def check_runs_folder() -> Answer:
 
 
 def check_gpus(system: System) -> Answer:
-    """Check which GPUs the driver has, and which of its metrics; none is no failure."""
+    """Check which GPUs and which metrics the driver has; no GPU is no failure."""
     clock = Clock()
     nvml = NvmlSource(clock, GpuNames())
     try:
@@ -341,7 +341,7 @@ def check_torch() -> Answer:
         return NOTE, "no torch is installed beside profd", remedy
     found = f"torch {version} beside profd"
     if tuple(int(word) for word in re.findall(r"\d+", version)[:2]) < (2, 0):
-        # From then on an optimizer's step tells Kineto that a step is over.
+        # Since this version, an optimizer's step tells Kineto that a step is over.
         return NOTE, found, "windows by step need torch 2.0 or later; all else works without"
     return PASSED, f"{found}: `profd run --torch-window` can ask its Kineto"
 

@@ -76,7 +76,7 @@ def command(
                 try:
                     parse_time(words.to_time, reader.info)
                 except UsageError:
-                    url = words.to_time  # no time, so where the data set is to be
+                    url = words.to_time  # not a time, so it is the URL of the data set
             if url is None:
                 selection = words.build(
                     reader, main_threads=not (threads or processes or to.of_all_threads)
@@ -114,13 +114,13 @@ def _put_into_data_set(run: str, job: str | None, url: str) -> ExitCode:
             manifest = export_run(reader, DataSet(url))
             codes.add(code_of(reader))
         say(f"put {manifest.samples:,} rows of samples of {manifest.run} into {url}")
-    return min(codes, default=ExitCode.OK)  # a node without samples leaves the job those of others
+    return min(codes, default=ExitCode.OK)  # a node without samples does not fail the job
 
 
 def say_if_empty(reader: RunReader, selection: Selection | None) -> ExitCode:
     """Say that an export has no samples, if it has none, and why; return the exit code.
 
-    ``selection`` is None if the format has none anyway.
+    ``selection`` is None if the format has no samples in any case.
     """
     if selection is None:
         return ExitCode.OK

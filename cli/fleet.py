@@ -1,4 +1,4 @@
-"""`profd fleet`: what many runs together say of hours lost, of nodes, and of what got slower."""
+"""`profd fleet`: what many runs together say about lost hours, nodes, and what got slower."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The live run that records a process: the one there is, or one that is begun for it."""
+"""The live run that records a process: an existing one, or one that is started for it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LOOK_INTERVAL_S = 0.05
 
 
 def pid_of(word: str) -> int | None:
-    """Return a word as a PID; None where it is none, or names a run."""
+    """Return a word as a PID; None if it is no number, or names a run."""
     if not word.isdecimal() or any(
         path.stem == word or paths.run_name(path) == word for path in paths.list_runs()
     ):
@@ -41,7 +41,7 @@ def pid_of(word: str) -> int | None:
 def live_runs_of(pids: Iterable[int]) -> dict[int, Path]:
     """Return the file of the newest live run of this user that records each process.
 
-    None of those in no such run.
+    Processes that no such run records are left out.
     """
     found: dict[int, Path] = {}
     if live := _listening():
@@ -58,19 +58,18 @@ def live_runs_of(pids: Iterable[int]) -> dict[int, Path]:
 def _listening() -> list[Path]:
     """Return the files of the runs in which a session listens.
 
-    The newest come first, then those that `-o` put elsewhere.
-
-    A file is opened only where one does: most runs have ended, and there may be hundreds.
+    The newest come first, then those that `-o` put elsewhere. A file is opened only if its session
+    listens: most runs have ended, and there may be hundreds.
     """
     try:
         sockets = {socket.stem: socket for socket in paths.runtime_folder().glob("*.sock")}
-    except OutputUnwritable:  # where there can be no socket, no session listens
+    except OutputUnwritable:  # without a place for sockets, no session listens
         return []
     found = [path for path in paths.list_runs() if sockets.pop(path.stem, None)]
     if sockets:
         from profd.daemon.session.control import ControlClient
 
-        for socket in sockets.values():  # its session knows where its run is
+        for socket in sockets.values():  # its session knows the path of its run
             with (
                 contextlib.suppress(SessionFailed),
                 contextlib.closing(ControlClient(socket)) as client,
@@ -98,15 +97,14 @@ def find_live(word: str) -> Path:
 def run_of(pid: int, *, inject: bool) -> Iterator[Path]:
     """Give the file of the live run that records a process.
 
-    Where there is none, record it for as long as this lasts.
-
-    Raises UsageError where there is none, the process was not armed and nothing may be put into it,
-    and ProfdError where it cannot be recorded.
+    If there is none, record the process for the duration of the context. Raises UsageError if there
+    is none, the process was not armed and nothing may be injected into it, and ProfdError if it
+    cannot be recorded.
     """
     if (live := live_runs_of([pid]).get(pid)) is not None:
         yield live
         return
-    # Here and not above: `attach` stays for as long as the recording, and needs neither.
+    # Imported here because `attach`, which stays as long as the recording, needs neither.
     from profd.daemon.store.reader import RunReader
     from profd.daemon.windows.ondemand import sockets_of
 
@@ -143,7 +141,7 @@ def _is_in(reader: RunReader, pid: int) -> bool:
 def attached(pid: int, recording: RecordingOptions = RecordingOptions()) -> SessionOptions:  # noqa: B008  immutable
     """Return the options of a session that records a running process.
 
-    Raises ProfdError where it cannot.
+    Raises ProfdError if it cannot be recorded.
     """
     if unread := check_attachable(pid, ThriftySystem()):
         say(unread)

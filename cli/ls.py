@@ -1,4 +1,4 @@
-"""`profd ls` lists runs and processes; `profd dump` shows where a process tree is now."""
+"""`profd ls` lists runs and processes; `profd dump` shows the present stacks of a process tree."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The entry of the command line.
 
-It finds the named command, and turns an error into one line and an exit code.
-
-Has the summary of each command, so that the list of commands imports none of them.
+It finds the named command, and turns an error into one line and an exit code. It holds the summary
+of each command, so that the list of commands imports none of them.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from profd.daemon.streams import open_streams
 INTERRUPTED = 130
 """128 + SIGINT, as a shell reports a program that Ctrl-C ended."""
 _OF_SIGNAL = 128
-"""Added to a signal, the exit code that a shell reports of what died of it."""
+"""A shell reports a program that a signal ended by this number plus the signal's."""
 
 
 COMMANDS = {
@@ -50,9 +49,9 @@ _SHARED = {
     "stop": "attach",
     "dump": "ls",
 }
-"""Commands that share a module with others, and have their own name there.
+"""Commands that share a module with others; their function there has the command's name.
 
-Each other is ``command`` in its own.
+In every other module the function is ``command``.
 """
 
 
@@ -63,7 +62,7 @@ def load_command(name: str) -> click.Command:
 
 
 class LazyCommands(click.Group):
-    """A group whose commands are imported when they are named, and not before."""
+    """A group whose commands are imported only when they are named."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -88,9 +87,8 @@ def profd() -> None:
 def run_command_line(arguments: Sequence[str] | None = None) -> int:
     """Run the named command and return the exit code.
 
-    Failures are printed on stderr, one line each.
-
-    The code is -N if this process is to die of the signal N, as the script of `profd run` did.
+    Failures are printed on stderr, one line each. The code is -N if this process is to die of the
+    signal N, as the script of `profd run` did.
     """
     try:
         code = profd.main(args=arguments, prog_name="profd", standalone_mode=False)
@@ -102,7 +100,7 @@ def run_command_line(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    # the machine's doing, and no fault of this code: its words are all that there is to say
+    # The cause is the machine, not this code, so the system's own message is all there is to say.
     except OSError as error:
         say(f"{error.filename or 'a call of the system'} failed: {error.strerror or error}")
         return ExitCode.FAILURE

@@ -1,8 +1,7 @@
 """Options that several commands share, each defined once.
 
-They are options of recording and of selecting samples, and the RUN argument.
-
-Imports nothing that a command's ``--help`` could do without.
+They are options of recording and of selecting samples, and the RUN argument. This module imports
+nothing that a command's ``--help`` could do without.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ headless_option = click.option("--headless", is_flag=True, help="Do not open the
 
 
 def output_option(text: str) -> Callable[[Command], Command]:
-    """Return what gives a command ``-o FILE`` with this help.
+    """Return a decorator that gives a command ``-o FILE`` with this help.
 
     It arrives as ``output: Path | None``.
     """
@@ -255,7 +254,7 @@ class SelectionWords(NamedTuple):
     def build(self, reader: RunReader, *, main_threads: bool = True) -> Selection:
         """Return the selection of a run's samples.
 
-        Raises UsageError where the run has no such thing.
+        Raises UsageError if the run lacks something that the options name.
         """
         from profd.daemon.analyze import conditions
         from profd.daemon.analyze.phases import PHASES
@@ -279,7 +278,7 @@ class SelectionWords(NamedTuple):
         idle = () if self.gpu_idle is None else (Condition("gpu-idle", self.gpu_idle / 100),)
         when = (*idle, *map(Condition, self.when))
         conditions.check(reader, when, from_ns, to_ns)
-        # A PID that was used again during the run has several rows.
+        # A PID that was reused during the run has several rows.
         rows = frozenset(
             process.id for process in reader.processes.values() if process.pid == self.pid
         )
@@ -288,7 +287,7 @@ class SelectionWords(NamedTuple):
         return Selection(from_ns, to_ns, *whose, when)
 
     def _check_within(self, info: RunInfo, from_ns: int | None, to_ns: int | None) -> None:
-        """Raise UsageError where a range of time lies outside of a run."""
+        """Raise UsageError if a range of time lies outside of a run."""
         is_late = from_ns is not None and from_ns >= max(info.end_ns, info.started_ns + 1)
         is_early = to_ns is not None and to_ns <= info.started_ns
         if is_late or is_early:

@@ -1,8 +1,7 @@
 """`profd run`: launch a command and profile it.
 
-The command's own stdin, stdout, stderr, signals and exit code stay.
-
-`profd demo` does so with a bundled training script.
+The command keeps its own stdin, stdout, stderr, signals and exit code. `profd demo` does the same
+with a bundled training script.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _NEEDED = ("torch", "torchvision", "tqdm")
 
 @click.command(
     short_help="Launch a command and profile it.",
-    # What follows the command's first word is the command's own.
+    # Options after the command's first word belong to the command.
     context_settings={"allow_interspersed_args": False},
 )
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="CMD...")
@@ -82,7 +81,7 @@ def command(
                 )
                 variables = arms.environment
         except (OutputUnwritable, OSError) as error:
-            if recording.output is not None:  # so the user has said where to, and can say it again
+            if recording.output is not None:  # the user chose the place, and can choose another
                 raise
             narrate(f"profd: nothing is recorded: {error}")
             become_script(words)
@@ -103,11 +102,9 @@ def run_profiled(
 ) -> int:
     """Run ``options.command``, profiled, and return its exit code.
 
-    Its PID in ``options`` is still unknown.
-
-    ``farewell`` returns the last lines on stderr; without it only failures are printed. The
-    dashboard opens on a terminal, unless headless. ``variables`` are set in the command's
-    environment. ``exporter`` serves or sends metrics.
+    Its PID in ``options`` is still unknown. ``farewell`` returns the last lines on stderr; without
+    it only failures are printed. The dashboard opens on a terminal, unless ``headless``.
+    ``variables`` are set in the command's environment. ``exporter`` serves or sends metrics.
     """
     started: list[tuple[int, int]] = []
 
@@ -138,9 +135,9 @@ def say_what_goes_on(start_ticks: int, session: int) -> None:
 def start_recording(
     options: SessionOptions, exporter: Exporter | None, script: Script, channel: socket.socket
 ) -> tuple[Path, Callable[[float], bool]]:
-    """Start the session of a script that runs, as ``Plan.start_session`` does.
+    """Start the session of a running script, as ``Plan.start_session`` does.
 
-    Its metrics end with it.
+    The exporter of its metrics ends with it.
     """
     options = msgspec.structs.replace(options, pid=script.pid, start_ticks=script.start_ticks)
     if exporter is None:
@@ -148,7 +145,7 @@ def start_recording(
         return session.run_file, session.wait_closed
     with contextlib.closing(
         exporter
-    ):  # the exporter's process listens from then on; without a session nobody does
+    ):  # after this only the exporter's process listens, and without a session nobody does
         session = start_session(options, channel=channel)
         exporter.follow(session.run_file)
 
@@ -161,7 +158,7 @@ def start_recording(
 
 
 def sum_up(run_file: Path, report: Path | None = None) -> str:
-    """Return the closing lines of a finished run, after writing a report where one is wanted."""
+    """Return the closing lines of a finished run, after writing a report if one is wanted."""
     from profd.daemon.render.summary import summarize
     from profd.daemon.render.text import closing_lines
     from profd.daemon.store.reader import RunReader
@@ -176,7 +173,7 @@ def sum_up(run_file: Path, report: Path | None = None) -> str:
 
 
 def narrate(line: str) -> None:
-    """Write a line to stderr, where it is open."""
+    """Write a line to stderr, if it is open."""
     with contextlib.suppress(OSError, ValueError):
         click.echo(line, err=True)
 
@@ -213,7 +210,7 @@ def demo(words: tuple[str, ...], steps: bool, headless: bool) -> int:
 def split_words(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     """Return the name of the target and its arguments.
 
-    Raises UsageError where there is no such target.
+    Raises UsageError if there is no such target.
     """
     if not words or words[0].startswith("-"):
         return DEFAULT_TARGET, words
@@ -225,6 +222,6 @@ def split_words(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
 
 
 def target_path(name: str) -> Path:
-    import importlib.resources  # with all of tempfile
+    import importlib.resources  # imports all of tempfile
 
     return Path(str(importlib.resources.files("profd").joinpath("target", f"{name}.py"))).resolve()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def brought_here(run: str) -> Iterator[str]:
-    """Give RUN, of a URL the path of a copy; raises RunUnreadable, MissingTool or UsageError."""
+    """Give RUN, or a local copy of a URL; raises RunUnreadable, MissingTool or UsageError."""
     if "://" not in run:
         yield run
         return
@@ -38,9 +38,9 @@ def brought_here(run: str) -> Iterator[str]:
 
 
 def find_run(word: str) -> Path:
-    """Return what ``paths.find_run`` does, but of ``latest`` the newest run that can be read.
+    """Return the run of ``paths.find_run``, but for ``latest`` the newest one that can be read.
 
-    Says which newer ones cannot.
+    Says which newer ones cannot be read.
     """
     for path in paths.list_runs() if word == paths.LATEST else ():
         try:
@@ -53,9 +53,9 @@ def find_run(word: str) -> Path:
 
 
 def folder_of(run: str, job: str | None) -> Path | None:
-    """Return the folder that RUN is, None where it is a run.
+    """Return RUN as a folder, None if it is a run.
 
-    Raises UsageError where a job of a run is named.
+    Raises UsageError if a job of a single run is named.
     """
     path = Path(run)
     is_path = os.sep in run or run in (os.curdir, os.pardir)
@@ -106,7 +106,7 @@ def open_run(run: str, job: str | None) -> Iterator[RunReader]:
 def code_of(*readers: RunReader, says_why: bool = True) -> ExitCode:
     """Return the exit code of a command that shows runs: 77 if one has ended without a sample.
 
-    Says of each such run why; leave that out if what is shown says it.
+    It also prints why, for each such run, unless ``says_why`` is False because the output says it.
     """
     empty = [reader for reader in readers if reader.is_over_without_samples]
     if says_why and empty:

@@ -1,8 +1,7 @@
-"""`profd summary`, `profd report` and `profd view`: where the time of a run went.
+"""`profd summary`, `profd report` and `profd view`: how a run spent its time.
 
-They show it as text, JSON, HTML or dashboard.
-
-Each imports what it shows with by itself: the others do without.
+They show it as text, JSON, HTML or dashboard. Each imports its own output modules, because the
+others do not need them.
 """
 
 from __future__ import annotations
@@ -101,7 +100,7 @@ def view(run: str, job: str | None, keys_fd: int | None) -> None:
     with brought_here(run) as here:
         folder = folder_of(here, job)
         run_file = find_run(here) if folder is None else _chosen(folder, job)
-        RunReader(run_file).close()  # what is no run is that first, with a terminal and without
+        RunReader(run_file).close()  # a file that is no run fails here, with and without a terminal
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise UsageError(
                 "the dashboard needs a terminal", f"`profd summary {run}` says the same as text"
@@ -118,9 +117,9 @@ def view(run: str, job: str | None, keys_fd: int | None) -> None:
 
 
 def _chosen(folder: Path, job: str | None) -> Path:
-    """Return the run file of the node that is chosen from a list.
+    """Return the run file of the node that the user chooses from a list.
 
-    Raises UsageError where nobody can choose.
+    Raises UsageError if nobody can choose.
     """
     files = known_folder(folder).choose(job).files
     if len(files) == 1:

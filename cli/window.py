@@ -35,9 +35,9 @@ from profd.daemon.windows.request import DEFAULT_STEPS, MAX_SECONDS, MAX_STEPS, 
 
 _LOOK_INTERVAL_S = 0.1
 _WINDOW_TIMEOUT_S = 200.0
-"""Above the session's own time limits for a process, its trace, and reading that."""
+"""Longer than the session's own time limits for a process, its trace, and reading the trace."""
 _SAMPLES_TIMEOUT_S = 6.0
-"""Above the length of a recording, which comes into the file at its end."""
+"""Longer than a recording, which arrives in the file at its end."""
 _LONGEST_RECORDING_NS = 30 * SECOND_NS
 SORTABLE = {
     "name": "name",
@@ -151,7 +151,7 @@ def command(
 
 
 def last_windows(reader: RunReader) -> list[WindowRow]:
-    """Return the windows of the last request that brought any; raises UsageError where none did."""
+    """Return the windows of the last request that produced any; raises UsageError if none did."""
     taken = [window for window in reader.windows() if not window.error]
     if not taken:
         raise UsageError(
@@ -162,13 +162,13 @@ def last_windows(reader: RunReader) -> list[WindowRow]:
 
 
 def take(reader: RunReader, request: WindowRequest) -> list[WindowRow]:
-    """Take windows of a live run and return them; raises SessionFailed where there is none."""
+    """Take windows of a live run and return them; raises SessionFailed if there are none."""
     if reader.info.state != "live":
         raise SessionFailed(f"{reader.info.id} is not live", "show the windows it took with --show")
     with contextlib.closing(
         ControlClient(Path(reader.info.control_socket), reader.info.recorder.pid)
     ) as client:
-        client.watch()  # while someone looks, samples come into the file sooner
+        client.watch()  # while somebody watches, samples arrive in the file sooner
         begun = client.window(request)
         length = f"{request.seconds:g} s" if request.seconds else f"{request.steps} steps"
         say(
@@ -182,7 +182,7 @@ def take(reader: RunReader, request: WindowRequest) -> list[WindowRow]:
         ]
         if not taken:
             raise SessionFailed("no window was taken", "see the lines above")
-        # The samples of the windows' time come a little later; not always.
+        # The samples of the windows' time usually arrive a little later.
         deadline = time.monotonic() + _SAMPLES_TIMEOUT_S
         while (
             not all(_is_sampled(reader, window) for window in taken) and time.monotonic() < deadline
@@ -193,7 +193,7 @@ def take(reader: RunReader, request: WindowRequest) -> list[WindowRow]:
 
 
 def _wait_for(reader: RunReader, asked_ns: int, count: int) -> list[WindowRow]:
-    """Return the windows that were asked for at a time, once all are there.
+    """Return the windows that were requested at a time, once all are there.
 
     Prints their events meanwhile.
     """

@@ -1,6 +1,6 @@
-"""Everything of profd that needs no screen.
+"""Everything in profd that needs no screen.
 
-It records a run, keeps it, and says what it means.
+It records a run, stores it, and says what it means.
 """
 
 VERSION = "0.1.0"

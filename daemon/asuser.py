@@ -1,14 +1,14 @@
 """Acts as the user of a process, in a program of its own.
 
-It reads and writes files as that user sees them.
-
-Runs as ``python -I -S asuser.py ROOT UID GID GROUP,...``, with a socket as stdin for the requests
-of ``userfiles``; ``ROOT`` is a descriptor of the root folder of the process. Where it has the
-rights of root it gives them up before the first request. It imports the standard library alone:
-that user may not be allowed to read where profd is installed.
+It reads and writes files as that user sees them. It runs as ``python -I -S asuser.py ROOT UID GID
+GROUP,...``, with a socket as stdin for the requests of ``userfiles``; ``ROOT`` is a descriptor of
+the root folder of the process. If it has the rights of root, it gives them up before the first
+request. It imports only the standard library, because that user may not be allowed to read profd's
+folder.
 
 A path means what it means to the process: each link is followed below its root, and no device, pipe
-or socket is opened. It may hang in a file system that is gone; ``userfiles`` has a timeout.
+or socket is opened. The program may hang in a file system that is gone; ``userfiles`` has a
+timeout.
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 READ, IS_FILE, OPEN, MAKE, WRITE, REMOVE = b"r", b"i", b"o", b"m", b"w", b"d"
-"""Requests: the bytes of a file, after when they changed last.
+"""Requests: the bytes of a file, after the time of their last change.
 
-Whether there is one, a descriptor of it; a new folder in another, a new file with what follows the
-NUL after its path; a file, or a folder with its files, to be removed.
+The others: whether there is such a file; a descriptor of it; a new folder in another one; a new
+file with the content that follows the NUL after its path; the removal of a file, or of a folder
+with its files.
 """
 HEADER, CHANGED = struct.Struct("!I"), struct.Struct("!q")
 READY = b"R"
 """Sent once, before the first request."""
 NOTHING = 0xFFFFFFFF
-"""In place of a length where there is no such file."""
+"""Takes the place of a length if there is no such file."""
 MOST_BYTES = 4 << 20
 IDLE_S = 5.0
-"""The program ends after so many seconds without a request.
+"""The program ends after this many seconds without a request.
 
 In most runs all files are read at the start, and the program takes 6 MB.
 """
@@ -48,10 +49,8 @@ _PATH = os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW
 def open_below(root: int, path: str, changes: list[int] | None = None) -> int:
     """Return an ``O_PATH`` descriptor of a path below a folder, links followed as below ``/``.
 
-    Raises OSError.
-
-    ``changes`` gets when each link on the way was made, and last when a name in the folder of the
-    path changed.
+    ``changes`` gets the time at which each link on the way was made, and last the time at which a
+    name in the folder of the path changed. Raises OSError.
     """
     changes = [] if changes is None else changes
     if len(path) > _LONGEST:
@@ -87,11 +86,10 @@ def open_below(root: int, path: str, changes: list[int] | None = None) -> int:
 
 
 def read(root: int, path: str) -> bytes | None:
-    """Return the bytes of a plain file.
+    """Return the bytes of a plain file, after the time of their last change.
 
-    None where there is none to be read, or it is larger than a source is.
-
-    Before them stands, in ns since the epoch, since when the path has led to them.
+    None if there is no readable file, or it is larger than a source file. The time is in ns since
+    the epoch: since then the path has led to these bytes.
     """
     changes: list[int] = []
     found = open_below(root, path, changes)
@@ -99,19 +97,20 @@ def read(root: int, path: str) -> bytes | None:
         state = os.fstat(found)
         if not stat.S_ISREG(state.st_mode) or state.st_size > MOST_BYTES:
             return None
-        # The file that was checked is read: the path may lead to another one by now.
+        # Read the very file that was checked: the path may lead to another one by now.
         with open(f"/proc/self/fd/{found}", "rb") as file:  # noqa: PTH123  pathlib would be half of the start
             content = file.read(MOST_BYTES)
         state = os.fstat(
             found
-        )  # after the reading: what was written meanwhile is younger than the bytes
+        )  # after reading, so that no change meanwhile seems older than the bytes
     finally:
         os.close(found)
-    # Not the time of st_mtime, which can be set back, as `cp -p` does.
+    # Not st_mtime, which can be set back, as `cp -p` does.
     own_ns, folder_ns = state.st_ctime_ns, changes.pop()
     if state.st_nlink > 1:
-        # That is then also when it got another name in another folder. Installers link the files
-        # of one cache into many places, so a name counts only if the folder of this one changed.
+        # st_ctime also changes when the file gets another name in another folder. Installers link
+        # the files of one cache into many places, so a name counts only if the folder of this one
+        # changed.
         own_ns = min(own_ns, max(state.st_mtime_ns, folder_ns))
     return CHANGED.pack(max(own_ns, *changes, 0)) + content
 
@@ -127,7 +126,7 @@ def is_file(root: int, path: str) -> bytes | None:
 def open_file(root: int, path: str) -> int | None:
     """Return a descriptor of a plain file that is no link, for reading.
 
-    None where it is something else.
+    None if it is something else.
     """
     folder, _, name = path.rpartition("/")
     above = open_below(root, folder)
@@ -156,7 +155,7 @@ def make_folder(root: int, path: str) -> bytes:
 
 
 def write(root: int, path: str, content: bytes) -> bytes:
-    """Make a file for this user alone; raises OSError where there is anything of that name."""
+    """Make a file for this user alone; raises OSError if something of that name exists."""
     folder, _, name = path.rpartition("/")
     above = open_below(root, folder)
     try:
@@ -194,7 +193,7 @@ def remove(root: int, path: str) -> bytes:
 
 
 def become(uid: int, gid: int, groups: Sequence[int]) -> None:
-    """Take on a user and its groups, for good, where this process is root."""
+    """Take on a user and its groups, for good, if this process is root."""
     if os.geteuid() == 0 and uid != 0:
         os.setgroups(groups)
         os.setresgid(gid, gid, gid)
@@ -204,7 +203,7 @@ def become(uid: int, gid: int, groups: Sequence[int]) -> None:
 def serve(requests: socket.socket, root: int) -> None:
     """Answer requests, one after the other, until the socket is closed.
 
-    Raises TimeoutError where none comes.
+    Raises TimeoutError if none comes.
     """
     requests.settimeout(IDLE_S)
     with requests, requests.makefile("rb") as coming:
@@ -225,7 +224,7 @@ def serve(requests: socket.socket, root: int) -> None:
             except (
                 OSError,
                 ValueError,
-            ):  # not there, not ours to enter, or a name that no file system takes
+            ):  # missing, not ours to enter, or a name that no file system takes
                 pass
             length = HEADER.pack(NOTHING if answer is None else len(answer))
             socket.send_fds(requests, [length], [] if opened is None else [opened])

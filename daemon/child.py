@@ -1,6 +1,6 @@
 """Starts profd's own programs as children of an event loop.
 
-It ends them with the work that they are for.
+They end with the work that they are for.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ async def child(
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """Run a program, ended by ``end_by`` after the block.
 
-    Raises OSError where it does not start.
+    Raises OSError if it does not start.
     """
     process = await asyncio.create_subprocess_exec(
         *words,

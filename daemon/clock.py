@@ -1,7 +1,7 @@
 """The one clock of a run: wall-clock nanoseconds that never jump.
 
-The wall clock is read once, when the clock is made; from then on the monotonic clock is added to
-it, so that a jump of the wall clock moves no sample. Everything that needs the time takes a
+The wall clock is read once, when the clock is created; from then on the monotonic clock is added to
+it, so that a jump of the wall clock moves no sample. All code that needs the time takes a
 ``Clock``; tests derive theirs from it.
 """
 
@@ -18,8 +18,8 @@ class Clock:
     """The time of a run: monotonic, anchored to the wall clock at creation."""
 
     def __init__(self) -> None:
-        # The wall clock between two readings of the monotonic one, so that being descheduled here
-        # cannot shift a run.
+        # The wall clock is read between two readings of the monotonic one, so that being
+        # descheduled here cannot shift a run.
         before = time.monotonic_ns()
         self.anchor_wall_ns = time.time_ns()
         self.anchor_monotonic_ns = (before + time.monotonic_ns()) // 2
@@ -32,14 +32,14 @@ class Clock:
     def wall_jump_ns(self) -> int:
         """Return how many nanoseconds the wall clock is ahead of this clock.
 
-        If it is ahead, it was set since this clock was made.
+        If it is ahead, it was set since this clock was created.
         """
         return time.time_ns() - self.now_ns()
 
     def suspended_ns(self) -> int:
-        """Return the nanoseconds that the machine has slept since this clock was made.
+        """Return the nanoseconds for which the machine has slept since this clock was created.
 
-        It stood still meanwhile.
+        This clock stood still meanwhile.
         """
         return _slept_ns() - self._slept_before_ns
 
@@ -47,11 +47,11 @@ class Clock:
 def until_tick_s(interval_s: float) -> float:
     """Return the seconds until the next multiple of an interval.
 
-    All that waits for those multiples wakes a process only once.
+    Tasks that all wait for such multiples wake the process only once.
     """
     return interval_s - time.monotonic() % interval_s
 
 
 def _slept_ns() -> int:
-    """Return for how long the machine has slept since it was booted, to a few microseconds."""
+    """Return how long the machine has slept since it was booted, to within a few microseconds."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.clock_gettime_ns(time.CLOCK_MONOTONIC)

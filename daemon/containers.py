@@ -1,10 +1,8 @@
-"""Where a process runs: its container, pod and Slurm job.
+"""The container, pod and Slurm job in which a process runs.
 
-It also gives the command that runs profd there, with enough rights.
-
-All of it is read from outside, from /proc: the names of control groups, what is mounted for the
-container, some variables. The formats are those of the runtimes' sources, each named where it is
-used.
+It also gives the command that runs profd there, with sufficient rights. All of it is read from
+outside, from /proc: the names of control groups, the container's mounts, some variables. The
+formats are those of the runtimes' sources, each named beside its use.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ _GROUPS = (
     ("LXC", re.compile(r"/lxc(?:\.payload\.|/)(?P<id>[\w.-]+)")),
     ("systemd-nspawn", re.compile(r"/machine\.slice/machine-(?P<id>[\w.\\-]+)\.scope")),
 )
-# In a namespace of control groups their names are hidden. What the runtimes mount over
+# A namespace of control groups hides their names. The path that the runtimes mount over
 # /etc/hostname has the same id: moby container/container_unix.go, containers/storage (the folder
 # userdata).
 _MOUNTS = (
@@ -38,8 +36,8 @@ _MOUNTS = (
         re.compile(rf"-containers/{_ID}/userdata/\S+ /(?:etc/hostname|run/\.containerenv) "),
     ),
 )
-# kubelet_getters.go: pods/UID/containers/NAME/… is mounted as the file for the last words of a
-# container.
+# kubelet_getters.go: pods/UID/containers/NAME/… is mounted as the file for the termination message
+# of a container.
 _POD_MOUNT = re.compile(r"/pods/[0-9a-f-]{36}/containers/(?P<name>[a-z0-9-]+)/")
 _POD_GROUP = re.compile(r"/kubepods\b|[/-]pod[0-9a-f]{8}[-_]")
 _NAMESPACE = "var/run/secrets/kubernetes.io/serviceaccount/namespace"
@@ -54,9 +52,9 @@ IMAGE = "IMAGE_WITH_PROFD"
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a process runs; what is unknown is empty.
+    """The place in which a process runs; what is unknown is empty.
 
-    ``runtime`` is that of the container, empty outside of any.
+    ``runtime`` is that of the container, empty outside of any container.
     """
 
     runtime: str = ""
@@ -68,7 +66,7 @@ class Place(msgspec.Struct, frozen=True):
     step: str = ""
 
     def words(self) -> str:
-        """Return the place in words, empty where it is the machine itself."""
+        """Return the place in words, empty if it is the machine itself."""
         found = []
         if self.pod:
             of = f" in namespace {self.namespace}" if self.namespace else ""
@@ -88,13 +86,12 @@ class Place(msgspec.Struct, frozen=True):
     def command(self, pid: int) -> str:
         """Return a command, given outside of the container, that attaches to a process.
 
-        It attaches with the right to read all. The command is empty if it is unknown.
-
-        ``pid`` is the number that the process has in the container.
+        It attaches with the right to read every process. It is empty if no such command is known.
+        ``pid`` is the PID inside the container.
         """
         if self.pod:
-            # An ephemeral container of this profile is privileged, --target shares the processes:
-            # kubectl_debug.md.
+            # An ephemeral container of this profile is privileged, and --target shares the
+            # processes: kubectl_debug.md.
             of = f"-n {self.namespace} " if self.namespace else ""
             target = f"--target={self.pod_container} " if self.pod_container else ""
             return (
@@ -102,8 +99,8 @@ class Place(msgspec.Struct, frozen=True):
                 f"--image={IMAGE} -- profd attach {pid}"
             )
         if self.runtime in ("docker", "podman") and self.container:
-            # The command alone gets the rights, and the container runs on:
-            # docker-container-exec(1), podman-exec(1).
+            # Only the command gets the rights, and the container runs on: docker-container-exec(1),
+            # podman-exec(1).
             return (
                 f"{self.runtime} exec --privileged --user 0 -it {self.container[:12]} profd "
                 f"attach {pid}"
@@ -113,13 +110,13 @@ class Place(msgspec.Struct, frozen=True):
     def step_command(self, pid: int) -> str:
         """Return a command that attaches within the Slurm job, with its user and namespaces.
 
-        Empty outside of any.
+        It is empty outside of any job.
         """
         return f"srun --jobid={self.job} --overlap --pty profd attach {pid}" if self.job else ""
 
 
 def place_of(pid: int | str = "self", proc: Path = processes.PROC) -> Place:
-    """Return where a process runs, as far as /proc shows it to us."""
+    """Return the place in which a process runs, as far as /proc shows it to us."""
     of = f"{proc}/{pid}"
     groups, mounts = (_text(f"{of}/{name}") for name in ("cgroup", "mountinfo"))
     words = processes.environment(of, _VARIABLES)

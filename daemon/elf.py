@@ -1,10 +1,8 @@
-"""Whether a program file holds a CPython, by what its linker wrote into it.
+"""Says whether a program file contains a CPython, by what its linker wrote into it.
 
-A file may be called anything.
-
-A linker keeps the name of the interpreter's state, ``_PyRuntime``, with the symbols that a file
-exports, and with all others until it is stripped. Since 3.10 that state has a section of its own,
-which outlives that.
+The name of a file proves nothing. A linker keeps the name of the interpreter's state,
+``_PyRuntime``, with the symbols that a file exports, and with all others until it is stripped.
+Since 3.10 that state has its own section, which stripping keeps.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ _SYMBOL = struct.Struct("<I2BH2Q")
 _OF_64_BITS = b"\x7fELF\x02\x01"
 _ALL_SYMBOLS, _EXPORTED = 2, 11
 _MOST_SECTIONS, _MOST_BYTES, _MOST_FILES = 4_096, 1 << 22, 4_096
-"""Another user may have written the file: what it says of itself is no reason to read gigabytes."""
+"""Another user may have written the file: its own claims are no reason to read gigabytes."""
 _known: dict[tuple[int, int, int, int], str | None] = {}
 """By device, inode, size and time of change: a hundred processes share most of their files."""
 
@@ -42,10 +40,10 @@ class _Section(NamedTuple):
 def python_in(path: str) -> str | None:
     """Return the version of the CPython in a file, ``""`` if it does not say.
 
-    None if there is none.
+    None if there is no CPython.
     """
     try:
-        # What stands at a path of another user may be a pipe by now.
+        # Another user's path may lead to a pipe by now.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return None
@@ -82,7 +80,7 @@ def _look(file: int) -> str | None:
                 symbols = _content(file, table_of)
                 if any(
                     place for _, place in _values(symbols, names, b"_PyRuntime")
-                ):  # and not another file's
+                ):  # defined here, and not in another file
                     return _version(file, sections, _values(symbols, names, b"Py_Version"))
     return found
 
@@ -104,9 +102,9 @@ def _values(symbols: bytes, names: bytes, name: bytes) -> Iterator[tuple[int, in
 
 
 def _version(file: int, sections: list[_Section], version_at: Iterator[tuple[int, int]]) -> str:
-    """Return the version that ``Py_Version`` has, at one of these places.
+    """Return the version in ``Py_Version``, at the first address that lies in a section.
 
-    There is one since 3.11.
+    The symbol exists since Python 3.11.
     """
     for address, place in version_at:
         if 0 < place < len(sections):

@@ -12,8 +12,8 @@ from enum import IntEnum
 class ExitCode(IntEnum):
     """Exit codes of profd's own failures; documented in ``docs/commands.md``.
 
-    ``profd run`` passes the script's own code on, or dies of its signal, so these lie where the
-    codes of scripts seldom are: a failure of profd before the script starts differs from one of the
+    ``profd run`` passes the script's own code on, or dies of its signal. So these codes are ones
+    that scripts seldom use: a failure of profd before the script starts differs from one of the
     script.
     """
 
@@ -41,8 +41,8 @@ class ExitCode(IntEnum):
 class ProfdError(Exception):
     """An error with its cause and its remedy.
 
-    ``what`` says what failed and why, as one clause without a full stop; ``remedy`` what to do
-    about it, as one clause, empty where nothing can be done.
+    ``what`` says what failed and why, as one clause without a period. ``remedy`` says what to do
+    about it, as one clause, empty if nothing can be done.
     """
 
     exit_code: ExitCode = ExitCode.FAILURE
@@ -58,7 +58,7 @@ class ProfdError(Exception):
 
 
 class UsageError(ProfdError, exit_code=ExitCode.USAGE):
-    """The command line asks for something that cannot be."""
+    """The command line asks for something impossible."""
 
 
 class NoSuchProcess(ProfdError, exit_code=ExitCode.NO_PROCESS):
@@ -94,11 +94,11 @@ class RunUnreadable(ProfdError, exit_code=ExitCode.UNREADABLE_RUN):
 
 
 class NoSuchRun(ProfdError, exit_code=ExitCode.NO_RUN):
-    """No run, or more than one, answers to this name."""
+    """No run, or more than one, matches this name."""
 
 
 class OutputUnwritable(ProfdError, exit_code=ExitCode.UNWRITABLE_OUTPUT):
-    """A file that was asked for cannot be written."""
+    """A requested file cannot be written."""
 
 
 class SessionFailed(ProfdError, exit_code=ExitCode.SESSION):

@@ -1,4 +1,4 @@
-"""What profd forks and never execs: how such a process is called, and what it lets go of."""
+"""What profd forks and never execs: the name of such a process, and the files that it closes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 HELPER = "run-helper"
 """The name of such a process, and the first word of its command line.
 
-It is not profd's own name: whoever kills all that is called profd wants to be rid of profd, not of
-the terminal that the script writes to.
+It is not profd's own name: whoever kills every process called profd wants to be rid of profd, not
+of the terminal that the script writes to.
 """
 
-# fields of /proc/PID/stat that follow the name and come before the address of the command line
+# the fields of /proc/PID/stat between the name and the address of the command line
 _ARGUMENTS_AT = 45
 
 
@@ -44,9 +44,9 @@ def is_helper(words: Sequence[str]) -> bool:
 
 
 def let_go_of_all_but(kept: Container[int]) -> None:
-    """Close what this forked process inherited.
+    """Close the files that this forked process inherited, except ``kept``.
 
-    A pipe of the script's would otherwise not end with the script.
+    Otherwise a pipe of the script would not end with the script.
     """
     for name in os.listdir("/proc/self/fd"):
         if int(name) not in kept:

@@ -1,9 +1,8 @@
 """Says whether the kernel keeps a thread frozen with its control group.
 
-`docker pause` and batch systems have it do that.
-
-Such a thread looks asleep, in whatever system call it was. Either the function of the kernel that
-it is in says so, or, if it was frozen in its sleep, its group does.
+`docker pause` and batch systems freeze groups. Such a thread looks asleep, in whatever system call
+it was. Either the kernel function that it is in shows that it is frozen, or, if it was frozen in
+its sleep, its group does.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from profd.daemon import processes
 _TRAPS = (b"do_freezer_trap", b"get_signal", b"__refrigerator")
 """The functions of the kernel in which frozen threads are kept.
 
-In version 2 of control groups it is the first, which may be compiled into the second.
+Version 2 of control groups uses the first, which may be compiled into the second.
 """
 
 
@@ -41,7 +40,7 @@ def is_frozen(pid: int, os_tid: int) -> bool:
 
 @functools.lru_cache(2)
 def _mounted(*, is_unified: bool) -> tuple[str, str]:
-    """Return the group at which a hierarchy of groups is mounted, and where; empty if it is not."""
+    """Return the root group and the mount point of a hierarchy; empty if it is not mounted."""
     lines = (
         (processes.read(f"{processes.PROC}/self/mountinfo") or b"")
         .decode(errors="replace")

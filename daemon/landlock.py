@@ -1,8 +1,7 @@
 """Confines a process to the files that it needs, by the kernel's Landlock.
 
-That holds for good, and for all that the process starts.
-
-User id 0 owns most secrets of a machine, and an owner needs no capability to read a file.
+This is permanent, and applies to everything that the process starts. User id 0 owns most secrets of
+a machine, and an owner needs no capability to read a file.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _CHANGE_FOLDER = sum(
 _ALL = _WRITE_FILE | _READ_FILE | _CHANGE_FOLDER
 
 _SYSTEM = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/proc", "/sys", "/nix/store")
-# What the C library and Python read there: to load libraries, and to tell hosts, users,
+# Files there that the C library and Python read: to load libraries, and to look up hosts, users,
 # certificates and times.
 _SETTINGS = (
     "ld.so.cache",
@@ -48,12 +47,11 @@ _SETTINGS = (
 
 
 def confine(folders: Iterable[Path]) -> bool:
-    """Leave this thread nothing but ``folders``, temporary files, and Python.
+    """Restrict this thread to ``folders``, temporary files, and Python.
 
-    The thread may only read Python and what belongs to it.
-
-    What it starts has no more. False if the kernel has no Landlock (before Linux 5.13, or turned
-    off): then it may open what it could before. Open files stay open.
+    It may only read Python and the files that Python needs. Processes that it starts have no more
+    rights. False if the kernel has no Landlock (before Linux 5.13, or turned off): then nothing
+    changes. Open files stay open.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     handled = struct.pack("=Q", _ALL)
@@ -76,9 +74,9 @@ def confine(folders: Iterable[Path]) -> bool:
 
 
 def _of_python() -> list[Path]:
-    """Return where Python, its packages and profd lie.
+    """Return the folders of Python, its packages and profd.
 
-    Never the working folder, which may be the root of all.
+    The working folder is never among them, because it may be the root folder.
     """
     own = Path(__file__).resolve().parents[1]
     packages = [
@@ -93,7 +91,7 @@ def _allow(libc: ctypes.CDLL, ruleset: int, path: Path, access: int) -> None:
     except OSError:  # there is no such file here
         return
     try:
-        # A rule for a file may name no access that folders alone have.
+        # A rule for a file must not name an access that only folders have.
         access = access if path.is_dir() else access & (_WRITE_FILE | _READ_FILE)
         libc.syscall(_ADD_RULE, ruleset, _BENEATH, _RULE.pack(access, fd), 0)
     finally:

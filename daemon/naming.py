@@ -1,6 +1,6 @@
 """The names of commands, processes and signals, wherever they are shown.
 
-Imports hardly anything: the first picture of the dashboard waits for it.
+It imports hardly anything, because the first picture of the dashboard waits for it.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ def script(command: Sequence[str]) -> str:
 
 
 def script_name(command: Sequence[str]) -> str:
-    """Return the name of a run that the user has not named: that of its script without ``.py``."""
+    """Return the default name of a run: that of its script without ``.py``."""
     return script(command).removesuffix(_SCRIPT_ENDING) if command else "run"
 
 
 def script_folder(command: Sequence[str], cwd: str) -> Path | None:
     """Return the folder of the script in a command that was given in ``cwd``.
 
-    None where it names none.
+    None if the command names no script.
     """
     path = _script_path(command)
     return Path(os.path.normpath(Path(cwd, path).parent)) if path else None
@@ -66,7 +66,7 @@ def is_launcher(program: str) -> bool:
 def is_profd(words: Sequence[str]) -> bool:
     """Say whether a command is profd itself.
 
-    That is profd's command line, or what that has started or forked.
+    That is profd's command line, or a process that it has started or forked.
     """
     from profd.daemon.forks import is_helper
 
@@ -100,7 +100,7 @@ def process_title(role: str, ordinal: int | None, rank: int | None = None) -> st
 def signal_name(number: int) -> str:
     """Return the name of a signal.
 
-    A real-time signal between the first and the last has a number only.
+    A real-time signal between the first and the last has only a number.
     """
     try:
         return signal.Signals(number).name

@@ -1,4 +1,4 @@
-"""Where runs, reports and sockets of this user belong, and how files are written there."""
+"""The paths of this user's runs, reports and sockets, and how files are written there."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from profd.daemon.errors import NoSuchRun, OutputUnwritable
 
 SUFFIX = ".profd"
 _NAMELESS = "run"
-"""The name of a run if nothing of its own can stand in the name of a file."""
+"""The name of a run if nothing in its own name is allowed in a file name."""
 LATEST = "latest"
 """The word for the newest run."""
 _ID = re.compile(r"(?P<time>\d{8}-\d{6})-(?P<name>.+)-[0-9a-f]{4}")
-# Write-ahead logging needs memory shared between its users, which these do not give over machines.
+# Write-ahead logging needs memory that its users share, which these do not provide across machines.
 _OWN_FOLDER = "set PROFD_HOME to a folder of your own"
 NETWORK_FILE_SYSTEMS = (
     "nfs",
@@ -41,13 +41,13 @@ NETWORK_FILE_SYSTEMS = (
 def runs_folder() -> Path:
     """Return the folder of this user's runs.
 
-    It is ``$PROFD_HOME/runs``, else it is in the folder for user state.
+    It is ``$PROFD_HOME/runs``, or else lies in the folder for user state.
     """
     return (home() or _of_user("XDG_STATE_HOME", ".local/state")) / "runs"
 
 
 def own_file(name: str) -> Path:
-    """Return where a table or configuration of this user is, or would be."""
+    """Return the path of a table or configuration of this user, whether or not it exists."""
     return (home() or _of_user("XDG_CONFIG_HOME", ".config")) / name
 
 
@@ -59,7 +59,7 @@ def _of_user(variable: str, usual: str) -> Path:
     folder = Path(os.environ.get(variable, ""))
     try:
         return (folder if folder.is_absolute() else Path.home() / usual) / "profd"
-    except RuntimeError:  # as in a container that runs as any user
+    except RuntimeError:  # as in a container that runs as an arbitrary user
         what = f"you have no home: HOME is not set, and user {os.getuid()} is not in /etc/passwd"
         raise OutputUnwritable(what, _OWN_FOLDER) from None
 
@@ -81,7 +81,7 @@ def runtime_folder() -> Path:
     """Return the private folder of this user's control sockets; raises OutputUnwritable."""
     own = home()
     login = Path(os.environ["XDG_RUNTIME_DIR"]) if os.environ.get("XDG_RUNTIME_DIR") else None
-    try:  # `su` and `sudo` may pass on another user's
+    try:  # `su` and `sudo` may pass on the variable of another user
         login = login if login and login.stat().st_uid == os.getuid() else None
     except OSError:
         login = None
@@ -115,9 +115,9 @@ def new_run_id(name: str, now: datetime | None = None) -> str:
 def clean_name(name: str) -> str:
     """Return ``name`` reduced to letters of all languages, digits, ``_`` and ``.``.
 
-    At most 24 bytes are left of it: the path of a socket has to hold it.
+    At most 24 bytes are left, because the path of a socket has to hold it.
     """
-    # What the file system's encoding lacks cannot stand in a name of a file here.
+    # A file name cannot hold what the file system's encoding lacks.
     encoded = unicodedata.normalize("NFC", name).encode(sys.getfilesystemencoding(), "ignore")
     known = encoded.decode(sys.getfilesystemencoding())
     kept = (one if one in "_." or one.isalnum() or _is_letter(one) else " " for one in known)
@@ -126,14 +126,14 @@ def clean_name(name: str) -> str:
 
 
 def _is_letter(character: str) -> bool:
-    """Say whether a character beyond ASCII can be part of a word, as vowel signs and emojis are."""
+    """Say whether a character beyond ASCII can be part of a word, as vowel signs and emojis can."""
     return not character.isascii() and character.isprintable()
 
 
 def new_run_file(run_id: str, output: Path | None = None) -> Path:
-    """Return the path of a new run, its folder made.
+    """Return the path of a new run, and make its folder.
 
-    Raises OutputUnwritable where it cannot be written.
+    Raises OutputUnwritable if the path cannot be written.
     """
     if output is None:
         folder, path = runs_folder(), runs_folder() / f"{run_id}{SUFFIX}"
@@ -200,7 +200,7 @@ def _named(word: str, runs: list[Path]) -> list[Path]:
 
 
 def word_for(run_file: Path) -> str:
-    """Return the word for a run in commands: its id, or its path where it lies elsewhere."""
+    """Return the word for a run in commands: its id, or its path if it lies elsewhere."""
     return run_file.stem if run_file.parent == runs_folder() else str(run_file)
 
 
@@ -208,23 +208,22 @@ def list_runs() -> list[Path]:
     """Return this user's run files, the newest first."""
     found: list[tuple[str, int, Path]] = []
     for path in runs_folder().glob(f"*{SUFFIX}"):
-        with contextlib.suppress(OSError):  # gone again
+        with contextlib.suppress(OSError):  # the file is gone again
             found += [(path.stem[:15], path.stat().st_mtime_ns, path)] if path.is_file() else []
     return [path for _, _, path in sorted(found, reverse=True)]
 
 
 def run_name(path: Path) -> str:
-    """Return the name in the middle of a run file's id; the whole stem where it is no id."""
+    """Return the name in the middle of a run file's id; the whole stem if it is no id."""
     match = _ID.fullmatch(path.stem)
     return match["name"] if match else path.stem
 
 
 def may_others_write(folder: Path) -> bool:
-    """Say whether another user may make files in a folder, or put another in its place.
+    """Say whether another user may make files in a folder, or replace it by another one.
 
-    Root does not count as another user.
-
-    Where a folder has the sticky bit nobody renames what is another's.
+    Root does not count as another user. In a folder with the sticky bit nobody may rename what
+    belongs to somebody else.
     """
     own, at = (0, os.getuid()), folder.resolve()
     for place in (at, *at.parents):
@@ -260,13 +259,13 @@ def is_on_network(path: Path, mounts: str | None = None) -> bool:
 def is_in_memory(path: Path, mounts: str | None = None) -> bool:
     """Say whether a path lies on a file system without a disk.
 
-    What is written there takes memory.
+    Files there take memory.
     """
     return _file_system(path, mounts) in ("tmpfs", "ramfs")
 
 
 def _file_system(path: Path, mounts: str | None) -> str:
-    """Return the type of the file system that a path lies on."""
+    """Return the type of the file system on which a path lies."""
     if mounts is None:
         mounts = (processes.read("/proc/self/mounts") or b"").decode(errors="replace")
     path = path.resolve()
@@ -274,9 +273,9 @@ def _file_system(path: Path, mounts: str | None) -> str:
     for words in (line.split(" ") for line in mounts.splitlines()):
         if len(words) < 3:
             continue
-        # Spaces, tabs, newlines and backslashes stand there as three octal digits.
+        # The list has spaces, tabs, newlines and backslashes as three octal digits.
         mount = Path(re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), words[1]))
-        # The later one of two at the same place lies above.
+        # Of two mounts at the same place the later one covers the other.
         if path.is_relative_to(mount) and len(mount.parts) >= len(best.parts):
             best, kind = mount, words[2]
     return kind
@@ -286,10 +285,8 @@ def _file_system(path: Path, mounts: str | None) -> str:
 def replacing(target: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
     """Give a file to write to, which replaces ``target`` once it is written and on the disk.
 
-    Raises OSError.
-
     Meanwhile it has a name that nobody can guess, and is its owner's alone unless ``mode`` says
-    more. After a failure ``target`` is as before.
+    more. After a failure ``target`` is as before. Raises OSError.
     """
     folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     name = f".profd-{os.urandom(8).hex()}"
@@ -306,7 +303,7 @@ def replacing(target: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
             with contextlib.suppress(OSError):
                 os.unlink(name, dir_fd=folder)
             raise
-        with contextlib.suppress(OSError):  # some file systems cannot do that for a folder
+        with contextlib.suppress(OSError):  # some file systems cannot do this for a folder
             os.fsync(folder)
     finally:
         os.close(folder)
@@ -316,7 +313,7 @@ def write_whole(path: Path, content: bytes) -> None:
     """Write a file as ``replacing`` does, pipes and devices directly; raises OutputUnwritable."""
     try:
         if path.exists() and not path.is_file():
-            path.write_bytes(content)  # for a folder, the system's own error
+            path.write_bytes(content)  # raises the system's own error for a folder
         else:
             with replacing(path.resolve(), mode=0o666) as file:
                 file.write(content)

@@ -1,9 +1,8 @@
-"""Reads processes from /proc: identity, times, environment, state and OOM score.
+"""Reads processes from /proc: identity, times, environment, state; also sets OOM scores.
 
-The OOM score is that of this process.
-
-Files are opened for each read: that costs 5 µs more than a descriptor that is kept, and hundreds of
-processes use up no descriptors. A process that is gone, or not ours to read, gives None.
+Files are opened for each read: that costs 5 µs more than a descriptor that is kept open, but
+hundreds of processes use up no descriptors. A process that is gone, or that we may not read, gives
+None.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from profd.daemon import elf
 
 _CHUNK_BYTES = 1 << 16
 MOST_BYTES = 8 << 20
-"""The most that is read of a file.
+"""The most bytes that are read of a file.
 
-The maps of a process are as long if it has all the maps that the kernel allows.
+The maps of a process reach this if it has all the maps that the kernel allows.
 """
 _MOST_COMMAND_BYTES = 1 << 17  # of a command line; nobody keeps more than 65,536 characters
 _MOST_ENVIRONMENT_BYTES = 2 << 20  # the most that the kernel gives a new program, by default
-_MANY_THREADS = 256  # of one process; to look at all processes of a usual host takes as long
+_MANY_THREADS = 256  # of one process; looking at all processes of a usual host takes as long
 _PAIR = re.compile(rb"^(\w+):?[ \t]+(\d+)", re.MULTILINE)
 _CPU_LINE = re.compile(rb"^(cpu\d*) +([\d ]+)$", re.MULTILINE)
 
@@ -45,16 +44,16 @@ _CODE = re.compile(r"(?m)^\S+ r-xp \S+ \S+ \S+ +(/.*)$")
 def read(path: str, most_bytes: int = MOST_BYTES) -> bytes | None:
     """Return the content of a file, its first ``most_bytes`` if it has more.
 
-    None where it cannot be read.
+    None if it cannot be read.
     """
     try:
-        # A pipe without a writer is empty: it may lie below the root of a process.
+        # Without a writer a pipe reads as empty; one may lie below the root of a process.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
     parts, left = [], most_bytes
     try:
-        # A read may give less than is left: the kernel gives lists a page at a time.
+        # A read may return less than is left: the kernel gives lists a page at a time.
         while left and (part := os.read(descriptor, min(left, _CHUNK_BYTES))):
             parts.append(part)
             left -= len(part)
@@ -66,7 +65,7 @@ def read(path: str, most_bytes: int = MOST_BYTES) -> bytes | None:
 
 
 def read_number(path: str) -> int | None:
-    """Return the number in a file; None where it holds a word, such as ``max`` for no limit."""
+    """Return the number in a file; None if it holds a word, such as ``max`` for no limit."""
     text = (read(path) or b"").strip()
     return int(text) if text.isdigit() else None
 
@@ -74,7 +73,7 @@ def read_number(path: str) -> int | None:
 def read_pairs(path: str) -> dict[bytes, int]:
     """Return the numbers of a file with a name and a number on each line.
 
-    Empty where it cannot be read.
+    Empty if it cannot be read.
     """
     return {name: int(number) for name, number in _PAIR.findall(read(path) or b"")}
 
@@ -82,7 +81,7 @@ def read_pairs(path: str) -> dict[bytes, int]:
 class Stat(msgspec.Struct, frozen=True):
     """Some fields of ``/proc/PID/stat``.
 
-    Times are in clock ticks, those of children only where they are named.
+    Times are in clock ticks; only fields that say so include the times of children.
     """
 
     pid: int
@@ -99,16 +98,16 @@ class Stat(msgspec.Struct, frozen=True):
     start_ticks: int
     rss_bytes: int
     image: int
-    """The address where its stack starts: another one means that the process has exec'ed.
+    """The address at which its stack starts: another one means that the process has exec'ed.
 
-    0 where we may not look, while a process is dying (its memory goes long before it is a zombie),
-    and during an exec, where the kernel moves the stack once more before it says where the code
-    starts.
+    It is 0 if we may not look, while a process is dying (its memory goes long before it is a
+    zombie), and during an exec, in which the kernel moves the stack once more before it says where
+    the code starts.
     """
     block_delay_ticks: int | None
-    """The time in which it waited for disks; None where the kernel is too old to count that."""
+    """The time for which it waited for disks; None if the kernel is too old to count that."""
     core: int | None
-    """The one on which its main thread runs, or ran last."""
+    """The core on which its main thread runs, or ran last."""
     exit_status: int
     """As of ``waitpid``; 0 unless the process is a zombie that we may look into."""
 
@@ -118,7 +117,7 @@ class Stat(msgspec.Struct, frozen=True):
 
     @property
     def is_running(self) -> bool:
-        """Whether it has a living thread: its main one may have ended before others."""
+        """Whether it has a living thread: its main thread may have ended before others."""
         return self.state not in "ZX" or self.threads > 1
 
     @property
@@ -136,7 +135,7 @@ class CpuTicks(NamedTuple):
     idle: int
     io_wait: int
     stolen: int
-    """Given to others by the hypervisor."""
+    """Given to other machines by the hypervisor."""
     all: int
 
     @property
@@ -163,7 +162,7 @@ def pids() -> Iterator[int]:
 def read_stat(pid: int, os_tid: int | None = None) -> Stat | None:
     """Read ``/proc/PID/stat``, or that of one thread."""
     found = read(f"{PROC}/{pid}/stat" if os_tid is None else f"{PROC}/{pid}/task/{os_tid}/stat")
-    # The name stands in parentheses and may hold anything, parentheses and spaces too.
+    # The name is in parentheses and may contain anything, even parentheses and spaces.
     head, _, tail = (found or b"").rpartition(b")")
     fields = tail.split()
     try:
@@ -193,7 +192,7 @@ def read_stat(pid: int, os_tid: int | None = None) -> Stat | None:
 def read_running(pid: int, start_ticks: int) -> Stat | None:
     """Read the stat of this very process.
 
-    None where it is a zombie, gone, or another one with the same PID.
+    None if it is a zombie, gone, or another process with the same PID.
     """
     stat = read_stat(pid)
     return (
@@ -207,7 +206,7 @@ def is_running(pid: int, start_ticks: int) -> bool:
 
 
 def status(pid: int, os_tid: int | None = None) -> dict[str, str]:
-    """Return the fields of ``/proc/PID/status``, or that of one thread; empty where it is gone."""
+    """Return the fields of ``/proc/PID/status``, or that of one thread; empty if it is gone."""
     text = (
         read(f"{PROC}/{pid}/status" if os_tid is None else f"{PROC}/{pid}/task/{os_tid}/status")
         or b""
@@ -219,7 +218,7 @@ def status(pid: int, os_tid: int | None = None) -> dict[str, str]:
 def link(pid: int, name: str) -> str:
     """Return the target of a link of a process: ``exe``, ``cwd``, ``fd/3``.
 
-    Empty where we may not look.
+    Empty if we may not look.
     """
     for shown in _showing(pid):
         with contextlib.suppress(OSError):
@@ -229,9 +228,9 @@ def link(pid: int, name: str) -> str:
 
 
 def open_files(pid: int) -> list[str]:
-    """Return what the descriptors of a process link to: paths, ``socket:[INODE]``.
+    """Return the link targets of a process's descriptors: paths, ``socket:[INODE]``.
 
-    Empty where we may not look.
+    Empty if we may not look.
     """
     try:
         return [link(pid, f"fd/{fd}") for fd in os.listdir(f"{PROC}/{pid}/fd")]
@@ -242,7 +241,7 @@ def open_files(pid: int) -> list[str]:
 def maps(pid: int) -> str:
     """Return the memory map of a process, as the kernel lists it.
 
-    Empty where we may not look, and of one too long.
+    Empty if we may not look, or if it is too long.
     """
     files = (f"{PROC}/{shown}/maps" for shown in _showing(pid))
     found = next(filter(None, (read(file, MOST_BYTES + 1) for file in files)), b"")
@@ -261,7 +260,7 @@ def shown_as(pid: int) -> int:
 
 
 def _showing(pid: int) -> Iterator[int]:
-    """Yield the ids to try for what is of a process's memory; the second one costs more."""
+    """Yield the ids to try for files about a process's memory; the second one costs more."""
     yield pid
     if (other := shown_as(pid)) != pid:
         yield other
@@ -270,7 +269,7 @@ def _showing(pid: int) -> Iterator[int]:
 def children(pid: int, *, of_all_threads: bool = True) -> list[int]:
     """Return the PIDs of living children.
 
-    Return those of the main thread alone if that will do, because threads are many.
+    With ``of_all_threads`` False, return only those of the main thread, which is cheaper.
     """
     try:
         threads = os.listdir(f"{PROC}/{pid}/task") if of_all_threads else [str(pid)]
@@ -285,7 +284,7 @@ def children(pid: int, *, of_all_threads: bool = True) -> list[int]:
 def descendants(pid: int, *, but: int | None = None) -> Iterator[int]:
     """Yield the PIDs of living descendants, the nearest first.
 
-    Leave out ``but`` and what is below it.
+    Leave out ``but`` and its descendants.
     """
     known, level = (
         {pid, but},
@@ -309,7 +308,7 @@ def thread_ids(pid: int) -> dict[int, int]:
         return {}
     if (
         len(os_tids) > 1 and (main := read_stat(pid)) is not None and main.state in "ZX"
-    ):  # it stays in the list
+    ):  # an ended main thread stays in the list
         os_tids.remove(pid)
     if own_id(pid) in (pid, None):
         return {os_tid: os_tid for os_tid in os_tids}
@@ -318,7 +317,7 @@ def thread_ids(pid: int) -> dict[int, int]:
 
 
 def own_id(pid: int, os_tid: int | None = None) -> int | None:
-    """Return the id in the innermost PID namespace; None where it is gone."""
+    """Return the id in the innermost PID namespace; None if the process or thread is gone."""
     ids = status(pid, os_tid).get("NSpid", "").split()
     return int(ids[-1]) if ids else None
 
@@ -326,7 +325,7 @@ def own_id(pid: int, os_tid: int | None = None) -> int | None:
 class Io(NamedTuple):
     """Bytes that a process's system calls read and wrote, and bytes read from a disk.
 
-    A network file system counts in the first two alone, a mapped file in the last alone. ``hangs``
+    A network file system counts only in the first two, a mapped file only in the last. ``hangs``
     adds up all three.
     """
 
@@ -336,7 +335,7 @@ class Io(NamedTuple):
 
 
 def io_bytes(pid: int) -> Io | None:
-    """Return what a process has read and written; None where the kernel does not say."""
+    """Return what a process has read and written; None if the kernel does not say."""
     counters = read_pairs(f"{PROC}/{pid}/io")
     try:
         return Io(counters[b"rchar"], counters[b"wchar"], counters[b"read_bytes"])
@@ -353,9 +352,8 @@ def rss_bytes(pid: int) -> int | None:
 def environment(pid: int | str, allowed: frozenset[str]) -> dict[str, str]:
     """Return the variables in ``allowed`` that the process was started with.
 
-    No other one leaves this function.
-
-    ``pid`` is a number, ``self``, or the folder of a process.
+    No other variable leaves this function. ``pid`` is a number, ``self``, or the folder of a
+    process.
     """
     words = (read(f"{PROC / str(pid)}/environ", _MOST_ENVIRONMENT_BYTES) or b"").split(b"\0")
     pairs = (word.decode(errors="replace").partition("=") for word in words)
@@ -363,9 +361,9 @@ def environment(pid: int | str, allowed: frozenset[str]) -> dict[str, str]:
 
 
 def command_line(pid: int) -> tuple[str, ...]:
-    """Return the words of the command line, if it is long the first.
+    """Return the words of the command line, only the first ones if it is long.
 
-    None of kernel threads, zombies, the departed.
+    Empty for kernel threads, zombies, and processes that are gone.
     """
     files = (f"{PROC}/{shown}/cmdline" for shown in _showing(pid))
     words = next(filter(None, (read(file, _MOST_COMMAND_BYTES) for file in files)), b"")
@@ -385,10 +383,10 @@ def owner_uid(pid: int) -> int | None:
 
 
 def owner(pid: int) -> Owner | None:
-    """Return the user and groups with which a process opens files; None where it is gone."""
+    """Return the user and groups with which a process opens files; None if it is gone."""
     fields = status(pid)
     try:
-        # The last of each four ids counts for files.
+        # The last of the four ids counts for files.
         uid, gid = (int(fields[name].split()[3]) for name in ("Uid", "Gid"))
         return Owner(uid, gid, tuple(map(int, fields["Groups"].split())))
     except (KeyError, ValueError, IndexError):
@@ -396,7 +394,7 @@ def owner(pid: int) -> Owner | None:
 
 
 def user_name(uid: int) -> str:
-    """Return the name of a user, or the number where there is none."""
+    """Return the name of a user, or the number if there is none."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -407,7 +405,7 @@ def cpu_ticks() -> dict[str, CpuTicks]:
     """Return the ticks of the machine, ``cpu``, and of each core, ``cpu0`` and so on."""
     found = {}
     for label, words in _CPU_LINE.findall(read(f"{PROC}/stat") or b""):
-        ticks = [int(word) for word in words.split()[:8]]  # guests are in user time already
+        ticks = [int(word) for word in words.split()[:8]]  # user time already includes guests
         if len(ticks) == 8:
             found[label.decode()] = CpuTicks(ticks[3], ticks[4], ticks[7], sum(ticks))
     return found
@@ -416,8 +414,8 @@ def cpu_ticks() -> dict[str, CpuTicks]:
 def python_version(pid: int) -> str | None:
     """Return ``major.minor`` of the CPython in a process, ``""`` if unknown; None if none is in it.
 
-    Its program or a library that it has mapped holds one, by its symbols. What cannot be read is
-    taken for what it is called.
+    The symbols of its program, or of a library that it has mapped, show a CPython. A file that
+    cannot be read is judged by its name.
     """
     executable = link(pid, "exe").removesuffix(" (deleted)")
     if not executable:
@@ -430,8 +428,8 @@ def python_version(pid: int) -> str | None:
     if library:
         return library[1]
     root = PROC / str(shown_as(pid))
-    # Of the parts of a file the one with its code: a process maps other files, too, data sets of
-    # terabytes among them.
+    # Only the mapping with a file's code counts: a process maps other files, too, including data
+    # sets of terabytes.
     files = [
         f"{root}/exe",
         *(f"{root}/root{path}" for path in dict.fromkeys(_CODE.findall(mapped))),
@@ -441,9 +439,9 @@ def python_version(pid: int) -> str | None:
 
 
 def volunteer(points: int = 500) -> None:
-    """Have the OOM killer choose this process, and what it starts, before others.
+    """Let the OOM killer choose this process, and those it starts, before others.
 
-    Without the right nothing changes.
+    Without the right to do so nothing changes.
     """
     score = PROC / "self/oom_score_adj"
     with contextlib.suppress(OSError, ValueError):
@@ -451,9 +449,9 @@ def volunteer(points: int = 500) -> None:
 
 
 def share_heap() -> None:
-    """Have the threads to come share one heap.
+    """Let all future threads share one heap.
 
-    glibc gives each thread its own, and what is free in one serves no other.
+    glibc gives each thread its own, and free memory in one serves no other.
     """
     import ctypes
 
@@ -462,9 +460,9 @@ def share_heap() -> None:
 
 
 def trim_heap() -> None:
-    """Give the kernel what is free between memory that is held.
+    """Return free memory that lies between used memory to the kernel.
 
-    glibc itself gives back the end of a heap alone.
+    By itself, glibc returns only the end of a heap.
     """
     import ctypes
 
@@ -473,9 +471,9 @@ def trim_heap() -> None:
 
 
 def spare(pid: int, like: int) -> None:
-    """Have the OOM killer choose a process no sooner than another one.
+    """Let the OOM killer choose a process no sooner than another one.
 
-    Without the right nothing changes.
+    Without the right to do so nothing changes.
     """
     with contextlib.suppress(OSError):
         (PROC / str(pid) / "oom_score_adj").write_text(

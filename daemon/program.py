@@ -1,8 +1,8 @@
 """How the programs of profd are started, and what this one was started with.
 
-Every process of profd is an isolated Python: what is set for the script's Python is not for it. The
-script gets all of that as it was: its environment entry by entry, and the signals that were
-ignored, which Python forgets.
+Every process of profd is an isolated Python, because settings for the script's Python are not meant
+for it. The script gets all of its settings unchanged: its environment entry by entry, and the
+ignored signals, which Python forgets.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 _START = str(Path(__file__).parents[1] / "__main__.py")
-# The shell script `profd` sets both: numbered variables with what it found in its own environment,
+# The shell script `profd` sets both: numbered variables with the entries of its own environment,
 # and an option.
 _ENTRY = b"PROFD_ENTRY_%d"
 _IGNORED = "profd_ignored"
-_kept: list[Any] = []  # as long as this process lasts: the C library has a pointer to it
+_kept: list[Any] = []  # for the life of this process: the C library has a pointer to it
 _OF_THE_LOADER = (
     "LD_PRELOAD",
     "LD_AUDIT",
@@ -43,19 +43,14 @@ def words(module: str, *arguments: str) -> list[str]:
 def environment() -> dict[str, str]:
     """Return the environment for profd's own programs.
 
-    It is ours, less what puts other code into each process.
-
-    LD_LIBRARY_PATH stays: Python's own libraries, or the GPU driver's, may be found by nothing
-    else.
+    It is ours, without the variables that load other code into each process. LD_LIBRARY_PATH stays:
+    it may be the only way to find the libraries of Python, or those of the GPU driver.
     """
     return {name: value for name, value in os.environ.items() if name not in _OF_THE_LOADER}
 
 
 def inherited_environment() -> list[bytes]:
-    """Return the environment entries that profd was given, byte for byte and in order.
-
-    Whoever started profd gave them.
-    """
+    """Return the environment entries with which profd was started, byte for byte and in order."""
     try:
         found = Path("/proc/self/environ").read_bytes().split(b"\0")[:-1]
     except OSError:
@@ -68,12 +63,10 @@ def inherited_environment() -> list[bytes]:
 
 
 def hand_on_environment(variables: Mapping[str, str]) -> None:
-    """Give this process the environment profd was started with, and these variables.
+    """Give this process the environment that profd was started with, and these variables.
 
-    This process is about to become the script.
-
-    ``os.exec*`` without an environment hand it on. A mapping would hold no entry without a name,
-    and none twice.
+    This process is about to become the script. ``os.exec*`` without an environment pass the entries
+    on. A mapping could hold no entry without a name, and no name twice.
     """
     names = {os.fsencode(name) for name in variables}
     entries = [entry for entry in inherited_environment() if entry.partition(b"=")[0] not in names]
@@ -89,7 +82,7 @@ def take_over() -> None:
         os.environb.clear()
         os.environb.update({name: value for name, sign, value in inherited if name and sign})
     with contextlib.suppress(OSError):
-        Path("/proc/self/comm").write_text("profd")  # by which `pkill` and `top` know it
+        Path("/proc/self/comm").write_text("profd")  # the name by which `pkill` and `top` know it
 
 
 def ignored_signals() -> frozenset[int] | None:

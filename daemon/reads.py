@@ -1,13 +1,13 @@
 """Reads of what another process controls, bounded in time.
 
-There is a bound for one process, and one for all those of a user together.
+There is a bound for one process, and one for all processes of a user together.
 
-A process that hangs in the kernel keeps the lock of its memory, and a read of its maps or its
-command line hangs, too. Such a read is given up; it goes on in a thread of its own, and until it
-ends no other is made of that process.
+A process that hangs in the kernel holds the lock of its memory, so that a read of its maps or its
+command line hangs, too. Such a read is given up; it goes on in its own thread, and until it ends
+that process is not read again.
 
-One user may have hundreds of processes that are dear to read, or that hang. They take their time
-from each other alone.
+One user may have hundreds of processes that are slow to read, or that hang. They use up only that
+user's time.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from typing import Any, TypeVar
 DEADLINE_S = 1.0
 """The timeout of one read, and the CPU time of all reads of a user's processes in a turn.
 
-One given up counts whole.
+A read that is given up counts in full.
 """
 MOST_STUCK = 8
-"""Of one user: each holds a thread, of which a service has some hundreds."""
+"""The limit per user: each holds a thread, of which a service has some hundreds."""
 Value = TypeVar("Value")
 
 
 class Unread(Exception):
-    """A process was not read: that takes too long, or its user's processes have had their time."""
+    """A process was not read: it takes too long, or its user's time is used up."""
 
 
 class Reads:
@@ -46,7 +46,7 @@ class Reads:
         all_s: float = math.inf,
         cpu_s: Callable[[], float] = time.thread_time,
     ) -> None:
-        """Bound one read, those of a user and those of all in a turn.
+        """Bound the time of one read, of all reads of a user, and of all reads in a turn.
 
         ``cpu_s`` is called in the thread that reads.
         """
@@ -57,7 +57,7 @@ class Reads:
         self._spent_s: defaultdict[int, float] = defaultdict(float)
 
     def begin_turn(self) -> None:
-        """Give each user its time anew."""
+        """Begin a turn, in which each user has the full time again."""
         self._spent_s.clear()
         self._stuck = {pid: stuck for pid, stuck in self._stuck.items() if stuck[1].is_alive()}
 
@@ -101,5 +101,5 @@ class _Reader(threading.Thread):
             began_s = self._cpu_s()
             try:
                 answer.set_result((ask(), self._cpu_s() - began_s))
-            except Exception as error:  # noqa: BLE001  it is raised where it was asked for
+            except Exception as error:  # noqa: BLE001  it is raised in the thread that asked
                 answer.set_exception(error)

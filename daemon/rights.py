@@ -1,6 +1,6 @@
-"""What the kernel lets this process read of other processes, and the facts that explain a refusal.
+"""What the kernel lets this process read of other processes, and why it refuses.
 
-``python -m profd.daemon.rights PROGRAM [WORD ...]`` becomes a program without them.
+``python -m profd.daemon.rights PROGRAM [WORD ...]`` becomes a program without these rights.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from profd.daemon.landlock import confine
 _SYS_PTRACE = 19
 _PID_LIMIT = (
     2**22
-)  # the kernel's own; os.kill would take a larger one for a negative number, or refuse it
+)  # the kernel's own limit; os.kill would take a larger one for a negative number, or refuse it
 _YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 _SELINUX = Path("/sys/fs/selinux/enforce")
 _READ_LENGTH = 8
@@ -57,9 +57,9 @@ class Rights:
         self.uid = os.geteuid()
 
     def credentials(self, pid: int) -> Credentials | None:
-        """Return the credentials of a process, of a living thread of it.
+        """Return the credentials of a process, from one of its living threads.
 
-        None where there is none, or it is hidden.
+        None if there is none, or it is hidden.
         """
         try:
             text = (self._proc / str(processes.shown_as(pid)) / "status").read_text(
@@ -96,14 +96,14 @@ class Rights:
         return bool(found and int(found[1], 16) >> _SYS_PTRACE & 1)
 
     def ptrace_scope(self) -> int:
-        """Return Yama's ptrace_scope, 0 to 3; 0 where the kernel has no Yama."""
+        """Return Yama's ptrace_scope, 0 to 3; 0 if the kernel has no Yama."""
         try:
             return int(self._yama.read_text())
         except OSError:
             return 0
 
     def place(self, pid: int | str = "self") -> Place:
-        """Return where a process runs, profd itself if none is named."""
+        """Return the place of a process, of profd itself if none is named."""
         return place_of(pid, self._proc)
 
     def in_container(self) -> bool:
@@ -113,7 +113,7 @@ class Rights:
     def is_filtered(self, pid: int) -> bool:
         """Say whether a seccomp filter keeps profd from reading.
 
-        If so, the kernel opens the memory, and forbids the call.
+        In that case the kernel opens the memory, but forbids the call.
         """
         if not re.search(r"(?m)^Seccomp:\s*2$", (self._proc / "self" / "status").read_text()):
             return False
@@ -143,7 +143,7 @@ class Rights:
     def executable(self, pid: int) -> str | None:
         """Return the path of the program that a process runs.
 
-        None where it may not be looked at.
+        None if we may not look.
         """
         return processes.link(pid, "exe") or None
 
@@ -160,7 +160,7 @@ class Rights:
             with (self._proc / str(pid) / "maps").open() as maps:
                 readable = (line for line in maps if line.split(" ", 2)[1].startswith("r"))
                 address = int(next(readable, "0").partition("-")[0], 16)
-        except OSError as error:  # its map is closed to us
+        except OSError as error:  # we may not read its map
             return error.errno or errno.EIO
         if not address:
             return errno.ESRCH
@@ -172,16 +172,14 @@ class Rights:
         libc.process_vm_readv.restype = ctypes.c_ssize_t
         into, of, one = ctypes.byref(local), ctypes.byref(remote), ctypes.c_ulong(1)
         done = libc.process_vm_readv(ctypes.c_int(pid), into, one, of, one, ctypes.c_ulong(0))
-        # EFAULT: we were let in, and the mapping has gone in the meantime.
+        # EFAULT: access was granted, but the mapping has gone in the meantime.
         return 0 if done >= 0 or ctypes.get_errno() == errno.EFAULT else ctypes.get_errno()
 
 
 def drop(*folders: Path) -> None:
     """Give up all capabilities, for good, and all files but Python's own and those in ``folders``.
 
-    Only root has any.
-
-    No program that is executed later gets any back.
+    Only root has capabilities. No program that is executed later gets any of them back.
     """
     if os.geteuid() != 0:
         return

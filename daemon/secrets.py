@@ -1,11 +1,11 @@
-"""Masks what looks like a secret before it is kept.
+"""Masks what looks like a secret before it is stored.
 
 It does so in the words of a command, and in lines of source and output.
 
-A secret is known by the name it is given to (``--api-key X``, ``PASSWORD=X``), by its place in an
-address (``https://user:X@host``), or by its own shape (``hf_…``). In doubt it is masked: a word too
-few in a run file does no harm, a password too many does. What a command keeps is bounded; the time
-that this takes is linear in its length.
+A secret is recognized by the name it is given to (``--api-key X``, ``PASSWORD=X``), by its place in
+an address (``https://user:X@host``), or by its own shape (``hf_…``). In doubt a word is masked: a
+word too few in a run file does no harm, a password too many does. The stored part of a command is
+bounded, and masking takes time linear in its length.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CUT = "…"
 """Stands at the end of what was cut, and for words that were left out."""
 WORD_CHARACTERS = 4096
 COMMAND_CHARACTERS = 1 << 16
-_READ_CHARACTERS = 3 * WORD_CHARACTERS  # no secret is so long that its end is needed to know it
+_READ_CHARACTERS = 3 * WORD_CHARACTERS  # enough to recognize any secret without its end
 
 _SECRET_WORDS = frozenset(
     {"pass", "pwd", "pw", "passphrase", "auth", "authorization", "authkey", "bearer", "pat"}
@@ -50,16 +50,16 @@ _KEY_OWNERS = frozenset(
 )
 _NAME_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
-# A word may have 128 KB that any program chose. Each pattern therefore starts at the first of the
-# characters that it may begin with, never within them: from each of them on, a search that fails
-# would look through all of the rest.
+# Any program may choose a word of up to 128 KB. So each pattern starts only at the first character
+# of a name, never within it: otherwise a search that fails would scan the rest of the word from
+# each character.
 _NAME_START = r"(?<![\w.\-])"
 _NAME = r"[A-Za-z_][\w.\-]*"
-# A quote that is not closed goes on to the end: in doubt it is masked.
+# A quote that is not closed extends to the end: in doubt it is masked.
 _QUOTED = "|".join(
     rf"{mark}[^{mark}\\]*(?:\\[\s\S][^{mark}\\]*)*(?:{mark}|\\?\Z)" for mark in "\"'"
 )
-# The value ends where a shell or an address would end it.
+# The value ends at a character that would end it in a shell or an address.
 _VALUE = re.compile(rf"(?:{_QUOTED}|[^\s\"'&;])+")
 
 _WHOLE_ASSIGNMENT = re.compile(rf"(?P<name>[-+]*{_NAME})=(?P<value>.+)", re.DOTALL)
@@ -75,8 +75,8 @@ _SHAPES = re.compile(
     r"|xox[a-z]-[\w-]{10,}"
     r"|nvapi-[\w-]{16,}|r8_\w{16,}|pypi-[\w-]{16,}|AKIA[A-Z0-9]{12,}|AIza[\w-]{20,})"
 )
-# In code a key may be called just that, or stand in a variable of any name; that counts where a
-# text like one follows. A line may be cut in the middle of it.
+# In code, a key may be named "key", or be in a variable of any name. That counts if the text that
+# follows looks like one. A line may be cut in the middle of it.
 _LITERAL = re.compile(
     rf"(?<![\w.\-])(?P<name>{_NAME})(?P<between>[\"'\])]*\s*[=:,]\s*[rbuf]*[\"'])"
     rf"(?P<text>[^\"']+)(?=[\"']|$)"
@@ -89,7 +89,7 @@ _TOKEN = re.compile(
 _WITH_AT = re.compile(r"(?<!\S)\S+(?=@)")
 _USER = re.compile(r"(?<=[\w+.\-])://[^\s:/@]*:(?=.)")
 _CODE_OPTION = re.compile(r"-\w*c")
-"""The next word is code, with words of its own: ``bash -lc``, ``python -c``."""
+"""The next word is code that contains words of its own: ``bash -lc``, ``python -c``."""
 
 
 def mask_command(words: Iterable[str]) -> tuple[str, ...]:
@@ -118,7 +118,7 @@ def mask_command(words: Iterable[str]) -> tuple[str, ...]:
 def mask_line(line: str) -> str:
     """Return a line of source or output with ``***`` in place of each secret.
 
-    A secret is known by its name or by its shape.
+    A secret is recognized by its name or by its shape.
     """
     line = _mask_word(line, is_code=True)
     return _TOKEN.sub(MASK, _LITERAL.sub(_mask_literal, line))
@@ -143,7 +143,7 @@ def is_secret_name(name: str) -> bool:
 def _is_value_of_secret(option: str, word: str) -> bool:
     """Say whether a word is the value of the secret option before it.
 
-    One with a dash is the next option.
+    A word with a dash is the next option.
     """
     is_option = option.startswith("-") and "=" not in option and not any(map(str.isspace, option))
     return is_option and is_secret_name(option) and bool(word) and not word.startswith("-")
@@ -167,7 +167,7 @@ def _mask_password(before_at: re.Match[str]) -> str:
 
 
 def _mask_values(text: str, named: re.Pattern[str]) -> str:
-    """Mask each value that follows on a match of ``named`` whose name says that it is a secret."""
+    """Mask each value that follows a match of ``named`` whose name is that of a secret."""
     kept, at = [], 0
     for match in named.finditer(text):
         if (

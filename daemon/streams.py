@@ -1,9 +1,8 @@
 """The streams that a program of profd prints to.
 
-No state of theirs is an exception, or changes an exit code.
-
-A disk may be full, a reader may have left, a terminal may be gone. Python itself would end with a
-traceback, or with code 120 in place of its own.
+No state of theirs raises an exception, or changes an exit code. A disk may be full, a reader may
+have left, a terminal may be gone. Python itself would end with a traceback, or with code 120 in
+place of its own.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class StandardStream(io.FileIO):
-    """Stdout or stderr. The first write that fails ends it: what comes later is counted as lost."""
+    """Stdout or stderr; after the first write that fails, all later output is counted as lost."""
 
     def __init__(self, fd: int) -> None:
         super().__init__(fd, "w", closefd=False)
@@ -50,16 +49,14 @@ class StandardStream(io.FileIO):
 def open_streams() -> StandardStream:
     """Replace Python's stdout and stderr by streams that never raise, and return stdout's.
 
-    A descriptor that is closed gets one that takes no writes, so that no file of profd's takes its
+    A closed descriptor is replaced by one that takes no writes, so that no file of profd gets its
     number. Programs that profd starts find it closed.
     """
     for fd in (0, 1, 2):
         try:
             os.fstat(fd)
         except OSError:
-            os.open(
-                os.devnull, os.O_RDONLY
-            )  # it gets the lowest number that is free, which is this one
+            os.open(os.devnull, os.O_RDONLY)  # it gets the lowest free number, which is this one
     stdout = StandardStream(1)
     sys.stdout = _text(stdout)
     open_stderr()
@@ -74,7 +71,7 @@ def open_stderr() -> None:
 def _text(stream: StandardStream) -> io.TextIOWrapper:
     encoding = sys.__stderr__.encoding if sys.__stderr__ else "utf-8"
     is_by_line = stream.fileno() == 2 or stream.isatty()
-    # If the terminal's encoding lacks a character, a `?` will do: it is no reason to fail.
+    # If the terminal's encoding lacks a character, a `?` will do: this is no reason to fail.
     return io.TextIOWrapper(
         io.BufferedWriter(stream), encoding, "replace", line_buffering=is_by_line
     )

@@ -1,7 +1,7 @@
 """Numbers with their units, lengths of time and moments, as every text of profd writes them.
 
-``page/text.js`` has the rules once more for what the report counts by itself;
-``tests/data/units.json`` holds both.
+``page/text.js`` repeats the rules for values that the report computes itself;
+``tests/data/units.json`` checks both.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from decimal import Decimal
 from profd.daemon.clock import SECOND_NS
 
 UNKNOWN = "-"
-# What sums of floats may lack of all.
+# Sums of floats may fall short of 1 by this much.
 _ROUNDING = 1e-9
 
 
@@ -27,7 +27,7 @@ def plural(count: int, noun: str) -> str:
 
 
 LARGEST_BOUND = 10.0
-"""Beyond it a bound on a gain says no more than that nearly all of a step can be spared."""
+"""Beyond it a bound on a gain says only that nearly all of a step can be saved."""
 
 
 def times(factor: float) -> str:
@@ -38,7 +38,7 @@ def times(factor: float) -> str:
 def percent(share: float | None, decimals: int = 0) -> str:
     """Return a share of 0 to 1 as per cent: ``61 %``.
 
-    ``100 %`` only for all, ``0 %`` only for none.
+    ``100 %`` stands only for all, ``0 %`` only for none.
     """
     if share is None:
         return UNKNOWN
@@ -93,9 +93,9 @@ def quantity(value: float, unit: str) -> str:
 
 
 def difference(value: float, unit: str) -> str:
-    """Return a difference of measured values with its sign.
+    """Return a difference of measured values with its sign: ``-40.0 ms``.
 
-    That of shares in points: ``+1.2 pts``, ``-40.0 ms``.
+    A difference of shares is in points: ``+1.2 pts``.
     """
     sign = "-" if value < 0 else "+"
     return (
@@ -133,9 +133,9 @@ def step_time(seconds: float) -> str:
 
 
 def elapsed(length_ns: int) -> str:
-    """Return a length of time as a clock that runs: ``00:12:41``.
+    """Return a length of time like a running clock: ``00:12:41``.
 
-    Days stand before it if there are any.
+    Days come before it if there are any.
     """
     seconds = round(max(length_ns, 0) / SECOND_NS)
     days, seconds = divmod(seconds, 86_400)
@@ -149,9 +149,9 @@ def moment(at_ns: int) -> str:
 
 
 def clock(at_ns: int, form: str = "%H:%M:%S") -> str:
-    """Return a moment as the clocks of the reader's time zone showed it.
+    """Return a moment as a clock in the reader's time zone showed it.
 
-    ``-`` where none can show it.
+    ``-`` if no clock can show it.
     """
     try:
         return datetime.fromtimestamp(at_ns / SECOND_NS).astimezone().strftime(form)

@@ -1,10 +1,9 @@
 """Files as the user of a process sees them.
 
-They are read with that user's rights, below the process's root, with a short timeout.
-
-The target names the files of its code, and may name any: files of others, pipes, a file system
-whose server is gone. So a child process with the user's rights opens them (``asuser``). One that
-does not answer in time is given up; then nothing more is read for a while, and until it is gone.
+They are read with that user's rights, below the process's root, with a short timeout. The target
+names the files of its code, and may name any: files of others, pipes, a file system whose server is
+gone. So a child process with the user's rights opens them (``asuser``). A child that does not
+answer in time is given up; then nothing more is read for a while, and until the child is gone.
 """
 
 from __future__ import annotations
@@ -29,15 +28,15 @@ DEADLINE_S = 2.0
 START_S = 10.0
 """The timeout of the child's start.
 
-On a machine with many busy processes Python takes a second or two for that.
+On a machine with many busy processes Python takes a second or two to start.
 """
 PAUSE_S = 30.0
-"""Nothing is read for that long after a timeout.
+"""After a timeout nothing is read for this long.
 
-So a run spends little of its time on waiting.
+So a run spends little of its time waiting.
 """
 MOST_FILES, MOST_PACKED_BYTES = 64, 4 << 20
-"""So much is kept of what was read, packed to a fifth."""
+"""How many files are kept after reading, and how many bytes, packed to a fifth."""
 
 
 class Unanswered(Exception):
@@ -45,11 +44,11 @@ class Unanswered(Exception):
 
 
 class Changed(Exception):
-    """A file has changed since a time: what it was before is not known."""
+    """A file has changed since a time: its earlier content is not known."""
 
 
 class Content(NamedTuple):
-    """Packed bytes: what a path led to from ``since_ns`` to ``until_ns``, of the wall clock."""
+    """Packed bytes: what a path led to from ``since_ns`` to ``until_ns``, by the wall clock."""
 
     packed: bytes
     since_ns: int
@@ -57,7 +56,7 @@ class Content(NamedTuple):
 
 
 class UserFiles:
-    """The files that a process sees. Threads may share it; it answers one at a time."""
+    """The files that a process sees; threads may share it, and it answers one at a time."""
 
     _root = -1
     _socket: socket.socket | None = None
@@ -69,7 +68,7 @@ class UserFiles:
     def __init__(self, owner: processes.Owner | None = None, root: Path = Path("/")) -> None:
         """Act as ``owner``, or as our own user, with paths below ``root``.
 
-        Raises OSError where that is gone.
+        Raises OSError if the root is gone.
         """
         owner = owner or processes.Owner(os.geteuid(), os.getegid(), tuple(os.getgroups()))
         self._root = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -88,17 +87,17 @@ class UserFiles:
             self._root = -1
 
     def read(self, path: str) -> bytes:
-        """Return a file's bytes, none where it is not to be read.
+        """Return a file's bytes, none if it cannot be read.
 
-        Raises Unanswered: it may be read later.
+        Raises Unanswered if it may be readable later.
         """
         return (self._ask(asuser.READ, path)[0] or b"")[asuser.CHANGED.size :]
 
     def kept(self, path: str, at_ns: int | None = None) -> bytes:
         """Return a file's bytes as they were when it was read, or at a time of the wall clock.
 
-        Raises Unanswered: it may be read later; Changed: it had, or may have had, other bytes at
-        that time.
+        Raises Unanswered if it may be readable later, and Changed if it had, or may have had, other
+        bytes at that time.
         """
         with self._keeping:
             content = self._kept.get(path)
@@ -108,7 +107,7 @@ class UserFiles:
             self._kept.pop(path, None)
             self._kept[path] = content
             while len(self._kept) > MOST_FILES or self._kept_bytes() > MOST_PACKED_BYTES:
-                del self._kept[next(iter(self._kept))]  # the one that was asked for longest ago
+                del self._kept[next(iter(self._kept))]  # the file that was requested longest ago
         if at_ns is not None and content.since_ns > at_ns:
             raise Changed(path)
         return zlib.decompress(content.packed)
@@ -123,13 +122,13 @@ class UserFiles:
         return Content(zlib.compress(answer[asuser.CHANGED.size :], 1), since_ns, now_ns)
 
     def is_file(self, path: str | Path) -> bool:
-        """Say whether a path names a plain file; False where the answer does not come in time."""
+        """Say whether a path names a plain file; False if the answer does not come in time."""
         return self._try(asuser.IS_FILE, path)[0] is not None
 
     def open(self, path: str | Path) -> int | None:
         """Return a descriptor of a plain file that is no link, which the caller closes.
 
-        None where there is none.
+        None if there is none.
         """
         _, opened = self._try(asuser.OPEN, path)
         return opened[0] if opened else None
@@ -137,7 +136,7 @@ class UserFiles:
     def make_folder(self, path: str) -> str | None:
         """Make a folder for the user alone in this one, and return its name.
 
-        None where that cannot be.
+        None if that is impossible.
         """
         answer, _ = self._try(asuser.MAKE, path)
         return answer.decode() if answer is not None else None
@@ -145,7 +144,7 @@ class UserFiles:
     def write(self, path: str | Path, content: bytes) -> None:
         """Make a file for the user alone.
 
-        Raises OutputUnwritable, also where there is anything of its name.
+        Raises OutputUnwritable, also if something of its name exists.
         """
         if self._try(asuser.WRITE, path, b"\0" + content)[0] is None:
             raise OutputUnwritable(f"{path} cannot be written", "make room there")
@@ -156,7 +155,7 @@ class UserFiles:
     def _try(
         self, request: bytes, path: str | Path, content: bytes = b""
     ) -> tuple[bytes | None, list[int]]:
-        """Do as ``_ask``; the answer is None where none comes in time."""
+        """Do the same as ``_ask``, but return None as the answer if none comes in time."""
         try:
             return self._ask(request, path, content)
         except Unanswered:
@@ -187,19 +186,19 @@ class UserFiles:
     def _is_ready(self) -> bool:
         """Start a child unless there is one, or one was given up lately or is not gone.
 
-        Raises OSError.
+        Return whether there is a child to ask. Raises OSError.
         """
         if self._socket is not None:
             if self._helper is not None and self._helper.poll() is None:
                 return True
-            self._give_up()  # it was not asked for a while
+            self._give_up()  # it ended because nothing was asked for a while
         if time.monotonic() < self._paused_until_s or (
             self._helper is not None and self._helper.poll() is None
         ):
             return False
         self._socket, theirs = socket.socketpair()
         with theirs:
-            # In a session of its own: signals of a terminal or a process group do not reach it.
+            # In its own session, so that signals of a terminal or a process group do not reach it.
             fd, null, passed = theirs.fileno(), subprocess.DEVNULL, [self._root]
             self._helper = subprocess.Popen(
                 self._words,
@@ -218,7 +217,7 @@ class UserFiles:
     def _exchange(
         self, request: bytes, argument: bytes, until_s: float
     ) -> tuple[bytes | None, list[int]]:
-        """Ask and return the answer; raises OSError where there is none in time."""
+        """Ask and return the answer; raises OSError if none comes in time."""
         asked = self._socket
         assert asked is not None
         asked.settimeout(max(until_s - time.monotonic(), 0.001))
@@ -239,7 +238,7 @@ class UserFiles:
         return bytes(answer), opened
 
     def _give_up(self) -> None:
-        """Kill the child; where it hangs in the kernel it stays until the kernel answers."""
+        """Kill the child; if it hangs in the kernel, it stays until the kernel answers."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -257,9 +256,9 @@ _known: weakref.WeakValueDictionary[tuple[processes.Owner, str], UserFiles] = (
 
 
 def files_of(pid: int) -> UserFiles:
-    """Return the files that a process sees, shared by those alike.
+    """Return the files that a process sees, shared by processes that see the same.
 
-    For one that is gone, ours, for root nobody's.
+    For a process that is gone, return ours, or as root nobody's.
     """
     owner, root, namespace = processes.owner(pid) or processes.NOBODY, Path("/"), ""
     with contextlib.suppress(OSError):
@@ -275,7 +274,7 @@ def files_of(pid: int) -> UserFiles:
 def as_owner(pid: int) -> dict[str, Any]:
     """Return ``subprocess``'s arguments to start a program as a process's user.
 
-    The program's own environment is included.
+    They include the program's environment.
     """
     owner = processes.owner(pid) or processes.NOBODY
     if os.geteuid() != 0 or owner.uid == 0:
@@ -285,7 +284,7 @@ def as_owner(pid: int) -> dict[str, Any]:
 
 
 def sees_our_files(pid: int) -> bool:
-    """Say whether a path means the same to a process as here, which it does not in a container.
+    """Say whether a path means the same to a process as here; in a container it does not.
 
     Raises OSError.
     """

@@ -1,6 +1,6 @@
-"""What the dashboard asks of the session or does by itself, each function to be called in a thread.
+"""The dashboard's requests to the session and its own actions, each to be called in a thread.
 
-Each gives back a message that says what came of it, or raises ProfdError. Each reads the run with a
+Each returns a message that says what came of it, or raises ProfdError. Each reads the run with a
 reader of its own, so that the feed's thread is not held up.
 """
 
@@ -53,7 +53,7 @@ class WindowRefused(Message):
 
 @dataclass
 class StacksDumped(Message):
-    """The stacks of the tree at one moment."""
+    """The stacks of the process tree at one moment."""
 
     dumped: Sequence[DumpedProcess]
     stacks: Sequence[MergedStack]
@@ -120,8 +120,8 @@ def _session(info: RunInfo) -> contextlib.closing[ControlClient]:
 
 
 def write_report_of(run_file: Path) -> ActionDone:
-    # The report's templates cost a tenth of a second to import, which a dashboard that writes none
-    # need not pay.
+    # The report's templates take a tenth of a second to import; a dashboard that writes no report
+    # need not pay for it.
     from profd.daemon.render.report import write_report
 
     path = Path.cwd() / f"{run_file.stem}.html"
@@ -131,7 +131,7 @@ def write_report_of(run_file: Path) -> ActionDone:
 
 
 def export(run_file: Path, form: str, selection: Selection) -> ActionDone:
-    # Every format is a module of its own, and none is imported before it is asked for.
+    # Each format is a module of its own, imported only when it is needed.
     from profd.daemon.exports.formats import FORMATS, write_tables
     from profd.daemon.paths import write_whole
 

@@ -1,8 +1,8 @@
-"""The application: themes, what leaving means, and which screen is open.
+"""The application: themes, the effect of leaving, and which screen is open.
 
-The bytes of every arrow key begin with that of Escape, so it is held back for a moment
-(``ESCDELAY``). Textual's driver looks ten times a second whether that moment is over, and offers no
-setting for it: a tenth of a second for one key.
+The bytes of every arrow key begin with that of Escape, so Escape is delayed for a moment
+(``ESCDELAY``). Textual's driver checks only ten times a second whether that moment is over, and
+offers no setting for this, so that one key takes a tenth of a second.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from profd.tui.feed import Feed, FeedFailed
 from profd.tui.keys import COMMANDS
 from profd.tui.terminal import Terminal
 
-_DRAWS_ON = 2  # stderr, as Textual does
+_DRAWS_ON = 2  # stderr, as in Textual
 LOOKS_EVERY_S = 0.03
-"""How often the driver looks from now on, which takes a tenth of a percent of a core."""
+"""How often the driver looks instead, which takes a tenth of a percent of a core."""
 
 
 class _Selector(selectors.SelectSelector):
-    """Waits for no longer than that."""
+    """Waits no longer than LOOKS_EVERY_S."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         return super().select(LOOKS_EVERY_S if timeout is None else min(timeout, LOOKS_EVERY_S))
@@ -55,7 +55,7 @@ class _Selector(selectors.SelectSelector):
 class _Driver(linux_driver.LinuxDriver):
     """Asks the terminal that it draws on for its size.
 
-    Textual's asks stdout, which may be a file.
+    Textual's driver asks stdout, which may be a file.
     """
 
     def _get_terminal_size(self) -> tuple[int, int]:
@@ -82,7 +82,7 @@ class ProfdApp(App[Leaving]):
         may_end: bool = True,
         bound: MemoryBound | None = None,
     ) -> None:
-        # Without color there are no shades of gray either: the terminal's own two are used.
+        # Without color there are no shades of gray either: the terminal's own two colors are used.
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
         for theme in (DARK, LIGHT):
             self.register_theme(theme)
@@ -94,7 +94,7 @@ class ProfdApp(App[Leaving]):
         self._terminal = Terminal(keys_fd) if keys_fd is not None else None
 
     def get_driver_class(self) -> type[Driver]:
-        # Textual's driver looks more often then; no other module's selectors change.
+        # Only Textual's driver looks more often; the selectors of other modules do not change.
         offered = cast("Mapping[str, object]", vars(selectors))
         changed = SimpleNamespace(**{**offered, "SelectSelector": _Selector})
         setattr(linux_driver, "selectors", changed)  # noqa: B010
@@ -107,7 +107,7 @@ class ProfdApp(App[Leaving]):
         self.run_worker(self.feed.run, thread=True, group="feed", name="feed")
 
     def on_unmount(self) -> None:
-        """Let the reading thread end, which the interpreter waits for."""
+        """Let the reading thread end, because the interpreter waits for it."""
         self.feed.stop()
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
@@ -124,7 +124,7 @@ class ProfdApp(App[Leaving]):
             if answer == Leaving.KEEP.value or (answer == Leaving.END.value and self._may_end):
                 self.exit(Leaving(answer))
             elif answer == Leaving.END.value and info is not None:
-                # Whoever opened this dashboard has no hold on the recording; its session can be
+                # The caller of this dashboard cannot end the recording, but its session can be
                 # asked.
                 self.run_worker(lambda: self._end(info), thread=True, group="action")
 
@@ -164,9 +164,9 @@ class ProfdApp(App[Leaving]):
         self.push_screen(FailureScreen(message.error))
 
     def _handle_exception(self, error: Exception) -> None:
-        """End in one line if there is no memory left, for a worker either.
+        """End in one line if there is no memory left, also in a worker.
 
-        Textual shows a traceback of all else.
+        For all other errors Textual shows a traceback.
         """
         if isinstance(error.error if isinstance(error, WorkerFailed) else error, MemoryError):
             self.has_run_out = True
@@ -177,18 +177,18 @@ class ProfdApp(App[Leaving]):
     def _post_to_screen(self, message: Message) -> None:
         """Pass on what the feed found: snapshots to the dashboard, failures to the app.
 
-        The dashboard gets snapshots whatever lies over it.
+        The dashboard gets snapshots even if another screen covers it.
         """
         (self if isinstance(message, FeedFailed) else self.screen_stack[0]).post_message(message)
 
 
 def run_dashboard(run_file: Path, *, keys_fd: int | None = None, may_end: bool = True) -> Leaving:
-    """Show a run until the person leaves, and return what is to become of its recording.
+    """Show a run until the person leaves, and return what happens to its recording.
 
     ``keys_fd`` is profd's end of the pseudo-terminal of a launched script. ``may_end`` says whether
-    the caller ends the recording where END is returned: if not, the session is asked to end it.
-    Raises RunUnreadable where the file cannot be read at all, or takes more memory than its size
-    accounts for; what else goes wrong later is shown on the screen.
+    the caller ends the recording if END is returned: if not, the session is asked to end it. Raises
+    RunUnreadable if the file cannot be read at all, or takes more memory than its size accounts
+    for; later errors are shown on the screen.
     """
     RunReader(run_file).close()
     if os.isatty(_DRAWS_ON):

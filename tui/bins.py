@@ -1,8 +1,7 @@
-"""Time cut into bins that grow with the run: what the strips of the timeline are drawn from.
+"""Time cut into bins that grow with the run, from which the strips of the timeline are drawn.
 
-A bin holds, by key, for how long the key was seen in it and the mean of its value. Whatever the
-length of a run, the bins stay few: when they run out, neighbors are merged and each becomes twice
-as long.
+A bin holds, by key, how long the key was seen in it and the mean of its value. The number of bins
+is bounded: when they run out, neighbors are merged and each bin becomes twice as long.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class Ruler(msgspec.Struct, frozen=True):
     def grid(self) -> Grid:
         """The columns without an end.
 
-        That the first one begins before all times keeps every number above 0.
+        The first column begins before all times, so that every number is above 0.
         """
         return Grid(self.from_ns % self.column_ns, self.column_ns)
 
@@ -47,9 +46,9 @@ class Ruler(msgspec.Struct, frozen=True):
         return self.from_ns // self.column_ns
 
     def column_of(self, at_ns: int) -> int:
-        """Return in which column a time lies.
+        """Return the column in which a time lies.
 
-        Below 0, or from ``count`` on, it lies in none of them.
+        A result below 0, or from ``count`` on, means that it lies in none of them.
         """
         return (at_ns - self.from_ns) // self.column_ns
 
@@ -67,8 +66,8 @@ class Ruler(msgspec.Struct, frozen=True):
     def growing(cls, from_ns: int, to_ns: int, columns: int) -> Ruler:
         """Return the ruler for a time that goes on.
 
-        What was drawn once stays where it is while time grows into the columns that are left; when
-        none is, a column becomes twice as long.
+        What was drawn stays in place while time grows into the free columns; when none is left,
+        each column becomes twice as long.
         """
         column_ns = FINEST_NS
         while to_ns - from_ns > columns * column_ns:
@@ -84,7 +83,7 @@ class Ruler(msgspec.Struct, frozen=True):
 
 
 class Weight(msgspec.Struct):
-    """For how long a key was seen, and the integral of its value over that time."""
+    """How long a key was seen, and the integral of its value over that time."""
 
     length_ns: int = 0
     area: float = 0.0
@@ -94,7 +93,7 @@ Bin = dict[Hashable, Weight]
 
 
 class TimeBins:
-    """Bins from ``origin_ns`` on; what lies before it is left out."""
+    """Bins from ``origin_ns`` on; earlier time is left out."""
 
     def __init__(self, origin_ns: int, width_ns: int = FINEST_NS) -> None:
         self.origin_ns, self.width_ns = origin_ns, width_ns
@@ -132,12 +131,10 @@ class TimeBins:
 
 
 def means_of_sum(bins: Sequence[Bin]) -> tuple[float | None, ...]:
-    """Return in each bin the mean of the sum of all keys, over the time for which any was seen.
+    """Return the mean of the sum of all keys in each bin, over the time for which any was seen.
 
-    None where none was.
-
-    That is taken to be as long as the key was seen that was there longest: a process that lives for
-    a part of a bin, as workers do, counts for that part.
+    None if none was seen. That time is taken to be the longest time of any key: a process that
+    lives for a part of a bin, as workers do, counts for that part.
     """
     weights = [list(each.values()) for each in bins]
     return tuple(

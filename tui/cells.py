@@ -1,9 +1,8 @@
-"""What fits into the cells of a terminal.
+"""Fits content into the cells of a terminal.
 
-That is paths, names and runs of text, cut or wrapped, and the strips of a timeline.
-
-Whatever comes from a run passes ``visible`` on its way here: no name may move the cursor, hide
-itself, or be markup.
+This is for paths, names and runs of text, cut or wrapped, and for the strips of a timeline. All
+text from a run passes ``visible`` on its way here: no name may move the cursor, hide itself, or be
+markup.
 """
 
 from __future__ import annotations
@@ -38,8 +37,7 @@ def cells_of(runs: Iterable[Run]) -> int:
 def cut_path(path: str, cells: int) -> str:
     """Return a path in at most ``cells`` cells.
 
-    People know it by its first and its last part.
-
+    Its first and its last part are kept, as people recognize it by them.
     ``torch/utils/data/dataloader.py:1275`` becomes ``torch/…/dataloader.py:1275``, then
     ``…taloader.py:1275``.
     """
@@ -58,7 +56,7 @@ def cut_path(path: str, cells: int) -> str:
 def cut_name(name: str, cells: int) -> str:
     """Return a function's name in at most ``cells`` cells.
 
-    Of a qualified one the end is kept, which says most.
+    Of a qualified name the end is kept, which says most.
     """
     while "." in name and cell_len(name) > cells > 1:
         name = ELLIPSIS + name.lstrip(ELLIPSIS)[1:]
@@ -66,7 +64,7 @@ def cut_name(name: str, cells: int) -> str:
 
 
 def fit_runs(runs: Iterable[Run], cells: int, *, blank: Style, right: bool = False) -> list[Run]:
-    """Return runs in exactly ``cells`` cells; ``blank`` is the style of what fills them up."""
+    """Return runs in exactly ``cells`` cells; ``blank`` is the style of the padding."""
     fitted: list[Run] = []
     left = cells
     for text, style in runs:
@@ -86,7 +84,7 @@ _WORDS = re.compile(r" *[^ ]+| +$")
 def wrap_runs(runs: Sequence[Run], cells: int, *, indent: int = 0) -> list[list[Run]]:
     """Return runs in lines of at most ``cells`` cells, all but the first indented.
 
-    A longer word is left too long.
+    A word that is longer than a line is not broken.
     """
     lines: list[list[Run]] = [[]]
     left = cells
@@ -103,7 +101,7 @@ def wrap_runs(runs: Sequence[Run], cells: int, *, indent: int = 0) -> list[list[
 
 
 def _chunks(runs: Sequence[Run]) -> Iterator[list[Run]]:
-    """Yield what no line is broken within: a word.
+    """Yield the words, within which no line is broken.
 
     A word is of one run, or of several that no blank separates.
     """
@@ -129,7 +127,7 @@ _TICK_CELLS = 12
 
 
 def sparkline(cells: Sequence[float | None], top: float) -> str:
-    """Return a character for each value of 0 to ``top``; a blank where there is none."""
+    """Return a character for each value of 0 to ``top``; a blank for a missing value."""
     return "".join(
         " " if cell is None else _level(cell / top if top > 0 else 0.0) for cell in cells
     )
@@ -142,10 +140,8 @@ def _level(share: float) -> str:
 def slices(mixture: Sequence[PhaseShare], rows: int) -> list[list[tuple[str, int]]]:
     """Return the phases stacked in each row of a column, in eighths of a cell.
 
-    Rows are from the top, and the phases in a row are from the bottom.
-
-    Each row's eighths add up to 8. A single row has only the largest: three colors in one cell
-    would be a guess.
+    Rows are from the top, and the phases in a row are from the bottom. Each row's eighths add up to
+    8. A single row has only the largest phase: three colors in one cell would be a guess.
     """
     if not mixture:
         return [[] for _ in range(rows)]
@@ -183,7 +179,7 @@ def slice_run(parts: Sequence[tuple[str, int]], looks: dict[str, PhaseLook], emp
 
 
 def axis(ruler: Ruler, columns: int) -> str:
-    """Return the times below the columns, each at the column in which it lies."""
+    """Return the times below the columns, each at its column."""
     step_ns = next(
         (step for step in _TICKS_NS if step >= _TICK_CELLS * ruler.column_ns), _TICKS_NS[-1]
     )

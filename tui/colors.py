@@ -17,7 +17,7 @@ from textual.theme import Theme
 from profd.daemon.analyze.phases import phase_named
 
 _COLORS = {
-    # The accent is none of the phases' colors, and no neighbor of one: it must not look like a
+    # The accent is neither a color of a phase nor similar to one, so that it does not look like a
     # phase.
     "primary": ("#A3B1FF", "#3F4FC8"),
     "accent": ("#A3B1FF", "#3F4FC8"),
@@ -42,9 +42,9 @@ _MANY_COLORS = frozenset({"truecolor", "256"})
 class PhaseLook(msgspec.Struct, frozen=True):
     """How a phase looks: its letter, and the style of a cell filled with it.
 
-    ``quiet`` is the style where the letter stands many times beside and below itself, and shall not
-    be louder than it, ``label`` that of words that are to be read on it. ``color`` is ``#rrggbb``,
-    None with few colors or none, where only its letter distinguishes a phase.
+    ``quiet`` is the style for areas in which the letter repeats, so that it does not stand out.
+    ``label`` is the style for words that must be readable on the color. ``color`` is ``#rrggbb``,
+    None with few colors or none, when only its letter distinguishes a phase.
     """
 
     letter: str
@@ -56,7 +56,7 @@ class PhaseLook(msgspec.Struct, frozen=True):
 
 @functools.lru_cache(maxsize=128)
 def phase_look(name: str, color_system: str | None) -> PhaseLook:
-    """Return how a phase looks on a terminal; without color (None) its letter is all there is."""
+    """Return how a phase looks on a terminal; without color (None) only its letter shows it."""
     phase = phase_named(name)
     color = Color.parse(phase.color)
     if color_system not in _MANY_COLORS:
@@ -69,9 +69,8 @@ def phase_look(name: str, color_system: str | None) -> PhaseLook:
 def idle_look(tenths: int, color_system: str | None) -> PhaseLook:
     """Return how a GPU looks that was idle for ``tenths`` of the time.
 
-    It goes from blue, all busy, to orange, all idle.
-
-    Its letter is the number of tenths, and all there is without color.
+    It goes from blue, all busy, to orange, all idle. Its letter is the number of tenths, which
+    alone shows it without color.
     """
     color = _BUSY.blend(_IDLE, tenths / 10)
     style = _on(color) if color_system else Style()
@@ -80,7 +79,7 @@ def idle_look(tenths: int, color_system: str | None) -> PhaseLook:
 
 
 def _on(color: Color, contrast: float = 1.0) -> Style:
-    """Return text on a color, at most in black or white."""
+    """Return the style of text on a color, at most in black or white."""
     text = color.blend(_BLACK if color.brightness > 0.45 else _WHITE, contrast)
     return Style(color=text.rich_color, bgcolor=color.rich_color)
 

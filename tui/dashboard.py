@@ -1,7 +1,8 @@
 """The dashboard: one run, live or finished.
 
-The screen keeps what is looked at (``View``), asks the feed for it, and hands the snapshots to the
-widgets. What takes long (``actions``) runs in a thread, and posts a message when it is done.
+The screen keeps what the person looks at (``View``), asks the feed for it, and hands the snapshots
+to the widgets. Actions that take long (``actions``) run in a thread, and post a message when they
+are done.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ class Dashboard(Screen[None]):
 
     @property
     def _pane(self) -> Pane | None:
-        """What is open below the tabs; None where it is the script's output."""
+        """The pane below the tabs; None if it is the script's output."""
         pane = self.query_one(f"#{self._view.tab}")
         return pane if isinstance(pane, Pane) else None
 
@@ -191,7 +192,7 @@ class Dashboard(Screen[None]):
             self.set_focus(self._open_filter())
 
     def action_close_filter(self) -> None:
-        """Show all rows again, and give keys back to them; without a filter go back to live."""
+        """Show all rows again and return the focus to them; without a filter go back to live."""
         if not self.query_one("#filter").has_class("-open"):
             self.action_live()
         self._clear_filter()
@@ -217,7 +218,7 @@ class Dashboard(Screen[None]):
             self._pane.filter("")
 
     def _focus_pane(self) -> None:
-        """Give keys to what is open; to the script's output only when somebody types."""
+        """Focus the open pane; the script's output only once somebody types."""
         self.set_focus(self._pane.table if isinstance(self._pane, FindingsPane) else self._pane)
 
     # --- what is looked at: threads, time, and whether the view is held
@@ -360,13 +361,13 @@ class Dashboard(Screen[None]):
         return self._is_live()
 
     def _ask(self, screen: Dialog[Answer], then: Callable[[Answer], None]) -> None:
-        """Open a dialog; ``then`` is given the answer, if there is one."""
+        """Open a dialog; ``then`` is called with the answer, if there is one."""
         self.app.push_screen(screen, lambda answer: None if answer is None else then(answer))
 
     def _confirm(
         self, title: str, text: str, choices: Sequence[Choice], action: Action, failed: str
     ) -> None:
-        """Run an action where the first of two choices is taken."""
+        """Run an action if the first of two choices is taken."""
         screen = ChoiceScreen(title, text, choices)
         self._ask(
             screen, lambda answer: self._run_of(action, failed) if answer == choices[0].id else None

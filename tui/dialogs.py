@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Choice(NamedTuple):
-    """An answer: what it stands for, the words for it, and the keys that give it at once."""
+    """An answer: its id, its words, and the keys that give it at once."""
 
     id: str
     words: str
@@ -43,13 +43,13 @@ Answer = TypeVar("Answer")
 
 
 class Dialog(ModalScreen[Answer | None], Generic[Answer]):
-    """A question or a sheet over the dashboard; it gives back None where it is closed."""
+    """A question or a sheet over the dashboard; its result is None if it is closed."""
 
     BINDINGS = [("escape", "dismiss")]
 
 
 class ChoiceScreen(Dialog[str]):
-    """A question with answers to choose from; it gives back the id of one."""
+    """A question with answers to choose from; its result is the id of one."""
 
     def __init__(self, title: str, text: str, choices: Sequence[Choice]) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class ChoiceScreen(Dialog[str]):
 
 
 class NoteScreen(Dialog[str]):
-    """A line for a note on this moment; it gives that back."""
+    """A line for a note on this moment; its result is the note."""
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="question") as sheet:
@@ -92,7 +92,7 @@ class NoteScreen(Dialog[str]):
 
 
 class GotoScreen(Dialog[int]):
-    """A line for a time to go to; it gives back one of the run's clock."""
+    """A line for a time to go to; its result is a time of the run's clock."""
 
     def __init__(self, info: RunInfo) -> None:
         super().__init__()
@@ -113,14 +113,14 @@ class GotoScreen(Dialog[int]):
 
 
 class Leaving(Enum):
-    """What is to become of the recording."""
+    """What happens to the recording."""
 
     END = "end"
     KEEP = "keep"
 
 
 class LeavingScreen(ChoiceScreen):
-    """The question. The key that led here leaves, and what harms nothing is what it stands for."""
+    """The question on leaving; the key that opened it also leaves, by the harmless first choice."""
 
     def __init__(self) -> None:
         background = "keep recording in the background: `profd view` comes back to it"

@@ -1,9 +1,7 @@
 """An emulator: turns the bytes that the script wrote into a picture of its screen.
 
-It needs no terminal.
-
-The bytes are hostile: what pyte cannot make sense of is passed over, and nothing comes out but
-printable text.
+It needs no terminal. The bytes are hostile: whatever pyte cannot interpret is skipped, and the
+result is only printable text.
 """
 
 from __future__ import annotations
@@ -22,8 +20,7 @@ from profd.tui.cells import Run
 from profd.tui.terminal import Line, Picture
 
 SCROLLED_LINES = 1000
-# Controls of the second set, marks of direction, halves of surrogate pairs, what nobody has given a
-# meaning yet.
+# Controls, direction marks, surrogate halves, characters without a meaning yet.
 _WITHOUT_PICTURE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 # What pyte raises on sequences with too many numbers, or with numbers that no terminal knows.
 _FAILURES = (TypeError, ValueError, LookupError, AttributeError, NameError)
@@ -31,13 +28,12 @@ _FAILURES = (TypeError, ValueError, LookupError, AttributeError, NameError)
 # would underline.
 _EXTENSIONS = re.compile(rb"\x1b\[[<=>][0-9;]*[@-~]")
 _MARKS = frozenset({"Mn", "Me"})
-# Enough for any language; a heap of thousands on one letter would cost the square of its height.
+# Enough for any language; the cost of marks on one letter is quadratic in their number.
 _MOST_MARKS = 4
 _PLAIN = Style()
 _LOOKS = ("bold", "italic", "underline", "strike", "reverse")
 _NAMES = ("black", "red", "green", "brown", "blue", "magenta", "cyan", "white")
-# pyte calls yellow by the name that it had on the first terminals with color, and one background by
-# a slip of the pen.
+# pyte calls yellow by its name on the first color terminals, and misspells one background.
 _COLORS = {
     **{name: name.replace("brown", "yellow") for name in _NAMES},
     **{f"bright{name}": f"bright_{name.replace('brown', 'yellow')}" for name in _NAMES},
@@ -74,7 +70,7 @@ class Emulator:
 
 
 class _ScrollingScreen(pyte.Screen):
-    """A screen that keeps what scrolls out of its top, drawn."""
+    """A screen that keeps the lines that scroll out of its top, drawn."""
 
     def __init__(self, columns: int, lines: int) -> None:
         self.scrolled: deque[Line] = deque(maxlen=SCROLLED_LINES)
@@ -88,9 +84,9 @@ class _ScrollingScreen(pyte.Screen):
         super().index()
 
     def draw(self, data: str) -> None:
-        """Write text at the cursor, less what has no picture.
+        """Write text at the cursor, without characters that have no picture.
 
-        Otherwise pyte would drop all that follows it.
+        Otherwise pyte would drop everything after such a character.
         """
         super().draw(data if data.isascii() and data.isprintable() else _pictured(data))
 
@@ -108,22 +104,22 @@ class _ScrollingScreen(pyte.Screen):
 
 
 class _TolerantStream(pyte.ByteStream):
-    """A stream that passes over the sequences that pyte fails on.
+    """A stream that skips the sequences that pyte fails on.
 
-    They are the script's, and anything goes there.
+    The script may write any sequence.
     """
 
     def _send_to_parser(self, data: str) -> bool | None:
         try:
             return super()._send_to_parser(data)
         except _FAILURES:
-            return True  # pyte has set its parser back before raising, and takes plain text again
+            return True  # pyte has reset its parser before raising, and takes plain text again
 
 
 def _pictured(data: str) -> str:
     """Return text without characters that have no picture.
 
-    Heaps of marks on one letter are left out, too.
+    Excess marks on one letter are left out, too.
     """
     kept: list[str] = []
     marks = 0

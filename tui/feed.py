@@ -1,9 +1,8 @@
 """The feed: a thread that reads the run and posts what it found.
 
-So the event loop never waits for the disk.
-
-Messages are named by what has happened. While the run is live the feed asks its session for fresh
-data; a session that cannot be reached costs freshness and nothing else.
+So the event loop never waits for the disk. Messages are named by what has happened. While the run
+is live the feed asks its session for fresh data; if the session cannot be reached, only freshness
+is lost.
 """
 
 from __future__ import annotations
@@ -42,13 +41,13 @@ _DRAWING_S = 0.05
 # look.
 LOOKS_TO_RETRY = 10
 _REST = 9
-"""For how many times what an answer took the next one is put off."""
+"""The next answer is delayed by this many times the duration of the last one."""
 
 Connect = Callable[[Path], ControlClient]
 
 
 class Watch:
-    """Keeps a session's data fresh; one that cannot be reached costs freshness and nothing else."""
+    """Keeps a session's data fresh; if the session cannot be reached, only freshness is lost."""
 
     def __init__(self, connect: Connect) -> None:
         self._connect = connect
@@ -85,7 +84,7 @@ class SnapshotTaken(Message):
 
 @dataclass
 class OutputDrawn(Message):
-    """The script wrote something, or there is other room to show it in."""
+    """The script wrote something, or its output has another size."""
 
     picture: Picture
 
@@ -93,7 +92,7 @@ class OutputDrawn(Message):
 class WindowOperators(msgspec.Struct, frozen=True):
     """A torch.profiler window of a process.
 
-    The operators without regard to shapes, ``steps`` whole steps.
+    ``operators`` are summed over all shapes; ``steps`` is the number of whole steps.
     """
 
     window: WindowRow
@@ -105,14 +104,14 @@ class WindowOperators(msgspec.Struct, frozen=True):
 
 @dataclass
 class FlameGrown(Message):
-    """The stacks of what is looked at were added up."""
+    """The stacks of the current view were added up."""
 
     tree: Node
 
 
 @dataclass
 class OperatorsRead(Message):
-    """The operators of a window were read; None where no window was taken."""
+    """The operators of a window were read; None if no window was taken."""
 
     shown: WindowOperators | None
 
@@ -125,9 +124,9 @@ class FeedFailed(Message):
 
 
 class TabContent:
-    """What single tabs show beside the snapshot: made for the tab that is open alone.
+    """What single tabs show beside the snapshot, made only for the open tab.
 
-    A tab is answered at once when it is opened or looks at something else. While a run grows it is
+    A tab is answered at once when it is opened or its view changes. While a run grows, it is
     answered again so seldom that this takes a small part of the time, however much there is to add
     up.
     """
@@ -141,8 +140,7 @@ class TabContent:
     def take(self, view: View, *, is_new: bool) -> Message | None:
         """Return what the open tab shows.
 
-        None where it shows that already, nothing of its own, or it is too early.
-
+        None if the tab shows it already or has no content of its own, or if it is too early.
         ``is_new`` says that something was written since the last call.
         """
         self._is_stale = self._is_stale or is_new
@@ -166,7 +164,7 @@ class TabContent:
                 for one in windows
                 if one.start_ns < chosen.to_ns and one.end_ns > chosen.from_ns
             ] or windows
-        # The last one; of several ranks the first that was written.
+        # The last window; if several ranks took it, the one that was written first.
         window = next((one for one in windows if one.asked_ns == windows[-1].asked_ns), None)
         if window is None:
             return OperatorsRead(None)
@@ -181,7 +179,7 @@ class TabContent:
 class Feed:
     """Follows one run file.
 
-    ``run`` is the thread's; everything else may be called from any thread.
+    ``run`` belongs to the thread; everything else may be called from any thread.
     """
 
     def __init__(
@@ -193,7 +191,7 @@ class Feed:
     ) -> None:
         self._path, self._post, self._connect, self._bound = path, post, connect, bound
         self._analysis = Analysis(command(path), bound)
-        # The process that looks for findings is part of what the dashboard costs.
+        # The process that looks for findings is part of the dashboard's cost.
         self._own_cost = OwnCost(
             time.monotonic, lambda: time.process_time() + self._analysis.spent_s()
         )
@@ -240,21 +238,21 @@ class Feed:
         while not self._is_stopped:
             self._wake.clear()
             watch.keep(reader.info)
-            # As little as can be is done while nothing is written.
+            # Do as little as possible while nothing is written.
             written, read = read, reader.version()
             if read != written and self._bound is not None:
                 self._bound.renew()
             if read != written or is_behind or model.has_backlog:
                 is_behind, is_stale = model.catch_up(), True
             elif reader.info.state == "live":
-                # A recorder that was killed writes nothing any more: its absence has to be looked
-                # for.
+                # A recorder that was killed writes nothing any more, so check whether it is still
+                # there.
                 reader.refresh()
-            # Not before something is shown.
+            # Findings come only after the first picture.
             if not is_behind and shown is not None and findings.renew():
                 is_stale = True
-            # A run that is not read to its end is shown now and then, and at once where another
-            # view was asked for.
+            # A run that is not read completely is shown now and then, and at once if the view has
+            # changed.
             view = self._view
             is_due = shown is None or view != shown[0] or time.monotonic() - shown_at_s >= REFRESH_S
             if not self._is_paused and (not is_behind or is_due):
@@ -274,7 +272,8 @@ class Feed:
                     self._post(content)
                 if (picture := playback.play(self._output_view)) is not None:
                     self._post(OutputDrawn(picture))
-                # to draw it the event loop needs Python's lock, for which reading on would compete
+                # to draw this, the event loop needs Python's lock, for which further reading would
+                # compete
                 if is_behind:
                     self._wake.wait(_DRAWING_S)
             if not is_behind:

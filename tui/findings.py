@@ -1,9 +1,7 @@
 """The findings that the dashboard shows, and the process that looks for them.
 
-It looks for them if the run file has none.
-
-Looking takes seconds in a run of a day, and holds Python's lock meanwhile: a process of its own
-does it.
+The process starts only if the run file has no findings. The search takes seconds in a run of a day,
+and holds Python's lock meanwhile, so it runs in a process of its own.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ class Analysis:
     """The analyst of one run file: started with the first ``poll``, and ended by ``close``."""
 
     def __init__(self, words: Sequence[str], bound: MemoryBound | None = None) -> None:
-        """``bound`` is that of this process; the analyst has its own."""
+        """``bound`` is the one of this process; the analyst has its own."""
         self._words, self._bound = words, bound
         self._process: subprocess.Popen[bytes] | None = None
         self._output = b""
@@ -48,7 +46,7 @@ class Analysis:
         if self._process is None and not self.is_given_up:
             pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
             try:
-                # In a session of its own: what the terminal sends is for the dashboard.
+                # In a session of its own, because signals from the terminal are for the dashboard.
                 self._process = subprocess.Popen(
                     self._words, stdin=pipe, stdout=pipe, stderr=nothing, start_new_session=True
                 )
@@ -96,10 +94,10 @@ class Findings:
         self.findings: tuple[Finding, ...] = ()
         self.has_looked = False
         self.has_failed = False
-        """Whether nothing looks any more."""
+        """Whether nothing looks for findings any more."""
 
     def renew(self) -> bool:
-        """Take in what is new; True where other things are known than before.
+        """Take in what is new; True if this changed what is known.
 
         Raises RunUnreadable.
         """

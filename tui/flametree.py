@@ -1,7 +1,7 @@
 """The call tree as the flame view draws it: folded or inverted.
 
-Folded and inverted trees are made lazily, below what is looked at, and of any tree: a folded one
-may be inverted.
+Folded and inverted trees are made lazily, below the current node, and of any tree: a folded one may
+be inverted.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _library_run(heads: Sequence[Node]) -> Iterator[Node]:
 def inverted(root: Node) -> Node:
     """Return the tree from the leaves.
 
-    Below each function are its callers, by the time that it spent itself.
+    Below each function are its callers, by the self time of the function.
     """
     leaves = [(node, node) for node in root.walk() if node.own_ns and node.frame is not None]
     top = Node(root.key, root.frame, lambda: _callers(leaves))

@@ -1,4 +1,4 @@
-"""The flame tree laid out in cells, searched, and gone through by a cursor.
+"""The flame tree laid out in cells, with a search and a cursor.
 
 Only what can be seen is laid out: a node narrower than a cell is left out with all below it.
 """
@@ -16,9 +16,9 @@ Path = tuple[Hashable, ...]
 
 
 class Block(NamedTuple):
-    """A node in its row: cells from ``left`` up to, and without, ``right``.
+    """A node in its row: it covers the cells from ``left`` up to, but not including, ``right``.
 
-    ``start_ns`` is its place in the time.
+    ``start_ns`` is its offset in the tree's time.
     """
 
     node: Node
@@ -62,9 +62,9 @@ def lay_out(top: Node, width: int, rows: int) -> list[Row]:
 
 
 def _below(above: Block, cells_per_ns: float) -> Iterator[Block]:
-    """Yield the blocks below one.
+    """Yield the blocks below a block.
 
-    Edges are rounded alike in all rows, so that none leaves that of its caller.
+    Edges are rounded alike in all rows, so that no block extends beyond its caller.
     """
     start_ns = above.start_ns
     for node in above.node.children:
@@ -79,7 +79,7 @@ def _below(above: Block, cells_per_ns: float) -> Iterator[Block]:
 def _follow(top: Node, path: Path) -> tuple[Node, Path]:
     """Return the node at the end of a path, and the path.
 
-    If the nodes end earlier, it is the last node and the part of the path up to it.
+    If the nodes end earlier, return the last node and the part of the path up to it.
     """
     node = top
     for depth, key in enumerate(path):
@@ -91,7 +91,7 @@ def _follow(top: Node, path: Path) -> tuple[Node, Path]:
 
 
 class FlameSearch:
-    """A search for a text, in capitals or not; an empty one finds nothing."""
+    """A search for a text that ignores case; an empty one finds nothing."""
 
     def __init__(self, text: str) -> None:
         self.text = text.casefold()
@@ -110,9 +110,9 @@ class FlameSearch:
         return self._found[frame.id] or (node.hidden > 1 and self.text in node.title.casefold())
 
     def share(self, root: Node) -> float:
-        """Return the share of the tree's time in stacks with the text, however often it is in them.
+        """Return the share of the tree's time, 0 to 1, in stacks with the text.
 
-        0 to 1.
+        A stack counts once, even if it has the text several times.
         """
         found_ns, waiting = 0.0, [root]
         while waiting:
@@ -125,9 +125,9 @@ class FlameSearch:
 
 
 class FlameCursor:
-    """What is shown of one tree, and the cursor in it.
+    """The visible part of one tree, and the cursor in it.
 
-    A newer tree may replace it at any time: the place stays.
+    A newer tree may replace it at any time; cursor and zoom stay.
     """
 
     def __init__(self) -> None:
@@ -170,7 +170,7 @@ class FlameCursor:
         self._lay_out()
 
     def climb(self, rows: int) -> None:
-        """Go to the caller, or to the longest of what is called; the first move goes to the top."""
+        """Go to the caller, or to the longest callee; the first move goes to the top."""
         block = self.block
         if block is None:
             self._path = () if self.rows else None
@@ -202,7 +202,7 @@ class FlameCursor:
             self._transform()
 
     def back(self) -> None:
-        """Go back to what was shown before the last zoom, with the cursor where it was."""
+        """Go back to what was shown before the last zoom, with the cursor at its old place."""
         if self.zooms:
             left = self.zooms.pop()
             self._path = left[len(self.zooms[-1]) if self.zooms else 0 :]
@@ -217,7 +217,7 @@ class FlameCursor:
         self._reset()
 
     def _reset(self) -> None:
-        """Show the whole of another form: a path through one is none through the other."""
+        """Show the whole tree in its new form: a path in one form does not exist in the other."""
         self.zooms, self._path, self.first_row = [], None, 0
         self._transform()
 
@@ -237,12 +237,12 @@ class FlameCursor:
     def _lay_out(self) -> None:
         """Lay out what can be seen.
 
-        That is as far down as the cursor is, one row for the next step, and what fits below.
+        That is down to the cursor, one row for its next move, and the rows that fit below.
         """
         if self._top is None:
             return
         depth = len(self._path) if self._path else 0
         self.rows = lay_out(self._top, self._width, max(depth + 2, self.first_row + self._lines))
         while self._path and self.block is None:
-            self._path = self._path[:-1]  # too narrow to be seen by now
+            self._path = self._path[:-1]  # by now too narrow to be seen
         self.first_row = min(self.first_row, max(len(self.rows) - 1, 0))

@@ -1,6 +1,6 @@
-"""The keys of the dashboard: what each is bound to.
+"""The keys of the dashboard and their actions.
 
-It also has what the line of keys, the help and the palette say of each.
+This includes the text for each in the line of keys, the help and the palette.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ TABS = (
 class Key(NamedTuple):
     """What keys do: ``names`` are Textual's, ``action`` is one of the screen.
 
-    Keys of the application are the exception.
-
-    ``title`` and ``about`` stand in the palette of commands, ``word`` in the line of keys, where
-    the lowest ``rank`` stays the longest, and the first name is shown, unless another one is given.
+    Keys of the application are the exception. The palette of commands shows ``title`` and
+    ``about``, the line of keys ``word``. There the lowest ``rank`` stays the longest, and the first
+    name is shown, unless another one is given.
     """
 
     names: str

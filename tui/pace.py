@@ -24,9 +24,9 @@ from profd.tui.view import Range
 GAPS = 10
 STEPS = "steps_per_s"
 LATELY_NS = 10 * SECOND_NS
-"""The pace is that of this time before now."""
+"""The pace now is the mean of this last stretch of time."""
 AHEAD_NS = 3 * SECOND_NS // 2
-"""A count comes each second, and at once where a pause begins.
+"""A count comes each second, and at once when a pause begins.
 
 After this time without one the step is unknown.
 """
@@ -39,7 +39,7 @@ Cell = float | None
 
 
 class Pace:
-    """The counts of one training process: ranks step together, so one of them says it for all."""
+    """The counts of one training process, which stand for all, because ranks step together."""
 
     def __init__(
         self, reader: RunReader, phases: PhaseIndex, now_ns: Callable[[], int] = time.time_ns
@@ -55,7 +55,7 @@ class Pace:
         self._lost: list[Lost] = []
 
     def catch_up(self, events: Sequence[EventRow]) -> None:
-        """Take in what was counted since; ``events`` are all of the run so far."""
+        """Take in the new counts; ``events`` are all of the run so far."""
         if self._series is None:
             for row in self._reader.list_series(STEP_COUNT)[:1]:
                 self._series, self._process = row.id, row.process
@@ -74,20 +74,18 @@ class Pace:
             self._first = self._first or self._reader.points_around(self._series, 0)[1]
 
     def steps(self, *, of_all: bool = True) -> Steps | None:
-        """Return the newest count and the rate up to it, of an ended run all of it.
+        """Return the newest count and the rate up to it, or the totals of an ended run.
 
-        None where there are none.
-
-        All steps are those that the summary counts: the last count is older than the end of the
-        loop. They take a while to count: without ``of_all`` it is the newest count of an ended run,
-        too.
+        None if there are fewer than two counts. The totals are the steps that the summary counts,
+        because the last count is older than the end of the loop. They take a while to compute;
+        without ``of_all``, an ended run gives its newest count, too.
         """
         if len(self._counts) < 2:
             return None
         if of_all and self._reader.info.state != "live":
             if self._whole is None:
-                # Here and not above: the summary's text brings all the rules along; the first
-                # picture needs none.
+                # Imported here because the summary's text imports all the rules, which the first
+                # picture does not need.
                 from profd.daemon.render.text import exactness
 
                 whole, latest = take_steps(self._reader, Selection(), self._phases), self._latest()
@@ -106,11 +104,10 @@ class Pace:
         )
 
     def _latest(self) -> Steps:
-        """Return the step of now: the newest count, and the steps since then.
+        """Return the present step: the newest count, and the steps since then.
 
-        Those are at the pace of the last ten seconds.
-
-        Counts that stand still say that the loop pauses.
+        The latter are estimated from the pace of the last ten seconds. If the count stands still,
+        the loop pauses.
         """
         since_ns = self._lost[-1].to_ns if self._lost else 0
         counts, last = [one for one in self._counts if one.at_ns >= since_ns], self._counts[-1]
@@ -130,7 +127,7 @@ class Pace:
         )
         begun = self._first or first
         mean = _per_s(begun, last) if last.at_ns > begun.at_ns else per_s
-        if self._lost:  # nobody knows how many there were before
+        if self._lost:  # nobody knows how many steps there were before
             return Steps(None, per_s, recent, pauses=pauses)
         return Steps(
             int(last.value) + ahead,
@@ -142,9 +139,9 @@ class Pace:
         )
 
     def strip(self, ruler: Ruler, chosen: Range | None) -> Series:
-        """Return the steps a second in each column, and one value.
+        """Return the steps per second in each column, and one value.
 
-        The value is of a range, else of now while the run is live.
+        The value is of the chosen range, or else of now while the run is live.
         """
         edges = [
             self._count_at_edge(ruler.grid, ruler.first + column)
@@ -180,7 +177,7 @@ class Pace:
         return _per_s(first, last)
 
     def _count_at_edge(self, grid: Grid, column: int) -> Cell:
-        """Return the count where a column begins; remembered once a later count is known."""
+        """Return the count at the start of a column; remembered once a later count is known."""
         known = self._edges.setdefault(grid, {})
         while len(self._edges) > _GRIDS:
             self._edges.pop(next(iter(self._edges)))
@@ -193,9 +190,9 @@ class Pace:
         return known[column]
 
     def _count_at(self, series: int, at_ns: int) -> Cell:
-        """Return the count at a time, between those before and after it.
+        """Return the count at a time, interpolated between the counts before and after it.
 
-        None where these are far apart.
+        None if these are far apart.
         """
         before, after = self._reader.points_around(series, at_ns)
         if before is None or after is None or after.at_ns - before.at_ns > _LONGEST_GAP_NS:

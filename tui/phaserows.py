@@ -1,8 +1,8 @@
 """The main threads on the timeline: their phases by column.
 
-Columns of two minutes or more are drawn from whole minutes, read out of the sums once for all
-columns that they lie in; narrower ones from the intervals. What takes too long to read while
-somebody waits is drawn from a part of each column, and read by and by.
+Columns of two minutes or more are drawn from whole minutes, which are read from the sums once for
+all columns that contain them; narrower ones from the intervals. If reading takes too long while
+somebody waits, columns are drawn from a part of each, and read gradually.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from profd.tui.bins import Ruler
 from profd.tui.snapshot import PhaseRow, PhaseShare
 from profd.tui.view import Range
 
-# So much time of all main threads together is read interval by interval, in about a tenth of a
-# second.
+# This much time, summed over all main threads, can be read interval by interval in about a tenth of
+# a second.
 EXACT_NS = 1200 * SECOND_NS
-# So many minutes of all main threads together are read out of the sums in that time.
+# This many minutes, summed over all main threads, can be read from the sums in that time.
 MINUTES_AT_ONCE = 128
 WIDE_NS = 2 * MINUTE_NS
 GRIDS = 4
-# Of a column that is not read yet so much from its middle on is.
+# A column that is not read yet is estimated from this much time after its middle.
 _PART_NS = SECOND_NS // 2
 
 Cells = tuple[tuple[PhaseShare, ...], ...]
@@ -46,13 +46,13 @@ def shown_shares(profile: Profile, phases: PhaseIndex) -> tuple[PhaseShare, ...]
 
 
 class PhaseRows:
-    """The phases of the main threads of a run by columns, of the grids that were drawn last."""
+    """The phases of a run's main threads by columns, for the grids that were drawn last."""
 
     def __init__(self, reader: RunReader, phases: PhaseIndex) -> None:
         self._reader, self._phases = reader, phases
         self._known: OrderedDict[Grid, dict[int, Column]] = OrderedDict()
         self._sampled: dict[tuple[int, int], Column] = {}
-        """What a part of a column says, by when it begins and ends."""
+        """The estimate from a part of a column, by the column's start and end."""
         self._ruler = Ruler(0, 1, 0)
         self._is_stale = True
         self._cells: dict[int, Cells] = {}
@@ -75,7 +75,7 @@ class PhaseRows:
     def cells(self, ruler: Ruler) -> dict[int, Cells]:
         """Return by main thread the mixture of its phases in each column.
 
-        Nothing of threads that were not seen.
+        Threads that were not seen are left out.
         """
         if ruler != self._ruler:
             self._ruler, self._is_stale = ruler, True
@@ -105,7 +105,7 @@ class PhaseRows:
         return 1.0 - len(self._missing()) / max(len(self._source()[1]), 1)
 
     def read_backlog(self) -> None:
-        """Read some of what was not read of the columns that were drawn last, the newest first."""
+        """Read some of the missing columns that were drawn last, the newest first."""
         missing = self._missing()
         if not missing:
             return
@@ -133,9 +133,8 @@ class PhaseRows:
     ) -> tuple[PhaseRow, ...]:
         """Return the rows of the main threads, by rank.
 
-        ``shares`` are those of their phases over all of the view.
-
-        A row is called by its rank or number, else by its PID where there are several.
+        ``shares`` are those of their phases over the whole view. A row is labeled by its rank or
+        number, or by its PID if there are several without one.
         """
         cells = self.cells(ruler)
         threads = [
@@ -155,7 +154,7 @@ class PhaseRows:
         return tuple(rows)
 
     def _source(self) -> tuple[Grid, range]:
-        """Return the grid that the last drawn columns are made of, and its columns in them."""
+        """Return the grid from which the last drawn columns are made, and its columns in them."""
         ruler, info = self._ruler, self._reader.info
         if ruler.column_ns < WIDE_NS:
             return ruler.grid, range(ruler.first, ruler.first + ruler.count)
@@ -178,7 +177,7 @@ class PhaseRows:
     def _column(self, known: Mapping[int, Column], index: int) -> Column:
         """Return a column of the ruler.
 
-        It is as it was read, from the minutes in it that were read, or from a part.
+        It is the column as read, the sum of its minutes that were read, or an estimate from a part.
         """
         ruler = self._ruler
         if ruler.column_ns < WIDE_NS:
@@ -213,7 +212,7 @@ class PhaseRows:
     def _minutes(self, first: int, last: int) -> Iterator[ColumnTime]:
         """Yield the time of the main threads by stack in minutes of the run.
 
-        It comes out of the sums if they have it.
+        It comes from the sums as far as they have it.
         """
         info = self._reader.info
         grid = Grid(info.started_ns, MINUTE_NS)

@@ -1,6 +1,6 @@
 """The processes of a run as a tree.
 
-Each has its newest numbers, and where its main thread mostly is.
+Each has its newest numbers, and the place at which its main thread is most often.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from profd.tui.view import Range
 _NOW_NS = 10 * SECOND_NS
 # Counts of steps are some seconds apart.
 _PACE_NS = 60 * SECOND_NS
-# A script that starts its workers anew each epoch leaves hundreds behind; the last few say what
-# there is to say.
+# A script that starts its workers anew each epoch leaves hundreds behind; the last few are enough
+# to show.
 _ENDED_SHOWN = 16
 _ROLES = ("launcher", "main", "worker", "helper")
 
@@ -41,8 +41,8 @@ class ProcessStates:
     def take(self, about: Range | None) -> tuple[tuple[ProcessState, ...], int]:
         """Return the states of processes in tree order, and how many were left out.
 
-        With a range they are the states in it, of the processes that lived then. Without one they
-        are those of now, of the processes that run and the last that ended.
+        With a range, they are the states in it, of the processes that lived then. Without one, they
+        are the present states, of the processes that run and the last that ended.
         """
         rows, end_ns = list(self._reader.processes.values()), self._reader.info.end_ns
         if about is None:

@@ -1,8 +1,7 @@
 """Everything that the dashboard knows of a run.
 
-It is kept up to date by reading what is new, and nothing twice.
-
-Belongs to the feed's thread, as its reader does: it answers a ``View`` with a ``Snapshot``.
+It is kept up to date by reading only what is new. It belongs to the feed's thread, as its reader
+does: it answers a ``View`` with a ``Snapshot``.
 """
 
 from __future__ import annotations
@@ -41,11 +40,12 @@ from profd.tui.series import RunSeries, with_slope
 from profd.tui.snapshot import Snapshot, Timeline, Verdict
 from profd.tui.view import Range, View
 
-# Changes say how exact the shares of a range are. They are read interval by interval: of so much of
-# it, evenly spread, less where there are many threads.
+# Transitions between stacks show how exact the shares of a range are. They are read interval by
+# interval, over this much of the range, evenly spread, and less if there are many threads.
 LOOKED_AT_NS = 60 * SECOND_NS
 _LEAST_LOOKED_AT_NS = 12 * SECOND_NS
-# Of a range that moves or grows, changes are read again when it is far from what was read.
+# If a range moves or grows, its transitions are read again once it is far from the range that was
+# read.
 _LEAST_KEPT_NS = 10 * SECOND_NS
 
 
@@ -75,8 +75,8 @@ class Samples:
     def busy(self, scope: Selection, asked: Range) -> Mapping[int, Busy]:
         """Return how busy the GPUs are known to have been during a scope's stacks in a range.
 
-        While a run grows, they are read again when the range is far from the one that was read:
-        that takes long.
+        Reading takes long, so while a run grows they are read again only once the range is far from
+        the one that was read.
         """
         threads, (before, of_threads) = scope.threads(self._reader), self._busy_of
         is_live = self._reader.info.state == "live"
@@ -92,13 +92,13 @@ class Samples:
         return weighted(self._reader, self.of_scope(scope, asked), changes, self.weights(asked))
 
     def weights(self, asked: Range) -> Mapping[int, float]:
-        """Return by process what time a second of its recordings in a range stands for."""
+        """Return by process how much time a second of its recordings in a range stands for."""
         return process_weights(
             self._reader, self._lives, *asked.open_at(Range.of(self._reader.info))
         )
 
     def _changes_in(self, asked: Range, threads: frozenset[int]) -> dict[int, TransitionsSeen]:
-        """Return the changes in a range by process.
+        """Return the transitions in a range by process.
 
         They are read again if the range is far from that of last time.
         """
@@ -136,15 +136,15 @@ class RunModel:
         self._processes = ProcessStates(reader, self._series, self._pace, phases)
         self._events: list[EventRow] = []
         self._last_recording = 0
-        # What was recorded up to here is read when it is asked for.
+        # Older recordings than this one are read only when needed.
         self._opened_at = reader.newest_id("recording")
         self._has_more = False
         self._was_read = False
 
     def catch_up(self) -> bool:
-        """Take in what was written since, then a part of what was there before.
+        """Take in what was written since, then a part of the backlog.
 
-        False when that was all there is.
+        False once there is no more.
         """
         recordings = self._reader.recordings_after(self._last_recording, BATCH_RECORDINGS)
         # After the recordings, so that every stack and thread that their intervals name is known.
@@ -172,7 +172,7 @@ class RunModel:
         return call_tree(self._reader, profile, self._phases, busy)
 
     def snapshot(self, view: View) -> Snapshot:
-        """Return the run as it is now, in this view; what only other tabs show is left out."""
+        """Return the run as it is now, in this view, without what only other tabs show."""
         info, samples, rows = (
             self._reader.info,
             self._samples,
@@ -259,7 +259,7 @@ class RunModel:
         return make(run.from_ns, run.to_ns, view.columns), run
 
     def _about(self, view: View) -> Range:
-        """Return the time that everything below the timeline is about."""
+        """Return the time range of everything below the timeline."""
         info = self._reader.info
         return view.chosen.within(Range.of(info)) if view.chosen else self._shown(view)[1]
 
@@ -292,7 +292,7 @@ class OwnCost:
     def cores(self) -> float | None:
         """Return how much of a core was used lately; None before that is known."""
         self._readings.append((self._now_s(), self._spent_s()))
-        # One reading older than what counts stays: the time between the others is part of it.
+        # One reading older than the period stays, because the time since it is part of the period.
         while len(self._readings) > 2 and self._readings[1][0] <= self._readings[-1][0] - LATELY_S:
             self._readings.popleft()
         (begun_s, before_s), (now_s, after_s) = self._readings[0], self._readings[-1]

@@ -1,6 +1,6 @@
-"""Where the cursor is in time, which range is chosen, and the events marked on the axis.
+"""The cursor's place in time, the chosen range, and the events marked on the axis.
 
-Plain values: every move gives another ``Scrub``.
+These are plain values: every move gives another ``Scrub``.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from profd.tui.view import Range
 
 _MINUTE_NS = 60 * SECOND_NS
 SPANS_NS = (30 * SECOND_NS, *(minutes * _MINUTE_NS for minutes in (2, 10, 30, 120, 480)))
-"""How much time the timeline can show beside all of it."""
+"""How much time the timeline can show, besides all of it."""
 EVER_NS = 1 << 62
 
 
 class Scrub(msgspec.Struct, frozen=True):
     """A place in the time of a run.
 
-    The cursor is a column of the timeline as it was when it went there. A range has one end that
-    was set, or both; the other one is then that of the run. ``span_ns`` and ``end_ns`` are those of
+    The cursor is the column of the timeline to which it moved, as it was then. A range has one set
+    end or both; an end that is not set is that of the run. ``span_ns`` and ``end_ns`` are those of
     ``View``.
     """
 
@@ -42,14 +42,14 @@ class Scrub(msgspec.Struct, frozen=True):
 
     @property
     def is_live(self) -> bool:
-        """Whether nothing keeps what is shown from going on with the run."""
+        """Whether the view goes on with the run: no cursor, range or fixed end holds it."""
         return self.cursor is None and not self.has_range and self.end_ns is None
 
     @property
     def chosen(self) -> Range | None:
         """The time that the tables are about: the range, else the column of the cursor.
 
-        None without.
+        None without either.
         """
         if not self.has_range:
             return self.cursor
@@ -67,7 +67,7 @@ class Scrub(msgspec.Struct, frozen=True):
     def at(self, at_ns: int, ruler: Ruler, run: Range) -> Scrub:
         """Move the cursor to the column of a time.
 
-        The timeline comes along where it does not show it.
+        The timeline moves along if it does not show that time.
         """
         at_ns = min(max(at_ns, run.from_ns), max(run.to_ns - 1, run.from_ns))
         start_ns, end_ns = ruler.column_at(at_ns)
@@ -75,7 +75,7 @@ class Scrub(msgspec.Struct, frozen=True):
         if self.span_ns is None:
             shown_to_ns = None
         elif ruler.from_ns <= cursor.from_ns and cursor.to_ns <= ruler.to_ns + 1:
-            # What stands still can be read: the timeline does not go on below the cursor.
+            # The timeline stops moving below the cursor, so that it can be read.
             shown_to_ns = min(ruler.to_ns, run.to_ns) if self.end_ns is None else self.end_ns
         else:
             ahead = self.span_ns // 4
@@ -90,7 +90,7 @@ class Scrub(msgspec.Struct, frozen=True):
     def begun(self, ruler: Ruler, run: Range) -> Scrub:
         """Let the range begin at the cursor, else at the newest column.
 
-        An end that lies before it is given up.
+        An end before it is dropped.
         """
         if self.cursor is None:
             return self.moved(0, ruler, run).begun(ruler, run)
@@ -102,7 +102,7 @@ class Scrub(msgspec.Struct, frozen=True):
     def finished(self, ruler: Ruler, run: Range) -> Scrub:
         """Let the range end with the column of the cursor, or the newest.
 
-        A beginning after it is given up.
+        A beginning after it is dropped.
         """
         if self.cursor is None:
             return self.moved(0, ruler, run).finished(ruler, run)
@@ -114,7 +114,7 @@ class Scrub(msgspec.Struct, frozen=True):
         )
 
     def dragged(self, one_ns: int, other_ns: int, ruler: Ruler, run: Range) -> Scrub:
-        """Choose all columns between two times, in whichever order.
+        """Choose all columns between two times, in either order.
 
         The cursor goes to the second.
         """
@@ -132,12 +132,12 @@ class Scrub(msgspec.Struct, frozen=True):
             return replace(self, span_ns=None, end_ns=None)
         if self.chosen is None:
             return replace(self, span_ns=span_ns, end_ns=None)
-        chosen = self.chosen.within(run)  # in the middle of what is shown
+        chosen = self.chosen.within(run)  # it goes to the middle of the timeline
         end_ns = _within((chosen.from_ns + chosen.to_ns + span_ns) // 2, span_ns, run)
         return replace(self, span_ns=span_ns, end_ns=end_ns)
 
     def released(self) -> Scrub:
-        """Give up cursor and range, and go on with the run; how much is shown stays."""
+        """Drop cursor and range, and go on with the run at the same zoom."""
         return Scrub(span_ns=self.span_ns)
 
 
@@ -165,7 +165,7 @@ class Mark(msgspec.Struct, frozen=True):
 def marks_of(events: Iterable[EventRow], windows: Iterable[WindowRow]) -> tuple[Mark, ...]:
     """Return the marks of a run, in order of time.
 
-    The windows of all ranks that were asked at once are one.
+    The windows of all ranks of one request are one mark.
     """
     windows_of = {
         row.asked_ns: Mark(WINDOW, row.start_ns, row.end_ns, "window")

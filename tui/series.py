@@ -32,22 +32,22 @@ _STRIPS = {
     GPU_MEMORY_SERIES: "peak",
     GPU_POWER_SERIES: "mean",
 }
-"""The series of the timeline, and what one number says of each.
+"""The series of the timeline, and whether one number for a range is its mean or its peak.
 
-That is for a number of a range, not of now.
+For now the number is always the newest value.
 """
 _NUMBERS = ("threads", MEMORY_OF_PROCESS, COST_SERIES)
-"""Of these the newest value is shown too."""
-# What is older when a run is opened is read a part at a time.
+"""Series of which the newest value is shown, too."""
+# Older readings than this, when a run is opened, are read a part at a time.
 BACKLOG_NS = 600 * SECOND_NS
 _BACKLOG_PARTS = 64
 # Newer points may still come.
 _UNSETTLED_NS = 10 * SECOND_NS
 _GRIDS = 32
 MOST_READINGS = 50_000
-"""What has more readings, at one a second, is read from the sums by the minute.
+"""More readings than this, at one a second, are read from the sums per minute.
 
-A cell is a minute or longer there.
+A cell is then a minute or longer.
 """
 _MEANS = 4096
 _NEVER_MINUTES = 1 << 40
@@ -110,7 +110,7 @@ class RunSeries:
                         self._bins[row.name].add(row.id, start_ns, step.end_ns, step.value)
 
     def read_backlog(self) -> None:
-        """Take in a part of the points that were there when the run was opened."""
+        """Take in a part of the points that existed when the run was opened."""
         length_ns = self._backlog_end_ns - self._reader.info.started_ns
         unit_ns = MINUTE_NS if self._by_minutes else SECOND_NS
         part_ns = max(length_ns // _BACKLOG_PARTS // unit_ns, 1) * unit_ns
@@ -120,9 +120,9 @@ class RunSeries:
         self._backlog_ns = until_ns
 
     def newest(self, name: str, process: int | None = None) -> float | None:
-        """Return the newest value of a process, on all devices together, or of the host.
+        """Return the newest value of a process, summed over all devices, or of the host.
 
-        The last of an ended one.
+        For an ended process this is its last value.
         """
         values = [
             self._newest[series].value
@@ -132,16 +132,16 @@ class RunSeries:
         return sum(values) if values else None
 
     def last(self, name: str, process: int, within: Range) -> float | None:
-        """Return the last value of a process up to the end of a range, on all devices together."""
+        """Return the last value of a process up to the end of a range, summed over all devices."""
         _, to_ns = within.open_at(Range.of(self._reader.info))
         points = [self._reader.last_point(series, to_ns) for series in self._ids[name, process]]
         values = [point.value for point in points if point is not None]
         return sum(values) if values else None
 
     def mean(self, name: str, process: int | None, within: Range) -> float | None:
-        """Return the mean of a process or of the host in a range, on all devices together.
+        """Return the mean of a process or of the host in a range, over all devices together.
 
-        What can change no more is remembered.
+        A value that can no longer change is remembered.
         """
         asked = (name, process, within)
         if asked not in self._means:
@@ -162,7 +162,7 @@ class RunSeries:
     def strips(self, ruler: Ruler, chosen: Range | None) -> tuple[Series, ...]:
         """Return the series of the timeline, each with one value.
 
-        The value is of a range, else of now while the run is live.
+        The value is of the chosen range, or else of now while the run is live.
         """
         info, strips = self._reader.info, []
         about = chosen or Range(ruler.from_ns, ruler.to_ns).within(Range.of(info))
@@ -180,7 +180,7 @@ class RunSeries:
         return tuple(strips)
 
     def cells(self, name: str, ruler: Ruler) -> tuple[Cell, ...]:
-        """Return a value for each column; those that can change no more are remembered."""
+        """Return a value for each column; values that can no longer change are remembered."""
         known = self._cells.setdefault((name, ruler.grid), {})
         if len(self._cells) > _GRIDS:
             self._cells.pop(next(iter(self._cells)))
@@ -190,7 +190,7 @@ class RunSeries:
             return tuple(known[column] for column in asked)
         first, last = missing[0], missing[-1] + 1
         part = Ruler(ruler.grid.origin_ns + first * ruler.column_ns, ruler.column_ns, last - first)
-        # From the bins where these are fine enough, else from the file.
+        # Use the bins if they are fine enough, otherwise the file.
         bins = self._bins[name]
         if ruler.column_ns < max(bins.width_ns, MINUTE_NS if name in self._by_minutes else 0):
             bins = TimeBins(part.from_ns, part.column_ns)
@@ -203,7 +203,7 @@ class RunSeries:
         return tuple(read[column] if column in read else known[column] for column in asked)
 
     def _list(self) -> None:
-        """Note the series that are new: they are looked for by name and process at each look."""
+        """Register new series, because each look finds them by name and process."""
         for row in self._reader.list_series(*_STRIPS, *_NUMBERS, after_id=self._listed):
             self._listed = row.id
             if row.os_tid is None:
@@ -216,9 +216,9 @@ class RunSeries:
     def _add(
         self, bins: TimeBins, name: str, from_ns: int, to_ns: int, *, by_minutes: bool
     ) -> None:
-        """Count what series were in a range of time.
+        """Count the values of series in a range of time.
 
-        By whole minutes where there are sums, if that is enough.
+        With ``by_minutes`` it counts whole minutes from the sums, if there are any.
         """
         least_minutes = 1 if by_minutes else _NEVER_MINUTES
         for row in self._of_name(name):
@@ -232,9 +232,9 @@ class RunSeries:
         return info.end_ns - _UNSETTLED_NS if info.state == "live" else info.end_ns + _UNSETTLED_NS
 
     def _limit(self, name: str) -> float | None:
-        """Return the memory of all GPUs together for the series of it.
+        """Return the memory of all GPUs together, for the series of GPU memory.
 
-        None where it is not known of each.
+        None if it is not known of each.
         """
         if name != GPU_MEMORY_SERIES:
             return None
@@ -259,9 +259,9 @@ class RunSeries:
 
 
 def with_slope(series: Series, ruler: Ruler) -> Series:
-    """Return a series of memory with its slope, where its strip is long enough for one.
+    """Return a series of memory with its slope, if its strip is long enough for one.
 
-    Others as they are.
+    Other series are returned unchanged.
     """
     if series.name != "rss_bytes":
         return series

@@ -1,7 +1,4 @@
-"""What the feed hands to the screens.
-
-It is a run at one moment, frozen and complete for one view of it.
-"""
+"""What the feed hands to the screens: a run at one moment, frozen and complete for one view."""
 
 from __future__ import annotations
 
@@ -16,14 +13,14 @@ from profd.tui.view import Range, View
 
 
 class Steps(msgspec.Struct, frozen=True):
-    """The step that the script is at; its rate over the last ten seconds, and from count to count.
+    """The script's step, its rate over the last ten seconds, and the rates between counts.
 
-    Both are None where the training goes on in a loop that nothing counts, the step also
-    afterwards. ``exactness`` goes before the number: ``~`` where the step goes on at that rate from
-    the last count, a second ago. ``mean_per_s`` is the rate since the first count; ``pauses`` says
-    that the loop stands still. ``made`` are all steps of a run that has ended, as the summary
-    counts them, and its words for how exactly: ``per_s`` is the rate over all of them then. None
-    while the run is live.
+    ``step`` and ``per_s`` are None while the training runs in a loop that nothing counts; ``step``
+    stays None afterwards. ``exactness`` goes before the number: ``~`` if the step is estimated by
+    that rate from the last count, a second ago. ``mean_per_s`` is the rate since the first count;
+    ``pauses`` says that the loop stands still. ``made`` is the number of all steps of a run that
+    has ended, as the summary counts them, with the summary's word for its exactness; ``per_s`` is
+    then the rate over all of them. ``made`` is None while the run is live.
     """
 
     step: int | None
@@ -45,7 +42,7 @@ class PhaseShare(msgspec.Struct, frozen=True):
 class Verdict(msgspec.Struct, frozen=True):
     """The largest phase of the main threads, and the user's line that called most of it.
 
-    ``where`` and ``source`` are empty where no line of the user's is in its stacks.
+    ``where`` and ``source`` are empty if no line of the user is in its stacks.
     """
 
     phase: str
@@ -58,10 +55,8 @@ class Verdict(msgspec.Struct, frozen=True):
 class PhaseRow(msgspec.Struct, frozen=True):
     """A main thread on the timeline, as mixtures of its phases.
 
-    There is one for each column, and one over all of the view.
-
-    A mixture is in the order of ``PHASES``, empty where nothing was seen; ``shares`` has the
-    largest first.
+    There is one mixture for each column, and one over the whole view. A mixture is in the order of
+    ``PHASES``, empty if nothing was seen; ``shares`` has the largest first.
     """
 
     label: str
@@ -72,8 +67,8 @@ class PhaseRow(msgspec.Struct, frozen=True):
 class Series(msgspec.Struct, frozen=True):
     """A series of numbers on the timeline: its mean in each column, and one value for all.
 
-    ``value`` is the newest (``kind`` now) of a live run, else the mean or the peak of the columns
-    in question. ``limit`` is its maximum, ``slope_per_s`` its trend: None where unknown.
+    ``value`` is the newest (``kind`` now) of a live run, else the mean or the peak of the relevant
+    columns. ``limit`` is its maximum, ``slope_per_s`` its trend: None if unknown.
     """
 
     name: str
@@ -88,7 +83,7 @@ class Series(msgspec.Struct, frozen=True):
 class Timeline(msgspec.Struct, frozen=True):
     """The strips, each with a cell for every column of ``ruler``, and what happened.
 
-    ``run`` is all that there is.
+    ``run`` is the time of the whole run.
     """
 
     ruler: Ruler
@@ -99,11 +94,10 @@ class Timeline(msgspec.Struct, frozen=True):
 
 
 class ProcessState(msgspec.Struct, frozen=True):
-    """A process of the tree: its ``depth``, numbers, and where its main thread mostly is.
+    """A process of the tree: its ``depth``, numbers, and the usual place of its main thread.
 
-    They are of now or in a range.
-
-    In a range CPU is the mean, all else the last that was read. None are those that nobody read.
+    They are present values, or those of a range. In a range the CPU value is the mean, and all
+    others are the last that were read. Values that nobody read are None.
     """
 
     row: ProcessRow
@@ -122,14 +116,14 @@ class Snapshot(msgspec.Struct, frozen=True):
     """A run at one moment.
 
     ``read_share`` is how much of the file has been read, 1 once all of it has. ``coverage`` is the
-    share of the main processes' lives that was sampled, ``torn_share`` that of the stacks read
-    which were dropped as impossible: None where nothing was read yet. ``steps`` is None where
-    nobody counts them. ``samples`` are those that the rows of ``functions`` are shares of, seen in
-    [from_ns, to_ns). ``functions`` and ``processes`` are empty while another tab is open;
-    ``left_out`` counts the processes that ended long ago, ``process_rows`` has all that were seen.
-    ``findings`` are those of the last part of a live run, else of all of it; ``is_diagnosed`` says
+    share of the main processes' lives that was sampled. ``torn_share`` is the share of stacks that
+    were dropped as impossible. Both are None if nothing was read yet. ``steps`` is None if nobody
+    counts them. ``samples`` is the total to which the shares in ``functions`` refer, seen in
+    [from_ns, to_ns). ``functions`` and ``processes`` are empty while another tab is open.
+    ``left_out`` counts the processes that ended long ago; ``process_rows`` has all that were seen.
+    ``findings`` are those of the last part of a live run, else of all of it. ``is_diagnosed`` says
     whether they were looked for already, ``is_undiagnosable`` that they cannot be. ``view_cores``
-    is what the dashboard itself takes of a core, None where that is not known yet.
+    is the share of a core that the dashboard itself takes, None if that is not known yet.
     """
 
     info: RunInfo

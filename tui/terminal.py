@@ -1,7 +1,7 @@
 """The script's own terminal: its screen as data, its growing output, and keys into it.
 
-What the script writes does not come out here: the session reads it, stores it, and the feed finds
-it in the run file.
+The script's output does not come out here: the session reads and stores it, and the feed finds it
+in the run file.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ Line = tuple[Run, ...]
 
 
 class Picture(msgspec.Struct, frozen=True):
-    """What a terminal shows: what has scrolled out of it, then its screen.
+    """What a terminal shows: the lines that have scrolled out of it, then its screen.
 
-    ``cursor`` is (column, index into ``lines``), None where it is hidden.
+    ``cursor`` is (column, index into ``lines``), None if it is hidden.
     """
 
     lines: tuple[Line, ...]
     cursor: tuple[int, int] | None
 
 
-# pyte takes about a quarter of a megabyte a second. So of what is there at first the end will do,
-# and what a script pours out later is played a little at a time, or skipped where it pours faster
-# than anyone reads.
+# pyte takes about a quarter of a megabyte a second. So only the end of the initial output is
+# played. Later output is played a little at a time, or skipped if it comes faster than anyone
+# reads.
 MOST_BYTES = 64 << 10
 STEP_BYTES = 8 << 10
 _RESET = b"\x1b[0m"
@@ -52,13 +52,13 @@ class Playback:
         self._pending = b""
 
     def play(self, view: OutputView) -> Picture | None:
-        """Take in what was written since; None where nothing was, or where it is not shown."""
+        """Take in what was written since; None if nothing was, or if it is not shown."""
         if not view.is_shown:
             return None
         size = (view.columns, view.lines)
         is_new = size != self._size
         if is_new or self._emulator is None:
-            # Here and not above: a dashboard's first picture has no output in it.
+            # Imported here because a dashboard's first picture has no output in it.
             from profd.tui.emulator import Emulator
 
             self._emulator, self._size = Emulator(*size), size
@@ -98,7 +98,7 @@ _CHUNK_BYTES = 256
 class Terminal:
     """The way to the pseudo-terminal of a launched script.
 
-    Once the launcher is gone, nothing more is taken.
+    Once the launcher is gone, it takes nothing more.
     """
 
     def __init__(self, fd: int) -> None:
@@ -118,7 +118,7 @@ class Terminal:
         return all(self._send(keys_packet(chunk)) for chunk in chunks)
 
     def resize(self, columns: int, lines: int) -> None:
-        """Give the script other room; the kernel sends it SIGWINCH if that changed."""
+        """Give the script's terminal another size; if it changed, the kernel sends SIGWINCH."""
         if columns > 0 and lines > 0:
             self._send(size_packet(columns, lines))
 

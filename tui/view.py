@@ -31,7 +31,7 @@ class Range(msgspec.Struct, frozen=True):
     def is_near(self, other: Range) -> bool:
         """Say whether both ends are near those of another range.
 
-        They are so near that estimates of that one hold for this one.
+        They are so near that estimates for the other range hold for this one.
         """
         most_ns = _NEAR_SHARE * other.length_ns
         return (
@@ -40,9 +40,9 @@ class Range(msgspec.Struct, frozen=True):
         )
 
     def open_at(self, run: Range) -> tuple[int | None, int | None]:
-        """Return its ends, None for those of the run.
+        """Return its ends, None for those at the run's ends.
 
-        What begins before the run or ends after it is in the range, too.
+        So the range includes what begins before the run or ends after it.
         """
         return (
             None if self.from_ns <= run.from_ns else self.from_ns,
@@ -50,20 +50,20 @@ class Range(msgspec.Struct, frozen=True):
         )
 
     def within(self, other: Range) -> Range:
-        """Return what lies in another range, at least a nanosecond of it."""
+        """Return the part that lies in another range, at least a nanosecond of it."""
         from_ns = min(max(self.from_ns, other.from_ns), other.to_ns - 1)
         return Range(from_ns, max(min(self.to_ns, other.to_ns), from_ns + 1))
 
 
 class View(msgspec.Struct, frozen=True):
-    """A choice of samples, and the room there is to show them in.
+    """A choice of samples, and the available size for showing them.
 
     ``scope`` are the main threads, all threads, or those of one process, at any time. The timeline
-    shows ``span_ns`` up to ``end_ns``: None is the whole run, and the end of it, which a live run
-    moves. What is below it is about ``chosen``, which may end after the run does, and where that is
-    None about all that the timeline shows. ``columns`` is the width of the timeline's strips in
-    cells. ``by_line`` asks for the hot lines instead of the hot functions. ``tab`` is the view that
-    is open below: what only others show is not worked out.
+    shows ``span_ns`` up to ``end_ns``. None stands for the whole run and for its end, which moves
+    in a live run. The tables below it are about ``chosen``, which may end after the run does, or if
+    that is None about all that the timeline shows. ``columns`` is the width of the timeline's
+    strips in cells. ``by_line`` asks for the hot lines instead of the hot functions. ``tab`` is the
+    open view below: what only others show is not computed.
     """
 
     scope: Selection = MAIN_THREADS
@@ -86,9 +86,9 @@ class View(msgspec.Struct, frozen=True):
 
 
 class OutputView(msgspec.Struct, frozen=True):
-    """The room for the script's own output; ``is_shown`` is False while another tab is open.
+    """The size of the script's own output; ``is_shown`` is False while another tab is open.
 
-    While somebody types to the script its echo is looked for more often.
+    While somebody types to the script, the feed looks for its echo more often.
     """
 
     columns: int = 0
@@ -98,7 +98,7 @@ class OutputView(msgspec.Struct, frozen=True):
 
 
 def span_name(length_ns: int) -> str:
-    """Return a length of time without what is zero in it: ``30 s``, ``2 min``, ``1 h``."""
+    """Return a length of time without its zero parts: ``30 s``, ``2 min``, ``1 h``."""
     text = duration(length_ns / 1e9)
     return (
         text.replace(".0 s", " s")

@@ -1,1 +1,1 @@
-"""A run in the formats of other tools, one module a format."""
+"""A run in the formats of other tools, one module per format."""

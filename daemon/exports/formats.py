@@ -1,8 +1,7 @@
-"""The formats that a run can be exported to, each one file or a folder.
+"""The formats to which a run can be exported, each one file or a folder.
 
-The simplest of them, collapsed stacks, is made here.
-
-The numbers of collapsed stacks are samples as they were taken; shares of time stand in the summary.
+The simplest format, collapsed stacks, is made here. Its numbers are samples as they were taken; the
+summary has shares of time.
 """
 
 from __future__ import annotations
@@ -23,12 +22,10 @@ from profd.daemon.store.reader import RunReader
 
 
 class Format(NamedTuple):
-    """A format: a word on it, the ending of its file or folder, and its function.
+    """A format: a short description, the ending of its file or folder, and its function.
 
-    The function makes it, and is given with its module.
-
-    ``of_all_threads`` is set where threads stay apart, so that all of them are taken unless some
-    are named.
+    ``maker`` names the function that makes it, with its module. ``of_all_threads`` is set if
+    threads stay apart, so that all of them are taken unless some are named.
     """
 
     what: str
@@ -78,7 +75,7 @@ FORMATS = {
 
 
 def write_tables(files: Mapping[str, bytes], folder: Path) -> list[Path]:
-    """Write tables into a folder, made where there is none; raises OutputUnwritable."""
+    """Write tables into a folder, created if it is missing; raises OutputUnwritable."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -101,11 +98,9 @@ def collapsed_lines(
 ) -> Iterator[str]:
     """Yield ``frame;frame;frame N`` from root to leaf for every stack of a selection.
 
-    The lines come in alphabetical order.
-
-    ``processes`` and ``threads`` put a frame for each process and thread in front, as py-spy's
-    options --subprocesses and --threads do. The numbers add up to the samples of the selection. No
-    line ends in a newline.
+    The lines come in alphabetical order. ``processes`` and ``threads`` put a frame for each process
+    and thread in front, as py-spy's options --subprocesses and --threads do. The numbers add up to
+    the samples of the selection. No line ends in a newline.
     """
     counted: Counter[str] = Counter()
     roots: dict[int, list[str]] = {}

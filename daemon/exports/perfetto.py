@@ -1,10 +1,10 @@
 """A run as one timeline for ui.perfetto.dev and chrome://tracing: the Trace Event Format, as JSON.
 
-Each thread has a track of its Python frames, the main threads one of their phases too; series are
-counters, events are marks. The windows of torch.profiler have tracks of their own: operators by
-thread, which do not nest with the Python frames of it, work by stream, steps, memory, launches. All
-tracks have numbers of 32 bits, which is what the tools read. Times are microseconds since the run's
-start; ``baseTimeNanoseconds`` is that start, as in torch's own traces.
+Each thread has a track of its Python frames; main threads also have one of their phases. Series are
+counters, events are marks. The windows of torch.profiler have their own tracks: operators by
+thread, which do not nest with the thread's Python frames, then work by stream, steps, memory and
+launches. All tracks have 32-bit numbers, as the tools read no others. Times are microseconds since
+the run's start; ``baseTimeNanoseconds`` is that start, as in torch's own traces.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _LONGEST_GAP_NS = 50_000_000
 A torn stack that was dropped leaves such a gap.
 """
 _IDS = 1 << 22
-"""More than Linux has processes and threads."""
+"""More than the number of processes and threads on Linux."""
 _PHASE_TID = 1 << 31
-"""Tracks from here on are no threads: first those of the phases of main threads, then others."""
+"""Tracks from here on are no threads: first the phases of main threads, then others."""
 _STEPS_TID = _PHASE_TID + _IDS
 _LANES_TID = _PHASE_TID + 2 * _IDS
 _DEVICES = 64
@@ -102,7 +102,7 @@ def _events(reader: RunReader, selection: Selection) -> Iterator[Event]:
 def _frame_slices(reader: RunReader, intervals: list[IntervalRow], place: Event) -> Iterator[Event]:
     """Yield the frames of a thread as nested slices.
 
-    A slice goes on as long as stack after stack begins with its frame.
+    A slice goes on as long as consecutive stacks begin with its frame.
     """
     open_frames: list[tuple[FrameRow, int]] = []
 
@@ -123,7 +123,7 @@ def _frame_slices(reader: RunReader, intervals: list[IntervalRow], place: Event)
             yield from close(0, end_ns)
         frames, kept = reader.frames_of(interval.stack), 0
         for frame, (known, _) in zip(frames, open_frames, strict=False):
-            # A frame that is at another line goes on.
+            # A frame goes on if only its line changes.
             if (frame.function, frame.file) != (known.function, known.file):
                 break
             kept += 1
@@ -151,7 +151,7 @@ def _phase_slices(
 def _counters(reader: RunReader, selection: Selection) -> Iterator[Event]:
     """Yield the series of processes, devices and the host.
 
-    Each value stands where it begins to hold, as counters go on.
+    Each value is placed at the time from which it holds, because a counter keeps its value.
     """
     begin_ns, end_ns = selection.bounds(reader.info)
     for series in reader.list_series():
@@ -242,7 +242,7 @@ class _WindowTracks:
     def _slices(self, track: Track, events: Iterable[TorchEvent]) -> Iterator[Event]:
         """Yield the slices of a track, nested.
 
-        Those that overlap another one without lying in it get further lanes.
+        Slices that overlap another one without lying in it go to further lanes.
         """
         pid, tid = track
         used = 0
@@ -255,7 +255,7 @@ class _WindowTracks:
             yield {**shown, "pid": pid, "tid": tid + lane * _IDS, "args": event.args}
 
     def _names(self, track: Track, lane: int) -> Iterator[Event]:
-        """Yield the name of a track, and on its first lane that of the device."""
+        """Yield the name of a track, and on its first lane the name of the device."""
         pid, tid = track
         number = (tid - _LANES_TID) % _IDS
         if pid == self._process.pid:
@@ -280,7 +280,7 @@ class _WindowTracks:
         return _IDS + self._process.id * _DEVICES + _number(event.pid) % _DEVICES, tid
 
     def _flow(self, event: TorchEvent) -> Event:
-        """Return an arrow's end: forward to backward, or a launch to what it launched."""
+        """Return an arrow's end: from forward to backward, or from a launch to its work."""
         pid, tid = self._track(event, on_device=event.cat == "ac2g" and event.ph == "f")
         own = event.id if isinstance(event.id, int) else _number(event.id)
         id = self._window.id << 32 | own & 0xFFFFFFFF
@@ -293,10 +293,10 @@ class _WindowTracks:
         return {"ph": event.ph, "cat": event.cat, "name": event.name, "id": id, **place, **ends}
 
     def _memory(self, event: TorchEvent) -> Iterator[Event]:
-        """Yield how much memory torch has taken, where the trace says so."""
+        """Yield how much memory torch has allocated, if the trace says so."""
         try:
             memory = msgspec.json.decode(event.args, type=_Memory)
-        except msgspec.DecodeError:  # of a version of torch that says it in other words
+        except msgspec.DecodeError:  # from a version of torch with another format
             return
         if memory.total is not None:
             where = "cpu" if memory.device < 0 else f"cuda:{memory.device}"
@@ -313,7 +313,8 @@ class _WindowTracks:
 def _in_lanes(trace: TorchTrace, events: Iterable[TorchEvent]) -> Iterator[tuple[TorchEvent, int]]:
     """Yield events in order of time, each with its lane.
 
-    It is the first lane where the event lies within what is open, or beside it.
+    It is the first lane in which no event is open, or in which the event lies within the innermost
+    open one.
     """
     lanes: list[list[int]] = []
     for event in sorted(events, key=lambda event: (trace.start_ns(event), -trace.end_ns(event))):

@@ -1,10 +1,8 @@
 """Samples for pprof: gzipped protobuf, as ``go tool pprof``, Pyroscope and Parca read it.
 
-Each sample has two values, how often it was seen and for how long, and labels for what pprof can
-filter by: process, role, rank, thread and phase.
-
-Built here rather than generated: a generated module is bound to the protobuf runtime that it was
-generated for.
+Each sample has two values, its count and its time, and the labels by which pprof can filter:
+process, role, rank, thread and phase. The message is defined here rather than generated, because a
+generated module is bound to the protobuf runtime for which it was generated.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ _SCHEMA = {
     "Line": "1 uint64 function_id, 2 int64 line",
     "Function": "1 uint64 id, 2 int64 name, 3 int64 system_name, 4 int64 filename",
 }
-"""Message → those of its fields that are written, as ``number [repeated] type name``."""
+"""The written fields of each message, as ``number [repeated] type name``."""
 
 
 def profile_message() -> Any:  # noqa: ANN401  the class is made at run time

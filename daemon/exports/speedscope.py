@@ -1,9 +1,7 @@
 """Samples for speedscope, as https://speedscope.app opens them.
 
-There is one profile a thread, with its stacks in order of time.
-
-Where nothing is known of a thread, between two recordings or where a stack was dropped, stands an
-empty stack.
+There is one profile per thread, with its stacks in order of time. An empty stack fills the times in
+which nothing is known of a thread: between two recordings, or if a stack was dropped.
 """
 
 from __future__ import annotations

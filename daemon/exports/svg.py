@@ -1,10 +1,8 @@
-"""A flame graph as a still picture: SVG with nothing in it that runs.
+"""A flame graph as a still picture: SVG without scripts.
 
-Any browser, editor or pull request shows it.
-
-Like that of the report, the root is on top and time goes sideways: a frame is as wide as its share,
-and has the color of the phase that most of its time belongs to. The report is for looking around;
-this shows what was found.
+Any browser, editor or pull request shows it. As in the report, the root is at the top and time runs
+sideways: a frame is as wide as its share, and has the color of the phase that takes most of its
+time. The report serves to explore a run, this picture to show what was found.
 """
 
 from __future__ import annotations
@@ -62,7 +60,7 @@ def flame_graph_svg(reader: RunReader, selection: Selection) -> bytes:
 def _drawn(node: Node, place: tuple[float, float, int], whole_ns: float) -> str:
     """Return a frame with its label, and all that is known of it as a tooltip.
 
-    The label reaches as far as there is room.
+    The label is cut to the available width.
     """
     left, width, depth = place
     frame, color = (
@@ -80,7 +78,7 @@ def _drawn(node: Node, place: tuple[float, float, int], whole_ns: float) -> str:
     )
     cells = int((width - 6) / 6.7)
     red, green, blue = (int(color[at : at + 2], 16) for at in (1, 3, 5))
-    # White stands out more than black from a color with little luma.
+    # White is easier to read than black on a color with little luma.
     ink = ' class="w"' if not pale and 0.299 * red + 0.587 * green + 0.114 * blue < 110 else ""
     words = (
         f'<text{ink} x="{left + 3:.2f}" y="{top + 12}">{_text(label, cells)}</text>'

@@ -1,6 +1,6 @@
-"""A run as tidy tables in CSV or Parquet files, a row an observation.
+"""A run as tidy tables in CSV or Parquet files, one row per observation.
 
-Docs/file-format.md has their columns.
+Docs/file-format.md describes their columns.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def columns(text: str) -> Mapping[str, type]:
 
 
 def _samples(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, ...]]:
-    """Yield what a selection takes of the intervals: a thread stood in a stack from a time on."""
+    """Yield the selected intervals: from a time on, a thread stood in a stack."""
     phases = PhaseIndex(reader)
     leaves: dict[int, tuple[Value, ...]] = {}
     for interval in selected_intervals(reader, selection, selection.threads(reader), phases):
@@ -130,7 +130,7 @@ _STARTS_FORMULA = ("=", "+", "-", "@")
 def csv_files(reader: RunReader, selection: Selection) -> dict[str, bytes]:
     """Return the tables of a selection by file name.
 
-    UTF-8, a header line, an empty cell for what is not known.
+    They are UTF-8 with a header line; a cell is empty if its value is not known.
     """
     files = {}
     for name, (columns, rows) in TABLES.items():
@@ -139,7 +139,7 @@ def csv_files(reader: RunReader, selection: Selection) -> dict[str, bytes]:
         writer.writerow(columns)
         for row in rows(reader, selection):
             cells = [visible(value) if isinstance(value, str) else value for value in row]
-            # With a quote in front no spreadsheet takes a cell for a formula.
+            # With a quote in front, no spreadsheet takes a cell for a formula.
             formulas = [
                 isinstance(cell, str) and cell.startswith(_STARTS_FORMULA) for cell in cells
             ]
@@ -153,7 +153,7 @@ def csv_files(reader: RunReader, selection: Selection) -> dict[str, bytes]:
 def parquet_files(reader: RunReader, selection: Selection) -> dict[str, bytes]:
     """Return the tables of a selection by file name.
 
-    Raises MissingTool where pyarrow is not installed.
+    Raises MissingTool if pyarrow is not installed.
     """
     files = {}
     for name, (columns, rows) in TABLES.items():
@@ -179,8 +179,7 @@ class ParquetFile:
         from pyarrow import parquet
 
         self.rows, self._schema, self._batch_rows = 0, schema, batch
-        # A dictionary that grows beyond the limit is given up for the whole column, and stacks are
-        # long.
+        # If a dictionary exceeds the limit, pyarrow drops it for the whole column; stacks are long.
         self._writer = parquet.ParquetWriter(
             target, schema, compression="zstd", dictionary_pagesize_limit=1 << 26
         )
@@ -193,7 +192,7 @@ class ParquetFile:
             self._flush()
 
     def close(self) -> None:
-        """Write what is left, and end the file."""
+        """Write the remaining rows, and end the file."""
         if self._batch:
             self._flush()
         self._writer.close()
@@ -211,7 +210,7 @@ def parquet_schema(
 ) -> pyarrow.Schema:
     """Return the schema of a table.
 
-    Raises MissingTool where pyarrow, part of profd's ``extra``, is not installed.
+    Raises MissingTool if pyarrow, part of profd's ``extra``, is not installed.
     """
     try:
         import pyarrow

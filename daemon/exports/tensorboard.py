@@ -1,10 +1,9 @@
-"""The windows of a run as torch's own traces in a folder, a file a rank.
+"""The windows of a run as torch's own traces in a folder, one file per rank.
 
-They are for TensorBoard's plugin and for HTA.
-
-Both read ``WORKER.SPAN.pt.trace.json``; Holistic Trace Analysis wants to know the rank, and both
-find steps by ranges named ``ProfilerStep#N``. Windows that torch wrote without them get these from
-what the run knows; the rest stays as it was.
+They are for TensorBoard's plugin and for HTA (Holistic Trace Analysis). Both read
+``WORKER.SPAN.pt.trace.json``. HTA needs to know the rank, and both find steps by ranges named
+``ProfilerStep#N``. If torch wrote a window without these, they are added from what the run knows;
+the rest stays as it was.
 """
 
 from __future__ import annotations
@@ -33,11 +32,10 @@ _STEP = "ProfilerStep#"
 
 
 def tensorboard_files(reader: RunReader, selection: Selection) -> Mapping[str, bytes]:
-    """Return the traces of the windows that were asked for together last.
+    """Return the traces of the windows of the last request.
 
-    They are gzipped, by the names of their files.
-
-    Raises UsageError where the selection has none, RunUnreadable where one is damaged.
+    They are gzipped, by the names of their files. Raises UsageError if the selection has none,
+    RunUnreadable if one is damaged.
     """
     files = {}
     for window in of_last_request(list(selected_windows(reader, selection))):
@@ -57,14 +55,14 @@ def tensorboard_files(reader: RunReader, selection: Selection) -> Mapping[str, b
 
 
 def _complete(reader: RunReader, window: WindowRow, text: bytes) -> bytes:
-    """Return a trace with its rank and its steps, each only where torch has not written it."""
+    """Return a trace with its rank and its steps, each added only if torch has not written it."""
     trace = decode(window, text)
     try:
         parts = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-    except (UnicodeDecodeError, msgspec.DecodeError):  # a kernel may be called anything
+    except (UnicodeDecodeError, msgspec.DecodeError):  # a kernel may have any name
         parts = msgspec.json.decode(text.decode(errors="replace"), type=dict[str, msgspec.Raw])
-    # HTA finds the rank by its text, with a space before the number, and looks from the start of
-    # the file on.
+    # HTA searches for the text of the rank, with a space before the number, from the start of the
+    # file on.
     ranks = {process.rank for process in reader.processes.values() if process.rank is not None}
     rank = reader.processes[window.process].rank or 0
     info = {"rank": rank, "world_size": max(len(ranks), 1), "backend": "unknown"}

@@ -1,4 +1,4 @@
-"""Bounds the memory that a process takes to read run files, by their size: whatever is in them."""
+"""Bounds the memory for reading run files by the size of the files, whatever they contain."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from profd.daemon.errors import RunUnreadable
 from profd.daemon.store.database import honest_size
 
 _OWN_MEMORY_BYTES, _MEMORY_OF_A_BYTE = 192 << 20, 64
-"""What a process may take besides what it has: for itself, and for each byte of its run files."""
+"""What a process may take beyond its present memory: for itself, and per byte of its run files."""
 _BOUNDED: list[MemoryBound] = []
 
 
 class MemoryBound:
-    """The memory that this process may take for run files, which may grow meanwhile."""
+    """Bounds the memory that this process may take for run files, which may still grow."""
 
     def __init__(self, *files: Path) -> None:
         self._files = files
         self.before = resource.getrlimit(resource.RLIMIT_DATA)
         self._most: int | None = None
-        if _BOUNDED:  # by one of these: of two runs
+        if _BOUNDED:  # already bounded: this is the second of two runs
             self._own = self.before[0]
         else:
             taken = int(processes.status(os.getpid()).get("VmData", "0 kB").split()[0]) << 10
@@ -33,18 +33,18 @@ class MemoryBound:
         self.renew()
 
     def renew(self) -> None:
-        """Bound it by what the files have now."""
+        """Set the bound by the present size of the files."""
         most = self._own + _MEMORY_OF_A_BYTE * sum(map(honest_size, self._files))
         self._bytes = most if self._most is None else min(most, self._most)
         resource.setrlimit(resource.RLIMIT_DATA, (self._bytes, self.before[1]))
 
     def spare(self, pid: int) -> None:
-        """Give a process that was started meanwhile the bound that was there before."""
-        with contextlib.suppress(OSError):  # it has ended
+        """Give a process that was started meanwhile the limit that held before the bound."""
+        with contextlib.suppress(OSError):  # the process has ended
             resource.prlimit(pid, resource.RLIMIT_DATA, self.before)
 
     def overrun(self) -> RunUnreadable:
-        """Return the error to raise if more is needed."""
+        """Return the error to raise if this process needs more memory."""
         what = f"{self._files[0]} takes more than {self._bytes >> 20} MiB of memory"
         remedy = (
             "select a part of it: `profd summary` with --from, --to, --rank; or raise `ulimit -d`"
@@ -56,7 +56,7 @@ class MemoryBound:
 def bounded_memory(*files: Path) -> Iterator[MemoryBound]:
     """Bound the memory of this process by the size of run files.
 
-    Raises RunUnreadable if it needs more.
+    Raises RunUnreadable if the process needs more.
     """
     bound = MemoryBound(*files)
     _BOUNDED.append(bound)

@@ -1,10 +1,10 @@
-"""Ends a process that reads a live run in one line if its index of the log is cut short meanwhile.
+"""Ends a process with a one-line message if the log index of the run it reads is cut short.
 
 SQLite maps the index, ``-shm``, into each process that reads or writes the run. If somebody
-truncates it, the kernel sends SIGBUS to the next that looks at it: Python can neither catch that
-nor go on, and dies without a word. There is no other way to read a live run: without the index
-(``nolock``, ``immutable``) the writer may fold the log into the file under the reader, and the
-exclusive mode, which keeps the index in its own memory, lets nobody write.
+truncates it, the kernel sends SIGBUS to the next process that accesses it. Python can neither catch
+this nor continue, and dies without a message. A live run cannot be read in another way. Without the
+index (``nolock``, ``immutable``) the writer may fold the log into the file while the reader uses
+it. The exclusive mode, which keeps the index in its own memory, lets nobody write.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from profd.daemon.errors import ExitCode
 
 _SIGBUS, _SA_SIGINFO, _DEFAULT = 7, 4, 0
 _ADDRESS_AT = 16
-"""Where the address that could not be read stands in a ``siginfo_t``, on machines of 64 bits."""
+"""The offset in ``siginfo_t`` of the address that could not be read, on 64-bit machines."""
 _HANDLERS: list[object] = []
-"""The handler that is in force, which must not be freed."""
+"""The handler in force, kept here so that it is not freed."""
 before_end: list[Callable[[], None]] = []
-"""What a process does before it ends so: a dashboard leaves its terminal."""
+"""What a process does before it ends this way; a dashboard leaves its terminal."""
 
 
 def end_in_one_line() -> None:
-    """Let this process say so if it is cut short.
+    """Let this process print a message if the index is cut short.
 
-    Where it has a handler of SIGBUS already, that stays.
+    A handler of SIGBUS that the process already has stays in place.
     """
     if _HANDLERS:
         return
@@ -53,7 +53,7 @@ def end_in_one_line() -> None:
             os._exit(ExitCode.UNREADABLE_RUN)
         sigaction(
             _SIGBUS, ctypes.byref(Action(_DEFAULT)), None
-        )  # it is read again, and ends this process
+        )  # the access is repeated, and now ends this process
 
     handler = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(end)
     before = Action()
@@ -64,7 +64,7 @@ def end_in_one_line() -> None:
 
 
 def _index_at(address: int) -> str | None:
-    """Return the index of a log that is mapped at an address, None if it is anything else."""
+    """Return the log index that is mapped at an address, None if it is anything else."""
     for line in processes.maps(os.getpid()).splitlines():
         bounds, *_, name = line.split(maxsplit=5)
         start, end = (int(one, 16) for one in bounds.split("-"))

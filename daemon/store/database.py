@@ -1,9 +1,9 @@
-"""Opens and checks SQLite files: their errors, the schema, and bounds on what a query may cost.
+"""Opens and checks SQLite files: their errors, the schema, and bounds on the cost of a query.
 
-A hostile file of some kilobytes can give billions of rows: many places in it point to one page. A
-sound file cannot: its size limits its rows, its text and the work of a query. So a query ends when
-it passes these limits. They count rows, bytes and instructions, not seconds, because a busy machine
-reads a sound file slowly, too.
+A hostile file of some kilobytes can yield billions of rows, because many places in it may point to
+one page. A sound file cannot: its size limits its rows, its text and the work of a query. So a
+query ends when it exceeds these limits. They count rows, bytes and instructions rather than
+seconds, because a busy machine reads a sound file slowly, too.
 
 A view, a generated column or an index on an expression would run code of the file's author. Such a
 file is refused.
@@ -26,7 +26,7 @@ import msgspec
 from profd.daemon.errors import OutputUnwritable, RunUnreadable
 from profd.daemon.store.cutshort import end_in_one_line
 
-# what the smallest row takes in its page: two bytes that say where it is, and four of its own
+# what the smallest row takes in its page: a pointer of two bytes, and four bytes of its own
 LEAST_ROW_BYTES = 6
 _COUNTED_AT_ONCE = 10_000
 _BEST_COMPRESSION = 16  # of a file system
@@ -36,14 +36,14 @@ _NOT_YET_ON_DISK = 8 << 20  # ZFS counts blocks some seconds after they were wri
 class BoundedConnection(sqlite3.Connection):
     """A connection to a file that may be hostile.
 
-    ``bound`` has to be called before anything is asked.
+    Call ``bound`` before the first query.
     """
 
     _path: Path
     _work = _most_work = _most_rows = _most_text_bytes = 0
 
     def bound(self, path: Path) -> None:
-        """Bound what each query may cost by the size of this file, which may grow."""
+        """Bound the cost of each query by the size of this file, which may grow."""
         self._path = path
         self._measure()
         self.set_progress_handler(self._is_too_much_work, _COUNTED_AT_ONCE)
@@ -51,9 +51,9 @@ class BoundedConnection(sqlite3.Connection):
     def rows(
         self, sql: str, values: Sequence[int | str | None] | Mapping[str, int] = ()
     ) -> list[tuple[Any, ...]]:
-        """Return what a query gives.
+        """Return the rows of a query.
 
-        Raises sqlite3.Error also where that is more than a sound file can give.
+        Raises sqlite3.Error, also if there are more rows than a sound file can hold.
         """
         self._work = text_bytes = 0
         found: list[tuple[Any, ...]] = []
@@ -65,7 +65,7 @@ class BoundedConnection(sqlite3.Connection):
                     if type(value) is str or type(value) is bytes:
                         text_bytes += len(value)
                 if len(found) > most_rows or text_bytes > most_text_bytes:
-                    self._measure()  # it may have grown
+                    self._measure()  # the file may have grown
                     most_rows, most_text_bytes = self._most_rows, self._most_text_bytes
                     if len(found) > most_rows or text_bytes > most_text_bytes:
                         raise sqlite3.DatabaseError("it gives more than its size accounts for")
@@ -85,14 +85,14 @@ class BoundedConnection(sqlite3.Connection):
 
     def _measure(self) -> None:
         size = honest_size(self._path)
-        # Instructions of SQLite's machine; what profd asks takes one or two a byte.
+        # Instructions of SQLite's virtual machine; profd's own queries take one or two per byte.
         self._most_work = size * 30 + 1_000_000
         self._most_rows = size // LEAST_ROW_BYTES + 1000
         self._most_text_bytes = size + (1 << 20)
 
 
 def honest_size(path: Path) -> int:
-    """Return the size of a run file and its log in bytes, as far as the disk has it.
+    """Return the bytes of a run file and its log that the disk really holds.
 
     A sparse file may claim any size.
     """
@@ -104,8 +104,8 @@ def honest_size(path: Path) -> int:
     return size
 
 
-# What makes the tables of a new run file: a file holds it, and each reader parses it, without the
-# comments.
+# The statements that create the tables of a new run file. They have no comments, because each file
+# stores the text and each reader parses it.
 TEXT = re.sub(r" *--.*", "", Path(__file__).with_name("schema.sql").read_text())
 _ENTRIES = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
 _COLUMNS = "SELECT name, type, pk, hidden, dflt_value FROM pragma_table_xinfo(?)"
@@ -113,22 +113,23 @@ _INDEX_COLUMNS = "SELECT name FROM pragma_index_xinfo(?) WHERE key"
 
 
 def _check_schema(connection: sqlite3.Connection) -> None:
-    """Raise sqlite3.DatabaseError where a file has what no run file has.
+    """Raise sqlite3.DatabaseError if a file has something that no run file has.
 
-    An older one may lack tables.
+    An older file may lack tables.
     """
     tables, indexes = _own_schema()
     for kind, name, table, text in connection.execute(_ENTRIES).fetchall():
         if kind == "index" and text is None:  # SQLite's own, of a primary key or UNIQUE
             is_own = table in tables
         elif kind == "index":
-            # Of an expression the name is NULL; a part of the rows would take a WHERE in its text.
+            # The name is NULL for an expression; a partial index would have a WHERE in its text.
             columns = connection.execute(_INDEX_COLUMNS, (name,)).fetchall()
             is_own = indexes.get(name) == (table, columns) and " WHERE " not in str(text).upper()
         elif kind == "table" and name in tables and str(text).startswith("CREATE TABLE "):
             is_own = tables[name].issuperset(connection.execute(_COLUMNS, (name,)))
         else:
-            # a virtual table says so in its text, and is asked nothing: that would call its module
+            # The text of a virtual table shows what it is. It is never queried, as that would call
+            # its module.
             is_own = False
         if not is_own:
             raise sqlite3.DatabaseError(f"its {kind} {name} is none that a run file has")
@@ -136,9 +137,9 @@ def _check_schema(connection: sqlite3.Connection) -> None:
 
 @functools.cache
 def _own_schema() -> tuple[dict[str, frozenset[Any]], dict[str, tuple[str, list[Any]]]]:
-    """Return the columns of each table of a new file, and by name each index.
+    """Return the columns of each table of a new file, and its indexes by name.
 
-    An index has its table and columns.
+    Each index comes with its table and columns.
     """
     tables, indexes = {}, {}
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
@@ -152,23 +153,23 @@ def _own_schema() -> tuple[dict[str, frozenset[Any]], dict[str, tuple[str, list[
 
 
 APPLICATION_ID = (
-    0x70726664  # "prfd", so that file(1) and we can tell a run file from any other database
+    0x70726664  # "prfd", so that file(1) and profd can tell a run file from any other database
 )
 SCHEMA_VERSION = 1
-_LOG_VERSIONS = slice(18, 20)  # of the header: 2 and 2 where a write-ahead log is kept
+_LOG_VERSIONS = slice(18, 20)  # of the header: 2 and 2 if the file has a write-ahead log
 _HEADER = struct.Struct(
     ">16sHBBBBBBII"
 )  # SQLite's file header up to the size of the database in pages
 _SEE_RUNS = "see `profd ls` for the runs there are"
 LOCK_TIMEOUT_S = 1.0  # how long a statement waits while another process has locked the file
-# SQLITE_BUSY, _LOCKED, _NOMEM, _READONLY, _IOERR, _FULL, _CANTOPEN, _PROTOCOL, without what stands
+# SQLITE_BUSY, _LOCKED, _NOMEM, _READONLY, _IOERR, _FULL, _CANTOPEN, _PROTOCOL, without the details
 # in the upper bytes.
 _READ_ONLY, _CANNOT_OPEN = 8, 14
 _PASSING = frozenset({5, 6, 7, 8, 10, 13, 14, 15})
 
 
 def create(path: Path) -> sqlite3.Connection:
-    """Create a run file in WAL mode, for its owner alone and for one more thread.
+    """Create a run file in WAL mode that only its owner may read; another thread may use it.
 
     Raises OutputUnwritable.
     """
@@ -185,14 +186,14 @@ def create(path: Path) -> sqlite3.Connection:
         connection = sqlite3.connect(
             path, check_same_thread=False, isolation_level=None, timeout=LOCK_TIMEOUT_S
         )
-        # Half of what is usual: each commit writes a page of every series anew, and each table has
-        # a page at least.
+        # Half the usual size: each commit rewrites a page of every series, and each table takes at
+        # least one page.
         connection.execute("PRAGMA page_size = 2048")
         connection.execute("PRAGMA journal_mode = WAL")
-        # In WAL mode this loses nothing when a process is killed, and at a power failure the last
-        # commits only.
+        # In WAL mode this loses nothing if a process is killed, and only the last commits at a
+        # power failure.
         connection.execute("PRAGMA synchronous = NORMAL")
-        # In KiB, half of what is usual: what was written is hardly read again.
+        # In KiB, half the usual size: written data is hardly ever read again.
         connection.execute("PRAGMA cache_size = -1000")
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
@@ -206,16 +207,16 @@ def create(path: Path) -> sqlite3.Connection:
 
 
 def remove(path: Path) -> None:
-    """Remove a run file with its logs, as far as that can be done."""
+    """Remove a run file with its logs, as far as possible."""
     for name in (path.name, *(f"{path.name}-{log}" for log in ("wal", "shm", "journal"))):
         with contextlib.suppress(OSError):
             path.with_name(name).unlink()
 
 
 def may_pass(error: Exception) -> bool:
-    """Say whether what was refused may be granted later.
+    """Say whether the cause of an error may go away.
 
-    That may be a lock, room on the disk, an answer of the disk, or memory.
+    Such causes are a lock, a full disk, an I/O error, or a lack of memory.
     """
     code = getattr(error, "sqlite_errorcode", None)  # from Python 3.11 on
     if code is None:
@@ -224,7 +225,7 @@ def may_pass(error: Exception) -> bool:
 
 
 def is_of_the_data(error: Exception) -> bool:
-    """Say whether something is wrong with what was to be written, and not with the file."""
+    """Say whether the fault lies in the data to be written, and not in the file."""
     of_the_data = (
         sqlite3.IntegrityError,
         sqlite3.DataError,
@@ -246,7 +247,7 @@ def insert(connection: sqlite3.Connection, table: str, row: Mapping[str, object]
 
 
 def set_meta(connection: sqlite3.Connection, **values: object) -> None:
-    """Write facts of the run as a whole."""
+    """Write facts about the whole run."""
     connection.executemany(
         "INSERT OR REPLACE INTO meta (name, value) VALUES (?,?)", list(values.items())
     )
@@ -255,10 +256,10 @@ def set_meta(connection: sqlite3.Connection, **values: object) -> None:
 def open_readonly(path: Path) -> BoundedConnection:
     """Open a run file, live or finished.
 
-    Raises RunUnreadable where it is missing, damaged, newer or none.
+    Raises RunUnreadable if it is missing, damaged, newer than this profd, or no run file.
     """
     _check_header(path)
-    lacks_log = is_without_log(path)  # SQLite makes one for its readers
+    lacks_log = is_without_log(path)  # asked now, because SQLite makes one for its readers
     connection = _connect(path)
     try:
         with reading(path):
@@ -283,21 +284,25 @@ def open_readonly(path: Path) -> BoundedConnection:
 
 
 def _connect(path: Path) -> BoundedConnection:
-    """Connect to a file for reading; to a whole one, in whatever folder, as nobody writes it."""
+    """Connect to a file for reading; a file without a log can be read in any folder.
+
+    Nobody writes a file without a log.
+    """
     log = _log_of(path)
     with reading(path):
-        # A writer has a log from its first moment on. SQLite would make one, and leave it behind.
+        # A writer has a log from the start. SQLite would create one here, and leave it behind.
         if not log.exists():
             return _connect_as(path, "mode=ro&immutable=1")
         end_in_one_line()
         try:
             return _connect_as(path, "mode=ro")
         except sqlite3.OperationalError as error:
-            # SQLite keeps a file beside the log, by which its readers and its writer agree.
+            # SQLite keeps a file beside the log, through which its readers and its writer
+            # coordinate.
             code = getattr(error, "sqlite_errorcode", _READ_ONLY)  # from Python 3.11 on
             if code & 0xFF not in (_READ_ONLY, _CANNOT_OPEN):
                 raise
-            if not log.stat().st_size:  # all of it was folded into the file
+            if not log.stat().st_size:  # all of the log was folded into the file
                 return _connect_as(path, "mode=ro&immutable=1")
             if os.access(log.parent, os.W_OK):
                 raise
@@ -306,8 +311,8 @@ def _connect(path: Path) -> BoundedConnection:
 
 
 def _connect_as(path: Path, how: str) -> BoundedConnection:
-    # A prepared statement with the ids of a hundred rows takes 15 KB, and each has other ids: to
-    # keep the usual 128 would cost megabytes, and saves no time that could be measured.
+    # A prepared statement with the ids of a hundred rows takes 15 KB, and the ids always differ. To
+    # keep the usual 128 statements would cost megabytes, and saves no measurable time.
     uri, factory = f"{path.absolute().as_uri()}?{how}", BoundedConnection
     connection = sqlite3.connect(
         uri, uri=True, check_same_thread=False, factory=factory, cached_statements=8
@@ -321,7 +326,7 @@ def _connect_as(path: Path, how: str) -> BoundedConnection:
 
 
 def _log_of(path: Path) -> Path:
-    """Return the log of a file: beside it, or beside what a link leads to."""
+    """Return the log of a file: beside it, or beside the target of a link."""
     target = path.resolve()
     return target.with_name(f"{target.name}-wal")
 
@@ -334,13 +339,13 @@ def is_without_log(path: Path) -> bool:
 
 
 def _is_begun_in_log(connection: BoundedConnection) -> bool:
-    """Say whether not even the first records of a run are in the file itself."""
+    """Say whether even the first records of a run are only in its log."""
     names = {name for _, name, *_ in connection.rows(_ENTRIES)}
     return not names or ("meta" in names and not connection.rows("SELECT 1 FROM meta LIMIT 1"))
 
 
 def without_log(path: Path) -> RunUnreadable:
-    """Return the error to raise if all that a run file should have must be in its log."""
+    """Return the error for a file whose first records were only in a log that is missing."""
     what = f"{path} has nothing of a run without its log, and {_log_of(path).name} is not beside it"
     return RunUnreadable(what, "copy a live run together with its log, or once it has ended")
 
@@ -358,7 +363,7 @@ def fold(path: Path) -> None:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn errors of SQLite, and of what is in its tables, into RunUnreadable."""
+    """Turn errors of SQLite, and of the contents of its tables, into RunUnreadable."""
     try:
         yield
     except (sqlite3.Error, MemoryError, msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -366,13 +371,13 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def unreadable(path: Path, why: str) -> RunUnreadable:
-    """Return the error to raise when a run file turns out to be damaged."""
+    """Return the error to raise if a run file turns out to be damaged."""
     remedy = f"if it is damaged, `sqlite3 {path.name} .recover` saves what is left of it"
     return RunUnreadable(f"{path} cannot be read ({why})", remedy)
 
 
 def copy_whole(source: Path, destination: Path) -> None:
-    """Write a run file, which others may read, and what its log still holds, as one file.
+    """Write a run file and the contents of its log as one file; others may read the run file.
 
     Raises OutputUnwritable.
     """
@@ -384,7 +389,7 @@ def copy_whole(source: Path, destination: Path) -> None:
 
 
 def unwritable(path: Path, error: Exception) -> OutputUnwritable:
-    """Return the error to raise when a file cannot be written."""
+    """Return the error to raise if a file cannot be written."""
     why = getattr(error, "strerror", None) or str(error) or "out of memory"
     return OutputUnwritable(
         f"cannot write {path} ({why})", "choose another place with -o FILE, or set PROFD_HOME"
@@ -392,13 +397,13 @@ def unwritable(path: Path, error: Exception) -> OutputUnwritable:
 
 
 def _check_header(path: Path) -> None:
-    """Raise RunUnreadable if the header already shows that the file is none of ours.
+    """Raise RunUnreadable if the header shows that this is no run file of profd.
 
-    Raise it also if the header shows that the file has lost its end.
+    Raises it also if the header shows that the end of the file is missing.
     """
     try:
         header = b""
-        if path.is_file():  # a pipe would keep us waiting
+        if path.is_file():  # reading a pipe would block
             with path.open("rb") as file:
                 header = file.read(_HEADER.size)
         size = path.stat().st_size
@@ -408,7 +413,7 @@ def _check_header(path: Path) -> None:
         raise RunUnreadable(f"{path} is no run file", _SEE_RUNS)
     page_size, pages = _HEADER.unpack(header)[1], _HEADER.unpack(header)[9]
     page_bytes = 65536 if page_size == 1 else page_size
-    # With a write-ahead log beside it the file may rightly be shorter than its own header says.
+    # With a write-ahead log beside it, the file may be shorter than its own header says.
     if size < pages * page_bytes and not path.with_name(path.name + "-wal").exists():
         remedy = f"copy it again, or save what is left of it with `sqlite3 {path.name} .recover`"
         raise RunUnreadable(f"{path} is cut short ({size} of {pages * page_bytes} bytes)", remedy)

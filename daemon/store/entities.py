@@ -1,9 +1,7 @@
-"""What the rows of a run file refer to, held in memory by id.
+"""The processes, threads, frames and stacks of a run file, held in memory by id.
 
-These are processes, threads, frames and stacks.
-
-``top_up`` reads the rows that are new, and those that may still change. So what one reader of a
-file knows is the position from which the next one goes on.
+Other rows refer to them. ``top_up`` reads the rows that are new, and those that may still change.
+So the next reader of a file can go on from what an earlier one knows.
 """
 
 from __future__ import annotations
@@ -17,9 +15,9 @@ from profd.daemon.store.rows import FrameRow, ProcessRow, StackRow, ThreadRow
 from profd.daemon.store.runfile import Row, RunFile
 
 LINGER_NS = 30 * SECOND_NS
-"""How long a training process that has ended is kept, while others are not.
+"""How long a training process is kept after its end; other processes are not.
 
-What was recorded last comes later.
+Its last recordings arrive after its end.
 """
 
 
@@ -33,7 +31,7 @@ _WITH_CALLERS = """
 
 
 def has_ended(row: ProcessRow, now_ns: int) -> bool:
-    """Say whether a process has ended, one that trains for some time."""
+    """Say whether a process has ended; a training process counts as running for a while longer."""
     return row.ended_ns is not None and (row.role != "main" or row.ended_ns < now_ns - LINGER_NS)
 
 
@@ -48,13 +46,13 @@ class Entities:
     ) -> None:
         """Begin with nothing.
 
-        Processes that are over at a time in ns, by ``is_over``, are forgotten with their threads,
-        and of stacks those alone are there that a row has named: weeks of workers that come and go
-        cost no memory.
+        Processes for which ``is_over`` is true at a time in ns are forgotten with their threads.
+        Then only the stacks that a row has named are held: weeks of short-lived workers cost no
+        memory.
         """
         self.frames: dict[int, FrameRow] = {}
         self.without_gradients: set[int] = set()
-        """The frames whose line stands in a block that has gradients switched off."""
+        """The frames whose line lies in a block that switches gradients off."""
         self.stacks: dict[int, StackRow] = {}
         self.processes: dict[int, ProcessRow] = {}
         self.threads: dict[int, ThreadRow] = {}
@@ -63,15 +61,15 @@ class Entities:
         self._of_threads = "is_main" if only_main_threads else "1"
 
     def top_up(self, file: RunFile, now_ns: int) -> None:
-        """Take in what was written up to about ``now_ns``.
+        """Read what was written up to about ``now_ns``.
 
-        Raises RunUnreadable where rows contradict each other.
+        Raises RunUnreadable if rows contradict each other.
         """
         nameless = [row.id for row in self.threads.values() if not row.name]
         living = [row.id for row in self.processes.values() if row.ended_ns is None]
         try:
-            # Children before parents in the order of foreign keys: what a row read now refers to is
-            # then there too.
+            # Tables with references are read before the tables that they refer to: whatever a new
+            # row refers to is then there, too.
             threads = _of_ids(file, "thread", ThreadRow, nameless)
             threads += self._new(file, "thread", ThreadRow, self._of_threads)
             processes = _of_ids(file, "process", ProcessRow, living) + self._new(
@@ -101,7 +99,7 @@ class Entities:
             raise
 
     def _new(self, file: RunFile, table: str, row: type[Row], condition: str = "1") -> list[Row]:
-        """Return the rows of a table that are new and meet a condition, as SQL; in order of ids."""
+        """Return the new rows of a table that meet an SQL condition, in order of ids."""
         after, newest = self._read_to.get(table, 0), file.newest_id(table)
         self._read_to[table] = newest
         if newest <= after:
@@ -130,12 +128,10 @@ class Entities:
         stacks: Collection[int],
         processes: Collection[int],
     ) -> bool:
-        """Say whether rows of these ids are there.
+        """Say whether rows with these ids exist.
 
-        Of threads and processes, where none are forgotten.
-
-        Stacks that are read only once a row names them are read now; raises RunUnreadable where
-        they are damaged.
+        Threads and processes are checked only if none are forgotten. Stacks that are read only once
+        a row names them are read now; raises RunUnreadable if they are damaged.
         """
         if not self.is_whole:
             threads, processes = (), ()
@@ -144,7 +140,7 @@ class Entities:
                     StackRow, _WITH_CALLERS.format(",".join(f"{one:d}" for one in unread))
                 )
                 if not self.frames.keys() >= {row.frame for row in found}:
-                    return False  # they are younger than the tables in memory
+                    return False  # they are newer than the tables in memory
                 self._add(file, found)
         tables = ((self.threads, threads), (self.stacks, stacks), (self.processes, processes))
         return all(table.keys() >= set(ids) for table, ids in tables)
@@ -152,13 +148,13 @@ class Entities:
     def frames_of(self, stack: int) -> tuple[FrameRow, ...]:
         """Return the frames of a stack from the root to the leaf.
 
-        Raises KeyError where it is not there whole.
+        Raises KeyError if a part of it is missing.
         """
         frames: list[FrameRow] = []
         while stack:
             row = self.stacks[stack]
-            # A stack is written after the one that it extends: only a damaged file goes in a
-            # circle.
+            # A stack is written after the one that it extends: only in a damaged file could the
+            # parents form a circle.
             if row.parent >= stack:
                 raise KeyError(stack)
             frames.append(self.frames[row.frame])

@@ -1,12 +1,9 @@
 """The rows of table ``finding``: when each finding came and went.
 
-They are written from one analysis of the run after the other.
-
-What comes again soon after it went did not go: its row goes on, so that a finding at the threshold
-of its rule does not fill the file. Only a finding that stayed away has an event that says so, at
-the time at which it went.
-
-Files that are older than the table have no such rows.
+Each analysis of the run writes them anew. A finding that returns soon after it went is taken not to
+have gone: its row goes on, so that a finding at the threshold of its rule does not fill the file.
+Only a finding that stayed away has an event that says so, at the time at which it went. Files that
+are older than the table have no such rows.
 """
 
 from __future__ import annotations
@@ -23,7 +20,7 @@ from profd.daemon.store.runfile import RunFile
 
 AWAY_NS = (
     60 * SECOND_NS
-)  # after so long without it a finding is gone for good; when it comes again it is a new one
+)  # after this time without it a finding is gone for good; if it returns, it is a new one
 
 
 _GOES_ON = """
@@ -47,7 +44,7 @@ class RuleFound(msgspec.Struct, frozen=True):
 def findings_now(file: RunFile) -> list[FindingRow]:
     """Return the findings of the last part of a live run.
 
-    After its end those that held until then.
+    After the end of the run, return those that held until then.
     """
     return file.fetch_from("finding", FindingRow, "NOT is_whole AND to_ns IS NULL ORDER BY id")
 
@@ -55,7 +52,7 @@ def findings_now(file: RunFile) -> list[FindingRow]:
 def findings_of_whole(file: RunFile) -> list[FindingRow]:
     """Return the findings of the whole run.
 
-    None where ``RunInfo.findings_made_by`` says that it was not analyzed.
+    Empty if ``RunInfo.findings_made_by`` says that it was not analyzed.
     """
     return file.fetch_from("finding", FindingRow, "is_whole ORDER BY id")
 
@@ -94,7 +91,7 @@ def write_findings(connection: sqlite3.Connection, taken: FindingsTaken) -> None
 
 
 def lose_analysis(connection: sqlite3.Connection, at_ns: int) -> None:
-    """Write that from now on nothing says whether a finding still holds."""
+    """Record that from now on no analysis says whether a finding still holds."""
     connection.execute(
         "UPDATE finding SET to_ns = ? WHERE NOT is_whole AND to_ns IS NULL", (at_ns,)
     )
@@ -104,7 +101,7 @@ def lose_analysis(connection: sqlite3.Connection, at_ns: int) -> None:
 def say_gone(connection: sqlite3.Connection, at_ns: int, away_ns: int = 0) -> None:
     """Write the events of the findings that have stayed away for ``away_ns``.
 
-    Only those count that have done so since the last analysis was written.
+    Only findings count that reached this time since the last analysis was written.
     """
     said = connection.execute("SELECT value FROM meta WHERE name = 'analyzed_ns'").fetchone()
     after_ns = (said[0] if said else 0) - AWAY_NS
@@ -118,7 +115,7 @@ def say_gone(connection: sqlite3.Connection, at_ns: int, away_ns: int = 0) -> No
 
 
 def _say(connection: sqlite3.Connection, at_ns: int, severity: str, text: str) -> None:
-    """Write an event; what is only worth knowing has none."""
+    """Write an event; findings that are only informational have none."""
     if severity != "info":
         connection.execute(
             "INSERT INTO event (at_ns, kind, text) VALUES (?, 'finding', ?)", (at_ns, text)

@@ -1,4 +1,4 @@
-"""The ids of what a run file has once, however often it is seen.
+"""The ids of what a run file holds once, however often it is seen.
 
 These are processes, threads, series, frames and stacks.
 """
@@ -20,13 +20,13 @@ from profd.daemon.store.records import DescribeFrame, Frame, Identity, Point, St
 
 REMEMBERED_NS = (
     30 * SECOND_NS
-)  # recordings and counters of a process that has ended come in for some seconds more
-# Some hundred bytes each, and of both generations of them. A training has some thousand stacks, and
-# few at a time.
+)  # recordings and counters of a process still arrive for some seconds after its end
+# Some hundred bytes for each, in both generations. A training has some thousand stacks, and few at
+# a time.
 FRAMES_HELD = 1024
 STACKS_HELD = 2048
 WHOLE_HELD = 512
-# Of one process: workers that come and go leave threads behind in the one that started them.
+# For one process: short-lived workers leave threads behind in the process that started them.
 THREADS_HELD = 256
 SERIES_HELD = 512
 
@@ -34,9 +34,9 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Recent(Generic[Key]):
-    """Ids of what was asked for lately.
+    """The ids of the keys that were asked for lately.
 
-    They are those of the last ``most`` keys surely, and of twice as many at most.
+    It holds at least the last ``most`` keys, and at most twice as many.
     """
 
     __slots__ = ("_elder", "_most", "_young")
@@ -50,7 +50,7 @@ class Recent(Generic[Key]):
         return len(self._young) + len(self._elder)
 
     def get(self, key: Key, look_up: Callable[[], int]) -> int:
-        """Return the id of a key, by ``look_up`` where it is not held."""
+        """Return the id of a key; ``look_up`` finds it if it is not held."""
         found = self._young.get(key)
         if found is None:
             found = self._elder.pop(key, None)
@@ -63,7 +63,7 @@ class Recent(Generic[Key]):
 
 
 class Interning:
-    """Finds the ids in the file behind a connection, and gives one to what has none."""
+    """Finds ids in the file behind a connection, and adds a row for whatever has no id yet."""
 
     def __init__(self, connection: sqlite3.Connection, describe_frame: DescribeFrame) -> None:
         self._connection = connection
@@ -72,7 +72,7 @@ class Interning:
         self.forget_all()
 
     def forget_all(self) -> None:
-        """Forget every id, as after a transaction that failed: the file may not have them."""
+        """Forget all ids; after a transaction that failed, the file may not have them."""
         self._members: dict[Identity, _Member] = {}
         self._shared = _Member(None)  # the machine and its devices: series of no process
         self._frames: Recent[Frame] = Recent(FRAMES_HELD)
@@ -92,7 +92,7 @@ class Interning:
         return member.process if member else None
 
     def end(self, identity: Identity, at_ns: int) -> None:
-        """Forget a process that has ended, and all that belongs to it, a while from now."""
+        """Forget a process that has ended, with all that belongs to it, a while from now."""
         self._ended.append((at_ns, identity))
 
     def forget(self, now_ns: int) -> None:
@@ -100,10 +100,11 @@ class Interning:
             self._members.pop(self._ended.popleft()[1], None)
 
     def thread(self, identity: Identity, os_tid: int, name: str, *, is_main: bool) -> int:
-        """Return the id of a thread; raises LookupError where the file does not know the process.
+        """Return the id of a thread; raises LookupError if the file does not know the process.
 
-        A thread whose name is not known yet, "", is the one that has a name before or later. One
-        that begins to lead is another row from there on: what it did before stays what it was.
+        A thread whose name is not known yet ("") is the same as the one that has a name before or
+        later. A thread that becomes the main thread gets a new row from then on, so that its
+        earlier samples keep their meaning.
         """
         member = self._known(identity)
 
@@ -122,7 +123,7 @@ class Interning:
     def series(self, point: Point) -> int:
         """Return the id of a point's series.
 
-        Raises LookupError where the file does not know the process.
+        Raises LookupError if the file does not know the process.
         """
         member = self._known(point.identity) if point.identity else self._shared
 
@@ -135,7 +136,7 @@ class Interning:
     def stacks(self, stacks: Sequence[Stack]) -> list[int]:
         """Return the ids of stacks; 0 is the empty one.
 
-        A new one is looked up from where it leaves the one before.
+        A new stack is looked up from the frame at which it differs from the one before.
         """
         found, before, path = [], Stack(), [0]
         for frames in stacks:
@@ -159,7 +160,7 @@ class Interning:
 
     def _node(self, parent: int, frame: int) -> int:
         row = {"parent": parent, "frame": frame}
-        # Nothing can be called yet from the stack that was added last.
+        # The stack that was added last cannot have called anything yet.
         found = None if parent == self._newest_stack else self._find("stack", row)
         if found is None:
             found = self._newest_stack = insert(self._connection, "stack", row)
@@ -186,7 +187,7 @@ class Interning:
             found = self._connection.execute(sql, identity).fetchone()
             if found is not None:
                 member = self._members[identity] = _Member(int(found[0]))
-                if found[1] is not None:  # it goes with the one that ended last
+                if found[1] is not None:  # it is forgotten with the process that ended last
                     self.end(identity, self._ended[-1][0] if self._ended else 0)
         return member
 
@@ -200,7 +201,7 @@ class Interning:
     ) -> int:
         """Return the id of the row that has these values.
 
-        Where there is none, add it with ``more`` beside them.
+        If there is none, add it, with the values of ``more`` besides.
         """
         found = self._find(table, row)
         return insert(self._connection, table, {**row, **more()}) if found is None else found
@@ -215,9 +216,10 @@ class Interning:
 
 @dataclass(slots=True)
 class _Member:
-    """A process, with its threads and its series.
+    """A process with its threads and its series.
 
-    Threads are by id, name and whether they lead. Series are by name, thread and device.
+    Threads are keyed by id, name and whether they are main threads, series by name, thread and
+    device.
     """
 
     process: int | None

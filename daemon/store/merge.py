@@ -1,8 +1,7 @@
 """Merges the run files of a job's nodes into one.
 
-It replays their rows as records, for the writer's own tables to write.
-
-The caller says by how much each node's clock is ahead.
+It replays their rows as records, which the writer's own tables then write. The caller says by how
+much each node's clock is ahead.
 """
 
 from __future__ import annotations
@@ -32,19 +31,18 @@ from profd.daemon.store.records import (
 from profd.daemon.store.rows import RecordingRow, ThreadRow, WindowRow
 from profd.daemon.store.tables import Tables
 
-# of the start time of a process: its bits from here up are the number of its node in a joined file
+# The bits of a process's start time from here up are the number of its node in a joined file.
 _NODE_BIT = 40
 _AT_ONCE_NS = 60 * SECOND_NS
 Timed = TypeVar("Timed", records.WindowStep, records.HostGap, records.WindowWait)
 
 
 class JoinedNode(msgspec.Struct, frozen=True):
-    """A node of a joined file.
+    """A node of a joined file: its run, and the offset of its clock.
 
-    It has its run, how far its clock was ahead of the first node's, and how that is known.
-
-    ``host`` is its name among the nodes; ``error_ns`` is None where the wall clocks were taken for
-    equal.
+    ``offset_ns`` says how far its clock was ahead of the first node's, and ``source`` how that is
+    known. ``host`` is its name among the nodes. ``error_ns`` is None if the wall clocks were
+    assumed to agree.
     """
 
     number: int
@@ -57,14 +55,14 @@ class JoinedNode(msgspec.Struct, frozen=True):
 
 
 def nodes_of(reader: RunReader) -> tuple[JoinedNode, ...]:
-    """Return the nodes of a joined file; none of any other run's."""
+    """Return the nodes of a joined file; any other run has none."""
     nodes = reader.value(str | None, "SELECT value FROM meta WHERE name = 'nodes'")
     with database.reading(reader.path):
         return msgspec.json.decode(nodes, type=tuple[JoinedNode, ...]) if nodes is not None else ()
 
 
 def hosts_of(reader: RunReader) -> Mapping[int, str]:
-    """Return by process the host that it ran on."""
+    """Return the host of each process."""
     nodes = {node.number: node.host for node in nodes_of(reader)}
     host = reader.info.host
     return {
@@ -77,8 +75,8 @@ def join_runs(
 ) -> None:
     """Write the runs of a job's nodes, in the order of their numbers, to a new file ``path``.
 
-    All must be held at one moment. Raises OutputUnwritable, and RunUnreadable where one turns out
-    to be damaged.
+    All readers must be held at one moment. Raises OutputUnwritable, and RunUnreadable if a run
+    turns out to be damaged.
     """
     replays = [_Replay(reader, node) for reader, node in zip(readers, nodes, strict=True)]
     started_ns, end_ns = (
@@ -86,11 +84,11 @@ def join_runs(
         max(replay.end_ns for replay in replays),
     )
     infos = [reader.info for reader in readers]
-    # The job ended as the first node that did not end well, else as all did.
+    # The job ended like the first node that failed, or else like all of them.
     badly = [info for info in infos if info.exit_code or info.exit_signal]
     info = (badly or infos)[0]
     ended = records.RunEnded(end_ns, info.why_ended or "stopped", info.exit_code, info.exit_signal)
-    # What else is known of the job are the first node's words.
+    # All other facts of the job are taken from the first node.
     first, same = infos[0], ("name", "mode", "command", "cwd", "user", "versions", "options")
     words = {field: getattr(first, field) for field in same} | {
         "id": name,
@@ -98,7 +96,7 @@ def join_runs(
     }
     target, recorder = Identity(first.pid, first.start_ticks), Identity(first.recorder.pid, 0)
     started = records.RunStarted(**words, target=target, started_ns=started_ns, recorder=recorder)
-    # Of a frame that several files have the first one's description counts.
+    # If several files have the same frame, the first one's description counts.
     descriptions: dict[Frame, FrameDescription] = {}
     for reader in readers:
         for row in reader.frames.values():
@@ -113,13 +111,13 @@ def join_runs(
         tables.begin(started)
         database.set_meta(connection, nodes=msgspec.json.encode(list(nodes)).decode())
         tables.commit([record for replay in replays for record in replay.members()])
-        # A minute at a time: sums are made as time goes on.
+        # A minute at a time, because sums are made as time goes on.
         for at_ns in range(started_ns - _AT_ONCE_NS, end_ns + _AT_ONCE_NS, _AT_ONCE_NS):
             to_ns = at_ns + _AT_ONCE_NS
             batch = [record for replay in replays for record in replay.readings(at_ns, to_ns)]
             batch += [record for replay in replays for record in replay.samples(at_ns, to_ns)]
             tables.commit(sorted(batch, key=time_of))
-        # What names processes comes after all that is known of them: those that ended are
+        # Records about processes come after all their samples, because ended processes are
         # forgotten.
         tables.commit(
             sorted((record for replay in replays for record in replay.occasions()), key=time_of)
@@ -134,8 +132,8 @@ def join_runs(
 class _Replay:
     """The records of the run file of one node.
 
-    What the file says of the host as a whole, or of a device, is of that node's. Processes keep
-    their PIDs and get a start time of their own, as those of two nodes may have both in common.
+    Values of the whole host, or of a device, are attributed to this node. Processes keep their PIDs
+    and get new start times, as processes of two nodes may agree in both.
     """
 
     def __init__(self, reader: RunReader, node: JoinedNode) -> None:
@@ -152,7 +150,7 @@ class _Replay:
             self._recordings[row.process].append(row)
 
     def _identity(self, process: int) -> Identity:
-        """Return a process as it is called among those of all nodes."""
+        """Return the identity of a process among those of all nodes."""
         row = self._reader.processes[process]
         return Identity(row.pid, row.start_ticks + (self._number << _NODE_BIT))
 
@@ -224,7 +222,7 @@ class _Replay:
     def samples(self, from_ns: int, to_ns: int) -> Iterator[Record]:
         """Yield the recordings that start in a range of time.
 
-        Each has the intervals that start until the next.
+        Each has the intervals that start before the next recording.
         """
         threads: defaultdict[int, list[ThreadRow]] = defaultdict(list)
         for thread in self._reader.threads.values():

@@ -1,4 +1,4 @@
-"""Writes sums of readings by the minute while a run is written.
+"""Writes sums of readings per minute while a run is written.
 
 ``stepfunction`` says how long a reading holds.
 """
@@ -27,14 +27,14 @@ _ADD = """
 
 _COLUMNS = ("minute", "readings", "known_ns", "area", "least", "most", "last_ns")
 FORGOTTEN_NS = 5 * MINUTE_NS
-"""After so long a series is taken to have ended.
+"""A series without a reading for this long is taken to have ended.
 
-One that goes on begins anew, as a series does that was never read.
+If it goes on, it begins anew, like a series that was never read.
 """
 
 
 class _Minute(msgspec.Struct):
-    """What held of a series in the minute that is going on."""
+    """What a series was in the minute that is going on."""
 
     minute: int
     builder: StepBuilder
@@ -47,10 +47,10 @@ class _Minute(msgspec.Struct):
 
 
 class PointRollups:
-    """The sums of a run file that is being written, for its writer's thread.
+    """The sums of a run file that is being written; used by the writer's thread.
 
-    Readings count once the transaction that adds them is committed, and a minute that they complete
-    is written by the next one. So a transaction that fails has nothing to take back.
+    Readings count once the transaction that adds them is committed. The next transaction writes a
+    minute that they complete. So a transaction that fails has nothing to take back.
     """
 
     def __init__(self, connection: sqlite3.Connection, started_ns: int) -> None:
@@ -62,7 +62,7 @@ class PointRollups:
         self._is_written = False
 
     def begin(self) -> None:
-        """Begin a transaction, where the one before was committed unless it was undone."""
+        """Begin a transaction; the one before counts as committed unless it was undone."""
         if self._is_written:
             self._complete, self._is_written = [], False
         added, self._added = self._added, []
@@ -83,9 +83,9 @@ class PointRollups:
         ]  # the table of points takes no others either
 
     def settle(self, now_ns: int) -> None:
-        """Write what is complete, and end series that were not read for long.
+        """Write complete minutes, and end series that were not read for long.
 
-        The series of processes that have ended are such.
+        This includes the series of processes that have ended.
         """
         if now_ns >= self._settled_ns + MINUTE_NS:
             self._settled_ns = now_ns
@@ -103,7 +103,7 @@ class PointRollups:
         self._write()
 
     def _hold(self, series: int, known: _Minute, step: Step) -> None:
-        """Count a step in the minutes that it lies in."""
+        """Count a step in the minutes that it covers."""
         start_ns = max(step.start_ns, self._started_ns)
         while True:
             minute = self._minute_of(start_ns)
@@ -111,7 +111,7 @@ class PointRollups:
                 self._close(series, known)
                 known.minute, known.readings, known.known_ns, known.area = minute, 0, 0, 0.0
                 known.least, known.most = math.inf, -math.inf
-            # Not min and max: done for each reading of a run.
+            # Instead of min and max, because this runs for each reading of a run.
             end_ns, value = self._started_ns + (minute + 1) * MINUTE_NS, step.value
             end_ns = step.end_ns if step.end_ns < end_ns else end_ns
             held_ns = end_ns - start_ns if end_ns > start_ns else 0

@@ -1,8 +1,8 @@
-"""Reads a run file, live or finished: all that shows something reads a run through it.
+"""Reads a run file, live or finished: everything that shows a run reads it through here.
 
 A reader belongs to one thread at a time. What rows refer to (frames, stacks, processes, threads) is
-held in memory and topped up on ``refresh``; series are read by name, the large tables (intervals,
-points) by time range. The functions of ``rollups`` read sums by the minute and by columns of time.
+held in memory and topped up by ``refresh``. Series are read by name, the large tables (intervals,
+points) by time range. The functions of ``rollups`` read sums per minute and per column of time.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from profd.daemon.store.runfile import RunFile, time_range
 from profd.daemon.store.stepfunction import READINGS, StepFunction, step_function
 
 _LATEST_NS = 1 << 62
-# No recording lasts longer: by this the index of their starts is of use where only their ends are
-# asked for.
+# No recording lasts longer. This bound lets a query on the ends of recordings use the index of
+# their starts.
 _LONGEST_NS = 60 * SECOND_NS
 _PART_NS = 300 * SECOND_NS
 
@@ -39,16 +39,15 @@ _PART_NS = 300 * SECOND_NS
 class RunReader(RunFile):
     """An open run file.
 
-    Every method raises RunUnreadable where the file turns out to be damaged.
+    Every method raises RunUnreadable if the file turns out to be damaged.
     """
 
     def __init__(self, path: Path, known: Entities | None = None) -> None:
         """Open ``path`` and read what its rows refer to.
 
-        Raises RunUnreadable where it is no readable run file.
-
-        ``known`` is what an earlier reader of the same file knew: this one goes on from there, and
-        reads none of what is new before ``refresh`` or ``one_moment``.
+        Raises RunUnreadable if it is no readable run file. ``known`` is what an earlier reader of
+        the same file knew. This reader goes on from there, and reads nothing new before ``refresh``
+        or ``one_moment``.
         """
         super().__init__(path)
         self.entities = known or Entities()
@@ -64,7 +63,7 @@ class RunReader(RunFile):
             raise
 
     def close(self) -> None:
-        """Close the file, and fold its log: at its end the recorder could not, as it was read."""
+        """Close the file, and fold its log, which the recorder could not do while it was read."""
         super().close()
         if self.info.state == "ended":
             database.fold(self.path)
@@ -77,11 +76,11 @@ class RunReader(RunFile):
 
     @property
     def is_over_without_samples(self) -> bool:
-        """Say whether no stack was read in the whole run, and none will be."""
+        """Say whether the run has ended without a single stack."""
         return self.info.state != "live" and not self.recorded().whole
 
     def refresh(self) -> None:
-        """Take in what was written since the last call: ``info`` and the tables held in memory."""
+        """Read what was written since the last call: ``info`` and the tables held in memory."""
         self.info = self.run_info()
         self.entities.top_up(self, self.info.end_ns)
 
@@ -89,9 +88,9 @@ class RunReader(RunFile):
     def one_moment(self) -> Iterator[None]:
         """Read everything as of one moment.
 
-        The reader is refreshed on entry, and blind to what a live run writes until the end.
-
-        Without it an interval may name a stack that is newer than the tables in memory.
+        The reader is refreshed on entry, and sees nothing that a live run writes until the end of
+        the block. Without this, an interval may name a stack that is newer than the tables in
+        memory.
         """
         with self._transaction():
             self.refresh()
@@ -103,7 +102,7 @@ class RunReader(RunFile):
         stacks: Collection[int] = (),
         processes: Collection[int] = (),
     ) -> None:
-        """Raise RunUnreadable where rows name what is not there, nor was written since."""
+        """Raise RunUnreadable if rows name what does not exist, even after a refresh."""
         for _ in range(2):
             if self.entities.knows(self, threads, stacks, processes):
                 return
@@ -114,9 +113,7 @@ class RunReader(RunFile):
 
     def frames_of(self, stack: int) -> tuple[FrameRow, ...]:
         """Return the frames of a stack from the root to the leaf."""
-        if (
-            stack and stack not in self.stacks
-        ):  # an interval may be younger than the tables in memory
+        if stack and stack not in self.stacks:  # an interval may be newer than the tables in memory
             self.check_known(stacks=[stack])
         try:
             return self.entities.frames_of(stack)
@@ -136,8 +133,8 @@ class RunReader(RunFile):
     ) -> list[SeriesRow]:
         """Return the series of these names, or of all, in the order of writing.
 
-        ``processes`` are those that are asked for, None for what belongs to none. A reader that
-        forgets processes has no series of those.
+        ``processes`` selects the processes; None in it stands for series of no process. A reader
+        that forgets processes does not return their series.
         """
         if processes is None and not self.entities.is_whole:
             processes = {None, *self.processes}
@@ -154,7 +151,7 @@ class RunReader(RunFile):
         return found
 
     def main_threads(self) -> list[rows.ThreadRow]:
-        """Return the main threads of the processes that do the training: one a rank."""
+        """Return the main threads of the training processes: one per rank."""
         return [
             thread
             for thread in self.threads.values()
@@ -171,9 +168,8 @@ class RunReader(RunFile):
     ) -> Iterator[IntervalRow]:
         """Yield the intervals that *start* in [from_ns, to_ns), in order of time.
 
-        Yield those of all threads or of these.
-
-        They are read some minutes at a time: those of a day take hundreds of megabytes.
+        They are those of all threads or of the given ones. They are read some minutes at a time,
+        because those of a day take hundreds of megabytes.
         """
         for begin_ns, end_ns in self._parts(from_ns, to_ns):
             where, values = _intervals_of(begin_ns, end_ns, threads)
@@ -189,7 +185,7 @@ class RunReader(RunFile):
     def sampled_threads(self, from_ns: int | None = None, to_ns: int | None = None) -> set[int]:
         """Return the ids of the threads that were sampled in [from_ns, to_ns).
 
-        Of a long run they are those that lived then.
+        In a long run, these are the threads that lived then.
         """
         where, values = time_range("start_ns", from_ns, to_ns)
         found = self.select(
@@ -202,7 +198,7 @@ class RunReader(RunFile):
     ) -> Iterator[tuple[int | None, int | None]]:
         first_ns = self.info.started_ns if from_ns is None else from_ns
         last_ns = self.info.end_ns if to_ns is None else to_ns
-        # The times of a file may be anything: there are a thousand parts at most.
+        # The times of a file may be anything, so there are at most a thousand parts.
         cuts = range(first_ns, last_ns, max(_PART_NS, (last_ns - first_ns) // 1000))[1:]
         yield from zip((from_ns, *cuts), (*cuts, to_ns), strict=True)
 
@@ -230,10 +226,8 @@ class RunReader(RunFile):
     ) -> list[StackTotal]:
         """Return by thread and stack the sums of intervals that start in [from_ns, to_ns).
 
-        They are of all threads or of some.
-
-        Whole minutes are taken from the sums, the rest from the intervals: the same to the
-        nanosecond.
+        They are those of all threads or of the given ones. Whole minutes are read from the stored
+        sums, the rest from the intervals; the result is the same to the nanosecond.
         """
         found: dict[tuple[int, int], StackTotal] = {}
         sums, rests = self.rollups.sums(
@@ -254,7 +248,7 @@ class RunReader(RunFile):
     ) -> list[StackTotal]:
         """Return the same as ``totals``, from the intervals alone.
 
-        That is as quick if a range is short.
+        For a short range this is as fast.
         """
         where, values = _intervals_of(from_ns, to_ns, threads)
         sql = (
@@ -277,7 +271,7 @@ class RunReader(RunFile):
     ) -> list[RecordingRow]:
         """Return the recordings written after this id that start at ``from_ns`` or later.
 
-        Return all of them, or ``limit``.
+        Return all of them, or at most ``limit``.
         """
         return self._recordings(
             "id > ? AND start_ns >= ? ORDER BY id LIMIT ?", recording, from_ns, limit
@@ -289,9 +283,9 @@ class RunReader(RunFile):
         return found
 
     def gaps(self, from_ns: int | None = None, to_ns: int | None = None) -> list[rows.GapRow]:
-        """Return the gaps that reach into [from_ns, to_ns), in order of time.
+        """Return the gaps that overlap [from_ns, to_ns), in order of time.
 
-        Return none of a file without their table.
+        Empty if the file lacks their table.
         """
         ends, values = time_range("end_ns", None if from_ns is None else from_ns + 1, None)
         begins, more = time_range("start_ns", None, to_ns)
@@ -307,7 +301,7 @@ class RunReader(RunFile):
         return found
 
     def recorded(self, from_ns: int | None = None, to_ns: int | None = None) -> rows.RecordedTotal:
-        """Return what the recordings that start in [from_ns, to_ns) have read in all."""
+        """Return the totals of the recordings that start in [from_ns, to_ns)."""
         where, values = time_range("start_ns", from_ns, to_ns)
         sql = (
             f"SELECT coalesce(sum(samples), 0), coalesce(sum(torn), 0) FROM recording WHERE {where}"
@@ -317,7 +311,7 @@ class RunReader(RunFile):
     def reads(self, from_ns: int | None = None, to_ns: int | None = None) -> list[rows.ReadsTotal]:
         """Return by process how many reads were due and how many failed.
 
-        Count the recordings that reach into a range.
+        All recordings that overlap the range count.
         """
         begins, values = time_range(
             "start_ns", None if from_ns is None else from_ns - _LONGEST_NS, to_ns
@@ -342,12 +336,11 @@ class RunReader(RunFile):
     def readings(
         self, series: int, from_ns: int | None = None, to_ns: int | None = None
     ) -> list[PointRow]:
-        """Return the points of a series that decide its value in [from_ns, to_ns).
+        """Return the points of a series that determine its value in [from_ns, to_ns).
 
-        Each decides it from the point before it on.
-
-        Points before the range give the usual distance. Two lie beyond its end: the first reading
-        of a series holds for as long as the second one.
+        Each point determines the value since the point before it. Points before the range give the
+        usual distance. Two lie beyond its end, because the first reading of a series holds for as
+        long as the second one.
         """
         if from_ns is None and to_ns is None:
             return self.points(series)
@@ -361,7 +354,7 @@ class RunReader(RunFile):
         return step_function(self.readings(series, from_ns, to_ns))
 
     def last_point(self, series: int, to_ns: int | None = None) -> PointRow | None:
-        """Return the newest point of a series, of those up to a time where one is given."""
+        """Return the newest point of a series, up to a time if one is given."""
         rest = "series = ? AND at_ns <= ? ORDER BY at_ns DESC LIMIT 1"
         found = self.fetch_from(
             "point", PointRow, rest, series, _LATEST_NS if to_ns is None else to_ns
@@ -375,7 +368,7 @@ class RunReader(RunFile):
         return self.last_point(series, at_ns), after[0] if after else None
 
     def newest_values(self, series: Collection[int]) -> Mapping[int, float]:
-        """Return the newest value of each of some series, those without any aside."""
+        """Return the newest value of each of these series; series without a value are left out."""
         newest = "(SELECT value FROM point WHERE series = series.id ORDER BY at_ns DESC LIMIT 1)"
         sql = f"SELECT id, {newest} FROM series WHERE id IN ({','.join('?' * len(series))})"
         found = self.select(tuple[int, Value | None], sql, *series)
@@ -398,21 +391,21 @@ class RunReader(RunFile):
     def hangs(self) -> list[rows.HangRow]:
         """Return the hangs of the run in order of time.
 
-        None from a file that is older than their table.
+        Empty if the file is older than their table.
         """
         return self.fetch_from("hang", rows.HangRow, "1 ORDER BY id")
 
     def placements(self) -> dict[int, rows.PlacementRow]:
         """Return by process the places of ranks in their job.
 
-        None from a file that is older than their table.
+        Empty if the file is older than their table.
         """
         return {one.process: one for one in self.fetch_from("placement", rows.PlacementRow)}
 
     def devices(self) -> list[rows.DeviceRow]:
         """Return the GPUs that the run used, in order.
 
-        None from a file that is older than their table.
+        Empty if the file is older than their table.
         """
         if not self.has_table("device"):
             return []
@@ -420,9 +413,9 @@ class RunReader(RunFile):
         return self.fetch(rows.DeviceRow, sql)
 
     def windows(self, asked_ns: int = 0) -> list[rows.WindowRow]:
-        """Return the windows asked for at this time or later, as written.
+        """Return the windows requested at this time or later, in the order of writing.
 
-        None of a file older than their table.
+        Empty if the file is older than their table.
         """
         if not self.has_table("window"):
             return []
@@ -447,7 +440,7 @@ class RunReader(RunFile):
     def window_gpus(self, window: int) -> list[records.WindowGpu]:
         """Return the GPUs of a window by number.
 
-        None from a file that is older than their table.
+        Empty if the file is older than their table.
         """
         return self.fetch_from("window_gpu", records.WindowGpu, "window = ? ORDER BY gpu", window)
 
@@ -464,7 +457,7 @@ class RunReader(RunFile):
         )
 
     def window_trace(self, window: int) -> bytes | None:
-        """Return the trace of a window, gzipped; None where it was not kept."""
+        """Return the trace of a window, gzipped; None if it was not kept."""
         trace: bytes | None = self.value(
             bytes | None, "SELECT trace FROM window WHERE id = ?", window
         )
@@ -474,7 +467,7 @@ class RunReader(RunFile):
 def _intervals_of(
     from_ns: int | None, to_ns: int | None, threads: Collection[int] | None
 ) -> tuple[str, list[int]]:
-    """Return a condition on intervals, as SQL, and its values."""
+    """Return an SQL condition on intervals, and its values."""
     where, values = time_range("start_ns", from_ns, to_ns)
     if threads is None:
         return where, values

@@ -1,4 +1,4 @@
-"""What collectors hand to the writer: frozen records, complete in themselves.
+"""What collectors hand to the writer: frozen, self-contained records.
 
 A process is named by its ``Identity`` and a stack by its frames; the writer turns both into
 integers. All times are nanoseconds of the run's clock.
@@ -12,23 +12,23 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 Time = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
-"""Nanoseconds: of the run's clock, or a length.
+"""Nanoseconds: a time of the run's clock, or a length.
 
-More than 140 years is an error, and would flood what counts it.
+More than 140 years is an error, and would overload code that loops over the time.
 """
 IntervalLength = Annotated[int, msgspec.Meta(ge=0, le=1 << 45)]
-"""Nanoseconds that a thread stood in one stack: 10 hours, where a recording lasts a minute.
+"""Nanoseconds that a thread stood in one stack: up to 10 hours, though a recording lasts a minute.
 
-Sums of it have 64 bits.
+Sums of it fit into 64 bits.
 """
 Value = Annotated[
     float, msgspec.Meta(ge=-1e300, le=1e300)
-]  # a finite number: nothing that is measured is infinite
+]  # a finite number: no measured value is infinite
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 48)]
 COLLECTIVES_BEHIND = "collectives_behind"
-"""By how many collectives a rank is behind all others at once.
+"""By how many collectives a rank is behind all the others.
 
-0 where it is not the only one that is last.
+0 if it is not the only one that is last.
 """
 COLLECTING = "garbage_collection_share"
 STEP_COUNT, STEP_ERROR, STEP_SOURCE, STEPS_LOST = (
@@ -39,17 +39,18 @@ STEP_COUNT, STEP_ERROR, STEP_SOURCE, STEPS_LOST = (
 )
 EXEC = "exec"
 STEP_CHANGES = (STEP_SOURCE, STEPS_LOST, EXEC)
-"""The events from which on steps are counted, or are not: another program has steps of its own."""
-"""The series of the steps of a process and of how many may be wrong.
+"""The events from which on steps are counted, or not: another program has its own steps."""
+"""STEP_COUNT and STEP_ERROR are series: a process's steps, and how many may be wrong.
 
-The kinds of the events that say what counts from there on, and that and why nothing does.
+STEP_SOURCE and STEPS_LOST are kinds of events: the first says what counts the steps from then on,
+the second that nothing does, and why.
 """
 UNREAD = "unread"
-"""The kind of the events that say of a process that nothing is read from it, and why."""
+"""The kind of the events that say that a process is not read, and why."""
 
 
 class Identity(NamedTuple):
-    """A process for all time: PIDs are used again, a PID with its start time is not.
+    """A process for all time: PIDs are reused, a PID with its start time is not.
 
     ``start_ticks`` is field 22 of ``/proc/PID/stat``: clock ticks from boot to the start of the
     process.
@@ -62,7 +63,7 @@ class Identity(NamedTuple):
 class Frame(NamedTuple):
     """A function at a line.
 
-    ``file`` is the full path; ``line`` is 0 where py-spy does not know it.
+    ``file`` is the full path; ``line`` is 0 if py-spy does not know it.
     """
 
     function: str
@@ -75,9 +76,9 @@ Stack = tuple[Frame, ...]
 
 
 class FrameDescription(msgspec.Struct, frozen=True):
-    """What is kept of a frame beside its identity.
+    """What is stored of a frame beside its identity.
 
-    See table ``frame``, and ``frame_without_gradients``.
+    See the tables ``frame`` and ``frame_without_gradients``.
     """
 
     module_path: str
@@ -87,16 +88,15 @@ class FrameDescription(msgspec.Struct, frozen=True):
 
 
 CHANGED_SOURCE = "(changed since it was started)"
-"""In place of a line's text if its file has changed since the process began its program."""
+"""Stands for a line's text if its file has changed since the process began its program."""
 DescribeFrame = Callable[[Frame], FrameDescription]
 
 
 class Placement(msgspec.Struct, frozen=True):
     """The place of a process in a job.
 
-    It is its rank of ``world_size``, and its ``local_rank`` on the node of this number.
-
-    ``job`` is the name that its launcher gives all ranks of the job. None where the launcher does
+    It is its rank of ``world_size``, and its ``local_rank`` on the node of this number. ``job`` is
+    the name that its launcher gives to all ranks of the job. Fields are None if the launcher does
     not say.
     """
 
@@ -108,10 +108,10 @@ class Placement(msgspec.Struct, frozen=True):
 
 
 class ProcessSeen(msgspec.Struct, frozen=True, tag="process"):
-    """A process of the tree, new or known better than before.
+    """A process of the tree that is new, or about which more is known.
 
-    ``role`` is one of main, worker, helper, launcher. ``python`` is its version, None where it is
-    no Python. ``placement`` is that of a process which is the rank itself, and none of its workers.
+    ``role`` is one of main, worker, helper, launcher. ``python`` is its version, None if it is no
+    Python. ``placement`` is set only for a process that is the rank itself, not for its workers.
     """
 
     identity: Identity
@@ -126,7 +126,7 @@ class ProcessSeen(msgspec.Struct, frozen=True, tag="process"):
 
 
 class ProcessEnded(msgspec.Struct, frozen=True, tag="process-ended"):
-    """A process of the tree is gone; code and signal are None where they are unknown."""
+    """A process of the tree is gone; code and signal are None if they are unknown."""
 
     identity: Identity
     at_ns: int
@@ -137,7 +137,7 @@ class ProcessEnded(msgspec.Struct, frozen=True, tag="process-ended"):
 class Interval(msgspec.Struct, frozen=True):
     """A thread stood in one stack, seen there ``samples`` times.
 
-    ``stack`` indexes ``RecordingTaken.stacks``.
+    ``stack`` is an index into ``RecordingTaken.stacks``.
     """
 
     start_ns: int
@@ -156,10 +156,10 @@ class ThreadTimeline(msgspec.Struct, frozen=True):
 
 
 class RecordingTaken(msgspec.Struct, frozen=True, tag="recording"):
-    """One py-spy recording of one process, checked and cut against its neighbors.
+    """One py-spy recording of one process, checked and trimmed against its neighbors.
 
     ``stacks`` are frames from the root to the leaf. ``samples`` counts every stack that was read,
-    the ``torn`` ones that were dropped among them.
+    including the ``torn`` ones that were dropped.
     """
 
     identity: Identity
@@ -176,9 +176,9 @@ class RecordingTaken(msgspec.Struct, frozen=True, tag="recording"):
 
 
 class Point(msgspec.Struct, frozen=True):
-    """One value of one series; of the host where process and device are None.
+    """One value of one series; of the host if process and device are None.
 
-    ``at_ns`` is when it was read, None where that is the time of the record.
+    ``at_ns`` is when it was read, None if that is the time of the record.
     """
 
     name: str
@@ -192,7 +192,7 @@ class Point(msgspec.Struct, frozen=True):
 class PointsTaken(msgspec.Struct, frozen=True, tag="points"):
     """Values of many series, at one time unless they have their own.
 
-    Those of one series in order of time.
+    The values of one series are in order of time.
     """
 
     at_ns: int
@@ -202,9 +202,8 @@ class PointsTaken(msgspec.Struct, frozen=True, tag="points"):
 class DeviceSeen(msgspec.Struct, frozen=True, tag="device"):
     """A GPU that is read from now on, or a MIG instance of one.
 
-    ``name`` is that in ``Point.device``.
-
-    ``index`` is NVML's number of the GPU, ``memory_bytes`` None where it is unknown.
+    ``name`` is the one used in ``Point.device``. ``index`` is NVML's number of the GPU.
+    ``memory_bytes`` is None if it is unknown.
     """
 
     at_ns: int
@@ -225,9 +224,9 @@ class EventHappened(msgspec.Struct, frozen=True, tag="event"):
 
 
 class GapFound(msgspec.Struct, frozen=True, tag="gap"):
-    """Nothing was read of a process in [start_ns, end_ns).
+    """A process was not read in [start_ns, end_ns).
 
-    See table ``gap`` for the reasons. ``text`` says more.
+    See table ``gap`` for the reasons; ``text`` gives details.
     """
 
     identity: Identity
@@ -247,7 +246,7 @@ class WindowStep(msgspec.Struct, frozen=True, order=True):
 class HostGap(msgspec.Struct, frozen=True, order=True):
     """A time in which a GPU waited for the call that launched its next work.
 
-    The call was in thread ``os_tid``, as far as known.
+    The call was in thread ``os_tid``, if that is known.
     """
 
     gpu: int
@@ -262,7 +261,7 @@ COLLECTIVE = "collective"
 class WindowWait(msgspec.Struct, frozen=True, order=True):
     """A call in which a thread waited for GPUs or their memory.
 
-    Or ``COLLECTIVE``: a GPU ran nothing else.
+    With ``COLLECTIVE``, a time in which a GPU ran nothing but a collective.
     """
 
     name: str
@@ -272,11 +271,10 @@ class WindowWait(msgspec.Struct, frozen=True, order=True):
 
 
 class WindowGpu(msgspec.Struct, frozen=True):
-    """Time of a GPU in a window, from its first work to its last.
+    """The time of a GPU in a window, from its first work to its last.
 
-    It is the time busy, idle, and with two things at once.
-
-    Of the idle time ``host_ns`` passed before the work that came next was launched.
+    It is split into the time busy, idle, and with two things at once. During ``host_ns`` of the
+    idle time, the next work was not launched yet.
     """
 
     gpu: int
@@ -309,11 +307,11 @@ class OperatorTotals(msgspec.Struct, frozen=True):
 
 
 class WindowTaken(msgspec.Struct, frozen=True, tag="window"):
-    """A torch.profiler window of one process, or (``error`` is not empty) why there is none.
+    """A torch.profiler window of one process; if there is none, ``error`` says why.
 
-    ``gaps`` are the longest of those that the host caused, by GPU and in order of time.
-    ``asked_ns`` is when it was asked for, the same for all processes asked at once. ``trace`` is
-    gzipped, None where it was not kept; ``trace_bytes`` is its size unpacked.
+    ``gaps`` are the longest ones that the host caused, by GPU and in order of time. ``asked_ns`` is
+    when the window was requested, the same for all processes of one request. ``trace`` is gzipped,
+    None if it was not kept; ``trace_bytes`` is its size unpacked.
     """
 
     identity: Identity
@@ -357,9 +355,9 @@ class HangGroup(msgspec.Struct, frozen=True):
 class RankBehind(msgspec.Struct, frozen=True):
     """A rank that the others of its job wait for in a hang, and the operation that they wait in.
 
-    ``place`` is where it stands in the user's code, ``state`` what it waits for or how it ended;
-    both are empty where it is not of this run. ``host`` is empty where it is of this host; ``pid``
-    None where it is unknown.
+    ``place`` is its position in the user's code. ``state`` says what it waits for or how it ended.
+    Both are empty if the rank is not part of this run. ``host`` is empty for this host; ``pid`` is
+    None if it is unknown.
     """
 
     rank: int | None
@@ -373,9 +371,9 @@ class RankBehind(msgspec.Struct, frozen=True):
 class HangReport(msgspec.Struct, frozen=True):
     """A hang, as it was when it was reported.
 
-    ``cause`` is its group of causes, see docs/hangs.md. ``groups`` are main threads first, then by
-    size. ``facts`` are lines on what else is known: processes that ended shortly before, the last
-    step, the GPUs. ``behind`` are the ranks that the others wait for; none where that is unknown.
+    ``cause`` is its group of causes, see docs/hangs.md. ``groups`` has main threads first, then
+    orders by size. ``facts`` are lines on what else is known: processes that ended shortly before,
+    the last step, the GPUs. ``behind`` are the ranks that the others wait for, empty if unknown.
     """
 
     cause: str
@@ -415,10 +413,8 @@ class Found(msgspec.Struct, frozen=True):
 class FindingsTaken(msgspec.Struct, frozen=True, tag="findings"):
     """What slows the last part of a live run at ``at_ns``.
 
-    With ``made_by`` what slowed all of a run that has ended.
-
-    ``made_by`` names the analysis: another version of it, or other rules of phases, may find
-    something else.
+    With ``made_by``, what slowed all of a run that has ended. ``made_by`` names the analysis,
+    because another version of it, or other rules of phases, may find something else.
     """
 
     at_ns: int
@@ -440,7 +436,7 @@ class OutputWritten(msgspec.Struct, frozen=True, tag="output"):
 
 
 class RunEnded(msgspec.Struct, frozen=True, tag="run-ended"):
-    """The last record of a run. ``why`` is one of target-exited, stopped, duration, failed."""
+    """The last record of a run; ``why`` is one of target-exited, stopped, duration, failed."""
 
     at_ns: int
     why: str
@@ -475,9 +471,9 @@ def time_of(record: Record) -> int:
 
 
 class RunStarted(msgspec.Struct, frozen=True):
-    """What is known of a run when its file is made.
+    """What is known of a run when its file is created.
 
-    ``options`` are those that change what the numbers mean.
+    ``options`` are those that change the meaning of the numbers.
     """
 
     id: str

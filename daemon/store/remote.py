@@ -1,6 +1,6 @@
-"""Run files that lie behind a URL: brought here to be read.
+"""Fetches run files behind a URL, so that they can be read here.
 
-Knows nothing of what stands in them.
+It does not know what is in them.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ if TYPE_CHECKING:
 
 
 def open_url(url: str) -> tuple[fsspec.AbstractFileSystem, str]:
-    """Return what reads and writes at a URL or path that fsspec knows, and the path there.
+    """Return the file system for a URL or path that fsspec knows, and the path in it.
 
-    The path has no closing slash.
-
-    Raises MissingTool without fsspec or what it needs for this URL, UsageError where it is none.
+    The path has no trailing slash. Raises MissingTool if fsspec or a package for this URL is
+    missing, UsageError if this is no URL or path.
     """
     try:
         import fsspec
@@ -44,10 +43,10 @@ def open_url(url: str) -> tuple[fsspec.AbstractFileSystem, str]:
 
 @contextlib.contextmanager
 def reaching(failure: Callable[[str], ProfdError]) -> Iterator[None]:
-    """Raise ``failure`` of what was said where a store cannot be reached.
+    """Raise ``failure`` with the error's message if a store cannot be reached.
 
-    Each kind of store has a package of its own, and that its own errors: for credentials, for names
-    of hosts.
+    Each kind of store has its own package, whose errors differ: for credentials, for names of
+    hosts.
     """
     try:
         yield
@@ -58,7 +57,7 @@ def reaching(failure: Callable[[str], ProfdError]) -> Iterator[None]:
 
 
 def said_by(error: Exception) -> str:
-    """Return what an error says, which may be nothing but its name."""
+    """Return the message of an error, or its name if it has no message."""
     return (
         (error.strerror if isinstance(error, OSError) else None)
         or str(error)
@@ -69,10 +68,8 @@ def said_by(error: Exception) -> str:
 def fetch(url: str, into: Path) -> Path:
     """Copy the run file at a URL, or the run files in a folder there, into a folder.
 
-    Returns the copy, or the folder.
-
-    Raises NoSuchRun where there are none, RunUnreadable where they cannot be brought here, and what
-    ``open_url`` does.
+    Returns the copy, or the folder. Raises NoSuchRun if there are none, RunUnreadable if they
+    cannot be copied, and the errors of ``open_url``.
     """
     files, root = open_url(url)
     remedy = f"see that it is there, and that {into.parent} has room"

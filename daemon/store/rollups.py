@@ -1,10 +1,8 @@
-"""Reads the sums of a run file.
-
-They are what was seen of threads and series, by whole minutes since the run's start.
+"""Reads the sums of a run file: what was seen of threads and series per minute of the run.
 
 The newest part of a live run has no sums yet. ``StoredRollups`` splits a range of time into the
-minutes that the sums have, and a rest to be read interval by interval. Both together give what all
-intervals would give, to the nanosecond. The sums that were asked for last are kept: a dashboard
+minutes that the sums cover, and a rest to be read interval by interval. Both together give what all
+intervals would give, to the nanosecond. Recently requested sums are cached, because a dashboard
 asks for nearly the same again and again.
 """
 
@@ -24,8 +22,8 @@ from profd.daemon.store.stepfunction import LONGEST_INTERVAL_NS, MINUTE_NS, Aggr
 if TYPE_CHECKING:
     from profd.daemon.store.reader import RunReader
 
-ALL_TOGETHER = 1 << 40  # so many minutes are longer than any run
-LEAST_MINUTES = 2  # of fewer minutes the intervals are read as quickly
+ALL_TOGETHER = 1 << 40  # more minutes than any run has
+LEAST_MINUTES = 2  # fewer minutes are read from the intervals as quickly
 HOUR_MINUTES = 60
 Seen = TypeVar("Seen", "StackMinuteRow", ColumnTime, StackTotal)
 MINUTES = range(-ALL_TOGETHER, ALL_TOGETHER)
@@ -33,13 +31,11 @@ _KEPT = 12
 
 
 class StackMinuteRow(msgspec.Struct, frozen=True):
-    """What was seen of a thread in one stack, over one minute or some.
+    """What was seen of a thread in one stack, over one minute or several.
 
-    ``minute`` is the first of them.
-
-    ``until_ns`` is when the last interval ends. The utilization of the GPUs is known for
-    ``known_ns`` of the time, and that weighted with it is ``busy_ns``. ``idle``: while these were
-    idle, ``cpu``: while the thread was on the CPU.
+    ``minute`` is the first of them. ``until_ns`` is when the last interval ends. The utilization of
+    the GPUs is known for ``known_ns`` of the time; ``busy_ns`` is that time weighted with it.
+    ``idle`` fields count while the GPUs were idle, ``cpu`` fields while the thread was on the CPU.
     """
 
     thread: int
@@ -59,7 +55,7 @@ class StackMinuteRow(msgspec.Struct, frozen=True):
 
 
 FIELDS = StackMinuteRow.__struct_fields__[3:]
-"""What is added up over several minutes, in the order of the columns of the tables."""
+"""The fields to be added up over several minutes, in the order of the columns of the tables."""
 ADDED_UP = ", ".join(f"{'max' if name == 'until_ns' else 'sum'}({name})" for name in FIELDS)
 
 
@@ -80,7 +76,7 @@ class PointMinuteRow(msgspec.Struct, frozen=True):
 
 
 class SummedRow(msgspec.Struct, frozen=True):
-    """The sums have the intervals of a process that start in [from_ns, to_ns)."""
+    """The sums contain the intervals of a process that start in [from_ns, to_ns)."""
 
     process: int
     from_ns: Time
@@ -90,7 +86,7 @@ class SummedRow(msgspec.Struct, frozen=True):
 class Rest(NamedTuple):
     """Threads, and a range of time in which their intervals have to be read one by one.
 
-    None: open.
+    None is an open end.
     """
 
     threads: frozenset[int]
@@ -101,10 +97,9 @@ class Rest(NamedTuple):
 class Split(NamedTuple):
     """How a range of time of ``threads`` is split.
 
-    The sums have all of its ``minutes``, and ``rest`` is what lies beside these minutes.
-
-    Of ``hours``, which are among the minutes, there are sums by the hour too. What ``is_settled``
-    does not change while the run goes on.
+    The sums cover all of its ``minutes``; ``rest`` lies outside of them. ``hours``, which are among
+    the minutes, have sums per hour, too. If ``is_settled``, the sums no longer change while the run
+    goes on.
     """
 
     threads: frozenset[int]
@@ -123,7 +118,7 @@ class Span(NamedTuple):
 
 
 class StoredRollups:
-    """The sums of the run file that a reader has open, with those that were asked for last."""
+    """The sums of the run file that a reader has open, with a cache of recent requests."""
 
     def __init__(self, reader: RunReader) -> None:
         self._reader: RunReader = proxy(reader)
@@ -136,14 +131,14 @@ class StoredRollups:
         )
 
     def processes(self) -> Mapping[int, SummedRow]:
-        """Return by process what of it is in the sums.
+        """Return by process what the sums contain of it.
 
-        Nothing of a file that is older than they are.
+        Empty if the file is older than the tables of sums.
         """
         version = self._reader.version()
         if self._processes[0] != version:
-            # Before the ends of recordings: what is written meanwhile is then read one by one, and
-            # counts once.
+            # Read before the ends of recordings: whatever is written meanwhile is then read one by
+            # one, and counts once.
             rows = self._reader.fetch_from("summed_process", SummedRow)
             newest = self._reader.newest_id("recording")
             sql = (
@@ -164,7 +159,7 @@ class StoredRollups:
     def split(
         self, from_ns: int | None, to_ns: int | None, threads: Collection[int]
     ) -> list[Split]:
-        """Return by threads how [from_ns, to_ns) is to be read."""
+        """Return how [from_ns, to_ns) is to be read, for groups of threads."""
         info = self._reader.info
         start_ns, end_ns = (
             info.started_ns if from_ns is None else from_ns,
@@ -182,7 +177,7 @@ class StoredRollups:
         ]
 
     def by_stack(self, one: Split) -> list[StackMinuteRow]:
-        """Return the sums of what is split, by thread and stack.
+        """Return the sums of a split by thread and stack.
 
         They come in up to three parts, to be added up.
         """
@@ -196,7 +191,7 @@ class StoredRollups:
     def sums(
         self, from_ns: int | None, to_ns: int | None, threads: Collection[int]
     ) -> tuple[list[StackMinuteRow], list[Rest]]:
-        """Return the sums that the file has of [from_ns, to_ns), and what lies beside them.
+        """Return the stored sums of [from_ns, to_ns), and what lies outside of them.
 
         The sums are to be added up.
         """
@@ -208,7 +203,7 @@ class StoredRollups:
     def _added_up(self, one: Split, unit: str, first: int, last: int) -> list[StackMinuteRow]:
         """Return sums over minutes or hours.
 
-        They are kept, because a run that grows is asked for nearly the same again and again.
+        They are cached, because a run that grows is asked for nearly the same again and again.
         """
         if first >= last:
             return []
@@ -226,7 +221,7 @@ class StoredRollups:
         return rows
 
     def beside(self, rest: Rest) -> Iterable[StackTotal]:
-        """Return by thread and stack the intervals that lie beside the sums.
+        """Return by thread and stack the intervals that lie outside of the sums.
 
         At the end of a run that grows, what was recorded since the last call is added to what was
         read then.
@@ -240,8 +235,8 @@ class StoredRollups:
         if growing is None or not self._add_recorded(growing, rest):
             growing = _Growing(newest, self._ends_ns.copy())
             growing.add(reader.stack_totals(rest.from_ns, None, rest.threads))
-        # What was written while it was read may be in it, or not: then it is read anew at the next
-        # call.
+        # Whatever was written during this read may or may not be included. If anything was, the
+        # next call reads all of it anew.
         if newest == self._ends_read_to == reader.newest_id("recording"):
             self._growing[key] = growing
         if len(self._growing) > _KEPT:
@@ -249,9 +244,9 @@ class StoredRollups:
         return growing.totals.values()
 
     def _add_recorded(self, growing: _Growing, rest: Rest) -> bool:
-        """Add what was recorded since.
+        """Add what was recorded since the last call.
 
-        False where a recording came late, so that nothing is known.
+        False if a recording came late, so that nothing is known.
         """
         threads: defaultdict[int, list[int]] = defaultdict(list)
         for thread in rest.threads:
@@ -268,7 +263,7 @@ class StoredRollups:
 
 
 def hours_between(from_ns: int, to_ns: int) -> range:
-    """Return the hours since the run's start that lie whole in a range of time since then."""
+    """Return the hours since the run's start that lie entirely in a range of time since then."""
     hour_ns = HOUR_MINUTES * MINUTE_NS
     first = max(-(-from_ns // hour_ns), 0)
     return range(first, max(to_ns // hour_ns, first))
@@ -277,7 +272,7 @@ def hours_between(from_ns: int, to_ns: int) -> range:
 class _Growing:
     """What was seen at the end of a run that grows, up to one recording.
 
-    It has also when the recordings of each process end.
+    It also holds when the recordings of each process end.
     """
 
     def __init__(self, recording: int, ends_ns: dict[int, int]) -> None:
@@ -298,7 +293,7 @@ def _split(
 ) -> Split:
     """Return how a range of time of a process is to be read.
 
-    Its recordings end at ``recorded_ns``. The split is of no threads.
+    Its recordings end at ``recorded_ns``. The result names no threads yet.
     """
     none = frozenset[int]()
     one_by_one = Split(none, range(0), range(0), (Rest(none, from_ns, to_ns),), is_settled=False)
@@ -319,7 +314,7 @@ def _split(
     if last != MINUTES.stop and last_ns < recorded_ns and (to_ns is None or last_ns < to_ns):
         rest.append(
             Rest(none, last_ns, to_ns)
-        )  # the same for all processes: they are read in one scan
+        )  # the same for all processes, so that they are read in one scan
     summed_hours = hours_between(summed.from_ns - started_ns, summed.to_ns - started_ns)
     start = max(summed_hours.start, -(-first // HOUR_MINUTES))
     hours = range(start, max(min(summed_hours.stop, last // HOUR_MINUTES), start))
@@ -329,9 +324,9 @@ def _split(
 def stack_minutes(
     reader: RunReader, threads: Collection[int], minutes: range, together: int = 1
 ) -> list[StackMinuteRow]:
-    """Return the sums of threads over minutes, so many ``together``, counted from the run's start.
+    """Return the sums of threads over ``minutes`` of the run, ``together`` minutes in each.
 
-    In order of time.
+    They are in order of time.
     """
     if not minutes:
         return []
@@ -346,7 +341,7 @@ def stack_minutes(
     if together >= ALL_TOGETHER:
         return _known(reader, reader.fetch(StackMinuteRow, sql, 0, minutes.start, minutes.stop))
     found: list[StackMinuteRow] = []
-    # To sort a few at a time is quicker than to sort them all.
+    # Sorting a few at a time is faster than sorting all.
     of_thread = (
         "(SELECT min(minute) FROM stack_minute AS sum WHERE sum.thread = thread.id AND minute >= ?)"
     )
@@ -366,7 +361,7 @@ def stack_minutes(
 def stack_hours(reader: RunReader, threads: Collection[int], hours: range) -> list[StackMinuteRow]:
     """Return the sums of some threads over whole hours, by stack.
 
-    The file has to have sums of all these hours.
+    The file must have the sums of all these hours.
     """
     sql = (
         f"SELECT thread, ?, stack, {ADDED_UP} FROM stack_hour WHERE {_among(threads, 'hour')} "
@@ -381,9 +376,9 @@ def stack_hours(reader: RunReader, threads: Collection[int], hours: range) -> li
 def minute_times(
     reader: RunReader, threads: Collection[int], minutes: range, time: str = "duration_ns"
 ) -> list[ColumnTime]:
-    """Return a time of each stack by minute, without what has none.
+    """Return a time of each stack per minute, without rows whose time is 0.
 
-    It is as much of ``stack_minutes`` as a picture needs.
+    It is the part of ``stack_minutes`` that a picture needs.
     """
     sql = (
         f"SELECT minute, thread, stack, {time} FROM stack_minute WHERE "
@@ -405,7 +400,7 @@ def _listed(threads: Collection[int]) -> str:
 
 
 def _known(reader: RunReader, found: list[Seen]) -> list[Seen]:
-    """Return rows whose threads and stacks are there; raises RunUnreadable else."""
+    """Return rows whose threads and stacks exist; raises RunUnreadable otherwise."""
     reader.check_known({one.thread for one in found}, {one.stack for one in found})
     return found
 
@@ -429,16 +424,16 @@ def span_totals(reader: RunReader, spans: Sequence[Span]) -> list[StackTotal]:
 
 
 def count_stack_minutes(reader: RunReader) -> int:
-    """Return how many sums of a minute a run file has, of all threads."""
-    # Of a column: rows alone are counted in one instruction, which nothing ends in a file that goes
-    # in circles.
+    """Return how many sums per minute a run file has, of all threads."""
+    # Count a column: SQLite counts mere rows in one instruction, which nothing could stop in a file
+    # whose pages form a circle.
     return int(reader.value(Count, "SELECT count(minute) FROM stack_minute"))
 
 
 def point_minutes(reader: RunReader, series: int, first: int, last: int) -> list[PointMinuteRow]:
     """Return the sums of a series over the minutes [first, last).
 
-    The newest of a live run is not among them.
+    The newest minute of a live run is not among them.
     """
     where = "series = ? AND minute >= ? AND minute < ? ORDER BY minute"
     return reader.fetch_from("point_minute", PointMinuteRow, where, series, first, last)
@@ -460,7 +455,7 @@ def stack_times(
 ) -> list[ColumnTime]:
     """Return the time of threads by stack in the columns [``first``, ``last``).
 
-    An interval that lies in several columns is cut at their bounds. Few do, so they alone are read
+    An interval that overlaps several columns is cut at their bounds. Few do, so only they are read
     one by one.
     """
     origin_ns, column_ns = grid

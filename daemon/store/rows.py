@@ -24,11 +24,12 @@ class RunInfo(msgspec.Struct, frozen=True):
     """A run as a whole.
 
     ``state`` is ``live`` (its recorder is running), ``ended``, or ``interrupted`` (the recorder
-    died without closing the file). ``end_ns`` is the last time that anything is known of, so
-    ``end_ns - started_ns`` is the run's length. ``why_ended`` is target-exited, stopped, duration,
-    failed; None while live or interrupted. ``analyzed_ns`` is when findings were last looked for
-    while it was live, ``analysis_lost_ns`` since when nothing looks for any; ``findings_made_by``
-    names the analysis that wrote the findings of the whole run. All three: None where not.
+    died without closing the file). ``end_ns`` is the last time of which anything is known, so
+    ``end_ns - started_ns`` is the run's length. ``why_ended`` is target-exited, stopped, duration
+    or failed, and None while live or interrupted. ``analyzed_ns`` is the time of the last live
+    analysis. ``analysis_lost_ns`` is the time since when there is no live analysis.
+    ``findings_made_by`` names the analysis that wrote the findings of the whole run. These three
+    are None if they do not apply.
     """
 
     id: str
@@ -74,7 +75,7 @@ class ProcessRow(msgspec.Struct, frozen=True):
 
 
 class PlacementRow(msgspec.Struct, frozen=True):
-    """The place of a rank in its job; None where its launcher does not say."""
+    """The place of a rank in its job; fields are None if its launcher does not say."""
 
     process: int
     local_rank: int | None
@@ -95,9 +96,8 @@ class ThreadRow(msgspec.Struct, frozen=True):
 class FrameRow(msgspec.Struct, frozen=True):
     """A function at a line.
 
-    ``source`` is the text of the line, stripped, None where it could not be read.
-
-    ``CHANGED_SOURCE`` stands for that of a file that has changed since its process was started.
+    ``source`` is the text of the line, stripped, None if it could not be read. It is
+    ``CHANGED_SOURCE`` if the file has changed since its process was started.
     """
 
     id: int
@@ -110,7 +110,7 @@ class FrameRow(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The text of the line for rules to go by; empty where what runs is not known."""
+        """The text of the line for rules to match; empty if the running text is not known."""
         return "" if self.source in (None, CHANGED_SOURCE) else self.source or ""
 
     @property
@@ -120,7 +120,7 @@ class FrameRow(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> tuple[str, str, str, int, str | None]:
-        """Function, file, module path, line and source: what ``PhasePlace`` has of it."""
+        """Function, file, module path, line and source: fields of ``PhasePlace``."""
         return self.function, self.file, self.module_path, self.line, self.source
 
 
@@ -151,9 +151,9 @@ class RecordingRow(msgspec.Struct, frozen=True):
 
 
 class GapRow(msgspec.Struct, frozen=True):
-    """A process that was to be sampled without a gap was not read.
+    """A time in which a process was not read, though it was due to be sampled without a gap.
 
-    ``text`` is what is known of that.
+    ``text`` says what is known of the cause.
     """
 
     id: int
@@ -172,12 +172,12 @@ class RecordedTotal(msgspec.Struct, frozen=True):
 
     @property
     def whole(self) -> int:
-        """How many are samples."""
+        """The number of stacks that are samples."""
         return max(self.samples - self.torn, 0)
 
     @property
     def torn_share(self) -> float | None:
-        """The share that was dropped as impossible; None where nothing was read."""
+        """The share that was dropped as impossible; None if nothing was read."""
         return self.torn / self.samples if self.samples else None
 
 
@@ -214,7 +214,7 @@ class StackTotal(msgspec.Struct, frozen=True):
 
 
 def count_total(totals: dict[tuple[int, int], StackTotal], one: StackTotal) -> None:
-    """Add what was seen of a thread in a stack to what is known of it."""
+    """Add a total of a thread in a stack to those known."""
     key = one.thread, one.stack
     known = totals.get(key)
     if known is not None:
@@ -223,7 +223,7 @@ def count_total(totals: dict[tuple[int, int], StackTotal], one: StackTotal) -> N
 
 
 class ColumnTime(msgspec.Struct, frozen=True):
-    """For how long a thread stood in a stack in a column."""
+    """How long a thread stood in a stack in a column."""
 
     column: int
     thread: int
@@ -232,7 +232,7 @@ class ColumnTime(msgspec.Struct, frozen=True):
 
 
 class DeviceRow(msgspec.Struct, frozen=True):
-    """A GPU that the run used, or a MIG instance of one; ``name`` is that of its series."""
+    """A GPU that the run used, or a MIG instance of one; ``name`` is the device of its series."""
 
     name: str
     index: int
@@ -242,9 +242,9 @@ class DeviceRow(msgspec.Struct, frozen=True):
 
 
 class SeriesRow(msgspec.Struct, frozen=True):
-    """A series of numbers; of the host where process, os_tid and device are None.
+    """A series of numbers; of the host if process, os_tid and device are None.
 
-    The unit stands in the name.
+    The name includes the unit.
     """
 
     id: int
@@ -274,11 +274,10 @@ class EventRow(msgspec.Struct, frozen=True):
 class WindowRow(msgspec.Struct, frozen=True):
     """A torch.profiler window of one process.
 
-    ``error`` says why there is none, and is empty where there is one.
-
-    The device's times are of all devices together, None where nothing ran on any. ``trace_bytes``
-    is the trace's size, ``kept_bytes`` that of the gzipped one in the file, None where it was too
-    large to be kept.
+    ``error`` says why there is none, and is empty if there is one. The device's times are of all
+    devices together, None if nothing ran on any. ``trace_bytes`` is the trace's size.
+    ``kept_bytes`` is the size of the gzipped trace in the file, None if it was too large to be
+    kept.
     """
 
     id: int
@@ -313,9 +312,8 @@ class HangRow(msgspec.Struct, frozen=True):
 class FindingRow(msgspec.Struct, frozen=True):
     """A finding of the whole run, or of its last part while it was live.
 
-    ``report`` is all of it, as JSON.
-
-    It held from ``from_ns`` to ``to_ns``, which is None where it holds still, or held to the end.
+    ``report`` is all of it, as JSON. It held from ``from_ns`` to ``to_ns``, which is None if it
+    still holds, or held to the end.
     """
 
     id: int

@@ -19,7 +19,7 @@ from profd.daemon.store.rows import RunInfo
 Row = TypeVar("Row", bound=msgspec.Struct)
 Kind = TypeVar("Kind", bound=tuple[Any, ...])
 _AS_STORED: dict[object, object] = {bool: int, tuple[str, ...]: str, HangReport: str}
-"""How the file holds what SQLite has no type for: a truth value is an integer, all else is JSON."""
+"""How the file stores types that SQLite lacks: a truth value as an integer, all else as JSON."""
 _LATER_TABLES = frozenset(
     {
         "device",
@@ -35,14 +35,14 @@ _LATER_TABLES = frozenset(
         "window_wait",
     }
 )
-"""The tables that an older file may lack: it has no rows of them."""
+"""The tables that an older file may lack; reading one then gives no rows."""
 
 
 @functools.cache
 def _columns(row: type[msgspec.Struct]) -> tuple[Any, list[tuple[int, Callable[[Any], object]]]]:
-    """Return the type of a row as the file holds it, and what turns columns into fields.
+    """Return the type of a stored row, and the conversions from columns to fields.
 
-    The latter is by the place of a column.
+    A conversion comes with the position of its column.
     """
     hints = get_type_hints(row, include_extras=True)
     fields = [hints[name] for name in row.__struct_fields__]
@@ -58,11 +58,11 @@ def _columns(row: type[msgspec.Struct]) -> tuple[Any, list[tuple[int, Callable[[
 class RunFile:
     """A run file, open for reading.
 
-    Every method raises RunUnreadable where the file turns out to be damaged.
+    Every method raises RunUnreadable if the file turns out to be damaged.
     """
 
     def __init__(self, path: Path) -> None:
-        """Open ``path``; raises RunUnreadable where it is no readable run file."""
+        """Open ``path``; raises RunUnreadable if it is no readable run file."""
         self.path = path
         self._connection = database.open_readonly(path)
 
@@ -70,21 +70,21 @@ class RunFile:
         self._connection.close()
 
     def version(self) -> int:
-        """Return a number that is another one after anything was committed by others.
+        """Return a number that changes whenever another connection commits.
 
         Costs a look at the log.
         """
         return int(self._query("PRAGMA data_version")[0][0])
 
     def newest_id(self, table: str) -> int:
-        """Return the highest id of a table, 0 where it is empty."""
+        """Return the highest id of a table, 0 if it is empty."""
         return int(self.value(Count, f"SELECT coalesce(max(id), 0) FROM {table}"))
 
     def has_table(self, name: str) -> bool:
         return bool(self._query("SELECT 1 FROM sqlite_master WHERE name = ?", name))
 
     def value(self, kind: Any, sql: str, *values: int | str) -> Any:  # noqa: ANN401  of the type that is asked for
-        """Return the one value that a query gives, None where it gives no row."""
+        """Return the one value of a query, None if it returns no row."""
         found = self._query(sql, *values)
         with database.reading(self.path):
             return msgspec.convert(found[0][0] if found else None, kind)
@@ -92,7 +92,7 @@ class RunFile:
     def select(
         self, kind: type[Kind], sql: str, *values: int | str | None, **named: int
     ) -> list[Kind]:
-        """Return what a query gives, as tuples of this type."""
+        """Return the rows of a query, as tuples of this type."""
         with database.reading(self.path):
             found: list[Kind] = msgspec.convert(self._query(sql, *values, **named), list[kind])  # type: ignore[valid-type]
             return found
@@ -134,9 +134,9 @@ class RunFile:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
-        """Read the file as it is now until the end, whatever is written meanwhile."""
+        """Read the file as it is now until the end of the block, whatever is written meanwhile."""
         with database.reading(self.path):
-            if self._connection.in_transaction:  # without memory not even going back works
+            if self._connection.in_transaction:  # without memory, even the rollback had failed
                 self._connection.rollback()
             self._connection.execute("BEGIN")
         try:
@@ -151,7 +151,7 @@ class RunFile:
 
 
 def time_range(column: str, from_ns: int | None, to_ns: int | None) -> tuple[str, list[int]]:
-    """Return a condition on a column of times, as SQL, and its values."""
+    """Return an SQL condition on a column of times, and its values."""
     bounds = [(sign, at_ns) for sign, at_ns in ((">=", from_ns), ("<", to_ns)) if at_ns is not None]
     return " AND ".join(["1", *(f"{column} {sign} ?" for sign, _ in bounds)]), [
         at_ns for _, at_ns in bounds
@@ -182,9 +182,9 @@ _STARTED_FIELDS |= _AS_JSON.keys()
 
 
 def _run_info(meta: Mapping[str, Any]) -> RunInfo:
-    """Return the run of a file whose table ``meta`` says this.
+    """Return the facts of a run from its table ``meta``.
 
-    Raises msgspec.DecodeError where a type is wrong.
+    Raises msgspec.DecodeError if a type is wrong.
     """
     values: dict[str, Any] = {name: meta.get(name) for name in RunInfo.__struct_fields__}
     values |= {
@@ -193,5 +193,5 @@ def _run_info(meta: Mapping[str, Any]) -> RunInfo:
     values["pid"], values["start_ticks"] = values["target"]
     values["end_ns"] = meta.get("ended_ns") or meta["written_ns"]
     if values["state"] == "live" and not processes.is_running(*values["recorder"]):
-        values["state"] = "interrupted"  # a run that is called live is none without its recorder
+        values["state"] = "interrupted"  # a run marked live is not live without its recorder
     return msgspec.convert(values, RunInfo)

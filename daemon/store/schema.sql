@@ -41,7 +41,7 @@ CREATE TABLE thread (
     UNIQUE (process, os_tid, name, is_main)
 );
 
--- A frame is a function at a line. source is that line's text when it was first seen, NULL where unreadable.
+-- A frame is a function at a line. source is that line's text when it was first seen, NULL if unreadable.
 CREATE TABLE frame (
     id INTEGER PRIMARY KEY,
     function TEXT NOT NULL,
@@ -270,7 +270,7 @@ CREATE TABLE operator (
     name TEXT NOT NULL,
     device TEXT NOT NULL,             -- where it ran: cpu, cuda
     is_annotation INTEGER NOT NULL,   -- a range such as record_function's, no operator
-    input_shapes TEXT NOT NULL,       -- as torch prints them; [] where there are none, or they were not recorded
+    input_shapes TEXT NOT NULL,       -- as torch prints them; [] if there are none, or they were not recorded
     calls INTEGER NOT NULL,
     self_cpu_ns INTEGER NOT NULL,     -- self: without what it called
     cpu_total_ns INTEGER NOT NULL,

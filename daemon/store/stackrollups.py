@@ -1,11 +1,10 @@
-"""Writes sums of intervals by the minute while a run is written.
+"""Writes sums of intervals per minute while a run is written.
 
-They say how long threads stood in which stack, while what went on.
-
-A recording is summed up a little after its end, when the readings of that time have come in. Until
-then its intervals are held in memory, and not read from the file. The sums of a process have all
-intervals of one range of time; what contradicts that range makes them begin anew. All is done by
-the writer's thread, within the transaction that is open.
+They say how long threads stood in which stack, and under which conditions. A recording is summed up
+shortly after its end, once the readings of that time have arrived. Until then its intervals are
+held in memory, and not read from the file. The sums of a process cover all intervals of one range
+of time. A recording that contradicts that range makes them begin anew. The writer's thread does all
+of this, within the open transaction.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from profd.daemon.store.rows import PointRow
 from profd.daemon.store.stepfunction import MINUTE_NS, IntervalCursor, StepFunction, common
 
 LAG_NS = 20 * SECOND_NS
-"""The readings of a time are there after so long.
+"""After this delay all readings of a time have arrived.
 
 The CPU time of threads is read every five seconds.
 """
@@ -72,9 +71,9 @@ class _Recording(NamedTuple):
 
 
 class _Summed(NamedTuple):
-    """From when to when the intervals of a process are in the sums.
+    """The range of time over which the intervals of a process are in the sums.
 
-    ``devices`` are the GPUs that they were held against.
+    ``devices`` are the GPUs whose utilization they were compared with.
     """
 
     from_ns: int
@@ -83,7 +82,7 @@ class _Summed(NamedTuple):
 
 
 class _Sum:
-    """What is added up of one thread in one stack over a minute."""
+    """The sums of one thread in one stack over a minute."""
 
     __slots__ = ("busy_ns", "duration_ns", "known_ns", "parts", "samples", "until_ns")
 
@@ -130,12 +129,12 @@ class StackRollups:
             self._waiting.append(recording)
 
     def settle(self, now_ns: int) -> None:
-        """Sum up the recordings that ended long enough ago, those first that were written first."""
+        """Sum up the recordings that ended long enough ago, in the order of writing."""
         while self._waiting and self._waiting[0].end_ns + LAG_NS <= now_ns:
             self._sum_up(self._waiting.popleft())
         if len(self._summed) < self._many:
             return
-        # Of a process that ended long ago no more recordings come.
+        # A process that ended long ago produces no more recordings.
         ended = self._connection.execute(
             "SELECT id FROM process WHERE ended_ns < ?", (now_ns - ENDED_LONG_AGO_NS,)
         )
@@ -177,7 +176,7 @@ class StackRollups:
         self._set(process, known)
 
     def _anew(self, process: int, known: _Summed, from_ns: int) -> _Summed:
-        """Have the sums of a process begin anew at a time, as yet empty."""
+        """Delete the sums of a process, and let them begin anew at a time."""
         for table in ("stack_minute", "stack_hour"):
             self._connection.execute(
                 f"DELETE FROM {table} WHERE {_OF_PROCESS}", {"process": process}

@@ -1,16 +1,14 @@
 """Ranges of time, and how long a reading holds: what a series was over a range.
 
-Docs/architecture.md says why.
-
-All that needs an answer asks here, while a run is written and afterwards: both have to agree to the
-nanosecond.
+Docs/architecture.md says why. All code that needs an answer asks here, while a run is written and
+afterwards: both have to agree to the nanosecond.
 
 1. A reading holds for the time since the one before it: a rate is stored as the mean of that time.
-2. After a pause of more than three usual distances it holds for the last three of them, and what
-   lies before is unknown. The usual distance is the median of the last nine, so that a part of a
+2. After a pause of more than three usual distances it holds for the last three of them, and the
+   time before is unknown. The usual distance is the median of the last nine, so that a part of a
    series gives the same as all of it.
-3. The first reading holds for as long as the second one does: else a worker that lives for ten
-   seconds lacks a tenth.
+3. The first reading holds for as long as the second one does; otherwise a worker that lives for
+   ten seconds would lack a tenth.
 4. After the last reading nothing is known. A single reading is known at its own moment and holds
    for no time.
 """
@@ -27,8 +25,8 @@ import msgspec
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.rows import PointRow
 
-LONGEST_DISTANCES = 3  # for so many usual distances a reading holds at most
-DISTANCES = 9  # of the last readings: what is usual is their median
+LONGEST_DISTANCES = 3  # a reading holds for at most this many usual distances
+DISTANCES = 9  # the usual distance is the median of the last readings, this many
 
 
 class IntervalSet:
@@ -45,7 +43,7 @@ class IntervalSet:
         self._before: list[int] = []
 
     def add(self, start_ns: int, end_ns: int) -> None:
-        """Cover [start_ns, end_ns) too; what is covered already counts once."""
+        """Cover [start_ns, end_ns) too; time that is already covered counts once."""
         if self._ends and start_ns <= self._ends[-1]:
             self._ends[-1] = max(self._ends[-1], end_ns)
         elif end_ns > start_ns:
@@ -103,7 +101,7 @@ class IntervalSet:
 
 
 def united(one: IntervalSet, other: IntervalSet) -> IntervalSet:
-    """Return the time that lies in either."""
+    """Return the time that lies in at least one of the two."""
     union = IntervalSet()
     for start_ns, end_ns in sorted([*one.ranges(), *other.ranges()]):
         union.add(start_ns, end_ns)
@@ -120,9 +118,9 @@ def common(one: IntervalSet, other: IntervalSet) -> IntervalSet:
 
 
 class IntervalCursor:
-    """How much of ranges is covered.
+    """Says how much of successive ranges of time is covered.
 
-    Each range that is asked for starts no earlier than the one before.
+    Each requested range starts no earlier than the one before.
     """
 
     __slots__ = ("_at", "_cover", "_ends", "_starts")
@@ -153,19 +151,20 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class StepBuilder:
-    """Makes steps of the readings of one series as they come, in order of time."""
+    """Turns the readings of one series into steps as they come, in order of time."""
 
     __slots__ = ("_distances_ns", "_first", "last_ns")
 
     def __init__(self) -> None:
         self._first: PointRow | None = None
         self.last_ns: int | None = None
-        self._distances_ns: list[int] = []  # a deque takes 0.7 kB, of each series
+        self._distances_ns: list[int] = []  # a list, because a deque takes 0.7 kB per series
 
     def add(self, at_ns: int, value: float) -> Sequence[Step]:
-        """Take in a reading, and return what it tells.
+        """Take in a reading, and return the steps that it determines.
 
-        The second one tells two steps. The first one, or an older one, tells nothing.
+        The second reading determines two steps. The first one, or one older than the last,
+        determines none.
         """
         if self.last_ns is None:
             self._first, self.last_ns = PointRow(at_ns, value), at_ns
@@ -189,7 +188,7 @@ class StepBuilder:
         return Step(first.at_ns - distance_ns, first.at_ns, first.value), step
 
     def close(self) -> Sequence[Step]:
-        """Return what is left where no more readings come: the moment of a single one."""
+        """Return the last steps if no more readings come: the moment of a single reading."""
         first, self._first = self._first, None
         return (Step(first.at_ns, first.at_ns, first.value),) if first else ()
 
@@ -197,8 +196,9 @@ class StepBuilder:
 class Aggregate(NamedTuple):
     """What a series was over a range of time.
 
-    ``known_ns`` is for how much of the range that is known, ``integral`` the values, each times the
-    nanoseconds that it held. ``least`` and ``most`` are infinite where nothing is known.
+    ``known_ns`` says for how much of the range the value is known. ``integral`` adds up the values,
+    each times the nanoseconds for which it held. ``least`` and ``most`` are infinite if nothing is
+    known.
     """
 
     known_ns: int = 0
@@ -208,14 +208,14 @@ class Aggregate(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """Whether there is any reading, be it of a moment."""
+        """Whether there is any reading, even of a single moment."""
         return self.most >= self.least
 
     @property
     def mean(self) -> float | None:
-        """The mean over the time that is known; of a moment, its value.
+        """The mean over the time that is known; for a single moment, its value.
 
-        None where there is no reading.
+        None if there is no reading.
         """
         if self.known_ns:
             return self.integral / self.known_ns
@@ -234,9 +234,9 @@ def sum_aggregates(aggregates: Iterable[Aggregate]) -> Aggregate:
 
 
 class StepFunction:
-    """A piecewise constant function of time, unknown where nothing was read.
+    """A piecewise constant function of time, unknown while nothing was read.
 
-    ``period_ns`` is the usual distance of two readings: shorter changes do not show. None where
+    ``period_ns`` is the usual distance of two readings: shorter changes do not show. It is None if
     there are fewer than two readings.
     """
 
@@ -254,7 +254,7 @@ class StepFunction:
         for step in self._between(from_ns, to_ns):
             start_ns = (
                 step.start_ns if step.start_ns > from_ns else from_ns
-            )  # not max: done for each interval of a run
+            )  # instead of max, because this runs for each interval of a run
             end_ns = step.end_ns if step.end_ns < to_ns else to_ns
             if end_ns > start_ns:
                 whole += step.value * (end_ns - start_ns)
@@ -272,7 +272,7 @@ class StepFunction:
     def clipped(self, from_ns: int, to_ns: int) -> Iterator[Step]:
         """Yield the parts of the steps that lie in [from_ns, to_ns).
 
-        Yield also the steps of a moment in it.
+        Steps of a single moment in the range are included.
         """
         for step in self._between(from_ns, to_ns):
             if from_ns <= step.start_ns and step.end_ns <= to_ns:
@@ -281,7 +281,7 @@ class StepFunction:
                 yield Step(max(step.start_ns, from_ns), min(step.end_ns, to_ns), step.value)
 
     def where(self, holds: Callable[[float], bool]) -> IntervalSet:
-        """Return the time over which the value is known and is one of those asked for."""
+        """Return the time over which the value is known and fulfills a condition."""
         cover = IntervalSet()
         for step in self.steps:
             if holds(step.value):
@@ -289,7 +289,7 @@ class StepFunction:
         return cover
 
     def _between(self, from_ns: int, to_ns: int) -> Sequence[Step]:
-        """Return the steps that may reach into [from_ns, to_ns)."""
+        """Return the steps that may overlap [from_ns, to_ns)."""
         return self.steps[
             max(bisect_right(self._starts, from_ns) - 1, 0) : bisect_left(self._starts, to_ns)
         ]
@@ -307,7 +307,7 @@ def step_function(points: Iterable[PointRow]) -> StepFunction:
 
 
 def _median(values: Iterable[int]) -> float:
-    from statistics import median  # which a session hardly ever needs, and is slow to import
+    from statistics import median  # slow to import, and hardly ever needed in a session
 
     return median(values)
 
@@ -335,7 +335,7 @@ MINUTE_NS = 60 * SECOND_NS
 UTILIZATION = "gpu_utilization_share"
 MEMORY_OF_PROCESS = "gpu_process_memory_bytes"
 THREAD_CPU = "cpu_cores"
-IDLE_BELOW = 0.05  # a GPU is idle where less than this share of a period had a kernel running
+IDLE_BELOW = 0.05  # a GPU is idle if a kernel ran for less than this share of a period
 LONGEST_INTERVAL_NS = MINUTE_NS  # no interval is longer: none is longer than its recording
 READINGS = """
     SELECT at_ns, value FROM point WHERE series = :series
@@ -348,9 +348,9 @@ READINGS = """
         9223372036854775807)
     ORDER BY at_ns
 """
-"""The readings that decide the values in a range.
+"""Selects the readings that determine the values in a range.
 
-With them are those before it for the usual distance, and two after it.
+These include readings before the range, for the usual distance, and two after it.
 """
 
 
@@ -370,12 +370,10 @@ def devices_used(
     held: Mapping[int, Collection[str]],
     devices: frozenset[str],
 ) -> frozenset[str]:
-    """Return the devices on which a process, or the one that it works for, has memory.
+    """Return the devices on which a process, or its parent processes, have memory.
 
-    Else all devices.
-
-    ``held`` are the devices on which each process has memory: a worker loads data for its parent's
-    GPU.
+    If there are none, return all devices. ``held`` are the devices on which each process has
+    memory: a worker loads data for its parent's GPU.
     """
     seen: set[int] = set()
     at: int | None = process

@@ -1,9 +1,9 @@
 """Puts records into the tables of a run file: SQL and ids.
 
-What is seen again and again (processes, threads, series, frames, stacks) is written once, then an
-integer. A run may go on for weeks, with new workers every few seconds and functions that are made
-up as it goes. So the memory for ids is bounded: processes that ended are forgotten soon, the rest
-when much is newer. What was forgotten is found again in the file.
+What is seen repeatedly (processes, threads, series, frames, stacks) is written once, and then
+referred to by an integer. A run may go on for weeks, with new workers every few seconds and
+functions that are created as it goes. So the memory for ids is bounded: processes that ended are
+forgotten soon, other ids once many are newer. What was forgotten is found again in the file.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Tables:
         self._connection = connection
         self._ids = Interning(connection, describe_frame)
         self._output_bytes = 0
-        self.written_ns = 0  # up to when the run is written
+        self.written_ns = 0  # the time up to which the run is written
         self._stack_sums = StackRollups(connection, 0)
         self._point_sums = PointRollups(connection, 0)
 
     def begin(self, started: records.RunStarted) -> None:
-        """Write what is known at the start, so that a file is never without it."""
+        """Write what is known at the start, so that no file is ever without it."""
         values = msgspec.structs.asdict(started)
         for name in ("target", "recorder", "command", "versions", "options"):
             values[name] = msgspec.json.encode(values[name]).decode()
@@ -51,15 +51,16 @@ class Tables:
     def commit(self, batch: Sequence[Record]) -> None:
         """Write a batch in one transaction.
 
-        It is written whole. After an error nothing of it is written, and it can be written again.
+        It is written as a whole. After an error nothing of it is written, and it can be written
+        again.
         """
         if not batch:
             return
         with self._transaction():
-            write = self._write  # made anew at each access
+            write = self._write  # looked up once, because each access would create it anew
             for record in batch:
                 write(record)
-            # A recording is written after counters that are younger than its end.
+            # Counters that are newer than the end of a recording may be written before it.
             self.written_ns = max(self.written_ns, *map(records.time_of, batch))
             set_meta(self._connection, written_ns=self.written_ns)
             self._point_sums.settle(self.written_ns)
@@ -73,17 +74,17 @@ class Tables:
             self._stack_sums.finish()
 
     def fold(self) -> None:
-        """Fold the write-ahead log into the one file; after an error it can be called again."""
+        """Fold the write-ahead log into the file; after an error it can be called again."""
         self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:
         """Close the file.
 
-        A log that is not folded in stays beside it, and the run is complete so, too.
+        A log that is not folded in stays beside the file; the run is complete nevertheless.
         """
-        # Out of WAL mode by a journal in memory: one on the disk that a fault leaves there has to
-        # be rolled back before anyone can read, and readers may not write. All that is written by
-        # it is the header.
+        # WAL mode is left with a journal in memory. A journal on the disk that survives a fault has
+        # to be rolled back before anyone can read, and readers may not write. It only serves to
+        # write the header.
         with contextlib.suppress(sqlite3.Error, MemoryError):
             self._connection.execute("PRAGMA journal_mode = MEMORY")
         with contextlib.suppress(sqlite3.Error, MemoryError):
@@ -91,8 +92,8 @@ class Tables:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
-        """Have what is written in the file whole or not at all, and memory as the file is."""
-        if self._connection.in_transaction:  # without memory not even going back works
+        """Write to the file all or nothing, and keep the memory consistent with it."""
+        if self._connection.in_transaction:  # without memory, even the rollback had failed
             self._connection.execute("ROLLBACK")
         self._connection.execute("BEGIN IMMEDIATE")
         self._point_sums.begin()
@@ -106,7 +107,7 @@ class Tables:
             self._point_sums.undo()
             self._stack_sums.undo()
             self._ids.forget_all()
-            if self._connection.in_transaction:  # SQLite has ended it itself after some errors
+            if self._connection.in_transaction:  # after some errors SQLite itself has ended it
                 self._connection.execute("ROLLBACK")
             raise
 
@@ -282,7 +283,7 @@ class Tables:
     def _process_id(self, identity: Identity, at_ns: int) -> int:
         """Return the id of a process.
 
-        Of one whose first record was dropped, little is known until it is seen again.
+        If its first record was dropped, little is known of it until it is seen again.
         """
         while (known := self._ids.process(identity)) is None:
             self._write(ProcessSeen(identity, None, (), "helper", None, None, None, at_ns))

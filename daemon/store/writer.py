@@ -1,12 +1,13 @@
-"""Writes a run file: one thread takes records off a bounded queue and commits them in batches.
+"""Writes a run file: one thread takes records from a bounded queue and commits them in batches.
 
-Collectors call ``put`` and never wait: when the queue is full the record is dropped and counted.
-What the disk or a lock refuses is tried again until it is granted; the run then says what was
-dropped meanwhile. A record that no file takes is dropped alone. Only a damaged file ends the
-writer, which says so in ``failure`` and takes nothing more; whatever was committed stays readable.
+Collectors call ``put`` and never wait: if the queue is full, the record is dropped and counted. A
+write that the disk or a lock refuses is tried again until it succeeds; the run then reports what
+was dropped meanwhile. A record that no file can store is dropped alone. Only a damaged file ends
+the writer, which says so in ``failure`` and takes nothing more; everything that was committed stays
+readable.
 
-profd stops well before the disk is full. What it leaves free is also what folding the log into the
-file may take.
+profd stops well before the disk is full. The space left free is also enough for folding the log
+into the file.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from profd.daemon.units import size
 
 
 class Losses:
-    """Counts what is dropped, from any thread; nothing that was counted is left unsaid."""
+    """Counts dropped records, from any thread, and reports every one of them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -45,10 +46,11 @@ class Losses:
             self._first_ns, self._last_ns = min(self._first_ns, at_ns), max(self._last_ns, at_ns)
 
     def take(self, written_ns: int, *, is_end: bool = False) -> list[EventHappened]:
-        """Return what is to be said in a run that is written up to a time; it then counts as said.
+        """Return the events to write once the run is written up to a time.
 
-        What was dropped is younger than what is still queued. If the event came before that is
-        written, the sums of the run would take all up to then for complete.
+        They then count as reported. Dropped records are newer than those still queued. If the event
+        came before the queued records are written, the sums of the run would count all time up to
+        then as complete.
         """
         with self._lock:
             if not self._unsaid or (
@@ -57,7 +59,7 @@ class Losses:
                 return []
             self._silent_to_ns = (
                 written_ns + 60 * SECOND_NS
-            )  # losses that go on are said no more often
+            )  # continuing losses are reported no more often
             length_s = (self._last_ns - self._first_ns) / SECOND_NS
             said = "; ".join(
                 f"{count} {'record was' if count == 1 else 'records were'} dropped: {why}"
@@ -68,26 +70,26 @@ class Losses:
             return [EventHappened(min(self._first_ns, written_ns), "loss", text)]
 
 
-LEFT_FREE_BYTES = 1 << 30  # left free on the disk, or a twentieth of the whole where that is less
+LEFT_FREE_BYTES = 1 << 30  # left free on the disk, or a twentieth of the disk if that is less
 
 
 class Room:
-    """Looks at the disk of a file that is written with a log beside it, and at the file."""
+    """Watches the size of a file and its log, and the free space on its disk."""
 
     def __init__(self, path: Path, most_bytes: int | None) -> None:
-        """Take the file.
+        """Watch a file.
 
-        ``most_bytes`` is how large it may be with its log, None where only the disk says so.
+        ``most_bytes`` bounds the size of the file with its log; None if only the disk limits it.
         """
         self._files = (path, path.with_name(f"{path.name}-wal"))
         self._most_bytes = most_bytes
         self.is_short = False
-        self.why = ""  # what there is room for, or not, in words
+        self.why = ""  # the free space, or the lack of it, in words
 
     def look(self) -> bool:
-        """Look again; True where ``is_short`` changed by that.
+        """Look again; True if this changed ``is_short``.
 
-        A disk whose room is unknown has some.
+        A disk whose free space is unknown counts as having some.
         """
         try:
             disk = os.statvfs(self._files[0].parent)
@@ -96,7 +98,8 @@ class Room:
         free_bytes, whole_bytes = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
         file_bytes, log_bytes = map(_size, self._files)
         kept_bytes = min(LEFT_FREE_BYTES, 0.05 * whole_bytes) + log_bytes
-        # More has to be free again before a run goes on: it is not to stop and go all the time.
+        # To resume takes more free space than to stop, so that a run does not alternate between
+        # both.
         was_short, self.is_short = (
             self.is_short,
             free_bytes < kept_bytes * (1.5 if self.is_short else 1),
@@ -116,18 +119,18 @@ def _size(path: Path) -> int:
 
 
 QUEUE_LENGTH = (
-    4096  # in records of some kilobytes: a large one counts for as many as it takes the memory of
+    4096  # in records of some kilobytes; a large record counts for as many as its memory holds
 )
 BATCH_LENGTH = 256
 GATHER_S, WATCHED_GATHER_S = 3.0, 0.1
-"""How long readings wait for others, if nobody watches and if somebody does.
+"""How long readings wait for others: while nobody watches, and while somebody does.
 
-A transaction takes longer than to write them.
+A transaction takes longer than writing the readings themselves.
 """
 FIRST_WAIT_S, LONGEST_WAIT_S = (
     0.05,
     2.0,
-)  # between two tries at what was refused; each wait is twice the one before
+)  # between two tries of a refused write; each wait is twice the one before
 
 
 class RunWriter:
@@ -142,14 +145,14 @@ class RunWriter:
     ) -> None:
         """Create the run file and start the thread.
 
-        ``describe_frame`` is called once a frame, in the writer's thread, and may read files. At
-        ``most_bytes`` the file takes nothing more than what is small. Raises OutputUnwritable where
-        the file cannot be made.
+        ``describe_frame`` is called once per frame, in the writer's thread, and may read files.
+        Beyond ``most_bytes`` the file takes only small records. Raises OutputUnwritable if the file
+        cannot be created.
         """
         self.path = path
         self.failure: str | None = None
         self.trouble: str | None = None  # why nothing can be written at the moment
-        self.gathers = False  # whether readings may wait for others for longer
+        self.gathers = False  # whether readings may wait longer for others
         self._is_due = threading.Event()
         self._losses = Losses()
         self._room = Room(path, most_bytes)
@@ -166,9 +169,9 @@ class RunWriter:
         self._thread.start()
 
     def put(self, record: Record) -> bool:
-        """Hand a record over; False where it was dropped.
+        """Hand a record over; False if it was dropped.
 
-        Half of the queue is for small records of what happened.
+        Half of the queue is reserved for small records of what happened.
         """
         if self.failure is None:
             try:
@@ -186,7 +189,7 @@ class RunWriter:
     def close(self, timeout_s: float = 30.0) -> None:
         """Write what is queued, fold the write-ahead log into the file, and end the thread.
 
-        What takes longer than ``timeout_s`` is given up, and sooner where nothing can be written
+        Work that takes longer than ``timeout_s`` is given up, and sooner if nothing can be written
         anyway; ``failure`` then says so.
         """
         if self.trouble:
@@ -211,17 +214,17 @@ class RunWriter:
             self._commit(self._losses.take(self._tables.written_ns, is_end=True))
             self._keep_trying(self._tables.finish)
             self._fold()
-        except Exception as error:  # noqa: BLE001  the end of a thread: whatever it was, it is said and not lost here
+        except Exception as error:  # noqa: BLE001  the thread ends here: any error is reported in failure, not lost
             self.failure = str(error) or type(error).__name__
             with contextlib.suppress(queue.Empty):
                 while (
                     True
-                ):  # no one will write these, and whoever closes the writer needs room to say so
+                ):  # no one will write these, and the closing thread needs room in the queue
                     self._queue.get_nowait()
         self._tables.close()
 
     def _write_batch(self) -> bool:
-        """Wait for a record, commit it with all that are there by then.
+        """Wait for a record, and commit it with all others that have arrived by then.
 
         False at the end of the run.
         """
@@ -239,9 +242,9 @@ class RunWriter:
         return batch[-1] is not None
 
     def _fitting(self, records: Sequence[Record]) -> list[Record]:
-        """Return what there is room for.
+        """Return the records for which there is room.
 
-        If the disk is nearly full, that is no more than what is small.
+        If the disk is nearly full, only small records remain.
         """
         said: list[Record] = []
         if self._room.look() and records:
@@ -260,7 +263,7 @@ class RunWriter:
         return said
 
     def _commit(self, records: Sequence[Record]) -> None:
-        """Commit records, without those that no file takes."""
+        """Commit records, without those that no file can store."""
         try:
             self._keep_trying(lambda: self._tables.commit(records))
         except Exception as error:
@@ -273,7 +276,7 @@ class RunWriter:
                     self._commit([record])
 
     def _keep_trying(self, write: Callable[[], None]) -> None:
-        """Write, again and again as long as what keeps it from that may pass."""
+        """Write, and try again as long as the obstacle may go away."""
         wait_s = FIRST_WAIT_S
         while True:
             try:
@@ -291,7 +294,7 @@ class RunWriter:
     def _fold(self) -> None:
         """Fold the log into the file.
 
-        The run is complete without that, so what cannot be is not tried for long.
+        The run is complete without this, so there are only a few attempts.
         """
         for _ in range(3):
             try:
@@ -303,7 +306,7 @@ class RunWriter:
 
 
 class _WeighedQueue(queue.Queue["Record | None"]):
-    """A queue whose length is that of what is in it, not its number: memory is what it bounds."""
+    """A queue whose length is the weight of its items, because it bounds memory."""
 
     _length = 0
 
@@ -321,7 +324,7 @@ class _WeighedQueue(queue.Queue["Record | None"]):
 
 
 def _is_bulk(record: Record) -> bool:
-    """Say whether a record is of those that take the room, and of which a run may lack some."""
+    """Say whether a record is of a large kind, of which a run may lack some."""
     return isinstance(
         record,
         (records.RecordingTaken, records.PointsTaken, records.OutputWritten, records.WindowTaken),
@@ -329,7 +332,7 @@ def _is_bulk(record: Record) -> bool:
 
 
 def _length_of(record: Record | None) -> int:
-    """Return what a record takes in memory, in parts of the queue's length."""
+    """Return the memory that a record takes, as a part of the queue's length."""
     held = 0
     if isinstance(record, records.RecordingTaken):
         held = 160 * sum(len(thread.intervals) for thread in record.threads)

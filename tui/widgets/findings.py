@@ -1,6 +1,6 @@
 """The findings: what holds the training back, the strongest first.
 
-Beside it is what proves one of them.
+Beside the list is the evidence for one of them.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _NOT_LOOKED = "Nothing looks for findings: the process that does has ended."
 
 @dataclass
 class FindingChosen(Message):
-    """The proof of a finding is asked for."""
+    """The evidence for a finding is requested."""
 
     finding: Finding
 
 
 class FindingTable(Table[Finding]):
-    """The list."""
+    """The list of findings."""
 
     BINDINGS = [("enter", "choose")]
     empty_text = _NONE_YET
@@ -80,7 +80,7 @@ class FindingTable(Table[Finding]):
 
 
 class EvidencePane(VerticalScroll, StyledWidget):
-    """What proves a finding, and what to do about it."""
+    """The evidence for a finding, and what to do about it."""
 
     can_focus = False
     finding: Finding | None = None
@@ -95,7 +95,7 @@ class EvidencePane(VerticalScroll, StyledWidget):
     def _parts(self, finding: Finding) -> Iterator[RenderableType]:
         evidence = finding.evidence
         yield from (self._text(finding.title, "bright"), Text(), self._text(finding.cause), Text())
-        measures = Grid.grid(padding=(0, 2, 0, 0))  # what does not fit goes on below itself
+        measures = Grid.grid(padding=(0, 2, 0, 0))  # a long text goes on below itself
         measures.add_column(min_width=10, justify="right")
         for measure in evidence.measures:
             parts = [self._text(measure.name)]

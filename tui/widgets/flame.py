@@ -1,6 +1,6 @@
 """The flame view: an icicle of the stacks, the root on top.
 
-It can be walked through, zoomed, searched and turned over.
+It can be walked through, zoomed, searched and inverted.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from profd.tui.widgets.table import CursorMoved
 
 _DETAIL_LINES = 2
 _NAME_CELLS, _PLACE_CELLS = 3, 16
-# Packages have no colors of their own: those of phases differ well, and a line below says what they
-# mean.
+# Packages have no colors of their own. They take those of phases, which differ well; a line below
+# says what the colors mean.
 _MODULE_COLORS = (
     *(phases.FORWARD, phases.BACKWARD, phases.OPTIMIZER, phases.EVALUATION),
     *(phases.COLLECTIVE, phases.LOSS, phases.LOGGING, phases.CHECKPOINT),
@@ -40,7 +40,7 @@ _IDLE_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 class FlameView(LineWidget):
-    """The icicle, and below it what is to be said of the frame under the cursor."""
+    """The icicle, and below it the details of the frame under the cursor."""
 
     can_focus = True
     BINDINGS = [
@@ -72,7 +72,7 @@ class FlameView(LineWidget):
         self._empty_text = without_samples(snapshot, snapshot.scope_name)
 
     def show_tree(self, tree: Node) -> None:
-        """Draw another tree; zoom and cursor stay where they are, as far as it has their frames."""
+        """Draw another tree; zoom and cursor stay in place, as far as it has their frames."""
         self.cursor.show(tree)
         self._search_anew()
 
@@ -87,7 +87,7 @@ class FlameView(LineWidget):
 
     def action_step(self, blocks: int) -> None:
         if not self.has_cursor:
-            raise SkipAction  # time is moved through then
+            raise SkipAction  # the key then moves through time
         self.cursor.step(blocks)
         self._moved()
 
@@ -100,7 +100,7 @@ class FlameView(LineWidget):
 
     def action_release(self) -> None:
         if not self.has_cursor or self.search.text:
-            raise SkipAction  # escape is the screen's then, which ends a search first
+            raise SkipAction  # the screen then handles escape, which ends a search first
         self.cursor.release()
         self._moved()
 
@@ -109,7 +109,7 @@ class FlameView(LineWidget):
         self.refresh()
 
     def on_click(self, event: events.Click) -> None:
-        """Put the cursor where the mouse is; a click on the frame under the cursor zooms."""
+        """Put the cursor under the mouse; a click on the frame under the cursor zooms."""
         row = (
             self.cursor.row(int(event.y) + self.cursor.first_row)
             if event.y < self._picture_lines
@@ -168,7 +168,7 @@ class FlameView(LineWidget):
                 style = look.label + Style(bold=is_found, underline=is_found, dim=not is_found)
             else:
                 style = look.label
-            # A letter where the color says nothing.
+            # Add a letter if the color says nothing.
             letter = "" if look.color or self.coloring == BY_MODULE else f"{look.letter} "
             runs.append(Run(_label(block, letter), style))
             at = block.right
@@ -181,8 +181,7 @@ class FlameView(LineWidget):
             return self.idle_look(node.gpu_idle)
         if node.frame is None or self.coloring == BY_GPU:
             return self.phase_look(phases.OTHER)
-        # A color that depends on the name alone: the same in every run, whichever packages come and
-        # go.
+        # The color depends only on the name: the same in every run, whichever packages it has.
         return self.phase_look(
             _MODULE_COLORS[zlib.crc32(node.package.encode()) % len(_MODULE_COLORS)]
         )
@@ -212,8 +211,8 @@ class FlameView(LineWidget):
             colors = [Run(f" {look.letter} ", look.label) for look in looks]
             scale = [self.run("   busy ", "dim"), *colors, self.run(" idle", "dim")]
         states = {"leaves on top": self.cursor.is_inverted, "folded": self.cursor.is_folded}
-        # The scale comes first: where room is short the end is cut, and without it the colors say
-        # nothing.
+        # The scale comes first: in a narrow view the end is cut, and without the scale the colors
+        # say nothing.
         about = self.run(f"   {' · '.join(word for word, is_so in states.items() if is_so)}", "dim")
         return [self.run(f" {self.coloring}", "dim"), *scale, about]
 
@@ -222,7 +221,7 @@ def _label(block: Block, letter: str) -> str:
     """Return the text of a block: its edge, the letter of its color, its name and place."""
     edge = "▏" if block.left else ""
     room = block.width - len(edge) - len(letter)
-    if room < _NAME_CELLS:  # a bit of a name says nothing
+    if room < _NAME_CELLS:  # a fragment of a name says nothing
         return fit(f"{edge}{letter}".strip()[-block.width :], block.width)
     text = cut_name(visible(block.node.title), room)
     left = room - width(text) - 2

@@ -1,6 +1,6 @@
 """The first two lines: what is profiled and how well, and where the time goes.
 
-One sentence says where the time goes.
+The second line is one sentence.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from profd.tui.widgets.hot import without_samples
 from profd.tui.widgets.linewidget import LineWidget
 
 _GAP = "   "
-_HEADROOM = 1.5  # an even course is no solid bar
+_HEADROOM = 1.5  # keeps a steady rate from filling its bars completely
 
 
 class Part(NamedTuple):
-    """A part of the header; where room is short, those with the highest ``rank`` go first."""
+    """A part of the header; in a narrow one, those with the highest ``rank`` go first."""
 
     rank: int
     runs: tuple[Run, ...]
@@ -85,7 +85,7 @@ class Header(LineWidget):
         pauses = steps.pauses and steps.made is None
         pace = self.run("pauses", "warn") if pauses else self.run(rate(steps.per_s), "bright")
         parts = [Part(4, (self.run(f"{count}  "), pace))]
-        # The mean is shown where it says something beside the rate of now.
+        # Show the mean only if it differs from the present rate.
         if (
             steps.made is None
             and steps.mean_per_s is not None
@@ -134,20 +134,20 @@ def ended(info: RunInfo) -> str:
 def _blanks(left: Sequence[Part], right: Sequence[Part], width: int) -> int:
     """Return the cells left over between the two halves, with a margin of one on both sides.
 
-    Negative: none are.
+    It is negative if the halves do not fit.
     """
     return width - 2 - sum(cells_of(part.runs) + len(_GAP) for part in (*left, *right)) + len(_GAP)
 
 
-# In rooms of fewer lines than that the sentence has one of them, else two where it needs them.
+# On a screen of fewer lines the sentence has one of them, otherwise two if it needs them.
 _TWO_LINES_FROM = 20
 _INDENT = 3
 
 
 class VerdictLine(LineWidget):
-    """The sentence, on two lines where one is too short.
+    """The sentence, on two lines if one is too short.
 
-    Once it took two it keeps them, so that nothing jumps.
+    Once it has taken two lines it keeps them, so that nothing jumps.
     """
 
     _lines = 1
@@ -163,11 +163,11 @@ class VerdictLine(LineWidget):
         needed = len(wrap_runs(self._sentence(), width, indent=_INDENT)) if width else 1
         wanted = 2 if is_roomy and (needed > 1 or (self._lines > 1 and width == self._width)) else 1
         self._width = width
-        if wanted != self._lines:  # to set a height means another layout
+        if wanted != self._lines:  # setting a height causes another layout
             self._lines = self.styles.height = wanted
 
     def draw(self, y: int, width: int) -> Sequence[Run]:
-        """Return a line of the sentence; the last has all that is left, and is cut."""
+        """Return a line of the sentence; the last one has the whole rest, and is cut."""
         lines = wrap_runs(self._sentence(), width, indent=_INDENT)
         runs = lines[y] if y < len(lines) else []
         for line in lines[y + 1 :] if y >= self.size.height - 1 else ():
@@ -192,7 +192,7 @@ class VerdictLine(LineWidget):
             if row.shares
         ]
         work = sum(map(worked_share, rows)) / (len(rows) or 1)
-        # Nobody is called healthy before it was looked for what is wrong.
+        # Call no run healthy before it was searched for problems.
         if work >= HEALTHY_SHARE and self.snapshot.is_diagnosed:
             return self._healthy(work, sum(row.get(STARTUP, 0.0) for row in rows) / len(rows))
         verdict = self.snapshot.verdict
@@ -210,9 +210,9 @@ class VerdictLine(LineWidget):
         return runs
 
     def _healthy(self, work: float, startup: float) -> Sequence[Run]:
-        """Return that nothing is wrong.
+        """Return a sentence that nothing is wrong.
 
-        Of a range that startup takes much of only what is in it.
+        If startup takes much of a range, it says only what the range contains.
         """
         is_work = "is forward, backward and optimizer"
         if startup < MUCH_STARTUP:
@@ -232,7 +232,7 @@ class VerdictLine(LineWidget):
 
 
 def sentence(verdict: Verdict) -> str:
-    """Return what goes on for a share of the time, to be said after that share."""
+    """Return what goes on for a share of the time, as words that follow the share."""
     whose = (
         f"the main thread of each of {verdict.threads} processes"
         if verdict.threads > 1

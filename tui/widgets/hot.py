@@ -1,4 +1,4 @@
-"""The hot functions or lines of the view, and what stands there where there are no samples."""
+"""The hot functions or lines of the view, and the text shown if there are no samples."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from profd.tui.widgets.table import NEVER, Column, Table
 
 
 def without_samples(snapshot: Snapshot, of_whom: str) -> str:
-    """Return why there is nothing to say of threads, which ``of_whom`` names."""
+    """Return why there are no samples of the threads that ``of_whom`` names."""
     errors = [event for event in snapshot.events if event.kind in ("error", "unread")]
     if snapshot.view.chosen is not None or snapshot.view.span_ns is not None:
         times = "–".join(time_range(snapshot.from_ns, snapshot.to_ns))  # noqa: RUF001
@@ -50,7 +50,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 class HotTable(Table[FunctionRow]):
     """Functions or lines by self time, by total, or by how busy the GPU was meanwhile.
 
-    By the GPU, the least busy is first.
+    In the order of the GPU, the least busy is first.
     """
 
     sorted_by = SELF
@@ -60,7 +60,7 @@ class HotTable(Table[FunctionRow]):
 
     def show(self, snapshot: Snapshot) -> None:
         if snapshot.view.tab != self.id:
-            return  # while another tab was open nobody counted
+            return  # nobody counted while another tab was open
         self.empty_text = without_samples(snapshot, snapshot.scope_name)
         self._has_gpu = any(row.gpu_utilization is not None for row in snapshot.functions)
         if snapshot.view.by_line != self.is_by_line:
@@ -143,7 +143,7 @@ def counts(item: FunctionRow) -> bool:
 _ORDERS: dict[str, Callable[[FunctionRow], tuple[float, ...]]] = {
     SELF: lambda item: (-item.self_share, -item.total_share),
     TOTAL: lambda item: (-item.total_share, -item.self_share),
-    # Functions that hardly count, or whose GPU utilization is unknown, come behind all others.
+    # Functions with little time, or with unknown GPU utilization, come after all others.
     GPU: lambda row: (
         not counts(row) or row.gpu_utilization is None,
         row.gpu_utilization or 0.0,

@@ -24,8 +24,8 @@ class StyledWidget(Widget):
         """Return a named style on the background of this widget.
 
         The style sheet is applied to the class here. Textual does so for component classes, but
-        works them out anew, used or not, whenever a style of the widget may have changed: that took
-        a third of the time in which the dashboard opens.
+        computes them anew, used or not, whenever a style of the widget may have changed: that took
+        a third of the time to open the dashboard.
         """
         known: dict[tuple[str, str], Style] = self.__dict__.setdefault("_named_styles", {})
         asked = (name, self.app.theme)
@@ -49,10 +49,10 @@ class StyledWidget(Widget):
 
 
 class LineWidget(StyledWidget):
-    """A widget that draws only those lines on the terminal again that have changed.
+    """A widget that redraws only the lines that have changed.
 
-    Most of what a dashboard costs is what comes after a line was made: making it once more, to
-    compare, is cheap.
+    Most of a dashboard's cost comes after a line was made; making it once more, to compare, is
+    cheap.
     """
 
     snapshot: Snapshot | None = None
@@ -62,7 +62,7 @@ class LineWidget(StyledWidget):
         self.redraw()
 
     def draw(self, y: int, width: int) -> Sequence[Run]:
-        """Return line ``y``; what is wider than ``width`` cells is cut."""
+        """Return line ``y``; anything beyond ``width`` cells is cut."""
         raise NotImplementedError
 
     def make_line(self, y: int) -> Strip:

@@ -22,7 +22,7 @@ SORTS = {
     "# of Calls": "calls",
     "Name": "name",
 }
-"""What rows can be ordered by: a column and the field that it shows."""
+"""The possible orders of rows: a column and the field that it shows."""
 _NAME_CELLS = 26
 _GAP = 2
 
@@ -46,8 +46,7 @@ class OperatorTable(Table[OperatorTotals]):
                 title for title, field in SORTS.items() if field == usual_order(operators)
             )
         self.shown = shown
-        # Columns are as wide as what stands in them; where the table is narrow, the last ones are
-        # left out.
+        # Columns are as wide as their contents; in a narrow table the last ones are left out.
         columns, taken = [Column("Name", self._operator, share=1)], 1 + _NAME_CELLS + _GAP
         for head, text in columns_of(operators)[1:]:
 

@@ -1,6 +1,6 @@
 """The script's own output, as its terminal shows it.
 
-For a launched script it is that terminal, once it is focused.
+For a launched script the pane is that terminal, once it is focused.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class TypingChanged(Message):
 class OutputPane(ScrollView, StyledWidget):
     """The pane; while it is focused and has a terminal, all keys but escape go to the script.
 
-    With a terminal only ``start_typing`` focuses it: tabbing through the dashboard types to no
-    script.
+    With a terminal only ``start_typing`` focuses it, so that tabbing through the dashboard types to
+    no script.
     """
 
     can_focus = True
     BINDINGS = [Binding("escape", "leave", priority=True)]
     mode = reactive("")
-    """That of the run; empty before it is known."""
+    """The mode of the run; empty before it is known."""
 
     def __init__(self, terminal: Terminal | None, *, id: str) -> None:
         super().__init__(id=id)
@@ -63,7 +63,8 @@ class OutputPane(ScrollView, StyledWidget):
         self.picture = picture
         self.virtual_size = Size(self.size.width, len(picture.lines))
         if was_at_end:
-            # By force: the scrollbar, without which nothing scrolls, comes with the next layout.
+            # Forced, because nothing scrolls without the scrollbar, which comes with the next
+            # layout.
             self.scroll_to(y=self.max_scroll_y, animate=False, force=True)
         self.refresh()
 

@@ -15,7 +15,7 @@ from profd.tui.widgets.table import NEVER, Column, Table
 
 
 class ProcessTable(Table[ProcessState]):
-    """The process tree; of a process that has ended its last numbers that are known."""
+    """The process tree; a process that has ended shows its last known numbers."""
 
     BINDINGS = [("enter", "choose")]
     empty_text = "No process was seen yet."
@@ -24,7 +24,7 @@ class ProcessTable(Table[ProcessState]):
 
     def show(self, snapshot: Snapshot) -> None:
         if snapshot.view.tab != self.id:
-            return  # while another tab was open nobody looked at them
+            return  # nobody looked at them while another tab was open
         self._is_live = snapshot.info.state == "live"
         self._has_gpu = any(one.gpu_memory_bytes is not None for one in snapshot.processes)
         self._has_steps = any(one.steps_per_s is not None for one in snapshot.processes)

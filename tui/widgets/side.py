@@ -1,6 +1,6 @@
-"""What stands beside and below the strips of the timeline.
+"""What is shown beside and below the strips of the timeline.
 
-That is values, the legend of phases, marks and the time.
+These are values, the legend of phases, marks and the time.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ LABELS = {
 }
 _SHARES = ("host_cpu_share", GPU_SERIES)
 _BESIDE = {"cpu_cores": ("rss_bytes", "RSS"), GPU_SERIES: (GPU_MEMORY_SERIES, "mem")}
-"""Which series stands beside which, and its label there.
+"""Which series is shown beside which, and its label there.
 
-It stands there if there is room for it, but not for a line of its own.
+It is shown there if there is room for it, but not for a line of its own.
 """
 _VALUE_CELLS, _ALIGNED_FROM = 8, 20
 _MOST_BESIDE = 11
@@ -47,7 +47,7 @@ _HEADROOM = 1.2
 
 
 def columns_of(chosen: Range, snapshot: Snapshot, columns: int) -> range:
-    """Return the columns in which a range lies, none where it is not on the timeline."""
+    """Return the columns in which a range lies, none if it is not on the timeline."""
     ruler = snapshot.timeline.ruler
     first, last = ruler.column_of(chosen.from_ns), ruler.column_of(chosen.to_ns - 1) + 1
     return range(max(first, 0), max(min(last, columns), 0))
@@ -56,7 +56,7 @@ def columns_of(chosen: Range, snapshot: Snapshot, columns: int) -> range:
 def _marks(snapshot: Snapshot) -> list[Mark]:
     """Return all marks of a snapshot, with those of checkpoints.
 
-    A checkpoint's is where the first rank begins to write it.
+    The mark of a checkpoint is at the time at which the first rank begins to write it.
     """
     ruler, rows, marks, was_saving = (
         snapshot.timeline.ruler,
@@ -99,7 +99,7 @@ def mark_cells(widget: LineWidget, snapshot: Snapshot, scrub: Scrub, columns: in
 def mark_side(widget: LineWidget, snapshot: Snapshot, scrub: Scrub, cells: int) -> list[Run]:
     """Return the text of the marks under the cursor, else a legend of the marks.
 
-    The legend is as much as ``cells`` have room for.
+    The legend is as much as fits into ``cells``.
     """
     ruler, marks, at = snapshot.timeline.ruler, _marks(snapshot), scrub.cursor
     found: list[Run] = []
@@ -143,7 +143,7 @@ def time_side(
     first, last = time_range(chosen.from_ns, chosen.to_ns)
     if scrub.has_range and scrub.to_ns is None and live:
         last = "now"
-    if is_narrow:  # the hour is that of the axis
+    if is_narrow:  # the hour is on the axis
         return [widget.run(f"{first[3:]}–{last[3:] or last}", "accent")]  # noqa: RUF001
     times = f"{first} – {last}"  # noqa: RUF001
     if scrub.has_range:
@@ -173,7 +173,7 @@ def _amount(series: Series) -> str:
 def side_of(
     widget: LineWidget, series: Series, beside: Mapping[str, Series], cells: int
 ) -> list[Run]:
-    """Return what stands right of a strip, in ``cells`` cells.
+    """Return the text right of a strip, in ``cells`` cells.
 
     ``beside`` are the series without a line.
     """
@@ -190,7 +190,7 @@ def side_of(
     if other is None or other.value is None:
         return _fitting([[*lead, *watts], [widget.run(_amount(series)), *watts], lead[:1]], cells)
     lead.append(widget.run(f"  {label}", "dim"))
-    # What is cut would be misread: the limit goes before the watts do.
+    # A cut text would be misread, so the limit is dropped first, then the watts.
     value, whole = widget.run(f" {_amount(other)}"), _about(widget, other)
     brief = _about(widget, other, has_limit=False)
     tail = _fitting(
@@ -206,9 +206,9 @@ def _fitting(choices: Sequence[list[Run]], cells: int) -> list[Run]:
 
 
 def _about(widget: LineWidget, series: Series, *, has_limit: bool = True) -> list[Run]:
-    """Return what a value is, of how much, and by how much memory grows a minute.
+    """Return what kind of value it is, its limit, and how fast memory grows per minute.
 
-    Else that it is steady.
+    If memory does not grow, say that it is steady.
     """
     runs = (
         []

@@ -1,7 +1,7 @@
-"""A table of many rows of which only those on the screen are drawn.
+"""A table of many rows that draws only those on the screen.
 
-While the cursor is in the table its rows keep their places, however their numbers change: nothing
-moves away under the eye that reads it. Without a cursor the rows follow their order.
+While the cursor is in the table its rows keep their places, however their numbers change, so that
+nothing moves away from the reader. Without a cursor the rows follow their order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NEVER = 1 << 20
 """The ``from_width`` of a column that has nothing in it."""
 _TITLE_LINES = 1
 _MOST_WHOLE = 100
-"""A table of so many rows shows all of them: it is scrolled through in a moment."""
+"""A table of up to this many rows shows all of them: scrolling through it takes a moment."""
 _GAP = 2
 
 
@@ -33,9 +33,8 @@ _GAP = 2
 class Column(Generic[Item]):
     """A column: ``cells`` wide, or with a ``share`` of what the others leave.
 
-    Tables below ``from_width`` lack it.
-
-    ``cell`` returns what stands in it of an item, in so many cells.
+    Tables narrower than ``from_width`` lack it. ``cell`` returns its content for an item, in so
+    many cells.
     """
 
     title: str
@@ -79,11 +78,11 @@ class Table(ScrollView, LineWidget, Generic[Item]):
         raise NotImplementedError
 
     def key(self, item: Item) -> Hashable:
-        """Return what an item is known by while its numbers change."""
+        """Return what identifies an item while its numbers change."""
         raise NotImplementedError
 
     def text(self, item: Item) -> str:
-        """Return what a filter looks into."""
+        """Return the text that a filter searches."""
         raise NotImplementedError
 
     def is_nothing(self, item: Item) -> bool:
@@ -91,7 +90,7 @@ class Table(ScrollView, LineWidget, Generic[Item]):
         return False
 
     def orders(self) -> Sequence[str]:
-        """Return the titles of the columns that rows can be ordered by."""
+        """Return the titles of the columns by which rows can be ordered."""
         return ()
 
     def ordered(self, items: Sequence[Item]) -> Sequence[Item]:
@@ -139,7 +138,7 @@ class Table(ScrollView, LineWidget, Generic[Item]):
         self.scroll_to(y=0, animate=False)
 
     def filter(self, needle: str) -> None:
-        """Show only items whose text has ``needle`` in it, in capitals or not."""
+        """Show only items whose text contains ``needle``, ignoring case."""
         self._needle = needle.casefold()
         self._arrange()
 
@@ -158,7 +157,7 @@ class Table(ScrollView, LineWidget, Generic[Item]):
     def action_release(self) -> None:
         """Take the cursor out of the table, so that its rows follow their order again."""
         if self._held is None or self._needle:
-            raise SkipAction  # escape is the screen's then, which shows all rows again first
+            raise SkipAction  # the screen then handles escape, which first shows all rows again
         self.let_go()
         self._arrange()
         self.post_message(CursorMoved())
@@ -222,7 +221,7 @@ class Table(ScrollView, LineWidget, Generic[Item]):
         self.post_message(CursorMoved())
 
     def _arrange(self) -> None:
-        """Show the items that the filter lets through, in the places that the cursor holds."""
+        """Show the items that match the filter, in the places that the cursor holds."""
         current = self.key(self.current) if self.current is not None else None
         rows = [
             item
@@ -265,8 +264,7 @@ class Table(ScrollView, LineWidget, Generic[Item]):
             self.style_of("cursor" if is_current else "plain"),
             self.style_of("plain").bgcolor,
         )
-        # Only the background of the cursor: what a cell says by its color it goes on saying under
-        # it.
+        # Take only the background of the cursor: the color of a cell keeps its meaning under it.
         over = Style()
         if is_current:
             over = Style(reverse=True) if self.app.no_color else Style(bgcolor=background.bgcolor)

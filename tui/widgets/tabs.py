@@ -1,6 +1,6 @@
 """The line above the tables, and the line of keys.
 
-The first has the tabs, and what the shares of the open one rest on.
+The first has the tabs, and the samples on which the shares of the open one are based.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ROOMY_FROM = 150
 
 
 class TabLine(LineWidget):
-    """The tabs, and at the right what the open one rests on, where there is room."""
+    """The tabs, and at the right the basis of the open one, if there is room."""
 
     tab: str = TABS[0][0]
     note: str = ""
@@ -67,7 +67,7 @@ class TabLine(LineWidget):
     def _basis(self) -> list[list[Run]]:
         snapshot = self.snapshot
         if self.note:
-            parts = self.note.split(" · ")  # the first ones where there is no room for all
+            parts = self.note.split(" · ")  # only the first parts if there is no room for all
             return [
                 [self.run(" · ".join(parts[:count]), "accent")]
                 for count in range(len(parts), 0, -1)
@@ -101,7 +101,7 @@ _GAP = "  "
 
 
 class KeyLine(LineWidget):
-    """The keys that there is room for, each with what it does in a word."""
+    """The keys for which there is room, each with a word for what it does."""
 
     def draw(self, y: int, width: int) -> Sequence[Run]:
         return [self.run(" "), *(run for key in self._shown() for run in self._runs(key))]
@@ -130,6 +130,6 @@ class KeyLine(LineWidget):
 
 
 def clicked(x: int, parts: Iterable[Sequence[Run]]) -> int | None:
-    """Return the number of the part of a line that has cell ``x``; None where none has."""
+    """Return the number of the part of a line that has cell ``x``; None if none has."""
     ends = accumulate(map(cells_of, parts))
     return next((number for number, end in enumerate(ends) if x < end), None)

@@ -1,6 +1,6 @@
 """The timeline: phases, GPUs, CPU, memory, steps, marks and the time.
 
-The phases are those of the main threads. A cursor is over all.
+The phases are those of the main threads. One cursor runs through all strips.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _SIDE_CELLS, _NARROW_SIDE_CELLS = 44, 15
 
 @dataclass
 class Scrubbed(Message):
-    """Another time is looked at."""
+    """The person looks at another time."""
 
     scrub: Scrub
 
 
 class Line(NamedTuple):
-    """What a line shows: part of a phase row, or a series.
+    """The content of a line: part of a phase row, or a series.
 
     It is ``part`` of ``parts`` of the phase row of this number, or the series of this name.
     """
@@ -70,7 +70,7 @@ class Timeline(LineWidget):
     def move(self, to: Move) -> None:
         """Look at another time.
 
-        ``to`` is given the place, the columns, and the run up to its newest samples.
+        ``to`` is called with the place, the columns, and the run up to its newest samples.
         """
         if self.snapshot is None:
             return
@@ -80,7 +80,7 @@ class Timeline(LineWidget):
             column for row in timeline.phase_rows for column, cell in enumerate(row.cells) if cell
         )
         last = max(seen, default=None)
-        if last is not None and ruler.to_ns >= run.to_ns:  # what came later is still in flight
+        if last is not None and ruler.to_ns >= run.to_ns:  # later samples are still in flight
             run = Range(run.from_ns, min(ruler.from_ns + (last + 1) * ruler.column_ns, run.to_ns))
         scrub = to(self.scrub, ruler, run)
         if scrub != self.scrub:
@@ -93,9 +93,9 @@ class Timeline(LineWidget):
         return max(self.size.width - LABEL_CELLS - _side_cells(self.size.width) - 2, 1)
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        """Put the cursor where the mouse is.
+        """Put the cursor under the mouse.
 
-        Release it where the line says that the view is not live.
+        A click on the text that says that the view is not live releases the cursor.
         """
         at_ns = self._time_at(event.x)
         if at_ns is not None:
@@ -187,7 +187,7 @@ class Timeline(LineWidget):
         label = self.run(f" {fit(side.LABELS[name], LABEL_CELLS - 1)}", "dim")
         if name == GPU_SERIES and not _is_known(series):
             return [label, self.run(fit("no GPU", self.columns), "faint")]
-        # The cursor stands out in the strip, and what is chosen of it is brighter than the rest.
+        # The cursor stands out in the strip, and the chosen range is brighter than the rest.
         chosen, cursor = self.scrub.chosen, self._cursor_columns(snapshot)
         inside = (
             side.columns_of(chosen, snapshot, self.columns)
@@ -200,7 +200,7 @@ class Timeline(LineWidget):
         ):
             style = self.style_of("accent" if column in inside else "bar")
             strip.append(Run(cell, style + Style(reverse=True) if column in cursor else style))
-        # Where it is narrow there is room for a short number, but for no second strip.
+        # A narrow screen has room for a short number, but for no second strip.
         choice = known if _side_cells(width) == _SIDE_CELLS else {GPU_POWER_SERIES} & known.keys()
         beside = {
             other: known[other]
@@ -221,7 +221,7 @@ class Timeline(LineWidget):
     def _time_at(self, x: int, *, nearest: bool = False) -> int | None:
         """Return the time of the column at a cell.
 
-        None where there is none, unless the nearest one will do.
+        None if there is no column, unless ``nearest`` allows the nearest one.
         """
         if self.snapshot is None:
             return None
