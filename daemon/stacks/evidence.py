@@ -100,7 +100,6 @@ class Calls:
 def is_possible_call(caller: Frame, callee: Frame, calls: Calls, source: Statements | None) -> bool:
     """Say whether a line can have called a function; in doubt it can."""
     name = callee.function.rpartition(".")[2]
-    # Nearly all calls are known by this.
     if _is_frequent(caller, calls.callers(callee[:2])) or name in _FROM_ANYWHERE or source is None:
         return True
     # Modules run once: while a script imports, everything is rare.
@@ -117,8 +116,11 @@ def is_possible_call(caller: Frame, callee: Frame, calls: Calls, source: Stateme
 
 def _is_frequent(caller: Frame, callers: Counter[Frame]) -> bool:
     """Say whether a line was seen to call a function often enough for that alone to be believed."""
-    share = _RARE_SHARE_BESIDE if _is_beside(caller, _most_usual(callers)) else _RARE_SHARE
-    return callers[caller] > max(2, share * callers.total())
+    often, times = callers[caller], callers.total()
+    # Nearly all calls are known by this.
+    if often > max(2, _RARE_SHARE_BESIDE * times):
+        return True
+    return often > max(2, _RARE_SHARE * times) and not _is_beside(caller, _most_usual(callers))
 
 
 def _is_wonder(caller: Frame, callee: Frame, calls: Calls, source: Statements) -> bool:
