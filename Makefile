@@ -43,6 +43,7 @@ check: .venv/dev-installed ## check format, lint, types, layers and documentatio
 	$(BIN)/mypy
 	$(BIN)/mypy tests
 	$(BIN)/lint-imports
+	$(BIN)/python packaging/density.py
 	$(BIN)/mkdocs build --strict
 	$(BIN)/pytest -q tests/unit/test_documentation.py
 

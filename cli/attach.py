@@ -20,7 +20,13 @@ from profd.daemon import paths
 from profd.daemon.errors import ExitCode, RunUnreadable, SessionFailed, UsageError
 from profd.daemon.launch.terminal import is_interactive, takes_dashboard
 from profd.daemon.metrics.exporter import open_exporter
-from profd.daemon.session.session import end_session, start_ahead, start_session
+from profd.daemon.session.session import (
+    RunningSession,
+    SessionOptions,
+    end_session,
+    start_ahead,
+    start_session,
+)
 
 _CLOSING_S = 30.0
 _KEPT = "still recording: `profd view {0}` comes back, `profd stop {0}` ends it"
@@ -86,28 +92,43 @@ def command(pid: int | None, recording: RecordingOptions, headless: bool) -> int
         if not has_dashboard:
             session.wait_closed(None)
     if has_dashboard:
-        from profd.tui.app import run_dashboard
-        from profd.tui.dialogs import Leaving
-
-        try:
-            leaving = run_dashboard(session.run_file)
-        except RunUnreadable:
-            say(_KEPT.format(paths.word_for(options.run_file)))
-            raise
-        if leaving is Leaving.KEEP and session.is_running():
-            say(_KEPT.format(paths.word_for(options.run_file)))
+        if _is_kept(session, options):
             return ExitCode.OK
         session.end()
     closed = session.wait_closed(_CLOSING_S)
     if exporter is not None:
         exporter.end()
+    return _outcome(session, options, has_closed=closed)
+
+
+def _is_kept(session: RunningSession, options: SessionOptions) -> bool:
+    """Show the dashboard; say whether the user leaves it and keeps the session recording."""
+    from profd.tui.app import run_dashboard
+    from profd.tui.dialogs import Leaving
+
+    try:
+        leaving = run_dashboard(session.run_file)
+    except RunUnreadable:
+        say(_KEPT.format(paths.word_for(options.run_file)))
+        raise
+    if leaving is Leaving.KEEP and session.is_running():
+        say(_KEPT.format(paths.word_for(options.run_file)))
+        return True
+    return False
+
+
+def _outcome(session: RunningSession, options: SessionOptions, *, has_closed: bool) -> ExitCode:
+    """Print the summary of a session's run, and return the exit code that it deserves.
+
+    Raises SessionFailed if the session runs on or the run is cut off.
+    """
     if session.is_running():
         what = f"the session of {options.run_id} has not ended within {_CLOSING_S:.0f} s"
         raise SessionFailed(what, f"kill -9 {session.pid} ends it")
     # The run was moved to its final place at the end, unless the session had no time for it.
     run_file = options.run_file if options.run_file.exists() else session.run_file
     why_ended, code = _say_outcome(run_file)
-    if why_ended == "failed" or not closed:
+    if why_ended == "failed" or not has_closed:
         what = f"the recording of {options.run_id} was cut off"
         raise SessionFailed(what, f"what came before it is kept: profd summary {run_file}")
     return code

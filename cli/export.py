@@ -71,22 +71,15 @@ def command(
     to = FORMATS[form]
     with brought_here(run) as here:
         with open_run(here, job) as reader, reader.one_moment():
-            url = None
-            if form == "parquet" and output is None and words.to_time is not None:
-                try:
-                    parse_time(words.to_time, reader.info)
-                except UsageError:
-                    url = words.to_time  # not a time, so it is the URL of the data set
+            is_data_set = form == "parquet" and output is None
+            url = _data_set_url(reader, words.to_time) if is_data_set else None
             if url is None:
                 selection = words.build(
                     reader, main_threads=not (threads or processes or to.of_all_threads)
                 )
                 if to.is_folder:
-                    if output is None or output == _STDOUT:
-                        raise UsageError(
-                            "the format is several files", "name a folder for them with -o FOLDER"
-                        )
-                    for path in write_tables(to.made(reader, selection), output):
+                    folder = _as_folder(output)
+                    for path in write_tables(to.made(reader, selection), folder):
                         click.echo(visible(str(path)))
                 else:
                     options = (
@@ -97,6 +90,23 @@ def command(
         if any(value not in (None, ()) for value in words._replace(to_time=None)):
             raise UsageError("a data set has whole runs", "leave out what selects samples")
         return _put_into_data_set(here, job, url)
+
+
+def _data_set_url(reader: RunReader, to_time: str | None) -> str | None:
+    """Return where the data set is to be, which ``--to`` names if it names no time."""
+    if to_time is None:
+        return None
+    try:
+        parse_time(to_time, reader.info)
+    except UsageError:
+        return to_time
+    return None
+
+
+def _as_folder(output: Path | None) -> Path:
+    if output is None or output == _STDOUT:
+        raise UsageError("the format is several files", "name a folder for them with -o FOLDER")
+    return output
 
 
 def _put_into_data_set(run: str, job: str | None, url: str) -> ExitCode:

@@ -258,14 +258,9 @@ class SelectionWords(NamedTuple):
         """
         from profd.daemon.analyze import conditions
         from profd.daemon.analyze.phases import PHASES
-        from profd.daemon.analyze.selection import Condition, Selection, parse_time
+        from profd.daemon.analyze.selection import Condition, Selection
 
-        from_ns = None if self.from_time is None else parse_time(self.from_time, reader.info)
-        to_ns = None if self.to_time is None else parse_time(self.to_time, reader.info)
-        if from_ns is not None and to_ns is not None and from_ns >= to_ns:
-            raise UsageError(
-                f"--from {self.from_time} is not before --to {self.to_time}", "exchange them"
-            )
+        from_ns, to_ns = self._time_range(reader.info)
         self._check_within(reader.info, from_ns, to_ns)
         _check_known(
             "rank", self.rank, {process.rank for process in reader.processes.values()} - {None}
@@ -285,6 +280,18 @@ class SelectionWords(NamedTuple):
         of_main = main_threads and self.pid is None and self.thread is None
         whose = None if self.pid is None else rows, self.rank, self.thread, self.phase, of_main
         return Selection(from_ns, to_ns, *whose, when)
+
+    def _time_range(self, info: RunInfo) -> tuple[int | None, int | None]:
+        """Return the times of ``--from`` and ``--to``; raises UsageError if they are no range."""
+        from profd.daemon.analyze.selection import parse_time
+
+        from_ns = None if self.from_time is None else parse_time(self.from_time, info)
+        to_ns = None if self.to_time is None else parse_time(self.to_time, info)
+        if from_ns is not None and to_ns is not None and from_ns >= to_ns:
+            raise UsageError(
+                f"--from {self.from_time} is not before --to {self.to_time}", "exchange them"
+            )
+        return from_ns, to_ns
 
     def _check_within(self, info: RunInfo, from_ns: int | None, to_ns: int | None) -> None:
         """Raise UsageError if a range of time lies outside of a run."""

@@ -8,6 +8,7 @@ formats are those of the runtimes' sources, each named beside its use.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -120,18 +121,7 @@ def place_of(pid: int | str = "self", proc: Path = processes.PROC) -> Place:
     of = f"{proc}/{pid}"
     groups, mounts = (_text(f"{of}/{name}") for name in ("cgroup", "mountinfo"))
     words = processes.environment(of, _VARIABLES)
-    found = [(runtime, match["id"]) for runtime, form in _GROUPS if (match := form.search(groups))]
-    found += [(runtime, match["id"]) for runtime, form in _MOUNTS if (match := form.search(mounts))]
-    found += [
-        (runtime, "") for runtime, mark in _MARKS if processes.read(f"{of}/root/{mark}") is not None
-    ]
-    if words.get(
-        "container"
-    ):  # podman, LXC and systemd-nspawn set it: systemd's CONTAINER_INTERFACE.md
-        found.append((words["container"], ""))
-    runtime, container = found[0] if found else ("", "")
-    if runtime and not container and re.fullmatch(r"[0-9a-f]{12}", words.get("HOSTNAME", "")):
-        container = words["HOSTNAME"]
+    runtime, container = _container_of(of, groups, mounts, words)
     job = _JOB.search(groups)
     place = Place(
         runtime=runtime,
@@ -148,6 +138,23 @@ def place_of(pid: int | str = "self", proc: Path = processes.PROC) -> Place:
     return msgspec.structs.replace(
         place, runtime=runtime or "Kubernetes", pod=pod, namespace=namespace, pod_container=name
     )
+
+
+def _container_of(of: str, groups: str, mounts: str, words: Mapping[str, str]) -> tuple[str, str]:
+    """Return the runtime and the id of a process's container; each is empty if it is unknown."""
+    found = [(runtime, match["id"]) for runtime, form in _GROUPS if (match := form.search(groups))]
+    found += [(runtime, match["id"]) for runtime, form in _MOUNTS if (match := form.search(mounts))]
+    found += [
+        (runtime, "") for runtime, mark in _MARKS if processes.read(f"{of}/root/{mark}") is not None
+    ]
+    if words.get(
+        "container"
+    ):  # podman, LXC and systemd-nspawn set it: systemd's CONTAINER_INTERFACE.md
+        found.append((words["container"], ""))
+    runtime, container = found[0] if found else ("", "")
+    if runtime and not container and re.fullmatch(r"[0-9a-f]{12}", words.get("HOSTNAME", "")):
+        container = words["HOSTNAME"]
+    return runtime, container
 
 
 def _text(path: str) -> str:

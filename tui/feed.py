@@ -176,6 +176,32 @@ class TabContent:
         return OperatorsRead(WindowOperators(window, process, steps, tuple(operators), gpus))
 
 
+class _Reading:
+    """How far a run was read.
+
+    ``is_stale`` says that something was read since the run was shown, ``is_behind`` that there is
+    more to read.
+    """
+
+    def __init__(self, reader: RunReader, model: RunModel, bound: MemoryBound | None) -> None:
+        self._reader, self._model, self._bound = reader, model, bound
+        self._version = -1
+        self.is_behind = self.is_stale = True
+
+    def read_on(self) -> None:
+        # As little as can be is done while nothing is written.
+        before, self._version = self._version, self._reader.version()
+        has_grown = self._version != before
+        if has_grown and self._bound is not None:
+            self._bound.renew()
+        if has_grown or self.is_behind or self._model.has_backlog:
+            self.is_behind, self.is_stale = self._model.catch_up(), True
+        elif self._reader.info.state == "live":
+            # A recorder that was killed writes nothing any more: its absence has to be looked
+            # for.
+            self._reader.refresh()
+
+
 class Feed:
     """Follows one run file.
 
@@ -232,49 +258,44 @@ class Feed:
             Findings(reader, self._analysis),
             Playback(reader),
         )
-        tabs = TabContent(reader, model)
+        tabs, reading = TabContent(reader, model), _Reading(reader, model, self._bound)
         shown: tuple[View, str] | None = None
-        shown_at_s, is_behind, is_stale, read = 0.0, True, True, -1
+        shown_at_s = 0.0
         while not self._is_stopped:
             self._wake.clear()
             watch.keep(reader.info)
-            # Do as little as possible while nothing is written.
-            written, read = read, reader.version()
-            if read != written and self._bound is not None:
-                self._bound.renew()
-            if read != written or is_behind or model.has_backlog:
-                is_behind, is_stale = model.catch_up(), True
-            elif reader.info.state == "live":
-                # A recorder that was killed writes nothing any more, so check whether it is still
-                # there.
-                reader.refresh()
-            # Findings come only after the first picture.
-            if not is_behind and shown is not None and findings.renew():
-                is_stale = True
-            # A run that is not read completely is shown now and then, and at once if the view has
-            # changed.
+            reading.read_on()
+            # Not before something is shown.
+            if not reading.is_behind and shown is not None and findings.renew():
+                reading.is_stale = True
+            # A run that is not read to its end is shown now and then, and at once where another
+            # view was asked for.
             view = self._view
             is_due = shown is None or view != shown[0] or time.monotonic() - shown_at_s >= REFRESH_S
-            if not self._is_paused and (not is_behind or is_due):
+            if not self._is_paused and (not reading.is_behind or is_due):
                 shown_at_s, asked = time.monotonic(), (view, reader.info.state)
-                is_new = is_stale or asked != shown
+                is_new = reading.is_stale or asked != shown
                 if is_new:
-                    is_stale, shown = False, asked
-                    snapshot = replace(
-                        model.snapshot(view),
-                        findings=findings.findings,
-                        is_diagnosed=findings.has_looked,
-                        is_undiagnosable=findings.has_failed,
-                        view_cores=self._own_cost.cores(),
-                    )
-                    self._post(SnapshotTaken(snapshot))
+                    reading.is_stale, shown = False, asked
+                    self._post(SnapshotTaken(self._snapshot(model, findings, view)))
                 if (content := tabs.take(view, is_new=is_new)) is not None:
                     self._post(content)
-                if (picture := playback.play(self._output_view)) is not None:
-                    self._post(OutputDrawn(picture))
-                # to draw this, the event loop needs Python's lock, for which further reading would
-                # compete
-                if is_behind:
+                self._draw_output(playback)
+                # to draw it the event loop needs Python's lock, for which reading on would compete
+                if reading.is_behind:
                     self._wake.wait(_DRAWING_S)
-            if not is_behind:
+            if not reading.is_behind:
                 self._wake.wait(TYPING_S if self._output_view.is_typing else REFRESH_S)
+
+    def _snapshot(self, model: RunModel, findings: Findings, view: View) -> Snapshot:
+        return replace(
+            model.snapshot(view),
+            findings=findings.findings,
+            is_diagnosed=findings.has_looked,
+            is_undiagnosable=findings.has_failed,
+            view_cores=self._own_cost.cores(),
+        )
+
+    def _draw_output(self, playback: Playback) -> None:
+        if (picture := playback.play(self._output_view)) is not None:
+            self._post(OutputDrawn(picture))

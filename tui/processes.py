@@ -45,15 +45,7 @@ class ProcessStates:
         are the present states, of the processes that run and the last that ended.
         """
         rows, end_ns = list(self._reader.processes.values()), self._reader.info.end_ns
-        if about is None:
-            ended = sorted(
-                (row for row in rows if row.ended_ns is not None), key=lambda row: row.ended_ns or 0
-            )
-            old = {row.id for row in ended[:-_ENDED_SHOWN] if row.role != "main"}
-            shown = [row for row in rows if row.id not in old]
-        else:
-            begun = [row for row in rows if row.seen_ns < about.to_ns]
-            shown = [row for row in begun if row.ended_ns is None or row.ended_ns >= about.from_ns]
+        shown = _running(rows) if about is None else _living(rows, about)
         main_threads = {row.id: row.process for row in self._reader.threads.values() if row.is_main}
         times: defaultdict[int, Counter[tuple[str, FrameRow]]] = defaultdict(Counter)
         now_or_then = about or Range(end_ns - _NOW_NS, end_ns)
@@ -98,6 +90,21 @@ class ProcessStates:
         return (
             self._series.last(name, row.id, about) if about else self._series.newest(name, row.id)
         )
+
+
+def _running(rows: Sequence[ProcessRow]) -> list[ProcessRow]:
+    """Return the processes that run, those that train, and the last others that ended."""
+    ended = sorted(
+        (row for row in rows if row.ended_ns is not None), key=lambda row: row.ended_ns or 0
+    )
+    old = {row.id for row in ended[:-_ENDED_SHOWN] if row.role != "main"}
+    return [row for row in rows if row.id not in old]
+
+
+def _living(rows: Sequence[ProcessRow], about: Range) -> list[ProcessRow]:
+    """Return the processes that lived at some time in a range."""
+    begun = [row for row in rows if row.seen_ns < about.to_ns]
+    return [row for row in begun if row.ended_ns is None or row.ended_ns >= about.from_ns]
 
 
 def _tree(rows: Sequence[ProcessRow]) -> Iterator[tuple[int, ProcessRow]]:

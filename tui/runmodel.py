@@ -37,7 +37,7 @@ from profd.tui.phaserows import PhaseRows, shown_shares
 from profd.tui.processes import ProcessStates
 from profd.tui.scrub import marks_of
 from profd.tui.series import RunSeries, with_slope
-from profd.tui.snapshot import Snapshot, Timeline, Verdict
+from profd.tui.snapshot import PhaseShare, Snapshot, Timeline, Verdict
 from profd.tui.view import Range, View
 
 # Transitions between stacks show how exact the shares of a range are. They are read interval by
@@ -185,19 +185,8 @@ class RunModel:
         of_main = (
             totals if view.scope.main_threads else samples.totals(about, self._phase_rows.ids())
         )
-        weights, of_threads = samples.weights(about), defaultdict[int, list[StackTotal]](list)
-        for total in of_main:
-            of_threads[total.thread].append(total)
-        profiles = {
-            thread: weighted(self._reader, seen, {}, weights) for thread, seen in of_threads.items()
-        }
-        shares = {
-            thread: shown_shares(profile, self._phases) for thread, profile in profiles.items()
-        }
-        phase_rows = self._phase_rows.rows(ruler, shares)
-        scope_name = "main threads" if view.scope.main_threads else "all threads"
-        for process in (self._reader.processes[id] for id in view.scope.processes or ()):
-            scope_name = f"{process_title(process.role, process.ordinal)} · pid {process.pid}"
+        weights = samples.weights(about)
+        phase_rows = self._phase_rows.rows(ruler, self._shares_by_thread(of_main, weights))
         is_now = is_live and view.chosen is None and view.end_ns is None
         processes, left_out = (
             self._processes.take(None if is_now else about) if view.tab == "processes" else ((), 0)
@@ -225,7 +214,7 @@ class RunModel:
             functions=samples.hot(view.scope, about, by_line=view.by_line)
             if view.tab == "hot"
             else (),
-            scope_name=scope_name,
+            scope_name=self._name_of(view.scope),
             samples=sum(total.samples for total in totals),
             from_ns=about.from_ns,
             to_ns=about.to_ns,
@@ -234,6 +223,25 @@ class RunModel:
             left_out=left_out,
             events=tuple(self._events),
         )
+
+    def _shares_by_thread(
+        self, totals: Sequence[StackTotal], weights: Mapping[int, float]
+    ) -> Mapping[int, tuple[PhaseShare, ...]]:
+        """Return by thread the shares of phases in what was seen of it."""
+        of_threads = defaultdict[int, list[StackTotal]](list)
+        for total in totals:
+            of_threads[total.thread].append(total)
+        return {
+            thread: shown_shares(weighted(self._reader, seen, {}, weights), self._phases)
+            for thread, seen in of_threads.items()
+        }
+
+    def _name_of(self, scope: Selection) -> str:
+        """Return a scope in words: its last process, if it names any."""
+        name = "main threads" if scope.main_threads else "all threads"
+        for process in (self._reader.processes[id] for id in scope.processes or ()):
+            name = f"{process_title(process.role, process.ordinal)} · pid {process.pid}"
+        return name
 
     def _verdict(self, profile: Profile, threads: int) -> Verdict | None:
         """Return the largest phase with the line that most of it was called from.

@@ -166,30 +166,12 @@ def _awaited(look: Look, row: Standing) -> list[Standing]:
 
 def find_cause(look: Look, deaths: Sequence[Death]) -> Cause:
     """Return the cause of a hang; ``deaths`` are those from shortly before it until now."""
-    mains = look.mains()
-    # Look at the children: a parent only waits for them.
-    if all(group_of(row) == "child process" for row in mains):
-        mains = [
-            row for row in look.standing if row.is_main and row.member.role != roles.MAIN
-        ] or mains
+    mains = _waiting(look)
     groups = [group_of(row) for row in mains]
     group = next((paused for paused in PAUSED if paused in groups), "collective")
     if group not in groups:
-        # A process that ended left the others waiting, if they wait in a way that one process can
-        # end.
-        waits_for_one = not {"queue", "lock", "blocked read", "child process"}.isdisjoint(groups)
-        for death in reversed(deaths):
-            is_unexplained = death.signal is None and death.code is None
-            if (death.is_odd() and waits_for_one) or (is_unexplained and "queue" in groups):
-                return Cause("dead worker", f"{death.in_words()}, and {sentence_of(mains[0])}")
-        if (
-            "queue" in groups
-            and (stuck := next(filter(is_stuck_worker, look.standing), None)) is not None
-        ):
-            return Cause(
-                group_of(stuck),
-                f"{sentence_of(mains[groups.index('queue')])}; {sentence_of(stuck)}",
-            )
+        if (cause := _missing_worker(look, mains, groups, deaths)) is not None:
+            return cause
         group = max(groups, key=groups.count, default="unknown")
     if len(mains) < 2:
         return Cause(
@@ -199,6 +181,33 @@ def find_cause(look: Look, deaths: Sequence[Death]) -> Cause:
     others = [row for row, found in zip(mains, groups, strict=True) if found != group]
     text = f"{len(alike)} of {len(mains)} processes wait so: {sentence_of(alike[0])}"
     return Cause(group, "; ".join([text, *map(sentence_of, others[:3])]))
+
+
+def _waiting(look: Look) -> Sequence[Standing]:
+    """Return the main threads whose waits tell the cause."""
+    mains = look.mains()
+    # Look at the children: a parent only waits for them.
+    if all(group_of(row) == "child process" for row in mains):
+        children = [row for row in look.standing if row.is_main and row.member.role != roles.MAIN]
+        return children or mains
+    return mains
+
+
+def _missing_worker(
+    look: Look, mains: Sequence[Standing], groups: Sequence[str], deaths: Sequence[Death]
+) -> Cause | None:
+    """Return the death or the stuck worker that the others wait for; None if there is none."""
+    # A process that ended left the others waiting, if they wait in a way that one process can end.
+    waits_for_one = not {"queue", "lock", "blocked read", "child process"}.isdisjoint(groups)
+    for death in reversed(deaths):
+        is_unexplained = death.signal is None and death.code is None
+        if (death.is_odd() and waits_for_one) or (is_unexplained and "queue" in groups):
+            return Cause("dead worker", f"{death.in_words()}, and {sentence_of(mains[0])}")
+    stuck = next(filter(is_stuck_worker, look.standing), None) if "queue" in groups else None
+    if stuck is None:
+        return None
+    text = f"{sentence_of(mains[groups.index('queue')])}; {sentence_of(stuck)}"
+    return Cause(group_of(stuck), text)
 
 
 def group_of(row: Standing) -> str:

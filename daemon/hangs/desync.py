@@ -78,18 +78,20 @@ def _by_counts(
     behind, said = [], []
     for one in verdict.behind:
         pid = ours.get((one.host, one.pid), one.pid if one.pid in died else None)
-        row, death = by_pid.get(pid or 0), died.get(pid or 0)
-        state = death.in_words() if death else row.wait.text if row else ""
-        place, host = place_of(row) if row else "", "" if pid is not None else one.host
-        behind.append(
-            RankBehind(one.rank, pid or one.pid or None, one.operation, place, state, host)
-        )
+        behind.append(_counted(one, pid, by_pid.get(pid or 0), died.get(pid or 0)))
         said.append(_of_counts(one, behind[-1], verdict))
     stood = [row for one in behind if (row := by_pid.get(one.pid or 0))]
     waiting = [row for row in rows if row not in stood]
     more = [f"and {len(said) - 4} more ranks"] if len(said) > 4 else []
     workers = filter(None, (_worker(look, row) for row in stood[:3]))
     return _cause(stood, [*said[:4], *more, *workers, *map(_waits, waiting[:1])], behind)
+
+
+def _counted(one: Behind, pid: int | None, row: Standing | None, death: Death | None) -> RankBehind:
+    """Return a rank that is behind by NCCL's counts, with what is known of its process here."""
+    state = death.in_words() if death else row.wait.text if row else ""
+    place, host = place_of(row) if row else "", "" if pid is not None else one.host
+    return RankBehind(one.rank, pid or one.pid or None, one.operation, place, state, host)
 
 
 def _cause(stood: Sequence[Standing], said: Sequence[str], behind: Sequence[RankBehind]) -> Cause:
@@ -127,28 +129,40 @@ def _by_stacks(look: Look, rows: Sequence[Standing], deaths: Sequence[Death]) ->
     others = [row for row in rows if group_of(row) != "collective"]
     ended = [death for death in deaths if death.rank is not None and not _is_alive(death, rows)]
     if not waiting:
-        ended = [
-            death for death in ended if death.code != 0
-        ]  # a rank that has finished is missing only from a collective
-        if not ended or not rows:
-            return None
-        behind = [RankBehind(one.rank, one.pid, "", state=one.in_words()) for one in ended]
-        text = "; ".join([one.in_words() for one in ended[:3]])
-        return Cause("dead worker", f"{text}, and {_waits(rows[0])}", tuple(behind))
-    operation = Counter(map(operation_of, waiting)).most_common(1)[0][0]
+        return _outside_collectives(rows, ended)
     if ended or others:
-        behind = [RankBehind(one.rank, one.pid, operation, state=one.in_words()) for one in ended]
-        behind += [_behind(row, operation) for row in others]
-        said = [*(one.in_words() for one in ended), *map(_waits, others[:3])]
-        said += filter(None, (_worker(look, row) for row in others[:3]))
-        counted = f"{len(waiting)} of {len(rows) + len(ended)} ranks"
-        return _cause(
-            others, [*said, f"{counted} wait for that in {operation}: {_waits(waiting[0])}"], behind
-        )
+        return _missing_in_collective(look, waiting, others, ended)
     odd = _odd(waiting, list(map(operation_of, waiting))) or _odd(
         waiting, list(map(_line, waiting))
     )
     return _in_different(waiting, odd) if odd else None
+
+
+def _outside_collectives(rows: Sequence[Standing], ended: Sequence[Death]) -> Cause | None:
+    """Return that the rows wait for ranks that failed; None if none did."""
+    ended = [
+        death for death in ended if death.code != 0
+    ]  # a rank that is done is missed in a collective alone
+    if not ended or not rows:
+        return None
+    behind = [RankBehind(one.rank, one.pid, "", state=one.in_words()) for one in ended]
+    text = "; ".join([one.in_words() for one in ended[:3]])
+    return Cause("dead worker", f"{text}, and {_waits(rows[0])}", tuple(behind))
+
+
+def _missing_in_collective(
+    look: Look, waiting: Sequence[Standing], others: Sequence[Standing], ended: Sequence[Death]
+) -> Cause:
+    """Return that some ranks wait in a collective for others, which stand elsewhere or ended."""
+    operation = Counter(map(operation_of, waiting)).most_common(1)[0][0]
+    behind = [RankBehind(one.rank, one.pid, operation, state=one.in_words()) for one in ended]
+    behind += [_behind(row, operation) for row in others]
+    said = [*(one.in_words() for one in ended), *map(_waits, others[:3])]
+    said += filter(None, (_worker(look, row) for row in others[:3]))
+    counted = f"{len(waiting)} of {len(waiting) + len(others) + len(ended)} ranks"
+    return _cause(
+        others, [*said, f"{counted} wait for that in {operation}: {_waits(waiting[0])}"], behind
+    )
 
 
 def _in_different(rows: Sequence[Standing], odd: Sequence[Standing]) -> Cause:

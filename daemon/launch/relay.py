@@ -169,10 +169,7 @@ class _Copier:
             elif self._is_ending and not ready:
                 # The processes that still have it open were left behind, and write nothing now.
                 self._settle()
-            if self._orphan is not None and not processes.is_running(*self._orphan):
-                self._orphan = None
-                self._write_screen(RESET)  # its modes are the shell's to restore
-                self._take_screen()
+            self._succeed_orphan()
 
     @property
     def _is_ending(self) -> bool:
@@ -227,6 +224,13 @@ class _Copier:
                 with contextlib.suppress(OSError):
                     os.kill(self._orphan.pid, number)
         if self._orphan is None:
+            self._take_screen()
+
+    def _succeed_orphan(self) -> None:
+        """Take the screen once a dashboard without its launcher has ended."""
+        if self._orphan is not None and not processes.is_running(*self._orphan):
+            self._orphan = None
+            self._write_screen(RESET)  # its modes are the shell's to restore
             self._take_screen()
 
     def _take_screen(self) -> None:

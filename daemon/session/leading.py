@@ -87,6 +87,16 @@ class Leaders:
         )
         if (trainer := next((one for one in others if _trains(recording, one)), None)) is not None:
             return trainer
+        return self._leader_by_work(recording, main, others, before)
+
+    def _leader_by_work(
+        self,
+        recording: RecordingTaken,
+        main: ThreadTimeline | None,
+        others: Sequence[ThreadTimeline],
+        before: int | None,
+    ) -> ThreadTimeline | None:
+        """Return the thread that leads although no stack shows that it trains, if any does."""
         share = self._shares(recording)
         worker = _working(main, others, share, before)
         if worker is not None:

@@ -171,18 +171,7 @@ class Recorder:
         self._script = ScriptChannelReader(
             self.options.channel_fd, self._take_output, self._take_status
         )
-        endless = {
-            asyncio.ensure_future(self._follow_tree()),
-            asyncio.ensure_future(self._read(readings)),
-        }
-        if self.options.nccl_ras in ("poll", "any"):
-            endless.add(asyncio.ensure_future(self._poll_job()))
-        schedule = self.options.window_schedule
-        if schedule is not None and schedule.every_s is not None:
-            keeping = self._windowing.keep(
-                schedule.every_s, schedule.request, self._tree.members.values
-            )
-            endless.add(asyncio.ensure_future(keeping))
+        endless = self._begin_endless(readings)
         words, take, is_read = (
             analyst.command(run_file),
             self._take_findings,
@@ -223,6 +212,22 @@ class Recorder:
         )
         for task in broken:
             task.result()
+
+    def _begin_endless(self, readings: Readings) -> set[asyncio.Task[None]]:
+        """Begin what goes on for as long as the run is recorded."""
+        endless = {
+            asyncio.ensure_future(self._follow_tree()),
+            asyncio.ensure_future(self._read(readings)),
+        }
+        if self.options.nccl_ras in ("poll", "any"):
+            endless.add(asyncio.ensure_future(self._poll_job()))
+        schedule = self.options.window_schedule
+        if schedule is not None and schedule.every_s is not None:
+            keeping = self._windowing.keep(
+                schedule.every_s, schedule.request, self._tree.members.values
+            )
+            endless.add(asyncio.ensure_future(keeping))
+        return endless
 
     @cached_property
     def _windowing(self) -> Windowing:

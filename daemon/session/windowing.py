@@ -57,16 +57,7 @@ class Windowing:
 
         Raises SessionFailed if no process can take one.
         """
-        training = [
-            member for member in members if member.role == MAIN and member.python is not None
-        ]
-        if request.pid is not None:
-            training = [member for member in training if member.identity.pid == request.pid]
-        if not training:
-            what = "no process of this run trains"
-            if request.pid is not None:
-                what = f"process {request.pid} of this run does not train"
-            raise SessionFailed(what, "wait until one does")
+        training = _training(members, request.pid)
         # A process that has not asked yet may still be importing torch: give it time.
         listening = self._on_demand.daemon.clients if self._on_demand else set()
         chosen = [member for member in training if member.identity.pid in listening] or training
@@ -131,3 +122,19 @@ class Windowing:
         await self._taker.close()
         if self._on_demand is not None:
             self._on_demand.daemon.close()
+
+
+def _training(members: Collection[Member], pid: int | None) -> list[Member]:
+    """Return the processes that train, or the one of them that is named.
+
+    Raises SessionFailed if there is none.
+    """
+    training = [member for member in members if member.role == MAIN and member.python is not None]
+    if pid is not None:
+        training = [member for member in training if member.identity.pid == pid]
+    if not training:
+        what = "no process of this run trains"
+        if pid is not None:
+            what = f"process {pid} of this run does not train"
+        raise SessionFailed(what, "wait until one does")
+    return training

@@ -169,11 +169,9 @@ def assemble(
             samples = min(
                 samples, sum(length_ns for _, length_ns, _ in pieces) * rate_hz // SECOND_NS
             )
-        shares = apportion(samples, [length_ns for _, length_ns, _ in pieces])
-        with_shares = [(*piece, share) for piece, share in zip(pieces, shares, strict=True)]
         torn_ns = [raw.zero_ns + at_us * MICROSECOND_NS for at_us in torn_us]
         known = _timeline(trace, identity, threads, is_alone=len(traces) == 1)
-        seen.append(_Seen(known, with_shares, torn_ns, is_seldom_in_python))
+        seen.append(_Seen(known, _with_shares(pieces, samples), torn_ns, is_seldom_in_python))
     first_us = min((trace.changes[0].at_us for trace in traces), default=0)
     last_us = max((trace.changes[-1].at_us for trace in traces), default=0)
     whole = raw.zero_ns + first_us * MICROSECOND_NS, raw.zero_ns + last_us * MICROSECOND_NS
@@ -181,6 +179,25 @@ def assemble(
     empty = RecordingTaken(
         identity, 0, 0, rate_hz, 0, 0, errors, raw.clock_error_ns, raw.cpu_ns, (), ()
     )
+    return _stretches(seen, keep, gaps, whole, empty)
+
+
+def _with_shares(
+    pieces: Sequence[tuple[int, int, Stack]], samples: int
+) -> list[tuple[int, int, Stack, int]]:
+    """Return each piece of a thread's time with its share of the samples."""
+    shares = apportion(samples, [length_ns for _, length_ns, _ in pieces])
+    return [(*piece, share) for piece, share in zip(pieces, shares, strict=True)]
+
+
+def _stretches(
+    seen: Sequence[_Seen],
+    keep: Span,
+    gaps: IntervalSet,
+    whole: tuple[int, int],
+    empty: RecordingTaken,
+) -> tuple[RecordingTaken, ...]:
+    """Return a record for each stretch between gaps; the last one if none has any length."""
     edges = [keep.from_ns, *itertools.chain.from_iterable(gaps.ranges()), keep.to_ns]
     found: list[RecordingTaken] = []
     for from_ns, to_ns in zip(edges[::2], edges[1::2], strict=True):
@@ -288,36 +305,22 @@ def _read(
     then and have no frames in between. A thread that has frames most of the time always has some: a
     stack of it without any is torn.
     """
-    *changes, end = trace.changes
+    end = trace.changes[-1]
     stays = [
         (change.frames, after.at_us - change.at_us)
         for change, after in itertools.pairwise(trace.changes)
     ]
-    whole_us = sum(length_us for _, length_us in stays)
+    whole_us = end.at_us - trace.changes[0].at_us
     is_seldom_in_python = 2 * sum(length_us for frames, length_us in stays if not frames) > whole_us
     roots = misreads.valid_roots(stays)
     mended = misreads.mend([frames for frames, _ in stays], roots, evidence)
-    with_root = (
-        place for place, (frames, _) in enumerate(stays) if frames and frames[0].function in roots
-    )
-    ran = max(with_root, default=-1) + 1
-    is_rootless = any(frames for frames, _ in stays[ran:])
-    is_ending = is_gone or (
-        is_rootless and sum(us for _, us in stays[ran:]) * samples > _MOST_TORN * whole_us
-    )
+    ran = _count_to_last_root(stays, roots)
+    is_ending = is_gone or _is_end(stays[ran:], samples, whole_us)
     # What Python calls as it shuts down has no caller, and would be taken for the inner end of
     # another stack.
     if is_ending:
         mended = [*mended[:ran], *[None] * (len(mended) - ran)]
-    found: list[Change] = []
-    torn_us: list[int] = []
-    for change, (frames, length_us), stack in zip(changes, stays, mended, strict=True):
-        is_out = is_seldom_in_python and not frames
-        # A single read gets samples in proportion to its interval, hardly ever more than five.
-        if stack is not None or is_out or not found or length_us * samples > 5 * whole_us:
-            found.append(Change(change.at_us, stack or ()))
-        else:
-            torn_us.append(change.at_us)
+    found, torn_us = _without_torn(trace, mended, samples, is_seldom_in_python=is_seldom_in_python)
     failed_us = [
         (one.at_ns - raw.zero_ns) // MICROSECOND_NS
         for one in raw.failed
@@ -330,6 +333,42 @@ def _read(
         )
     visited = misreads.with_visits((*found, end), times_us, known, evidence.torn_shares)
     return msgspec.structs.replace(trace, changes=visited), torn_us, is_seldom_in_python
+
+
+def _count_to_last_root(stays: Sequence[tuple[Stack, int]], roots: frozenset[str]) -> int:
+    """Return how many stacks there are up to the last one that has a root."""
+    with_root = (
+        place for place, (frames, _) in enumerate(stays) if frames and frames[0].function in roots
+    )
+    return max(with_root, default=-1) + 1
+
+
+def _is_end(rootless: Sequence[tuple[Stack, int]], samples: int, whole_us: int) -> bool:
+    """Say whether the stacks after the last one that has a root are those of an ending Python."""
+    has_frames = any(frames for frames, _ in rootless)
+    return has_frames and sum(us for _, us in rootless) * samples > _MOST_TORN * whole_us
+
+
+def _without_torn(
+    trace: ThreadTrace,
+    mended: Sequence[Stack | None],
+    samples: int,
+    *,
+    is_seldom_in_python: bool,
+) -> tuple[list[Change], list[int]]:
+    """Return a thread's changes that were read whole or mended, and the times of the others."""
+    whole_us = trace.changes[-1].at_us - trace.changes[0].at_us
+    found: list[Change] = []
+    torn_us: list[int] = []
+    for (change, after), stack in zip(itertools.pairwise(trace.changes), mended, strict=True):
+        is_out = is_seldom_in_python and not change.frames
+        is_long = (after.at_us - change.at_us) * samples > 5 * whole_us
+        # One read is given as many samples as its interval is long; hardly ever more than five.
+        if stack is not None or is_out or not found or is_long:
+            found.append(Change(change.at_us, stack or ()))
+        else:
+            torn_us.append(change.at_us)
+    return found, torn_us
 
 
 def _without_its_end(

@@ -100,14 +100,7 @@ class Calls:
 def is_possible_call(caller: Frame, callee: Frame, calls: Calls, source: Statements | None) -> bool:
     """Return whether a line can have called a function; True in doubt."""
     name = callee.function.rpartition(".")[2]
-    callers = calls.callers(callee[:2])
-    often, times = callers[caller], callers.total()
-    # This settles nearly all calls.
-    if often > max(2, _RARE_SHARE_BESIDE * times) or name in _FROM_ANYWHERE or source is None:
-        return True
-    usual = max(callers, key=callers.__getitem__, default=None)
-    is_beside = usual is not None and usual != caller and usual[:2] == caller[:2]
-    if not is_beside and often > max(2, _RARE_SHARE * times):
+    if _is_frequent(caller, calls.callers(callee[:2])) or name in _FROM_ANYWHERE or source is None:
         return True
     # Modules run once: while a script imports, every call is rare.
     text = source.line(caller.file, caller.line) if caller.function != "<module>" else None
@@ -117,19 +110,44 @@ def is_possible_call(caller: Frame, callee: Frame, calls: Calls, source: Stateme
         statement = source.at(caller.file, caller.line)
         if statement is not None and not statement.may_call and name not in statement.names:
             return False
-    # Reject the call if nearly all entries come from another line. Functions without a name of
-    # their own are called in ways that no text shows.
-    enough = _USUAL_TIMES_BESIDE if is_beside else _USUAL_TIMES
-    if name.startswith(("__", "<")) or usual is None or usual == caller or times < enough:
+    # Functions without a name of their own are called in ways that no text shows.
+    return name.startswith(("__", "<")) or not _is_elsewhere(caller, callee, calls, source)
+
+
+def _is_frequent(caller: Frame, callers: Counter[Frame]) -> bool:
+    """Return whether a line calls a function so often that this alone is enough."""
+    often, times = callers[caller], callers.total()
+    # This settles nearly all calls.
+    if often > max(2, _RARE_SHARE_BESIDE * times):
         return True
+    return often > max(2, _RARE_SHARE * times) and not _is_beside(caller, _most_usual(callers))
+
+
+def _is_elsewhere(caller: Frame, callee: Frame, calls: Calls, source: Statements) -> bool:
+    """Return whether nearly all entries of a function come from another line."""
+    name = callee.function.rpartition(".")[2]
+    callers = calls.callers(callee[:2])
+    usual = _most_usual(callers)
+    enough = _USUAL_TIMES_BESIDE if _is_beside(caller, usual) else _USUAL_TIMES
+    if usual is None or usual == caller or callers.total() < enough:
+        return False
     if not re.search(rf"\b{re.escape(name)}\b", source.line(usual.file, usual.line) or ""):
         # Even the usual line does not name the function: then this line has to be known for calling
         # others before the call is rejected.
         left = calls.times_left[caller]
-        if left < enough or often > _RARE_SHARE_BESIDE * left:
-            return True
+        if left < enough or callers[caller] > _RARE_SHARE_BESIDE * left:
+            return False
     statement = source.at(caller.file, caller.line)
-    return statement is None or name in statement.names or statement.calls_unnamed
+    return statement is not None and name not in statement.names and not statement.calls_unnamed
+
+
+def _most_usual(callers: Counter[Frame]) -> Frame | None:
+    return max(callers, key=callers.__getitem__, default=None)
+
+
+def _is_beside(caller: Frame, usual: Frame | None) -> bool:
+    """Say whether the usual caller is another line of the same function."""
+    return usual is not None and usual != caller and usual[:2] == caller[:2]
 
 
 class SuffixIndex:

@@ -35,10 +35,11 @@ import itertools
 import math
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
+from functools import partial
 from typing import NamedTuple
 
-from profd.daemon.stacks.evidence import Evidence, TornShares, common, is_possible_call
+from profd.daemon.stacks.evidence import Code, Evidence, TornShares, common, is_possible_call
 from profd.daemon.stacks.pyspy import Change
 from profd.daemon.store.records import Frame, Stack
 
@@ -64,42 +65,16 @@ def mend(stacks: Sequence[Stack], roots: frozenset[str], evidence: Evidence) -> 
 
     A stack that cannot be mended is returned as None.
     """
-    calls, source = evidence.calls, evidence.source
     # Stacks are long, and their hashes costly.
     numbers: dict[Stack, int] = {}
     order = [numbers.setdefault(stack, len(numbers)) for stack in stacks]
     distinct, times = list(numbers), Counter(order)
-    calls.add(distinct, order)
-    if source is not None:
-        source.allow_more()
+    evidence.calls.add(distinct, order)
+    if evidence.source is not None:
+        evidence.source.allow_more()
     torn_frames = {frame for frame in set().union(*distinct) if not is_plausible(frame)}
-    before: Stack = ()
-    callers: list[Frame | None] = []
-
-    @functools.cache
-    def caller_of(call: tuple[Frame, Frame]) -> Frame | None:
-        """Return the line that a call can have come from.
-
-        It is the line that was read, or another one of its function.
-        """
-        caller, callee = call
-        return (
-            caller
-            if is_possible_call(caller, callee, calls, source)
-            else calls.usual_line(caller, callee[:2])
-        )
-
-    def possible(stack: Stack) -> Stack | None:
-        nonlocal before
-        if not stack or stack[0].function not in roots or not torn_frames.isdisjoint(stack):
-            return None
-        del callers[max(common(before, stack) - 1, 0) :]
-        callers.extend(map(caller_of, itertools.pairwise(stack[len(callers) :])))
-        before = stack
-        whole = [caller for caller in callers if caller is not None]
-        return (*whole, stack[-1]) if len(whole) == len(callers) else None
-
-    mended = list(map(possible, distinct))
+    mender = _Mender(roots, torn_frames, evidence)
+    mended = list(map(mender.possible, distinct))
     seen = [
         (stack, found, times[number])
         for number, (stack, found) in enumerate(zip(distinct, mended, strict=True))
@@ -111,6 +86,41 @@ def mend(stacks: Sequence[Stack], roots: frozenset[str], evidence: Evidence) -> 
             seen[number] = stack, mended[number], often
     evidence.torn_shares.learn(*_counted(seen))
     return [mended[number] for number in order]
+
+
+class _Mender:
+    """Mends the stacks of one thread by the calls in them, one stack after the other."""
+
+    def __init__(self, roots: frozenset[str], torn_frames: Set[Frame], evidence: Evidence) -> None:
+        self._roots, self._torn_frames = roots, torn_frames
+        self._caller_of = functools.cache(partial(_caller_of, evidence))
+        self._before: Stack = ()
+        self._callers: list[Frame | None] = []
+
+    def possible(self, stack: Stack) -> Stack | None:
+        """Return a stack as it can have been; None if it cannot."""
+        has_root = bool(stack) and stack[0].function in self._roots
+        if not has_root or not self._torn_frames.isdisjoint(stack):
+            return None
+        callers = self._callers
+        del callers[max(common(self._before, stack) - 1, 0) :]
+        callers.extend(map(self._caller_of, itertools.pairwise(stack[len(callers) :])))
+        self._before = stack
+        whole = [caller for caller in callers if caller is not None]
+        return (*whole, stack[-1]) if len(whole) == len(callers) else None
+
+
+def _caller_of(evidence: Evidence, call: tuple[Frame, Frame]) -> Frame | None:
+    """Return the line that a call can have come from.
+
+    It is the line that was read, or another one of its function.
+    """
+    caller, callee = call
+    return (
+        caller
+        if is_possible_call(caller, callee, evidence.calls, evidence.source)
+        else evidence.calls.usual_line(caller, callee[:2])
+    )
 
 
 def _counted(stacks: Sequence[tuple[Stack, Stack | None, int]]) -> tuple[dict[Stack, float], ...]:
@@ -137,16 +147,26 @@ def _counted(stacks: Sequence[tuple[Stack, Stack | None, int]]) -> tuple[dict[St
     )
     places = list(zip(codes, known.items(), strict=False))
     for stack, times in lost:
-        # It may have been any stack with the same function, or else any stack with the same file.
-        inner = stack[::-1]
-        keys = [*((0, frame[:2]) for frame in inner), *((1, frame.file) for frame in inner)]
-        matches = ([one for code, one in places if key in code[by]] for by, key in keys)
-        near = next(filter(None, matches), [])
+        near = _near(stack, places)
         whole = sum(often for _, often in near)
         for one, often in near:
             seen[one] += times * (often / whole)
             torn[one] += times * (often / whole)
     return seen, torn
+
+
+def _near(
+    stack: Stack, places: Sequence[tuple[tuple[set[Code], set[str]], tuple[Stack, int]]]
+) -> Sequence[tuple[Stack, int]]:
+    """Return the known stacks that a lost one may have been, and how often each was seen.
+
+    ``places`` has each known stack after its functions and its files.
+    """
+    # It may have been any stack with the same function in it, or else any of the same file.
+    inner = stack[::-1]
+    keys = [*((0, frame[:2]) for frame in inner), *((1, frame.file) for frame in inner)]
+    matches = ([one for code, one in places if key in code[by]] for by, key in keys)
+    return next(filter(None, matches), [])
 
 
 _LINES = 1 << 31

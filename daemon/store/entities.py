@@ -76,14 +76,7 @@ class Entities:
                 file, "process", ProcessRow
             )
             stacks = self._new(file, "stack", StackRow) if self.is_whole else []
-            frames = self._new(file, "frame", FrameRow)
-            self.frames.update({row.id: row for row in frames})
-            if frames and file.has_table("frame_without_gradients"):
-                after = max(self.without_gradients, default=0)
-                found = file.select(
-                    tuple[int], "SELECT id FROM frame_without_gradients WHERE id > ?", after
-                )
-                self.without_gradients.update(row[0] for row in found)
+            self._add_frames(file)
             self.threads.update({row.id: row for row in threads})
             self.processes.update({row.id: row for row in processes})
             self._add(file, stacks)
@@ -107,6 +100,16 @@ class Entities:
         return file.fetch_from(
             table, row, f"id > ? AND id <= ? AND {condition} ORDER BY id", after, newest
         )
+
+    def _add_frames(self, file: RunFile) -> None:
+        frames = self._new(file, "frame", FrameRow)
+        self.frames.update({row.id: row for row in frames})
+        if frames and file.has_table("frame_without_gradients"):
+            after = max(self.without_gradients, default=0)
+            found = file.select(
+                tuple[int], "SELECT id FROM frame_without_gradients WHERE id > ?", after
+            )
+            self.without_gradients.update(row[0] for row in found)
 
     def _add(self, file: RunFile, stacks: Iterable[StackRow]) -> None:
         for row in stacks:

@@ -28,7 +28,7 @@ from profd.daemon.store.records import (
     ThreadTimeline,
     time_of,
 )
-from profd.daemon.store.rows import RecordingRow, ThreadRow, WindowRow
+from profd.daemon.store.rows import RecordingRow, RunInfo, ThreadRow, WindowRow
 from profd.daemon.store.tables import Tables
 
 # The bits of a process's start time from here up are the number of its node in a joined file.
@@ -84,31 +84,11 @@ def join_runs(
         max(replay.end_ns for replay in replays),
     )
     infos = [reader.info for reader in readers]
-    # The job ended like the first node that failed, or else like all of them.
-    badly = [info for info in infos if info.exit_code or info.exit_signal]
-    info = (badly or infos)[0]
-    ended = records.RunEnded(end_ns, info.why_ended or "stopped", info.exit_code, info.exit_signal)
-    # All other facts of the job are taken from the first node.
-    first, same = infos[0], ("name", "mode", "command", "cwd", "user", "versions", "options")
-    words = {field: getattr(first, field) for field in same} | {
-        "id": name,
-        "host": f"{len(infos)} nodes",
-    }
-    target, recorder = Identity(first.pid, first.start_ticks), Identity(first.recorder.pid, 0)
-    started = records.RunStarted(**words, target=target, started_ns=started_ns, recorder=recorder)
-    # If several files have the same frame, the first one's description counts.
-    descriptions: dict[Frame, FrameDescription] = {}
-    for reader in readers:
-        for row in reader.frames.values():
-            switched_off = row.id in reader.entities.without_gradients
-            description = FrameDescription(
-                row.module_path, row.is_library, row.source, switched_off
-            )
-            descriptions.setdefault(Frame(row.function, row.file, row.line), description)
+    descriptions = _descriptions(readers)
     connection = database.create(path)
     try:
         tables = Tables(connection, descriptions.__getitem__)
-        tables.begin(started)
+        tables.begin(_job_started(infos, name, started_ns))
         database.set_meta(connection, nodes=msgspec.json.encode(list(nodes)).decode())
         tables.commit([record for replay in replays for record in replay.members()])
         # A minute at a time, because sums are made as time goes on.
@@ -122,11 +102,42 @@ def join_runs(
         tables.commit(
             sorted((record for replay in replays for record in replay.occasions()), key=time_of)
         )
-        tables.commit([ended])
+        tables.commit([_job_ended(infos, end_ns)])
         tables.finish()
     except sqlite3.Error as error:
         connection.close()
         raise database.unwritable(path, error) from error
+
+
+def _job_started(infos: Sequence[RunInfo], name: str, started_ns: int) -> records.RunStarted:
+    """Return the job's start, with the first node's words for what else is known of it."""
+    first, same = infos[0], ("name", "mode", "command", "cwd", "user", "versions", "options")
+    words = {field: getattr(first, field) for field in same} | {
+        "id": name,
+        "host": f"{len(infos)} nodes",
+    }
+    target, recorder = Identity(first.pid, first.start_ticks), Identity(first.recorder.pid, 0)
+    return records.RunStarted(**words, target=target, started_ns=started_ns, recorder=recorder)
+
+
+def _job_ended(infos: Sequence[RunInfo], end_ns: int) -> records.RunEnded:
+    """Return the job's end: that of the first node that did not end well, else of the first."""
+    badly = [info for info in infos if info.exit_code or info.exit_signal]
+    info = (badly or infos)[0]
+    return records.RunEnded(end_ns, info.why_ended or "stopped", info.exit_code, info.exit_signal)
+
+
+def _descriptions(readers: Sequence[RunReader]) -> dict[Frame, FrameDescription]:
+    """Return what is known of each frame; the first file's counts if several have it."""
+    descriptions: dict[Frame, FrameDescription] = {}
+    for reader in readers:
+        for row in reader.frames.values():
+            switched_off = row.id in reader.entities.without_gradients
+            description = FrameDescription(
+                row.module_path, row.is_library, row.source, switched_off
+            )
+            descriptions.setdefault(Frame(row.function, row.file, row.line), description)
+    return descriptions
 
 
 class _Replay:

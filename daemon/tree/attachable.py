@@ -173,21 +173,7 @@ def check_attachable(pid: int, system: System | None = None) -> str:
     MissingTool if py-spy is missing.
     """
     system = system or System()
-    found = system.credentials(pid)
-    if found is None:
-        if system.is_hidden(pid):
-            what = f"pid {pid} belongs to another user, and /proc hides it from you"
-            raise errors.OtherUsersProcess(what, _as_root(pid, system))
-        remedy = _SEE_LS
-        if system.has_slurm():
-            remedy += f"; in a job of Slurm: srun --jobid=JOB --overlap --pty profd attach {pid}"
-        raise errors.NoSuchProcess(f"there is no process {pid}", remedy)
-    if found.tgid != pid:
-        what = f"{pid} is no process but a thread of pid {found.tgid}"
-        raise errors.NoSuchProcess(what, f"attach to its process: profd attach {found.tgid}")
-    if found.state in "ZX":
-        what = f"pid {pid} ({found.name}) has ended and waits to be reaped by its parent"
-        raise errors.ZombieProcess(what, f"there is nothing left to profile; {_SEE_LS}")
+    found = _find_living(pid, system)
     _check_owner(pid, found, system)
     executable = system.executable(pid)
     # If the executable is not known, the process may hide what it runs.
@@ -210,6 +196,29 @@ def check_attachable(pid: int, system: System | None = None) -> str:
         raise errors.NotPython(f"pid {pid} is {found.name}, a thread of the kernel", _SEE_LS)
     below = ", and nothing below it is Python" if any(system.descendants(pid)) else ", not Python"
     raise errors.NotPython(f"pid {pid} is {found.name}{below}", _SEE_LS)
+
+
+def _find_living(pid: int, system: System) -> Credentials:
+    """Return the credentials of a process that is there and has not ended.
+
+    Raises NoSuchProcess or ZombieProcess, and OtherUsersProcess if /proc hides it.
+    """
+    found = system.credentials(pid)
+    if found is None:
+        if system.is_hidden(pid):
+            what = f"pid {pid} belongs to another user, and /proc hides it from you"
+            raise errors.OtherUsersProcess(what, _as_root(pid, system))
+        remedy = _SEE_LS
+        if system.has_slurm():
+            remedy += f"; in a job of Slurm: srun --jobid=JOB --overlap --pty profd attach {pid}"
+        raise errors.NoSuchProcess(f"there is no process {pid}", remedy)
+    if found.tgid != pid:
+        what = f"{pid} is no process but a thread of pid {found.tgid}"
+        raise errors.NoSuchProcess(what, f"attach to its process: profd attach {found.tgid}")
+    if found.state in "ZX":
+        what = f"pid {pid} ({found.name}) has ended and waits to be reaped by its parent"
+        raise errors.ZombieProcess(what, f"there is nothing left to profile; {_SEE_LS}")
+    return found
 
 
 def _check_owner(pid: int, found: Credentials, system: System) -> None:

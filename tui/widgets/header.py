@@ -195,9 +195,13 @@ class VerdictLine(LineWidget):
         # Call no run healthy before it was searched for problems.
         if work >= HEALTHY_SHARE and self.snapshot.is_diagnosed:
             return self._healthy(work, sum(row.get(STARTUP, 0.0) for row in rows) / len(rows))
-        verdict = self.snapshot.verdict
+        return self._of_verdict(self.snapshot)
+
+    def _of_verdict(self, snapshot: Snapshot) -> Sequence[Run]:
+        """Return what most of the time goes into, or why that is not known."""
+        verdict = snapshot.verdict
         if verdict is None:
-            reason = without_samples(self.snapshot, "a main thread")
+            reason = without_samples(snapshot, "a main thread")
             return [
                 self.run(" "),
                 self.run(reason, "bad" if reason.startswith("No samples: ") else "dim"),

@@ -246,17 +246,20 @@ def plan(screen: Size, rows: int, *, has_gpu: bool, has_steps: bool) -> tuple[Li
     lines = [Line("phases", row, part, parts) for row in range(shown) for part in range(parts)]
     if screen.width < _WIDE and rows == 1:
         lines.append(Line("legend"))
-    # The series that get a line, from the top down; those beside others have none.
+    series = _planned_series(screen, has_gpu=has_gpu, has_steps=has_steps)
+    return (*lines, *(Line("series", series=name) for name in series), Line("marks"), Line("axis"))
+
+
+def _planned_series(screen: Size, *, has_gpu: bool, has_steps: bool) -> list[str]:
+    """Return the series that get a line, from the top down; those beside others have none."""
     steps = [STEPS] if has_steps else []
     if screen.height < 30:
-        series = [GPU_SERIES, "cpu_cores"] if has_gpu else ["cpu_cores", "rss_bytes"]
-    elif screen.height < 50 and screen.width >= _WIDE:
-        series = [GPU_SERIES, "cpu_cores", *steps]
-    else:
-        gpus = [GPU_SERIES, GPU_MEMORY_SERIES] if has_gpu else [GPU_SERIES]
-        host = ["host_cpu_share"] if screen.height >= 50 else []
-        series = [*gpus, "cpu_cores", "rss_bytes", *host, *steps]
-    return (*lines, *(Line("series", series=name) for name in series), Line("marks"), Line("axis"))
+        return [GPU_SERIES, "cpu_cores"] if has_gpu else ["cpu_cores", "rss_bytes"]
+    if screen.height < 50 and screen.width >= _WIDE:
+        return [GPU_SERIES, "cpu_cores", *steps]
+    gpus = [GPU_SERIES, GPU_MEMORY_SERIES] if has_gpu else [GPU_SERIES]
+    host = ["host_cpu_share"] if screen.height >= 50 else []
+    return [*gpus, "cpu_cores", "rss_bytes", *host, *steps]
 
 
 def _is_known(series: Series) -> bool:
