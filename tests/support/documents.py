@@ -1,4 +1,6 @@
-"""README and the pages of docs/: their samples of code, and the commands of profd's that they show."""
+"""README, CONTRIBUTING, SECURITY and the pages of docs/: their samples of code, and the commands of
+profd's that they show.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,10 @@ import click
 from profd.cli.main import COMMANDS, load_command
 from support.folders import DOCS, ROOT
 
-PAGES = (ROOT / "README.md", *sorted(DOCS.glob("*.md")))
+PAGES = (
+    *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")),
+    *sorted(DOCS.glob("*.md")),
+)
 WRITTEN_BY_PROGRAMS = ("measurements.md", "mutants.md", "environments.md")
 
 _FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -29,6 +29,7 @@ _IMPORT = re.compile(
 )
 _IN_TABLE = re.compile(r"`((?:cli|daemon|tui)/[\w/]+\.py)`")
 _SOURCE = re.compile(r"`([\w/]+/[\w/]+\.(?:py|js|toml|sql))`|`(\w+\.py)`")
+_DRAWN = re.compile(r"(?:\w+/)+\w+\.py")  # pictures name files without backticks
 _NAMED_FILE = re.compile(r"`((?:integration|unit)/[\w/]+\.py)`")
 _NAMED_MUTANT = re.compile(r"`([a-z]+(?:-[a-z]+)+)`")
 _NAMED_TEST = re.compile(r"`((?:integration|replay|unit)/[\w/]+\.py)((?:::\w+)+)")
@@ -110,7 +111,8 @@ def rows_of(text: str, column: str) -> list[str]:
 
 
 def test_each_file_that_the_architecture_names_is_there() -> None:
-    named = {path or name for path, name in _SOURCE.findall((DOCS / "architecture.md").read_text())}
+    text = (DOCS / "architecture.md").read_text()
+    named = {path or name for path, name in _SOURCE.findall(text)} | set(_DRAWN.findall(text))
     assert len(named) > 50
     assert (
         sorted(
