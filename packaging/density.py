@@ -125,7 +125,7 @@ def measure(modules: list[Module]) -> tuple[dict[str, float], list[Function]]:
         for module in modules
         for name in {node.name for node in module.nodes if isinstance(node, ast.ClassDef)}
     )
-    wheres = sum(word.strip(",.;:()").lower() == "where" for word in words)
+    wheres = sum(word.strip(",.;:()\"'`").lower() == "where" for word in words)
     figures = {
         "syntax nodes": sum(len(module.nodes) for module in modules),
         "branches a line, median": round(by_lines[len(by_lines) // 2], 2),
