@@ -112,19 +112,33 @@ def _begin(
         except OSError as error:
             reason = f"the system has no pseudo-terminal or no process left ({error.strerror})"
             plan.narrate(f"profd: no dashboard: {reason}")
+    script, witnesses = _start_script(plan, screen, inherited)
+    return Launch(plan, inherited, numbers, screen, script, witnesses, channel, session_end)
+
+
+def _start_script(
+    plan: Plan, screen: Screen, inherited: InheritedSignals
+) -> tuple[Script, Witnesses | None]:
+    """Start the witnesses, then the command; raises OSError if not even that can be started.
+
+    Without witnesses a signal may reach the script twice. That is better than no script.
+    """
     screen.make_room()
     witnesses = None
-    # If no process can be forked, a signal may reach the script twice; that is better than failing.
     with contextlib.suppress(OSError):
         witnesses = Witnesses(is_apart=screen.placement.leads is not Leads.NOTHING)
-    with contextlib.ExitStack() as if_it_fails:
-        if witnesses is not None:
-            if_it_fails.callback(witnesses.close)
+    if witnesses is None:
+        return screen.start_script(plan.command, inherited, plan.variables), None
+    try:
         script = screen.start_script(plan.command, inherited, plan.variables)
-        if_it_fails.pop_all()
-    if witnesses is not None:
-        witnesses.follow(script.identity)
-    return Launch(plan, inherited, numbers, screen, script, witnesses, channel, session_end)
+    except (OSError, ProfdError) as error:
+        witnesses.close()
+        if isinstance(error, ProfdError):
+            raise
+        screen.make_room()
+        return screen.start_script(plan.command, inherited, plan.variables), None
+    witnesses.follow(script.identity)
+    return script, witnesses
 
 
 @dataclass(eq=False)
