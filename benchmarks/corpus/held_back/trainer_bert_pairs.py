@@ -11,13 +11,7 @@ from pathlib import Path
 os.environ["HF_HUB_OFFLINE"] = "1"
 import torch
 from torch.utils.data import Dataset
-from transformers import (
-    BertConfig,
-    BertForSequenceClassification,
-    Trainer,
-    TrainerCallback,
-    TrainingArguments,
-)
+from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainerCallback, TrainingArguments
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from diary import begin

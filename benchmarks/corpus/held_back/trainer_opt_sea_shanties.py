@@ -7,14 +7,7 @@ from pathlib import Path
 
 import torch
 from torch.utils.data import Dataset
-from transformers import (
-    OPTConfig,
-    OPTForCausalLM,
-    Trainer,
-    TrainerCallback,
-    TrainingArguments,
-    default_data_collator,
-)
+from transformers import OPTConfig, OPTForCausalLM, Trainer, TrainerCallback, TrainingArguments, default_data_collator
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from diary import begin

@@ -7,14 +7,7 @@ from pathlib import Path
 
 import torch
 from torch.utils.data import Dataset
-from transformers import (
-    PatchTSTConfig,
-    PatchTSTForPrediction,
-    Trainer,
-    TrainerCallback,
-    TrainingArguments,
-    set_seed,
-)
+from transformers import PatchTSTConfig, PatchTSTForPrediction, Trainer, TrainerCallback, TrainingArguments, set_seed
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from diary import begin

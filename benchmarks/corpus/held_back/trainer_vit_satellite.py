@@ -9,14 +9,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 from torch.utils.data import Dataset, Subset
-from transformers import (
-    Trainer,
-    TrainerCallback,
-    TrainingArguments,
-    ViTConfig,
-    ViTForImageClassification,
-    set_seed,
-)
+from transformers import Trainer, TrainerCallback, TrainingArguments, ViTConfig, ViTForImageClassification, set_seed
 from transformers.utils import logging
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
