@@ -113,9 +113,6 @@ def code_of(*readers: RunReader, says_why: bool = True) -> ExitCode:
         from profd.daemon.render.summary import why_no_samples
 
         for reader in empty:
-            say(
-                f"{reader.info.id}: {why_no_samples(reader)}"
-                if len(readers) > 1
-                else why_no_samples(reader)
-            )
+            name = f"{reader.info.id}: " if len(readers) > 1 else ""
+            say(name + why_no_samples(reader))
     return ExitCode.NO_SAMPLES if empty else ExitCode.OK

@@ -123,20 +123,21 @@ def _start_script(
 
     Without witnesses a signal may reach the script twice. That is better than no script.
     """
+    start = partial(screen.start_script, plan.command, inherited, plan.variables)
     screen.make_room()
     witnesses = None
     with contextlib.suppress(OSError):
         witnesses = Witnesses(is_apart=screen.placement.leads is not Leads.NOTHING)
     if witnesses is None:
-        return screen.start_script(plan.command, inherited, plan.variables), None
+        return start(), None
     try:
-        script = screen.start_script(plan.command, inherited, plan.variables)
+        script = start()
     except (OSError, ProfdError) as error:
         witnesses.close()
         if isinstance(error, ProfdError):
             raise
         screen.make_room()
-        return screen.start_script(plan.command, inherited, plan.variables), None
+        return start(), None
     witnesses.follow(script.identity)
     return script, witnesses
 
