@@ -158,10 +158,8 @@ def main() -> None:
         write_section(
             "Agreement with bare py-spy",
             f"`benchmarks/agreement.py`: {plural(options.runs, 'run')} of {options.seconds} s on "
-            "each program, profd "
-            "and two `py-spy record --nonblocking --idle -f raw` at once; total variation of "
-            "self time by function, "
-            "median and largest.",
+            "each program, profd and two `py-spy record --nonblocking --idle -f raw` at once; "
+            "total variation of self time by function, median and largest.",
             lines,
         )
 

@@ -36,16 +36,12 @@ from profd.daemon.clock import SECOND_NS
 HERE = Path(__file__).parents[1]
 METHOD = (
     "`benchmarks/beforeafter.py`, {pairs} rounds of each part on a run of {minutes} minutes with "
-    "{ranks} ranks "
-    "(`benchmarks/longrun.py`, about 60 samples a second of each rank): user and system time of "
-    "the process and its "
-    "children, interpreter and imports included. Ratio of this checkout to the other, with its "
-    "95 % interval, beside "
-    "the ratio of this checkout to itself. Bytes are those of the files that are written. A "
-    "session's own CPU: three "
-    "sessions at once attach to one torch loop for {seconds:g} s; of each the CPU time of its "
-    "threads, without py-spy, "
-    "from the tenth second on. The recorded training is one of `tests/recordings`."
+    "{ranks} ranks (`benchmarks/longrun.py`, about 60 samples a second of each rank): user and "
+    "system time of the process and its children, interpreter and imports included. Ratio of this "
+    "checkout to the other, with its 95 % interval, beside the ratio of this checkout to itself. "
+    "Bytes are those of the files that are written. A session's own CPU: three sessions at once "
+    "attach to one torch loop for {seconds:g} s; of each the CPU time of its threads, without "
+    "py-spy, from the tenth second on. The recorded training is one of `tests/recordings`."
 )
 WRITE = "benchmarks/longrun.py"
 SNIPPETS = {

@@ -31,12 +31,10 @@ LENGTHS_S = (2, 10, 60)
 ASKED = 0
 """The stack whose share is asked for."""
 METHOD = (
-    "`benchmarks/calibration.py`: {cases} simulated recordings of each kind and length at 100 "
-    "Hz. Held: how many "
-    "of the 95 % intervals hold the true share; with {cases} cases, 95 % give or take "
-    "{chance:.1f} points is chance. "
-    "±: the mean margin of the intervals, in points. Error: the mean distance from the truth, in "
-    "points."
+    "`benchmarks/calibration.py`: {cases} simulated recordings of each kind and length at 100 Hz. "
+    "Held: how many of the 95 % intervals hold the true share; with {cases} cases, 95 % give or "
+    "take {chance:.1f} points is chance. ±: the mean margin of the intervals, in points. Error: "
+    "the mean distance from the truth, in points."
 )
 
 

@@ -32,12 +32,10 @@ PER_SECOND = 4
 METHOD = (
     "`benchmarks/churn.py`: `profd attach --headless` at default settings for {seconds} s on "
     "`benchmarks/loads/churning.py`, with {per_second} children a second and without. Main "
-    "covered: the share of the "
-    "main process's time that lies in recordings with samples, to be at least 99 %. Long-lived "
-    "sampled: of the "
-    "processes that were there for {long:.0f} s and more, those with samples of their own; they "
-    "are recorded in "
-    "turns. CPU is in percent of one core, rate the mean of the main process's recordings."
+    "covered: the share of the main process's time that lies in recordings with samples, to be at "
+    "least 99 %. Long-lived sampled: of the processes that were there for {long:.0f} s and more, "
+    "those with samples of their own; they are recorded in turns. CPU is in percent of one core, "
+    "rate the mean of the main process's recordings."
 )
 
 

@@ -143,9 +143,8 @@ def main() -> None:
         write_section(
             f"Diagnosis: the classic case {place}",
             f"`benchmarks/classic.py`: ResNet-18 on images of CIFAR-10's shape, {options.images} "
-            "of them in each "
-            "stage, each with what was found first in the one before. Bound and gain as times "
-            "the images a second.",
+            "of them in each stage, each with what was found first in the one before. Bound and "
+            "gain as times the images a second.",
             lines,
         )
 

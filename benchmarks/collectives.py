@@ -101,9 +101,8 @@ def part_servers(jobs: int, *, quick: bool) -> tuple[list[str], bool]:
     print(found, flush=True)
     lines = [
         f"An asyncio server with its own engine, idle for {idle_s:g} s: {len(found)} runs, "
-        f"alarms: {len(alarms)}. "
-        "With one request at which the engine waits for ever, `--server-metrics` given: told "
-        "after "
+        f"alarms: {len(alarms)}. With one request at which the engine waits for ever, "
+        "`--server-metrics` given: told after "
         f"{', '.join('never' if after_s is None else f'{after_s:.0f} s' for after_s in waits_s)}."
     ]
     return lines, not alarms and all(after_s is not None and after_s <= 60 for after_s in waits_s)
@@ -137,11 +136,9 @@ def part_stragglers(_: int, *, quick: bool) -> tuple[list[str], bool]:
             wrong += slow is not None and rank is not None and rank != slow
             blamed += is_healthy and rank is not None
     lines = [
-        "Recorded jobs of 2 to 8 ranks (readings made up: CPU time, or the GPUs' "
-        "multiprocessors at work), one rank "
-        f"slow in backward by 15 to 40 % of a step: named in {named} of {runs}, another in "
-        f"{wrong}. Healthy: {runs}, "
-        f"with a rank named: {blamed}."
+        "Recorded jobs of 2 to 8 ranks (readings made up: CPU time, or the GPUs' multiprocessors "
+        f"at work), one rank slow in backward by 15 to 40 % of a step: named in {named} of "
+        f"{runs}, another in {wrong}. Healthy: {runs}, with a rank named: {blamed}."
     ]
     return lines, named == runs and not wrong and not blamed
 
@@ -216,10 +213,9 @@ def part_client(_: int, *, quick: bool) -> tuple[list[str], bool]:
         "`--nccl-ras poll` asks: "
         f"{100 * share:.3f} % of a core; otherwise it is asked in a hang alone.",
         "",
-        f"Broken answers parsed: {taken + refused}, no traceback; {taken} were taken as a "
-        "status, the longest took "
-        f"{1e3 * longest_s:.1f} ms. Over TCP: {wire_taken + wire_refused}, the longest "
-        f"{1e3 * wire_s:.1f} ms.",
+        f"Broken answers parsed: {taken + refused}, no traceback; {taken} were taken as a status, "
+        f"the longest took {1e3 * longest_s:.1f} ms. Over TCP: {wire_taken + wire_refused}, the "
+        f"longest {1e3 * wire_s:.1f} ms.",
     ]
     return lines, share <= 0.001
 

@@ -377,18 +377,14 @@ def main() -> None:
         part = options.section or (f"{options.part.replace('_', ' ')} part" if options.part else "")
         part = f" ({part})" if part else ""
         method = (
-            f"`benchmarks/diagnosis.py`: `profd attach` for {options.seconds:g} s to each "
-            "program of "
-            f"`benchmarks/corpus`{part} and to its twin without the planted cause, "
-            "which runs at the same time. Cause: the first finding, remarks included and behind "
-            "all warnings, "
-            "that names a line which the program marks. Share: the part of the time that the "
-            "cause takes, by the "
-            "program's own clock. Gain: steps a second of the twin over those of the program. "
-            "Not so, of all at most: "
-            "the exact bound of the binomial distribution, at 95 %. Other: the time with neither "
-            "a phase nor a "
-            "name in the summary."
+            f"`benchmarks/diagnosis.py`: `profd attach` for {options.seconds:g} s to each program "
+            f"of `benchmarks/corpus`{part} and to its twin without the planted cause, which runs "
+            "at the same time. Cause: the first finding, remarks included and behind all "
+            "warnings, that names a line which the program marks. Share: the part of the time "
+            "that the cause takes, by the program's own clock. Gain: steps a second of the twin "
+            "over those of the program. Not so, of all at most: the exact bound of the binomial "
+            "distribution, at 95 %. Other: the time with neither a phase nor a name in the "
+            "summary."
         )
         write_section(f"Diagnosis of programs of other people's kind{part}", method, lines)
 

@@ -141,10 +141,9 @@ def main() -> None:
     write_section(
         TITLES[options.load],
         f"`benchmarks/diff.py`: pairs of runs of {options.seconds:g} s (planted: "
-        f"{options.planted_seconds:g} s) under "
-        "`profd run --headless`, compared by `profd diff` with its defaults. The function is a "
-        "third of each step"
-        ", and is named where it, or a line in it, comes first.",
+        f"{options.planted_seconds:g} s) under `profd run --headless`, compared by `profd diff` "
+        "with its defaults. The function is a third of each step, and is named where it, or a "
+        "line in it, comes first.",
         rows,
     )
 

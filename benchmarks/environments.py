@@ -261,14 +261,12 @@ def written(rows: Sequence[Row]) -> str:
     lines = [
         "# Environments",
         "",
-        "`benchmarks/environments.py` writes this page. A program that spends 50, 30 and 20 % of "
-        "its time in three",
-        "functions runs in each environment. The first command is `profd attach PID`, for "
-        f"{LENGTH_S} s. It is sound",
-        f"where each share is within {MOST_POINTS:.0f} points, or where it refuses with its own "
-        "exit code and a line",
-        f"that says what to do; where it answers within {MOST_ANSWER_S:.0f} s, is never silent for",
-        f"{MOST_SILENCE_S:.0f} s until then, writes no traceback, and the program goes on.",
+        "`benchmarks/environments.py` writes this page. A program that spends 50, 30 and 20 % of",
+        "its time in three functions runs in each environment. The first command is",
+        f"`profd attach PID`, for {LENGTH_S} s. An environment is sound if all holds: each share is",
+        f"within {MOST_POINTS:.0f} points, or profd refuses with its own exit code and a line that",
+        f"says what to do; it answers within {MOST_ANSWER_S:.0f} s, and is never silent for",
+        f"{MOST_SILENCE_S:.0f} s until then; it writes no traceback; the program goes on.",
         "",
         f"**{len(sound)} of {len(tried)} environments are sound**; the slowest answer took "
         f"{slowest:.1f} s.",

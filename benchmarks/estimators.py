@@ -1,10 +1,10 @@
 """Which estimate of a share is best, from what a chrometrace recording of py-spy shows: simulated.
 
 A recording shows when each stack was first seen and how many samples were taken in all; samples
-that repeat the stack before them are unseen. Simulates programs with known shares, samples them at
-Poisson intervals, and prints bias and standard deviation of five estimates of one share in points
-of a percent, and how far each estimate of the whole distribution lies from the truth and from the
-counts of a second recorder beside it (total variation, mean and largest). Run: ``python
+that repeat the stack before them are unseen. Simulates programs with known shares and samples them
+at Poisson intervals. Prints bias and standard deviation of five estimates of one share, in points
+of a percent. Prints also the total variation, mean and largest, between each estimate of the whole
+distribution and two others: the truth, and the counts of a second recorder. Run: ``python
 benchmarks/estimators.py``, about a minute.
 
 count    the share of samples, which only a format without times would give

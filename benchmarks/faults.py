@@ -206,12 +206,10 @@ def main() -> int:
 
 _METHOD = (
     "`benchmarks/faults.py`: every system call on its files, and every tenth allocation of "
-    "SQLite's, fails once for "
-    "each error that fits; of the writer also for a while and for good. `whole`: done as without "
-    "a fault; `said`: an "
-    "error says why, and the next try is whole; `refused`: no run was begun, and nothing is left "
-    "of it; `cut off, and "
-    "said`: of a fault for good, where all that was committed is there."
+    "SQLite's, fails once for each error that fits; of the writer also for a while and for good. "
+    "`whole`: done as without a fault; `said`: an error says why, and the next try is whole; "
+    "`refused`: no run was begun, and nothing is left of it; `cut off, and said`: of a fault for "
+    "good, where all that was committed is there."
 )
 
 

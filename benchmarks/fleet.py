@@ -2,9 +2,9 @@
 
 ``python benchmarks/fleet.py [--run FILE] [--sizes 1e6 1e7 1e8]``, about 10 minutes and 5 GB of
 disk; writes its section of ``docs/measurements.md``. Data sets are made by ``fleetgen`` from a run
-of ResNet-18, which is recorded first where none is given. Each is asked by DuckDB in fresh
-processes, and by Dask with a scheduler and two worker processes; what was planted has to be named
-first, and the answers have to be identical. Ends with 1 where a bound is broken.
+of ResNet-18. Without ``--run`` that run is recorded first. DuckDB, in fresh processes, and Dask,
+with a scheduler and two workers, answer for each data set. Both must name first what was planted,
+and their answers must be identical. Ends with 1 if a bound is broken.
 """
 
 from __future__ import annotations
@@ -152,9 +152,8 @@ def table(measured: Sequence[Measured]) -> list[str]:
     for one in measured:
         lines.append(
             f"| {one.rows:,} | {one.disk_bytes / 1e6:,.0f} MB | {one.made_s:.0f} s | "
-            f"{one.took_s:.1f} s | "
-            f"{one.rss_bytes / 1e6:,.0f} MB | {one.dask_s:.1f} s | {_yes(one.is_identical)} | "
-            f"{_yes(one.is_right)} |"
+            f"{one.took_s:.1f} s | {one.rss_bytes / 1e6:,.0f} MB | {one.dask_s:.1f} s | "
+            f"{_yes(one.is_identical)} | {_yes(one.is_right)} |"
         )
     if len(measured) > 1:
         lines += [
@@ -192,14 +191,11 @@ def main() -> int:
         write_section(
             "Many runs together",
             "`benchmarks/fleet.py`: `profd fleet --json` in a fresh process over data sets of "
-            f"{len(template.stacks)} "
-            f"stacks and {template.rows_a_minute:.0f} rows a minute and rank, drawn from a "
-            f"recorded run; {ROUNDS} "
-            "times each, the files in the page cache. A row is a thread in one stack over a "
-            "minute. Bounds for "
-            f"10⁸ rows: {MOST_S:.0f} s and {MOST_BYTES / 1e9:.0f} GB. Dask: a scheduler and two "
-            "worker processes "
-            "on the same cores, `--json` compared byte by byte.",
+            f"{len(template.stacks)} stacks and {template.rows_a_minute:.0f} rows a minute and "
+            f"rank, drawn from a recorded run; {ROUNDS} times each, the files in the page cache. "
+            f"A row is a thread in one stack over a minute. Bounds for 10⁸ rows: {MOST_S:.0f} s "
+            f"and {MOST_BYTES / 1e9:.0f} GB. Dask: a scheduler and two worker processes on the "
+            "same cores, `--json` compared byte by byte.",
             lines,
         )
     broken = [one for one in measured if one.took_s > MOST_S or one.rss_bytes > MOST_BYTES]

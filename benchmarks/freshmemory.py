@@ -139,13 +139,11 @@ def main() -> None:
     if not options.print_only:
         method = (
             f"`benchmarks/freshmemory.py`: `profd attach` for {options.seconds:g} s to programs "
-            "of `benchmarks/corpus` "
-            "without their planted cause, with nothing beside them and with a busy process for "
-            "each core. Said: the "
-            "severity of `allocator-churn`, and its share of the time. Gain: steps a second with "
-            "memory that is kept "
-            "(`MALLOC_TRIM_THRESHOLD_`, `MALLOC_MMAP_THRESHOLD_`) over those without, the "
-            f"median of {TURNS} pairs."
+            "of `benchmarks/corpus` without their planted cause, with nothing beside them and "
+            "with a busy process for each core. Said: the severity of `allocator-churn`, and its "
+            "share of the time. Gain: steps a second with memory that is kept "
+            "(`MALLOC_TRIM_THRESHOLD_`, `MALLOC_MMAP_THRESHOLD_`) over those without, the median "
+            f"of {TURNS} pairs."
         )
         write_section("Memory that is taken anew", method, lines)
 

@@ -199,10 +199,9 @@ def write_sections(known: Iterable[str], found: Mapping[str, Outcome]) -> None:
     for title, names, words in sections:
         if all(name in found for name in names):
             write_section(title, "`benchmarks/fuzz.py`: what profd reads, changed by chance. "
-                                 f"{words} `read` is what "
-                          "could be read after all; the others are errors that say what is "
-                          "wrong. None may end in "
-                          "another way, or after 5 s, or above 400 MB.",
+                                 f"{words} `read` is what could be read after all; the others are "
+                                 "errors that say what is wrong. None may end in another way, or "
+                                 "after 5 s, or above 400 MB.",
                           [*table(names, found), "", memory(found[name] for name in names)])  # fmt: skip
 
 

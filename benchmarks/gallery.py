@@ -201,8 +201,7 @@ def main() -> None:
     options = parser.parse_args()
     found: dict[str, Sequence[Pair]] = {}
     columns = (
-        "found first | twin healthy | gain of the fix | bound | gain within bound | bound "
-        "within "
+        "found first | twin healthy | gain of the fix | bound | gain within bound | bound within "
         "twice the gain"
     )
     columns += " | rest of a step"
@@ -227,13 +226,10 @@ def main() -> None:
         write_section(
             options.title,
             f"`benchmarks/gallery.py`: {plural(options.runs, 'run')} of {options.seconds:.0f} s "
-            f"of {scripts} of "
-            "`target/gallery` and of its twin without the bottleneck. Found first: the planted "
-            "cause is the first "
-            "finding. Twin healthy: no finding above info. Gain and bound are medians, as times "
-            "the steps a second. "
-            "Rest of a step: what a step took in the twin, over what it took in the script "
-            "without the cause's share.",
+            f"of {scripts} of `target/gallery` and of its twin without the bottleneck. Found "
+            "first: the planted cause is the first finding. Twin healthy: no finding above info. "
+            "Gain and bound are medians, as times the steps a second. Rest of a step: what a step "
+            "took in the twin, over what it took in the script without the cause's share.",
             [*lines, "", "What was found first, by what was planted:", "", *matrix],
         )
 

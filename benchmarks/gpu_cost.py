@@ -223,10 +223,8 @@ def report(costs: list[Cost], seconds: int, *, real: bool) -> None:
     write_section(
         "What reading GPUs costs" + (" on a real driver" if real else ""),
         f"`benchmarks/gpu_cost.py{' --real' if real else ''}`: {len(costs)} runs of {seconds} s "
-        "at the default rate, "
-        "read through pynvml, GPM every two seconds, and written to a run file; medians of the "
-        "threads' CPU time "
-        "[least, most]. "
+        "at the default rate, read through pynvml, GPM every two seconds, and written to a run "
+        "file; medians of the threads' CPU time [least, most]. "
         + (
             ""
             if real

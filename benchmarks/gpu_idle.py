@@ -25,17 +25,12 @@ from profd.daemon.store.stepfunction import step_function
 SECONDS = 60
 METHOD = (
     "`benchmarks/gpu_idle.py`: {runs} simulated loops of {seconds} s, read by the driver's "
-    "samples 20 ms to 1 s apart "
-    "in whole percents, rounded down, with a clock that is up to 5 ms off, and gaps of "
-    "2 ms to 3 s. "
-    "The GPU is busy 10 to 90 % of the time. Loops wait for data and synchronize, "
-    "start operations slowly, run ahead of the GPU, or do all of it; lengths vary by up to 50 %; "
-    "main threads are "
-    "sampled at 100 Hz. Headline: by how many points the idle share is off. Bounds: of how many "
-    "phases the share "
-    "of the idle time lies in them, and how wide they are. Estimates: of how many phases one is "
-    "given, and how "
-    "far it is off."
+    "samples 20 ms to 1 s apart in whole percents, rounded down, with a clock that is up to 5 ms "
+    "off, and gaps of 2 ms to 3 s. The GPU is busy 10 to 90 % of the time. Loops wait for data "
+    "and synchronize, start operations slowly, run ahead of the GPU, or do all of it; lengths "
+    "vary by up to 50 %; main threads are sampled at 100 Hz. Headline: by how many points the "
+    "idle share is off. Bounds: of how many phases the share of the idle time lies in them, and "
+    "how wide they are. Estimates: of how many phases one is given, and how far it is off."
 )
 
 
@@ -96,8 +91,7 @@ def main() -> None:
     options = parser.parse_args()
     lines = [
         "| read by | headline within 1 point | its largest error | phases within their bounds | "
-        "median width | "
-        "estimates | within 3 points | median error |",
+        "median width | estimates | within 3 points | median error |",
         "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     with ProcessPoolExecutor() as pool:

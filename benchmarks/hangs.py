@@ -162,11 +162,10 @@ def main() -> int:
     if not options.quick:
         write_section(
             "Hangs",
-            f"`benchmarks/hangs.py`: trainings that stop after {TRAIN_S:g} s, to be told "
-            f"{WITHIN_S:g} s later at most; "
-            "and trainings with a scan, a compilation, an evaluation, a checkpoint, a child's "
-            "work and a download, of "
-            f"{PAUSE_S:g} s each give or take a fifth. {options.jobs} at once; `--hang-after` is "
+            f"`benchmarks/hangs.py` runs trainings that stop after {TRAIN_S:g} s: profd must "
+            f"report each hang within {WITHIN_S:g} s. Others pause for {PAUSE_S:g} s, give or take "
+            "a fifth, for a scan, a compilation, an evaluation, a checkpoint, a child's work or a "
+            f"download: profd must not report these. {options.jobs} run at once; `--hang-after` is "
             "the default.",
             lines,
         )

@@ -99,12 +99,10 @@ def report(ours: Reading, faults: list[str]) -> None:
     write_section(
         "Holistic Trace Analysis",
         "`benchmarks/holistic.py`: every call of HTA on `profd export --format tensorboard` of a "
-        "window, compared with"
-        f" the same on a trace that torch's profiler wrote itself. Ranks {ours.ranks}, "
-        f"iterations {ours.iterations};"
-        f" {len(ours.calls) - len(faults)} of {len(ours.calls)} calls came to the same. Errors "
-        "are HTA's own on a trace"
-        " without kernels.",
+        "window, compared with the same on a trace that torch's profiler wrote itself. Ranks "
+        f"{ours.ranks}, iterations {ours.iterations}; {len(ours.calls) - len(faults)} of "
+        f"{len(ours.calls)} calls came to the same. Errors are HTA's own on a trace without "
+        "kernels.",
         [
             "| call | comes to |",
             "|---|---|",

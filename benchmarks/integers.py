@@ -264,9 +264,8 @@ def main() -> int:
     if not options.dry:
         write_section(
             "Integers read out of restless code",
-            "`benchmarks/integers.py`: variables that are multiples of 7 and go up, in loops of "
-            "a few microseconds; "
-            "CPU time of a reading, which is of five looks at least.",
+            "`benchmarks/integers.py`: variables that are multiples of 7 and go up, in loops of a "
+            "few microseconds; CPU time of a reading, which is of five looks at least.",
             [
                 said,
                 "",

@@ -171,8 +171,7 @@ def main() -> int:
         write_section(
             "Kills",
             "`benchmarks/kills.py`: `kill -9` of the session at random moments of its first "
-            f"{LONGEST_S:g} s, beside "
-            "one target that is never started anew.",
+            f"{LONGEST_S:g} s, beside one target that is never started anew.",
             lines,
         )
     return 0 if sound == len(kills) and not wrong else 1

@@ -35,15 +35,11 @@ NAMES = {"profd": "under profd", "bare": "bare", "null": "null control"}
 KINDS = tuple(NAMES)
 METHOD = (
     "`benchmarks/many_threads.py`: {rounds} rounds of a fixed amount of work in a torch process "
-    "of {threads} OS "
-    "threads, in fresh processes under `profd run --headless`, bare, and bare once more as null "
-    "control, in changing "
-    "order. Wall is by the clock, CPU the CPU time of all threads. In brackets 95 % intervals of "
-    "the mean ratio, "
-    "which is to be at most 1.05. Each run is checked: it ends within {hang:.0f} s, with exit "
-    "code 0, and is never "
-    "seen stopped (state T or t) while its main thread is looked at about every 5 ms and all of "
-    "its threads every 50 "
+    "of {threads} OS threads, in fresh processes under `profd run --headless`, bare, and bare "
+    "once more as null control, in changing order. Wall is by the clock, CPU the CPU time of all "
+    "threads. In brackets 95 % intervals of the mean ratio, which is to be at most 1.05. Each run "
+    "is checked: it ends within {hang:.0f} s, with exit code 0, and is never seen stopped (state "
+    "T or t) while its main thread is looked at about every 5 ms and all of its threads every 50 "
     "ms."
 )
 

@@ -21,8 +21,7 @@ RESULTS = Path(__file__).with_name("results")
 _KEPT = 20  # times that each section was measured
 _CHANGE = 0.1
 _TITLE = (
-    "# Measurements\n\nEach section is written by the benchmark that it names; run it "
-    "again to "
+    "# Measurements\n\nEach section is written by the benchmark that it names; run it again to "
     "renew it.\n"
 )
 

@@ -37,13 +37,10 @@ WARM_S = 150.0
 QUICK_MINUTES = 4.0
 METHOD = (
     "`benchmarks/metrics.py`: a Prometheus {version} scrapes `profd attach --headless --metrics` "
-    "every {every} s for "
-    "{minutes:g} minutes, on `benchmarks/loads/churning.py` with {per_second} children a second. "
-    "CPU is what the "
-    "kernel says of the process that serves, with all that it does: its start, scrapes, "
-    "findings. Scrapes and series "
-    "are what Prometheus says; series are counted from {warm:.0f} s on, the CPU time of "
-    "a scrape too."
+    "every {every} s for {minutes:g} minutes, on `benchmarks/loads/churning.py` with {per_second} "
+    "children a second. CPU is what the kernel says of the process that serves, with all that it "
+    "does: its start, scrapes, findings. Scrapes and series are what Prometheus says; series are "
+    "counted from {warm:.0f} s on, the CPU time of a scrape too."
 )
 
 
@@ -69,10 +66,9 @@ class Served(NamedTuple):
         return [
             "| scrapes | missed | slowest | series | processes | CPU | by the scrape | RSS |",
             "|---:" * 8 + "|",
-            f"| {self.scrapes} | {self.missed} | {self.slowest_s * 1e3:.0f} ms | "
-            f"{self.series[0]} to {self.series[1]} "
-            f"| {self.processes} | {self.cores:.3%} | {self.scrape_ms:.1f} ms | "
-            f"{self.memory.rss_bytes / 1e6:.0f} MB |",
+            f"| {self.scrapes} | {self.missed} | {self.slowest_s * 1e3:.0f} ms | {self.series[0]} "
+            f"to {self.series[1]} | {self.processes} | {self.cores:.3%} | {self.scrape_ms:.1f} ms "
+            f"| {self.memory.rss_bytes / 1e6:.0f} MB |",
         ]
 
 

@@ -124,9 +124,8 @@ def main() -> int:
         write_section(
             "Clocks of nodes",
             f"`benchmarks/nodes.py`: {NODES} nodes with clocks up to 3.6 s apart, aligned by "
-            "collectives. A run is"
-            f" good where no clock is off by {LIMIT_MS:.0f} ms and the slow rank alone is "
-            "called late.",
+            f"collectives. A run is good where no clock is off by {LIMIT_MS:.0f} ms and the slow "
+            "rank alone is called late.",
             [
                 "| runs | farthest | rank named | good | true share, 95 % |",
                 "|---|---|---|---|---|",

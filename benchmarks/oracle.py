@@ -53,18 +53,13 @@ HEAD = (
 )
 METHOD = (
     "`benchmarks/oracle.py`: each program is recorded {runs} times for {seconds} s at 100 Hz by "
-    "profd{budget}, "
-    "{jobs} at once{busy}{beside}. Rate: the mean of profd's recordings, which its budget may "
-    "lower. Impossible: of"
-    " the stacks kept, those with no frames, a root where no thread begins, or a call that the "
-    "program does not "
-    "make. Failed: reads that py-spy gave up. Dropped: stacks that profd recognized as torn. "
-    "Usable: neither. Bias:"
-    " the mean error of the share that is furthest off, in points, with its 95 % interval over "
-    "the runs. ± 2 "
-    "points: how many shares of the runs lie so near the truth. Held: how many of the 95 % "
-    "intervals shown hold it,"
-    " of whole runs; pieces: of their single recordings, of some seconds each."
+    "profd{budget}, {jobs} at once{busy}{beside}. Rate: the mean of profd's recordings, which its "
+    "budget may lower. Impossible: of the stacks kept, those with no frames, a root where no "
+    "thread begins, or a call that the program does not make. Failed: reads that py-spy gave up. "
+    "Dropped: stacks that profd recognized as torn. Usable: neither. Bias: the mean error of the "
+    "share that is furthest off, in points, with its 95 % interval over the runs. ± 2 points: how "
+    "many shares of the runs lie so near the truth. Held: how many of the 95 % intervals shown "
+    "hold it, of whole runs; pieces: of their single recordings, of some seconds each."
 )
 BESIDE = ", and once by `py-spy record --idle` with and without `--nonblocking`"
 

@@ -38,20 +38,14 @@ LIMITS = {"headless": 1.25, "watched": 1.4}
 """What the ratio to bare py-spy is to be at most, once started."""
 METHOD = (
     "`benchmarks/own_cost.py`: {runs} runs of {seconds} s on one torch loop at 100 Hz, profd and "
-    "one long `py-spy "
-    "record --nonblocking --idle --threads` side by side, both begun at the same time; means "
-    "over the runs, ratios "
-    "with their 95 % intervals. profd's modules are compiled beforehand, as an installer does. "
-    "Watched: the "
-    "benchmark's own process watches over the control socket and reads the run file each second, "
-    "which is not "
-    "counted. CPU is what the kernel says of profd's command, its session and every py-spy that "
-    "it starts. The first "
-    "10 s begin with the start of the processes. Once started is what comes after 20 s: by then "
-    "the findings' process "
-    "has started, too. The whole ends with the last process, for profd with the summing up of "
-    "the run. RSS counts a "
-    "page in each process that has it, PSS shares it out."
+    "one long `py-spy record --nonblocking --idle --threads` side by side, both begun at the same "
+    "time; means over the runs, ratios with their 95 % intervals. profd's modules are compiled "
+    "beforehand, as an installer does. Watched: the benchmark's own process watches over the "
+    "control socket and reads the run file each second, which is not counted. CPU is what the "
+    "kernel says of profd's command, its session and every py-spy that it starts. The first 10 s "
+    "begin with the start of the processes. Once started is what comes after 20 s: by then the "
+    "findings' process has started, too. The whole ends with the last process, for profd with the "
+    "summing up of the run. RSS counts a page in each process that has it, PSS shares it out."
 )
 
 

@@ -160,8 +160,7 @@ def main() -> None:
         (1, 1, 30.0) if options.quick else (options.runs, options.healthy, options.seconds)
     )
     head = (
-        "| slow | rank named | function named | another rank blamed | surplus | "
-        "named after | at "
+        "| slow | rank named | function named | another rank blamed | surplus | named after | at "
         "the latest |"
     )
     lines = [head, "|---|---:|---:|---:|---:|---:|---:|"]
@@ -177,12 +176,10 @@ def main() -> None:
         write_section(
             "Ranks",
             f"`benchmarks/ranks.py`: {RANKS} gloo ranks by torchrun, `target/ddp_mlp.py`, "
-            f"{seconds:.0f} s of training "
-            f"a run with the default budget; rank {SLOW_RANK} is slow. Another rank blamed: at "
-            "any of the moments, "
-            f"{_LOOKED_EVERY_S} s apart, at which was looked. Named after: from the first step. "
-            "Surplus and times are "
-            "medians over runs.",
+            f"{seconds:.0f} s of training a run with the default budget; rank {SLOW_RANK} is "
+            f"slow. Another rank blamed: at any of the moments, {_LOOKED_EVERY_S} s apart, at "
+            "which was looked. Named after: from the first step. Surplus and times are medians "
+            "over runs.",
             lines,
         )
 

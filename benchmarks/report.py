@@ -33,17 +33,13 @@ from profd.daemon.store.reader import RunReader
 
 METHOD = (
     "`benchmarks/report.py`: runs made by `benchmarks/longrun.py` through the writer of real "
-    "sessions, about 60 "
-    "samples a second of each rank, as dense as those of ResNet-18, and all readings. Written by "
-    "`profd report` in "
-    "a process of its own, interpreter and imports counted. Browser: headless Chromium, 1400 by "
-    "1000 pixels, a "
-    "fresh page each time; first picture from the beginning of navigation until flame graph and "
-    "timeline are drawn; "
-    "brush from the movement of the pointer until both are drawn anew, over {moves} movements "
-    "across the run. "
-    "Findings: all rules over ten minutes in the middle of the run, and over the whole run, each "
-    "from opening the file."
+    "sessions, about 60 samples a second of each rank, as dense as those of ResNet-18, and all "
+    "readings. Written by `profd report` in a process of its own, interpreter and imports "
+    "counted. Browser: headless Chromium, 1400 by 1000 pixels, a fresh page each time; first "
+    "picture from the beginning of navigation until flame graph and timeline are drawn; brush "
+    "from the movement of the pointer until both are drawn anew, over {moves} movements across "
+    "the run. Findings: all rules over ten minutes in the middle of the run, and over the whole "
+    "run, each from opening the file."
 )
 OPENINGS = 5
 MOVES = 40

@@ -36,19 +36,15 @@ CROWDS = ((0, 1), (2, 1), (8, 1), (16, 1), (0, 32), (0, 160))
 """(workers, threads of the main process)."""
 METHOD = (
     "`benchmarks/scaling.py`: `profd attach --headless` on `benchmarks/loads/crowd.py` for "
-    "{seconds} s each, in "
-    "percent of one core. The threads are those of the main process; a pool of workers has three "
-    "more. It is recorded "
-    "with a budget out of reach, so that the main process is sampled at its full rate: in the "
-    "first {start:.0f} s, and "
-    "settled, after {settled:.0f} s, when each of 16 workers has been sampled once. And, "
-    "where that comes near the default budget, for {held} s under it, with threads for {threads} "
-    "s, the cost then "
-    "being that of the last half; the dearest is the 60 s of all that cost most, the start among "
-    "them. The rate is the "
-    "mean of the main process's recordings in that time. With time: `profd attach` on a torch "
-    "loop of one process; "
-    "bytes are the pages of the database, its log included."
+    "{seconds} s each, in percent of one core. The threads are those of the main process; a pool "
+    "of workers has three more. It is recorded with a budget out of reach, so that the main "
+    "process is sampled at its full rate: in the first {start:.0f} s, and settled, after "
+    "{settled:.0f} s, when each of 16 workers has been sampled once. And, where that comes near "
+    "the default budget, for {held} s under it, with threads for {threads} s, the cost then being "
+    "that of the last half; the dearest is the 60 s of all that cost most, the start among them. "
+    "The rate is the mean of the main process's recordings in that time. With time: `profd "
+    "attach` on a torch loop of one process; bytes are the pages of the database, its log "
+    "included."
 )
 
 
@@ -148,8 +144,7 @@ def crowd_lines(seconds: int, held_s: int, crowds: Sequence[tuple[int, int]]) ->
     """Measure crowds and return their table, and what follows from it."""
     lines = [
         "| workers, threads | first 10 s | settled | rate | under the default budget | rate then "
-        "| dearest minute "
-        "| RSS |",
+        "| dearest minute | RSS |",
         "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     steady: dict[tuple[int, int], float] = {}
@@ -177,8 +172,7 @@ def _verdicts(steady: dict[tuple[int, int], float]) -> list[str]:
     return [
         "",
         f"At the full rate a main process with 8 workers takes {main:.1f} % of a core (to be at "
-        "most 8), "
-        f"and 16 workers take {more:+.1f} points more than 8 (to be less than 2).",
+        f"most 8), and 16 workers take {more:+.1f} points more than 8 (to be less than 2).",
     ]
 
 

@@ -280,12 +280,10 @@ class Scratch:
         (root / "etc/slurm/cgroup.conf").write_text("CgroupPlugin=disabled\n")
         script = (
             f"grep -qw {host} /etc/hosts || echo 127.0.0.1 {host} >>/etc/hosts; mkdir -p "
-            "/var/spool/slurm /run/munge; "
-            "test -s /etc/munge/munge.key || (dd if=/dev/urandom of=/etc/munge/munge.key bs=1024 "
-            "count=1 2>/dev/null); "
-            "chown -R munge: /etc/munge /run/munge /var/lib/munge /var/log/munge; chmod 400 "
-            "/etc/munge/munge.key; "
-            "runuser -u munge -- munged; slurmctld; slurmd"
+            "/var/spool/slurm /run/munge; test -s /etc/munge/munge.key || (dd if=/dev/urandom "
+            "of=/etc/munge/munge.key bs=1024 count=1 2>/dev/null); chown -R munge: /etc/munge "
+            "/run/munge /var/lib/munge /var/log/munge; chmod 400 /etc/munge/munge.key; runuser -u "
+            "munge -- munged; slurmctld; slurmd"
         )
         said = self._run(*self.inside("sh", "-c", script), check=False)
         for _ in range(40):

@@ -44,16 +44,13 @@ SCRIPT = "def train(batches):\n    for batch in batches:\n        loss.backward(
 ROUND, EPOCH = Local(1, 0), Local(2, 0)
 METHOD = (
     "`benchmarks/simulatedsteps.py`: simulated loops of {seconds:.0f} s, read by profd's reader "
-    "of steps in their own "
-    "time, {runs} for each length, mean step time, CPU time of a reading (0.3 and 0.8 ms), and "
-    "with and without a "
-    "number of the epoch that can be read. Episodes: at least 9 steps, the rest of an "
-    "exponential distribution. "
-    "Epochs: all of the same length, steps that vary by 10 to 50 %, times at half and double "
-    "speed, stalls of 0.2 to "
-    "1.5 s, and up to 0.5 s between epochs. Off: by how much the count is off, of the steps "
-    "between the first reading "
-    "and the last. Held: how many counts are off by no more than the error that profd states."
+    "of steps in their own time, {runs} for each length, mean step time, CPU time of a reading "
+    "(0.3 and 0.8 ms), and with and without a number of the epoch that can be read. Episodes: at "
+    "least 9 steps, the rest of an exponential distribution. Epochs: all of the same length, "
+    "steps that vary by 10 to 50 %, times at half and double speed, stalls of 0.2 to 1.5 s, and "
+    "up to 0.5 s between epochs. Off: by how much the count is off, of the steps between the "
+    "first reading and the last. Held: how many counts are off by no more than the error that "
+    "profd states."
 )
 
 

@@ -178,8 +178,7 @@ def main() -> None:
             print(lines[-1], flush=True)
     if not options.names:
         method = (
-            f"`benchmarks/simulations.py`: {options.trials} simulated programs a line; "
-            "bounds "
+            f"`benchmarks/simulations.py`: {options.trials} simulated programs a line; bounds "
             "hold at 95 %."
         )
         write_section("Chance in estimates", method, lines)

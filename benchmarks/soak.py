@@ -38,14 +38,11 @@ CLOSING_S = 60.0
 MEGABYTE = 1e6
 METHOD = (
     "`benchmarks/soak.py`: a torch loop with two DataLoader workers, new ones every 10 s, for "
-    "{minutes:.0f} minutes "
-    "under `profd run --headless`; read every 5 s. Growth and slope are those after the first "
-    "{settled:.0f} minutes: "
-    "the slope is that of a least-squares line, the growth the mean of the last quarter less "
-    "that of the first; the "
-    "largest reading is of the whole time. USS is memory that a process shares with no other, "
-    "RSS counts a page in "
-    "each process that has it, PSS shares it out."
+    "{minutes:.0f} minutes under `profd run --headless`; read every 5 s. Growth and slope are "
+    "those after the first {settled:.0f} minutes: the slope is that of a least-squares line, the "
+    "growth the mean of the last quarter less that of the first; the largest reading is of the "
+    "whole time. USS is memory that a process shares with no other, RSS counts a page in each "
+    "process that has it, PSS shares it out."
 )
 
 

@@ -29,17 +29,13 @@ from profd.daemon.store.reader import RunReader
 LIMITS_S = {"first sample": 0.6, "first picture": 1.2}
 METHOD = (
     "`benchmarks/startup.py`: `profd attach` on a torch loop, {times} times, its dashboard drawn "
-    "by a terminal "
-    "emulator, from the start of the command on; profd's modules are compiled beforehand, as an "
-    "installer "
-    "does. The session's process begins when the command has read its options; "
-    "the run begins once the session has imported what it needs and made the run file; the first "
-    "sample is where the "
-    "first recording begins, by the run's own clock; the first picture is drawn when the "
-    "terminal shows the tables, "
-    "the first function when a function of the loop stands in them. CPU is that of the command "
-    "and its session by the "
-    "time of the first function, py-spy included."
+    "by a terminal emulator, from the start of the command on; profd's modules are compiled "
+    "beforehand, as an installer does. The session's process begins when the command has read its "
+    "options; the run begins once the session has imported what it needs and made the run file; "
+    "the first sample is where the first recording begins, by the run's own clock; the first "
+    "picture is drawn when the terminal shows the tables, the first function when a function of "
+    "the loop stands in them. CPU is that of the command and its session by the time of the first "
+    "function, py-spy included."
 )
 
 

@@ -216,9 +216,8 @@ def table(results: Sequence[Result]) -> list[str]:
     for result in sorted(results, key=lambda one: (not one.trains, one.job.program)):
         by_program[result.job.program].append(result)
     return [
-        "| program | source named | runs | told | within 1 | worst difference | own number | "
-        "rate within 0.5 % | "
-        "worst rate error | stated error held |",
+        "| program | source named | runs | told | within 1 | worst difference | own number | rate "
+        "within 0.5 % | worst rate error | stated error held |",
         "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|",
         *(_row(name, found) for name, found in by_program.items()),
         "",
@@ -360,17 +359,14 @@ def method(options: argparse.Namespace) -> str:
     versions = ", ".join(version for version in options.pythons if find_python(version))
     return (
         f"`benchmarks/stepcounts.py`: each program under Python {versions}, {options.rounds} "
-        "times, `profd attach` for "
-        f"{options.seconds:g} s from a random time on, {options.at_once} at once"
-        f"{', beside two busy loops' if options.busy else ''}. A program keeps a diary of its "
-        "steps. Worst difference: "
-        "of the counts since the first one, against whole steps of the diary. Own number: runs "
-        "whose counts are within "
-        "one of what the script itself calls the step, where that is one running number. Stated "
-        "error held: of the "
-        "counts, of the rate and of the steps of the whole run, all of them; a count may be one "
-        "step off, since one is "
-        "always being made. At most: the exact bound of the binomial distribution, at 95 %."
+        f"times, `profd attach` for {options.seconds:g} s from a random time on, "
+        f"{options.at_once} at once{', beside two busy loops' if options.busy else ''}. A program "
+        "keeps a diary of its steps. Worst difference: of the counts since the first one, against "
+        "whole steps of the diary. Own number: runs whose counts are within one of what the "
+        "script itself calls the step, where that is one running number. Stated error held: of "
+        "the counts, of the rate and of the steps of the whole run, all of them; a count may be "
+        "one step off, since one is always being made. At most: the exact bound of the binomial "
+        "distribution, at 95 %."
     )
 
 

@@ -180,9 +180,8 @@ def main() -> None:
     if not options.print_only:
         method = (
             "`benchmarks/stepscreen.py`: `profd attach` in tmux beside each program for "
-            f"{options.seconds:g} s, "
-            f"{options.at_once} at once{', beside two busy loops' if options.busy else ''}; the "
-            "screen is captured "
+            f"{options.seconds:g} s, {options.at_once} at "
+            f"once{', beside two busy loops' if options.busy else ''}; the screen is captured "
             "twice a second. A number is late by the time since the program was last within one "
             "step of it."
         )

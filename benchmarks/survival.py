@@ -77,9 +77,8 @@ def main() -> int:
         write_section(
             "Faults in every order",
             "`benchmarks/survival.py`: SIGSTOP, SIGKILL, SIGTERM and SIGHUP of launcher, session "
-            "and dashboard, and a "
-            "closed terminal: each alone, all ordered pairs, all orders of stops and kills of "
-            "the three.",
+            "and dashboard, and a closed terminal: each alone, all ordered pairs, all orders of "
+            "stops and kills of the three.",
             lines,
         )
     return 1 if failures else 0

@@ -188,18 +188,16 @@ def report(costs: list[Cost], seconds: int, *, quick: bool) -> int:
         "| CPU, share of one core | least and most | values a second |",
         "|---|---|---|",
         f"| {cores:.2%} | {min(cost.cores for cost in costs):.2%} to "
-        f"{max(cost.cores for cost in costs):.2%} "
-        f"| {costs[-1].points_per_s:.0f} |",
+        f"{max(cost.cores for cost in costs):.2%} | {costs[-1].points_per_s:.0f} |",
     ]
     print("\n".join(lines))
     if not quick:
         write_section(
             "Counters of processes and machine",
             f"`benchmarks/telemetry.py`: {len(costs)} times {seconds} s of readings at default "
-            f"rates, {PROCESSES} "
-            f"processes of {THREADS} threads with 200 MB in 800 maps each, written to a run "
-            "file; CPU of the process "
-            "that reads and writes, all its threads, without its start; medians.",
+            f"rates, {PROCESSES} processes of {THREADS} threads with 200 MB in 800 maps each, "
+            "written to a run file; CPU of the process that reads and writes, all its threads, "
+            "without its start; medians.",
             lines,
         )
     return int(cores > LIMIT_CORES)

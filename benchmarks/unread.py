@@ -182,8 +182,7 @@ def judged(run_file: Path, done: list[Done]) -> Iterator[str]:
         spent_ns = sum(max(min(one.end_ns, to_ns) - max(one.start_ns, from_ns), 0) for one in found)
         if spent_ns > MAY_BE_LATE_NS:
             yield (
-                f"{what} for {(to_ns - from_ns) / SECOND_NS:.2f} s: "
-                f"{spent_ns / SECOND_NS:.3f} s "
+                f"{what} for {(to_ns - from_ns) / SECOND_NS:.2f} s: {spent_ns / SECOND_NS:.3f} s "
                 "are a stack's"
             )
         if what == "leave":  # profd takes the process for ended then

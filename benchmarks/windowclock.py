@@ -134,9 +134,8 @@ def main() -> int:
         write_section(
             "Samples and operators on one clock",
             "`benchmarks/windowclock.py`: how late samples of a function are, by the range of "
-            "torch that it opens;"
-            f" the median over the ranges of {WINDOWS} windows a run, with the 95 % bound of the "
-            "mean over runs.",
+            f"torch that it opens; the median over the ranges of {WINDOWS} windows a run, with "
+            "the 95 % bound of the mean over runs.",
             ["| runs | mean | 95 % | farthest |", "|---|---|---|---|", row],
         )
     return 0 if abs(mean_ms) + margin_ms <= OFFSET_LIMIT_MS else 1

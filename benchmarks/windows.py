@@ -78,10 +78,9 @@ class Outcome(NamedTuple):
         """Return the outcome as a row of a table."""
         still = sorted(self.still_s)
         return (
-            f"| {self.version} | {self.source} | {len(still)} | {self.failed} | {self.rounds:,} "
-            f"| {self.wrong} "
-            f"| {statistics.median(still):.3f} s | {still[-1]:.3f} s "
-            f"| {statistics.median(self.at_rest_s):.3f} s | {max(self.at_rest_s):.3f} s |"
+            f"| {self.version} | {self.source} | {len(still)} | {self.failed} | {self.rounds:,} | "
+            f"{self.wrong} | {statistics.median(still):.3f} s | {still[-1]:.3f} s | "
+            f"{statistics.median(self.at_rest_s):.3f} s | {max(self.at_rest_s):.3f} s |"
         )
 
 
@@ -154,12 +153,10 @@ def report(outcomes: list[Outcome]) -> None:
     """Write the section of the measurements."""
     write_section(
         "Windows of running processes",
-        "`benchmarks/windows.py`: windows of five steps, started inside of a process that was "
-        "not armed and that"
-        " compares its matrix products and convolutions bit for bit in every round. How long it "
-        "stands still is the"
-        " longest pause of a thread that beats every 2 ms, per window; at rest is the same for "
-        "one second without one.",
+        "`benchmarks/windows.py`: windows of five steps, started inside of a process that was not "
+        "armed and that compares its matrix products and convolutions bit for bit in every round. "
+        "How long it stands still is the longest pause of a thread that beats every 2 ms, per "
+        "window; at rest is the same for one second without one.",
         [
             "| Python | by | windows | failed | rounds | wrong | still, median | longest | at "
             "rest, median | longest |",

@@ -41,8 +41,7 @@ from profd.daemon.render.difftext import diff_text
     show_default=True,
     metavar="PERCENT",
     help="Call it no change where all parts of a step take longer by up to PERCENT, as runs of "
-    "one script "
-    "do.",
+    "one script do.",
 )
 @output_option("Write an HTML report to FILE too, with a flame graph of the differences.")
 @selection_options

@@ -175,8 +175,7 @@ def check_kernel() -> Answer:
         return FAILED, f"{found}, /proc does not name the children of a process", remedy
     if missing := [name for name in _OF_THE_MACHINE if not (processes.PROC / name).exists()]:
         remedy = (
-            "what profd reads there of the machine is not shown; mount /proc without "
-            "subset=pid "
+            "what profd reads there of the machine is not shown; mount /proc without subset=pid "
             "for it"
         )
         return NOTE, f"{found}, /proc lacks {', '.join(missing)}", remedy
@@ -359,8 +358,7 @@ def check_torch_of(pid: int) -> Answer:
     if processes.environment(pid, frozenset({_KINETO})).get(_KINETO) == "1":
         return PASSED, f"pid {pid} was launched with {_KINETO}=1"
     remedy = (
-        "launch it with `profd run --torch-window`, or let profd put code into it: `profd "
-        "window "
+        "launch it with `profd run --torch-window`, or let profd put code into it: `profd window "
         "--inject`"
     )
     return NOTE, f"pid {pid} was launched without {_KINETO}=1", remedy

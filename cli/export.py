@@ -37,8 +37,7 @@ _STDOUT = Path("-")
     type=click.Path(path_type=Path, readable=False, allow_dash=True),
     metavar="FILE",
     help="Write to FILE, not to stdout (which `-` names, too); for csv, parquet, tensorboard the "
-    "folder of "
-    "files.",
+    "folder of files.",
 )
 @click.option(
     "--threads",

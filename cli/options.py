@@ -189,8 +189,7 @@ _SELECTION = (
         multiple=True,
         type=click.Choice(["on-cpu", "cpu-saturated", "throttled", "memory-growing"]),
         help="Take the time for which the thread ran more than it waited, all cores were busy, "
-        "CPU or GPU "
-        "were held back by a limit, or memory grew.",
+        "CPU or GPU were held back by a limit, or memory grew.",
     ),
 )
 

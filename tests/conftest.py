@@ -52,9 +52,8 @@ REMEDIES = {
 """How to get what a test needs; what is not listed is a package of Debian of that name."""
 MARKERS = (
     "requires(*needs): what the test cannot do without: programs on PATH, modules (torch, "
-    "torchvision, distributed), "
-    "root (this process is root's), netns (network namespaces), chromium (a browser, with "
-    "playwright)",
+    "torchvision, distributed), root (this process is root's), netns (network namespaces), "
+    "chromium (a browser, with playwright)",
     "dashboard: goes through the open dashboard in every room, format or command; `make quick` "
     "leaves it out",
 )

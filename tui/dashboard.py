@@ -406,9 +406,8 @@ class Dashboard(Screen[None]):
     def _ask_to_inject(self) -> None:
         text = (
             "The script was not launched with --torch-window. The profiler can be started inside "
-            "of the running "
-            "process: by Python itself from 3.14 on, else by gdb. That runs code of torch in the "
-            "script."
+            "of the running process: by Python itself from 3.14 on, else by gdb. That runs code "
+            "of torch in the script."
         )
         choices = [
             Choice("inject", "start it in the process", ("y",)),

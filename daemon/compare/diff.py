@@ -4,8 +4,8 @@ The main threads of the training processes are compared: seconds a step if both 
 steps, otherwise shares of the time. Two runs of one script differ by more than sampling: each is
 cut into blocks, and a difference counts if it is larger than the noise of the blocks explains, all
 items taken together, and larger than ``least``. The blocks do not show what makes a whole run
-slower: seconds a step count if they go beyond what contention for the CPU may do, or if the share
-of the step changed as well. Memory, GPUs and the operators of windows are compared, too.
+slower. So a change of seconds a step counts if contention for the CPU cannot explain it, or if the
+share of the step changed as well. Memory, GPUs and the operators of windows are compared, too.
 """
 
 from __future__ import annotations

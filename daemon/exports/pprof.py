@@ -24,11 +24,10 @@ from profd.daemon.store.rows import FrameRow
 _PACKAGE = "perftools.profiles"
 _SCHEMA = {
     "Profile": (
-        "1 repeated ValueType sample_type, 2 repeated Sample sample, 4 repeated Location location, "
-        "5 repeated Function function, 6 repeated string string_table, 9 int64 time_nanos, 10 "
-        "int64 duration_nanos, "
-        "11 ValueType period_type, 12 int64 period, 13 repeated int64 comment, 14 int64 "
-        "default_sample_type"
+        "1 repeated ValueType sample_type, 2 repeated Sample sample, 4 repeated Location "
+        "location, 5 repeated Function function, 6 repeated string string_table, 9 int64 "
+        "time_nanos, 10 int64 duration_nanos, 11 ValueType period_type, 12 int64 period, 13 "
+        "repeated int64 comment, 14 int64 default_sample_type"
     ),
     "ValueType": "1 int64 type, 2 int64 unit",
     "Sample": "1 repeated uint64 location_id, 2 repeated int64 value, 3 repeated Label label",

@@ -103,9 +103,8 @@ def _events(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, ..
 TABLES: Mapping[str, tuple[Mapping[str, type], Rows]] = {
     "samples": (
         columns(
-            "start_ns int, duration_ns int, samples int, pid int, role str, rank int, thread "
-            "str, os_tid int, "
-            "phase str, function str, file str, line int, stack str"
+            "start_ns int, duration_ns int, samples int, pid int, role str, rank int, thread str, "
+            "os_tid int, phase str, function str, file str, line int, stack str"
         ),
         _samples,
     ),
@@ -116,8 +115,7 @@ TABLES: Mapping[str, tuple[Mapping[str, type], Rows]] = {
     "processes": (
         columns(
             "pid int, parent_pid int, role str, rank int, worker int, python str, command str, "
-            "seen_ns int, "
-            "ended_ns int, exit_code int, exit_signal int"
+            "seen_ns int, ended_ns int, exit_code int, exit_signal int"
         ),
         _processes,
     ),

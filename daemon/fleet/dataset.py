@@ -39,24 +39,20 @@ NONE = "__HIVE_DEFAULT_PARTITION__"
 TABLES: Mapping[str, Mapping[str, type]] = {
     "samples": columns(
         "run str, pid int, role str, thread str, is_main bool, minute_ns int, stack int, samples "
-        "int, time_ns int, "
-        "gpu_known_ns int, gpu_idle_ns int"
+        "int, time_ns int, gpu_known_ns int, gpu_idle_ns int"
     ),
     "stacks": columns(
         "run str, stack int, phase str, function str, file str, line int, user_function str, "
-        "user_file str, "
-        "user_line int, path str"
+        "user_file str, user_line int, path str"
     ),
     "series": columns(
-        "run str, pid int, os_tid int, device str, name str, at_ns int, known_ns int, mean "
-        "float, least float, "
-        "most float"
+        "run str, pid int, os_tid int, device str, name str, at_ns int, known_ns int, mean float, "
+        "least float, most float"
     ),
     "steps": columns("run str, pid int, at_ns int, duration_ns int, steps float"),
     "findings": columns(
-        "run str, rule str, severity str, label str, title str, function str, file str, line "
-        "int, gain_bound float, "
-        "from_ns int, to_ns int, lost_ns int, gpu_lost_ns int"
+        "run str, rule str, severity str, label str, title str, function str, file str, line int, "
+        "gain_bound float, from_ns int, to_ns int, lost_ns int, gpu_lost_ns int"
     ),
     "runs": columns(
         "run str, pid int, id str, name str, host str, command str, profd str, state str, "

@@ -108,8 +108,7 @@ def tables(fleet: Fleet) -> list[AnswerTable]:
         AnswerTable(
             "Slow nodes",
             "Steps against those of the same job, command and week on other nodes, without time "
-            "in collectives; bounds "
-            "hold for all nodes at once (95 %).",
+            "in collectives; bounds hold for all nodes at once (95 %).",
             ("times", "bounds", "node", "runs", "jobs"),
             frozenset(("times", "bounds", "runs")),
             [
@@ -128,8 +127,7 @@ def tables(fleet: Fleet) -> list[AnswerTable]:
             frozenset(("times", "bounds", "before", "now")),
             [row for one in fleet.slower for row in _job(one)],
             f"None of {plural(sum(one.why_untold is None for one in fleet.paces), 'job')} that "
-            "could be compared is "
-            "surely slower.",
+            "could be compared is surely slower.",
         ),
         AnswerTable(
             "Steps of each job",

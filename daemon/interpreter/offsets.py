@@ -149,18 +149,14 @@ BY_VERSION = {
 }
 
 _FIELDS = (
-    "version free_threaded "
-    "runtime_size finalizing interpreters_head "
-    "interpreter_size interpreter_id interpreter_next threads_head {threads_main}gc "
-    "imports_modules sysdict builtins "
-    "ceval_gil gil_runtime_state gil_enabled gil_locked gil_holder {generations}"
+    "version free_threaded runtime_size finalizing interpreters_head interpreter_size "
+    "interpreter_id interpreter_next threads_head {threads_main}gc imports_modules sysdict "
+    "builtins ceval_gil gil_runtime_state gil_enabled gil_locked gil_holder {generations}"
     "thread_size thread_prev thread_next thread_interp current_frame {frames}thread_id "
-    "native_thread_id "
-    "datastack_chunk thread_status {after_status}"
-    "frame_size previous executable instr_ptr localsplus owner {after_owner}"
-    "code_size filename name qualname linetable firstlineno argcount localsplusnames "
-    "localspluskinds co_code_adaptive "
-    "{tlbc}object_size ob_type"
+    "native_thread_id datastack_chunk thread_status {after_status}frame_size previous executable "
+    "instr_ptr localsplus owner {after_owner}code_size filename name qualname linetable "
+    "firstlineno argcount localsplusnames localspluskinds co_code_adaptive {tlbc}object_size "
+    "ob_type"
 )
 _LATER = {
     "threads_main": "threads_main ",

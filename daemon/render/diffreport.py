@@ -125,10 +125,8 @@ def render_diff_report(readers: Readers, selections: Selections, diff: Diff) -> 
             for name in dict.fromkeys([*facts[0], *facts[1]])
         ],
         basis=f"{what}, of the main threads, without the start-up. Bounds hold for all rows at "
-        "once (95 %), from the "
-        f"unrest of {diff.base.blocks} and {diff.new.blocks} blocks of the runs; below "
-        f"{units.percent(diff.least)} of "
-        "a step nothing is called a change.",
+        f"once (95 %), from the unrest of {diff.base.blocks} and {diff.new.blocks} blocks of the "
+        f"runs; below {units.percent(diff.least)} of a step nothing is called a change.",
         note=machine_note(diff),
     )
 

@@ -102,11 +102,9 @@ def machine_note(diff: Diff) -> str:
         return ""
     return (
         f"Others kept {percent(base.others)} of the other cores busy in the base and "
-        f"{percent(new.others)} in the new "
-        f"run; the main thread may have waited for a core {percent(base.lacking)} and "
-        f"{percent(new.lacking)} of the "
-        f"time. That makes all steps of one run up to {percent(allowed)} longer, which the "
-        "bounds allow for."
+        f"{percent(new.others)} in the new run; the main thread may have waited for a core "
+        f"{percent(base.lacking)} and {percent(new.lacking)} of the time. That makes all steps of "
+        f"one run up to {percent(allowed)} longer, which the bounds allow for."
     )
 
 

@@ -62,8 +62,7 @@ class Leaders:
                 "goes on after the main one" if has_main_ended else "works while the main one waits"
             )
             text = (
-                f"thread {leader.name or leader.os_tid} of pid {identity.pid} {why}: it is "
-                "shown "
+                f"thread {leader.name or leader.os_tid} of pid {identity.pid} {why}: it is shown "
                 "in its place"
             )
             self._put(EventHappened(recording.start_ns, "note", text, identity))

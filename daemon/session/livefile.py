@@ -48,9 +48,8 @@ class LiveFile:
                     "on a local disk"
                 )
                 self.warning = (
-                    "the run is written to memory, at most "
-                    f"{MOST_IN_MEMORY_BYTES >> 20} "
-                    f"MiB, as {why}"
+                    f"the run is written to memory, at most {MOST_IN_MEMORY_BYTES >> 20} MiB, as "
+                    f"{why}"
                 )
             try:
                 wanted.symlink_to(self.path)

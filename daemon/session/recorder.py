@@ -406,8 +406,7 @@ class Recorder:
         ):
             self._changed.add(file)
             text = (
-                "has changed since it was started: its lines are not shown, phases "
-                "and steps go "
+                "has changed since it was started: its lines are not shown, phases and steps go "
                 "by names alone"
             )
             self._put_watched(EventHappened(self._clock.now_ns(), "note", f"{frame.file} {text}"))

@@ -164,8 +164,7 @@ class ReadingWatch:
         if share >= _MUCH_TORN and not self._is_torn_said:
             self._is_torn_said = True
             text = (
-                f"{percent(share)} of the stacks were torn and left out: what the shares "
-                "rest on "
+                f"{percent(share)} of the stacks were torn and left out: what the shares rest on "
                 "is less than usual"
             )
             self.put(EventHappened(self.clock.now_ns(), "note", text))

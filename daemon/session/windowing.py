@@ -22,8 +22,7 @@ from profd.daemon.windows.taking import WindowBackend, WindowTaker
 
 _REMEDY = (
     "launch it with `profd run --torch-window -- CMD`, or add --inject, which has gdb (from "
-    "Python 3.14 on Python "
-    "itself) start the profiler inside of the process that runs"
+    "Python 3.14 on Python itself) start the profiler inside of the process that runs"
 )
 
 

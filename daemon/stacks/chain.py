@@ -312,8 +312,7 @@ class StackChain:
                 enough.set_result(True)
             if recording.cpu_s() > cpu_s:
                 text = (
-                    f"{cpu_s:.1f} s of CPU, what profd's budget leaves, were not "
-                    "enough for one "
+                    f"{cpu_s:.1f} s of CPU, what profd's budget leaves, were not enough for one "
                     "recording of it"
                 )
                 self._say("note", f"{text}: none is taken until the next minute")
@@ -419,8 +418,7 @@ class StackChain:
             if raw.errors and not raw.failed and not self._has_reported_log:
                 self._has_reported_log = True
                 text = (
-                    f"py-spy failed to read {raw.errors} stacks, and profd cannot "
-                    "read from its "
+                    f"py-spy failed to read {raw.errors} stacks, and profd cannot read from its "
                     "log when: code that "
                 )
                 text += "calls and returns all the time may be shown too small. "

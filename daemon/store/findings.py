@@ -62,8 +62,7 @@ def rules_found(file: RunFile) -> list[RuleFound]:
     if not file.has_table("finding"):
         return []
     sql = (
-        "SELECT rule, severity, max(to_ns IS NULL) FROM finding WHERE NOT is_whole "
-        "GROUP BY 1, 2 "
+        "SELECT rule, severity, max(to_ns IS NULL) FROM finding WHERE NOT is_whole GROUP BY 1, 2 "
         "ORDER BY 1, 2"
     )
     return file.fetch(RuleFound, sql)

@@ -94,8 +94,7 @@ def _of_interpreter(python: Interpreter) -> Iterator[Reason]:
     )
     if odd is not None:
         what = (
-            f"the name of its file {odd.file} is not UTF-8, and py-spy leaves out "
-            "the frames of "
+            f"the name of its file {odd.file} is not UTF-8, and py-spy leaves out the frames of "
             "such files"
         )
         yield Reason(what, "rename that folder or file, and start it again", leaves_some=True)

@@ -72,8 +72,7 @@ By then the process has the niceness and the OOM score that gdb needs.
 _REMEDY = "restart the command with `profd run --torch-window -- CMD`, which needs no gdb"
 _ALLOW = (
     "become root, in a container give it --cap-add SYS_PTRACE, set "
-    "/proc/sys/kernel/yama/ptrace_scope to 0 if it is "
-    f"above, or {_REMEDY}"
+    f"/proc/sys/kernel/yama/ptrace_scope to 0 if it is above, or {_REMEDY}"
 )
 
 

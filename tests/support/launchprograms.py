@@ -227,8 +227,7 @@ add("signals", "status('SigBlk', 'SigIgn', 'SigCgt', 'ShdPnd', 'SigPnd')")
 add(
     "signals-shell",
     "while read -r name value; do case $name in Sig[BICP]*|Shd*) echo $name $value >> $TRAIL; "
-    "esac; done"
-    " < /proc/$$/status",
+    "esac; done < /proc/$$/status",
     shell=True,
 )
 add("descriptors", "say(sorted(int(fd) for fd in os.listdir('/proc/self/fd'))[:-1])")

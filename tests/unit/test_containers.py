@@ -86,8 +86,7 @@ def test_a_place_is_known(
 
 EXEC = "exec --privileged --user 0 -it 946995504dac profd attach 12"
 DEBUG = (
-    "debug -it -n ml pod/trainer-0 --target=main --profile=sysadmin "
-    "--image=IMAGE_WITH_PROFD -- "
+    "debug -it -n ml pod/trainer-0 --target=main --profile=sysadmin --image=IMAGE_WITH_PROFD -- "
     "profd attach 12"
 )
 COMMANDS = {

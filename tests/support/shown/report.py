@@ -66,8 +66,7 @@ def _header(page: ReportPage) -> Numbers:
 def _findings(page: ReportPage) -> Numbers:
     cards = page.shown(
         "[...document.querySelectorAll('.cards .card')].map((card) => [card.querySelector('h2 "
-        "b').textContent,"
-        " [...card.querySelectorAll('dl.facts dt')].map((dt) => [dt.textContent, "
+        "b').textContent, [...card.querySelectorAll('dl.facts dt')].map((dt) => [dt.textContent, "
         "dt.nextElementSibling.textContent])])"
     )
     yield exact("findings", "run", len(cards))

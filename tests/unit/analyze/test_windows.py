@@ -243,8 +243,7 @@ def test_idle_time_that_the_profiler_made_is_taken_out_of_it(tmp_path: Path) -> 
     gpus = (WindowGpu(0, 120 * MILLISECOND_NS, 180 * MILLISECOND_NS, 0, 0),)
     (note,) = cost(tmp_path / "a.profd", 100, 100, gpus=gpus).notes
     said = (
-        "The profiler made steps 50 % longer. Without it GPUs are idle for less of "
-        "the time: GPU "
+        "The profiler made steps 50 % longer. Without it GPUs are idle for less of the time: GPU "
         "0 about 40 %."
     )
     assert note == said
@@ -279,8 +278,7 @@ def test_another_process_on_the_gpu_is_noted_where_launched_work_waits(
         MAIN, STARTED_NS, "kineto", STARTED_NS, "", *times, (), (gpu,), operators=rows
     )
     said = (
-        "Another process used GPU 0: the driver saw it busy 85 % of the time, and "
-        "the trace has "
+        "Another process used GPU 0: the driver saw it busy 85 % of the time, and the trace has "
         "work for 3 %."
     )
     notes = written(tmp_path / "a.profd", *readings, taken).notes

@@ -126,8 +126,7 @@ def test_network_is_the_target_s_own_without_loopback_and_of_many_devices_the_bu
     files: ProcFiles,
 ) -> None:
     text = (
-        "Inter-| Receive | Transmit\n face |bytes packets|bytes\n    lo: 900 1 0 0 0 0 0 0 "
-        "900 1 "
+        "Inter-| Receive | Transmit\n face |bytes packets|bytes\n    lo: 900 1 0 0 0 0 0 0 900 1 "
         "0 0 0 0 0 0\n"
     )
     text += "  eth0: {} 1 0 0 0 0 0 0 {} 1 0 0 0 0 0 0\n"
@@ -152,8 +151,7 @@ def test_pressure_is_the_share_of_time_that_tasks_stood_still(
     files: ProcFiles, name: str, full: dict[str, float]
 ) -> None:
     text = (
-        "some avg10=9.00 avg60=9.00 avg300=9.00 total={}\nfull avg10=9.00 avg60=9.00 "
-        "avg300=9.00 "
+        "some avg10=9.00 avg60=9.00 avg300=9.00 total={}\nfull avg10=9.00 avg60=9.00 avg300=9.00 "
         "total={}\n"
     )
     found = changes(

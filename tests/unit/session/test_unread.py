@@ -96,8 +96,7 @@ async def test_five_seconds_without_a_stack_are_said_once_with_the_reason_that_w
     assert kind == UNREAD
     assert text == (
         f"nothing was read from pid {scene.me.pid} for 5.0 s: a thread of it is 4,204 calls deep "
-        f"(py-spy: {WORDS}); "
-        "it is read again once that thread returns"
+        f"(py-spy: {WORDS}); it is read again once that thread returns"
     )
     assert len(scene.looks) <= 6  # at first, and again after twice as long
     await scene.record(100)

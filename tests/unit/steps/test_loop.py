@@ -214,9 +214,8 @@ def test_of_two_loops_the_inner_one_is_taken_where_the_optimizer_is_never_seen(
     tmp_path: Path,
 ) -> None:
     source = (
-        "def run():\n    while True:\n        split()\ndef split():\n    for i in "
-        "range(2):\n    "
-        "    loss.backward()\n"
+        "def run():\n    while True:\n        split()\ndef split():\n    for i in range(2):\n     "
+        "   loss.backward()\n"
     )
     script = Script(tmp_path, source)
     calls = ("run", "split()"), ("split", "loss.backward")

@@ -264,8 +264,7 @@ HOSTILE = {
     "(zeroblob(900000000))",
     "a column more": "ALTER TABLE event ADD COLUMN other",
     "a column with a default": "DROP TABLE output; CREATE TABLE output (id INTEGER PRIMARY KEY, "
-    "at_ns INTEGER NOT NULL "
-    "DEFAULT (random()), data BLOB NOT NULL)",
+    "at_ns INTEGER NOT NULL DEFAULT (random()), data BLOB NOT NULL)",
     "a key that is none": "DROP TABLE output; CREATE TABLE output (id INTEGER, at_ns INTEGER NOT "
     "NULL, data BLOB)",
     "a virtual table": "DROP TABLE output; CREATE VIRTUAL TABLE output USING fts5(id, at_ns, data)",
