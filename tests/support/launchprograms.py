@@ -785,7 +785,9 @@ add(
 )
 add(
     "leaves-nohup",
-    "nohup sh -c 'sleep 0.2; echo left >> $TRAIL' > /dev/null 2>&1 & exit 3",
+    # until nohup has ignored the signal, the end of a terminal's leader would hang it up, in any case
+    "nohup sh -c 'echo there >> $TRAIL; sleep 0.2; echo left >> $TRAIL' > /dev/null 2>&1 & "
+    "until grep -q there $TRAIL; do sleep 0.02; done; exit 3",
     shell=True,
 )
 add(
