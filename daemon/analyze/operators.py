@@ -21,8 +21,7 @@ from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.torchtraces import (
     TorchTrace,
     decode,
-    of_last_request,
-    selected_windows,
+    last_windows,
     trace_text,
 )
 from profd.daemon.analyze.windows import (
@@ -208,7 +207,7 @@ class WindowSummary(AboutWindow, frozen=True, kw_only=True):
 def last_window(reader: RunReader, selection: Selection) -> tuple[WindowSummary, ...]:
     """Return the last window in a selection's time of each of its processes, by rank."""
     found = []
-    for window in of_last_request(list(selected_windows(reader, selection))):
+    for window in last_windows(reader, selection):
         process = reader.processes[window.process]
         summary = WindowSummary(
             pid=process.pid,

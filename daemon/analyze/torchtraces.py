@@ -70,6 +70,11 @@ def of_last_request(taken: Sequence[WindowRow]) -> list[WindowRow]:
     return list({row.process: row for row in taken if row.asked_ns == taken[-1].asked_ns}.values())
 
 
+def last_windows(reader: RunReader, selection: Selection) -> list[WindowRow]:
+    """Return the windows of the last request of which a selection has any, one of each process."""
+    return of_last_request(list(selected_windows(reader, selection)))
+
+
 def trace_text(reader: RunReader, window: WindowRow) -> bytes | None:
     """Return the JSON of a window's trace, None if not kept; raises RunUnreadable if damaged."""
     packed = reader.window_trace(window.id)

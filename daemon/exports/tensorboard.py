@@ -19,8 +19,7 @@ from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.torchtraces import (
     TorchTrace,
     decode,
-    of_last_request,
-    selected_windows,
+    last_windows,
     trace_text,
 )
 from profd.daemon.clock import MICROSECOND_NS
@@ -38,7 +37,7 @@ def tensorboard_files(reader: RunReader, selection: Selection) -> Mapping[str, b
     RunUnreadable if one is damaged.
     """
     files = {}
-    for window in of_last_request(list(selected_windows(reader, selection))):
+    for window in last_windows(reader, selection):
         if window.kept_bytes is not None and (text := trace_text(reader, window)) is not None:
             process, span = (
                 reader.processes[window.process],

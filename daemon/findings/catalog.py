@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -27,6 +26,7 @@ from profd.daemon.findings import (
 )
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import INFO, SEVERITIES, Finding
+from profd.daemon.findings.rule import Rule, without_hidden
 from profd.daemon.findings.texts import table
 from profd.daemon.store import database
 from profd.daemon.store.findings import findings_now, findings_of_whole
@@ -34,47 +34,51 @@ from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Found
 from profd.daemon.store.rows import FindingRow
 
-Rule = Callable[[FindingContext], Finding | None]
-"""Looks for one cause that slows trainings.
-
-Returns the finding if the cause is surely there, otherwise None.
-"""
-
 RULES: tuple[Rule, ...] = (
-    *(ranks.straggler, gpu.collectives),
-    *(
-        loading.load_in_process,
-        loading.saturated_workers,
-        loading.idle_workers,
-        environments.environments,
-    ),
+    ranks.straggler,
+    ranks.collectives,
+    loading.load_in_process,
+    loading.saturated_workers,
+    loading.idle_workers,
+    environments.environments,
     loading.shared_memory,
-    *(
-        gpu.synchronization,
-        phases.checkpoints,
-        phases.logging_stalls,
-        phases.evaluations,
-        phases.compilation,
-    ),
-    *(loops.hot_function, phases.unfused_optimizer, phases.small_batches, overhead.overhead),
-    *(
-        parts.part_of_model,
-        parts.forward_without_gradients,
-        parts.text_generation,
-        parts.largest_part,
-    ),
-    *(cpu.interpreter_lock, cpu.idle_cores, cpu.oversubscription, cpu.cpu_limit),
-    *(memory.garbage_collection, gpu.memory_churn, memory.memory_growth, memory.memory_limit),
-    *(memory.gpu_memory_limit, memory.swapping, course.slow_start, course.slow_down),
-    *(gpu.gpu_error, gpu.gpu_unused, gpu.copies, gpu.pcie_bound, gpu.precision, gpu.memory_format),
-    *(
-        gpu.elementwise,
-        gpu.gpu_held_back,
-        gpu.tensor_cores_idle,
-        gpu.underfilled,
-        gpu.pcie_link,
-        gpu.gpu_idle,
-    ),
+    phases.synchronization,
+    phases.checkpoints,
+    phases.logging_stalls,
+    phases.evaluations,
+    phases.compilation,
+    loops.hot_function,
+    phases.unfused_optimizer,
+    phases.small_batches,
+    overhead.overhead,
+    parts.part_of_model,
+    parts.forward_without_gradients,
+    parts.text_generation,
+    parts.largest_part,
+    cpu.interpreter_lock,
+    cpu.idle_cores,
+    cpu.oversubscription,
+    cpu.cpu_limit,
+    memory.garbage_collection,
+    memory.allocator_churn,
+    memory.memory_growth,
+    memory.memory_limit,
+    memory.gpu_memory_limit,
+    memory.swapping,
+    course.slow_start,
+    course.slow_down,
+    gpu.gpu_error,
+    gpu.gpu_unused,
+    gpu.copies,
+    gpu.pcie_bound,
+    gpu.precision,
+    gpu.memory_format,
+    gpu.elementwise,
+    gpu.gpu_held_back,
+    gpu.tensor_cores_idle,
+    gpu.underfilled,
+    gpu.pcie_link,
+    gpu.gpu_idle,
 )
 OF_THE_RUN: tuple[Rule, ...] = (memory.memory_growth,)
 """The rules that look at all of the run so far, for any selection.
@@ -94,32 +98,8 @@ def find(
     Findings that others explain are left out.
     """
     context = FindingContext(reader, selection, phases)
-    found = [finding for rule in rules if (finding := context.once(rule)) is not None]
-    explained = set(_explained(found))
-    return ranked(one for one in found if one.rule not in explained)
-
-
-def _explained(found: Sequence[Finding]) -> Iterator[str]:
-    """Yield the rules whose findings another one explains, or says more of."""
-    shares = {one.rule: one.evidence.measures[0].value for one in found}
-    lines = {one.rule: one.evidence.line for one in found}
-    lost = [
-        one.evidence.measures[0].value
-        for one in found
-        if one.gain_bound is not None and one.severity != INFO
-    ]
-    if max(lost, default=0.0) >= shares.get("gpu-idle", math.inf) / 2:
-        yield "gpu-idle"  # the cause of half of it is known
-    if any(line for rule, line in lines.items() if rule != "largest-part"):
-        yield "largest-part"
-    # If half of a pass without gradients generates text, it is mostly that.
-    if shares.get("text-generation", 0.0) >= shares.get("forward-without-gradients", math.inf) / 2:
-        yield "forward-without-gradients"
-    # If half of what a line takes has grown, the growth says more.
-    if {"slow-down", "overhead"} <= shares.keys() and lines["slow-down"] == lines["overhead"]:
-        has_grown = 1 - 1 / shares["slow-down"]
-        if has_grown >= shares["overhead"] / 2:
-            yield "overhead"
+    found = {rule: finding for rule in rules if (finding := context.once(rule)) is not None}
+    return ranked(without_hidden(found))
 
 
 def ranked(found: Iterable[Finding]) -> tuple[Finding, ...]:

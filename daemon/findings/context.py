@@ -304,7 +304,7 @@ class FindingContext:
     def share(self, *phases: str) -> Share:
         if phases not in self._shares:
             self._shares[phases] = self.share_of(
-                self.profile, lambda stack: self.phases.of_stack(stack) in phases
+                lambda stack: self.phases.of_stack(stack) in phases
             )
         return self._shares[phases]
 
@@ -322,8 +322,9 @@ class FindingContext:
         stacks = (stack for stack in self.profile.time_ns if of_stack(stack) in _OF_EVALUATION)
         return frozenset(stack for stack in stacks if is_within(stack, EVALUATION))
 
-    def share_of(self, profile: Profile, holds: Callable[[int], bool]) -> Share:
-        return shares_by(profile, holds).get(True, NONE)
+    def share_of(self, holds: Callable[[int], bool], profile: Profile | None = None) -> Share:
+        """Return the share of the stacks of a profile, by default the context's, that hold."""
+        return shares_by(profile or self.profile, holds).get(True, NONE)
 
     def is_all_work(self, share: Share) -> bool:
         """Say whether a share is all that a program without any phase of a step does.
@@ -338,13 +339,13 @@ class FindingContext:
         def holds(stack: int) -> bool:
             return self.phases.of_stack(stack) in phases and stack not in self.evaluating
 
-        return self.heaviest_line(self.profile, holds)
+        return self.heaviest_line(holds)
 
     def heaviest_line(
         self,
-        profile: Profile,
         holds: Callable[[int], bool] = lambda _: True,
         frame_of: Callable[[int], FrameRow | None] | None = None,
+        profile: Profile | None = None,
     ) -> Line | None:
         """Return the line with the most time of the stacks of a profile that ``holds`` selects.
 
@@ -353,7 +354,7 @@ class FindingContext:
         """
         frame_of = frame_of or self.phases.user_line
         spent_ns: defaultdict[int, float] = defaultdict(float)
-        for stack, time_ns in profile.time_ns.items():
+        for stack, time_ns in (profile or self.profile).time_ns.items():
             frame = frame_of(stack) if holds(stack) else None
             if frame is not None:
                 spent_ns[frame.id] += time_ns

@@ -251,7 +251,7 @@ def slow_start(context: FindingContext) -> Finding | None:
         Measure("until the first step", start_s, "s"),
         Measure("of the run", part),
         severity=WARNING if start_s >= _VERY_LONG_S and part >= _LARGE_PART else INFO,
-        line=lambda: context.heaviest_line(context.profile_on(selection)),
+        line=lambda: context.heaviest_line(profile=context.profile_on(selection)),
         selection=selection,
         took=duration(start_s),
         part=percent(part),

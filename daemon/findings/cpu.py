@@ -124,7 +124,7 @@ def interpreter_lock(context: FindingContext) -> Finding | None:
         lost,
         used.measure(f"cores of {rival.name}"),
         gain=lambda: bound(context, lost) if is_known else None,
-        line=lambda: context.heaviest_line(context.profile_on(selection)),
+        line=lambda: context.heaviest_line(profile=context.profile_on(selection)),
         cases={"nearly-all": not is_known},
         selection=selection,
         rival=rival.name,

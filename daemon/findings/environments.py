@@ -22,7 +22,7 @@ def environments(context: FindingContext) -> Finding | None:
     A question to a process and its answer take some hundred microseconds: a cheap step is faster in
     this process.
     """
-    share = context.share_of(context.profile, partial(_waits_for_environments, context))
+    share = context.share_of(partial(_waits_for_environments, context))
     # This spares the look at the processes.
     if context.severity("input-bound-environments-cheap", share.low) is None:
         return None

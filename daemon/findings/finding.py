@@ -82,5 +82,10 @@ class Finding(msgspec.Struct, frozen=True):
     page: str
 
     @property
+    def measured(self) -> float:
+        """The first number of its evidence, which decided on it: mostly a share of the time."""
+        return self.evidence.measures[0].value
+
+    @property
     def sentence(self) -> str:
         return self.title.removeprefix(f"{self.label}: ")

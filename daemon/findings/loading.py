@@ -38,7 +38,7 @@ def load_in_process(context: FindingContext) -> Finding | None:
     if context.has_only_started:
         return None
     if _is_most(context, _ENVIRONMENT):
-        share = context.share_of(context.profile, lambda stack: _loads(context, stack))
+        share = context.share_of(lambda stack: _loads(context, stack))
         gain, line = bound(context, share, ceiling(context)), partial(_line_of_loading, context)
         return context.finding("input-bound-environment", share, gain=gain, line=line)
     # Workers needed to keep up with steps that no longer load, capped by the cores to spare.
@@ -103,8 +103,8 @@ def _costly_function(
             None,
         )
 
-    line = context.heaviest_line(context.profile, stacks.__contains__, frame_of)
-    return name, context.share_of(context.profile, stacks.__contains__), line
+    line = context.heaviest_line(stacks.__contains__, frame_of)
+    return name, context.share_of(stacks.__contains__), line
 
 
 _TRAINERS = ("transformers/", "lightning/", "pytorch_lightning/")
@@ -124,7 +124,7 @@ def _line_of_loading(context: FindingContext) -> Line | None:
             else line
         )
 
-    return context.heaviest_line(context.profile, partial(_loads, context), frame_of)
+    return context.heaviest_line(partial(_loads, context), frame_of)
 
 
 def _loads(context: FindingContext, stack: int) -> bool:
@@ -140,9 +140,7 @@ def _share(context: FindingContext, phase: str) -> Share:
     if not context.evaluating:
         return context.share(phase)
     of_stack, aside = context.phases.of_stack, context.evaluating
-    return context.share_of(
-        context.profile, lambda stack: of_stack(stack) == phase and stack not in aside
-    )
+    return context.share_of(lambda stack: of_stack(stack) == phase and stack not in aside)
 
 
 # Searched in the file, function and line of a frame: a DataLoader, an IterableDataset, a step of an
@@ -160,7 +158,7 @@ def _is_most(context: FindingContext, kind: re.Pattern[str]) -> bool:
     def is_such(stack: int) -> bool:
         return context.phases.of_stack(stack) == DATA_LOAD and _passes_through(context, stack, kind)
 
-    return 2 * context.share_of(context.profile, is_such).value >= context.share(DATA_LOAD).value
+    return 2 * context.share_of(is_such).value >= context.share(DATA_LOAD).value
 
 
 def _passes_through(context: FindingContext, stack: int, kind: re.Pattern[str]) -> bool:
@@ -219,10 +217,10 @@ def take_loaders(context: FindingContext) -> Loaders | None:
         at_once=context.workers_at_once,
         started=len(processes),
         busy=context.share_of(
-            profile, lambda stack: context.phases.of_stack(stack) not in _NOT_LOADING
+            lambda stack: context.phases.of_stack(stack) not in _NOT_LOADING, profile
         ),
         cores=mean_of_known(context.worker_means("cpu_cores")),
-        line=context.heaviest_line(profile, frame_of=frame_of),
+        line=context.heaviest_line(frame_of=frame_of, profile=profile),
     )
 
 
@@ -338,7 +336,7 @@ def _line_of_starts(context: FindingContext) -> Line | None:
     def starts(stack: int) -> bool:
         return any(one.function.endswith(_START) for one in context.reader.frames_of(stack))
 
-    return context.heaviest_line(context.profile, starts) or context.line(DATA_WAIT)
+    return context.heaviest_line(starts) or context.line(DATA_WAIT)
 
 
 def _cause_between(context: FindingContext, share: Share, loaders: Loaders) -> dict[str, bool]:
@@ -354,7 +352,7 @@ def _cause_between(context: FindingContext, share: Share, loaders: Loaders) -> d
         )
         pinning = context.profile_on(thread)
         if (
-            context.share_of(pinning, lambda stack: context.phases.of_stack(stack) == COPY).value
+            context.share_of(lambda stack: context.phases.of_stack(stack) == COPY, pinning).value
             >= _MOST
         ):
             return {"pinning": True}
@@ -365,7 +363,7 @@ def _cause_between(context: FindingContext, share: Share, loaders: Loaders) -> d
             name in leaf for name in _EMPTY_HANDED
         )
 
-    is_transfer = context.share_of(context.profile, takes_a_batch).value >= _MOST * share.value
+    is_transfer = context.share_of(takes_a_batch).value >= _MOST * share.value
     # The main thread would take as long for the work of all workers.
     is_cheap = loaders.busy.value * loaders.at_once < _MOST * share.value
     return {"transfer": is_transfer and not is_cheap, "cheap": is_transfer and is_cheap}

@@ -44,10 +44,10 @@ def hot_function(context: FindingContext) -> Finding | None:
     if function is None:
         return None
     of_it = {stack for stack, key in looping.items() if key == function}.__contains__
-    share = context.share_of(context.profile, of_it)
+    share = context.share_of(of_it)
     if context.is_all_work(share):
         return None
-    line = partial(context.heaviest_line, context.profile, of_it, context.leaf)
+    line = partial(context.heaviest_line, of_it, context.leaf)
     gain = partial(bound, context, share)
     return context.finding("hot-function", share, gain=gain, line=line, name=function[0])
 

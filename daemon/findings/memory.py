@@ -18,6 +18,7 @@ from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import CRITICAL, WARNING, Finding, Measure
 from profd.daemon.findings.kinds import library_of
 from profd.daemon.findings.shares import NONE, Share, share_of_series
+from profd.daemon.findings.traces import of_waits
 from profd.daemon.naming import process_title
 from profd.daemon.store.records import COLLECTING
 from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS
@@ -59,7 +60,7 @@ def allocator_churn(context: FindingContext) -> Finding | None:
         gain = partial(bound, context, share)
         if found := context.finding("allocator-churn", share, pages, gain=gain, memory=memory):
             return found
-    return None
+    return of_waits("gpu-allocations", context)
 
 
 _CALL = re.compile(r"\bgc\.collect\(")
@@ -73,7 +74,7 @@ def collects_garbage(context: FindingContext, stack: int) -> bool:
 def garbage_collection(context: FindingContext) -> Finding | None:
     """Return the finding if the script, or else Python itself, collects garbage for long."""
     collects, spent_ns = partial(collects_garbage, context), context.profile.time_ns
-    share = context.share_of(context.profile, collects)
+    share = context.share_of(collects)
     by_itself = context.severity("garbage-collection", share.low) is None
     callers = Counter[str]()
     for stack in filter(collects, spent_ns):
@@ -91,7 +92,7 @@ def garbage_collection(context: FindingContext) -> Finding | None:
         "garbage-collection",
         share,
         gain=partial(bound, context, share),
-        line=None if by_itself else partial(context.heaviest_line, context.profile, collects),
+        line=None if by_itself else partial(context.heaviest_line, collects),
         cases={"by-itself": by_itself, "of-library": bool(library) and not by_itself},
         library=library,
     )

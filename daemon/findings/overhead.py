@@ -36,6 +36,7 @@ from profd.daemon.findings.linetree import STEP_BESIDE, LinePath, LineTree
 from profd.daemon.findings.loading import is_apart_from_environment
 from profd.daemon.findings.loops import UNEXPLAINED, by_element, hot_function
 from profd.daemon.findings.memory import collects_garbage
+from profd.daemon.findings.rule import hidden_if
 from profd.daemon.findings.shares import Share
 from profd.daemon.store.rows import FrameRow
 
@@ -177,7 +178,7 @@ class _Loss:
 
     def line(self) -> Line | None:
         if not self.is_of_line:
-            return self.context.heaviest_line(self.context.profile, self.stacks.__contains__)
+            return self.context.heaviest_line(self.stacks.__contains__)
         return line_of(self.context.reader.frames[self.path[-1]]) if self.path else None
 
 
@@ -217,11 +218,18 @@ def _stacks_of(
     return also | (below if tree.runs_other_model(path) else below - step)
 
 
+def _has_grown(lost: Finding, other: Finding) -> bool:
+    """Say whether half of what a line takes has grown during the run: then the growth says more."""
+    is_of_it = other.rule == "slow-down" and other.evidence.line == lost.evidence.line
+    return is_of_it and 1 - 1 / other.measured >= lost.measured / 2
+
+
+@hidden_if(_has_grown)
 def overhead(context: FindingContext) -> Finding | None:
     loss = _largest_loss(context)
     if loss is None:
         return None
-    whole = context.share_of(context.profile, loss.stacks.__contains__)
+    whole = context.share_of(loss.stacks.__contains__)
     if context.is_all_work(whole) or loss.is_brought():
         return None
     function = _function(context, loss.stacks)
@@ -245,7 +253,7 @@ def overhead(context: FindingContext) -> Finding | None:
         named = {stack for stack in named if context.kinds.of_stack(stack) == kind}
     return context.finding(
         "overhead",
-        context.share_of(context.profile, named.__contains__),
+        context.share_of(named.__contains__),
         *_rest_of_line(loss, whole, named),
         severity=severity,
         gain=partial(bound, context, whole),
@@ -268,7 +276,7 @@ def _own_function(
     elements_ns = loss.spent_ns(named & context.once(by_element))
     return context.finding(
         "own-function",
-        context.share_of(context.profile, named.__contains__),
+        context.share_of(named.__contains__),
         *_rest_of_line(loss, whole, named),
         severity=severity,
         gain=partial(bound, context, whole),
@@ -295,7 +303,7 @@ def _share_in_loops(context: FindingContext, function: str) -> float | None:
     line = hot.evidence.line if hot else None
     if hot is None or line is None or spoken(line.function) != function:
         return None
-    return hot.evidence.measures[0].value
+    return hot.measured
 
 
 def _knows_step(context: FindingContext) -> bool:

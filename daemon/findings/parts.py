@@ -14,6 +14,7 @@ from profd.daemon.findings.context import ALL_WORK, MOST, FindingContext, line_o
 from profd.daemon.findings.environments import has_environments
 from profd.daemon.findings.finding import Finding, Line
 from profd.daemon.findings.kinds import MODULE, OwnFunction, own_functions, part_name, spoken
+from profd.daemon.findings.rule import hidden_if
 from profd.daemon.store.rows import FrameRow
 
 _WITHOUT_GRADIENTS = ("torch/utils/_contextlib.py", "torch/autograd/grad_mode.py")
@@ -45,7 +46,7 @@ def part_of_model(context: FindingContext) -> Finding | None:
     function, stacks = _largest(context, function_of)
     if function is None:
         return None
-    share = context.share_of(context.profile, stacks.__contains__)
+    share = context.share_of(stacks.__contains__)
     gain, line = partial(bound, context, share), partial(_line_of, context, stacks)
     return context.finding("part-of-model", share, gain=gain, line=line, function=function[0])
 
@@ -58,6 +59,12 @@ class _Runner(NamedTuple):
     frame: int | None = None
 
 
+def _generates_text(unlearned: Finding, other: Finding) -> bool:
+    """Say whether half of a pass without gradients generates text: then it is mostly that."""
+    return other.rule == "text-generation" and other.measured >= unlearned.measured / 2
+
+
+@hidden_if(_generates_text)
 def forward_without_gradients(context: FindingContext) -> Finding | None:
     """Return the user's function that runs a model without gradients within a step.
 
@@ -71,7 +78,7 @@ def forward_without_gradients(context: FindingContext) -> Finding | None:
     )
     if runner is None:
         return None
-    share = context.share_of(context.profile, stacks.__contains__)
+    share = context.share_of(stacks.__contains__)
     return context.finding(
         "forward-without-gradients",
         share,
@@ -144,11 +151,12 @@ def text_generation(context: FindingContext) -> Finding | None:
             _GENERATES.match(one.module_path) for one in frames
         )
 
-    share = context.share_of(context.profile, generates)
-    line = partial(context.heaviest_line, context.profile, generates)
+    share = context.share_of(generates)
+    line = partial(context.heaviest_line, generates)
     return context.finding("text-generation", share, gain=partial(bound, context, share), line=line)
 
 
+@hidden_if(lambda _, other: other.evidence.line is not None)
 def largest_part(context: FindingContext) -> Finding | None:
     """Return the user's function with most of the time, for a run without any other line to see.
 
@@ -170,7 +178,7 @@ def largest_part(context: FindingContext) -> Finding | None:
         return next(own_functions(frames), None)
 
     function, stacks = _largest(context, function_of)
-    share = context.share_of(context.profile, stacks.__contains__)
+    share = context.share_of(stacks.__contains__)
     if function is None:
         return None
     line = context.line_of_call(stacks)
@@ -182,7 +190,7 @@ def largest_part(context: FindingContext) -> Finding | None:
 
     # The loop itself is no part of it, and neither is a line that takes the whole step:
     # `svi.step(batch)`.
-    if max(share.high, context.share_of(context.profile, is_below).high) > ALL_WORK:
+    if max(share.high, context.share_of(is_below).high) > ALL_WORK:
         return None
     names = Counter[str]()
     for stack in stacks:
@@ -220,4 +228,4 @@ def _line_of(context: FindingContext, stacks: set[int]) -> Line | None:
     def frame_of(stack: int) -> FrameRow | None:
         return own_frame(context.reader.frames_of(stack))
 
-    return context.heaviest_line(context.profile, stacks.__contains__, frame_of)
+    return context.heaviest_line(stacks.__contains__, frame_of)

@@ -13,6 +13,7 @@ from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import INFO, Finding, Measure
 from profd.daemon.findings.overhead import overhead
 from profd.daemon.findings.texts import table
+from profd.daemon.findings.traces import of_waits
 from profd.daemon.store.rows import FrameRow
 from profd.daemon.units import percent
 
@@ -54,13 +55,13 @@ def of_stacks(
     cases: Mapping[str, bool] = {},
 ) -> Finding | None:
     """Return the finding ``name``, decided by the stacks that ``holds`` selects, not by a phase."""
-    share = context.share_of(context.profile, holds)
+    share = context.share_of(holds)
     is_phase = share.value == context.share(table().finding[name].phase or OTHER).value
     return context.finding(
         name,
         share,
         gain=partial(bound, context, share),
-        line=partial(context.heaviest_line, context.profile, holds, frame_of),
+        line=partial(context.heaviest_line, holds, frame_of),
         cases=cases,
         selection=None if is_phase else context.selection,
     )
@@ -74,9 +75,9 @@ def evaluations(context: FindingContext) -> Finding | None:
 
 
 def synchronization(context: FindingContext) -> Finding | None:
-    """Return the finding on values that Python asks for.
+    """Return the finding on values that Python asks for, or on calls that wait for the GPU.
 
-    Without a GPU ``overhead`` may have their line.
+    Without a GPU ``overhead`` may have the line of the values.
     """
     is_on_cpu, known = context.uses_gpu is False, context.once(overhead)
     line = known.evidence.line if is_on_cpu and known else None
@@ -85,7 +86,9 @@ def synchronization(context: FindingContext) -> Finding | None:
         is_known = line and any(frame.id == line.frame for frame in context.reader.frames_of(stack))
         return context.phases.of_stack(stack) == SYNCHRONIZE and not is_known
 
-    return of_stacks("synchronization", context, holds, cases={"on-cpu": is_on_cpu})
+    return of_stacks("synchronization", context, holds, cases={"on-cpu": is_on_cpu}) or of_waits(
+        "implicit-synchronization", context
+    )
 
 
 # The optimizers with a fused form: without it they go tensor by tensor, or on a GPU operation by
@@ -106,7 +109,7 @@ def unfused_optimizer(context: FindingContext) -> Finding | None:
             for stack, one in seen
             if one.function in names and one.module_path.startswith("torch/optim/")
         }
-        share = context.share_of(context.profile, stacks.__contains__)
+        share = context.share_of(stacks.__contains__)
         cases = {"foreach": form == "multi"}
         if found := context.finding(
             "unfused-optimizer", share, gain=partial(bound, context, share), cases=cases
@@ -141,7 +144,7 @@ def _of_heavy_optimizer(context: FindingContext) -> Finding | None:
             and "torch/optim/sparse_adam.py" not in modules
         )
 
-    share = context.share_of(context.profile, is_as_large)
+    share = context.share_of(is_as_large)
     if context.severity("small-batches-on-cpu", share.low) is None:
         return None
     # If the optimizer is slow by itself, that is to be mended first.

@@ -26,14 +26,18 @@ from profd.daemon.findings.context import FindingContext, line_of
 from profd.daemon.findings.finding import Finding, Line, Measure
 from profd.daemon.findings.loading import take_loaders
 from profd.daemon.findings.shares import NONE, Share
+from profd.daemon.findings.traces import of_waits
 from profd.daemon.store.merge import hosts_of, nodes_of
 from profd.daemon.units import percent
 
 
 def collectives(context: FindingContext) -> Finding | None:
     job = context.job
-    if job is None or job.late:
-        return None
+    found = None if job is None or job.late else _waiting(context, job)
+    return found or of_waits("exposed-collectives", context)
+
+
+def _waiting(context: FindingContext, job: Job) -> Finding | None:
     share = context.share(COLLECTIVE)
     if job.sleeps_in_waits:  # then the CPU time shows more than the stacks
         share = take_waiting(job.ranks, context.mean(PRESSURE) or 0.0) or NONE

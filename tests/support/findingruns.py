@@ -11,9 +11,10 @@ from typing import Any
 
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.findings.analyst import Analyst, look_at_all
-from profd.daemon.findings.catalog import Rule, find
+from profd.daemon.findings.catalog import find
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import Finding
+from profd.daemon.findings.rule import Rule
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import FindingsTaken, Frame

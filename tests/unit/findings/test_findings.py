@@ -22,7 +22,6 @@ from support.present import there
 from support.synthetic import MAIN, MAIN_TID, worker
 from support.training_stacks import DATA, DATA_WAIT, LIBRARY, OPTIMIZER, TRAIN
 
-from profd.daemon.findings.catalog import Rule
 from profd.daemon.findings.cpu import cpu_limit, oversubscription
 from profd.daemon.findings.finding import CRITICAL, INFO, WARNING
 from profd.daemon.findings.loading import idle_workers, load_in_process, saturated_workers
@@ -35,6 +34,7 @@ from profd.daemon.findings.memory import (
 )
 from profd.daemon.findings.overhead import overhead
 from profd.daemon.findings.phases import compilation, small_batches
+from profd.daemon.findings.rule import Rule
 from profd.daemon.store.records import Frame
 
 COMPILE = (*ROOT, Frame("compile_fx", LIBRARY + "torch/_inductor/compile_fx.py", 1200))

@@ -33,13 +33,19 @@ from support.training_stacks import (
     TRAIN,
 )
 
-from profd.daemon.findings.catalog import RULES, Rule
+from profd.daemon.findings.catalog import RULES
 from profd.daemon.findings.cpu import idle_cores, interpreter_lock
 from profd.daemon.findings.finding import CRITICAL, INFO, WARNING
-from profd.daemon.findings.gpu import synchronization
 from profd.daemon.findings.loading import load_in_process
 from profd.daemon.findings.loops import hot_function
-from profd.daemon.findings.phases import checkpoints, evaluations, logging_stalls, unfused_optimizer
+from profd.daemon.findings.phases import (
+    checkpoints,
+    evaluations,
+    logging_stalls,
+    synchronization,
+    unfused_optimizer,
+)
+from profd.daemon.findings.rule import Rule
 from profd.daemon.store.records import Frame
 
 SAVE = (*ROOT, Frame("save", LIBRARY + "torch/serialization.py", 944))

@@ -7,7 +7,6 @@ from support.findingruns import GPU, HEALTHY, LOAD_IN_PROCESS, ROOT, Case, Serie
 from support.synthetic import STARTED_NS
 from support.training_stacks import DATA_WAIT, LIBRARY, SYNCHRONIZE
 
-from profd.daemon.findings.catalog import Rule
 from profd.daemon.findings.finding import CRITICAL, INFO, WARNING
 from profd.daemon.findings.gpu import (
     copies,
@@ -20,6 +19,7 @@ from profd.daemon.findings.gpu import (
     underfilled,
 )
 from profd.daemon.findings.phases import small_batches, synchronization
+from profd.daemon.findings.rule import Rule
 from profd.daemon.store.records import DeviceSeen, EventHappened, Frame
 
 DEVICE = DeviceSeen(STARTED_NS, GPU, 0, "NVIDIA H100", "GPU-1", 80 * 2**30)

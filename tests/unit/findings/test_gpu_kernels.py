@@ -12,17 +12,12 @@ from support.findingruns import GPU, HEALTHY, Case, gpu, write_case
 from support.synthetic import MAIN, MAIN_TID, STARTED_NS
 
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
-from profd.daemon.findings.catalog import Rule
 from profd.daemon.findings.finding import CRITICAL, WARNING
-from profd.daemon.findings.gpu import (
-    collectives,
-    copies,
-    elementwise,
-    memory_churn,
-    memory_format,
-    precision,
-    synchronization,
-)  # fmt: skip
+from profd.daemon.findings.gpu import copies, elementwise, memory_format, precision
+from profd.daemon.findings.memory import allocator_churn
+from profd.daemon.findings.phases import synchronization
+from profd.daemon.findings.ranks import collectives
+from profd.daemon.findings.rule import Rule
 from profd.daemon.store.records import DeviceSeen, OperatorTotals, WindowTaken, WindowWait
 
 FLOAT32 = "ampere_sgemm_128x64_tn"
@@ -163,7 +158,7 @@ def test_copies_from_memory_that_is_not_pinned_are_a_finding(kernels: Case) -> N
         ),
         (
             "cudaMalloc",
-            memory_churn,
+            allocator_churn,
             "memory of the GPU takes 20 % of the last torch window (train",
         ),
         (

@@ -24,11 +24,11 @@ from support.findingruns import (
 from support.synthetic import BACKWARD, CONV, DATA_WAIT, LIBRARY, TRAIN
 from support.training_stacks import DATA
 
-from profd.daemon.findings.catalog import Rule
 from profd.daemon.findings.finding import CRITICAL, INFO, WARNING
-from profd.daemon.findings.gpu import synchronization
 from profd.daemon.findings.loops import hot_function
 from profd.daemon.findings.overhead import overhead
+from profd.daemon.findings.phases import synchronization
+from profd.daemon.findings.rule import Rule
 from profd.daemon.store.records import Frame
 
 OPEN = (*CALL, Frame("snapshot", DATA, 13), Frame("Path.open", STANDARD + "pathlib.py", 1044))

@@ -14,9 +14,9 @@ from support.training_stacks import BACKWARD, CONV, DATA_WAIT, TRAIN, WORKER_STE
 
 from profd.daemon.analyze.ranks import OwnWork
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.findings.catalog import Rule
 from profd.daemon.findings.finding import CRITICAL, WARNING
 from profd.daemon.findings.ranks import collectives, straggler, take_waiting
+from profd.daemon.findings.rule import Rule
 from profd.daemon.findings.shares import Share
 from profd.daemon.store import records
 from profd.daemon.store.records import Frame, Identity

@@ -16,9 +16,9 @@ from support.folders import DOCS
 from profd.daemon.analyze.phases import PHASES
 from profd.daemon.findings import texts
 from profd.daemon.findings.context import FindingContext
-from profd.daemon.findings.gpu import of_kernels, of_waits
 from profd.daemon.findings.phases import of_phase, of_stacks
 from profd.daemon.findings.texts import SAID, Texts, table
+from profd.daemon.findings.traces import of_kernels, of_waits
 
 ROOM = Path(texts.__file__).parent
 FORMS: dict[str, Callable[..., object]] = {
