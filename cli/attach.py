@@ -1,12 +1,10 @@
-"""`profd attach` and `profd stop`: profile a process from outside.
+"""`profd attach`: profile a process from outside.
 
 The process runs on, whatever happens to profd.
 """
 
 from __future__ import annotations
 
-import contextlib
-import select
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -15,7 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from profd.cli.console import StopSignals, say, short_command
-from profd.cli.options import RecordingOptions, headless_option, recording_options, run_argument
+from profd.cli.options import RecordingOptions, headless_option, recording_options
 from profd.daemon import paths
 from profd.daemon.errors import ExitCode, RunUnreadable, SessionFailed, UsageError
 from profd.daemon.launch.terminal import is_interactive, takes_dashboard
@@ -23,7 +21,6 @@ from profd.daemon.metrics.exporter import open_exporter
 from profd.daemon.session.session import (
     RunningSession,
     SessionOptions,
-    end_session,
     start_ahead,
     start_session,
 )
@@ -184,37 +181,3 @@ def asked_for() -> int:
     return int(
         click.prompt("PID", type=pids, default=str(found[0].pid), show_choices=False, err=True)
     )
-
-
-@click.command()
-@run_argument
-def stop(run: str) -> None:
-    """End the session that records RUN, and wait until its file is closed. The target runs on.
-
-    "latest" is the newest run that is live.
-    """
-    from profd.cli.liverun import find_live
-    from profd.daemon.store.reader import RunReader
-
-    with RunReader(find_live(run)) as reader:
-        info = reader.info
-    if info.state != "live":
-        past = (
-            "has ended already"
-            if info.state == "ended"
-            else "was cut off before: its recorder is gone"
-        )
-        say(f"{info.id} {past}")
-        return
-    with (
-        contextlib.suppress(ProcessLookupError),
-        contextlib.closing(end_session(info.recorder)) as watch,
-    ):
-        if not select.select([watch], [], [], _CLOSING_S)[0]:
-            what = (
-                f"the session of {info.id} was asked to end, and has not within {_CLOSING_S:.0f} s"
-            )
-            raise SessionFailed(
-                what, f"what it recorded is safe; if it hangs: kill -9 {info.recorder.pid}"
-            )
-    say(f"{info.id} has ended and its file is closed; pid {info.pid} was left alone")

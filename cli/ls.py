@@ -1,24 +1,23 @@
-"""`profd ls` lists runs and processes; `profd dump` shows the present stacks of a process tree."""
+"""`profd ls`: the runs, and the processes that can be attached to."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from pathlib import Path, PurePath
+from pathlib import Path
 
 import click
 import msgspec
 
 from profd.cli.console import print_json, short_command
-from profd.cli.liverun import find_live, live_runs_of
+from profd.cli.liverun import live_runs_of
 from profd.cli.options import json_option
-from profd.daemon import paths, processes
+from profd.daemon import paths
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.errors import ExitCode, NoSuchProcess, RunUnreadable
-from profd.daemon.render.plaintext import aligned, titled, visible
+from profd.daemon.errors import RunUnreadable
+from profd.daemon.render.plaintext import aligned, titled
 from profd.daemon.store.reader import RunReader
 from profd.daemon.tree.attachable import Attachable, find_attachable
-from profd.daemon.tree.tree import dump_tree, merge
 from profd.daemon.units import duration
 
 
@@ -114,50 +113,3 @@ def _run_cells(run: ListedRun) -> tuple[str, ...]:
         "" if run.duration_s is None else duration(run.duration_s),
     )
     return run.run, run.state, started, length, f"{run.samples:,}", short_command(run.command)
-
-
-@click.command()
-@click.argument("target", metavar="PID|RUN")
-@json_option
-def dump(target: str, as_json: bool) -> int:
-    """Print the Python stacks of a process and of all processes below it.
-
-    The process is PID, or the target of a live RUN.
-
-    Threads that stand in the same stack are printed together. Nothing is stopped while it is looked
-    at. For a RUN that hangs, the hang comes first.
-    """
-    hangs = []
-    if target.isdecimal():
-        pid = int(target)
-    else:
-        with RunReader(find_live(target)) as reader:
-            info = reader.info
-            hangs = [visible(f"▲ {hang.text}") for hang in reader.hangs() if hang.ended_ns is None]
-        if not processes.is_running(info.pid, info.start_ticks):
-            raise NoSuchProcess(
-                f"the target of {info.id} has ended",
-                f"where its time went: profd summary {info.id}",
-            )
-        pid = info.pid
-    dumped = dump_tree(pid)
-    has_stack = any(thread.frames for process in dumped for thread in process.threads)
-    code = ExitCode.OK if has_stack else ExitCode.NO_SAMPLES
-    if as_json:
-        print_json(dumped)
-        return code
-    lines = []
-    for process in dumped:
-        words = " ".join(process.command) + (f" ({process.error})" if process.error else "")
-        lines.append(f"{click.style(f'pid {process.pid}', bold=True)}  {visible(words)}")
-    stacks = []
-    for stack in merge(dumped):
-        owners = click.style(visible(", ".join(stack.owners)), bold=True)
-        # A frame as py-spy writes it, with its file's last two parts; the innermost is on top.
-        files = ["/".join(PurePath(frame.filename).parts[-2:]) for frame in stack.frames]
-        frames = [
-            f"{one.name} ({file}:{one.line})" for one, file in zip(stack.frames, files, strict=True)
-        ]
-        stacks.append("\n".join([owners, *(f"    {visible(frame)}" for frame in frames)]))
-    click.echo("\n\n".join([*hangs, "\n".join(lines), *stacks]))
-    return code

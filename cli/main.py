@@ -41,23 +41,11 @@ COMMANDS = {
     "daemon": "Supervise this host: record and report its trainings.",
     "doctor": "Say what works here, and how to mend what does not.",
 }
-_SHARED = {
-    "view": "show",
-    "summary": "show",
-    "report": "show",
-    "demo": "run",
-    "stop": "attach",
-    "dump": "ls",
-}
-"""Commands that share a module with others; their function there has the command's name.
-
-In every other module the function is ``command``.
-"""
+"""Each command's module is named after it, and has a function ``command``."""
 
 
 def load_command(name: str) -> click.Command:
-    module = importlib.import_module(f"profd.cli.{_SHARED.get(name, name)}")
-    command: click.Command = getattr(module, name if name in _SHARED else "command")
+    command: click.Command = importlib.import_module(f"profd.cli.{name}").command
     return command
 
 

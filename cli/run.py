@@ -1,16 +1,13 @@
 """`profd run`: launch a command and profile it.
 
-The command keeps its own stdin, stdout, stderr, signals and exit code. `profd demo` does the same
-with a bundled training script.
+The command keeps its own stdin, stdout, stderr, signals and exit code.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import socket
-import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -19,9 +16,9 @@ import click
 import msgspec
 
 from profd.cli.console import short_command
-from profd.cli.options import RecordingOptions, headless_option, recording_options, steps_option
+from profd.cli.options import RecordingOptions, headless_option, recording_options
 from profd.daemon import paths, program
-from profd.daemon.errors import MissingTool, OutputUnwritable, UsageError
+from profd.daemon.errors import OutputUnwritable
 from profd.daemon.launch.launch import Plan, launch
 from profd.daemon.launch.script import Script, become_script
 from profd.daemon.launch.terminal import takes_dashboard
@@ -32,14 +29,8 @@ from profd.daemon.windows.request import parse_schedule
 _ON_DEMAND = "on-demand"
 _MOST_NAMED = 4
 
-DEFAULT_TARGET = "cifar_resnet18"
-# Each takes about a minute on the two cores of a laptop.
-TARGET_ARGUMENTS = {"cifar_resnet18": ("--steps", "300"), "simple_net": ("--steps", "50000")}
-_NEEDED = ("torch", "torchvision", "tqdm")
-
 
 @click.command(
-    short_help="Launch a command and profile it.",
     # Options after the command's first word belong to the command.
     context_settings={"allow_interspersed_args": False},
 )
@@ -180,48 +171,3 @@ def narrate(line: str) -> None:
 
 def dashboard_command(run_file: Path, keys_fd: int) -> list[str]:
     return program.words("profd", "view", str(run_file), "--keys-fd", str(keys_fd))
-
-
-@click.command(short_help="Run a bundled training script and profile it.")
-@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[NAME] [-- ARGS...]")
-@steps_option
-@headless_option
-def demo(words: tuple[str, ...], steps: bool, headless: bool) -> int:
-    """Run the bundled training script NAME and profile it.
-
-    NAME is cifar_resnet18, the default, or simple_net.
-
-    It takes about a minute. ARGS are given to the script behind those that make it so short: `profd
-    demo -- --steps 5000` trains longer. On a terminal the dashboard opens. At the end comes a
-    summary, and the path of the report.
-    """
-    name, arguments = split_words(words)
-    missing = [module for module in _NEEDED if importlib.util.find_spec(module) is None]
-    if missing:
-        what = f"the demo needs {', '.join(missing)}, not installed beside profd"
-        raise MissingTool(what, "pip install 'profd[demo]'")
-    script = (sys.executable, str(target_path(name)), *TARGET_ARGUMENTS[name], *arguments)
-    options = RecordingOptions(name=name, steps=steps).session(script, "launched")
-    narrate(f"profd: training {name}" + ("" if arguments else ", for about a minute on a laptop"))
-    farewell = partial(sum_up, options.run_file, options.run_file.with_suffix(".html"))
-    return run_profiled(options, headless=headless, farewell=farewell)
-
-
-def split_words(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """Return the name of the target and its arguments.
-
-    Raises UsageError if there is no such target.
-    """
-    if not words or words[0].startswith("-"):
-        return DEFAULT_TARGET, words
-    if words[0] not in TARGET_ARGUMENTS:
-        raise UsageError(
-            f"there is no demo {words[0]}", f"it is one of: {', '.join(TARGET_ARGUMENTS)}"
-        )
-    return words[0], words[1:]
-
-
-def target_path(name: str) -> Path:
-    import importlib.resources  # imports all of tempfile
-
-    return Path(str(importlib.resources.files("profd").joinpath("target", f"{name}.py"))).resolve()

@@ -63,7 +63,7 @@ ELSEWHERE: Mapping[str, str] = {
         "integration/test_host_daemon.py::test_short_jobs_leave_a_run_each_with_reports_over_a_restart_and_a_kill"
     ),
     "profd demo": "integration/test_targets.py::test_demo_trains_sums_up_and_writes_the_report",
-    "profd dump PID": "unit/cli/test_ls.py::test_processes_come_first_then_their_stacks_and_json_has_every_thread",
+    "profd dump PID": "unit/cli/test_dump.py::test_processes_come_first_then_their_stacks_and_json_has_every_thread",
     "profd export RUN --format tensorboard -o FOLDER": (
         "unit/exports/test_tensorboard.py::test_command_writes_the_folder"
     ),
@@ -71,7 +71,7 @@ ELSEWHERE: Mapping[str, str] = {
         "integration/test_fleet_dask.py::test_a_cluster_gives_identical_answers_from_both_workers"
     ),
     "profd report s3://bucket/job": (
-        "unit/cli/test_main.py::test_a_report_is_named_after_the_last_part_of_the_url"
+        "unit/cli/test_report.py::test_a_report_is_named_after_the_last_part_of_the_url"
     ),
     "profd run --metrics 9400 -- CMD": (
         "integration/test_metrics_run.py::test_metrics_are_there_while_the_script_runs_and_gone_with_it"
@@ -80,9 +80,9 @@ ELSEWHERE: Mapping[str, str] = {
     "profd summary FOLDER --job 10.0.0.1:29500": (
         "unit/cli/test_runs.py::test_one_of_several_jobs_must_be_named_and_left_out_files_are_listed"
     ),
-    "profd view RUN": "unit/cli/test_show_view.py::test_view_opens_a_dashboard_that_does_not_end_the_recording",
-    "profd view latest": "unit/cli/test_show_view.py::test_view_opens_a_dashboard_that_does_not_end_the_recording",
-    "profd view FOLDER": "unit/cli/test_show_view.py::test_of_several_nodes_one_is_chosen_from_the_list",
+    "profd view RUN": "unit/cli/test_view.py::test_view_opens_a_dashboard_that_does_not_end_the_recording",
+    "profd view latest": "unit/cli/test_view.py::test_view_opens_a_dashboard_that_does_not_end_the_recording",
+    "profd view FOLDER": "unit/cli/test_view.py::test_of_several_nodes_one_is_chosen_from_the_list",
     **dict.fromkeys(
         (
             "profd window RUN",

@@ -17,7 +17,7 @@ from support.folders import PROGRAMS
 from support.sessions import begin_session, finished, give_line, ready, running, seen
 from support.waiting import until
 
-from profd.cli.ls import dump
+from profd.cli import dump
 from profd.daemon.session.session import RunningSession
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import HangRow
@@ -49,7 +49,7 @@ def test_worker_that_was_killed() -> None:
         )
         give_line(target)
         (hang,) = until(lambda: hangs_of(session), "a hang")
-        dumped = CliRunner().invoke(dump, [str(session.run_file)], standalone_mode=False)
+        dumped = CliRunner().invoke(dump.command, [str(session.run_file)], standalone_mode=False)
     assert hang.cause == "dead worker", hang.text
     assert any("ended" in fact for fact in hang.report.facts)
     assert dumped.stdout.startswith("▲ no progress for "), dumped

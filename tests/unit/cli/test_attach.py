@@ -133,18 +133,6 @@ def test_a_process_that_is_recorded_already_is_shown_and_recorded_again_where_an
         assert "a second recording" in profd.err
 
 
-def test_a_process_that_is_no_session_is_left_alone(runs: Path, profd: CommandLine) -> None:
-    """A run file may name anything as its recorder: here it is the process of the test."""
-    write_run(runs / "20261119-120000-old-3fa9.profd", seconds=1)
-    profd("stop", "latest")
-    assert profd.err == f"profd: {RUN_ID} has ended already\n"
-    assert "profd ls" in profd("stop", "nothing", code=ExitCode.NO_RUN)
-    write_run(runs / f"{RUN_ID}.profd", seconds=1, live=True)
-    said = profd("stop", RUN_ID, code=ExitCode.SESSION)
-    assert said.count("\n") == 1
-    assert f"process {os.getpid()} is no session of profd's" in said
-
-
 TRAININGS = [
     Attachable(
         pid=4242, python="3.11", uses_torch=True, age_s=61.0, command=("python", "train.py")

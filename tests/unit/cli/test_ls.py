@@ -10,15 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 from support.commandline import CommandLine
-from support.synthetic import MAIN, RUN_ID, STARTED_NS, this_process, write_run
+from support.synthetic import RUN_ID, this_process, write_run
 
 from profd.cli import ls
-from profd.daemon import paths, processes
-from profd.daemon.errors import ExitCode, OutputUnwritable
-from profd.daemon.stacks.dump import DumpedFrame, DumpedThread
-from profd.daemon.store import records
+from profd.daemon import paths
+from profd.daemon.errors import OutputUnwritable
 from profd.daemon.tree.attachable import Attachable
-from profd.daemon.tree.tree import DumpedProcess
 
 TRAINING = Attachable(
     pid=4242, python="3.11", uses_torch=True, age_s=61.0, command=("python", "train.py")
@@ -100,89 +97,3 @@ def test_runs_are_listed_where_nothing_can_be_written(
     text = profd("ls")
     assert RUN_ID in text
     assert "4242" in text
-
-
-FRAMES = (
-    DumpedFrame("forward", "/home/ada/cifar/model.py", 12),
-    DumpedFrame("main", "train.py", 90),
-)
-THREAD = DumpedThread(1, 1, "MainThread", active=False, owns_gil=False, frames=FRAMES)
-DUMPED = [
-    DumpedProcess(MAIN.pid, ("python", "train.py"), (THREAD,)),
-    DumpedProcess(9, ("python", "-c", "x"), (), "it moved"),
-]
-TEXT = f"""pid {MAIN.pid}  python train.py
-pid 9  python -c x (it moved)
-
-pid {MAIN.pid} MainThread
-    forward (cifar/model.py:12)
-    main (train.py:90)
-"""
-
-
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Give the list of PIDs whose trees are dumped; the target of a run is running."""
-    asked: list[int] = []
-
-    def dump_tree(pid: int) -> list[DumpedProcess]:
-        asked.append(pid)
-        return DUMPED
-
-    monkeypatch.setattr(ls, "dump_tree", dump_tree)
-    monkeypatch.setattr(
-        processes, "is_running", lambda pid, start_ticks: (pid, start_ticks) == MAIN
-    )
-    return asked
-
-
-def test_processes_come_first_then_their_stacks_and_json_has_every_thread(
-    asked: list[int], profd: CommandLine
-) -> None:
-    assert profd("dump", 4711) == TEXT
-    assert asked == [4711]
-    first, second = json.loads(profd("dump", 4711, "--json"))
-    assert first["threads"][0]["frames"][0] == {
-        "name": "forward",
-        "filename": "/home/ada/cifar/model.py",
-        "line": 12,
-    }
-    assert (second["pid"], second["error"]) == (9, "it moved")
-
-
-def test_a_dump_without_a_stack_has_a_code_of_its_own(
-    asked: list[int], profd: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ls, "dump_tree", lambda _: DUMPED[1:])
-    for more in ((), ("--json",)):
-        profd("dump", 4711, *more, code=ExitCode.NO_SAMPLES)
-        assert "it moved" in profd.out
-
-
-def test_of_a_run_its_target_is_dumped_unless_that_has_ended(
-    asked: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profd: CommandLine
-) -> None:
-    run = write_run(tmp_path / "a.profd", seconds=1)
-    assert profd("dump", run) == TEXT
-    monkeypatch.setattr(
-        processes, "is_running", lambda pid, start_ticks: False
-    )  # another process has its PID now
-    assert f"profd summary {RUN_ID}" in profd("dump", run, code=ExitCode.NO_PROCESS)
-    assert asked == [MAIN.pid]
-
-
-@pytest.mark.usefixtures("asked")
-def test_the_hang_that_a_run_is_in_comes_first_without_steering_the_terminal(
-    tmp_path: Path, profd: CommandLine
-) -> None:
-    report = records.HangReport("rank", ())
-    hangs: list[records.Record] = [
-        records.HangFound(STARTED_NS + 1, STARTED_NS, "this one has ended", report),
-        records.HangEnded(STARTED_NS + 2, STARTED_NS + 1),
-        records.HangFound(STARTED_NS + 3, STARTED_NS, "all wait\x1b]0;mine\x07 for rank 1", report),
-    ]
-    out = profd("dump", write_run(tmp_path / "a.profd", seconds=1, also=hangs))
-    assert out.startswith("▲ all wait")
-    assert out.endswith(TEXT)
-    assert "this one has ended" not in out
-    assert "\x1b" not in out

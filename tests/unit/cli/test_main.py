@@ -149,18 +149,6 @@ def refuse(*_: object, **__: object) -> Any:  # noqa: ANN401
     raise CredentialsMissing("there is no key\nto this store")
 
 
-@pytest.fixture
-def url(folder: Path) -> str:
-    """Give the URL of such a folder, with something beside the runs."""
-    url = f"memory://{folder.parent.name}/job"
-    files, root = fsspec.core.url_to_fs(url)
-    files.makedirs(root)
-    for path in folder.iterdir():
-        files.put_file(str(path), f"{root}/{path.name}")
-    files.pipe_file(f"{root}/notes.txt", b"no run")
-    return url
-
-
 def test_a_job_behind_a_url_is_read_as_one_run_and_nothing_is_left(
     url: str, folder: Path, profd: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,22 +166,6 @@ def test_a_job_behind_a_url_is_read_as_one_run_and_nothing_is_left(
         "run-0@node0",
         "run-1@node1",
     ]
-
-
-@pytest.mark.parametrize(
-    ("rest", "named"), [("", "job.html"), ("/", "job.html"), ("/0.profd", "0.html")]
-)
-def test_a_report_is_named_after_the_last_part_of_the_url(
-    url: str,
-    rest: str,
-    named: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    profd: CommandLine,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert profd("report", url + rest) == f"{named}\n"
-    assert (tmp_path / named).exists()
 
 
 def test_what_cannot_be_fetched_is_said(url: str, profd: CommandLine) -> None:

@@ -5,7 +5,6 @@ Whole launches are in integration.
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import socket
 import sys
@@ -13,7 +12,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from support.commandline import CommandLine
 from support.fakesession import FakeRecording
 from support.present import there
 from support.synthetic import write_run
@@ -21,7 +19,6 @@ from support.synthetic import write_run
 from profd.cli import run
 from profd.cli.main import run_command_line
 from profd.daemon import program
-from profd.daemon.errors import ExitCode
 from profd.daemon.launch.launch import Plan
 from profd.daemon.session.session import SessionOptions
 
@@ -126,62 +123,6 @@ def test_a_script_is_armed_for_windows_only_where_that_is_asked_for(launched: La
     assert (schedule.every_s, schedule.request.steps) == (600, 3)
 
 
-def test_missing_torch_is_answered_with_the_command_that_installs_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with monkeypatch.context() as unheard:
-        closed = io.StringIO()
-        closed.close()
-        unheard.setattr(sys, "stderr", closed)
-        run.narrate("profd: the dashboard is closed")  # where nobody can hear it nothing is said
-    found = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util,
-        "find_spec",
-        lambda name, *rest: None if name == "torch" else found(name, *rest),
-    )
-    assert run_command_line(["demo", "--headless"]) == ExitCode.MISSING_TOOL
-    said = capsys.readouterr().err
-    assert (
-        said
-        == "profd: the demo needs torch, not installed beside profd: pip install 'profd[demo]'\n"
-    )
-
-
-@pytest.mark.parametrize(
-    ("words", "name", "arguments"),
-    [
-        ((), "cifar_resnet18", ()),
-        (("simple_net",), "simple_net", ()),
-        (("--", "--steps", "5"), "cifar_resnet18", ("--steps", "5")),
-        (("simple_net", "--", "--steps", "5"), "simple_net", ("--steps", "5")),
-    ],
-)
-def test_the_script_that_is_named_is_launched_with_its_arguments_and_its_exit_code_is_the_demos(
-    profd: CommandLine,
-    monkeypatch: pytest.MonkeyPatch,
-    words: tuple[str, ...],
-    name: str,
-    arguments: tuple[str, ...],
-) -> None:
-    asked: list[SessionOptions] = []
-
-    def launch(options: SessionOptions, **_: object) -> int:
-        asked.append(options)
-        return 7
-
-    monkeypatch.setattr(run, "run_profiled", launch)
-    monkeypatch.setattr(run, "_NEEDED", ())
-    profd("demo", "--headless", *words, code=7)
-    assert asked[0].command[1:] == (
-        str(run.target_path(name)),
-        *run.TARGET_ARGUMENTS[name],
-        *arguments,
-    )
-    text = profd("demo", "--headless", "resnet", code=ExitCode.USAGE)
-    assert "there is no demo resnet: it is one of: cifar_resnet18, simple_net" in text
-
-
 @pytest.mark.parametrize("options", [(), ("--quiet",)])
 def test_a_command_whose_run_can_be_written_nowhere_runs_all_the_same(
     options: tuple[str, ...],
@@ -207,3 +148,10 @@ def test_a_command_whose_run_can_be_written_nowhere_runs_all_the_same(
         1,
         True,
     )
+
+
+def test_nothing_is_said_if_nobody_can_hear_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr(sys, "stderr", closed)
+    run.narrate("profd: the dashboard is closed")

@@ -18,7 +18,7 @@ from support.fleets import renamed
 from support.hostfakes import FakeTable
 from support.hostiletexts import EVIL
 
-from profd.cli import attach, daemon, doctor, ls
+from profd.cli import attach, daemon, doctor, dump, ls
 from profd.cli.doctor import Check, Verdict
 from profd.cli.main import COMMANDS, run_command_line
 from profd.cli.run import sum_up
@@ -103,7 +103,7 @@ def host(run: Path, profd_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     thread = DumpedThread(
         1, 1, EVIL, active=True, owns_gil=True, frames=(DumpedFrame(EVIL, f"/srv/{EVIL}.py", 1),)
     )
-    monkeypatch.setattr(ls, "dump_tree", lambda pid: [DumpedProcess(1, words, (thread,), EVIL)])
+    monkeypatch.setattr(dump, "dump_tree", lambda pid: [DumpedProcess(1, words, (thread,), EVIL)])
     monkeypatch.setattr(ls, "find_attachable", lambda: [Attachable(4242, "3.11", True, 1.0, words)])
     monkeypatch.setattr(daemon, "ProcessTable", lambda: table)
     monkeypatch.setattr(doctor, "examine", lambda pid: [Check("target", Verdict.NOTE, EVIL, EVIL)])

@@ -10,7 +10,7 @@ import pytest
 from support.commandline import CommandLine
 from support.synthetic import write_run
 
-from profd.cli import show
+from profd.cli import view
 from profd.daemon.errors import ExitCode
 
 
@@ -23,8 +23,8 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
     monkeypatch.setitem(sys.modules, "profd.tui.app", SimpleNamespace(run_dashboard=run_dashboard))
     terminal = SimpleNamespace(isatty=lambda: True)
-    monkeypatch.setattr(show, "sys", SimpleNamespace(stdin=terminal, stderr=terminal))
-    monkeypatch.setattr(show, "can_move_cursor", lambda: True)
+    monkeypatch.setattr(view, "sys", SimpleNamespace(stdin=terminal, stderr=terminal))
+    monkeypatch.setattr(view, "can_move_cursor", lambda: True)
     return opened
 
 
@@ -56,7 +56,7 @@ def test_of_several_nodes_one_is_chosen_from_the_list(
 def test_a_terminal_that_cannot_move_its_cursor_gets_no_dashboard(
     opened: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profd: CommandLine
 ) -> None:
-    monkeypatch.setattr(show, "can_move_cursor", lambda: False)
+    monkeypatch.setattr(view, "can_move_cursor", lambda: False)
     profd("view", write_run(tmp_path / "a.profd", seconds=1), code=ExitCode.USAGE)
     assert "move its cursor" in profd.err
     assert opened == []

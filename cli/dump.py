@@ -1,0 +1,63 @@
+"""`profd dump`: the present stacks of a process tree."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+import click
+
+from profd.cli.console import print_json
+from profd.cli.liverun import find_live
+from profd.cli.options import json_option
+from profd.daemon import processes
+from profd.daemon.errors import ExitCode, NoSuchProcess
+from profd.daemon.render.plaintext import visible
+from profd.daemon.store.reader import RunReader
+from profd.daemon.tree.tree import dump_tree, merge
+
+
+@click.command()
+@click.argument("target", metavar="PID|RUN")
+@json_option
+def command(target: str, as_json: bool) -> int:
+    """Print the Python stacks of a process and of all processes below it.
+
+    The process is PID, or the target of a live RUN.
+
+    Threads that stand in the same stack are printed together. Nothing is stopped while it is looked
+    at. For a RUN that hangs, the hang comes first.
+    """
+    hangs = []
+    if target.isdecimal():
+        pid = int(target)
+    else:
+        with RunReader(find_live(target)) as reader:
+            info = reader.info
+            hangs = [visible(f"▲ {hang.text}") for hang in reader.hangs() if hang.ended_ns is None]
+        if not processes.is_running(info.pid, info.start_ticks):
+            raise NoSuchProcess(
+                f"the target of {info.id} has ended",
+                f"where its time went: profd summary {info.id}",
+            )
+        pid = info.pid
+    dumped = dump_tree(pid)
+    has_stack = any(thread.frames for process in dumped for thread in process.threads)
+    code = ExitCode.OK if has_stack else ExitCode.NO_SAMPLES
+    if as_json:
+        print_json(dumped)
+        return code
+    lines = []
+    for process in dumped:
+        words = " ".join(process.command) + (f" ({process.error})" if process.error else "")
+        lines.append(f"{click.style(f'pid {process.pid}', bold=True)}  {visible(words)}")
+    stacks = []
+    for stack in merge(dumped):
+        owners = click.style(visible(", ".join(stack.owners)), bold=True)
+        # A frame as py-spy writes it, with its file's last two parts; the innermost is on top.
+        files = ["/".join(PurePath(frame.filename).parts[-2:]) for frame in stack.frames]
+        frames = [
+            f"{one.name} ({file}:{one.line})" for one, file in zip(stack.frames, files, strict=True)
+        ]
+        stacks.append("\n".join([owners, *(f"    {visible(frame)}" for frame in frames)]))
+    click.echo("\n\n".join([*hangs, "\n".join(lines), *stacks]))
+    return code
