@@ -19,13 +19,13 @@ from profd.daemon.errors import ExitCode, RunUnreadable, SessionFailed, UsageErr
 from profd.daemon.launch.terminal import is_interactive, takes_dashboard
 from profd.daemon.metrics.exporter import open_exporter
 from profd.daemon.session.session import (
+    CLOSING_S,
     RunningSession,
     SessionOptions,
     start_ahead,
     start_session,
 )
 
-_CLOSING_S = 30.0
 _KEPT = "still recording: `profd view {0}` comes back, `profd stop {0}` ends it"
 
 
@@ -92,7 +92,7 @@ def command(pid: int | None, recording: RecordingOptions, headless: bool) -> int
         if _is_kept(session, options):
             return ExitCode.OK
         session.end()
-    closed = session.wait_closed(_CLOSING_S)
+    closed = session.wait_closed(CLOSING_S)
     if exporter is not None:
         exporter.end()
     return _outcome(session, options, has_closed=closed)
@@ -120,7 +120,7 @@ def _outcome(session: RunningSession, options: SessionOptions, *, has_closed: bo
     Raises SessionFailed if the session runs on or the run is cut off.
     """
     if session.is_running():
-        what = f"the session of {options.run_id} has not ended within {_CLOSING_S:.0f} s"
+        what = f"the session of {options.run_id} has not ended within {CLOSING_S:.0f} s"
         raise SessionFailed(what, f"kill -9 {session.pid} ends it")
     # The run was moved to its final place at the end, unless the session had no time for it.
     run_file = options.run_file if options.run_file.exists() else session.run_file

@@ -34,12 +34,11 @@ from profd.daemon.gpu.nvmlsource import NvmlSource
 from profd.daemon.gpu.source import Questions
 from profd.daemon.launch.terminal import can_move_cursor
 from profd.daemon.render.plaintext import visible
-from profd.daemon.session.session import start_session
+from profd.daemon.session.session import CLOSING_S, start_session
 from profd.daemon.stacks.pyspy import KNOWN_VERSIONS, find_py_spy, version_of
 from profd.daemon.tree.attachable import PYTHON_VERSIONS, TORCH_LIBRARY, System, check_attachable
 from profd.daemon.units import size
 
-_CLOSING_S = 15.0
 # As the launcher has its script do: Yama then lets this process and its descendants, including
 # py-spy, read it.
 _SAMPLE = """
@@ -230,7 +229,7 @@ def check_session() -> Answer:
             recording.session(("doctor",), "attached", pid, stat.start_ticks if stat else 0)
         )
         session.end()
-        if not session.wait_closed(_CLOSING_S):
+        if not session.wait_closed(CLOSING_S):
             return (
                 FAILED,
                 "a session started, and did not close its run",

@@ -18,14 +18,13 @@ from profd.daemon.errors import (
     SessionFailed,
     UsageError,
 )
-from profd.daemon.session.session import SessionOptions, start_session
+from profd.daemon.session.session import CLOSING_S, SessionOptions, start_session
 from profd.daemon.tree.attachable import ThriftySystem, check_attachable
 
 if TYPE_CHECKING:
     from profd.daemon.store.reader import RunReader
 
 _SEEN_TIMEOUT_S = 10.0
-_CLOSING_S = 30.0
 _LOOK_INTERVAL_S = 0.05
 
 
@@ -129,7 +128,7 @@ def run_of(pid: int, *, inject: bool) -> Iterator[Path]:
         yield session.run_file
     finally:
         session.end()
-        session.wait_closed(_CLOSING_S)
+        session.wait_closed(CLOSING_S)
 
 
 def _is_in(reader: RunReader, pid: int) -> bool:

@@ -17,6 +17,7 @@ import click
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import UsageError
+from profd.daemon.recordingconfig import RECORDING
 
 if TYPE_CHECKING:
     from profd.daemon.analyze.selection import Selection
@@ -62,8 +63,8 @@ _RECORDING = (
     click.option(
         "--rate",
         "rate_hz",
-        type=click.IntRange(1, 1000),
-        default=100,
+        type=click.IntRange(1, RECORDING.highest_rate_hz),
+        default=RECORDING.rate_hz,
         show_default=True,
         metavar="HZ",
         help="Samples a second of each main process.",
@@ -72,7 +73,7 @@ _RECORDING = (
         "--budget",
         "budget_percent",
         type=click.FloatRange(0, min_open=True),
-        default=10.0,
+        default=RECORDING.budget_percent,
         show_default=True,
         metavar="PERCENT",
         help="The most that profd may cost, in percent of one core.",
@@ -102,7 +103,7 @@ _RECORDING = (
         "--hang-after",
         "hang_after_s",
         type=click.FloatRange(0),
-        default=30.0,
+        default=RECORDING.hang_after_s,
         show_default=True,
         metavar="S",
         help="Say what everyone waits for after S seconds without progress; 0: never.",
@@ -197,13 +198,13 @@ _SELECTION = (
 class RecordingOptions(NamedTuple):
     """The options of ``recording_options``."""
 
-    rate_hz: int = 100
-    budget_percent: float = 10.0
+    rate_hz: int = RECORDING.rate_hz
+    budget_percent: float = RECORDING.budget_percent
     duration_s: float | None = None
     name: str | None = None
     output: Path | None = None
     subprocesses: bool = True
-    hang_after_s: float = 30.0
+    hang_after_s: float = RECORDING.hang_after_s
     on_hang: str | None = None
     nccl_ras: str = "hang"
     server_metrics: int | None = None

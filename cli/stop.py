@@ -10,9 +10,7 @@ import click
 from profd.cli.console import say
 from profd.cli.options import run_argument
 from profd.daemon.errors import SessionFailed
-from profd.daemon.session.session import end_session
-
-_CLOSING_S = 30.0
+from profd.daemon.session.session import CLOSING_S, end_session
 
 
 @click.command()
@@ -39,9 +37,9 @@ def command(run: str) -> None:
         contextlib.suppress(ProcessLookupError),
         contextlib.closing(end_session(info.recorder)) as watch,
     ):
-        if not select.select([watch], [], [], _CLOSING_S)[0]:
+        if not select.select([watch], [], [], CLOSING_S)[0]:
             what = (
-                f"the session of {info.id} was asked to end, and has not within {_CLOSING_S:.0f} s"
+                f"the session of {info.id} was asked to end, and has not within {CLOSING_S:.0f} s"
             )
             raise SessionFailed(
                 what, f"what it recorded is safe; if it hangs: kill -9 {info.recorder.pid}"

@@ -19,6 +19,7 @@ from profd.daemon.analyze.torchtraces import of_last_request
 from profd.daemon.analyze.windows import about_window
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import SessionFailed, UsageError
+from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.render.operators import (
     about_lines,
     describe,
@@ -36,9 +37,8 @@ from profd.daemon.windows.request import DEFAULT_STEPS, MAX_SECONDS, MAX_STEPS, 
 _LOOK_INTERVAL_S = 0.1
 _WINDOW_TIMEOUT_S = 200.0
 """Longer than the session's own time limits for a process, its trace, and reading the trace."""
-_SAMPLES_TIMEOUT_S = 6.0
+_SAMPLES_TIMEOUT_S = RECORDING.whole_s + 1.0
 """Longer than a recording, which arrives in the file at its end."""
-_LONGEST_RECORDING_NS = 30 * SECOND_NS
 SORTABLE = {
     "name": "name",
     "calls": "calls",
@@ -220,7 +220,7 @@ def _wait_for(reader: RunReader, asked_ns: int, count: int) -> list[WindowRow]:
 
 
 def _is_sampled(reader: RunReader, window: WindowRow) -> bool:
-    recordings = reader.recordings(window.start_ns - _LONGEST_RECORDING_NS)
+    recordings = reader.recordings(window.start_ns - RECORDING.longest_ns)
     return any(row.process == window.process and row.end_ns >= window.end_ns for row in recordings)
 
 

@@ -18,7 +18,8 @@ from textual.message import Message
 from profd.daemon import processes
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.errors import NoSuchProcess, ProfdError, SessionFailed
-from profd.daemon.session.control import HIGHEST_RATE_HZ, ControlClient, window_request
+from profd.daemon.recordingconfig import RECORDING
+from profd.daemon.session.control import ControlClient, window_request
 from profd.daemon.session.session import end_session
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import RunInfo
@@ -27,7 +28,7 @@ from profd.daemon.units import plural
 if TYPE_CHECKING:
     from profd.daemon.tree.tree import DumpedProcess, MergedStack
 
-RATES_HZ = (1, 2, 5, 10, 20, 50, 100, 200, 500, HIGHEST_RATE_HZ)
+RATES_HZ = (1, 2, 5, 10, 20, 50, 100, 200, 500, RECORDING.highest_rate_hz)
 """A key press changes the sampling rate to the next of these."""
 
 

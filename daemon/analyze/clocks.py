@@ -26,6 +26,7 @@ from profd.daemon.analyze.confidence import median_interval
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.steps import counts_of
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
+from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import PointRow, ThreadRow
 
@@ -79,7 +80,7 @@ def align(first: Sequence[int], second: Sequence[int], guess: Guess) -> Offset |
     # length show how far differences vary by chance; if stretches are few, the differences do.
     blocks: defaultdict[int, list[int]] = defaultdict(list)
     for at_ns, difference in matched:
-        blocks[at_ns // (5 * SECOND_NS)].append(difference)
+        blocks[at_ns // (RECORDING.whole_s * SECOND_NS)].append(difference)
     means = [_center(block) for block in blocks.values()]
     low_ns, high_ns = median_interval(
         means if len(means) >= 6 else [float(difference) for _, difference in matched]

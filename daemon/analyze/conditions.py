@@ -11,6 +11,7 @@ from profd.daemon.analyze.selection import Condition, Selection
 from profd.daemon.analyze.series import cpu_series
 from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.errors import UsageError
+from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.store import stepfunction
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import SeriesRow
@@ -26,7 +27,7 @@ WHOLE: Within = (None, None)
 
 def within(from_ns: int | None, to_ns: int | None) -> Within:
     """Return the time of the intervals that start in a range, their ends included."""
-    return from_ns, None if to_ns is None else to_ns + stepfunction.LONGEST_INTERVAL_NS
+    return from_ns, None if to_ns is None else to_ns + RECORDING.longest_ns
 
 
 def cpu_saturated(reader: RunReader, time: Within = WHOLE) -> IntervalSet:

@@ -12,6 +12,7 @@ from functools import cached_property
 
 from profd.daemon.analyze.series import take_course
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.store import stepfunction
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.stepfunction import (
@@ -31,7 +32,7 @@ class GpuTracks:
         reader: RunReader,
         from_ns: int | None = None,
         to_ns: int | None = None,
-        longest_ns: int = stepfunction.LONGEST_INTERVAL_NS,
+        longest_ns: int = RECORDING.longest_ns,
         name: str = UTILIZATION,
     ) -> None:
         """Read a series for the intervals that start in a range of time, by default in the run.

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.hangs.look import Look
+from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.store.records import (
     STEP_COUNT,
     EventHappened,
@@ -197,7 +198,7 @@ class SpinWatch:
         # The age of the last recording: the time from one hand-over to the next, and the time to
         # read it.
         if any(
-            place.until_ns < self._clock.now_ns() - 15 * SECOND_NS
+            place.until_ns < self._clock.now_ns() - 3 * RECORDING.whole_s * SECOND_NS
             for place in self._places.values()
         ):
             return None

@@ -16,6 +16,7 @@ import msgspec
 
 from profd.daemon import paths
 from profd.daemon.errors import UsageError
+from profd.daemon.recordingconfig import RECORDING
 
 _PAGE = "docs/daemon.md shows what it holds"
 
@@ -67,7 +68,7 @@ class Configuration(msgspec.Struct, frozen=True):
     """
 
     folder: str = ""
-    rate_hz: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 20
+    rate_hz: Annotated[int, msgspec.Meta(ge=1, le=RECORDING.highest_rate_hz)] = 20
     budget_percent: Annotated[float, msgspec.Meta(ge=2)] = 10.0
     least_percent: Positive = 2.0
     most_per_user: Annotated[int, msgspec.Meta(ge=0)] = 0

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.stacks.chain import Allowance
 from profd.daemon.stacks.pyspy import read_cost_s
 
@@ -64,17 +65,17 @@ class CostMeter:
 
     def rss_bytes(self) -> int:
         """Return the memory of this process and of its children, as listed at the last reading."""
-        return sum(processes.rss_bytes(pid) or 0 for pid in (os.getpid(), *self._children))
+        stats = map(processes.read_stat, (os.getpid(), *self._children))
+        return sum(stat.rss_bytes for stat in stats if stat is not None)
 
 
-LOWEST_RATE_HZ = 3
 MINUTE_S = 60.0
-# A multiple of a recording's length in seconds: starting and reading one comes at once.
-_READINGS = 18
+# One a second, over some recordings: starting and reading one comes at once.
+_READINGS = round(4 * RECORDING.length_s)
 _AIM = 0.94
 _ROOM = 0.90  # share of the allowance: a lower cost has room for a higher rate
 # this much room shows after this few readings, which cover two recordings
-_MUCH_ROOM, _FEWEST = 0.7, 10
+_MUCH_ROOM, _FEWEST = 0.7, 2 * RECORDING.whole_s
 _SHORTEST_S = 0.5  # the cost of a shorter time says nothing: a tick of CPU time is 10 ms
 _MOST_RISE, _SMALL_RISE = 4.0, 1.15
 _BESIDE = 1 / 3  # share of a minute's CPU that all but sampling gets at most
@@ -187,7 +188,7 @@ class Governor:
         self.highest_hz = rate_hz
         self.is_held = False  # then the rate does not rise
         self.is_promised = False  # then what is left belongs to a recording that is under way
-        self._lowest_hz = min(rate_hz, LOWEST_RATE_HZ)
+        self._lowest_hz = min(rate_hz, RECORDING.lowest_rate_hz)
         self._budget_cores = budget_cores
         self._ledger, self._beside = Ledger(), Ledger()
         self._ledger.add(Spending(spent_s, 0.0))
@@ -280,7 +281,7 @@ class Governor:
         if self._readings and any(self._readings):
             cores_per_hz = sum(self._readings) / len(self._readings) / self.mean_hz
             room_hz = _AIM * self._ledger.allowance(self._budget_cores) / cores_per_hz
-        self.highest_hz, self._lowest_hz = rate_hz, min(rate_hz, LOWEST_RATE_HZ)
+        self.highest_hz, self._lowest_hz = rate_hz, min(rate_hz, RECORDING.lowest_rate_hz)
         self.mean_hz = self._within_bounds(min(room_hz, rate_hz))
         self._readings.clear()
 

@@ -20,6 +20,7 @@ import msgspec
 
 from profd.daemon import paths
 from profd.daemon.errors import OutputUnwritable, SessionFailed
+from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.windows.request import WindowRequest
 
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
@@ -27,7 +28,6 @@ _LINE_LIMIT = 4096
 _TIMEOUT_S = 10.0
 LONGEST_NOTE = 500
 """The most characters of a note; a request has to fit into one line."""
-HIGHEST_RATE_HZ = 1000
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class Request(msgspec.Struct, frozen=True):
     command: Literal["hello", "watch", "window", "mark", "rate", "budget"]
     window: WindowRequest | None = None
     note: Annotated[str, msgspec.Meta(max_length=LONGEST_NOTE)] = ""
-    rate_hz: Annotated[int, msgspec.Meta(ge=1, le=HIGHEST_RATE_HZ)] | None = None
+    rate_hz: Annotated[int, msgspec.Meta(ge=1, le=RECORDING.highest_rate_hz)] | None = None
     budget_percent: Annotated[float, msgspec.Meta(gt=0, le=100_000)] | None = None
 
 
@@ -211,7 +211,7 @@ class ControlClient:
         return self._ask(Request("mark", note=note[:LONGEST_NOTE]), SessionStatus)
 
     def aim_at_rate(self, rate_hz: int) -> SessionStatus:
-        """Ask for another rate, of at most HIGHEST_RATE_HZ.
+        """Ask for another rate, of at most RECORDING.highest_rate_hz.
 
         The status says how much of it the budget allowed.
         """

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 from profd.daemon import processes
 from profd.daemon.clock import Clock, until_tick_s
 from profd.daemon.naming import is_profd
+from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.scheduling import FreeCores
-from profd.daemon.session.budget import LOWEST_RATE_HZ, Governor
+from profd.daemon.session.budget import Governor
 from profd.daemon.session.leading import Leaders
 from profd.daemon.stacks.chain import OVERLAP_SAMPLES, Allowance, Pace, StackChain
 from profd.daemon.stacks.source import Statements
@@ -32,11 +33,6 @@ from profd.daemon.userfiles import files_of
 if TYPE_CHECKING:
     from profd.daemon.session.stepping import Stepping
 
-# The time from one hand-over to the next. A kill -9 loses this much, and the time to start, end and
-# write a recording, less than 5 s in all. Starting one takes 15 to 20 ms of CPU time, most of it
-# for reading the interpreter's symbols.
-LENGTH_S = 4.5
-WATCHED_LENGTH_S = 1.6
 CLOSING_TIMEOUT_S = 10.0
 LOOK_S = 0.25
 """A shorter stop or freeze of a process may be missed; a look takes 0.1 ms."""
@@ -158,8 +154,8 @@ class Sampling:
             # fewer there are.
             part = min(max(len(self._chains) - 1, 1), 5) if member.role == roles.HELPER else 5
             # Not below the lowest rate: the hand-over waits until a recording has seen something.
-            rate_hz = min(max(rate_hz // part, LOWEST_RATE_HZ), rate_hz)
-        length_s = WATCHED_LENGTH_S if self.is_watched else LENGTH_S
+            rate_hz = min(max(rate_hz // part, RECORDING.lowest_rate_hz), rate_hz)
+        length_s = RECORDING.watched_length_s if self.is_watched else RECORDING.length_s
         # However small the budget: new processes are to be seen, and stacks show which are workers.
         turn_share = max(self.governor.turn_share, 0.1)
         length_s, rest_ratio = (

@@ -20,11 +20,14 @@ import msgspec
 
 from profd.daemon import errors, paths, processes, program
 from profd.daemon.errors import ProfdError, SessionFailed
+from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.store.records import Identity
 from profd.daemon.tree.exitstatus import Watch
 from profd.daemon.windows.request import Schedule
 
 _MODULE = "profd.daemon.session"
+CLOSING_S = 30.0
+"""A session that is asked to end has written its run within this time, on a busy machine, too."""
 _READY_TIMEOUT_S = 30.0
 _FAREWELL_TIMEOUT_S = 2.0
 
@@ -46,8 +49,8 @@ class SessionOptions(msgspec.Struct, frozen=True):
     command: tuple[str, ...]
     folder: str = ""
     """The folder in which the command was started, if that is known."""
-    rate_hz: int = 100
-    budget_percent: float = 10.0
+    rate_hz: int = RECORDING.rate_hz
+    budget_percent: float = RECORDING.budget_percent
     spent_s: float = 0.0
     """The CPU seconds that were spent on the run before; they count in its first minute."""
     duration_s: float | None = None
@@ -56,7 +59,7 @@ class SessionOptions(msgspec.Struct, frozen=True):
     source: bool = True
     """Whether lines of source are kept, with secrets masked."""
     all_gpus: bool = False
-    hang_after_s: float | None = 30.0
+    hang_after_s: float | None = RECORDING.hang_after_s
     """Seconds without progress after which the run counts as hanging; None means never."""
     on_hang: str | None = None
     """A shell command to run when the run hangs."""

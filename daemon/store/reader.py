@@ -13,6 +13,7 @@ from pathlib import Path
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
+from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.store import database, records, rows
 from profd.daemon.store.entities import Entities
 from profd.daemon.store.records import Count, IntervalLength, Time, Value
@@ -30,9 +31,6 @@ from profd.daemon.store.runfile import RunFile, time_range
 from profd.daemon.store.stepfunction import READINGS, StepFunction, step_function
 
 _LATEST_NS = 1 << 62
-# No recording lasts longer. This bound lets a query on the ends of recordings use the index of
-# their starts.
-_LONGEST_NS = 60 * SECOND_NS
 _PART_NS = 300 * SECOND_NS
 
 
@@ -313,8 +311,9 @@ class RunReader(RunFile):
 
         All recordings that overlap the range count.
         """
+        # The bound lets the query on the ends of recordings use the index of their starts.
         begins, values = time_range(
-            "start_ns", None if from_ns is None else from_ns - _LONGEST_NS, to_ns
+            "start_ns", None if from_ns is None else from_ns - RECORDING.longest_ns, to_ns
         )
         ends, after = time_range("end_ns", None if from_ns is None else from_ns + 1, None)
         due = "sum(rate_hz * max(end_ns - start_ns, 0) / 1e9)"

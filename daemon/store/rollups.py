@@ -15,9 +15,10 @@ from weakref import proxy
 
 import msgspec
 
+from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.store.records import Count, IntervalLength, Time, Value
 from profd.daemon.store.rows import ColumnTime, StackTotal, count_total
-from profd.daemon.store.stepfunction import LONGEST_INTERVAL_NS, MINUTE_NS, Aggregate
+from profd.daemon.store.stepfunction import MINUTE_NS, Aggregate
 
 if TYPE_CHECKING:
     from profd.daemon.store.reader import RunReader
@@ -472,7 +473,7 @@ def stack_times(
         WHERE start_ns >= :back AND {among} AND start_ns + duration_ns > max(:from, {_COLUMN_END})
     """
     found = reader.fetch(ColumnTime, within, **times)
-    times["back"] = from_ns - LONGEST_INTERVAL_NS
+    times["back"] = from_ns - RECORDING.longest_ns
     for start_ns, duration_ns, thread, stack in reader.select(
         tuple[Time, IntervalLength, int, int], across, **times
     ):

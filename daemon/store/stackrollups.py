@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.store import stepfunction
 from profd.daemon.store.rollups import ADDED_UP, FIELDS, HOUR_MINUTES, hours_between
 from profd.daemon.store.rows import PointRow
@@ -242,7 +243,7 @@ class _Conditions:
         devices: frozenset[str],
     ) -> None:
         self._connection = connection
-        self._range = {"from": from_ns, "to": to_ns + stepfunction.LONGEST_INTERVAL_NS}
+        self._range = {"from": from_ns, "to": to_ns + RECORDING.longest_ns}
         self._process = process
         of_devices = [
             self._steps(stepfunction.UTILIZATION, None, None, device) for device in sorted(devices)

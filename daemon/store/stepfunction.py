@@ -336,7 +336,6 @@ UTILIZATION = "gpu_utilization_share"
 MEMORY_OF_PROCESS = "gpu_process_memory_bytes"
 THREAD_CPU = "cpu_cores"
 IDLE_BELOW = 0.05  # a GPU is idle if a kernel ran for less than this share of a period
-LONGEST_INTERVAL_NS = MINUTE_NS  # no interval is longer: none is longer than its recording
 READINGS = """
     SELECT at_ns, value FROM point WHERE series = :series
     AND at_ns >= coalesce((SELECT min(at_ns) FROM (

@@ -10,7 +10,8 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from profd.daemon.session.budget import LOWEST_RATE_HZ, MINUTE_S, Governor, Spending
+from profd.daemon.recordingconfig import RECORDING
+from profd.daemon.session.budget import MINUTE_S, Governor, Spending
 
 ATTACH_S = 0.015
 RECORDING_S = 4.0
@@ -134,4 +135,7 @@ def live(governor: Governor, spendthrift: Spendthrift, seconds: int = 300) -> Li
 
 def has_to_govern(budget: float, spendthrift: Spendthrift) -> bool:
     """Say whether there is a choice: where the lowest rate alone is near the budget, there is none."""
-    return live(Governor(LOWEST_RATE_HZ, budget), spendthrift).dearest_minute() <= 0.85 * budget
+    return (
+        live(Governor(RECORDING.lowest_rate_hz, budget), spendthrift).dearest_minute()
+        <= 0.85 * budget
+    )

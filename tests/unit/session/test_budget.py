@@ -18,7 +18,8 @@ from support.present import there
 from support.profdcost import RUNS, Spendthrift, has_to_govern, live
 
 from profd.daemon import processes
-from profd.daemon.session.budget import LOWEST_RATE_HZ, CostMeter, Governor, Ledger, Spending
+from profd.daemon.recordingconfig import RECORDING
+from profd.daemon.session.budget import CostMeter, Governor, Ledger, Spending
 from profd.daemon.stacks.chain import Allowance
 
 
@@ -54,7 +55,7 @@ def test_a_child_counts_while_it_lives_with_its_time_and_its_memory() -> None:
     meter.take()
     with subprocess.Popen([sys.executable, "-SEc", SPIN], stdin=-1, stdout=-1) as child:
         assert there(child.stdout).readline() == b"spun\n"
-        theirs = there(processes.rss_bytes(child.pid))
+        theirs = psutil.Process(child.pid).memory_info().rss
         clock.advance(1)
         assert meter.take().cores >= 0.45
         both = meter.rss_bytes()
@@ -63,10 +64,10 @@ def test_a_child_counts_while_it_lives_with_its_time_and_its_memory() -> None:
         meter.take()
         alone = meter.rss_bytes()
     assert both - alone == pytest.approx(theirs, rel=0.5)
-    others = sum(
-        child.memory_info().rss for child in psutil.Process().children()
-    )  # of other tests, as a tracker's
-    assert alone == pytest.approx(there(processes.rss_bytes(os.getpid())) + others, rel=0.1)
+    me = psutil.Process()
+    # Other tests may have left children, as a tracker is one.
+    living = (me, *me.children())
+    assert alone == pytest.approx(sum(one.memory_info().rss for one in living), rel=0.1)
 
 
 BUDGET = 0.10
@@ -143,7 +144,7 @@ def test_workers_cost_little_more_the_more_there_are_and_move_the_rate_seldom() 
 def test_a_small_budget_begins_with_a_low_rate_and_turns_get_less_as_it_falls() -> None:
     assert Governor(100, 0.02).rate_hz == 33
     assert Governor(100, 0.10).rate_hz == 100
-    assert Governor(100, 0.001).rate_hz == LOWEST_RATE_HZ
+    assert Governor(100, 0.001).rate_hz == RECORDING.lowest_rate_hz
     assert Governor(3, 0.001).rate_hz == 3
     governor = Governor(100, BUDGET)
     assert governor.turn_share == 0.5
@@ -176,9 +177,11 @@ def test_the_rate_settles_within_bounds(
 ) -> None:
     cost_of = linear(per_hz, fixed)
     rates = simulate(Governor(rate_hz, budget), cost_of, 1500)
-    assert all(min(LOWEST_RATE_HZ, rate_hz) <= rate <= rate_hz for rate in rates)
+    assert all(min(RECORDING.lowest_rate_hz, rate_hz) <= rate <= rate_hz for rate in rates)
     assert len(set(rates[-300:])) == 1, f"it goes on changing: {changes(rates)}"
-    assert cost_of(rates[-1]) <= budget * 1.0001 or rates[-1] == min(LOWEST_RATE_HZ, rate_hz)
+    assert cost_of(rates[-1]) <= budget * 1.0001 or rates[-1] == min(
+        RECORDING.lowest_rate_hz, rate_hz
+    )
 
 
 def seconds_until_raised(governor: Governor) -> int:
@@ -331,7 +334,7 @@ def test_a_rate_is_taken_as_far_as_the_budget_has_room(
 
 @pytest.mark.parametrize(
     ("before", "budget", "lowest_hz"),
-    [(BUDGET, BUDGET / 2, LOWEST_RATE_HZ), (BUDGET / 2, BUDGET, 80)],
+    [(BUDGET, BUDGET / 2, RECORDING.lowest_rate_hz), (BUDGET / 2, BUDGET, 80)],
 )
 def test_another_budget_is_used_and_kept_from_its_first_minute_on(
     before: float, budget: float, lowest_hz: int
@@ -347,7 +350,7 @@ def test_another_budget_is_used_and_kept_from_its_first_minute_on(
 
 def test_at_the_lowest_rate_a_chain_may_take_its_share_of_what_the_minute_has_left() -> None:
     governor = Governor(100, 0.1, threads=2_000)
-    assert governor.rate_hz == LOWEST_RATE_HZ
+    assert governor.rate_hz == RECORDING.lowest_rate_hz
     assert list(governor.allowance(1)) == pytest.approx([0.1, 5.64, 5.64, 0])
     governor.take(Spending(3.0, 1.0))
     assert list(governor.allowance(2)) == pytest.approx([0.0375, 1.32, 2.82, 0], rel=0.02)

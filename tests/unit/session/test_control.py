@@ -16,9 +16,9 @@ from support.waiting import DEADLINE_S, eventually
 
 from profd.daemon import paths
 from profd.daemon.errors import SessionFailed
+from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.session import control
 from profd.daemon.session.control import (
-    HIGHEST_RATE_HZ,
     LONGEST_NOTE,
     ControlClient,
     ControlServer,
@@ -149,7 +149,10 @@ BAD_REQUESTS = (
     *(b"", b"hello", b"\xff\xfe\x00", b"[]", b"{}", b"[" * 4000),
     *(b'{"command": "\xff"}', b'{"command": "kill"}', b'{"command": 5}'),
     b'{"command": "mark", "note": "%s"}' % (b"x" * (LONGEST_NOTE + 1)),
-    *(b'{"command": "rate", "rate_hz": %d}' % rate_hz for rate_hz in (0, HIGHEST_RATE_HZ + 1)),
+    *(
+        b'{"command": "rate", "rate_hz": %d}' % rate_hz
+        for rate_hz in (0, RECORDING.highest_rate_hz + 1)
+    ),
     *(b'{"command": "budget", "budget_percent": %d}' % percent for percent in (0, 100_001)),
 )
 

@@ -14,7 +14,8 @@ from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.machine import cgroup
 from profd.daemon.machine.cgroup import Group
-from profd.daemon.session.budget import LOWEST_RATE_HZ, CostMeter, Governor, Spending
+from profd.daemon.recordingconfig import RECORDING
+from profd.daemon.session.budget import CostMeter, Governor, Spending
 from profd.daemon.session.readings import Readings
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.writer import RunWriter
@@ -142,7 +143,7 @@ async def test_a_rate_far_from_that_last_said_is_said(
 async def test_a_budget_that_cannot_be_kept_is_said_once(desk: Desk) -> None:
     desk.cores = 0.2
     await desk.take(100)
-    assert desk.governor.rate_hz == LOWEST_RATE_HZ
+    assert desk.governor.rate_hz == RECORDING.lowest_rate_hz
     said = [text for _, text in desk.events() if "more than its budget" in text]
     assert said == ["profd costs more than its budget even at 3 Hz, which is its lowest rate"]
 

@@ -11,9 +11,10 @@ import pytest
 from support.clocks import StoppedClock
 from support.training_stacks import BACKWARD
 
+from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.session import sampling
 from profd.daemon.session.budget import Governor
-from profd.daemon.session.sampling import LENGTH_S, WATCHED_LENGTH_S, Members, Sampling
+from profd.daemon.session.sampling import Members, Sampling
 from profd.daemon.session.stepping import Stepping
 from profd.daemon.stacks.chain import Pace
 from profd.daemon.stacks.source import Statements
@@ -157,12 +158,15 @@ async def test_recordings_are_short_while_someone_watches_with_the_overlap_as_a_
     studio: Studio,
 ) -> None:
     main, worker = await studio.begin(roles.MAIN), await studio.begin(roles.WORKER, 2)
-    assert (main.pace().length_s, worker.pace().length_s) == (LENGTH_S - 0.03, LENGTH_S - 0.15)
+    assert (main.pace().length_s, worker.pace().length_s) == (
+        RECORDING.length_s - 0.03,
+        RECORDING.length_s - 0.15,
+    )
     studio.sampling.governor.mean_hz = 5
-    assert main.pace().length_s == LENGTH_S - 0.6
+    assert main.pace().length_s == RECORDING.length_s - 0.6
     studio.sampling.is_watched = True
     studio.sampling.governor.mean_hz = 100
-    assert main.pace().length_s == WATCHED_LENGTH_S - 0.03
+    assert main.pace().length_s == RECORDING.watched_length_s - 0.03
     studio.sampling.governor.mean_hz = 1
     assert main.pace().length_s == 0.5
 
