@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePath
 
 _SCRIPT_ENDING = ".py"
+_WORDS_OF_RECORDING = {"stopped": "recording stopped", "duration": "recording ended"}
 _OWN_FILE = re.compile(r"(^|/)profd/(cli|daemon|tui)/[\w/]+\.py$")
 _OWN_CODE = re.compile(r"(^|[;\n])\s*(from|import) profd[. ]")
 _LAUNCHER = re.compile(
@@ -97,15 +98,22 @@ def process_title(role: str, ordinal: int | None, rank: int | None = None) -> st
     return role if ordinal is None else f"{role} {ordinal}"
 
 
-def signal_name(number: int) -> str:
-    """Return the name of a signal.
+def signal_name(number: int | None) -> str | None:
+    """Return the name of a signal; None of none.
 
     A real-time signal between the first and the last has only a number.
     """
     try:
-        return signal.Signals(number).name
+        return None if number is None else signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+def exit_words(code: int | None, signal_name: str | None) -> str:
+    """Return how a process ended: ``ended with 0``, ``was ended by SIGKILL``, ``ended``."""
+    if signal_name is not None:
+        return f"was ended by {signal_name}"
+    return "ended" if code is None else f"ended with {code}"
 
 
 def ending(
@@ -121,13 +129,9 @@ def ending(
         return "recording broke off: profd itself was ended"
     if why_ended == "failed":
         return "recording failed"
-    if exit_signal is not None:
-        return f"ended by {exit_signal}"
-    if exit_code is not None:
-        return f"ended with {exit_code}"
-    return {"stopped": "recording stopped", "duration": "recording ended"}.get(
-        why_ended or "", "ended"
-    )
+    if exit_code is None and exit_signal is None and why_ended in _WORDS_OF_RECORDING:
+        return _WORDS_OF_RECORDING[why_ended]
+    return exit_words(exit_code, exit_signal).removeprefix("was ")
 
 
 def _script_path(command: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ from profd.daemon.analyze.phases import own_frame
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import points_of
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.naming import signal_name
+from profd.daemon.naming import exit_words, signal_name
 from profd.daemon.secrets import mask_line
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import RankBehind, Stand
@@ -122,11 +122,9 @@ class PostMortem(msgspec.Struct, frozen=True):
     def cause(self) -> str:
         if self.out_of_memory is not None:
             return self.out_of_memory
-        if self.signal is not None:
-            return f"the target was ended by {self.signal}"
-        if self.code is not None:
-            return f"the target ended with {self.code}"
-        return "profd was ended before its target, or with it"
+        if self.signal is None and self.code is None:
+            return "profd was ended before its target, or with it"
+        return f"the target {exit_words(self.code, self.signal)}"
 
 
 def take_post_mortem(reader: RunReader) -> PostMortem | None:
@@ -144,7 +142,7 @@ def take_post_mortem(reader: RunReader) -> PostMortem | None:
     places = (_last_place(reader, thread) for thread in reader.main_threads())
     return PostMortem(
         code=info.exit_code,
-        signal=None if info.exit_signal is None else signal_name(info.exit_signal),
+        signal=signal_name(info.exit_signal),
         out_of_memory=killed[-1] if killed else None,
         last=tuple(filter(None, places)),
         rss_bytes=memory[-1][1] if memory else None,

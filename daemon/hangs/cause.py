@@ -11,9 +11,10 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from profd.daemon.hangs.look import Look, Standing, name_of_member
+from profd.daemon.naming import exit_words, signal_name
 from profd.daemon.stacks.source import is_library
 from profd.daemon.store.records import RankBehind
-from profd.daemon.tree import exitstatus, roles
+from profd.daemon.tree import roles
 
 # Files of library frames, and the group of a thread that waits there. Certain groups come before
 # likely ones.
@@ -84,7 +85,7 @@ class Death(NamedTuple):
         return self.signal is not None or bool(self.code)
 
     def in_words(self) -> str:
-        return f"{self.process} {exitstatus.in_words(self.code, self.signal)}"
+        return f"{self.process} {exit_words(self.code, signal_name(self.signal))}"
 
 
 class Cause(NamedTuple):

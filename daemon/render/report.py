@@ -14,7 +14,7 @@ from typing import Any
 from profd.daemon import units
 from profd.daemon.analyze.phases import PhaseIndex, phase_named
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.naming import ending, script
+from profd.daemon.naming import script
 from profd.daemon.paths import write_whole
 from profd.daemon.render import cards
 from profd.daemon.render.cards import Fact
@@ -95,9 +95,7 @@ def take_verdict(summary: Summary) -> dict[str, Any]:
 def _ending(summary: Summary) -> str:
     if summary.state != "live" and summary.post_mortem is not None:
         return summary.post_mortem.cause
-    return ending(
-        summary.state, summary.why_ended, summary.target.exit.code, summary.target.exit.signal
-    )
+    return summary.ending
 
 
 def _facts(summary: Summary) -> list[Fact]:

@@ -40,7 +40,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.findings.catalog import findings_in
 from profd.daemon.findings.finding import INFO, Finding
 from profd.daemon.findings.kinds import named_rest
-from profd.daemon.naming import signal_name
+from profd.daemon.naming import ending, signal_name
 from profd.daemon.store.merge import JoinedNode, nodes_of
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import UNREAD
@@ -136,6 +136,12 @@ class Summary(msgspec.Struct, frozen=True):
     no_samples: str = ""
     leading_threads: tuple[str, ...] = ()
 
+    @property
+    def ending(self) -> str:
+        """How the run ended."""
+        end = self.target.exit
+        return ending(self.state, self.why_ended, end.code, end.signal)
+
 
 def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary:
     """Summarize a run over a selection of its samples.
@@ -166,7 +172,7 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
         lambda stack: frozenset({phases.of_stack(stack)} if stack in selected else ())
     )
     variance.add(profile.changes)
-    target = Target(info.command, info.pid, _exit(info.exit_code, info.exit_signal))
+    target = Target(info.command, info.pid, Exit(info.exit_code, signal_name(info.exit_signal)))
     errors = {
         name: variance.standard_error(name, share, profile.total_ns)
         for name, share in shares.items()
@@ -262,7 +268,7 @@ def _processes(
             row.rank,
             row.ordinal,
             row.command,
-            _exit(row.exit_code, row.exit_signal),
+            Exit(row.exit_code, signal_name(row.exit_signal)),
         )
         return ProcessSummary(*fields, *sums, tuple(hot_functions(reader, profile)[:5]))
 
@@ -299,7 +305,3 @@ def _profiles_of_processes(
         )
         for process in reader.processes
     }
-
-
-def _exit(code: int | None, number: int | None) -> Exit:
-    return Exit(code, None if number is None else signal_name(number))

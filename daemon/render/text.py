@@ -9,7 +9,7 @@ from profd.daemon.analyze.confidence import margin
 from profd.daemon.analyze.phases import phase_named
 from profd.daemon.analyze.profile import FunctionRow, PhaseLine
 from profd.daemon.analyze.steps import Steps
-from profd.daemon.naming import ending, process_title, script
+from profd.daemon.naming import process_title, script
 from profd.daemon.render import sections
 from profd.daemon.render.operators import operator_lines
 from profd.daemon.render.plaintext import cut, fit, visible, width, wrapped
@@ -101,11 +101,9 @@ def summary_text(summary: Summary, *, columns: int = WIDTH) -> str:
 
 
 def _title(summary: Summary) -> str:
-    ended = ending(
-        summary.state, summary.why_ended, summary.target.exit.code, summary.target.exit.signal
-    )
-    colon = "" if ended.startswith("ended") else ":"
-    title = f"{script(summary.target.command)}{colon} {ended} after {duration(summary.duration_s)}"
+    colon = "" if summary.ending.startswith("ended") else ":"
+    name = script(summary.target.command)
+    title = f"{name}{colon} {summary.ending} after {duration(summary.duration_s)}"
     steps = summary.steps
     if steps.count is not None:
         title += f", {exactness(steps)}{steps.count:,} steps"

@@ -26,7 +26,7 @@ from profd.daemon.clock import SECOND_NS, Clock, until_tick_s
 from profd.daemon.errors import OutputUnwritable
 from profd.daemon.interpreter.frames import count_threads
 from profd.daemon.launch.channelreader import ScriptChannelReader
-from profd.daemon.naming import script_folder
+from profd.daemon.naming import exit_words, script_folder, signal_name
 from profd.daemon.rights import Rights
 from profd.daemon.secrets import mask_command, mask_line
 from profd.daemon.session import analyst
@@ -201,7 +201,7 @@ class Recorder:
         if self._why == "target-exited":
             code, number = exitstatus.code_and_signal(await self._exit_status(watch))
             self._put(ProcessEnded(self._root, self._ended_ns, code, number))
-            self._say("ended", f"the target {exitstatus.in_words(code, number)}")
+            self._say("ended", f"the target {exit_words(code, signal_name(number))}")
         await readings.close()
         self._put(records.RunEnded(self._ended_ns, self._why, code, number))
         self._script.close()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from profd.daemon import processes
 from profd.daemon.clock import Clock, until_tick_s
-from profd.daemon.naming import is_profd
+from profd.daemon.naming import exit_words, is_profd, signal_name
 from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.scheduling import FreeCores
 from profd.daemon.session.budget import Governor
@@ -298,11 +298,8 @@ class Members:
         code, number = exitstatus.code_and_signal(status)
         self.put(ProcessEnded(member.identity, self.clock.now_ns(), code, number))
         if member.identity != self.tree.root:
-            self._say(
-                "ended",
-                f"{member.role} {member.identity.pid} {exitstatus.in_words(code, number)}",
-                member,
-            )
+            words = exit_words(code, signal_name(number))
+            self._say("ended", f"{member.role} {member.identity.pid} {words}", member)
         elif status is not None:
             self.root_status = status
 

@@ -13,7 +13,6 @@ import struct
 
 from profd.daemon import processes
 from profd.daemon.errors import NoSuchProcess, SessionFailed
-from profd.daemon.naming import signal_name
 from profd.daemon.store.records import Identity
 
 # struct pidfd_info of linux/pidfd.h, first version: mask and cgroup id, eleven ids, exit status.
@@ -91,13 +90,6 @@ def code_and_signal(status: int | None) -> tuple[int | None, int | None]:
     if os.WIFSIGNALED(status):
         return None, os.WTERMSIG(status)
     return os.WEXITSTATUS(status), None
-
-
-def in_words(code: int | None, number: int | None) -> str:
-    """Return how a process ended: ``ended with 0``, ``was ended by SIGKILL``, ``ended``."""
-    if number is not None:
-        return f"was ended by {signal_name(number)}"
-    return "ended" if code is None else f"ended with {code}"
 
 
 def of_zombie(stat: processes.Stat) -> int | None:

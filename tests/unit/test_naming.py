@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from profd.daemon.naming import (
+    ending,
+    exit_words,
     process_title,
     script,
     script_folder,
@@ -54,7 +56,21 @@ def test_a_process_is_called_by_its_role_and_a_signal_by_its_name_or_number() ->
     assert process_title("worker", 2) == process_title("worker", 2, rank=1) == "worker 2"
     assert (process_title("main", None), process_title("main", None, rank=0)) == ("main", "rank 0")
     assert process_title("helper", None, rank=1) == "helper"
-    assert (signal_name(9), signal_name(40)) == ("SIGKILL", "signal 40")
+    assert (signal_name(9), signal_name(40), signal_name(None)) == ("SIGKILL", "signal 40", None)
+
+
+def test_how_a_process_ended_is_said_as_far_as_it_is_known() -> None:
+    words = (exit_words(0, None), exit_words(3, None), exit_words(None, "SIGKILL"))
+    assert words == ("ended with 0", "ended with 3", "was ended by SIGKILL")
+    assert exit_words(None, None) == "ended"
+
+
+def test_how_a_run_ended_is_what_ended_the_script_if_that_is_known() -> None:
+    assert ending("ended", "target-exited", 3, None) == "ended with 3"
+    assert ending("ended", "target-exited", None, "SIGSEGV") == "ended by SIGSEGV"
+    assert ending("ended", "target-exited", None, None) == "ended"
+    assert ending("ended", "stopped", None, None) == "recording stopped"
+    assert ending("live", None, None, None) == "still running"
 
 
 def test_a_profd_that_starts_another_command_is_told_from_one_that_does_not() -> None:

@@ -127,8 +127,7 @@ class Header(LineWidget):
 
 
 def ended(info: RunInfo) -> str:
-    exit_signal = None if info.exit_signal is None else signal_name(info.exit_signal)
-    return ending(info.state, info.why_ended, info.exit_code, exit_signal)
+    return ending(info.state, info.why_ended, info.exit_code, signal_name(info.exit_signal))
 
 
 def _blanks(left: Sequence[Part], right: Sequence[Part], width: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 
-from profd.daemon.naming import process_title, signal_name
+from profd.daemon.naming import exit_words, process_title, signal_name
 from profd.daemon.render.plaintext import visible
 from profd.daemon.store.rows import EventRow
 from profd.daemon.units import clock, elapsed, percent, rate, size
@@ -103,12 +103,8 @@ class ProcessTable(Table[ProcessState]):
             return runs
         if row.exit_signal is not None:
             return [*runs, self.run(f" {signal_name(row.exit_signal)}", "bad")]
-        return [
-            *runs,
-            self.run(
-                *((f" ended with {row.exit_code}", "bad") if row.exit_code else (" ended", "faint"))
-            ),
-        ]
+        words = exit_words(row.exit_code or None, None)
+        return [*runs, self.run(f" {words}", "bad" if row.exit_code else "faint")]
 
     def _function(self, item: ProcessState, room: int) -> list[Run]:
         function = self.run(visible(item.function), "plain" if item.row.ended_ns is None else "dim")

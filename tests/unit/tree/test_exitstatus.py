@@ -107,21 +107,6 @@ def test_zero_of_a_zombie_that_is_not_ours_to_see_says_nothing(
     assert exitstatus.of_zombie(msgspec.structs.replace(zombie, state="S", exit_status=9)) is None
 
 
-@pytest.mark.parametrize(
-    ("status", "words"),
-    [
-        *((0, "ended with 0"), (3 << 8, "ended with 3"), (None, "ended")),
-        *(
-            (9, "was ended by SIGKILL"),
-            (139, "was ended by SIGSEGV"),
-            (63, "was ended by signal 63"),
-        ),
-    ],
-)
-def test_status_in_words_as_far_as_it_is_known(status: int | None, words: str) -> None:
-    assert exitstatus.in_words(*exitstatus.code_and_signal(status)) == words
-
-
 def test_a_process_that_reuses_the_pid_does_not_hide_the_exit_status(
     child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
