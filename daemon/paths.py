@@ -265,10 +265,17 @@ def is_in_memory(path: Path, mounts: str | None = None) -> bool:
 
 
 def _file_system(path: Path, mounts: str | None) -> str:
-    """Return the type of the file system on which a path lies."""
+    """Return the type of the file system on which a path of this process lies."""
     if mounts is None:
         mounts = (processes.read("/proc/self/mounts") or b"").decode(errors="replace")
-    path = path.resolve()
+    return mount_of(path.resolve(), mounts)[1]
+
+
+def mount_of(path: Path, mounts: str) -> tuple[Path, str]:
+    """Return where the file system of a path is mounted, and its type, which is empty if unknown.
+
+    ``mounts`` are as in ``/proc/PID/mounts``. No link is followed.
+    """
     best, kind = Path(), ""
     for words in (line.split(" ") for line in mounts.splitlines()):
         if len(words) < 3:
@@ -278,7 +285,7 @@ def _file_system(path: Path, mounts: str | None) -> str:
         # Of two mounts at the same place the later one covers the other.
         if path.is_relative_to(mount) and len(mount.parts) >= len(best.parts):
             best, kind = mount, words[2]
-    return kind
+    return best, kind
 
 
 @contextlib.contextmanager

@@ -1,5 +1,19 @@
 """Reads processes from /proc: identity, times, environment, state; also sets OOM scores.
 
+Memory, swap, disks and file systems of the machine are read by psutil (``machine.machine``).
+Processes are not, for these reasons:
+
+- psutil dates the start of a process by the wall clock, which may be set. Here identity, state,
+  times and memory come from one read of one file, so that they belong to one process.
+- It reads all of a command line and of the variables. Another user may make them as long as they
+  like, so each read here is bounded. ``Reads`` bounds the time of those that may hang.
+- It finds children by reading all processes of the host, a hundred times as slowly, and the CPU
+  time of one thread by reading all threads.
+- It takes a process as unreadable if its main thread has ended before others.
+- It lacks schedstat, wchan, syscall, smaps_rollup, pressure, control groups, the exit status, ids
+  in the namespace of a container, and the network of one. If a core is offline, it gives the cores
+  behind it wrong numbers.
+
 Files are opened for each read: that costs 5 µs more than a descriptor that is kept open, but
 hundreds of processes use up no descriptors. A process that is gone, or that we may not read, gives
 None.
@@ -320,33 +334,6 @@ def own_id(pid: int, os_tid: int | None = None) -> int | None:
     """Return the id in the innermost PID namespace; None if the process or thread is gone."""
     ids = status(pid, os_tid).get("NSpid", "").split()
     return int(ids[-1]) if ids else None
-
-
-class Io(NamedTuple):
-    """Bytes that a process's system calls read and wrote, and bytes read from a disk.
-
-    A network file system counts only in the first two, a mapped file only in the last. ``hangs``
-    adds up all three.
-    """
-
-    read: int
-    written: int
-    read_from_disk: int
-
-
-def io_bytes(pid: int) -> Io | None:
-    """Return what a process has read and written; None if the kernel does not say."""
-    counters = read_pairs(f"{PROC}/{pid}/io")
-    try:
-        return Io(counters[b"rchar"], counters[b"wchar"], counters[b"read_bytes"])
-    except KeyError:
-        return None
-
-
-def rss_bytes(pid: int) -> int | None:
-    """Return the resident memory of a process."""
-    sizes = (read(f"{PROC}/{pid}/statm") or b"").split()
-    return int(sizes[1]) * _PAGE_BYTES if len(sizes) > 1 else None
 
 
 def environment(pid: int | str, allowed: frozenset[str]) -> dict[str, str]:

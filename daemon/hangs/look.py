@@ -130,7 +130,9 @@ def take_look(members: Sequence[Member], at_ns: int, *, mains_only: bool) -> Loo
         found = _standing_of(member, by_pid, main_only=mains_only)
         unread += not found
         standing += found
-    io_bytes = sum(sum(processes.io_bytes(pid) or ()) for pid in by_pid)
+    # A network file system counts only in the first two, a mapped file only in the last.
+    of_io = (processes.read_pairs(f"/proc/{pid}/io") for pid in by_pid)
+    io_bytes = sum(io.get(key, 0) for io in of_io for key in (b"rchar", b"wchar", b"read_bytes"))
     switches = sum(_waits_of(member.identity.pid) for member in mains)
     cpu_s: defaultdict[int | None, float] = defaultdict(float)
     for pid, member in by_pid.items():

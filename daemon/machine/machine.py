@@ -5,16 +5,20 @@ A network file system is never asked: if its server is gone, the question would 
 
 from __future__ import annotations
 
+import contextlib
+import heapq
 import os
 import re
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import psutil
 
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS, Clock
-from profd.daemon.paths import NETWORK_FILE_SYSTEMS
+from profd.daemon.paths import NETWORK_FILE_SYSTEMS, mount_of
 from profd.daemon.store.records import Identity, Point
 
 
@@ -84,7 +88,6 @@ class Rates:
         return None if before is None else max(total - before[1], 0.0)
 
 
-_DISK_LINE = re.compile(rb"^ *\d+ +\d+ (\S+) ([\d ]+)$", re.MULTILINE)
 _NETWORK_LINE = re.compile(rb"^ *(\S+): *([\d ]+)$", re.MULTILINE)
 # Partitions, and devices stacked on others or in memory: their traffic is that of the disks
 # below.
@@ -92,8 +95,6 @@ _NO_DISK = re.compile(
     r"(loop|ram|zram|dm-|md|sr|fd)\d+$|(sd|vd|xvd|hd)[a-z]+\d+$|(nvme\d+n\d+|mmcblk\d+)p\d+$"
 )
 _STALLED_US = re.compile(rb"^(some|full) .*total=(\d+)", re.MULTILINE)
-_MEMORY = re.compile(rb"^MemTotal: +(\d+) kB\n(?:.*\n)?MemAvailable: +(\d+) kB$", re.MULTILINE)
-_SECTOR_BYTES = 512
 
 
 class _Rated:
@@ -109,10 +110,8 @@ class Machine(_Rated):
     def read(self, watched: Watched) -> Iterator[Point]:
         self._rates.turn()
         yield from _cpu_busy("host_cpu_share", self._rates, of_cores=False)
-        memory = _memory_bytes()
-        if memory is not None:
-            total, available = memory
-            yield Point("host_memory_used_bytes", total - available)
+        for memory in _told(psutil.virtual_memory):
+            yield Point("host_memory_used_bytes", memory.total - memory.available)
 
 
 class MachineAtLength(_Rated):
@@ -126,13 +125,12 @@ class MachineAtLength(_Rated):
         load = (processes.read("/proc/loadavg") or b"").split()
         if load:
             yield Point("host_load_1min", float(load[0]))
-        memory = _memory_bytes()
-        if memory is not None:
-            yield Point("host_memory_total_bytes", memory[0])
-        swap = processes.read_pairs("/proc/meminfo")
-        if swap.get(b"SwapTotal"):
-            yield Point("host_swap_used_bytes", (swap[b"SwapTotal"] - swap[b"SwapFree"]) * 1024)
-            yield Point("host_swap_total_bytes", swap[b"SwapTotal"] * 1024)
+        for memory in _told(psutil.virtual_memory):
+            yield Point("host_memory_total_bytes", memory.total)
+        for swap in _told(psutil.swap_memory):
+            if swap.total:
+                yield Point("host_swap_used_bytes", swap.used)
+                yield Point("host_swap_total_bytes", swap.total)
         machine = processes.cpu_ticks().get("cpu")
         if machine is not None:
             for name, part in (
@@ -142,21 +140,23 @@ class MachineAtLength(_Rated):
                 share = _share(rates, name, part, machine.all)
                 if share is not None:
                     yield Point(name, share)
-        for name, numbers in _busiest("/proc/diskstats", _DISK_LINE, (2, 6)):
-            if not _NO_DISK.fullmatch(name) and len(numbers) >= 10:
-                yield from rates.points(
-                    "disk_read_bytes_per_s", numbers[2] * _SECTOR_BYTES, device=name
-                )
-                yield from rates.points(
-                    "disk_write_bytes_per_s", numbers[6] * _SECTOR_BYTES, device=name
-                )
-                yield from rates.points("disk_busy_share", numbers[9] / 1000, device=name)
-        # A container has a network of its own: the target's counts, not profd's.
+        for disks in _told(psutil.disk_io_counters, perdisk=True, nowrap=False):
+            traffic = {
+                name: (disk.read_bytes, disk.write_bytes)
+                for name, disk in disks.items()
+                if not _NO_DISK.fullmatch(name)
+            }
+            for name, (read, written) in _busiest(traffic):
+                yield from rates.points("disk_read_bytes_per_s", read, device=name)
+                yield from rates.points("disk_write_bytes_per_s", written, device=name)
+                busy_s = disks[name].busy_time / 1000
+                yield from rates.points("disk_busy_share", busy_s, device=name)
+        # A container has a network of its own: the target's counts, not profd's, which are all that
+        # psutil reads.
         process = watched.identities[0].pid if watched.identities else "self"
-        for name, numbers in _busiest(f"/proc/{process}/net/dev", _NETWORK_LINE, (0, 8)):
-            if name != "lo":
-                yield from rates.points("network_received_bytes_per_s", numbers[0], device=name)
-                yield from rates.points("network_sent_bytes_per_s", numbers[8], device=name)
+        for name, (received, sent) in _busiest(_network_bytes(f"/proc/{process}/net/dev")):
+            yield from rates.points("network_received_bytes_per_s", received, device=name)
+            yield from rates.points("network_sent_bytes_per_s", sent, device=name)
         yield from pressure(rates, "host", "/proc/pressure/{}")
 
 
@@ -203,32 +203,29 @@ def pressure(rates: Rates, prefix: str, path: str, device: str | None = None) ->
                     yield Point(name, min(share, 1.0), device=device)
 
 
-def _memory_bytes() -> tuple[int, int] | None:
-    """Return total and available memory.
-
-    None if the kernel does not say both, as before Linux 3.14.
-    """
-    found = _MEMORY.search(processes.read("/proc/meminfo") or b"")
-    return (int(found[1]) * 1024, int(found[2]) * 1024) if found else None
+def _told(ask: Callable[..., Any], **how: bool) -> Iterator[Any]:
+    """Yield what psutil answers; nothing if this kernel or container does not show it."""
+    with contextlib.suppress(OSError, NotImplementedError):
+        yield ask(**how)
 
 
-def _busiest(
-    path: str, line: re.Pattern[bytes], columns: tuple[int, int]
-) -> list[tuple[str, list[int]]]:
-    """Return name and numbers of the devices that moved most so far.
+def _network_bytes(path: str) -> dict[str, tuple[int, int]]:
+    """Return the bytes that each network device but the loopback has received and sent."""
+    found = {}
+    for name, words in _NETWORK_LINE.findall(processes.read(path) or b""):
+        numbers = words.split()
+        if name != b"lo":
+            found[name.decode()] = int(numbers[0]), int(numbers[8])
+    return found
+
+
+def _busiest(traffic: dict[str, tuple[int, int]]) -> list[tuple[str, tuple[int, int]]]:
+    """Return the devices that moved most so far.
 
     A node with containers has hundreds of devices.
     """
-    text = processes.read(path) or b""
-    found = [
-        (name.decode(), [int(word) for word in numbers.split()])
-        for name, numbers in line.findall(text)
-    ]
-    moved = [
-        (name, numbers) for name, numbers in found if sum(numbers[column] for column in columns)
-    ]
-    moved.sort(key=lambda device: -sum(device[1][column] for column in columns))
-    return moved[:8]
+    moved = [(name, both) for name, both in traffic.items() if sum(both)]
+    return heapq.nlargest(8, moved, key=lambda device: sum(device[1]))
 
 
 class Space:
@@ -240,10 +237,7 @@ class Space:
         if not watched.identities:
             return
         process = f"/proc/{watched.identities[0].pid}"
-        text = (processes.read(f"{process}/mounts") or b"").decode(errors="replace")
-        words = (line.split(" ") for line in text.splitlines())
-        # The type of the file system by mount point, the uppermost one of several at one place.
-        mounts = {fields[1].replace("\\040", " "): fields[2] for fields in words if len(fields) > 2}
+        mounts = (processes.read(f"{process}/mounts") or b"").decode(errors="replace")
         yield from _space("shm", f"{process}/root/dev/shm", "/dev/shm", mounts)
         try:
             folder = os.readlink(f"{process}/cwd")  # noqa: PTH115
@@ -253,22 +247,17 @@ class Space:
 
 
 def _space(
-    name: str, path: str, place: str, mounts: dict[str, str], *, has_name: bool = False
+    name: str, path: str, place: str, mounts: str, *, has_name: bool = False
 ) -> Iterator[Point]:
     """Yield the space at ``path``, which the target calls ``place``."""
-    # The mount point, by the text of the place alone.
-    mount = max(
-        (mount for mount in mounts if Path(place).is_relative_to(mount)), key=len, default=""
-    )
-    if mounts.get(mount, "").startswith(NETWORK_FILE_SYSTEMS) or mount not in mounts:
+    mount, kind = mount_of(Path(place), mounts)
+    if not kind or kind.startswith(NETWORK_FILE_SYSTEMS):
         return
     try:
-        found = os.statvfs(path)
+        found = psutil.disk_usage(path)
     except OSError:
         return
-    device = mount if has_name else None
+    device = str(mount) if has_name else None
     # The space reserved for root counts as used: the target cannot have it.
-    yield Point(
-        f"{name}_used_bytes", (found.f_blocks - found.f_bavail) * found.f_frsize, device=device
-    )
-    yield Point(f"{name}_total_bytes", found.f_blocks * found.f_frsize, device=device)
+    yield Point(f"{name}_used_bytes", found.total - found.free, device=device)
+    yield Point(f"{name}_total_bytes", found.total, device=device)

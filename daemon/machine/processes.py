@@ -104,29 +104,28 @@ class SlowCounters:
                 "main_thread_io_wait_share", stat.block_delay_ticks / CLOCK_TICKS, identity
             )
         # For how long the main thread could run and had no core; not every kernel counts that.
-        counts = (processes.read(f"/proc/{pid}/schedstat") or b"").split()
-        if len(counts) > 1:
+        times = (processes.read(f"/proc/{pid}/schedstat") or b"").split()
+        if len(times) > 1:
             yield from rates.points(
-                "main_thread_core_wait_share", int(counts[1]) / SECOND_NS, identity
+                "main_thread_core_wait_share", int(times[1]) / SECOND_NS, identity
             )
-        io = processes.io_bytes(pid)
-        if io is not None:
-            yield from rates.points("read_bytes_per_s", io.read, identity)
-            yield from rates.points("write_bytes_per_s", io.written, identity)
-        status = processes.read_pairs(f"/proc/{pid}/status")
+        counts = processes.read_pairs(f"/proc/{pid}/status")
+        counts |= processes.read_pairs(f"/proc/{pid}/io")
         for name, key in (
             ("rss_file_bytes", b"RssFile"),
             ("rss_shared_bytes", b"RssShmem"),
             ("swap_bytes", b"VmSwap"),
         ):
-            if key in status:
-                yield Point(name, status[key] * 1024, identity)
+            if key in counts:
+                yield Point(name, counts[key] * 1024, identity)
         for name, key in (
-            ("voluntary", b"voluntary_ctxt_switches"),
-            ("involuntary", b"nonvoluntary_ctxt_switches"),
+            ("read_bytes_per_s", b"rchar"),
+            ("write_bytes_per_s", b"wchar"),
+            ("main_thread_voluntary_switches_per_s", b"voluntary_ctxt_switches"),
+            ("main_thread_involuntary_switches_per_s", b"nonvoluntary_ctxt_switches"),
         ):
-            if key in status:
-                yield from rates.points(f"main_thread_{name}_switches_per_s", status[key], identity)
+            if key in counts:
+                yield from rates.points(name, counts[key], identity)
         try:
             # Since Linux 6.2 the size of the folder is the number of files; before it is 0, as of
             # all folders in /proc.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from platform import python_version
+
+import psutil
 
 from profd.daemon import VERSION, paths, processes
 from profd.daemon.analyze.phases import PhaseIndex
@@ -120,7 +121,7 @@ class Runs:
         with self._lock:
             if self._now_s() - self._asked_s >= FRESH_S:
                 self.look_for_runs()
-                rss_bytes = processes.rss_bytes(os.getpid()) or 0
+                rss_bytes = psutil.Process().memory_info().rss
                 own = [
                     Sample(EXPORTER_CPU, (), time.process_time()),
                     Sample(EXPORTER_MEMORY, (), rss_bytes),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
+import psutil
 import pytest
 
 from profd.daemon import processes
@@ -31,6 +33,11 @@ class ProcFiles:
 
     def __init__(self, contents: dict[str, str] | None = None) -> None:
         self.contents = dict(contents or {})
+
+    def write(self, name: str, text: str) -> None:
+        """Give a file of /proc contents that psutil reads, too."""
+        self.contents[f"/proc/{name}"] = text
+        Path(psutil.PROCFS_PATH, name).write_text(text)
 
     def read(self, path: str) -> bytes | None:
         """Return what a file was given."""

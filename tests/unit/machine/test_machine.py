@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 from support.clocks import StoppedClock
 from support.procfiles import TARGET, ProcFiles, files_of, read, values
@@ -19,8 +21,12 @@ def clock() -> StoppedClock:
 
 
 @pytest.fixture
-def files(monkeypatch: pytest.MonkeyPatch) -> ProcFiles:
-    return files_of(monkeypatch)
+def files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ProcFiles:
+    """Give files for us and for psutil, of a machine without disks, network and memory."""
+    monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path))
+    made = files_of(monkeypatch)
+    made.write("diskstats", "")
+    return made
 
 
 def cpu(*cores: tuple[int, ...]) -> str:
@@ -50,24 +56,24 @@ def test_cpu_share_is_that_since_the_last_reading(clock: StoppedClock, files: Pr
 
 
 MEMORY = (
-    "MemTotal: 1000 kB\nMemFree: 100 kB\nMemAvailable: 400 kB\nBuffers: 1 kB\nCached: 1 "
-    "kB\nShmem: 1 kB\n"
+    "MemTotal: 1000 kB\nMemFree: 100 kB\nMemAvailable: 400 kB\nBuffers: 1 kB\nCached: 1 kB\n"
+    "Active: 1 kB\nInactive: 1 kB\nShmem: 1 kB\nSlab: 1 kB\nSwapTotal: {} kB\nSwapFree: {} kB\n"
 )
 
 
 def test_memory_and_swap_are_read_where_there_is_some(
     clock: StoppedClock, files: ProcFiles
 ) -> None:
-    files.contents["/proc/meminfo"] = MEMORY
+    files.write("vmstat", "pswpin 0\npswpout 0\n")
+    files.write("meminfo", MEMORY.format(0, 0))
     assert values(read(Machine(clock))) == {"host_memory_used_bytes": 600 * 1024}
     assert values(read(MachineAtLength(clock))) == {"host_memory_total_bytes": 1000 * 1024}
-    files.contents["/proc/meminfo"] = "SwapTotal: 50 kB\nSwapFree: 20 kB\n"
+    files.write("meminfo", MEMORY.format(50, 20))
     assert values(read(MachineAtLength(clock))) == {
+        "host_memory_total_bytes": 1000 * 1024,
         "host_swap_used_bytes": 30720,
         "host_swap_total_bytes": 51200,
     }
-    files.contents["/proc/meminfo"] = "SwapTotal: 0 kB\nSwapFree: 0 kB\n"
-    assert read(MachineAtLength(clock)) == []
 
 
 def changes(
@@ -115,9 +121,13 @@ def test_disks_without_partitions_and_what_is_stacked(files: ProcFiles) -> None:
         "disk_write_bytes_per_s": 51200,
         "disk_busy_share": 0.5,
     }
-    assert changes(
-        files, "/proc/diskstats", disks(10, 10, 10), disks(10 + 1000, 10 + 500, 10 + 2500)
-    ) == {
+    clock = StoppedClock()
+    source = MachineAtLength(clock)
+    files.write("diskstats", disks(10, 10, 10))
+    assert read(source) == []
+    clock.advance(5)
+    files.write("diskstats", disks(10 + 1000, 10 + 500, 10 + 2500))
+    assert values(read(source)) == {
         f"{name}@{disk}": value for disk in ("sda", "nvme0n1") for name, value in expected.items()
     }
 
@@ -205,7 +215,11 @@ def test_a_network_file_system_is_not_asked_but_one_beside(
     assert "disk_used_bytes@/" in space
 
 
+@pytest.mark.usefixtures("files")
 def test_missing_files_give_no_values(clock: StoppedClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    files_of(monkeypatch)
+    def disks(**_: bool) -> None:
+        raise NotImplementedError
+
+    monkeypatch.setattr(psutil, "disk_io_counters", disks)
     for source in (Machine(clock), MachineAtLength(clock), Space()):
         assert read(source, TARGET) == read(source) == []

@@ -26,6 +26,7 @@ from profd.daemon.store.records import Identity
 TICKS = processes.CLOCK_TICKS
 PAGE = os.sysconf("SC_PAGESIZE")
 STATUS = f"/proc/{TARGET.pid}/status"
+IO = f"/proc/{TARGET.pid}/io"
 SCHEDULED = f"/proc/{TARGET.pid}/schedstat"
 
 
@@ -38,7 +39,6 @@ def clock() -> StoppedClock:
 def files(monkeypatch: pytest.MonkeyPatch) -> ProcFiles:
     made = files_of(monkeypatch)
     made.run()
-    monkeypatch.setattr(processes, "io_bytes", lambda pid: None)
     return made
 
 
@@ -107,8 +107,7 @@ def test_uninterruptible_share_is_that_of_the_last_ten_readings(
 def test_slow_ones_are_rates_and_levels(
     clock: StoppedClock, files: ProcFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    io = [0, 0]
-    monkeypatch.setattr(processes, "io_bytes", lambda pid: processes.Io(io[0], io[1], 0))
+    files.contents[IO] = "rchar: 0\nwchar: 0\nsyscr: 1\nread_bytes: 4096\n"
     files.contents["/proc/sys/kernel/task_delayacct"] = "1\n"
     source = SlowCounters(clock)
     files.contents[STATUS] = (
@@ -126,7 +125,7 @@ def test_slow_ones_are_rates_and_levels(
         threads=4, user_ticks=TICKS, system_ticks=2 * TICKS, minor_faults=100, major_faults=20,
         block_delay_ticks=TICKS,
     )  # fmt: skip
-    io[:] = [5000, 1000]
+    files.contents[IO] = "rchar: 5000\nwchar: 1000\nsyscr: 1\nread_bytes: 4096\n"
     clock.advance(5)
     expected = {
         "threads": 4,
@@ -144,7 +143,7 @@ def test_slow_ones_are_rates_and_levels(
         "main_thread_voluntary_switches_per_s": 10,
     }
     assert values(read(source, TARGET)) == pytest.approx(expected)
-    io[:] = [10, 10]
+    files.contents[IO] = "rchar: 10\nwchar: 10\n"
     clock.advance(5)
     assert values(read(source, TARGET))["read_bytes_per_s"] == 0, (
         "a total that falls is no negative rate"
