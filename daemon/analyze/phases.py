@@ -11,10 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from profd.daemon.analyze.framepatterns import FramePattern, frame_test, read_patterns
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import UsageError
+from profd.daemon.frameworks.patterns import FramePattern, frame_test, read_patterns
 from profd.daemon.paths import own_file
 from profd.daemon.store.entities import Entities
 from profd.daemon.store.reader import RunReader

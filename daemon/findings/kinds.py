@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from profd.daemon.analyze.framepatterns import FramePattern, frame_test, read_patterns
 from profd.daemon.analyze.phases import OTHER, WAITING, PhaseIndex, own_frame
 from profd.daemon.analyze.profile import Profile
+from profd.daemon.frameworks.patterns import FramePattern, frame_test, read_patterns
 from profd.daemon.paths import own_file
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow

@@ -12,7 +12,6 @@ from support.stacktables import TRAIN, Tables, phase_of, stacks_in
 from support.synthetic import DATA_WAIT, DEFORM, LIBRARY, MAIN, PIN_MEMORY, STARTED_NS
 
 from profd.daemon.analyze import phases
-from profd.daemon.analyze.framepatterns import FramePattern, frame_test
 from profd.daemon.analyze.phases import (
     BUILT_IN,
     PHASES,
@@ -23,6 +22,7 @@ from profd.daemon.analyze.phases import (
     read_rules,
 )
 from profd.daemon.errors import UsageError
+from profd.daemon.frameworks.patterns import FramePattern, frame_test
 from profd.daemon.store.entities import Entities, has_ended
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import CHANGED_SOURCE, Frame

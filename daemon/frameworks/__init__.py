@@ -1,0 +1,1 @@
+"""What frames of frameworks mean: of torch, loaders, trainers, servers and the standard library."""
