@@ -15,7 +15,6 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
-import re
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -26,6 +25,7 @@ from profd.daemon.analyze.confidence import median_interval
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.steps import counts_of
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
+from profd.daemon.frameworks.frames import means
 from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import PointRow, ThreadRow
@@ -125,16 +125,13 @@ def _center(differences: Sequence[int]) -> float:
     return statistics.fmean(sorted(differences)[left_out : len(differences) - left_out])
 
 
-_JOINING = re.compile(
-    r"init_process_group|(DistributedDataParallel|FullyShardedDataParallel).__init__"
-)
 _JOINED_WITHIN_NS = 60 * MILLISECOND_NS
 
 
 def joined_ns(reader: RunReader, departures: DepartureIndex) -> dict[str, int]:
     """Return when a rank last left each function in which all ranks join, if it was seen there."""
     names = {
-        row.id: row.function for row in reader.frames.values() if _JOINING.fullmatch(row.function)
+        row.id: row.function for row in reader.frames.values() if means(row, "joins all ranks")
     }
     stacks: dict[int, frozenset[str]] = {}
     callers_first = sorted(reader.stacks.values(), key=lambda row: row.id) if names else []

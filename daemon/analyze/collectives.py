@@ -11,24 +11,14 @@ from __future__ import annotations
 
 import bisect
 import functools
-import re
 import statistics
 from collections import defaultdict
 
 from profd.daemon.analyze.phases import BACKWARD, COLLECTIVE, COPY, SYNCHRONIZE, PhaseIndex
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.frameworks.frames import any_means, means
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import RecordingRow, ThreadRow
-
-# Functions that begin to exchange data, or do; not the import of these modules.
-_EXCHANGES = re.compile(
-    r"torch/nn/parallel/distributed[.]py (\w+[.])?(__init__|forward|_\w+)"
-    r"|torch/distributed/distributed_c10d[.]py "
-    r"(init_process_group|_new_process_group_helper|all_\w+|reduce\w*"
-    r"|broadcast\w*|barrier|gather|scatter)"
-    r"|torch/distributed/(fsdp|_composable)/.* (\w+[.])?(__init__|forward|_?pre_\w+|_?post_\w+)"
-    r"|(horovod|deepspeed)/.* (init|initialize|forward|step|allreduce\w*)"
-)
 
 
 class WaitIndex:
@@ -45,38 +35,13 @@ class WaitIndex:
         if phase != BACKWARD:
             return phase == COLLECTIVE or (self.has_gpu and phase in (SYNCHRONIZE, COPY))
         # It waits in autograd itself, not in Python that autograd calls.
-        in_engine = [
-            frame.module_path.startswith("torch/autograd/")
-            for frame in self._reader.frames_of(stack)
-        ]
-        return in_engine[-1] or not any(in_engine)
+        frames = self._reader.frames_of(stack)
+        return means(frames[-1], "autograd") or not any_means(frames, "autograd")
 
 
 def exchange(reader: RunReader) -> bool:
     """Say whether the processes of a run are ranks that exchange data: others never wait."""
-    return any(
-        _EXCHANGES.fullmatch(f"{frame.module_path} {frame.function}")
-        for frame in reader.frames.values()
-    )
-
-
-_ONE_SIDED = frozenset(
-    {
-        "broadcast",
-        "broadcast_object_list",
-        "reduce",
-        "gather",
-        "gather_object",
-        "scatter",
-        "scatter_object_list",
-        "send",
-        "isend",
-        "recv",
-        "irecv",
-        "batch_isend_irecv",
-    }
-)
-"""Functions that some ranks leave before others have come."""
+    return any_means(reader.frames.values(), "of a rank")
 
 
 class DepartureIndex:
@@ -132,7 +97,5 @@ class DepartureIndex:
             return False
         if self._waits.has_gpu:  # kernels are waited for elsewhere than they are launched
             return phase not in (COPY, BACKWARD)
-        return (
-            phase != COLLECTIVE
-            or not {frame.function for frame in self._reader.frames_of(stack)} & _ONE_SIDED
-        )
+        # Some ranks leave a one-sided function before others have come.
+        return phase != COLLECTIVE or not any_means(self._reader.frames_of(stack), "one-sided")

@@ -34,6 +34,7 @@ from profd.daemon.findings.finding import Evidence, Finding, Line, Measure
 from profd.daemon.findings.kinds import Kinds, spoken
 from profd.daemon.findings.shares import NONE, Share, share_of_series, shares_by
 from profd.daemon.findings.texts import at, speeds_up, table
+from profd.daemon.frameworks.frames import any_means
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow, ProcessRow
 from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS, UTILIZATION
@@ -286,11 +287,8 @@ class FindingContext:
     def by_torch(self) -> frozenset[int]:
         """The stacks with a function of torch in them: a step in NumPy has none."""
         frames_of = self.reader.frames_of
-        stacks = self.profile.time_ns
         return frozenset(
-            stack
-            for stack in stacks
-            if any(one.module_path.startswith("torch/") for one in frames_of(stack))
+            stack for stack in self.profile.time_ns if any_means(frames_of(stack), "torch")
         )
 
     @cached_property

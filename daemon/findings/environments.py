@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import partial
 
 from profd.daemon.analyze.phases import DATA_WAIT
@@ -10,6 +9,7 @@ from profd.daemon.analyze.selection import Selection
 from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import Finding, Measure
+from profd.daemon.frameworks.frames import Meaning, any_means, means
 from profd.daemon.units import percent, plural
 
 _CHEAP = 0.5
@@ -37,7 +37,7 @@ def environments(context: FindingContext) -> Finding | None:
     each, gain = Measure("environments busy", sum(busy) / len(busy)), bound(context, share)
     cases = {
         "of-ray": any(
-            _is_of_environments(context, stack, _RUNNERS) for stack in context.profile.time_ns
+            _is_of_environments(context, stack, "env runner") for stack in context.profile.time_ns
         )
     }
     count = plural(len(busy), "env runner" if cases["of-ray"] else "environment")
@@ -63,27 +63,16 @@ def environments(context: FindingContext) -> Finding | None:
     )
 
 
-_RUNNERS = "ray/rllib/env/"
-_VECTORS = (
-    "stable_baselines3/common/vec_env/",
-    "gymnasium/vector/",
-    "gym/vector/",
-    "tianshou/env/",
-    _RUNNERS,
-)
-_ANY = (*_VECTORS, "gymnasium/", "gym/", "pettingzoo/", "envpool/")
-_ASKED = re.compile(r"\b(_?recv(_bytes)?|poll|wait|select|main_loop)$")
-
-
 def has_environments(context: FindingContext) -> bool:
     """Say whether the main threads step environments, or ask for it."""
-    return any(_is_of_environments(context, stack, _ANY) for stack in context.profile.time_ns)
+    stacks = context.profile.time_ns
+    return any(_is_of_environments(context, stack, "environment") for stack in stacks)
 
 
 def _is_of_environments(
-    context: FindingContext, stack: int, files: str | tuple[str, ...] = _VECTORS
+    context: FindingContext, stack: int, meaning: Meaning = "environments"
 ) -> bool:
-    return any(one.module_path.startswith(files) for one in context.reader.frames_of(stack))
+    return any_means(context.reader.frames_of(stack), meaning)
 
 
 def _waits_for_environments(context: FindingContext, stack: int) -> bool:
@@ -95,7 +84,7 @@ def _busy_with_environments(context: FindingContext, process: int) -> float | No
     alone = Selection(context.from_ns, context.to_ns, frozenset({process}), thread="MainThread")
     time_ns = context.profile_on(alone).time_ns
     stepping = {stack for stack in time_ns if _is_of_environments(context, stack)}
-    waiting = {stack for stack in time_ns if _ASKED.search(context.leaf(stack).function)}
+    waiting = {stack for stack in time_ns if means(context.leaf(stack), "asked")}
     busy, whole = (
         sum(map(time_ns.__getitem__, part)) for part in (stepping - waiting, stepping | waiting)
     )

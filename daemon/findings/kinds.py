@@ -14,6 +14,7 @@ import msgspec
 
 from profd.daemon.analyze.phases import OTHER, WAITING, PhaseIndex, own_frame
 from profd.daemon.analyze.profile import Profile
+from profd.daemon.frameworks.frames import any_means
 from profd.daemon.frameworks.patterns import FramePattern, frame_test, read_patterns
 from profd.daemon.paths import own_file
 from profd.daemon.store.reader import RunReader
@@ -21,8 +22,6 @@ from profd.daemon.store.rows import FrameRow
 
 BUILT_IN = Path(__file__).with_name("overhead.toml")
 _LEAST_NAMED = 0.01
-MODULE = "torch/nn/modules/module.py"  # calls the forward functions of modules
-_OF_A_PASS = ("torch/nn/modules/", "torch/autograd/", "torch/distributions/")
 
 
 class Kind(FramePattern, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -60,7 +59,7 @@ def _kind_by_frame(kinds: tuple[Kind, ...]) -> Callable[[FrameRow], _Found | Non
     """Return the function that gives the kind of a frame; it caches, as live runs ask often."""
     tests: list[tuple[_Found, Callable[[FrameRow], bool]]] = []
     for kind in kinds:
-        if kind.function or kind.module:
+        if kind.function or kind.module or kind.means:
             tests.append(
                 (_Found(kind, by_call=True), frame_test(msgspec.structs.replace(kind, source="")))
             )
@@ -115,8 +114,7 @@ class Kinds:
         found = next(itertools.chain(anywhere, below), None)
         if found is None or found.by_call:
             return found
-        is_in_pass = any(frame.module_path.startswith(_OF_A_PASS) for frame in frames[own + 1 :])
-        return None if is_in_pass else found
+        return None if any_means(frames[own + 1 :], "in a pass") else found
 
     def _innermost_first(self, frames: Sequence[FrameRow]) -> list[_Found]:
         return [found for frame in reversed(frames) if (found := self._of_frame(frame))]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from profd.daemon.analyze.phases import BACKWARD, OPTIMIZER
 from profd.daemon.findings.context import FindingContext
-from profd.daemon.findings.kinds import MODULE
+from profd.daemon.frameworks.frames import means
 from profd.daemon.store.rows import FrameRow
 
 LinePath = tuple[int, ...]
@@ -47,7 +47,7 @@ class LineTree:
     def _add(self, stack: int, frames: Sequence[FrameRow], part: _StepPart, time_ns: float) -> None:
         path = self.paths[stack] = tuple(frame.id for frame in frames if not frame.is_library)
         self._ns[()][part] += time_ns
-        outside = itertools.takewhile(lambda frame: frame.module_path != MODULE, frames)
+        outside = itertools.takewhile(lambda frame: not means(frame, "module"), frames)
         depth_of_model = sum(not frame.is_library for frame in outside)
         for depth in range(1, len(path) + 1):
             line = path[:depth]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import msgspec
@@ -20,6 +20,7 @@ from profd.daemon.findings.finding import INFO, Finding, Line
 from profd.daemon.findings.kinds import spoken
 from profd.daemon.findings.shares import Share
 from profd.daemon.findings.texts import at
+from profd.daemon.frameworks.frames import any_means, function_means, means
 from profd.daemon.store.rows import FrameRow
 from profd.daemon.units import percent, plural, size
 
@@ -37,7 +38,7 @@ def load_in_process(context: FindingContext) -> Finding | None:
         return None
     if context.has_only_started:
         return None
-    if _is_most(context, _ENVIRONMENT):
+    if _is_most(context, _steps_environment):
         share = context.share_of(lambda stack: _loads(context, stack))
         gain, line = bound(context, share, ceiling(context)), partial(_line_of_loading, context)
         return context.finding("input-bound-environment", share, gain=gain, line=line)
@@ -46,10 +47,11 @@ def load_in_process(context: FindingContext) -> Finding | None:
     workers = max(int(min(needed, max((usable_cores(context) or needed) - 1, 1))), 1)
     gain = bound(context, share, ceiling(context))
     per_s = take_steps(context.reader, context.selection, context.phases).per_s
-    step_s, has_loader = share.value / per_s if per_s else math.inf, _is_most(context, _LOADER)
+    step_s, has_loader = share.value / per_s if per_s else math.inf, _is_most(context, _of_loader)
     # An IterableDataset takes no list of indices, and loading without a DataLoader has no worker to
     # spare.
-    is_iterable = _is_most(context, _ITERABLE) and not _is_most(context, _SHARED_OUT)
+    is_iterable = _is_most(context, lambda one: means(one, "iterable dataset"))
+    is_iterable &= not _is_most(context, lambda one: means(one, "shares data out"))
     is_quick = has_loader and not is_iterable and step_s < HAND_OVER_S
     loading = [stack for stack in context.profile.time_ns if _loads(context, stack)]
     call = None if has_loader else context.line_of_call(set(loading))
@@ -86,9 +88,7 @@ def _costly_function(
     paths: dict[int, list[int]] = {}
     for stack in loading:
         frames = context.reader.frames_of(stack)
-        begins = (
-            one.id == call.frame if call else _LOADER.match(one.module_path) for one in frames
-        )
+        begins = (one.id == call.frame if call else _of_loader(one) for one in frames)
         first = next((depth for depth, is_begin in enumerate(begins, 1) if is_begin), len(frames))
         paths[stack] = [one.id for one in frames[first:] if not one.is_library]
     name, stacks = context.innermost(paths)
@@ -107,17 +107,12 @@ def _costly_function(
     return name, context.share_of(stacks.__contains__), line
 
 
-_TRAINERS = ("transformers/", "lightning/", "pytorch_lightning/")
-
-
 def _line_of_loading(context: FindingContext) -> Line | None:
     """Return the line of the loop, or if a framework has the loop, that of dataset or collation."""
 
     def frame_of(stack: int) -> FrameRow | None:
         frames, line = context.reader.frames_of(stack), context.phases.user_line(stack)
-        trainers = [
-            depth for depth, one in enumerate(frames, 1) if one.module_path.startswith(_TRAINERS)
-        ]
+        trainers = [depth for depth, one in enumerate(frames, 1) if means(one, "trainer")]
         return (
             next((one for one in frames[trainers[-1] :] if not one.is_library), line)
             if trainers
@@ -143,29 +138,25 @@ def _share(context: FindingContext, phase: str) -> Share:
     return context.share_of(lambda stack: of_stack(stack) == phase and stack not in aside)
 
 
-# Searched in the file, function and line of a frame: a DataLoader, an IterableDataset, a step of an
-# environment.
-_LOADER = re.compile(r"^torch/utils/data/")
-# fastai's loader is a stream, but each of its workers has its own part.
-_SHARED_OUT = re.compile(r"^fastai/data/load\.py ")
-_ITERABLE = re.compile(r"^torch/utils/data/\S+ _IterableDatasetFetcher\.fetch ")
 _ENVIRONMENT = re.compile(r"(?i)env\w*\.(step|reset)\b")
 
 
-def _is_most(context: FindingContext, kind: re.Pattern[str]) -> bool:
-    """Say whether most of the loading in the main thread goes through a frame of a kind."""
+def _steps_environment(frame: FrameRow) -> bool:
+    return _ENVIRONMENT.search(f"{frame.function} {frame.text}") is not None
+
+
+def _of_loader(frame: FrameRow) -> bool:
+    return means(frame, "loader")
+
+
+def _is_most(context: FindingContext, holds: Callable[[FrameRow], bool]) -> bool:
+    """Say whether most of the loading in the main thread goes through such a frame."""
+    frames_of, of_stack = context.reader.frames_of, context.phases.of_stack
 
     def is_such(stack: int) -> bool:
-        return context.phases.of_stack(stack) == DATA_LOAD and _passes_through(context, stack, kind)
+        return of_stack(stack) == DATA_LOAD and any(map(holds, frames_of(stack)))
 
     return 2 * context.share_of(is_such).value >= context.share(DATA_LOAD).value
-
-
-def _passes_through(context: FindingContext, stack: int, kind: re.Pattern[str]) -> bool:
-    frames = (
-        f"{one.module_path} {one.function} {one.text}" for one in context.reader.frames_of(stack)
-    )
-    return any(map(kind.search, frames))
 
 
 def is_apart_from_environment(context: FindingContext, stack: int) -> bool:
@@ -175,7 +166,7 @@ def is_apart_from_environment(context: FindingContext, stack: int) -> bool:
     """
     kind = context.kinds.of_stack(stack)
     is_such = kind is not None and (kind.waits or context.kinds.is_no_pass(stack))
-    return is_such and _passes_through(context, stack, _ENVIRONMENT)
+    return is_such and any(map(_steps_environment, context.reader.frames_of(stack)))
 
 
 class Loaders(msgspec.Struct, frozen=True):
@@ -208,7 +199,7 @@ def take_loaders(context: FindingContext) -> Loaders | None:
         # The fork copied the parent's frames above the loop.
         frames = context.reader.frames_of(stack)
         loop = max(
-            (depth for depth, frame in enumerate(frames) if frame.function == "_worker_loop"),
+            (depth for depth, frame in enumerate(frames) if means(frame, "worker loop")),
             default=len(frames),
         )
         return next((frame for frame in reversed(frames[loop + 1 :]) if not frame.is_library), None)
@@ -279,22 +270,7 @@ def _most_workers(context: FindingContext, cores: float | None) -> int:
     return int(min(limits))
 
 
-_START = "_get_iterator"
 _MOST = 0.5
-# Functions in which the main thread waits for a batch that is not there yet; in any other function
-# of the wait it has one.
-_EMPTY_HANDED = (
-    "select.",
-    "poll",
-    "_poll",
-    "wait",
-    "get",
-    "_get_data",
-    "_try_get_data",
-    "acquire",
-    "__init__",
-)
-_PIN_THREAD = "_pin_memory_loop"
 
 
 def idle_workers(context: FindingContext) -> Finding | None:
@@ -334,7 +310,7 @@ def _line_of_starts(context: FindingContext) -> Line | None:
     """Return the user's line that starts workers; another one may wait for their first batches."""
 
     def starts(stack: int) -> bool:
-        return any(one.function.endswith(_START) for one in context.reader.frames_of(stack))
+        return any_means(context.reader.frames_of(stack), "starts workers")
 
     return context.heaviest_line(starts) or context.line(DATA_WAIT)
 
@@ -346,7 +322,8 @@ def _cause_between(context: FindingContext, share: Share, loaders: Loaders) -> d
     """
     if loaders.started >= 3 * loaders.at_once:
         return {"starts": True}
-    for name in {row.name for row in context.reader.threads.values() if _PIN_THREAD in row.name}:
+    threads = {row.name for row in context.reader.threads.values()}
+    for name in (one for one in threads if function_means(one, "", "pins batches")):
         thread = Selection(
             context.from_ns, context.to_ns, context.whole.processes, context.whole.rank, thread=name
         )
@@ -358,10 +335,8 @@ def _cause_between(context: FindingContext, share: Share, loaders: Loaders) -> d
             return {"pinning": True}
 
     def takes_a_batch(stack: int) -> bool:
-        leaf = context.leaf(stack).function
-        return context.phases.of_stack(stack) == DATA_WAIT and not any(
-            name in leaf for name in _EMPTY_HANDED
-        )
+        is_wait = context.phases.of_stack(stack) == DATA_WAIT
+        return is_wait and not means(context.leaf(stack), "no batch yet")
 
     is_transfer = context.share_of(takes_a_batch).value >= _MOST * share.value
     # The main thread would take as long for the work of all workers.

@@ -31,13 +31,14 @@ from profd.daemon.analyze.phases import (
 from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import MOST, FindingContext, line_of
 from profd.daemon.findings.finding import Finding, Line, Measure
-from profd.daemon.findings.kinds import MODULE, Kind, OwnFunction, own_functions, spoken
+from profd.daemon.findings.kinds import Kind, OwnFunction, own_functions, spoken
 from profd.daemon.findings.linetree import STEP_BESIDE, LinePath, LineTree
 from profd.daemon.findings.loading import is_apart_from_environment
 from profd.daemon.findings.loops import UNEXPLAINED, by_element, hot_function
 from profd.daemon.findings.memory import collects_garbage
 from profd.daemon.findings.rule import hidden_if
 from profd.daemon.findings.shares import Share
+from profd.daemon.frameworks.frames import means
 from profd.daemon.store.rows import FrameRow
 
 _PASSES = frozenset({FORWARD, LOSS, BACKWARD})
@@ -98,9 +99,7 @@ def _functions_of_passes(context: FindingContext) -> frozenset[OwnFunction]:
     for stack in context.by_torch:
         if context.phases.of_stack(stack) in (FORWARD, LOSS):
             frames = context.reader.frames_of(stack)
-            at = next(
-                depth for depth, one in enumerate(frames) if one.module_path.startswith("torch/")
-            )
+            at = next(depth for depth, one in enumerate(frames) if means(one, "torch"))
             found.update(own_functions(frames[at:]))
     return frozenset(found)
 
@@ -328,14 +327,10 @@ def _is_hook(frames: Sequence[FrameRow]) -> bool:
             continue
         # What autograd calls from C stands right below its engine; functions of its own are called
         # by way of a class.
-        if (
-            caller.function.endswith("_engine_run_backward")
-            or caller.module_path == "torch/utils/hooks.py"
-        ):
+        if means(caller, "engine", "calls hooks"):
             return True
-        is_call = caller.function.endswith(("_call_impl", "inner"))
-        is_module = is_call and caller.module_path == MODULE
-        if is_module and "forward" not in frame.function and "lambda" not in frame.function:
+        is_named = "forward" not in frame.function and "lambda" not in frame.function
+        if is_named and means(caller, "calls forward"):
             return True
     return False
 

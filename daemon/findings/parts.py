@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -13,14 +12,11 @@ from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import ALL_WORK, MOST, FindingContext, line_of
 from profd.daemon.findings.environments import has_environments
 from profd.daemon.findings.finding import Finding, Line
-from profd.daemon.findings.kinds import MODULE, OwnFunction, own_functions, part_name, spoken
+from profd.daemon.findings.kinds import OwnFunction, own_functions, part_name, spoken
 from profd.daemon.findings.rule import hidden_if
+from profd.daemon.frameworks.frames import any_means, means
 from profd.daemon.store.rows import FrameRow
 
-_WITHOUT_GRADIENTS = ("torch/utils/_contextlib.py", "torch/autograd/grad_mode.py")
-"""Where `@torch.no_grad()` and, up to torch 1.13, `@torch.inference_mode()` call the function."""
-_FITTING = ("sklearn/", "xgboost/", "lightgbm/", "catboost/", "river/")
-"""Libraries that fit a model in one call: all that the user's line does is theirs."""
 Key = TypeVar("Key", bound=tuple[object, ...])
 
 
@@ -35,7 +31,7 @@ def part_of_model(context: FindingContext) -> Finding | None:
         if context.phases.of_stack(stack) != FORWARD or context.kinds.is_no_pass(stack):
             return None
         own = max((depth for depth, one in enumerate(frames) if not one.is_library), default=-1)
-        modules = [depth for depth, one in enumerate(frames) if one.module_path == MODULE]
+        modules = [depth for depth, one in enumerate(frames) if means(one, "module")]
         # A model has to call it, no module below it, and not as the forward function of a module.
         if not modules or modules[-1] > own or modules[-1] == own - 1:
             return None
@@ -106,8 +102,8 @@ def _without_gradients(
 
 
 def _switches_off(context: FindingContext, frame: FrameRow) -> bool:
-    is_decorator = frame.module_path in _WITHOUT_GRADIENTS
-    return is_decorator or frame.id in context.reader.entities.without_gradients
+    is_block = frame.id in context.reader.entities.without_gradients
+    return is_block or means(frame, "no gradients")
 
 
 def _runs_a_model(context: FindingContext, stacks: set[int]) -> bool:
@@ -116,7 +112,7 @@ def _runs_a_model(context: FindingContext, stacks: set[int]) -> bool:
     for stack in stacks:
         time_ns = context.profile.time_ns[stack]
         all_ns += time_ns
-        if any(one.module_path == MODULE for one in context.reader.frames_of(stack)):
+        if any_means(context.reader.frames_of(stack), "module"):
             in_modules_ns += time_ns
     return in_modules_ns >= all_ns / 2
 
@@ -134,9 +130,6 @@ def _line_of_runner(context: FindingContext, runner: _Runner, stacks: set[int]) 
     return line_of(next(callers, frames[at]))
 
 
-_GENERATES = re.compile(r"^(transformers/generation|vllm)/")
-
-
 def text_generation(context: FindingContext) -> Finding | None:
     """Return the time in which a model generates the texts that it trains on.
 
@@ -146,10 +139,8 @@ def text_generation(context: FindingContext) -> Finding | None:
         return None
 
     def generates(stack: int) -> bool:
-        frames = context.reader.frames_of(stack)
-        return stack not in context.evaluating and any(
-            _GENERATES.match(one.module_path) for one in frames
-        )
+        is_evaluation = stack in context.evaluating
+        return not is_evaluation and any_means(context.reader.frames_of(stack), "generates")
 
     share = context.share_of(generates)
     line = partial(context.heaviest_line, generates)
@@ -173,7 +164,7 @@ def largest_part(context: FindingContext) -> Finding | None:
             return None
         if phase in (BACKWARD, OPTIMIZER) and stack in by_torch:
             return None
-        if any(one.module_path == MODULE or one.module_path.startswith(_FITTING) for one in frames):
+        if any_means(frames, "module", "fits"):
             return None
         return next(own_functions(frames), None)
 

@@ -14,10 +14,11 @@ from profd.daemon.findings.finding import INFO, Finding, Measure
 from profd.daemon.findings.overhead import overhead
 from profd.daemon.findings.texts import table
 from profd.daemon.findings.traces import of_waits
+from profd.daemon.frameworks.frames import Meaning, any_means
 from profd.daemon.store.rows import FrameRow
 from profd.daemon.units import percent
 
-_COMPILERS = ("jax", "numba")
+_COMPILERS: tuple[Meaning, ...] = ("jax", "numba")
 """Packages with a compiler for which torch's advice is no help."""
 
 
@@ -36,10 +37,8 @@ def compilation(context: FindingContext) -> Finding | None:
     took_ns: defaultdict[str, float] = defaultdict(float)
     for stack, time_ns in context.profile.time_ns.items():
         if context.phases.of_stack(stack) == COMPILE:
-            packages = {
-                one.module_path.partition("/")[0] for one in context.reader.frames_of(stack)
-            }
-            took_ns[next((name for name in _COMPILERS if name in packages), "")] += time_ns
+            frames = context.reader.frames_of(stack)
+            took_ns[next((one for one in _COMPILERS if any_means(frames, one)), "")] += time_ns
     compiler, _ = max(took_ns.items(), key=itemgetter(1), default=("", 0))
     share = context.share(COMPILE)
     cases = {"jax": compiler == "jax", "numba": compiler == "numba"}
@@ -91,26 +90,16 @@ def synchronization(context: FindingContext) -> Finding | None:
     )
 
 
-# The optimizers with a fused form: without it they go tensor by tensor, or on a GPU operation by
-# operation.
-_FUSIBLE = ("adam", "adamw", "adagrad", "sgd")
+# Without the fused form an optimizer goes tensor by tensor, or on a GPU operation by operation.
+_UNFUSED: tuple[Meaning, ...] = ("single-tensor update", "multi-tensor update")
 
 
 def unfused_optimizer(context: FindingContext) -> Finding | None:
-    for form in ("single", "multi") if context.uses_gpu else ("single",):
-        names = {f"_{form}_tensor_{name}" for name in _FUSIBLE}
-        seen = (
-            (stack, one)
-            for stack in context.profile.time_ns
-            for one in context.reader.frames_of(stack)
-        )
-        stacks = {
-            stack
-            for stack, one in seen
-            if one.function in names and one.module_path.startswith("torch/optim/")
-        }
+    frames_of = context.reader.frames_of
+    for form in _UNFUSED if context.uses_gpu else _UNFUSED[:1]:
+        stacks = {one for one in context.profile.time_ns if any_means(frames_of(one), form)}
         share = context.share_of(stacks.__contains__)
-        cases = {"foreach": form == "multi"}
+        cases = {"foreach": form == "multi-tensor update"}
         if found := context.finding(
             "unfused-optimizer", share, gain=partial(bound, context, share), cases=cases
         ):
@@ -138,11 +127,8 @@ def _of_heavy_optimizer(context: FindingContext) -> Finding | None:
         return None  # an optimizer of the user's own on arrays may be as slow for other reasons
 
     def is_as_large(stack: int) -> bool:  # sparse gradients have as many rows as the batch has
-        modules = {one.module_path for one in context.reader.frames_of(stack)}
-        return (
-            context.phases.of_stack(stack) == OPTIMIZER
-            and "torch/optim/sparse_adam.py" not in modules
-        )
+        is_sparse = any_means(context.reader.frames_of(stack), "sparse update")
+        return context.phases.of_stack(stack) == OPTIMIZER and not is_sparse
 
     share = context.share_of(is_as_large)
     if context.severity("small-batches-on-cpu", share.low) is None:

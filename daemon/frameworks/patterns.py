@@ -6,8 +6,6 @@ configuration files.
 
 from __future__ import annotations
 
-import fnmatch
-import functools
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -16,17 +14,17 @@ from typing import TypeVar
 import msgspec
 
 from profd.daemon.errors import UsageError
+from profd.daemon.frameworks.frames import Functions, Meaning, function_test, means
 from profd.daemon.store.rows import FrameRow
 
 
-class FramePattern(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class FramePattern(Functions, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a frame must be: every condition that is given must hold.
 
     ``phases.toml`` explains each.
     """
 
-    function: tuple[str, ...] = ()
-    module: tuple[str, ...] = ()
+    means: tuple[Meaning, ...] = ()
     source: str = ""
     library: bool | None = None
 
@@ -52,7 +50,7 @@ def read_patterns(file: Path, key: str, kind: type[Pattern], hint: str) -> tuple
     patterns = tables.get(key, ())
     for number, pattern in enumerate(patterns, 1):
         where = f"{file}, {key} {number}"
-        if not (pattern.function or pattern.module or pattern.source):
+        if not (pattern.means or pattern.function or pattern.module or pattern.source):
             raise UsageError(
                 f"{where}: it says nothing of a frame", "give it a function, a module or a source"
             )
@@ -66,13 +64,12 @@ def read_patterns(file: Path, key: str, kind: type[Pattern], hint: str) -> tuple
 
 def frame_test(pattern: FramePattern) -> Callable[[FrameRow], bool]:
     """Return the test whether a frame matches a pattern."""
-    function = _name_test(pattern.function)
-    module = _any_of(pattern.module)
+    is_function = function_test(pattern)
     source = _line_test(pattern.source)
     return lambda frame: (
         (pattern.library is None or frame.is_library == pattern.library)
-        and (not pattern.module or module.match(frame.module_path) is not None)
-        and (not pattern.function or function(frame.function))
+        and is_function(frame.function, frame.module_path)
+        and (not pattern.means or means(frame, *pattern.means))
         and (not pattern.source or source(frame.text))
     )
 
@@ -94,29 +91,3 @@ def _line_test(pattern: str) -> Callable[[str], bool]:
         return all(map(search, filter(None, map(str.strip, _SEMICOLON.split(line)))))
 
     return test
-
-
-def _name_test(patterns: tuple[str, ...]) -> Callable[[str], bool]:
-    """Return a function that compares a name with patterns."""
-    # Up to Python 3.10 a frame has ``step``, later ones have ``Adam.step``. So a name without a dot
-    # is compared with the end of a pattern with one. But not if that end is ``*``, which would
-    # match every function, or if the class has a wildcard: the end of ``*Loss.forward`` alone says
-    # nothing.
-    dotted = tuple(pattern for pattern in patterns if "." in pattern)
-    split = [pattern.rpartition(".") for pattern in dotted]
-    whole = _any_of(dotted)
-    ends = _any_of(
-        tuple(end for owner, _, end in split if end != "*" and not re.search(r"[*?\[]", owner))
-    )
-    plain = _any_of(tuple(pattern for pattern in patterns if "." not in pattern))
-
-    def test(name: str) -> bool:
-        qualified = whole if "." in name else ends
-        return bool(qualified.match(name) or plain.match(name.rpartition(".")[2]))
-
-    return test
-
-
-@functools.lru_cache(1024)
-def _any_of(globs: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile("|".join(map(fnmatch.translate, globs)) or "(?!)")  # which nothing meets

@@ -5,36 +5,20 @@ This module is pure.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import PurePath
 from typing import NamedTuple
 
+from profd.daemon.frameworks.frames import Meaning, any_means, means
 from profd.daemon.hangs.look import Look, Standing, name_of_member
 from profd.daemon.naming import exit_words, signal_name
 from profd.daemon.stacks.source import is_library
 from profd.daemon.store.records import RankBehind
 from profd.daemon.tree import roles
 
-# Files of library frames, and the group of a thread that waits there. Certain groups come before
-# likely ones.
-_SURE = (
-    (
-        re.compile(r"(torch/distributed|horovod|deepspeed/comm)/(?!fsdp|launcher|elastic|run\.py)"),
-        "collective",
-    ),
-    (re.compile(r"torch/utils/data/dataloader\.py$"), "queue"),
-    (
-        re.compile(r"/(queue|multiprocessing/(queues|pool|managers)|concurrent/futures/\w+)\.py$"),
-        "queue",
-    ),
-    (re.compile(r"/(multiprocessing/(process|popen_\w+|spawn)|subprocess)\.py$"), "child process"),
-)
-_LIKELY = (
-    (re.compile(r"/(threading|multiprocessing/synchronize)\.py$"), "lock"),
-    (re.compile(r"torch/cuda/"), "gpu"),
-)
-_BACKWARD = "_engine_run_backward"
+# The groups of a thread that waits in a library: certain ones come before likely ones.
+_SURE: tuple[Meaning, ...] = ("queue", "child process")
+_LIKELY: tuple[Meaning, ...] = ("lock", "gpu")
 PAUSED = ("stopped", "frozen")
 _BY_WAIT = {kind: kind for kind in ("lock", "sleep", "gpu")} | {
     **dict.fromkeys(("read", "terminal", "events"), "blocked read"),
@@ -42,28 +26,6 @@ _BY_WAIT = {kind: kind for kind in ("lock", "sleep", "gpu")} | {
     "child": "child process",
     "running": "spin",
 }
-# A worker of a DataLoader or of a pool that has nothing to do stands in one of these.
-_IDLE_WORKER = re.compile(
-    r"/multiprocessing/(queues|pool|connection)\.py$|/concurrent/futures/\w+\.py$"
-)
-# Functions in which servers wait for requests, and do nothing else below: an engine's own queue, a
-# worker's, a server's socket.
-_WAITS_FOR_REQUESTS = (
-    ("_process_input_queue", "vllm/v1/engine/core.py"),
-    ("dequeue", "vllm/distributed/device_communicators/shm_broadcast.py"),
-    ("main_loop", "ray/_private/worker.py"),
-    ("get_request", "socketserver.py"),
-    ("wait_for_termination", "grpc/_server.py"),
-)
-_LOOP = re.compile(
-    r"/(asyncio/(base_events|runners)|uvloop/\w+|trio/_core/_run|tornado/platform/asyncio)\.py$"
-)
-# The leaf of an event loop that has nothing to run: the selector, or the loop itself if it is
-# written in C.
-_IDLE_LOOP = re.compile(
-    r"/(selectors|asyncio/runners|uvloop/\w+|trio/_core/_io_epoll|ipykernel/eventloops)\.py$"
-)
-_KERNEL = re.compile(r"/ipykernel/\w+\.py$")
 
 
 class Death(NamedTuple):
@@ -114,8 +76,8 @@ def waits_for_user(row: Standing) -> bool:
     if not row.stack:
         return row.wait.kind == "read"
     runs_cell = any(not is_library(frame.file) for frame in row.stack)
-    is_kernel = any(_KERNEL.search(frame.file) for frame in row.stack)
-    return is_kernel and not runs_cell and _IDLE_LOOP.search(row.stack[-1].file) is not None
+    is_kernel = any_means(row.stack, "notebook kernel")
+    return is_kernel and not runs_cell and means(row.stack[-1], "idle loop")
 
 
 def is_frozen(look: Look) -> bool:
@@ -131,15 +93,9 @@ def waits_for_requests(row: Standing) -> bool:
 
     A function that an event loop has called is no such place.
     """
-    return any(
-        one.function.rpartition(".")[2] == function and one.file.endswith(file)
-        for one in row.stack
-        for function, file in _WAITS_FOR_REQUESTS
-    ) or (bool(row.stack) and _IDLE_LOOP.search(row.stack[-1].file) is not None and _runs_loop(row))
-
-
-def _runs_loop(row: Standing) -> bool:
-    return any(_LOOP.search(frame.file) for frame in row.stack)
+    if any_means(row.stack, "waits for requests"):
+        return True
+    return any_means(row.stack[-1:], "idle loop") and any_means(row.stack, "event loop")
 
 
 def ends_by_itself(look: Look) -> bool:
@@ -215,17 +171,16 @@ def group_of(row: Standing) -> str:
     """Return the group of causes that a thread's wait belongs to."""
     if row.wait.kind in PAUSED:
         return row.wait.kind
-    likely = None
+    likely: str | None = None
     for frame in reversed(row.stack):
         if not is_library(frame.file):
             break
-        if sure := next((group for pattern, group in _SURE if pattern.search(frame.file)), None):
-            return sure
-        if frame.function == _BACKWARD and row.member.rank is not None and row.wait.kind == "lock":
+        may_exchange = row.member.rank is not None and row.wait.kind == "lock"
+        if means(frame, "waits for ranks") or (may_exchange and means(frame, "backward")):
             return "collective"
-        likely = likely or next(
-            (group for pattern, group in _LIKELY if pattern.search(frame.file)), None
-        )
+        if sure := next((group for group in _SURE if means(frame, group)), None):
+            return sure
+        likely = likely or next((group for group in _LIKELY if means(frame, group)), None)
     return likely or _BY_WAIT.get(row.wait.kind, "unknown")
 
 
@@ -238,12 +193,10 @@ def is_stuck_worker(row: Standing) -> bool:
     if not row.is_main or not (row.member.role == roles.WORKER or roles.is_worker([stack])):
         return False
     # An idle worker stands in its own loop's queue, with no user code below.
-    if not any(_IDLE_WORKER.search(frame.file) for frame in stack[-4:]) or not is_library(
-        stack[-1].file
-    ):
+    if not any_means(stack[-4:], "idle worker") or not is_library(stack[-1].file):
         return True
     loop = next(
-        (index for index, frame in enumerate(stack) if roles.is_worker([[frame]])), len(stack)
+        (index for index, frame in enumerate(stack) if means(frame, "worker loop")), len(stack)
     )
     return any(not is_library(frame.file) for frame in stack[loop + 1 :])
 

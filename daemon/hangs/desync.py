@@ -8,22 +8,16 @@ collective, but not in the same one.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Hashable, Sequence
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.collectives.desync import Behind, Progress, Verdict
+from profd.daemon.frameworks.frames import any_means, means
 from profd.daemon.hangs.cause import PAUSED, Cause, Death, group_of, is_stuck_worker, place_of
 from profd.daemon.hangs.look import Look, Standing, name_of_member
 from profd.daemon.stacks.source import is_library
 from profd.daemon.store.records import RankBehind
-
-_COLLECTIVES = re.compile(r"(torch/distributed|horovod|deepspeed/comm)/")
-_WRAPPERS = frozenset(
-    {"wrapper", "inner", "_fn", "decorate_context", "__call__", "_wrapped_call_impl", "_call_impl"}
-)
-_BACKWARD = "_engine_run_backward"
 
 
 def find_desync(look: Look, deaths: Sequence[Death], verdict: Verdict) -> Cause | None:
@@ -48,7 +42,7 @@ def waits_for_device(row: Standing) -> bool:
     """Return whether a thread may wait for the GPU or for other ranks, and for nothing else."""
     if group_of(row) in ("collective", "gpu"):
         return True
-    in_backward = any(frame.function == _BACKWARD for frame in row.stack)
+    in_backward = any_means(row.stack, "backward")
     # Asking for a value waits in C, at the user's own line.
     return (
         row.wait.kind in ("running", "lock")
@@ -61,12 +55,10 @@ def operation_of(row: Standing) -> str:
     """Return the collective that a thread waits in, from its stack; empty if it waits in none."""
     if group_of(row) != "collective":
         return ""
-    in_library = [frame for frame in row.stack if _COLLECTIVES.search(frame.file)]
-    named = (frame.function.rpartition(".")[2] for frame in in_library)
-    found = next((name for name in named if name not in _WRAPPERS), "")
-    return found or (
-        "backward" if any(frame.function == _BACKWARD for frame in row.stack) else "a collective"
-    )
+    for frame in row.stack:
+        if means(frame, "waits for ranks") and not means(frame, "around a call"):
+            return frame.function.rpartition(".")[2]
+    return "backward" if any_means(row.stack, "backward") else "a collective"
 
 
 def _by_counts(

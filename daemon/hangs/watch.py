@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import os
 import queue
-import re
 import subprocess
 import traceback
 from collections import deque
@@ -25,6 +24,7 @@ import msgspec
 from profd.daemon.clock import SECOND_NS, Clock, until_tick_s
 from profd.daemon.collectives.desync import Progress, Verdict, compare
 from profd.daemon.collectives.ras import Answer
+from profd.daemon.frameworks.frames import any_means
 from profd.daemon.hangs.cause import (
     Cause,
     Death,
@@ -95,10 +95,6 @@ PATIENCE_IN_SLEEP = 4
 _TICK_S = 1.0
 _AFTER_READINGS_S = 0.1
 """How long after the tick a check runs: all readers wake at the tick, and are done by then."""
-_MAKES_GROUP = re.compile(
-    r"(^|\.)(init_process_group|new_(sub)?groups?\w*|split_group|_new_process_group_helper"
-    r"|init_device_mesh|initialize_model_parallel)$"
-)
 _DUMPS_EVERY_S, _DUMPS_BEFORE_S = 20, 120
 _SETTLED_S = 600
 """After this time processes surely have all their communicators.
@@ -341,9 +337,7 @@ class HangWatch:
 
         RAS has a bug before that (NVIDIA/nccl#2346).
         """
-        is_making = any(
-            _MAKES_GROUP.search(frame.function) for row in look.mains() for frame in row.stack
-        )
+        is_making = any(any_means(row.stack, "makes groups") for row in look.mains())
         return not is_making and self.is_settled()
 
     def is_settled(self) -> bool:

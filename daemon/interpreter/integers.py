@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import contextlib
 import struct
+from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from profd.daemon.interpreter.frames import Interpreter, PythonFrame, open_interpreter
+from profd.daemon.interpreter.frames import Code, Interpreter, PythonFrame, open_interpreter
 from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.interpreter.objects import Held, Missing, alive, generator_frame, object_at
 from profd.daemon.interpreter.offsets import CELL_VALUE, DIGITS, SIZE, TYPE
@@ -106,10 +107,10 @@ def local_of(frame: PythonFrame, name: str) -> Local | None:
     return Local(frame.code.address, places[-1]) if places else None
 
 
-def local_integer(pid: int, function: str, file: str, name: str) -> int | None:
+def local_integer(pid: int, holds: Callable[[Code], bool], name: str) -> int | None:
     """Return a variable of a function that the main thread of a process is in, if readable.
 
-    The function is known by its name and by the end of its file's path.
+    ``holds`` says whether code is that of the function.
     """
     try:
         python = open_interpreter(pid)
@@ -118,7 +119,7 @@ def local_integer(pid: int, function: str, file: str, name: str) -> int | None:
     with contextlib.closing(python.memory), contextlib.suppress(Missing, Unreadable):
         thread = python.main_thread()
         for frame in python.stack(thread):
-            if frame.code.name == function and frame.code.file.endswith(file):
+            if holds(frame.code):
                 variable = local_of(frame, name)
                 return None if variable is None else IntegerReader(python, thread).read(variable)
     return None

@@ -6,7 +6,6 @@ library that trains for the user. In a program without either it is a loop whose
 
 from __future__ import annotations
 
-import functools
 import re
 from collections import Counter as Tally
 from collections import deque
@@ -14,14 +13,11 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from profd.daemon.frameworks.frames import any_means, means
 from profd.daemon.stacks.source import is_library
 from profd.daemon.steps.declared import Declared, Function, Loop
 from profd.daemon.store.records import Frame
 
-_BACKWARD = re.compile(r"/torch/(_tensor|autograd/(__init__|graph))\.py$")
-_OPTIMIZER = re.compile(
-    r"/torch/optim/(?!lr_scheduler|swa_utils)|/keras/src/optimizers/base_|/fastai/optimizer\.py$"
-)
 _STEP = re.compile(
     r"(^|_)(global_)?(steps?|iters?|iteration|batch|batches|idx|it|updates?)(_|\d|$)", re.IGNORECASE
 )
@@ -93,7 +89,7 @@ def _shown(stack: Stack, training: int | None, declared: Declared) -> tuple[str 
     if any(frame.file == "<frozen importlib._bootstrap>" for frame in stack):
         return None, ()
     if training is not None:
-        part = _BACKWARD_PASS if _BACKWARD.search(stack[training].file) else _UPDATE
+        part = _BACKWARD_PASS if means(stack[training], "backward") else _UPDATE
         return part, tuple(_places(stack[:training], declared))
     own = [frame for frame in stack if not is_library(frame.file)]
     chain = tuple(_places(own, declared))
@@ -137,7 +133,7 @@ def find_loop(sights: Sequence[Sight]) -> StepLoop | None:
     )
     if not backward and not optimizer:
         # A program of torch that is in neither evaluates: its training comes later.
-        uses_torch = any("/torch/" in frame.file for sight in sights for frame in sight.stack)
+        uses_torch = any(any_means(sight.stack, "torch") for sight in sights)
         return None if uses_torch or len(others) < 10 else _by_names(others)
     inner, outer = _most_common(backward), _most_common(optimizer)
     # A stack that is read while the program goes on may be of two moments: one alone does not
@@ -184,13 +180,9 @@ def _most_common(sights: Sequence[Sight]) -> _Chain:
     return chains[Tally(sight.keys for sight in sights).most_common(1)[0][0]] if sights else ()
 
 
-@functools.lru_cache(4096)
 def trains(frame: Frame) -> bool:
     """Say whether a frame is of the backward pass or of an optimizer's step."""
-    name = frame.function.rpartition(".")[2]
-    if _BACKWARD.search(frame.file):
-        return name in ("backward", "grad", "_engine_run_backward")
-    return bool(_OPTIMIZER.search(frame.file)) and name in ("step", "wrapper", "apply")
+    return means(frame, "backward", "optimizer step")
 
 
 def _places(frames: Sequence[Frame], declared: Declared) -> Iterator[LoopPlace]:

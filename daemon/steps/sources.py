@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from profd.daemon.frameworks.frames import function_means, step_counters
 from profd.daemon.interpreter import integers
 from profd.daemon.interpreter.frames import Code, PythonFrame, open_interpreter
 from profd.daemon.interpreter.integers import (
@@ -38,38 +39,6 @@ _LOADER = re.compile(r"(^|\.)_\w*DataLoaderIter$")
 # What lies beside iterators on a frame's stack: ``with`` keeps the way out of it.
 _NO_ITERATOR = re.compile(r"method|function|^NoneType$|^int$")
 _PART = re.compile(r"""^\w+|\.\w+|\["[^"]*"\]""")
-
-
-class _Library(NamedTuple):
-    """What a library counts steps by: a ``path`` from the loop of the steps, or from one around it.
-
-    ``file`` is a pattern of that loop's file; ``of_updates``: steps are not that loop's rounds.
-    """
-
-    file: str
-    name: str
-    path: str
-    of_updates: bool = True
-    is_around: bool = False
-
-
-_LIBRARIES = (
-    # What `trainer.global_step` returns, of 2.0 and later.
-    _Library(
-        r"/loops/training_epoch_loop\.py$",
-        "Lightning's global_step",
-        "self.automatic_optimization.optim_progress.optimizer.step.total.completed",
-    ),
-    # Its own loop over batches is one line.
-    _Library(r"/fastai/learner\.py$", "fastai's train_iter", "self.train_iter", of_updates=False),
-    # Steps of environments, made elsewhere than the backward pass.
-    _Library(
-        "/(stable_baselines3|sb3_contrib)/",
-        "Stable-Baselines3's num_timesteps",
-        "self.num_timesteps",
-    ),
-    _Library("/tianshou/trainer", "tianshou's env_step", "self._env_step", is_around=True),
-)
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -284,8 +253,9 @@ class Program:
     def _of_libraries(self, stack: list[PythonFrame], loop: StepLoop) -> Iterator[Source]:
         """Yield the counters of the library whose loop this is, or a loop around it."""
         for place in (loop.place, *reversed(loop.around)):
-            its = [one for one in _LIBRARIES if re.search(one.file, place.file)]
-            for one in (one for one in its if one.is_around or place is loop.place):
+            for one in step_counters(place.name, place.file):
+                if not one.is_around and place is not loop.place:
+                    continue
                 if steps := self._variable(_frame_of(stack, place), one.path):
                     yield Source(
                         one.name, steps, is_added=True, is_late=True, of_updates=one.of_updates
@@ -339,7 +309,7 @@ class Program:
             for loop in self._declared.function_at(code.file, code.name, code.first_line).loops:
                 for counter in loop.counters if loop.yields else ():
                     if counter.name in code.variables and isinstance(counter.stride, int):
-                        is_bar = code.file.endswith("tqdm/std.py")
+                        is_bar = function_means(code.name, code.file, "progress bar")
                         name = (
                             "progress bar"
                             if is_bar
@@ -353,8 +323,9 @@ class Program:
     def _loading(self, inside: list[PythonFrame]) -> Iterator[Source]:
         """Yield the count of the DataLoader that gives the loop its next batch now."""
         for inner in inside:
-            variable = local_of(inner, "self") if inner.code.name == "__next__" else None
-            if variable is not None and inner.code.file.endswith("torch/utils/data/dataloader.py"):
+            is_loader = function_means(inner.code.name, inner.code.file, "next batch")
+            variable = local_of(inner, "self") if is_loader else None
+            if variable is not None:
                 with contextlib.suppress(Missing, Unreadable):
                     yield _of_loader(self._reader.object_of(variable))
                 return

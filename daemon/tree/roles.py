@@ -6,6 +6,7 @@ import itertools
 import re
 from collections.abc import Collection, Mapping, Sequence
 
+from profd.daemon.frameworks.frames import any_means
 from profd.daemon.naming import is_launcher, is_profd, starts_script
 from profd.daemon.store.records import Frame, Placement
 
@@ -13,25 +14,6 @@ MAIN, WORKER, HELPER, LAUNCHER = "main", "worker", "helper", "launcher"
 
 _TRACKER = re.compile(r"multiprocessing[.](resource|semaphore)_tracker")
 _HELPER = re.compile(rf"{_TRACKER.pattern}|multiprocessing[.]forkserver|_inductor.compile_worker")
-# (function without its class, end of the file's path): the loop in which a worker process spends
-# its whole life.
-_WORKER_LOOPS = (
-    ("_worker_loop", "torch/utils/data/_utils/worker.py"),
-    ("worker", "multiprocessing/pool.py"),
-    ("_process_worker", "concurrent/futures/process.py"),
-)
-_BACKWARD = ("backward", "grad")
-SPAWNED, SPAWNED_NUMBER = ("_wrap", "torch/multiprocessing/spawn.py"), "i"
-"""The first function of a process that ``torch.multiprocessing.spawn`` started.
-
-The second constant is its variable with the process's number.
-"""
-# Calls that only a process of a group makes: a model that is trained in parallel, a collective.
-_IN_GROUP = (
-    ("forward", "torch/nn/parallel/distributed.py"),
-    ("forward", "torch/distributed/fsdp/fully_sharded_data_parallel.py"),
-    ("wrapper", "torch/distributed/c10d_logger.py"),
-)
 
 
 def role_of(command: Sequence[str], is_python: bool, parent_role: str | None) -> str:
@@ -63,16 +45,12 @@ def only_waits(command: Sequence[str]) -> bool:
 
 def is_worker(stacks: Collection[Sequence[Frame]]) -> bool:
     """Return whether the stacks are those of a worker process."""
-    return any(_holds(stack, loop) for stack in stacks for loop in _WORKER_LOOPS)
+    return any(any_means(stack, "worker loop") for stack in stacks)
 
 
 def is_training(stacks: Collection[Sequence[Frame]]) -> bool:
-    """Return whether the stacks show a backward pass of torch."""
-    frames = (frame for stack in stacks for frame in stack)
-    return any(
-        frame.function in _BACKWARD and frame.file.endswith("torch/autograd/__init__.py")
-        for frame in frames
-    )
+    """Return whether the stacks show a backward pass of a framework."""
+    return any(any_means(stack, "backward") for stack in stacks)
 
 
 def is_spawned_rank(stacks: Collection[Sequence[Frame]]) -> bool:
@@ -80,18 +58,7 @@ def is_spawned_rank(stacks: Collection[Sequence[Frame]]) -> bool:
 
     Such a process is one of a group.
     """
-    return any(
-        _holds(stack, SPAWNED) and any(_holds(stack, call) for call in _IN_GROUP)
-        for stack in stacks
-    )
-
-
-def _holds(stack: Sequence[Frame], call: tuple[str, str]) -> bool:
-    function, path = call
-    return any(
-        frame.function.rpartition(".")[2] == function and frame.file.endswith(path)
-        for frame in stack
-    )
+    return any(any_means(stack, "spawned") and any_means(stack, "of a rank") for stack in stacks)
 
 
 def _program(command: Sequence[str]) -> str:

@@ -15,6 +15,8 @@ import msgspec
 
 from profd.daemon import processes
 from profd.daemon.clock import Clock
+from profd.daemon.frameworks.frames import function_means
+from profd.daemon.interpreter.frames import Code
 from profd.daemon.interpreter.integers import local_integer
 from profd.daemon.interpreter.memory import variables_now
 from profd.daemon.reads import Reads, Unread
@@ -232,8 +234,7 @@ class ProcessTree:
         member.tries += 1
         if member.tries & (member.tries - 1) or not processes.is_running(*member.identity):
             return False
-        spawned = (*roles.SPAWNED, roles.SPAWNED_NUMBER)
-        number = self._ask(member.identity.pid, lambda pid: local_integer(pid, *spawned))
+        number = self._ask(member.identity.pid, lambda pid: local_integer(pid, _is_spawned, "i"))
         if number is None or self._is_taken(number, member):
             return False
         member.rank = number
@@ -360,6 +361,10 @@ class _Program(NamedTuple):
     python: str | None
     origin: Origin
     variables: dict[str, str]
+
+
+def _is_spawned(code: Code) -> bool:
+    return function_means(code.name, code.file, "spawned")
 
 
 def _program_of(pid: int, exec_ns: int | None, folder: str) -> _Program:

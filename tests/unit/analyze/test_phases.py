@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 from support import synthetic
 from support.present import there
 from support.stacktables import TRAIN, Tables, phase_of, stacks_in
@@ -22,10 +21,9 @@ from profd.daemon.analyze.phases import (
     read_rules,
 )
 from profd.daemon.errors import UsageError
-from profd.daemon.frameworks.patterns import FramePattern, frame_test
 from profd.daemon.store.entities import Entities, has_ended
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import CHANGED_SOURCE, Frame
+from profd.daemon.store.records import Frame
 from profd.daemon.store.rows import FrameRow, StackRow
 
 ROOT = f"<module> | {TRAIN} | main()"
@@ -492,12 +490,3 @@ def test_the_users_line_of_a_forked_child_is_its_own_and_not_its_parents(tmp_pat
     assert worker.function == "elastic_deform"
     assert reader.frames_of(child)[-1].function == "poll"
     assert own_frame(reader.frames_of(child)) is None
-
-
-def test_no_rule_goes_by_the_mark_of_a_file_that_has_changed() -> None:
-    changed = FrameRow(1, "load", "/home/train.py", "train.py", 2, False, CHANGED_SOURCE)
-    test = frame_test(FramePattern(source="."))
-    assert [
-        test(replace(changed, source=source)) for source in (CHANGED_SOURCE, None, "x = 1")
-    ] == [False, False, True]
-    assert frame_test(FramePattern(function=("load",)))(changed)

@@ -375,7 +375,7 @@ def test_spawned_ranks_have_the_numbers_that_they_were_given_and_so_has_what_the
     _, *children = [change.member for change in watched.poll()]
     first, second, same = (member.identity for member in children)
     numbers = {first.pid: 1, second.pid: 0, same.pid: 0}
-    monkeypatch.setattr(tree, "local_integer", lambda pid, function, file, name: numbers[pid])
+    monkeypatch.setattr(tree, "local_integer", lambda pid, holds, name: numbers[pid])
     child = msgspec.structs.replace(children[0], identity=Identity(2**22, 1), parent=first)
     watched.members[child.identity] = child
     for member in children:
@@ -400,9 +400,7 @@ def test_a_number_that_cannot_be_read_is_looked_for_less(
     watched, tried = watch(root.identity), list[int]()
     _, child = [change.member for change in watched.poll()]
     watched.take_stacks(child.identity, [BACKWARD])
-    monkeypatch.setattr(
-        tree, "local_integer", lambda pid, function, file, name: tried.append(child.tries)
-    )
+    monkeypatch.setattr(tree, "local_integer", lambda pid, holds, name: tried.append(child.tries))
     for _ in range(20):
         watched.take_stacks(child.identity, [SPAWNED_RANK])
     assert tried == [1, 2, 4, 8, 16]

@@ -1,0 +1,186 @@
+"""What a frame means: that it runs the backward pass, loads data, waits for other ranks, and so on.
+
+The table ``frames.toml`` says it by function and module, and explains each meaning. All that tell
+something from frames ask here, so that a framework is taught in one place.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from profd.daemon.store.records import Frame
+from profd.daemon.store.rows import FrameRow
+
+Meaning = Literal[
+    "torch",
+    "backward",
+    "autograd",
+    "engine",
+    "optimizer step",
+    "single-tensor update",
+    "multi-tensor update",
+    "sparse update",
+    "in a pass",
+    "module",
+    "calls forward",
+    "calls hooks",
+    "no gradients",
+    "fits",
+    "generates",
+    "trainer",
+    "jax",
+    "numba",
+    "collective",
+    "one-sided",
+    "waits for ranks",
+    "of a rank",
+    "makes groups",
+    "joins all ranks",
+    "around a call",
+    "spawned",
+    "worker loop",
+    "idle worker",
+    "loader",
+    "next batch",
+    "starts workers",
+    "no batch yet",
+    "pins batches",
+    "iterable dataset",
+    "shares data out",
+    "progress bar",
+    "environment",
+    "environments",
+    "env runner",
+    "asked",
+    "waits for requests",
+    "event loop",
+    "idle loop",
+    "notebook kernel",
+    "queue",
+    "child process",
+    "lock",
+    "gpu",
+]
+TABLE = Path(__file__).with_suffix(".toml")
+
+
+class Functions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Functions by name and module: every condition that is given must hold."""
+
+    function: tuple[str, ...] = ()
+    module: tuple[str, ...] = ()
+    not_module: tuple[str, ...] = ()
+
+
+class _Meant(Functions, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Functions, and what all of them mean."""
+
+    means: tuple[Meaning, ...]
+
+
+class StepCounter(Functions, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a library counts steps by: a ``path`` from a function with its loop of the steps.
+
+    ``of_updates``: steps are not that loop's rounds. ``is_around``: the loop may also be one around
+    that of the steps.
+    """
+
+    name: str
+    path: str
+    of_updates: bool = True
+    is_around: bool = False
+
+
+class _FrameTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    frame: tuple[_Meant, ...]
+    counter: tuple[StepCounter, ...]
+
+
+def means(frame: Frame | FrameRow, *meanings: Meaning) -> bool:
+    """Say whether a frame has one of these meanings."""
+    path = frame.module_path if isinstance(frame, FrameRow) else frame.file
+    return function_means(frame.function, path, *meanings)
+
+
+def function_means(function: str, path: str, *meanings: Meaning) -> bool:
+    """Say whether a function of a file has one of these meanings.
+
+    The path begins at the outermost package, or at the root of the file system.
+    """
+    return not _meanings(function, path).isdisjoint(meanings)
+
+
+def any_means(frames: Iterable[Frame | FrameRow], *meanings: Meaning) -> bool:
+    """Say whether a frame of a stack has one of these meanings."""
+    return any(means(frame, *meanings) for frame in frames)
+
+
+@functools.lru_cache(8_192)
+def _meanings(function: str, path: str) -> frozenset[Meaning]:
+    return frozenset(
+        meaning for one, test in _tests() if test(function, path) for meaning in one.means
+    )
+
+
+@functools.cache
+def _tests() -> list[tuple[_Meant, Callable[[str, str], bool]]]:
+    return [(one, function_test(one)) for one in _table().frame]
+
+
+@functools.cache
+def _table() -> _FrameTable:
+    return msgspec.toml.decode(TABLE.read_bytes(), type=_FrameTable)
+
+
+def step_counters(function: str, path: str) -> list[StepCounter]:
+    """Return what a library counts steps by in a function of a file."""
+    return [one for one in _table().counter if function_test(one)(function, path)]
+
+
+def function_test(functions: Functions) -> Callable[[str, str], bool]:
+    """Return the test of a function's name and of the path of its file."""
+    name_test = _name_test(functions.function)
+    module, no_module = _path_of(functions.module), _path_of(functions.not_module)
+    return lambda function, path: (
+        (not functions.module or module.match(path) is not None)
+        and (not functions.not_module or no_module.match(path) is None)
+        and (not functions.function or name_test(function))
+    )
+
+
+def _name_test(patterns: tuple[str, ...]) -> Callable[[str], bool]:
+    """Return a function that compares a name with patterns."""
+    # Up to Python 3.10 a frame has ``step``, later ones have ``Adam.step``. So a name without a dot
+    # is compared with the end of a pattern with one. But not if that end is ``*``, which would
+    # match every function, or if the class has a wildcard: the end of ``*Loss.forward`` alone says
+    # nothing.
+    dotted = tuple(pattern for pattern in patterns if "." in pattern)
+    split = [pattern.rpartition(".") for pattern in dotted]
+    whole = _any_of(dotted)
+    ends = _any_of(
+        tuple(end for owner, _, end in split if end != "*" and not re.search(r"[*?\[]", owner))
+    )
+    plain = _any_of(tuple(pattern for pattern in patterns if "." not in pattern))
+
+    def test(name: str) -> bool:
+        qualified = whole if "." in name else ends
+        return bool(qualified.match(name) or plain.match(name.rpartition(".")[2]))
+
+    return test
+
+
+def _path_of(globs: tuple[str, ...]) -> re.Pattern[str]:
+    """Return the pattern of paths from the outermost package, or from the root, down."""
+    return re.compile(rf"(?:/(?:.*/)?)?(?:{_any_of(globs).pattern})")
+
+
+@functools.lru_cache(1024)
+def _any_of(globs: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(map(fnmatch.translate, globs)) or "(?!)")  # which nothing meets
