@@ -28,7 +28,7 @@ from measurements import write_section
 
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.gpu.collector import GpuCollector
-from profd.daemon.gpu.processes import ProcessTraces
+from profd.daemon.gpu.users import ProcessTraces
 from profd.daemon.store.records import FrameDescription, Identity, PointsTaken, Record, RunStarted
 from profd.daemon.store.writer import RunWriter
 

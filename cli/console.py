@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from profd.daemon.errors import ExitCode
-from profd.daemon.streams import StandardStream
+from profd.daemon.standardstreams import StandardStream
 
 
 def say(text: str) -> None:

@@ -24,8 +24,8 @@ from profd.daemon.secrets import mask_command
 from profd.daemon.service.configuration import Configuration, default_file, read_configuration
 from profd.daemon.service.jobs import Jobs
 from profd.daemon.service.log import JsonLog, SystemdNotifier
-from profd.daemon.service.processes import ProcessScanner, ProcessTable, matching_rule
 from profd.daemon.service.reports import write_report
+from profd.daemon.service.scanner import ProcessScanner, ProcessTable, matching_rule
 from profd.daemon.service.sessions import Sessions
 from profd.daemon.service.storage import RunRegistry, RunStorage, register_folder
 from profd.daemon.service.supervisor import SingleInstanceLock, Supervisor

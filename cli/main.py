@@ -16,7 +16,7 @@ import click
 from profd.cli.console import close_stdout, say
 from profd.daemon import VERSION
 from profd.daemon.errors import ExitCode, ProfdError
-from profd.daemon.streams import open_streams
+from profd.daemon.standardstreams import open_streams
 
 INTERRUPTED = 130
 """128 + SIGINT, as a shell reports a program that Ctrl-C ended."""

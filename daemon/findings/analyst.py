@@ -22,7 +22,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from profd.daemon import paths, processes, rights, streams
+from profd.daemon import paths, processes, rights, standardstreams
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.analyze.trend import LEAST_SPAN_S
@@ -198,7 +198,7 @@ def _listen(orders: SessionOrders) -> None:
 
 
 def main() -> int:
-    streams.open_stderr()
+    standardstreams.open_stderr()
     os.nice(_NICENESS)
     processes.volunteer(100)  # before the session that started it
     # It reads a file of its own user that holds what a training wrote.

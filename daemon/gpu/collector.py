@@ -16,9 +16,9 @@ from profd.daemon.gpu.devices import GpuNames
 from profd.daemon.gpu.events import GpuEvents
 from profd.daemon.gpu.nvml import LIBRARY_NOT_FOUND, NO_MODULE, explain
 from profd.daemon.gpu.nvmlsource import NvmlSource
-from profd.daemon.gpu.processes import GpuUsers
 from profd.daemon.gpu.reader import GpuSet
 from profd.daemon.gpu.source import DriverCall, GpuSource
+from profd.daemon.gpu.users import GpuUsers
 from profd.daemon.store.records import EventHappened, Identity, Record
 
 INTERVAL_S = 1.0

@@ -13,9 +13,9 @@ from profd.daemon import units
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.gpu.devices import Gpu
 from profd.daemon.gpu.driverclock import POLL_NS
-from profd.daemon.gpu.processes import GpuUsers, Named, memory_by_pid
 from profd.daemon.gpu.source import GpuSource, Questions, Why
 from profd.daemon.gpu.traffic import LOOK_NS, Traffic
+from profd.daemon.gpu.users import GpuUsers, Named, memory_by_pid
 from profd.daemon.gpu.utilization import ProcessShares, UtilizationSamples
 from profd.daemon.store.records import DeviceSeen, Identity, Point, PointsTaken
 

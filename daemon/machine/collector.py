@@ -19,8 +19,8 @@ from typing import Protocol
 
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.machine.cgroup import Limits
+from profd.daemon.machine.counters import MemoryMaps, QuickCounters, SlowCounters
 from profd.daemon.machine.machine import Cores, Machine, MachineAtLength, Space, Watched
-from profd.daemon.machine.processes import MemoryMaps, QuickCounters, SlowCounters
 from profd.daemon.store.records import EventHappened, Identity, Point, PointsTaken, Record
 
 

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from profd.daemon import processes, rights, streams
+from profd.daemon import processes, rights, standardstreams
 from profd.daemon.errors import NoSuchRun, ProfdError, UsageError
 from profd.daemon.metrics.exporter import (
     check_endpoint,
@@ -36,7 +36,7 @@ def main(words: Sequence[str]) -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    streams.open_stderr()
+    standardstreams.open_stderr()
     os.nice(10)
     processes.volunteer(600)  # before the session
     parser = argparse.ArgumentParser(prog="python -m profd.daemon.metrics", allow_abbrev=False)

@@ -7,11 +7,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from profd.daemon.boundedreads import Unread
 from profd.daemon.clock import SECOND_NS, Clock
-from profd.daemon.reads import Unread
 from profd.daemon.service.configuration import Configuration
 from profd.daemon.service.log import JsonLog
-from profd.daemon.service.processes import (
+from profd.daemon.service.scanner import (
     HostJob,
     ProcessInfo,
     ProcessScanner,

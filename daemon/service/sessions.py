@@ -28,7 +28,7 @@ from profd.daemon.naming import script_name
 from profd.daemon.service.configuration import Configuration
 from profd.daemon.service.jobs import QUIET, STOPPED, Jobs
 from profd.daemon.service.log import JsonLog
-from profd.daemon.service.processes import HostJob
+from profd.daemon.service.scanner import HostJob
 from profd.daemon.service.storage import Entry, RunRegistry, boot_id
 from profd.daemon.session.budget import MINUTE_S, Ledger, Spending
 from profd.daemon.session.control import ControlClient

@@ -16,7 +16,7 @@ import asyncio
 
 del sys.modules["ssl"]
 
-from profd.daemon import paths, processes, scheduling, streams
+from profd.daemon import paths, processes, scheduling, standardstreams
 from profd.daemon.clock import Clock
 from profd.daemon.errors import ProfdError
 from profd.daemon.session.recorder import Recorder
@@ -49,7 +49,7 @@ def main() -> int:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     # If SIGCHLD were ignored, the kernel would reap py-spy, and its cost would be unknown.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    streams.open_stderr()
+    standardstreams.open_stderr()
     processes.volunteer()
     processes.share_heap()
     options = decode_options(sys.stdin.buffer.read())

@@ -18,10 +18,10 @@ from pathlib import Path
 import msgspec
 
 from profd.daemon import errors, processes
+from profd.daemon.boundedreads import Reads, Unread
 from profd.daemon.containers import Place
 from profd.daemon.errors import ProfdError
 from profd.daemon.naming import is_profd
-from profd.daemon.reads import Reads, Unread
 from profd.daemon.rights import Credentials, Rights
 from profd.daemon.secrets import mask_command
 from profd.daemon.stacks.dump import DumpFailed, take_dump

@@ -14,12 +14,12 @@ from typing import Literal, NamedTuple, TypeVar
 import msgspec
 
 from profd.daemon import processes
+from profd.daemon.boundedreads import Reads, Unread
 from profd.daemon.clock import Clock
 from profd.daemon.frameworks.frames import function_means
 from profd.daemon.interpreter.frames import Code
 from profd.daemon.interpreter.integers import local_integer
 from profd.daemon.interpreter.memory import variables_now
-from profd.daemon.reads import Reads, Unread
 from profd.daemon.rights import Rights
 from profd.daemon.secrets import mask_command
 from profd.daemon.stacks.dump import DumpedFrame, DumpedThread, DumpFailed, take_dump

@@ -22,7 +22,7 @@ from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import Condition, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
-from profd.daemon.gpu.processes import ProcessTraces
+from profd.daemon.gpu.users import ProcessTraces
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import PointRow
 

@@ -29,7 +29,7 @@ from support.waiting import DEADLINE_S, count_recordings, until
 from profd.daemon import paths, processes
 from profd.daemon.errors import NoSuchProcess
 from profd.daemon.service.configuration import Configuration
-from profd.daemon.service.processes import HostJob
+from profd.daemon.service.scanner import HostJob
 from profd.daemon.service.sessions import INTERRUPTED, Sessions, run_file, why_ended
 from profd.daemon.service.storage import RunRegistry
 from profd.daemon.session.control import ControlClient

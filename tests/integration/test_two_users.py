@@ -24,7 +24,7 @@ from support.waiting import DEADLINE_S, until
 
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.service.processes import ProcessTable
+from profd.daemon.service.scanner import ProcessTable
 from profd.daemon.session.control import ControlClient
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame

@@ -5,8 +5,8 @@ from __future__ import annotations
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.gpu.devices import GpuNames
 from profd.daemon.gpu.nvmlsource import NvmlSource
-from profd.daemon.gpu.processes import GpuUsers
 from profd.daemon.gpu.reader import GpuSet
+from profd.daemon.gpu.users import GpuUsers
 from profd.daemon.store.records import DeviceSeen, Identity, Point, PointsTaken
 from support.clocks import StoppedClock
 from support.gpusim import SimulatedDriver

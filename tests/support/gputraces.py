@@ -5,7 +5,7 @@ up.
 from __future__ import annotations
 
 from profd.daemon.gpu.devices import Gpu
-from profd.daemon.gpu.processes import ProcessTraces
+from profd.daemon.gpu.users import ProcessTraces
 
 CUDA = frozenset({"/dev/nvidiactl", "/dev/nvidia-uvm"})
 

@@ -14,7 +14,7 @@ import msgspec
 
 from profd.daemon.errors import ProfdError, SessionFailed
 from profd.daemon.service.log import JsonLog, LogLine
-from profd.daemon.service.processes import HostJob, HostProgram, ProcessInfo, ProcessTable
+from profd.daemon.service.scanner import HostJob, HostProgram, ProcessInfo, ProcessTable
 from profd.daemon.service.sessions import LiveSession, Sessions
 from profd.daemon.service.storage import Entry, boot_id
 from profd.daemon.store.records import Identity

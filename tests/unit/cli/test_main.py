@@ -89,7 +89,14 @@ def test_list_of_commands_imports_none_of_them_and_help_of_one_not_what_it_works
     ] == []
     assert set(loaded.split()) == {
         f"profd.{one}"
-        for one in ("cli", "cli.main", "cli.console", "daemon", "daemon.errors", "daemon.streams")
+        for one in (
+            "cli",
+            "cli.main",
+            "cli.console",
+            "daemon",
+            "daemon.errors",
+            "daemon.standardstreams",
+        )
     }
 
 

@@ -17,7 +17,7 @@ from support.waiting import DEADLINE_S
 
 from profd.daemon.clock import Clock
 from profd.daemon.gpu.collector import GpuCollector
-from profd.daemon.gpu.processes import ProcessTraces
+from profd.daemon.gpu.users import ProcessTraces
 from profd.daemon.store.records import DeviceSeen, EventHappened, Identity, PointsTaken, Record
 
 MAIN = Identity(os.getpid(), 1)

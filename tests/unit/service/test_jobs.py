@@ -18,7 +18,7 @@ from profd.daemon.service.jobs import (
     Activity,
     Jobs,
 )
-from profd.daemon.service.processes import HostJob
+from profd.daemon.service.scanner import HostJob
 from profd.daemon.store.records import Identity
 
 TORCH = Configuration(rule=(JobRule("torch", torch=True, min_age_s=5),), most_per_user=9)

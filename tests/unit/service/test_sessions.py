@@ -12,7 +12,7 @@ from support.hostfakes import FakeSessions, FakeTable, Said, entry_of
 from profd.daemon.errors import SessionFailed
 from profd.daemon.service.configuration import Configuration
 from profd.daemon.service.jobs import Jobs
-from profd.daemon.service.processes import HostJob
+from profd.daemon.service.scanner import HostJob
 from profd.daemon.service.sessions import START_S, HostBudget, SessionPool
 from profd.daemon.service.storage import Entry, RunRegistry
 from profd.daemon.store.records import Identity

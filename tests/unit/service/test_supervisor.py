@@ -27,7 +27,7 @@ from profd.daemon.service.configuration import Configuration, Exclusion, JobRule
 from profd.daemon.service.exporting import Exporting, metrics_command
 from profd.daemon.service.jobs import Jobs
 from profd.daemon.service.log import SystemdNotifier
-from profd.daemon.service.processes import ProcessInfo
+from profd.daemon.service.scanner import ProcessInfo
 from profd.daemon.service.sessions import run_file
 from profd.daemon.service.storage import RunRegistry, RunStorage
 from profd.daemon.service.supervisor import SingleInstanceLock, Supervisor

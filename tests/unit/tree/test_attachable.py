@@ -16,6 +16,7 @@ from support.interpreters import Standing, standing
 from support.present import there
 
 from profd.daemon import processes
+from profd.daemon.boundedreads import Unread
 from profd.daemon.containers import Place
 from profd.daemon.errors import (
     MissingCapability,
@@ -28,7 +29,6 @@ from profd.daemon.errors import (
     ZombieProcess,
 )
 from profd.daemon.naming import is_profd
-from profd.daemon.reads import Unread
 from profd.daemon.secrets import CUT, WORD_CHARACTERS
 from profd.daemon.tree.attachable import (
     NO_FRAMES,

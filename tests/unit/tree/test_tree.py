@@ -19,9 +19,9 @@ from support.synthetic import identity_of
 from support.training_stacks import BACKWARD, CONV, DEFORM, WORKER_STEP
 
 from profd.daemon import processes
+from profd.daemon.boundedreads import Reads
 from profd.daemon.clock import Clock
 from profd.daemon.errors import NoSuchProcess
-from profd.daemon.reads import Reads
 from profd.daemon.stacks.dump import DumpedFrame, DumpedThread, DumpFailed
 from profd.daemon.store.records import Frame, Identity, Placement
 from profd.daemon.tree import roles, tree

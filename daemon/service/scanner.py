@@ -23,9 +23,9 @@ from typing import TypeVar
 import msgspec
 
 from profd.daemon import processes
+from profd.daemon.boundedreads import Reads, Unread
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.naming import is_profd
-from profd.daemon.reads import Reads, Unread
 from profd.daemon.service.configuration import Configuration, Exclusion, JobRule
 from profd.daemon.store.records import Identity
 from profd.daemon.tree.attachable import TORCH_LIBRARY

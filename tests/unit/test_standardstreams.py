@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support.waiting import DEADLINE_S
 
-from profd.daemon.streams import StandardStream
+from profd.daemon.standardstreams import StandardStream
 
 
 def test_a_write_that_fails_ends_the_stream_and_what_is_lost_is_counted() -> None:
@@ -34,7 +34,7 @@ def test_what_is_written_after_a_failure_does_not_come_out_behind_a_gap() -> Non
 
 def test_a_slow_reader_gets_everything_from_a_stream_that_does_not_block() -> None:
     """Another program that shares the pipe may have made it nonblocking."""
-    code = "from profd.daemon.streams import open_streams; open_streams(); print('x' * 1_000_000)"
+    code = "from profd.daemon.standardstreams import open_streams; open_streams(); print('x' * 1_000_000)"
     read_fd, write_fd = os.pipe()
     os.set_blocking(write_fd, False)
     process = subprocess.Popen([sys.executable, "-c", code], stdout=write_fd)
@@ -46,7 +46,7 @@ def test_a_slow_reader_gets_everything_from_a_stream_that_does_not_block() -> No
 
 @pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2), (1, 2)])
 def test_no_file_takes_the_number_of_a_stream_that_is_closed(closed: tuple[int, ...]) -> None:
-    code = "import os, sys; from profd.daemon.streams import open_streams; open_streams()\n"
+    code = "import os, sys; from profd.daemon.standardstreams import open_streams; open_streams()\n"
     code += (
         "print('out'); sys.stderr.write('err'); os._exit(10 * os.open('/', os.O_RDONLY) + "
         "os.get_inheritable(2))"

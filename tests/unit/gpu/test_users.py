@@ -11,7 +11,7 @@ from support.clocks import StoppedClock
 from support.gputraces import PARTS, WHOLE, FakeTraces
 
 from profd.daemon.gpu.devices import Gpu
-from profd.daemon.gpu.processes import GpuUsers, ProcessTraces
+from profd.daemon.gpu.users import GpuUsers, ProcessTraces
 from profd.daemon.store.records import Identity
 
 RANKS = [Identity(40, 1), Identity(41, 1), Identity(42, 1)]

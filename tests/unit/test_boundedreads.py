@@ -9,7 +9,7 @@ import threading
 import pytest
 from support.waiting import until
 
-from profd.daemon.reads import MOST_STUCK, Reads, Unread
+from profd.daemon.boundedreads import MOST_STUCK, Reads, Unread
 
 
 class Hanging:

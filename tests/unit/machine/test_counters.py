@@ -13,14 +13,14 @@ from support.synthetic import identity_of
 
 from profd.daemon import processes
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
-from profd.daemon.machine.machine import Watched
-from profd.daemon.machine.processes import (
+from profd.daemon.machine.counters import (
     LARGEST_BYTES,
     MOST_THREADS,
     MemoryMaps,
     QuickCounters,
     SlowCounters,
 )
+from profd.daemon.machine.machine import Watched
 from profd.daemon.store.records import Identity
 
 TICKS = processes.CLOCK_TICKS

@@ -18,11 +18,11 @@ from support.sessions import running
 from support.waiting import until
 
 from profd.daemon import processes
+from profd.daemon.boundedreads import Reads, Unread
 from profd.daemon.processes import user_name
-from profd.daemon.reads import Reads, Unread
-from profd.daemon.service import processes as subjects
+from profd.daemon.service import scanner as subjects
 from profd.daemon.service.configuration import Configuration, Exclusion, JobRule
-from profd.daemon.service.processes import ProcessInfo, ProcessScanner, ProcessTable, matching_rule
+from profd.daemon.service.scanner import ProcessInfo, ProcessScanner, ProcessTable, matching_rule
 
 
 def subject(*command: str, torch: bool = False, gpu: bool = False, uid: int = UID) -> ProcessInfo:
