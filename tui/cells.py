@@ -18,8 +18,8 @@ from rich.style import Style
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.render.plaintext import ELLIPSIS, cut, width
 from profd.daemon.units import clock
-from profd.tui.bins import Ruler
 from profd.tui.colors import PhaseLook
+from profd.tui.columns import Ruler
 from profd.tui.snapshot import PhaseShare
 
 

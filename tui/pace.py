@@ -17,7 +17,7 @@ from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import STEP_COUNT
 from profd.daemon.store.rollups import Grid
 from profd.daemon.store.rows import EventRow, PointRow
-from profd.tui.bins import Ruler
+from profd.tui.columns import Columns, Ruler, Sums
 from profd.tui.snapshot import Series, Steps
 from profd.tui.view import Range
 
@@ -33,9 +33,6 @@ After this time without one the step is unknown.
 _RECENT_NS = 120 * SECOND_NS
 # Counts are a second or a step apart; after this time without one the pace is unknown.
 _LONGEST_GAP_NS = 60 * SECOND_NS
-_GRIDS = 4
-
-Cell = float | None
 
 
 class Pace:
@@ -50,7 +47,7 @@ class Pace:
         self._series: int | None = None
         self._process: int | None = None
         self._counts: deque[PointRow] = deque(maxlen=GAPS + 1)
-        self._edges: dict[Grid, dict[int, Cell]] = {}
+        self.columns = Columns[str](reader, self._read)
         self._events: Sequence[EventRow] = ()
         self._lost: list[Lost] = []
 
@@ -71,6 +68,7 @@ class Pace:
                 else None
             )
             self._counts.extend(self._reader.points(self._series, after_ns))
+            self.columns.forget(last.at_ns if last else 0)
             self._first = self._first or self._reader.points_around(self._series, 0)[1]
 
     def steps(self, *, of_all: bool = True) -> Steps | None:
@@ -143,16 +141,9 @@ class Pace:
 
         The value is of the chosen range, or else of now while the run is live.
         """
-        edges = [
-            self._count_at_edge(ruler.grid, ruler.first + column)
-            for column in range(ruler.count + 1)
-        ]
-        seconds = ruler.column_ns / SECOND_NS
-        made = (
-            None if one is None or two is None else max(two - one, 0.0)
-            for one, two in itertools.pairwise(edges)
+        cells = tuple(
+            sums["steps"] / sums["s"] if sums else None for sums in self.columns.take(ruler)
         )
-        cells = tuple(None if steps is None else steps / seconds for steps in made)
         if chosen is None and self._reader.info.state == "live":
             steps = self.steps()
             return Series(STEPS, cells, steps.per_s if steps else None, "now")
@@ -176,20 +167,22 @@ class Pace:
             )
         return _per_s(first, last)
 
-    def _count_at_edge(self, grid: Grid, column: int) -> Cell:
-        """Return the count at the start of a column; remembered once a later count is known."""
-        known = self._edges.setdefault(grid, {})
-        while len(self._edges) > _GRIDS:
-            self._edges.pop(next(iter(self._edges)))
-        if column not in known:
-            at_ns = grid.origin_ns + column * grid.column_ns
-            count = self._count_at(self._series, at_ns) if self._series is not None else None
-            if not self._counts or at_ns >= self._counts[-1].at_ns:
-                return count
-            known[column] = count
-        return known[column]
+    def _read(self, grid: Grid, first: int, last: int) -> list[Sums[str]]:
+        """Return the steps and the seconds of columns whose counts are known at both ends."""
+        if self._series is None:
+            return [{}] * (last - first)
+        counts = [
+            self._count_at(self._series, grid.origin_ns + column * grid.column_ns)
+            for column in range(first, last + 1)
+        ]
+        return [
+            {}
+            if one is None or two is None
+            else {"steps": max(two - one, 0.0), "s": grid.column_ns / SECOND_NS}
+            for one, two in itertools.pairwise(counts)
+        ]
 
-    def _count_at(self, series: int, at_ns: int) -> Cell:
+    def _count_at(self, series: int, at_ns: int) -> float | None:
         """Return the count at a time, interpolated between the counts before and after it.
 
         None if these are far apart.

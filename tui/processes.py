@@ -76,19 +76,14 @@ class ProcessStates:
             depth=depth,
             cpu_cores=self._series.mean("cpu_cores", row.id, about)
             if about
-            else self._last("cpu_cores", row, None),
-            rss_bytes=self._last("rss_bytes", row, about),
-            threads=self._last("threads", row, about),
-            gpu_memory_bytes=self._last(MEMORY_OF_PROCESS, row, about),
+            else self._series.last("cpu_cores", row.id),
+            rss_bytes=self._series.last("rss_bytes", row.id, about),
+            threads=self._series.last("threads", row.id, about),
+            gpu_memory_bytes=self._series.last(MEMORY_OF_PROCESS, row.id, about),
             steps_per_s=steps_per_s,
             phase=phase if row.role == "main" else None,
             function=frame.function if frame else "",
             where=f"{frame.module_path}:{frame.line}" if frame else "",
-        )
-
-    def _last(self, name: str, row: ProcessRow, about: Range | None) -> float | None:
-        return (
-            self._series.last(name, row.id, about) if about else self._series.newest(name, row.id)
         )
 
 

@@ -6,6 +6,7 @@ does: it answers a ``View`` with a ``Snapshot``.
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -31,7 +32,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.naming import process_title
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import EventRow, StackTotal
-from profd.tui.bins import Ruler
+from profd.tui.columns import Ruler
 from profd.tui.pace import Pace
 from profd.tui.phaserows import PhaseRows, shown_shares
 from profd.tui.processes import ProcessStates
@@ -133,6 +134,7 @@ class RunModel:
         self._phase_rows = PhaseRows(reader, phases)
         self._series = RunSeries(reader)
         self._pace = Pace(reader, phases)
+        self._columns = (self._series.columns, self._phase_rows.columns, self._pace.columns)
         self._processes = ProcessStates(reader, self._series, self._pace, phases)
         self._events: list[EventRow] = []
         self._last_recording = 0
@@ -157,14 +159,15 @@ class RunModel:
         if recordings:
             self._last_recording = recordings[-1].id
         if len(recordings) < BATCH_RECORDINGS:
-            (self._series if self._series.has_backlog else self._phase_rows).read_backlog()
+            for columns in self._columns:
+                columns.read_on()
         self._has_more = len(recordings) == BATCH_RECORDINGS or self.has_backlog
-        self._was_read = self._was_read or (self._phase_rows.is_drawn and not self._has_more)
+        self._was_read = self._was_read or (self._columns[0].is_drawn and not self._has_more)
         return self._has_more
 
     @property
     def has_backlog(self) -> bool:
-        return self._series.has_backlog or self._phase_rows.has_backlog
+        return any(columns.has_backlog for columns in self._columns)
 
     def flame(self, view: View) -> Node:
         about, scope = self._about(view), view.scope
@@ -205,7 +208,7 @@ class RunModel:
             ),
             coverage=covered_share(self._reader, self._lives, Selection()),
             torn_share=self._lives.recorded.torn_share,
-            cost_cores=self._series.newest(COST_SERIES)
+            cost_cores=self._series.last(COST_SERIES, None)
             if is_live
             else self._series.mean(COST_SERIES, None, run),
             steps=self._pace.steps(of_all=not self._has_more),
@@ -276,7 +279,8 @@ class RunModel:
             return 1.0
         info = self._reader.info
         listed = (self._lives.known_to_ns - info.started_ns) / max(info.end_ns - info.started_ns, 1)
-        return min((listed + self._series.read_share + self._phase_rows.read_share) / 3, 0.99)
+        shares = [listed, *(columns.read_share for columns in self._columns)]
+        return min(statistics.fmean(shares), 0.99)
 
 
 LATELY_S = 10.0

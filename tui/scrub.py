@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.records import STEPS_LOST
 from profd.daemon.store.rows import EventRow, WindowRow
-from profd.tui.bins import Ruler
+from profd.tui.columns import Ruler
 from profd.tui.view import Range
 
 _MINUTE_NS = 60 * SECOND_NS

@@ -7,7 +7,7 @@ import msgspec
 from profd.daemon.analyze.profile import FunctionRow
 from profd.daemon.findings.finding import Finding
 from profd.daemon.store.rows import EventRow, ProcessRow, RunInfo
-from profd.tui.bins import Ruler
+from profd.tui.columns import Ruler
 from profd.tui.scrub import Mark
 from profd.tui.view import Range, View
 

@@ -38,12 +38,15 @@ class CoursePart(NamedTuple):
         return (PointRow(step.end_ns, step.value) for step in steps)
 
 
+NOTHING = CoursePart(StepFunction([], None), 0, 0)
+
+
 class SeriesCourse(NamedTuple):
     """Readings, whole minutes, and readings again, in order of time; each part may be empty."""
 
     head: CoursePart
     minutes: Sequence[PointMinuteRow] = ()
-    tail: CoursePart = CoursePart(StepFunction([], None), 0, 0)
+    tail: CoursePart = NOTHING
 
     def total(self) -> Aggregate:
         ends = [part.function.over(part.from_ns, part.to_ns) for part in (self.head, self.tail)]
@@ -90,6 +93,8 @@ def take_course(
 
 
 def _part(reader: RunReader, series: int, from_ns: int | None, to_ns: int | None) -> CoursePart:
+    if from_ns is not None and from_ns == to_ns:
+        return NOTHING
     begin_ns = reader.info.started_ns if from_ns is None else from_ns
     return CoursePart(
         reader.steps(series, from_ns, to_ns), begin_ns, 1 << 62 if to_ns is None else to_ns

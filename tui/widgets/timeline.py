@@ -17,8 +17,8 @@ from textual.message import Message
 
 from profd.daemon.analyze.phases import PHASES
 from profd.daemon.render.plaintext import fit, visible
-from profd.tui.bins import Ruler
 from profd.tui.cells import Run, axis, slice_run, slices, sparkline
+from profd.tui.columns import Ruler
 from profd.tui.pace import STEPS
 from profd.tui.scrub import Scrub
 from profd.tui.series import GPU_MEMORY_SERIES, GPU_POWER_SERIES, GPU_SERIES

@@ -10,9 +10,9 @@ from profd.daemon.analyze.phases import PHASES
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.render.plaintext import visible, width
 from profd.daemon.units import clock
-from profd.tui.bins import Ruler
 from profd.tui.cells import Run, axis, cut_name, cut_path, slice_run, slices, sparkline, wrap_runs
 from profd.tui.colors import PhaseLook, phase_look
+from profd.tui.columns import Ruler
 from profd.tui.snapshot import PhaseShare
 
 TEXT = some.text().map(visible)

@@ -17,7 +17,7 @@ from profd.daemon.analyze.steps import take_steps
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import STEP_SOURCE, STEPS_LOST, EventHappened, Record, RunEnded
-from profd.tui.bins import Ruler
+from profd.tui.columns import Ruler
 from profd.tui.pace import Pace
 from profd.tui.view import Range
 from profd.tui.widgets.header import Header

@@ -13,12 +13,12 @@ from support.synthetic import PHASE_SHARES, STARTED_NS
 from profd.daemon.analyze.phases import PHASES, PhaseIndex
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
-from profd.tui import phaserows as phaserows_module
-from profd.tui.bins import Ruler
-from profd.tui.phaserows import PhaseRows
+from profd.tui.columns import Ruler
+from profd.tui.phaserows import Cells, PhaseRows
 from profd.tui.snapshot import PhaseShare
 
 SECONDS = 24
+WHOLE = Ruler.filling(STARTED_NS, STARTED_NS + SECONDS * SECOND_NS, SECONDS)
 
 
 def rows_of(reader: RunReader) -> PhaseRows:
@@ -31,45 +31,34 @@ def reader(tmp_path: Path) -> Iterator[RunReader]:
         yield reader
 
 
-@pytest.mark.parametrize(
-    ("columns", "exact_ns", "error"),
-    [
-        (SECONDS, phaserows_module.EXACT_NS, 1e-9),  # a second each, by the intervals
-        (6, 0, 0.02),  # four seconds each, by parts of them
-    ],
-)
-def test_each_column_has_the_shares_of_a_step(
-    reader: RunReader, columns: int, exact_ns: int, error: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(phaserows_module, "EXACT_NS", exact_ns)
+def test_each_column_has_the_shares_of_a_step(reader: RunReader) -> None:
     rows = rows_of(reader)
-    ruler = Ruler.filling(STARTED_NS, STARTED_NS + SECONDS * SECOND_NS, columns)
-    (cells,) = rows.cells(ruler).values()
-    assert len(cells) == columns
+    (cells,) = rows.cells(WHOLE).values()
+    assert len(cells) == SECONDS
+    assert_shares(cells, error=1e-9)
+
+
+def test_a_column_that_is_still_to_be_read_is_estimated_by_a_part_of_it(
+    reader: RunReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = rows_of(reader)
+    monkeypatch.setattr(rows.columns, "take", lambda ruler: [None] * ruler.count)
+    (cells,) = rows.cells(Ruler(STARTED_NS, 4 * SECOND_NS, SECONDS // 4)).values()
+    assert_shares(cells, error=0.02)
+
+
+def test_wide_columns_are_of_minutes(tmp_path: Path) -> None:
+    with RunReader(synthetic.write_run(tmp_path / "a.profd", seconds=370, workers=0)) as reader:
+        rows = rows_of(reader)
+        (cells,) = rows.cells(Ruler.filling(STARTED_NS, reader.info.end_ns, 3)).values()
+        assert not rows.columns.has_backlog
+    assert_shares(cells, error=1e-9)
+
+
+def assert_shares(cells: Cells, error: float) -> None:
     for cell in cells:
         assert {one.phase: one.share for one in cell} == pytest.approx(PHASE_SHARES, abs=error)
         assert sum(one.share for one in cell) == pytest.approx(1.0)
-
-
-def test_wide_columns_are_of_minutes_that_are_read_by_and_by(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with RunReader(synthetic.write_run(tmp_path / "a.profd", seconds=370, workers=0)) as reader:
-        ruler = Ruler.filling(STARTED_NS, reader.info.end_ns, 3)
-        at_once = rows_of(reader)
-        (cells,) = at_once.cells(ruler).values()
-        assert not at_once.has_backlog
-        monkeypatch.setattr(phaserows_module, "MINUTES_AT_ONCE", 2)
-        rows = rows_of(reader)
-        rows.cells(ruler)
-        shares = [rows.read_share]
-        while rows.has_backlog:
-            rows.read_backlog()
-            shares.append(rows.read_share)
-        assert shares == pytest.approx([2 / 7, 4 / 7, 6 / 7, 1.0])
-        assert list(rows.cells(ruler).values()) == [cells]
-    for cell in cells:
-        assert {one.phase: one.share for one in cell} == pytest.approx(PHASE_SHARES, abs=1e-9)
 
 
 def test_a_mixture_has_the_order_of_the_phases_and_nothing_where_nothing_was_seen(

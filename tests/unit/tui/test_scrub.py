@@ -11,7 +11,7 @@ from support.present import there
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.rows import EventRow, WindowRow
-from profd.tui.bins import Ruler
+from profd.tui.columns import Ruler
 from profd.tui.scrub import CHANGE, EVER_NS, NOTE, SPANS_NS, TROUBLE, WINDOW, Mark, Scrub, marks_of
 from profd.tui.view import Range, View, span_name
 

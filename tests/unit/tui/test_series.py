@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support import synthetic
 from support.gpurun import waits, write_gpu_run
+from support.present import there
 from support.synthetic import MAIN, STARTED_NS, worker
 
 from profd.daemon.analyze.selection import Selection
@@ -16,9 +18,8 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Identity, Point, PointsTaken
 from profd.daemon.store.stepfunction import MINUTE_NS
-from profd.tui import series as series_module
-from profd.tui.bins import Ruler
-from profd.tui.series import GPU_SERIES, RunSeries
+from profd.tui.columns import Ruler
+from profd.tui.series import GPU_MEMORY_SERIES, GPU_SERIES, RunSeries
 from profd.tui.snapshot import Series
 from profd.tui.view import Range
 
@@ -35,64 +36,60 @@ def reader(tmp_path: Path) -> Iterator[RunReader]:
 
 def series_of(reader: RunReader) -> RunSeries:
     series = RunSeries(reader)
-    while series.has_backlog:
-        series.read_backlog()
     series.catch_up()
     return series
+
+
+def cells(series: RunSeries, name: str, ruler: Ruler) -> tuple[float | None, ...]:
+    return strip(series, name, ruler=ruler).cells
 
 
 def row_of(reader: RunReader, identity: Identity) -> int:
     return next(row.id for row in reader.processes.values() if row.pid == identity.pid)
 
 
-def strip(series: RunSeries, name: str, chosen: Range | None = None) -> Series:
-    return next(one for one in series.strips(WHOLE, chosen) if one.name == name)
+def strip(
+    series: RunSeries, name: str, chosen: Range | None = None, ruler: Ruler = WHOLE
+) -> Series:
+    return next(one for one in series.strips(ruler, chosen) if one.name == name)
 
 
 def test_each_column_has_the_sum_of_all_processes_and_repeats_its_readings(
     reader: RunReader,
 ) -> None:
-    assert series_of(reader).cells("cpu_cores", WHOLE) == pytest.approx((CORES,) * SECONDS)
+    assert cells(series_of(reader), "cpu_cores", WHOLE) == pytest.approx((CORES,) * SECONDS)
     # 900 MB, and one more each second, beside two workers of 300 MB.
-    memory = series_of(reader).cells("rss_bytes", WHOLE)
+    memory = cells(series_of(reader), "rss_bytes", WHOLE)
     assert memory == pytest.approx([1500e6 + 1e6 * second for second in range(SECONDS)])
     ruler = Ruler(STARTED_NS - 2 * SECOND_NS, SECOND_NS, 4)
-    assert series_of(reader).cells("host_cpu_share", ruler) == (None, None, 0.64, 0.64)
+    assert cells(series_of(reader), "host_cpu_share", ruler) == (None, None, 0.64, 0.64)
     ruler = Ruler(STARTED_NS + SECOND_NS, SECOND_NS // 10, 20)
-    assert series_of(reader).cells("rss_bytes", ruler) == pytest.approx(
+    assert cells(series_of(reader), "rss_bytes", ruler) == pytest.approx(
         [1501e6] * 10 + [1502e6] * 10
     )
 
 
-@pytest.mark.parametrize(
-    ("seconds", "most", "columns_ns"),
-    [(SECONDS, series_module.MOST_READINGS, SECOND_NS), (210, 0, MINUTE_NS)],
-    ids=["a long run", "of many readings, by the minute"],
-)
-def test_the_backlog_tells_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: int, most: int, columns_ns: int
-) -> None:
-    ruler = Ruler(STARTED_NS, columns_ns, seconds * SECOND_NS // columns_ns + 1)
-    with RunReader(synthetic.write_run(tmp_path / "a.profd", seconds=seconds)) as reader:
-        at_once = series_of(reader)
-        monkeypatch.setattr(series_module, "BACKLOG_NS", 5 * SECOND_NS)
-        monkeypatch.setattr(series_module, "MOST_READINGS", most)
-        series = RunSeries(reader)
-        assert (series.has_backlog, series.read_share) == (True, 0.0)
-        series.read_backlog()
-        assert 0 < series.read_share < 1
-        while series.has_backlog:
-            series.read_backlog()
-        assert series.read_share == 1.0
-        series.catch_up()
+def test_columns_of_a_minute_are_read_from_the_sums_and_tell_the_same(tmp_path: Path) -> None:
+    with RunReader(synthetic.write_run(tmp_path / "a.profd", seconds=210)) as reader:
+        series = series_of(reader)
+        finer = Ruler(STARTED_NS, MINUTE_NS // 2, 6)
         for name in ("cpu_cores", "rss_bytes", "host_cpu_share"):
-            assert series.cells(name, ruler) == pytest.approx(at_once.cells(name, ruler))
-        assert series.newest("cpu_cores", row_of(reader, MAIN)) == at_once.newest(
-            "cpu_cores", row_of(reader, MAIN)
-        )
-        if not most:
-            finer = series.cells("rss_bytes", Ruler(STARTED_NS, MINUTE_NS // 4, 4))
-            assert finer == pytest.approx((at_once.cells("rss_bytes", ruler)[0],) * 4)
+            halves = [there(cell) for cell in cells(series, name, finer)]
+            means = [statistics.fmean(pair) for pair in zip(halves[::2], halves[1::2], strict=True)]
+            assert cells(series, name, Ruler(STARTED_NS, MINUTE_NS, 3)) == pytest.approx(means)
+            wide = cells(series, name, Ruler(STARTED_NS, 3 * MINUTE_NS, 1))
+            assert wide == pytest.approx((statistics.fmean(means),))
+
+
+def test_what_is_there_for_a_part_of_a_column_counts_for_that_part(tmp_path: Path) -> None:
+    also = [
+        PointsTaken(STARTED_NS + at_s * SECOND_NS, (Point(GPU_MEMORY_SERIES, 4e9, device=device),))
+        for device, seconds in (("gpu0", SECONDS), ("gpu1", SECONDS // 4))
+        for at_s in range(1, seconds + 1)
+    ]
+    with RunReader(synthetic.write_run(tmp_path / "a.profd", seconds=SECONDS, also=also)) as reader:
+        whole = Ruler(STARTED_NS, SECONDS * SECOND_NS, 1)
+        assert cells(series_of(reader), GPU_MEMORY_SERIES, whole) == pytest.approx((5e9,))
 
 
 def test_readings_that_are_missing_leave_a_gap(tmp_path: Path) -> None:
@@ -103,23 +100,23 @@ def test_readings_that_are_missing_leave_a_gap(tmp_path: Path) -> None:
     ]
     with RunReader(synthetic.write_run(tmp_path / "a.profd", seconds=SECONDS, also=also)) as reader:
         series = series_of(reader)
-    assert series.cells(GPU_SERIES, WHOLE) == (
-        None,
-        *[0.5] * 3,
-        *[None] * 5,
-        *[0.5] * 3,
-        *[None] * 8,
-    )
-    # What is read every five seconds by design has none.
-    assert series.cells("gpu_power_watts", WHOLE) == (*[0.5] * 15, *[None] * 5)
+        assert cells(series, GPU_SERIES, WHOLE) == (
+            None,
+            *[0.5] * 3,
+            *[None] * 5,
+            *[0.5] * 3,
+            *[None] * 8,
+        )
+        # What is read every five seconds by design has none.
+        assert cells(series, "gpu_power_watts", WHOLE) == (*[0.5] * 15, *[None] * 5)
 
 
 def test_series_have_the_newest_value_and_strips_the_mean_or_the_peak(reader: RunReader) -> None:
     series = series_of(reader)
-    assert series.newest("cpu_cores", row_of(reader, worker(1))) == 0.97
-    assert series.newest("rss_bytes", row_of(reader, MAIN)) == 900e6 + 1e6 * (SECONDS - 1)
-    assert series.newest("host_cpu_share") == 0.64
-    assert series.newest("gpu_process_memory_bytes", row_of(reader, MAIN)) is None
+    assert series.last("cpu_cores", row_of(reader, worker(1))) == 0.97
+    assert series.last("rss_bytes", row_of(reader, MAIN)) == 900e6 + 1e6 * (SECONDS - 1)
+    assert series.last("host_cpu_share", None) == 0.64
+    assert series.last("gpu_process_memory_bytes", row_of(reader, MAIN)) is None
     cpu, memory = strip(series, "cpu_cores"), strip(series, "rss_bytes")
     assert (cpu.kind, memory.kind) == ("mean", "peak")
     assert (cpu.value, memory.value) == pytest.approx((CORES, 1519e6))
@@ -160,9 +157,9 @@ def test_of_a_live_run_a_strip_has_what_is_now(tmp_path: Path) -> None:
         assert strip(series, "rss_bytes").kind == "now"
         assert strip(series, "rss_bytes").value == pytest.approx(1502e6)
         ruler = Ruler(run.started_ns, SECOND_NS, 5)
-        assert series.cells("host_cpu_share", ruler) == (0.64, 0.64, 0.64, None, None)
+        assert cells(series, "host_cpu_share", ruler) == (0.64, 0.64, 0.64, None, None)
         run.advance(2)
         reader.refresh()
         series.catch_up()
         assert strip(series, "rss_bytes").value == pytest.approx(1504e6)
-        assert series.cells("host_cpu_share", ruler) == (0.64,) * 5
+        assert cells(series, "host_cpu_share", ruler) == (0.64,) * 5
