@@ -25,7 +25,7 @@ from profd.daemon.service.configuration import Configuration, default_file, read
 from profd.daemon.service.jobs import Jobs
 from profd.daemon.service.log import JsonLog, SystemdNotifier
 from profd.daemon.service.reports import write_report
-from profd.daemon.service.scanner import ProcessScanner, ProcessTable, matching_rule
+from profd.daemon.service.scanner import HostProcesses, ProcessScanner, matching_rule
 from profd.daemon.service.sessions import Sessions
 from profd.daemon.service.storage import RunRegistry, RunStorage, register_folder
 from profd.daemon.service.supervisor import SingleInstanceLock, Supervisor
@@ -75,7 +75,7 @@ async def _supervise(file: Path | None, configuration: Configuration) -> None:
         paths.make_private(paths.runs_folder()), paths.runs_folder().with_name("reports")
     )
     jobs, sessions = (
-        Jobs(ProcessTable(), configuration, log, clock),
+        Jobs(HostProcesses(), configuration, log, clock),
         Sessions(configuration, registry),
     )
     report = partial(write_report, storage)
@@ -99,7 +99,7 @@ def _checked(configuration: Configuration) -> str:
     values = msgspec.json.format(msgspec.json.encode(configuration), indent=2).decode()
     most = f"at most {configuration.most_sessions} sessions at a time, in {paths.runs_folder()}"
     rows = []
-    for process in ProcessScanner(ProcessTable(), Clock()).poll():
+    for process in ProcessScanner(HostProcesses(), Clock()).poll():
         rule = matching_rule(configuration, process)
         if rule is not None:
             words = short_command(mask_command(process.command))

@@ -54,7 +54,7 @@ _OF_THE_MACHINE = ("stat", "meminfo", "loadavg", "diskstats", "sys/kernel")
 _KINETO = "KINETO_USE_DAEMON"
 
 
-class Verdict(Enum):
+class CheckResult(Enum):
     """The result of a check: only FAILED stops profd from its main job."""
 
     PASSED = "passed"
@@ -69,14 +69,16 @@ class Check(msgspec.Struct, frozen=True):
     """
 
     name: str
-    verdict: Verdict
+    verdict: CheckResult
     found: str
     remedy: str = ""
     exit_code: ExitCode | None = None
 
 
-PASSED, NOTE, FAILED = Verdict
-Answer = tuple[Verdict, str] | tuple[Verdict, str, str] | tuple[Verdict, str, str, ExitCode]
+PASSED, NOTE, FAILED = CheckResult
+Answer = (
+    tuple[CheckResult, str] | tuple[CheckResult, str, str] | tuple[CheckResult, str, str, ExitCode]
+)
 """What a check prints after its name."""
 Asked = ParamSpec("Asked")
 _MARKS = {PASSED: ("✓", "green"), NOTE: ("!", "yellow"), FAILED: ("✗", "red")}

@@ -36,7 +36,7 @@ class Unread(Exception):
     """A process was not read: it takes too long, or its user's time is used up."""
 
 
-class Reads:
+class BoundedReads:
     """Reads that are made one after the other; belongs to one thread."""
 
     def __init__(

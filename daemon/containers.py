@@ -52,7 +52,7 @@ IMAGE = "IMAGE_WITH_PROFD"
 """Stands for an image that the user has; packaging/container builds one."""
 
 
-class Place(msgspec.Struct, frozen=True):
+class ProcessPlace(msgspec.Struct, frozen=True):
     """The place in which a process runs; what is unknown is empty.
 
     ``runtime`` is that of the container, empty outside of any container.
@@ -116,14 +116,14 @@ class Place(msgspec.Struct, frozen=True):
         return f"srun --jobid={self.job} --overlap --pty profd attach {pid}" if self.job else ""
 
 
-def place_of(pid: int | str = "self", proc: Path = processes.PROC) -> Place:
+def place_of(pid: int | str = "self", proc: Path = processes.PROC) -> ProcessPlace:
     """Return the place in which a process runs, as far as /proc shows it to us."""
     of = f"{proc}/{pid}"
     groups, mounts = (_text(f"{of}/{name}") for name in ("cgroup", "mountinfo"))
     words = processes.environment(of, _VARIABLES)
     runtime, container = _container_of(of, groups, mounts, words)
     job = _JOB.search(groups)
-    place = Place(
+    place = ProcessPlace(
         runtime=runtime,
         container=container,
         job=job["job"] if job else words.get("SLURM_JOB_ID", ""),

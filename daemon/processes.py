@@ -6,7 +6,7 @@ Processes are not, for these reasons:
 - psutil dates the start of a process by the wall clock, which may be set. Here identity, state,
   times and memory come from one read of one file, so that they belong to one process.
 - It reads all of a command line and of the variables. Another user may make them as long as they
-  like, so each read here is bounded. ``Reads`` bounds the time of those that may hang.
+  like, so each read here is bounded. ``BoundedReads`` bounds the time of those that may hang.
 - It finds children by reading all processes of the host, a hundred times as slowly, and the CPU
   time of one thread by reading all threads.
 - It takes a process as unreadable if its main thread has ended before others.

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from profd.daemon import paths, processes
-from profd.daemon.containers import Place, place_of
+from profd.daemon.containers import ProcessPlace, place_of
 from profd.daemon.landlock import confine
 
 _SYS_PTRACE = 19
@@ -102,7 +102,7 @@ class Rights:
         except OSError:
             return 0
 
-    def place(self, pid: int | str = "self") -> Place:
+    def place(self, pid: int | str = "self") -> ProcessPlace:
         """Return the place of a process, of profd itself if none is named."""
         return place_of(pid, self._proc)
 

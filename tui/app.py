@@ -25,8 +25,7 @@ from textual.screen import Screen
 from textual.worker import WorkerFailed
 
 from profd.daemon.errors import ProfdError
-from profd.daemon.launch.terminal import Terminal as RealTerminal
-from profd.daemon.launch.terminal import has_shell
+from profd.daemon.launch.terminal import RealTerminal, has_shell
 from profd.daemon.store import cutshort
 from profd.daemon.store.bound import MemoryBound, bounded_memory
 from profd.daemon.store.reader import RunReader

@@ -66,7 +66,7 @@ class IdleShare(msgspec.Struct, frozen=True):
 
 
 @dataclass
-class Reading(Generic[State]):
+class IdleReading(Generic[State]):
     """The idle share of ``length_ns``, and the time that a thread was in each state then.
 
     ``changes`` counts the thread's changes of state, by the state before and the state after.
@@ -77,9 +77,9 @@ class Reading(Generic[State]):
     spent_ns: Counter[State] = field(default_factory=Counter)
     changes: Counter[tuple[State, State]] = field(default_factory=Counter)
 
-    def merged(self, merge: Callable[[State], Other]) -> Reading[Other]:
+    def merged(self, merge: Callable[[State], Other]) -> IdleReading[Other]:
         """Return the reading with several states taken for one."""
-        one: Reading[Other] = Reading(self.idle, self.length_ns)
+        one: IdleReading[Other] = IdleReading(self.idle, self.length_ns)
         for state, spent_ns in self.spent_ns.items():
             one.spent_ns[merge(state)] += spent_ns
         for (before, after), count in self.changes.items():
@@ -92,7 +92,7 @@ class IdleTime(Generic[State]):
     """Readings of GPUs beside the states of threads; ``add`` each thread by itself."""
 
     def __init__(self) -> None:
-        self._readings: list[Reading[State]] = []
+        self._readings: list[IdleReading[State]] = []
         self._error_ns2 = 0.0
         # By state, and what the queue tells there: with STAYS the GPU idles, with RUNS_DRY it
         # works, with None it is unknown. Visits are counted by the place before and after.
@@ -153,7 +153,7 @@ class IdleTime(Generic[State]):
             return {}
         states = {state for one in self._readings for state in one.spent_ns}
         bounds: defaultdict[State, tuple[float, float]] = defaultdict(lambda: (0.0, 1.0))
-        groups: Sequence[Reading[State]] = self._readings
+        groups: Sequence[IdleReading[State]] = self._readings
         for size in (1, *_DOUBLED, len(groups)):
             if size > 1:
                 groups = [_together(groups[at : at + size]) for at in range(0, len(groups), size)]
@@ -224,7 +224,7 @@ class IdleTime(Generic[State]):
         return found
 
     def _bounds(
-        self, groups: Sequence[Reading[State]], states: Iterable[State], whole_ns: float
+        self, groups: Sequence[IdleReading[State]], states: Iterable[State], whole_ns: float
     ) -> dict[State, tuple[float, float]]:
         """Return the bounds of each state's idle share by some groups of readings."""
         error_ns2 = self._error_ns2 + _CLOCK_ERROR_NS**2
@@ -263,13 +263,13 @@ def _read_beside(
     rows: Sequence[IntervalRow],
     states: Sequence[State],
     late_ns: int,
-) -> list[Reading[State]]:
+) -> list[IdleReading[State]]:
     """Return the readings of utilization with what a thread did meanwhile.
 
     ``states`` are those of ``rows``, which show every change ``late_ns`` late.
     """
     steps, first = utilization.steps, 0
-    found: dict[int, Reading[State]] = {}
+    found: dict[int, IdleReading[State]] = {}
     for row, before, state in zip(rows, (states[0], *states), states, strict=False):
         start_ns, end_ns = row.start_ns - late_ns, row.end_ns - late_ns
         while first < len(steps) and steps[first].end_ns <= start_ns:
@@ -281,7 +281,7 @@ def _read_beside(
             if at not in found:
                 idle = 1 - step.value
                 length_ns = step.end_ns - step.start_ns
-                found[at] = Reading(idle if idle > _PERCENT else 0.0, length_ns)
+                found[at] = IdleReading(idle if idle > _PERCENT else 0.0, length_ns)
             reading = found[at]
             reading.spent_ns[state] += min(end_ns, step.end_ns) - max(start_ns, step.start_ns)
             if before != state and step.start_ns <= start_ns:
@@ -289,9 +289,9 @@ def _read_beside(
     return [one for one in found.values() if one.length_ns]
 
 
-def _together(readings: Sequence[Reading[State]]) -> Reading[State]:
+def _together(readings: Sequence[IdleReading[State]]) -> IdleReading[State]:
     length_ns = sum(one.length_ns for one in readings)
-    whole: Reading[State] = Reading(
+    whole: IdleReading[State] = IdleReading(
         sum(one.idle * one.length_ns for one in readings) / length_ns, length_ns
     )
     spent_ns, changes = whole.spent_ns, whole.changes

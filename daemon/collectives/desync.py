@@ -55,7 +55,7 @@ class Behind(msgspec.Struct, frozen=True):
     instead: str = ""
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class DesyncVerdict(msgspec.Struct, frozen=True):
     """What two answers show of a job, the ranks that are behind, and how many wait for them."""
 
     progress: Progress
@@ -77,12 +77,12 @@ def behind_alone(status: Status) -> dict[tuple[str, int], int]:
     return found
 
 
-def compare(before: Status | None, now: Status | None) -> Verdict:
+def compare(before: Status | None, now: Status | None) -> DesyncVerdict:
     """Return what two answers of one job show; UNKNOWN if there are no two."""
     if before is None or now is None:
-        return Verdict(Progress.UNKNOWN)
+        return DesyncVerdict(Progress.UNKNOWN)
     if _counts(now) != _counts(before):
-        return Verdict(Progress.GOES_ON)
+        return DesyncVerdict(Progress.GOES_ON)
     size = max((one.size for one in now.communicators), default=0)
     found = _judge(now)
     # A rank that is behind in one communicator may itself wait in another, for a rank that is
@@ -91,8 +91,8 @@ def compare(before: Status | None, now: Status | None) -> Verdict:
     found[Progress.BEHIND] = {key: one for key, one in behind.items() if key not in ahead} or behind
     for progress in (Progress.LOST, Progress.BEHIND, Progress.MISMATCH):
         if those := sorted(found[progress].values(), key=lambda one: one.rank):
-            return Verdict(progress, tuple(those), max(size - len(those), 0))
-    return Verdict(Progress.ALIKE if now.has_counts and size else Progress.UNKNOWN, (), size)
+            return DesyncVerdict(progress, tuple(those), max(size - len(those), 0))
+    return DesyncVerdict(Progress.ALIKE if now.has_counts and size else Progress.UNKNOWN, (), size)
 
 
 def _counts(status: Status) -> dict[tuple[str, int], Mapping[str, int]]:

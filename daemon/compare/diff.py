@@ -343,7 +343,7 @@ _FORM = re.compile(
 _READINGS = {"operator": "operators", "memory": "memory", "gpu": "gpus"}
 
 
-class Limit(msgspec.Struct, frozen=True):
+class ChangeLimit(msgspec.Struct, frozen=True):
     """A change that is too large: above ``bound`` or, with ``<``, below it.
 
     ``bound`` is a part of the base's own value.
@@ -385,11 +385,11 @@ class Limit(msgspec.Struct, frozen=True):
         return relative > self.bound if self.relation == ">" else relative < self.bound
 
 
-def parse_limit(text: str) -> Limit:
+def parse_limit(text: str) -> ChangeLimit:
     """Return the limit that a text states; raises UsageError."""
     found = _FORM.fullmatch(text.strip())
     if found is None:
         remedy = "write step_time>+5%, 'phase:data wait>+10%' or 'function:NAME<-20%'"
         raise UsageError(f"{text} states no limit", remedy)
     kind, name = found["kind"] or "step", found["name"] or "step time"
-    return Limit(text.strip(), kind, name, found["relation"], float(found["percent"]) / 100)
+    return ChangeLimit(text.strip(), kind, name, found["relation"], float(found["percent"]) / 100)

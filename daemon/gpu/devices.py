@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 
-class Gpu(msgspec.Struct, eq=False, kw_only=True):
+class GpuDevice(msgspec.Struct, eq=False, kw_only=True):
     """A GPU, or a MIG instance of one.
 
     ``name`` is that of its series (``gpu0``, ``gpu0-mig1``), ``index`` NVML's number of the GPU,
@@ -27,7 +27,7 @@ class Gpu(msgspec.Struct, eq=False, kw_only=True):
     uuid: str
     model: str
     minor: int | None = None
-    parent: Gpu | None = None
+    parent: GpuDevice | None = None
     instance: int | None = None
     is_mig_parent: bool = False
 
@@ -56,7 +56,9 @@ _INDEX = re.compile(r"[+]?\d{1,9}")
 _OLD_MIG = re.compile(r"MIG-(GPU-[0-9a-f-]+)/(\d{1,9})/\d{1,9}")
 
 
-def visible_gpus(environment: Mapping[str, str], gpus: Sequence[Gpu]) -> tuple[Gpu, ...] | None:
+def visible_gpus(
+    environment: Mapping[str, str], gpus: Sequence[GpuDevice]
+) -> tuple[GpuDevice, ...] | None:
     """Return the GPUs, or MIG instances, that CUDA shows a process with this environment, in order.
 
     None if the variable is not set: CUDA shows all of them. Also None if its numbers follow
@@ -74,7 +76,7 @@ def visible_gpus(environment: Mapping[str, str], gpus: Sequence[Gpu]) -> tuple[G
     )
     if not in_order and any(_INDEX.fullmatch(name) for name in names):
         return None
-    found: list[Gpu] = []
+    found: list[GpuDevice] = []
     for name in names:
         gpu = _named(name, gpus, whole)
         if gpu is None:  # CUDA ignores all words behind the first one that means nothing, too
@@ -85,7 +87,7 @@ def visible_gpus(environment: Mapping[str, str], gpus: Sequence[Gpu]) -> tuple[G
     return tuple(found)
 
 
-def _named(name: str, gpus: Sequence[Gpu], whole: Sequence[Gpu]) -> Gpu | None:
+def _named(name: str, gpus: Sequence[GpuDevice], whole: Sequence[GpuDevice]) -> GpuDevice | None:
     """Return the device that one word means: a number, or the beginning of one UUID."""
     if _INDEX.fullmatch(name):
         return next((gpu for gpu in whole if gpu.index == int(name)), None)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 from profd.daemon.clock import MILLISECOND_NS, Clock
-from profd.daemon.gpu.source import GpuSource, NoAnswer, Why
+from profd.daemon.gpu.source import GpuSource, NoDriverAnswer, Why
 
 _WAIT_MS = 1000  # a wait cannot be called off, and a driver that is gone is to be let go soon
 # The Xid errors that training runs meet, in the words of NVIDIA's catalog; others show their
@@ -57,7 +57,7 @@ class GpuEvents:
             before_ns = self._clock.now_ns()
             try:
                 event = source.wait_event(_WAIT_MS)
-            except NoAnswer as error:
+            except NoDriverAnswer as error:
                 if error.why is Why.LACKING:
                     break
                 if self._clock.now_ns() - before_ns < _WAIT_MS * MILLISECOND_NS // 2:

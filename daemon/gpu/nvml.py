@@ -1,7 +1,7 @@
 """Access to NVML, the library of the NVIDIA driver, and why it cannot be used on this machine.
 
-A question without an answer raises ``NoAnswer``: a missing function, a device without a feature, a
-lost GPU, a driver that went away. ``Nvml.failure`` says that it was the last of these.
+A question without an answer raises ``NoDriverAnswer``: a missing function, a device without a
+feature, a lost GPU, a driver that went away. ``Nvml.failure`` says that it was the last of these.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from profd.daemon.clock import Clock
-from profd.daemon.gpu.source import DriverCall, NoAnswer, Why
+from profd.daemon.gpu.source import DriverCall, NoDriverAnswer, Why
 
 Answer: TypeAlias = Any
 """What NVML's module takes and gives: numbers, text, C structures; it has no types of its own."""
@@ -88,21 +88,21 @@ class Nvml:
             self.ask("nvmlShutdown")
 
     def call(self, function: str, *arguments: Answer) -> Answer:
-        """Return the answer of a function of NVML, or raise ``NoAnswer``."""
+        """Return the answer of a function of NVML, or raise ``NoDriverAnswer``."""
         if self.failure is not None:
-            raise NoAnswer(Why.FAILED, self.failure_text)
+            raise NoDriverAnswer(Why.FAILED, self.failure_text)
         self.calling = DriverCall(function, self._clock.now_ns())
         try:
             return getattr(self.module, function)(*arguments)
         except self.module.NVMLError as error:
             if error.value in self._gone:
                 self._fail(error)
-            raise NoAnswer(
+            raise NoDriverAnswer(
                 self._why.get(error.value, Why.FAILED), f"{function}: {_words(error)}"
             ) from None
         except (self._mismatch, AttributeError):
             # The driver, or NVML's module, is older than the question.
-            raise NoAnswer(Why.LACKING, f"{function}: the driver does not have it") from None
+            raise NoDriverAnswer(Why.LACKING, f"{function}: the driver does not have it") from None
         finally:
             self.calling = None
 
@@ -110,7 +110,7 @@ class Nvml:
         """Return the answer of a function of NVML; None if there is none."""
         try:
             return self.call(function, *arguments)
-        except NoAnswer:
+        except NoDriverAnswer:
             return None
 
     def _fail(self, error: Answer) -> None:

@@ -10,9 +10,16 @@ import math
 from collections.abc import Iterator
 
 from profd.daemon.clock import Clock
-from profd.daemon.gpu.devices import Gpu, GpuNames
+from profd.daemon.gpu.devices import GpuDevice, GpuNames
 from profd.daemon.gpu.nvml import Answer, Nvml, number_of, text_of
-from profd.daemon.gpu.source import BusySample, ByteCount, DeviceMemory, DriverEvent, NoAnswer, Why
+from profd.daemon.gpu.source import (
+    BusySample,
+    ByteCount,
+    DeviceMemory,
+    DriverEvent,
+    NoDriverAnswer,
+    Why,
+)
 
 _GPU_UTILIZATION_SAMPLES = 1
 _HERTZ_PER_MHZ = 1e6
@@ -99,19 +106,19 @@ class NvmlSource(Nvml):
             self._events = None
         super().close()
 
-    def gpus(self) -> list[Gpu]:
-        found: list[Gpu] = []
+    def gpus(self) -> list[GpuDevice]:
+        found: list[GpuDevice] = []
         for index in range(self.ask("nvmlDeviceGetCount") or 0):
             handle = self.ask("nvmlDeviceGetHandleByIndex", index)
             if handle is None:  # fallen off the bus, or not ours to use
                 continue
             try:
                 uuid = text_of(self.call("nvmlDeviceGetUUID", handle))
-            except NoAnswer as error:
+            except NoDriverAnswer as error:
                 if error.why is Why.LOST:
                     continue
                 uuid = f"index {index}"
-            gpu = Gpu(
+            gpu = GpuDevice(
                 handle=handle,
                 name=self._names.of(uuid, f"gpu{index}"),
                 index=index,
@@ -125,13 +132,13 @@ class NvmlSource(Nvml):
     def driver_version(self) -> str:
         return text_of(self.ask("nvmlSystemGetDriverVersion"))
 
-    def has_activity(self, gpu: Gpu) -> bool:
+    def has_activity(self, gpu: GpuDevice) -> bool:
         if gpu.name not in self._has_activity:
             support = self.call("nvmlGpmQueryDeviceSupport", (gpu.parent or gpu).handle)
             self._has_activity[gpu.name] = bool(support.isSupportedDevice) and not gpu.is_mig_parent
         return self._has_activity[gpu.name]
 
-    def samples(self, gpu: Gpu, after_us: int) -> list[BusySample]:
+    def samples(self, gpu: GpuDevice, after_us: int) -> list[BusySample]:
         kind, samples = self.call(
             "nvmlDeviceGetSamples", gpu.handle, _GPU_UTILIZATION_SAMPLES, after_us
         )
@@ -142,13 +149,13 @@ class NvmlSource(Nvml):
             if stamp_us and 0 <= percent <= 100
         ]
 
-    def utilization(self, gpu: Gpu) -> float:
+    def utilization(self, gpu: GpuDevice) -> float:
         rates = self.call("nvmlDeviceGetUtilizationRates", gpu.handle)
         if rates.gpu > 100:
-            raise NoAnswer(Why.FAILED, f"nvmlDeviceGetUtilizationRates says {rates.gpu} %")
+            raise NoDriverAnswer(Why.FAILED, f"nvmlDeviceGetUtilizationRates says {rates.gpu} %")
         return float(rates.gpu) / 100
 
-    def process_samples(self, gpu: Gpu, after_us: int) -> list[BusySample]:
+    def process_samples(self, gpu: GpuDevice, after_us: int) -> list[BusySample]:
         samples = self.call("nvmlDeviceGetProcessUtilization", gpu.handle, after_us)
         # The driver gives rows of zeros if it has none, and now and then more than there can be.
         known = (
@@ -158,7 +165,7 @@ class NvmlSource(Nvml):
         )
         return [BusySample(one.timeStamp, one.smUtil / 100, one.pid) for one in known]
 
-    def memory(self, gpu: Gpu) -> DeviceMemory:
+    def memory(self, gpu: GpuDevice) -> DeviceMemory:
         version = getattr(self.module, "nvmlMemory_v2", None)
         newer = self.ask("nvmlDeviceGetMemoryInfo", gpu.handle, version) if version else None
         if newer is not None:  # before R510 what the driver keeps for itself counts as used
@@ -166,23 +173,23 @@ class NvmlSource(Nvml):
         memory = self.call("nvmlDeviceGetMemoryInfo", gpu.handle)
         return DeviceMemory(int(memory.used), int(memory.total))
 
-    def gauge(self, gpu: Gpu, name: str) -> float:
+    def gauge(self, gpu: GpuDevice, name: str) -> float:
         (function, *older), what, factor = _GAUGES[name]
         try:
             answer = self.call(function, gpu.handle, *what)
             return (
                 float(answer.violationTime if hasattr(answer, "violationTime") else answer) * factor
             )
-        except NoAnswer:
+        except NoDriverAnswer:
             if not older:
                 raise
             return float(self.call(older[0], gpu.handle, *what)) * factor
 
-    def processes(self, gpu: Gpu, kind: str) -> dict[int, int | None]:
+    def processes(self, gpu: GpuDevice, kind: str) -> dict[int, int | None]:
         newer, older = _LISTS[kind]
         try:
             listed = self.call(newer, gpu.handle)
-        except NoAnswer as error:
+        except NoDriverAnswer as error:
             if error.why is not Why.LACKING:
                 raise
             listed = self.call(older, gpu.handle)
@@ -195,11 +202,11 @@ class NvmlSource(Nvml):
             if one.pid not in _NO_PIDS
         }
 
-    def counters(self, gpu: Gpu) -> dict[str, ByteCount]:
+    def counters(self, gpu: GpuDevice) -> dict[str, ByteCount]:
         lacking = self._lacking_fields.setdefault(gpu.name, set())
         asked = [field for field in _FIELDS if field not in lacking]
         if not asked:
-            raise NoAnswer(Why.LACKING, "nvmlDeviceGetFieldValues: none of the counters")
+            raise NoDriverAnswer(Why.LACKING, "nvmlDeviceGetFieldValues: none of the counters")
         answered = list(
             zip(asked, self.call("nvmlDeviceGetFieldValues", gpu.handle, asked), strict=False)
         )
@@ -213,15 +220,15 @@ class NvmlSource(Nvml):
                 )
         return found
 
-    def traffic(self, gpu: Gpu, name: str) -> float:
+    def traffic(self, gpu: GpuDevice, name: str) -> float:
         kilobytes_per_s = self.call("nvmlDeviceGetPcieThroughput", gpu.handle, _MEASURED[name])
         return float(kilobytes_per_s) * 1000.0
 
-    def activity(self, gpu: Gpu) -> dict[str, float]:
+    def activity(self, gpu: GpuDevice) -> dict[str, float]:
         window = self._windows.get(gpu.name)
         if window is None:
             if not self.has_activity(gpu):
-                raise NoAnswer(Why.LACKING, "nvmlGpmQueryDeviceSupport: not supported")
+                raise NoDriverAnswer(Why.LACKING, "nvmlGpmQueryDeviceSupport: not supported")
             window = self._windows[gpu.name] = GpmWindow(self, gpu)
         return window.read()
 
@@ -246,11 +253,11 @@ class NvmlSource(Nvml):
                 self.ask("nvmlDeviceRegisterEvents", gpu.handle, wanted, events)
                 self._devices[_address(gpu.handle)] = gpu.name
         if not self._devices:
-            raise NoAnswer(
+            raise NoDriverAnswer(
                 Why.LACKING, "nvmlDeviceGetSupportedEventTypes: no device reports errors"
             )
 
-    def _instances(self, gpu: Gpu) -> Iterator[Gpu]:
+    def _instances(self, gpu: GpuDevice) -> Iterator[GpuDevice]:
         mode = self.ask("nvmlDeviceGetMigMode", gpu.handle)
         if mode is None or mode[0] != 1:  # not enabled
             return
@@ -260,7 +267,7 @@ class NvmlSource(Nvml):
             if handle is None:  # an instance may be made there later
                 continue
             uuid = text_of(self.ask("nvmlDeviceGetUUID", handle)) or f"{gpu.uuid} instance {place}"
-            yield Gpu(
+            yield GpuDevice(
                 handle=handle,
                 name=self._names.of(uuid, f"{gpu.name}-mig{place}"),
                 index=gpu.index,
@@ -280,7 +287,7 @@ class GpmWindow:
     renewal have zeros between them.
     """
 
-    def __init__(self, nvml: Nvml, gpu: Gpu) -> None:
+    def __init__(self, nvml: Nvml, gpu: GpuDevice) -> None:
         self._nvml = nvml
         self._earlier, self._later = (nvml.call("nvmlGpmSampleAlloc") for _ in range(2))
         self._is_taken = False

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from profd.daemon import units
 from profd.daemon.clock import SECOND_NS, Clock
-from profd.daemon.gpu.devices import Gpu
+from profd.daemon.gpu.devices import GpuDevice
 from profd.daemon.gpu.driverclock import POLL_NS
 from profd.daemon.gpu.source import GpuSource, Questions, Why
 from profd.daemon.gpu.traffic import LOOK_NS, Traffic
@@ -55,7 +55,12 @@ class GpuReader:
     """Reads one GPU, or MIG instance, that the run uses."""
 
     def __init__(
-        self, questions: Questions, gpu: Gpu, gpus: Sequence[Gpu], clock: Clock, since_ns: int
+        self,
+        questions: Questions,
+        gpu: GpuDevice,
+        gpus: Sequence[GpuDevice],
+        clock: Clock,
+        since_ns: int,
     ) -> None:
         """Read one of ``gpus`` from ``since_ns`` on, as far as the driver remembers."""
         self.gpu, self._gpus, self._questions = gpu, gpus, questions
@@ -275,7 +280,7 @@ class GpuSet:
 
     def read(self, users: GpuUsers) -> Iterator[DeviceSeen | PointsTaken]:
         """Read once: yield the devices that begin, then one record with the points of all."""
-        memory: dict[Gpu, _Memory | None] = {}
+        memory: dict[GpuDevice, _Memory | None] = {}
         identities: Mapping[int, Identity] = {}
         if self._readings % _PROCESSES_EVERY == 0:
             # The processes of a GPU that is cut up are those of its instances.
@@ -309,7 +314,11 @@ class GpuSet:
         return [reader for reader in used if reader.gpu.name not in self.lost]
 
     def _is_used(
-        self, gpu: Gpu, memory: _Memory | None, identities: Mapping[int, Identity], users: GpuUsers
+        self,
+        gpu: GpuDevice,
+        memory: _Memory | None,
+        identities: Mapping[int, Identity],
+        users: GpuUsers,
     ) -> bool:
         if self._everything or any(pid in identities for pid in memory or ()):
             return True
@@ -317,7 +326,7 @@ class GpuSet:
             return False  # it is as soon as one of its instances is
         return users.may_use(gpu, self.gpus, tells_pids=memory is not None)
 
-    def _begin(self, gpu: Gpu) -> Iterator[DeviceSeen]:
+    def _begin(self, gpu: GpuDevice) -> Iterator[DeviceSeen]:
         """Read a device from now on, and the GPU it is part of, which has power and temperature."""
         if gpu.parent is not None and gpu.parent.name not in self.readers:
             yield from self._begin(gpu.parent)

@@ -2,8 +2,8 @@
 
 ``GpuSource`` is the seam: one small object that hands out a driver's answers as they are. Stamps
 are those of the driver's own clock, counters wrap if the device lets them, and a question without
-an answer raises ``NoAnswer``. Whoever asks maps, adds up, falls back and asks again. NVML is the
-source today (``nvmlsource.py``).
+an answer raises ``NoDriverAnswer``. Whoever asks maps, adds up, falls back and asks again. NVML is
+the source today (``nvmlsource.py``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from profd.daemon.clock import SECOND_NS, Clock
-from profd.daemon.gpu.devices import Gpu
+from profd.daemon.gpu.devices import GpuDevice
 
 
 class Why(enum.Enum):
@@ -26,7 +26,7 @@ class Why(enum.Enum):
     LOST = "the device does not answer any more"
 
 
-class NoAnswer(Exception):
+class NoDriverAnswer(Exception):
     """A question to which the driver gave no answer; the message has its words."""
 
     def __init__(self, why: Why, words: str) -> None:
@@ -81,7 +81,7 @@ class GpuSource(Protocol):
     """A driver, once it is open. It belongs to one thread; others may read ``calling`` only.
 
     ``failure`` is the code of the error after which nothing can be asked, and ``failure_text`` its
-    words. Every method with a ``gpu`` raises ``NoAnswer``; ``processes`` and
+    words. Every method with a ``gpu`` raises ``NoDriverAnswer``; ``processes`` and
     ``counters`` may leave out what they lack.
     """
 
@@ -92,38 +92,38 @@ class GpuSource(Protocol):
     def open(self) -> bool: ...
     def close(self) -> None: ...
 
-    def gpus(self) -> list[Gpu]:
+    def gpus(self) -> list[GpuDevice]:
         """Return the GPUs that answer, each followed by its parts."""
 
-    def samples(self, gpu: Gpu, after_us: int) -> list[BusySample]:
+    def samples(self, gpu: GpuDevice, after_us: int) -> list[BusySample]:
         """Return what the driver keeps of its samples after a stamp of its own; 0 gives all."""
 
-    def utilization(self, gpu: Gpu) -> float:
+    def utilization(self, gpu: GpuDevice) -> float:
         """Return the share of the driver's last sampling period in which the GPU was busy."""
 
-    def process_samples(self, gpu: Gpu, after_us: int) -> list[BusySample]:
+    def process_samples(self, gpu: GpuDevice, after_us: int) -> list[BusySample]:
         """Return samples of the processes after a stamp; only of those that were not idle."""
 
-    def memory(self, gpu: Gpu) -> DeviceMemory: ...
+    def memory(self, gpu: GpuDevice) -> DeviceMemory: ...
 
-    def gauge(self, gpu: Gpu, name: str) -> float:
+    def gauge(self, gpu: GpuDevice, name: str) -> float:
         """Return the value of a series as it is now, or of a counter that only grows."""
 
-    def processes(self, gpu: Gpu, kind: str) -> dict[int, int | None]:
+    def processes(self, gpu: GpuDevice, kind: str) -> dict[int, int | None]:
         """Return the bytes of each process by PID, None if the driver does not tell them."""
 
-    def counters(self, gpu: Gpu) -> dict[str, ByteCount]: ...
+    def counters(self, gpu: GpuDevice) -> dict[str, ByteCount]: ...
 
-    def traffic(self, gpu: Gpu, name: str) -> float:
+    def traffic(self, gpu: GpuDevice, name: str) -> float:
         """Measure the bytes a second of a series; takes some 20 ms, and sees those alone."""
 
-    def has_activity(self, gpu: Gpu) -> bool: ...
+    def has_activity(self, gpu: GpuDevice) -> bool: ...
 
-    def activity(self, gpu: Gpu) -> dict[str, float]:
+    def activity(self, gpu: GpuDevice) -> dict[str, float]:
         """Return means by series since this was last asked; of the first time nothing."""
 
     def wait_event(self, timeout_ms: int) -> DriverEvent:
-        """Wait for an error that the driver reports; raises ``NoAnswer`` if none came."""
+        """Wait for an error that the driver reports; raises ``NoDriverAnswer`` if none came."""
 
 
 T = TypeVar("T")
@@ -140,10 +140,10 @@ class Questions:
         self.source = source
         self.lost: dict[str, str] = {}
         self._clock = clock
-        self._silent: dict[tuple[str, ...], tuple[NoAnswer, int | None]] = {}
+        self._silent: dict[tuple[str, ...], tuple[NoDriverAnswer, int | None]] = {}
 
     def ask(
-        self, question: Callable[..., T], gpu: Gpu, *what: str, then: tuple[Any, ...] = ()
+        self, question: Callable[..., T], gpu: GpuDevice, *what: str, then: tuple[Any, ...] = ()
     ) -> T | None:
         """Return the answer, None if there is none.
 
@@ -158,7 +158,7 @@ class Questions:
             return None
         try:
             answer = question(gpu, *what, *then)
-        except NoAnswer as error:
+        except NoDriverAnswer as error:
             if error.why is Why.LOST:
                 self.lost[gpu.name] = str(error)
             again_ns = {Why.LACKING: None, Why.REFUSED: self._clock.now_ns() + AGAIN_NS}.get(
@@ -169,7 +169,9 @@ class Questions:
         self._silent.pop(key, None)
         return answer
 
-    def why_not(self, question: Callable[..., object], gpu: Gpu, *what: str) -> NoAnswer | None:
+    def why_not(
+        self, question: Callable[..., object], gpu: GpuDevice, *what: str
+    ) -> NoDriverAnswer | None:
         """Return why a question had no answer when it was last asked.
 
         None if it had one, or never was.

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS, Clock
-from profd.daemon.gpu.devices import Gpu
+from profd.daemon.gpu.devices import GpuDevice
 from profd.daemon.gpu.source import Questions
 from profd.daemon.store.records import Point
 
@@ -25,7 +25,7 @@ _LINK_BYTES_PER_S = {1: 4.0e9, 2: 8.0e9, 3: 15.8e9, 4: 31.5e9, 5: 63.0e9, 6: 126
 class Traffic:
     """The rates of one GPU; adds up what its counters count."""
 
-    def __init__(self, questions: Questions, gpu: Gpu, clock: Clock) -> None:
+    def __init__(self, questions: Questions, gpu: GpuDevice, clock: Clock) -> None:
         self._questions, self._gpu, self._clock = questions, gpu, clock
         self._before: dict[str, tuple[int, int]] = {}
         self._sums: dict[str, tuple[int, int]] = {}

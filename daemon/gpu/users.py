@@ -16,14 +16,14 @@ import msgspec
 
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS, Clock
-from profd.daemon.gpu.devices import VARIABLES, Gpu, visible_gpus
+from profd.daemon.gpu.devices import VARIABLES, GpuDevice, visible_gpus
 from profd.daemon.gpu.source import Questions
 from profd.daemon.store.records import Identity
 
 _LISTS = ("compute", "graphics", "mps")
 
 
-def memory_by_pid(questions: Questions, gpu: Gpu) -> dict[int, int | None] | None:
+def memory_by_pid(questions: Questions, gpu: GpuDevice) -> dict[int, int | None] | None:
     """Return the bytes that each process holds on a device, None if the driver names no processes.
 
     The bytes are None if the driver does not tell them. A process that both computes and draws, or
@@ -109,8 +109,8 @@ class GpuUsers:
 
     def identify(
         self,
-        pids: Mapping[Gpu, Collection[int]],
-        gpus: Sequence[Gpu],
+        pids: Mapping[GpuDevice, Collection[int]],
+        gpus: Sequence[GpuDevice],
         where: Named = Named.IN_LISTS,
     ) -> dict[int, Identity]:
         """Match the PIDs that NVML names for each GPU with processes of the run.
@@ -140,7 +140,7 @@ class GpuUsers:
             _computes(self._devices_of(user)) for user in self._users.values()
         )
 
-    def may_use(self, gpu: Gpu, gpus: Sequence[Gpu], *, tells_pids: bool) -> bool:
+    def may_use(self, gpu: GpuDevice, gpus: Sequence[GpuDevice], *, tells_pids: bool) -> bool:
         """Say whether the run counts as a user of a GPU though NVML does not name it.
 
         That is so in a container. ``tells_pids`` is False if NVML names no processes at all.
@@ -164,7 +164,7 @@ class GpuUsers:
         return computing[0] if len(computing) == 1 else None
 
     def _by_exclusion(
-        self, pids: Mapping[Gpu, Collection[int]], gpus: Sequence[Gpu]
+        self, pids: Mapping[GpuDevice, Collection[int]], gpus: Sequence[GpuDevice]
     ) -> dict[int, Identity]:
         """Match a number with the only process that can be meant by it.
 
@@ -183,7 +183,7 @@ class GpuUsers:
         lone = ((number, next(iter(able))) for number, able in candidates.items() if len(able) == 1)
         return {number: identity for number, identity in lone if claims[identity] == 1}
 
-    def _may_compute_on(self, user: _User, gpu: Gpu, gpus: Sequence[Gpu]) -> bool:
+    def _may_compute_on(self, user: _User, gpu: GpuDevice, gpus: Sequence[GpuDevice]) -> bool:
         devices = self._devices_of(user)
         if not _computes(devices):
             return False

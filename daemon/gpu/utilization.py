@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS, Clock
-from profd.daemon.gpu.devices import Gpu
+from profd.daemon.gpu.devices import GpuDevice
 from profd.daemon.gpu.driverclock import DriverClock
-from profd.daemon.gpu.source import BusySample, NoAnswer, Questions, Why
+from profd.daemon.gpu.source import BusySample, NoDriverAnswer, Questions, Why
 
 FINEST_NS = 50 * MILLISECOND_NS
 """Samples closer to each other than this are merged, so that no driver can flood a run file."""
@@ -28,7 +28,7 @@ _MOST_KEPT = 512
 class UtilizationSamples:
     """The samples of one GPU, each read once and at its time on the run's clock."""
 
-    def __init__(self, questions: Questions, gpu: Gpu, clock: Clock, since_ns: int) -> None:
+    def __init__(self, questions: Questions, gpu: GpuDevice, clock: Clock, since_ns: int) -> None:
         """Begin at ``since_ns``: earlier samples are left in the driver's buffer."""
         self._questions, self._source = questions, questions.source
         self._gpu, self._clock = gpu, clock
@@ -165,7 +165,7 @@ class UtilizationSamples:
         error = self._error()
         return error is not None and error.why in (Why.LACKING, Why.REFUSED)
 
-    def _error(self) -> NoAnswer | None:
+    def _error(self) -> NoDriverAnswer | None:
         return self._questions.why_not(self._source.samples, self._gpu)
 
 
@@ -190,7 +190,7 @@ def _put_together(before_ns: int, samples: list[tuple[int, float]]) -> Iterator[
 class ProcessShares:
     """The share of a device's time that each process keeps its SMs busy, since the last reading."""
 
-    def __init__(self, questions: Questions, gpu: Gpu) -> None:
+    def __init__(self, questions: Questions, gpu: GpuDevice) -> None:
         self._questions, self._gpu = questions, gpu
         self._stamp_us: int | None = None
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.collectives.desync import Behind, Progress, Verdict
+from profd.daemon.collectives.desync import Behind, DesyncVerdict, Progress
 from profd.daemon.frameworks.frames import any_means, means
 from profd.daemon.hangs.cause import PAUSED, Cause, Death, group_of, is_stuck_worker, place_of
 from profd.daemon.hangs.look import Look, Standing, name_of_member
@@ -20,7 +20,7 @@ from profd.daemon.stacks.source import is_library
 from profd.daemon.store.records import RankBehind
 
 
-def find_desync(look: Look, deaths: Sequence[Death], verdict: Verdict) -> Cause | None:
+def find_desync(look: Look, deaths: Sequence[Death], verdict: DesyncVerdict) -> Cause | None:
     """Return the cause of a hang of several ranks, or None if no rank is behind the others."""
     rows = [row for row in look.mains() if group_of(row) != "child process"]
     if verdict.progress in (Progress.LOST, Progress.BEHIND, Progress.MISMATCH):
@@ -62,7 +62,7 @@ def operation_of(row: Standing) -> str:
 
 
 def _by_counts(
-    look: Look, rows: Sequence[Standing], deaths: Sequence[Death], verdict: Verdict
+    look: Look, rows: Sequence[Standing], deaths: Sequence[Death], verdict: DesyncVerdict
 ) -> Cause:
     ours = look.job.ours if look.job else {}
     by_pid = {row.member.identity.pid: row for row in rows}
@@ -91,7 +91,7 @@ def _cause(stood: Sequence[Standing], said: Sequence[str], behind: Sequence[Rank
     return Cause(paused, "; ".join(said), tuple(behind))
 
 
-def _of_counts(one: Behind, named: RankBehind, verdict: Verdict) -> str:
+def _of_counts(one: Behind, named: RankBehind, verdict: DesyncVerdict) -> str:
     """Return what NCCL's counts say of a rank, and the place in which it stands."""
     name = f"rank {one.rank}" + (
         f" (pid {named.pid}{f' on {named.host}' if named.host else ''})" if named.pid else ""

@@ -22,7 +22,7 @@ from functools import partial
 import msgspec
 
 from profd.daemon.clock import SECOND_NS, Clock, until_tick_s
-from profd.daemon.collectives.desync import Progress, Verdict, compare
+from profd.daemon.collectives.desync import DesyncVerdict, Progress, compare
 from profd.daemon.collectives.ras import Answer
 from profd.daemon.frameworks.frames import any_means
 from profd.daemon.hangs.cause import (
@@ -355,7 +355,7 @@ class HangWatch:
             or now_ns - since_ns >= _SETTLED_S * SECOND_NS
         )
 
-    def _verdict(self, first: Look, second: Look) -> Verdict:
+    def _verdict(self, first: Look, second: Look) -> DesyncVerdict:
         return compare(
             first.job.status if first.job else None, second.job.status if second.job else None
         )

@@ -33,12 +33,12 @@ from profd.daemon.launch.signals import (
     Aim,
     InheritedSignals,
     Reached,
-    Standing,
+    ScriptStanding,
     await_sender,
     taken,
 )
 from profd.daemon.launch.streams import InheritedStreams, occupy_standard_streams
-from profd.daemon.launch.terminal import Terminal, has_shell
+from profd.daemon.launch.terminal import RealTerminal, has_shell
 from profd.daemon.launch.witness import Witnesses
 
 LOOK_S = 1.0  # seconds between checks that the script still has the stderr shared with it
@@ -108,7 +108,7 @@ def _begin(
     screen = Screen(placement)
     if plan.dashboard is not None:
         try:
-            screen = SharedScreen(Terminal(), channel)
+            screen = SharedScreen(RealTerminal(), channel)
         except OSError as error:
             reason = f"the system has no pseudo-terminal or no process left ({error.strerror})"
             plan.narrate(f"profd: no dashboard: {reason}")
@@ -156,7 +156,7 @@ class Launch:
     session_end: socket.socket
 
     def __post_init__(self) -> None:
-        self._standing = Standing(
+        self._standing = ScriptStanding(
             self.script.pid,
             in_one_group=self.screen.placement.leads is Leads.NOTHING,
             on_own_terminal=self.screen.pseudo_terminal is not None,

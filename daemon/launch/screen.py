@@ -19,11 +19,11 @@ from profd.daemon.launch.placement import Leads, ScriptPlace, leads_session
 from profd.daemon.launch.relay import Relay
 from profd.daemon.launch.script import Script, Start, fork_script
 from profd.daemon.launch.signals import InheritedSignals
-from profd.daemon.launch.terminal import PseudoTerminal, Terminal, has_shell
+from profd.daemon.launch.terminal import PseudoTerminal, RealTerminal, has_shell
 from profd.daemon.store.records import Identity
 
 
-class Dashboard:
+class RunningDashboard:
     """A running dashboard."""
 
     def __init__(self, command: Sequence[str], keys_fd: int, mask: Iterable[int]) -> None:
@@ -162,7 +162,7 @@ class SharedScreen(Screen):
 
     pseudo_terminal: PseudoTerminal
 
-    def __init__(self, terminal: Terminal, channel: ScriptChannel) -> None:
+    def __init__(self, terminal: RealTerminal, channel: ScriptChannel) -> None:
         """Take the terminal, and copy output to ``channel``.
 
         Raises OSError if no process can be forked.
@@ -170,7 +170,7 @@ class SharedScreen(Screen):
         super().__init__(ScriptPlace(Leads.GROUP))
         self._terminal = terminal
         self.pseudo_terminal = PseudoTerminal(terminal)
-        self._dashboard: Dashboard | None = None
+        self._dashboard: RunningDashboard | None = None
         self._relay = Relay(
             self.pseudo_terminal.master_fd, 1, channel, self.pseudo_terminal.anchor_fd
         )
@@ -226,7 +226,7 @@ class SharedScreen(Screen):
     ) -> None:
         self._release_terminal()
         keyboard = DashboardKeyboard(self.pseudo_terminal)
-        self._dashboard = Dashboard(
+        self._dashboard = RunningDashboard(
             make_command(keyboard.dashboards_fd), keyboard.dashboards_fd, mask
         )
         self._relay.order(dashboard=self._dashboard.identity)

@@ -141,7 +141,7 @@ class Reached(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Standing:
+class ScriptStanding:
     """The relation of the launcher to its script and to the terminal.
 
     This decides which signals both the launcher and the script get.

@@ -77,8 +77,8 @@ def window_size(columns: int, lines: int) -> bytes:
     return _SIZE.pack(lines, columns, 0, 0)
 
 
-class Terminal:
-    """The terminal on stdin, with the modes that it had when this object was made."""
+class RealTerminal:
+    """A terminal, by default stdin's, with the modes that it had when this object was made."""
 
     def __init__(self, fd: int = 0) -> None:
         self.fd = fd
@@ -110,7 +110,7 @@ class PseudoTerminal:
     process has.
     """
 
-    def __init__(self, like: Terminal) -> None:
+    def __init__(self, like: RealTerminal) -> None:
         self.master_fd, self.slave_fd = os.openpty()
         self.lifeline_fd, self.anchor_fd = os.pipe()
         # A script that does not read must not hold anybody up. All that share the descriptor share

@@ -23,7 +23,7 @@ from profd.daemon.naming import script
 from profd.daemon.paths import write_whole
 from profd.daemon.render.difftext import machine_note, verdict
 from profd.daemon.render.htmlpage import render_page
-from profd.daemon.render.payload import FunctionIndex
+from profd.daemon.render.payload import NumberedFunctions
 from profd.daemon.render.plaintext import visible
 from profd.daemon.store.reader import RunReader
 
@@ -42,7 +42,7 @@ def take_diff_tree(readers: Readers, selections: Selections, diff: Diff) -> dict
     The columns are the values of a node and all below in both runs, and its function, -1 at the
     root. ``up`` is how far back the caller lies, 0 at the root.
     """
-    functions = FunctionIndex(lambda frame: frame.module_path)
+    functions = NumberedFunctions(lambda frame: frame.module_path)
     root = _Node([0.0, 0.0], {})
     for place, (reader, selection, side) in enumerate(
         zip(readers, selections, (diff.base, diff.new), strict=True)

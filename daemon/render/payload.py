@@ -25,7 +25,7 @@ from profd.daemon.store.rows import EventRow, FrameRow, StackRow, WindowRow
 from profd.daemon.store.stepfunction import IDLE_BELOW
 
 
-class FunctionIndex:
+class NumberedFunctions:
     """Functions and their files, each once.
 
     Two frames are of one function if its name and ``path_of`` are the same.
@@ -98,7 +98,7 @@ def _stack_columns(
     stack_index: Mapping[int, int],
     phases: PhaseIndex,
 ) -> dict[str, object]:
-    functions = FunctionIndex(lambda frame: frame.file)
+    functions = NumberedFunctions(lambda frame: frame.file)
     frames = list({row.frame: reader.frames[row.frame] for row in stacks}.values())
     frame_index = {frame.id: at for at, frame in enumerate(frames)}
     numbers = {phase.name: number for number, phase in enumerate(PHASES)}

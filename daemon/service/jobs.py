@@ -13,9 +13,9 @@ from profd.daemon.service.configuration import Configuration
 from profd.daemon.service.log import JsonLog
 from profd.daemon.service.scanner import (
     HostJob,
+    HostProcesses,
     ProcessInfo,
     ProcessScanner,
-    ProcessTable,
     job_of,
     matching_rule,
 )
@@ -31,7 +31,7 @@ What a kernel of a notebook takes to listen is a tenth of it.
 class Activity:
     """What was seen of the jobs that are asked about."""
 
-    def __init__(self, table: ProcessTable, clock: Clock) -> None:
+    def __init__(self, table: HostProcesses, clock: Clock) -> None:
         self._table, self._clock = table, clock
         self._seen: dict[Identity, tuple[int, float]] = {}
         """When each was looked at last, and the CPU seconds that it had used by then."""
@@ -82,7 +82,7 @@ class _State:
 class Jobs:
     """The jobs of the host; belongs to one thread, as it reads processes."""
 
-    table: ProcessTable
+    table: HostProcesses
     configuration: Configuration  # holds for jobs to come; what is recorded stays so
     log: JsonLog
     clock: Clock

@@ -23,7 +23,7 @@ from typing import TypeVar
 import msgspec
 
 from profd.daemon import processes
-from profd.daemon.boundedreads import Reads, Unread
+from profd.daemon.boundedreads import BoundedReads, Unread
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.naming import is_profd
 from profd.daemon.service.configuration import Configuration, Exclusion, JobRule
@@ -54,7 +54,7 @@ class ProcessInfo(HostProgram, frozen=True):
     age_s: float
 
 
-class ProcessTable:
+class HostProcesses:
     """The processes of this host that this user may record: its own, those of all users for root.
 
     It belongs to one thread. Methods that read a process's memory raise Unread if that takes too
@@ -63,7 +63,7 @@ class ProcessTable:
 
     def __init__(self) -> None:
         self._uid = os.geteuid()
-        self._reads = Reads()
+        self._reads = BoundedReads()
         self._strangers: dict[int, tuple[str, int]] = {}
         """Processes without Python: their program, and how often their maps were looked at."""
 
@@ -172,7 +172,7 @@ def _recorded_by(command: tuple[str, ...]) -> int | None:
 class ProcessScanner:
     """The processes of the host, and when each is to be looked at."""
 
-    table: ProcessTable
+    table: HostProcesses
     clock: Clock
     _due_ns: dict[int, int] = field(default_factory=dict, init=False)
     _began_ns: dict[int, int] = field(default_factory=dict, init=False)
@@ -269,7 +269,7 @@ class HostJob(msgspec.Struct, frozen=True):
 
 
 def job_of(
-    process: ProcessInfo, rule: str, table: ProcessTable, configuration: Configuration
+    process: ProcessInfo, rule: str, table: HostProcesses, configuration: Configuration
 ) -> HostJob | None:
     """Return the job of a process that meets a rule.
 

@@ -42,7 +42,7 @@ from profd.daemon.session.session import (
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Identity
 from profd.daemon.tree.attachable import ThriftySystem, check_attachable
-from profd.daemon.tree.exitstatus import Watch
+from profd.daemon.tree.exitstatus import ProcessWatch
 
 INTERRUPTED = "interrupted"
 Value = TypeVar("Value")
@@ -53,7 +53,7 @@ class LiveSession:
     """A live session; ``watch`` becomes readable when its process ends."""
 
     entry: Entry
-    watch: Watch
+    watch: ProcessWatch
     control_socket: Path
     session: RunningSession | None = None  # None if another supervisor started it
     budget_percent: float = 0.0
@@ -164,11 +164,11 @@ def _cpu_ticks(pid: int) -> int:
     return 0 if stat is None else stat.cpu_ticks + stat.ended_children_ticks
 
 
-def _watch(pid: int) -> Watch:
+def _watch(pid: int) -> ProcessWatch:
     stat = processes.read_stat(pid)
     if stat is None:
         raise ProcessLookupError(f"pid {pid} is gone")
-    return Watch(Identity(pid, stat.start_ticks))
+    return ProcessWatch(Identity(pid, stat.start_ticks))
 
 
 def _find_session(run_id: str) -> int | None:

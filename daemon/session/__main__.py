@@ -20,10 +20,10 @@ from profd.daemon import paths, processes, scheduling, standardstreams
 from profd.daemon.clock import Clock
 from profd.daemon.errors import ProfdError
 from profd.daemon.session.recorder import Recorder
-from profd.daemon.session.session import Failed, Ready, decode_options, encode
+from profd.daemon.session.session import Ready, StartFailed, decode_options, encode
 
 
-def _announce(word: Ready | Failed) -> None:
+def _announce(word: Ready | StartFailed) -> None:
     """Answer on stdout and close it, since the starter reads to its end."""
     # If the starter is gone, the session records all the same.
     with contextlib.suppress(BrokenPipeError):
@@ -60,7 +60,7 @@ def main() -> int:
         if recorder.has_begun:
             sys.stderr.write(f"{error}\n")
         else:
-            _announce(Failed(type(error).__name__, error.what, error.remedy))
+            _announce(StartFailed(type(error).__name__, error.what, error.remedy))
         return int(error.exit_code)
     finally:
         with contextlib.suppress(OSError, ProfdError):

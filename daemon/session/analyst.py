@@ -39,7 +39,7 @@ def command(run_file: Path) -> list[str]:
 
 
 @dataclass(eq=False)
-class Analyst:
+class AnalystProcess:
     """Reads the findings of one session's process, and passes them to ``put``."""
 
     words: Sequence[str]

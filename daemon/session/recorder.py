@@ -94,7 +94,7 @@ class Recorder:
         """The files that were reported as changed."""
         self._hangs: HangWatch | None = None
         self._readings: Readings | None = None
-        self._analyst: analyst.Analyst | None = None
+        self._analyst: analyst.AnalystProcess | None = None
         self._openings: Openings | None = None
         self._ended = asyncio.Event()
         self._ended_ns = 0
@@ -160,7 +160,7 @@ class Recorder:
             )
         self._live_file.settle()
 
-    async def _record(self, watch: exitstatus.Watch, run_file: Path) -> None:
+    async def _record(self, watch: exitstatus.ProcessWatch, run_file: Path) -> None:
         loop = asyncio.get_running_loop()
         loop.add_reader(watch.fileno(), self._end, "target-exited")
         if self.options.duration_s is not None:
@@ -177,7 +177,7 @@ class Recorder:
             self._take_findings,
             self._are_findings_read,
         )
-        self._analyst = findings = analyst.Analyst(
+        self._analyst = findings = analyst.AnalystProcess(
             words, self._clock, take, analyst.RESTS_S, is_read, self._sampling.grant
         )
         ended = asyncio.ensure_future(self._ended.wait())
@@ -330,7 +330,7 @@ class Recorder:
         """Take ranks that NCCL reports; called in a thread."""
         self._loop.call_soon_threadsafe(self._members.take_ranks, ranks)
 
-    async def _exit_status(self, watch: exitstatus.Watch) -> int | None:
+    async def _exit_status(self, watch: exitstatus.ProcessWatch) -> int | None:
         """Return how the target ended, once all of its output has come.
 
         It waits at most until no output has come for a second.

@@ -21,7 +21,7 @@ from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.scheduling import FreeCores
 from profd.daemon.session.budget import Governor
 from profd.daemon.session.leading import Leaders
-from profd.daemon.stacks.chain import OVERLAP_SAMPLES, Allowance, Pace, StackChain
+from profd.daemon.stacks.chain import OVERLAP_SAMPLES, Allowance, SamplingPace, StackChain
 from profd.daemon.stacks.source import Statements
 from profd.daemon.store.records import EventHappened, Identity, ProcessEnded, Record, RecordingTaken
 from profd.daemon.tree import exitstatus, roles
@@ -147,7 +147,7 @@ class Sampling:
         without_gap = sum(not chain.is_in_turns for chain, _ in self._chains.values())
         return self.governor.allowance(without_gap)
 
-    def _pace_of(self, member: Member) -> Pace:
+    def _pace_of(self, member: Member) -> SamplingPace:
         rate_hz = self.governor.next_hz() if member.role == roles.MAIN else self.governor.rate_hz
         if member.role != roles.MAIN:
             # A helper may do all of the work of a main process that waits, the more likely the
@@ -164,7 +164,7 @@ class Sampling:
         )
         # A helper may be a rank or a worker, which its stacks show once it has finished its
         # imports.
-        return Pace(rate_hz, length_s, rest_ratio, is_unknown=member.role == roles.HELPER)
+        return SamplingPace(rate_hz, length_s, rest_ratio, is_unknown=member.role == roles.HELPER)
 
     def _forget(self, identity: Identity, task: asyncio.Task[None]) -> None:
         self._chains.pop(identity, None)

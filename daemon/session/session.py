@@ -22,7 +22,7 @@ from profd.daemon import errors, paths, processes, program
 from profd.daemon.errors import ProfdError, SessionFailed
 from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.store.records import Identity
-from profd.daemon.tree.exitstatus import Watch
+from profd.daemon.tree.exitstatus import ProcessWatch
 from profd.daemon.windows.request import Schedule
 
 _MODULE = "profd.daemon.session"
@@ -87,7 +87,7 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     control_socket: Path
 
 
-class Failed(msgspec.Struct, frozen=True, tag=True):
+class StartFailed(msgspec.Struct, frozen=True, tag=True):
     """The session's answer if it could not start; ``kind`` names the class of the error."""
 
     kind: str
@@ -95,7 +95,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     remedy: str
 
 
-def encode(message: SessionOptions | Ready | Failed) -> bytes:
+def encode(message: SessionOptions | Ready | StartFailed) -> bytes:
     return msgspec.json.encode(message, enc_hook=os.fspath)
 
 
@@ -214,7 +214,7 @@ def start_session(
         raise
 
 
-def end_session(recorder: Identity) -> Watch:
+def end_session(recorder: Identity) -> ProcessWatch:
     """Ask a session to end, whoever started it.
 
     Returns a watch that becomes readable once the session has closed its file and is gone.
@@ -223,7 +223,7 @@ def end_session(recorder: Identity) -> Watch:
     ProcessLookupError if the session has ended, and SessionFailed if the process is no session: a
     run file may name anything.
     """
-    watch = Watch(recorder)
+    watch = ProcessWatch(recorder)
     try:
         if not is_session(recorder.pid):
             raise SessionFailed(
@@ -272,10 +272,10 @@ def _answer(
             raise SessionFailed("the recording session did not start in time", f"see {log}")
         said = process.stdout.read()
     try:
-        answer = msgspec.json.decode(said, type=Ready | Failed, dec_hook=_make)
+        answer = msgspec.json.decode(said, type=Ready | StartFailed, dec_hook=_make)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise SessionFailed("the recording session did not start", f"see {log}") from None
-    if isinstance(answer, Failed):
+    if isinstance(answer, StartFailed):
         kind = getattr(errors, answer.kind, None)
         if not (isinstance(kind, type) and issubclass(kind, ProfdError)):
             kind = SessionFailed

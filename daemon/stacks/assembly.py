@@ -25,8 +25,8 @@ import msgspec
 
 from profd.daemon.clock import MICROSECOND_NS, SECOND_NS
 from profd.daemon.stacks import misreads
-from profd.daemon.stacks.evidence import Evidence
-from profd.daemon.stacks.pyspy import Change, RawRecording, ThreadTrace, decode
+from profd.daemon.stacks.evidence import StackEvidence
+from profd.daemon.stacks.pyspy import RawRecording, StackChange, ThreadTrace, decode
 from profd.daemon.stacks.reads import Known, unread
 from profd.daemon.store.records import Identity, Interval, RecordingTaken, Stack, ThreadTimeline
 from profd.daemon.store.stepfunction import IntervalSet
@@ -82,12 +82,12 @@ def _shifted(trace: ThreadTrace, per_frame_us: float, frames_around: float) -> T
     The end of the trace keeps its time.
     """
     *seen, end = trace.changes
-    shifted: list[Change] = []
+    shifted: list[StackChange] = []
     for change in seen:
         at_us = change.at_us - round(per_frame_us * (frames_around + len(change.frames)))
         if shifted:
             at_us = max(at_us, shifted[-1].at_us)
-        shifted.append(Change(at_us, change.frames))
+        shifted.append(StackChange(at_us, change.frames))
     return msgspec.structs.replace(trace, changes=(*shifted, end))
 
 
@@ -141,13 +141,13 @@ def assemble(
     rate_hz: int,
     keep: Span,
     threads: Threads | None = None,
-    evidence: Evidence | None = None,
+    evidence: StackEvidence | None = None,
 ) -> tuple[RecordingTaken, ...]:
     """Return a recording cut to ``keep``: one record for each stretch that was read, at least one.
 
     Adds what the stacks show to ``evidence``. Raises TraceDamaged.
     """
-    threads, evidence = threads or Threads(), evidence or Evidence()
+    threads, evidence = threads or Threads(), evidence or StackEvidence()
     noted, raw = _of_living(decode(raw.data), raw, identity, rate_hz, threads)
     gaps = _unread(noted, raw, rate_hz, keep)
     about = _samples_by_thread(noted, raw.samples)
@@ -291,7 +291,7 @@ If they are, Python is shutting down, which takes seconds if much was imported.
 
 
 def _read(
-    trace: ThreadTrace, samples: int, raw: RawRecording, evidence: Evidence, *, is_gone: bool
+    trace: ThreadTrace, samples: int, raw: RawRecording, evidence: StackEvidence, *, is_gone: bool
 ) -> _Read:
     """Return a thread without impossible stacks, and the times of its torn reads.
 
@@ -355,24 +355,24 @@ def _without_torn(
     samples: int,
     *,
     is_seldom_in_python: bool,
-) -> tuple[list[Change], list[int]]:
+) -> tuple[list[StackChange], list[int]]:
     """Return a thread's changes that were read whole or mended, and the times of the others."""
     whole_us = trace.changes[-1].at_us - trace.changes[0].at_us
-    found: list[Change] = []
+    found: list[StackChange] = []
     torn_us: list[int] = []
     for (change, after), stack in zip(itertools.pairwise(trace.changes), mended, strict=True):
         is_out = is_seldom_in_python and not change.frames
         is_long = (after.at_us - change.at_us) * samples > 5 * whole_us
         # One read is given as many samples as its interval is long; hardly ever more than five.
         if stack is not None or is_out or not found or is_long:
-            found.append(Change(change.at_us, stack or ()))
+            found.append(StackChange(change.at_us, stack or ()))
         else:
             torn_us.append(change.at_us)
     return found, torn_us
 
 
 def _without_its_end(
-    found: list[Change], times_us: Sequence[int], end_us: int, distance_us: float
+    found: list[StackChange], times_us: Sequence[int], end_us: int, distance_us: float
 ) -> list[int]:
     """Return when reads failed while a process that ends still ran.
 
@@ -385,7 +385,7 @@ def _without_its_end(
     next_us = after[1] if len(after) > 1 else end_us
     tail = sorted(at_us for at_us in times_us if after[0] <= at_us < next_us)
     if tail and 2 * len(tail) * distance_us >= next_us - tail[0]:  # most of them failed
-        found.insert(last + 1, Change(tail[0], ()))
+        found.insert(last + 1, StackChange(tail[0], ()))
     return [at_us for at_us in times_us if at_us < after[0]]
 
 

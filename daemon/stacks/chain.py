@@ -22,7 +22,7 @@ from profd.daemon.freezer import is_frozen
 from profd.daemon.scheduling import FreeCores
 from profd.daemon.stacks import assembly
 from profd.daemon.stacks.assembly import Span, Threads
-from profd.daemon.stacks.evidence import Evidence
+from profd.daemon.stacks.evidence import StackEvidence
 from profd.daemon.stacks.pyspy import (
     RawRecording,
     RecordingFailed,
@@ -30,7 +30,7 @@ from profd.daemon.stacks.pyspy import (
     read_cost_s,
     shortest_cost_s,
 )
-from profd.daemon.stacks.reads import FROZEN, LATE_NS, STOPPED, Account, Look
+from profd.daemon.stacks.reads import FROZEN, LATE_NS, STOPPED, Account, ProcessSnapshot
 from profd.daemon.stacks.recording import Recording
 from profd.daemon.stacks.source import Statements
 from profd.daemon.store.records import EventHappened, GapFound, Identity, Record
@@ -56,7 +56,7 @@ RETRY_FIRST_S = 0.05
 RETRY_LAST_S = 2.0
 
 
-class Pace(NamedTuple):
+class SamplingPace(NamedTuple):
     """How to sample a process, from the next recording on.
 
     ``length_s`` is how long a recording lasts before the next one, which overlaps it, is started.
@@ -95,7 +95,7 @@ class StackChain:
 
     executable: str
     identity: Identity
-    pace: Callable[[], Pace]
+    pace: Callable[[], SamplingPace]
     source: Statements | None
     clock: Clock
     put: Callable[[Record], object]
@@ -123,7 +123,7 @@ class StackChain:
         self._threads_at_begin = 1
         self._threads = Threads()
         self._has_main, self._main_seen_ns = True, 0
-        self._evidence = Evidence(self.source)
+        self._evidence = StackEvidence(self.source)
         self._account = Account(self.identity, self._put_gap)
         self._asking: asyncio.Task[None] | None = None
 
@@ -467,11 +467,11 @@ class StackChain:
         self.put(EventHappened(self.clock.now_ns(), kind, text, self.identity))
 
 
-def _look_at(stat: processes.Stat, now_ns: int) -> Look:
+def _look_at(stat: processes.Stat, now_ns: int) -> ProcessSnapshot:
     """Return what the process's main thread shows of it now.
 
     Signals and control groups pause all threads of a process.
     """
     pause = STOPPED if stat.state in "Tt" else FROZEN if is_frozen(stat.pid, stat.pid) else ""
     slices = (processes.read(f"{processes.PROC}/{stat.pid}/schedstat") or b"").split()[2:]
-    return Look(now_ns, pause, stat.image, stat.cpu_ticks + sum(map(int, slices)))
+    return ProcessSnapshot(now_ns, pause, stat.image, stat.cpu_ticks + sum(map(int, slices)))

@@ -188,7 +188,7 @@ _AROUND = 1
 _MOST = 0.5
 
 
-class _Place:
+class _Prefix:
     """A prefix of stacks: how often it was seen and torn, and how the stacks go on from it.
 
     ``seen`` counts both whole and torn stacks.
@@ -198,7 +198,7 @@ class _Place:
 
     def __init__(self) -> None:
         self.seen = self.torn = 0.0
-        self.inner: dict[Frame, _Place] = {}
+        self.inner: dict[Frame, _Prefix] = {}
 
     def halve(self) -> int:
         """Halve all counts, and forget the places below that were seen less than twice.
@@ -217,7 +217,7 @@ class TornShares:
     """
 
     def __init__(self) -> None:
-        self._outside = _Place()
+        self._outside = _Prefix()
         self.held = 0
 
     def learn(self, seen: Mapping[Stack, float], torn: Mapping[Stack, float]) -> None:
@@ -245,7 +245,7 @@ class TornShares:
                 around = place
         return min(share, _MOST)
 
-    def _along(self, stack: Stack, *, makes: bool = False) -> Iterator[_Place]:
+    def _along(self, stack: Stack, *, makes: bool = False) -> Iterator[_Prefix]:
         place = self._outside
         yield place
         for frame in stack[:32]:
@@ -253,13 +253,13 @@ class TornShares:
             if inner is None:
                 if not makes:
                     return
-                inner = place.inner[frame] = _Place()
+                inner = place.inner[frame] = _Prefix()
                 self.held += 1
             place = inner
             yield place
 
 
-class Evidence:
+class StackEvidence:
     """All that is known of a process: its calls, its stacks, its torn shares, and its source."""
 
     __slots__ = ("calls", "endings", "source", "torn_shares")

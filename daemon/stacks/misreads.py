@@ -39,8 +39,8 @@ from collections.abc import Iterable, Sequence, Set
 from functools import partial
 from typing import NamedTuple
 
-from profd.daemon.stacks.evidence import Code, Evidence, TornShares, common, is_possible_call
-from profd.daemon.stacks.pyspy import Change
+from profd.daemon.stacks.evidence import Code, StackEvidence, TornShares, common, is_possible_call
+from profd.daemon.stacks.pyspy import StackChange
 from profd.daemon.store.records import Frame, Stack
 
 # The functions with which CPython starts a thread's Python code: scripts, `-m` and interactive code
@@ -60,7 +60,9 @@ def valid_roots(stacks: Iterable[tuple[Stack, int]]) -> frozenset[str]:
     return frozenset(ROOT_FUNCTIONS & roots.keys() or (root for root, _ in roots.most_common(1)))
 
 
-def mend(stacks: Sequence[Stack], roots: frozenset[str], evidence: Evidence) -> list[Stack | None]:
+def mend(
+    stacks: Sequence[Stack], roots: frozenset[str], evidence: StackEvidence
+) -> list[Stack | None]:
     """Learn from the stacks of one thread, in order of time, and return them mended.
 
     A stack that cannot be mended is returned as None.
@@ -91,7 +93,9 @@ def mend(stacks: Sequence[Stack], roots: frozenset[str], evidence: Evidence) -> 
 class _Mender:
     """Mends the stacks of one thread by the calls in them, one stack after the other."""
 
-    def __init__(self, roots: frozenset[str], torn_frames: Set[Frame], evidence: Evidence) -> None:
+    def __init__(
+        self, roots: frozenset[str], torn_frames: Set[Frame], evidence: StackEvidence
+    ) -> None:
         self._roots, self._torn_frames = roots, torn_frames
         self._caller_of = functools.cache(partial(_caller_of, evidence))
         self._before: Stack = ()
@@ -110,7 +114,7 @@ class _Mender:
         return (*whole, stack[-1]) if len(whole) == len(callers) else None
 
 
-def _caller_of(evidence: Evidence, call: tuple[Frame, Frame]) -> Frame | None:
+def _caller_of(evidence: StackEvidence, call: tuple[Frame, Frame]) -> Frame | None:
     """Return the line that a call can have come from.
 
     It is the line that was read, or another one of its function.
@@ -201,8 +205,11 @@ _REACH = 30.0
 
 
 def with_visits(
-    changes: tuple[Change, ...], failed_us: Sequence[int], samples: int, torn_shares: TornShares
-) -> tuple[Change, ...]:
+    changes: tuple[StackChange, ...],
+    failed_us: Sequence[int],
+    samples: int,
+    torn_shares: TornShares,
+) -> tuple[StackChange, ...]:
     """Return a thread's changes, with visits of far harder stacks when reads failed.
 
     ``failed_us`` are the times of the failed reads, ``samples`` is how many reads succeeded, and
@@ -227,16 +234,16 @@ def with_visits(
         place: list(here)
         for place, here in itertools.groupby(visits, key=lambda visit: visit.place)
     }
-    visited: list[Change] = []
+    visited: list[StackChange] = []
     for place, (change, after) in enumerate(itertools.pairwise(changes)):
         visited.append(change)
         here = by_place.get(place, [])
         ends_us = [*(visit.from_us for visit in here[1:]), after.at_us]
         for visit, next_us in zip(here, ends_us, strict=False):
             until_us = min(visit.until_us, visit.from_us + most_us)
-            visited.append(Change(visit.from_us, visit.stack))
+            visited.append(StackChange(visit.from_us, visit.stack))
             if until_us < next_us:
-                visited.append(Change(until_us, change.frames))
+                visited.append(StackChange(until_us, change.frames))
     return (*visited, changes[-1])
 
 
@@ -257,7 +264,7 @@ class _Thread:
 
     def __init__(
         self,
-        changes: Sequence[Change],
+        changes: Sequence[StackChange],
         times_us: Sequence[int],
         samples: int,
         torn_shares: TornShares,

@@ -230,7 +230,7 @@ def last_timestamp_us(data: bytes) -> int:
 _THREAD = re.compile(r"thread \((?:0x[0-9a-fA-F]+|(\d{1,9}))\)(?:: (.*))?", re.DOTALL)
 
 
-class Change(msgspec.Struct, frozen=True, gc=False):
+class StackChange(msgspec.Struct, frozen=True, gc=False):
     """The thread stood in ``frames`` from ``at_us`` on, until the next change.
 
     ``frames`` begins with the root; it is empty if the thread had no frames.
@@ -250,7 +250,7 @@ class ThreadTrace(msgspec.Struct, frozen=True):
     ident: int
     os_tid: int | None
     name: str
-    changes: tuple[Change, ...]
+    changes: tuple[StackChange, ...]
 
 
 class TraceDamaged(Exception):
@@ -325,7 +325,7 @@ class _Stacks:
 
     def __init__(self) -> None:
         self._stack: list[Frame] = []
-        self._changes: list[Change] = []
+        self._changes: list[StackChange] = []
         self._at_us = -1
         self._roots: dict[str, None] = {}
         self._known: dict[tuple[str, str, int], Frame] = {}
@@ -354,7 +354,7 @@ class _Stacks:
         self._at_us = at_us
 
     def _add(self, at_us: int) -> None:
-        self._changes.append(Change(at_us, tuple(self._stack[1:])))
+        self._changes.append(StackChange(at_us, tuple(self._stack[1:])))
         self._roots |= {frame.function: None for frame in self._stack[:1]}
 
     def trace(self, ident: int) -> ThreadTrace | None:

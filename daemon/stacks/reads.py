@@ -51,7 +51,7 @@ _LATELY = 8
 """How many looks show how much a process usually runs: two seconds of them."""
 
 
-class Look(NamedTuple):
+class ProcessSnapshot(NamedTuple):
     """A process as the session saw it.
 
     ``pause`` is STOPPED, FROZEN or empty. ``image`` tells the programs of a process apart; 0 means
@@ -231,12 +231,12 @@ class Account:
     def __init__(self, identity: Identity, put: Callable[[GapFound], object]) -> None:
         self._identity, self._put = identity, put
         self._spells: list[Spell] = []
-        self._lately: deque[Look] = deque(maxlen=_LATELY)
+        self._lately: deque[ProcessSnapshot] = deque(maxlen=_LATELY)
         self._read_to_ns: int | None = None
         self._words: Counter[str] = Counter()
         self._found: deque[tuple[int, str]] = deque(maxlen=_LATELY)
 
-    def look(self, look: Look) -> bool:
+    def look(self, look: ProcessSnapshot) -> bool:
         """Take a look that is later than those before.
 
         Returns whether the process has become another program since the look before.
@@ -257,7 +257,7 @@ class Account:
         self._lately.append(look)
         return image != before.image != 0
 
-    def _why_late(self, look: Look) -> str:
+    def _why_late(self, look: ProcessSnapshot) -> str:
         """Return why nothing looked for a while.
 
         It depends on whether the process ran meanwhile as much as it did before.

@@ -183,14 +183,14 @@ _NO_STATEMENT = ("#", ")", "]", "}")
 _INDENTED = "if 1:\n"
 
 
-class Block(NamedTuple):
+class SourceBlock(NamedTuple):
     """A text that can be parsed; ``first_line`` is the number, in the file, of its first line."""
 
     text: str
     first_line: int
 
 
-def block_around(lines: Sequence[str], line: int) -> Block | None:
+def block_around(lines: Sequence[str], line: int) -> SourceBlock | None:
     """Return the function that holds a line, or else the file, unless it is too long.
 
     Returns None if the bounds are unclear.
@@ -199,7 +199,7 @@ def block_around(lines: Sequence[str], line: int) -> Block | None:
         return None
     start = _head_above(lines, line - 1)
     if start is None:
-        return Block("\n".join(lines), 1) if len(lines) <= MOST_LINES else None
+        return SourceBlock("\n".join(lines), 1) if len(lines) <= MOST_LINES else None
     left = _indent(lines[start])
     for end in range(start + 1, len(lines)):  # up to the first line after the function
         text = lines[end].lstrip()
@@ -214,7 +214,11 @@ def block_around(lines: Sequence[str], line: int) -> Block | None:
     if end - start > MOST_LINES:
         return None
     text = "\n".join(lines[start:end])
-    return Block(_INDENTED + text, start) if _indent(lines[start]) else Block(text, start + 1)
+    return (
+        SourceBlock(_INDENTED + text, start)
+        if _indent(lines[start])
+        else SourceBlock(text, start + 1)
+    )
 
 
 def _head_above(lines: Sequence[str], index: int) -> int | None:

@@ -18,8 +18,8 @@ from pathlib import Path
 import msgspec
 
 from profd.daemon import errors, processes
-from profd.daemon.boundedreads import Reads, Unread
-from profd.daemon.containers import Place
+from profd.daemon.boundedreads import BoundedReads, Unread
+from profd.daemon.containers import ProcessPlace
 from profd.daemon.errors import ProfdError
 from profd.daemon.naming import is_profd
 from profd.daemon.rights import Credentials, Rights
@@ -85,7 +85,7 @@ def find_attachable() -> list[Attachable]:
     pids = sorted(
         (pid for pid in owners if uid in (0, owners[pid])), key=lambda pid: count[owners[pid]]
     )
-    reads, found = Reads(user_s=LOOK_S / 2, all_s=LOOK_S), dict[int, Attachable]()
+    reads, found = BoundedReads(user_s=LOOK_S / 2, all_s=LOOK_S), dict[int, Attachable]()
     for pid in pids:
         if pid != os.getpid() and (one := _look(pid, owners[pid], reads)) is not None:
             found[pid] = one
@@ -93,7 +93,7 @@ def find_attachable() -> list[Attachable]:
     return sorted(worth, key=lambda process: (not process.uses_torch, process.age_s))
 
 
-def _look(pid: int, uid: int, reads: Reads) -> Attachable | None:
+def _look(pid: int, uid: int, reads: BoundedReads) -> Attachable | None:
     """Return what is shown of a process; without time left to read it, only what costs nothing.
 
     Returns None if it is no Python.
@@ -328,7 +328,7 @@ def _refusal(pid: int, number: int, system: System) -> ProfdError:
     return errors.MissingCapability(*_withheld(pid, system, place))
 
 
-def _withheld(pid: int, system: System, place: Place) -> tuple[str, str]:
+def _withheld(pid: int, system: System, place: ProcessPlace) -> tuple[str, str]:
     """Return what withholds the right to read a process, and the remedy.
 
     The process does not belong to another user.

@@ -20,7 +20,7 @@ _PIDFD_INFO = struct.Struct("=QQ11Ii")
 _PIDFD_INFO_EXIT = 1 << 3
 
 
-class Watch:
+class ProcessWatch:
     """A handle on a process that becomes readable when the process ends.
 
     Wait for it with ``select`` or a loop.
@@ -64,13 +64,13 @@ class Watch:
         os.close(self._pidfd)
 
 
-def watch_target(identity: Identity) -> Watch:
+def watch_target(identity: Identity) -> ProcessWatch:
     """Return a handle on the process that is to be recorded.
 
     Raises NoSuchProcess, and SessionFailed on old kernels.
     """
     try:
-        return Watch(identity)
+        return ProcessWatch(identity)
     except ProcessLookupError:
         raise NoSuchProcess(
             f"process {identity.pid} has ended already", "nothing was recorded"

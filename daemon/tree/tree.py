@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, TypeVar
 import msgspec
 
 from profd.daemon import processes
-from profd.daemon.boundedreads import Reads, Unread
+from profd.daemon.boundedreads import BoundedReads, Unread
 from profd.daemon.clock import Clock
 from profd.daemon.frameworks.frames import function_means
 from profd.daemon.interpreter.frames import Code
@@ -75,7 +75,7 @@ class Member(msgspec.Struct):
     """A time before it began the program that it runs now, while that could not be read; else 0."""
 
 
-class Change(msgspec.Struct, frozen=True):
+class ProcessChange(msgspec.Struct, frozen=True):
     """A process is new, runs another program, has loaded Python, or has ended.
 
     ``exit_status`` is as of ``waitpid``, if it is known.
@@ -102,7 +102,7 @@ class ProcessTree:
     subprocesses: bool = True
     folder: str = ""
     """The folder in which the root was started, if that is known."""
-    reads: Reads = field(default_factory=Reads)
+    reads: BoundedReads = field(default_factory=BoundedReads)
     """Bounded reads of memory: its owner may make it any size, and let reads hang."""
 
     def __post_init__(self) -> None:
@@ -110,7 +110,7 @@ class ProcessTree:
         self._scans, self._has_begun = 0, False
         self._polled_ns, self._before_ns = self.clock.now_ns(), 0
 
-    def poll(self) -> list[Change]:
+    def poll(self) -> list[ProcessChange]:
         """Look at the tree and return what changed since the last look, parents first."""
         self.reads.begin_turn()
         changes = [] if self._has_begun else self._add([self.root.pid], None)
@@ -276,13 +276,13 @@ class ProcessTree:
             del fields[name]
         return ProcessSeen(**fields, at_ns=self.clock.now_ns())
 
-    def _look_at(self, member: Member) -> Iterator[Change]:
+    def _look_at(self, member: Member) -> Iterator[ProcessChange]:
         identity = member.identity
         stat = processes.read_stat(identity.pid)
         if stat is None or stat.start_ticks != identity.start_ticks or not stat.is_running:
             is_zombie = stat is not None and stat.start_ticks == identity.start_ticks
             del self.members[identity]
-            yield Change(
+            yield ProcessChange(
                 "ended", member, exitstatus.of_zombie(stat) if stat and is_zombie else None
             )
         # A dying process has no image any more while the kernel takes its memory back, and names
@@ -291,13 +291,13 @@ class ProcessTree:
             member.exec_ns = member.exec_ns or self._before_ns
             if self._read(member, stat.image):
                 member.polls = member.exec_ns = 0
-                yield Change("exec", member)
+                yield ProcessChange("exec", member)
         elif (
             member.python is None
             and self._has_loaded_python(member)
             and self._read(member, member.image)
         ):
-            yield Change("loaded", member)
+            yield ProcessChange("loaded", member)
 
     def _has_loaded_python(self, member: Member) -> bool:
         """Return whether a program runs a Python now.
@@ -308,7 +308,7 @@ class ProcessTree:
         is_due = not member.polls & (member.polls - 1)
         return is_due and self._ask(member.identity.pid, processes.python_version) is not None
 
-    def _add(self, pids: Iterable[int], parent: Member | None) -> list[Change]:
+    def _add(self, pids: Iterable[int], parent: Member | None) -> list[ProcessChange]:
         appeared = []
         for pid in pids:
             stat = processes.read_stat(pid)
@@ -321,7 +321,7 @@ class ProcessTree:
             member = Member(identity, above, (), roles.HELPER, None, None, None, stat.image)
             if self._read(member, stat.image):
                 self.members[identity] = member
-                appeared.append(Change("started", member))
+                appeared.append(ProcessChange("started", member))
         return appeared
 
     def _ask(self, pid: int, ask: Callable[[int], Value]) -> Value | None:

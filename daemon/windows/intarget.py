@@ -59,7 +59,7 @@ class Profiler(Protocol):
     def export_chrome_trace(self, path: str) -> None: ...
 
 
-class WindowRefused(Exception):
+class NoWindow(Exception):
     """No window can be taken of this process; the text says why."""
 
 
@@ -78,7 +78,7 @@ class Window:
         self._error: BaseException | None = None
 
     def take(self) -> None:
-        """Take the window and write its trace; raises WindowRefused, and what torch raises."""
+        """Take the window and write its trace; raises NoWindow, and what torch raises."""
         atexit.register(self._leave)
         try:
             if self._order.seconds is None:
@@ -104,9 +104,7 @@ class Window:
     def _wait_for_steps(self) -> None:
         optimizers = sys.modules.get("torch.optim.optimizer")  # ``torch.optim`` has no name for it
         if optimizers is None or not hasattr(optimizers, "register_optimizer_step_post_hook"):
-            raise WindowRefused(
-                "its torch reports no steps, which 2.0 and later do: give --seconds"
-            )
+            raise NoWindow("its torch reports no steps, which 2.0 and later do: give --seconds")
         hook = optimizers.register_optimizer_step_post_hook(self._take_step)
         try:
             is_over = self._over.wait(self._order.patience_s)
@@ -115,9 +113,7 @@ class Window:
         if not is_over:
             taken = "no step" if self._steps < 0 else f"{self._steps} of {self._order.steps} steps"
             within = f"within {self._order.patience_s:.0f} s"
-            raise WindowRefused(
-                f"{taken} of an optimizer of torch's ended {within}: give --seconds"
-            )
+            raise NoWindow(f"{taken} of an optimizer of torch's ended {within}: give --seconds")
 
     def _take_step(self, *_: object) -> None:
         """Count a step that an optimizer has ended, on the thread that trains.
@@ -155,14 +151,14 @@ class Window:
             self._profiler.__exit__(None, None, None)
 
     def _check_free(self) -> None:
-        """Raise WindowRefused if a profiler is on: Kineto would silently cancel it."""
+        """Raise NoWindow if a profiler is on: Kineto would silently cancel it."""
         profilers = self._torch.autograd.profiler
         if (
             getattr(profilers, "_is_profiler_enabled", False)
             or self._torch.autograd._profiler_enabled()
         ):
             self._is_ready = False
-            raise WindowRefused("a profiler of its own is on")
+            raise NoWindow("a profiler of its own is on")
 
     def _leave(self) -> None:
         """End the window because the process ends; wait until the events so far are written."""
@@ -178,9 +174,9 @@ def take(order: Order) -> None:
             return
         torch = sys.modules.get("torch")  # profd does not import it
         if torch is None:
-            raise WindowRefused("it has not imported torch")
+            raise NoWindow("it has not imported torch")
         if not hasattr(torch._C._profiler, "_ExperimentalConfig"):
-            raise WindowRefused(f"its torch {torch.__version__} cannot profile all threads")
+            raise NoWindow(f"its torch {torch.__version__} cannot profile all threads")
         Window(order, torch).take()
     except BaseException as caught:  # noqa: BLE001  the user's stderr shows none of ours
         error = str(caught) or type(caught).__name__

@@ -24,7 +24,7 @@ from support.waiting import DEADLINE_S, until
 
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.service.scanner import ProcessTable
+from profd.daemon.service.scanner import HostProcesses
 from profd.daemon.session.control import ControlClient
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame
@@ -123,7 +123,7 @@ def test_another_users_claim_to_record_a_process_of_roots_is_not_believed(
             with subprocess.Popen(words, stdin=subprocess.PIPE, cwd=open_folder) as claimant:
                 claim = until(lambda of=claimant.pid: claim_of(of), "its claim")  # type: ignore[misc]
                 assert claim[-2:] == ("--pid", str(pid))
-                recorded = ProcessTable().recorded()
+                recorded = HostProcesses().recorded()
                 claimant.kill()
             assert (pid in recorded) == is_believed
 

@@ -23,7 +23,7 @@ from profd.daemon.clock import Clock
 from profd.daemon.session.recorder import Recorder
 from profd.daemon.stacks import assembly, pyspy
 from profd.daemon.stacks.assembly import Span, Threads
-from profd.daemon.stacks.evidence import Evidence
+from profd.daemon.stacks.evidence import StackEvidence
 from profd.daemon.stacks.pyspy import PySpyOutput, RawRecording
 from profd.daemon.store.records import DescribeFrame, Identity, Record, RecordingTaken, RunStarted
 from profd.daemon.store.writer import RunWriter
@@ -58,7 +58,7 @@ def noted() -> Iterator[list[StoredLine]]:
         rate_hz: int,
         keep: Span,
         threads: Threads,
-        evidence: Evidence,
+        evidence: StackEvidence,
     ) -> tuple[RecordingTaken, ...]:
         notes.take_recording(raw, identity, rate_hz, keep, threads, evidence)
         return assemble(raw, identity, rate_hz, keep, threads, evidence)
@@ -95,7 +95,7 @@ class _Notes:
         self.lines: list[StoredLine] = []
         self.outputs: dict[int, tuple[RawRecording, PySpyOutput]] = {}
         # Kept, so that none has the id of another one.
-        self._chains: list[Evidence] = []
+        self._chains: list[StackEvidence] = []
         self._lock = threading.Lock()
 
     def take_recording(
@@ -105,7 +105,7 @@ class _Notes:
         rate_hz: int,
         keep: Span,
         threads: Threads,
-        evidence: Evidence,
+        evidence: StackEvidence,
     ) -> None:
         """Note what is put together now."""
         _, output = self.outputs.pop(id(raw.data))

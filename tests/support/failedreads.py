@@ -6,7 +6,7 @@ import itertools
 import random
 from collections.abc import Sequence
 
-from profd.daemon.stacks.pyspy import Change
+from profd.daemon.stacks.pyspy import StackChange
 from profd.daemon.store.records import Stack
 
 
@@ -31,7 +31,7 @@ class Reader:
         self.samples = 0
         self.failed_us: list[int] = []
         self.spent_us = dict.fromkeys(stays_us, 0.0)
-        self.changes: list[Change] = []
+        self.changes: list[StackChange] = []
         self._read_us = read_us
         stays = (
             (one, self._chance.uniform(0.9, 1.1) * stay)
@@ -46,7 +46,7 @@ class Reader:
             at_us += stay_us
             if at_us > 60e6:
                 break
-        self.changes.append(Change(round(at_us), ()))
+        self.changes.append(StackChange(round(at_us), ()))
 
     def _read(self, one: Stack, at_us: float, until_us: float) -> None:
         if at_us + self._read_us[one] > until_us or self._is_too_restless(one):
@@ -54,12 +54,12 @@ class Reader:
             return
         self.samples += 1
         if not self.changes or self.changes[-1].frames != one:
-            self.changes.append(Change(round(at_us), one))
+            self.changes.append(StackChange(round(at_us), one))
 
     def _is_too_restless(self, one: Stack) -> bool:
         return one in self._fails and self._chance.random() < self._fails[one]
 
-    def error(self, changes: Sequence[Change], one: Stack) -> float:
+    def error(self, changes: Sequence[StackChange], one: Stack) -> float:
         """Return by how many points the share of a stack is off."""
         share = sum(
             after.at_us - now.at_us

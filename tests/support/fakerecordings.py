@@ -15,7 +15,7 @@ import pytest
 from profd.daemon import processes
 from profd.daemon.clock import MILLISECOND_NS, Clock
 from profd.daemon.stacks import chain as chain_module
-from profd.daemon.stacks.chain import Allowance, Pace, StackChain
+from profd.daemon.stacks.chain import Allowance, SamplingPace, StackChain
 from profd.daemon.stacks.pyspy import RawRecording, RecordingFailed
 from profd.daemon.store.records import EventHappened, Record, RecordingTaken
 from support.clocks import StoppedClock
@@ -41,8 +41,8 @@ class FixedPace:
     rest_ratio: float = 1.0
     is_unknown: bool = False
 
-    def __call__(self) -> Pace:
-        return Pace(self.hz, self.seconds, self.rest_ratio, self.is_unknown)
+    def __call__(self) -> SamplingPace:
+        return SamplingPace(self.hz, self.seconds, self.rest_ratio, self.is_unknown)
 
 
 class FakeRecording:

@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from profd.daemon.containers import Place
+from profd.daemon.containers import ProcessPlace
 from profd.daemon.rights import Credentials
 from profd.daemon.tree.attachable import System
 from profd.daemon.tree.unread import Reason
 
 ADA, BOB, ROOT = 1000, 1001, 0
-NOWHERE = Place()
+NOWHERE = ProcessPlace()
 
 
 @dataclass
@@ -28,7 +28,7 @@ class FakeProcess:
     children: list[int] = field(default_factory=list)
     denied: int = 0
     py_spy_says: str = ""
-    place: Place = NOWHERE
+    place: ProcessPlace = NOWHERE
     unread: Reason | None = None
 
 
@@ -40,7 +40,7 @@ class FakeSystem(System):
     uid: int = ADA
     capable: bool = False
     scope: int = 0
-    here: Place = NOWHERE
+    here: ProcessPlace = NOWHERE
     hidden: bool = False
     filtered: bool = False
     module: str = ""
@@ -63,7 +63,7 @@ class FakeSystem(System):
     def ptrace_scope(self) -> int:
         return self.scope
 
-    def place(self, pid: int | str = "self") -> Place:
+    def place(self, pid: int | str = "self") -> ProcessPlace:
         return self.here if isinstance(pid, str) else self.processes[pid].place
 
     def is_filtered(self, pid: int) -> bool:

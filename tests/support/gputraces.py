@@ -4,7 +4,7 @@ up.
 
 from __future__ import annotations
 
-from profd.daemon.gpu.devices import Gpu
+from profd.daemon.gpu.devices import GpuDevice
 from profd.daemon.gpu.users import ProcessTraces
 
 CUDA = frozenset({"/dev/nvidiactl", "/dev/nvidia-uvm"})
@@ -45,11 +45,11 @@ def gpu(
     index: int,
     uuid: str,
     model: str = "H100",
-    parent: Gpu | None = None,
+    parent: GpuDevice | None = None,
     instance: int | None = None,
-) -> Gpu:
+) -> GpuDevice:
     name = f"gpu{index}" if parent is None else f"gpu{index}-mig{instance}"
-    return Gpu(
+    return GpuDevice(
         handle=None,
         name=name,
         index=index,

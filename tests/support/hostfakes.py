@@ -14,16 +14,16 @@ import msgspec
 
 from profd.daemon.errors import ProfdError, SessionFailed
 from profd.daemon.service.log import JsonLog, LogLine
-from profd.daemon.service.scanner import HostJob, HostProgram, ProcessInfo, ProcessTable
+from profd.daemon.service.scanner import HostJob, HostProcesses, HostProgram, ProcessInfo
 from profd.daemon.service.sessions import LiveSession, Sessions
 from profd.daemon.service.storage import Entry, boot_id
 from profd.daemon.store.records import Identity
-from profd.daemon.tree.exitstatus import Watch
+from profd.daemon.tree.exitstatus import ProcessWatch
 
 UID = os.geteuid()
 
 
-class FakeTable(ProcessTable):
+class FakeTable(HostProcesses):
     """Processes by their PIDs; whoever has ``subjects`` is Python."""
 
     def __init__(self) -> None:
@@ -110,7 +110,7 @@ class Said(JsonLog):
         return [line.event for line in self.lines]
 
 
-class FakeWatch(Watch):
+class FakeWatch(ProcessWatch):
     """A watch on a process that ends when the test says so."""
 
     def __init__(self, identity: Identity) -> None:

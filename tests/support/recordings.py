@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from profd.daemon.naming import script_folder
 from profd.daemon.stacks import assembly
-from profd.daemon.stacks.evidence import Evidence
+from profd.daemon.stacks.evidence import StackEvidence
 from profd.daemon.stacks.pyspy import TraceDamaged, read_output
 from profd.daemon.stacks.source import SourceTree, Statement, Statements
 from profd.daemon.store.records import Frame, FrameDescription, Record
@@ -117,7 +117,7 @@ class _Session:
     def __init__(self, sources: Sources, root: Path, put: Callable[[Record], object]) -> None:
         self._put = put
         self._source = RecordedSource(sources, root)
-        self._evidence: dict[int, Evidence] = {}
+        self._evidence: dict[int, StackEvidence] = {}
 
     @functools.singledispatchmethod
     def take(self, line: object) -> None:
@@ -129,7 +129,7 @@ class _Session:
 
     @take.register
     def _(self, line: PySpyRecord) -> None:
-        evidence = self._evidence.setdefault(line.chain, Evidence(self._source))
+        evidence = self._evidence.setdefault(line.chain, StackEvidence(self._source))
         raw = read_output(line.output)
         try:
             taken = assembly.assemble(

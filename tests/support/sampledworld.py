@@ -18,7 +18,15 @@ from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
 from profd.daemon.stacks import assembly
 from profd.daemon.stacks.assembly import Span
 from profd.daemon.stacks.pyspy import FailedRead
-from profd.daemon.stacks.reads import EXEC, FROZEN, STOPPED, SUSPENDED, Account, Look, Pulse
+from profd.daemon.stacks.reads import (
+    EXEC,
+    FROZEN,
+    STOPPED,
+    SUSPENDED,
+    Account,
+    ProcessSnapshot,
+    Pulse,
+)
 from profd.daemon.store.records import GapFound, Identity, RecordingTaken, Stack
 from support.traces import MAIN_TID, ThreadTrace, raw_recording, stack
 
@@ -99,14 +107,16 @@ class World:
         episode = self.during(at_ns, *_STOPS_SAMPLER, EXEC)
         return episode.to_ns if episode else at_ns
 
-    def _looks(self, cuts_ns: Sequence[int]) -> list[Look]:
+    def _looks(self, cuts_ns: Sequence[int]) -> list[ProcessSnapshot]:
         found = []
         for at_ns in sorted({*range(0, self.length_ns, LOOK_NS), *cuts_ns}):
             if not self.during(at_ns, *_STOPS_PROFD):
                 paused = self.during(at_ns, STOPPED, FROZEN)
                 image = 1 + sum(one.kind == EXEC and one.from_ns <= at_ns for one in self.episodes)
                 runs = self._position_ns(at_ns) * 200 // SECOND_NS
-                found.append(Look(BEGIN_NS + at_ns, paused.kind if paused else "", image, runs))
+                found.append(
+                    ProcessSnapshot(BEGIN_NS + at_ns, paused.kind if paused else "", image, runs)
+                )
         return found
 
     def _position_ns(self, at_ns: int) -> int:

@@ -9,7 +9,7 @@ import threading
 import pytest
 from support.waiting import until
 
-from profd.daemon.boundedreads import MOST_STUCK, Reads, Unread
+from profd.daemon.boundedreads import MOST_STUCK, BoundedReads, Unread
 
 
 class Hanging:
@@ -24,7 +24,7 @@ class Hanging:
         return "late"
 
 
-def is_unread(reads: Reads, pid: int, uid: int, ask: Hanging) -> bool:
+def is_unread(reads: BoundedReads, pid: int, uid: int, ask: Hanging) -> bool:
     try:
         reads.read(pid, uid, ask)
     except Unread:
@@ -36,7 +36,7 @@ def test_what_is_read_is_returned_or_raised_here_by_one_thread() -> None:
     def fail() -> str:
         raise PermissionError("not yours")
 
-    reads = Reads()
+    reads = BoundedReads()
     assert reads.read(7, 1, lambda: "maps") == "maps"
     with pytest.raises(PermissionError, match="not yours"):
         reads.read(7, 1, fail)
@@ -44,7 +44,7 @@ def test_what_is_read_is_returned_or_raised_here_by_one_thread() -> None:
 
 
 def test_a_read_that_does_not_end_is_given_up_and_not_made_again_before_it_does() -> None:
-    reads, hanging = Reads(deadline_s=0.05, user_s=60.0), Hanging()
+    reads, hanging = BoundedReads(deadline_s=0.05, user_s=60.0), Hanging()
     assert all(is_unread(reads, 7, 1, hanging) for _ in range(5))
     assert until(lambda: hanging.asked, "the read to begin") == 1
     reads._deadline_s = 60.0
@@ -62,7 +62,7 @@ def test_a_users_processes_share_their_time_and_others_have_theirs() -> None:
         now_s += 0.4
         return "read"
 
-    reads = Reads(user_s=1.0, all_s=2.0, cpu_s=lambda: now_s)
+    reads = BoundedReads(user_s=1.0, all_s=2.0, cpu_s=lambda: now_s)
     assert [reads.read(pid, 1, dear) for pid in (1, 2, 3)] == ["read"] * 3
     with pytest.raises(Unread):
         reads.read(4, 1, dear)
@@ -75,7 +75,7 @@ def test_a_users_processes_share_their_time_and_others_have_theirs() -> None:
 
 
 def test_a_read_that_is_given_up_takes_its_time_from_its_user() -> None:
-    reads, hanging = Reads(deadline_s=0.01, user_s=0.02), Hanging()
+    reads, hanging = BoundedReads(deadline_s=0.01, user_s=0.02), Hanging()
     assert all(is_unread(reads, pid, 1, hanging) for pid in range(5))
     assert len(reads._stuck) == 2
     hanging.wakes.set()
@@ -83,7 +83,7 @@ def test_a_read_that_is_given_up_takes_its_time_from_its_user() -> None:
 
 def test_a_user_holds_few_threads_whatever_its_processes_do() -> None:
     reads, hanging, before = (
-        Reads(deadline_s=0.01, user_s=60.0),
+        BoundedReads(deadline_s=0.01, user_s=60.0),
         Hanging(),
         threading.active_count(),
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from profd.daemon.containers import Place, place_of
+from profd.daemon.containers import ProcessPlace, place_of
 
 ID = "946995504dacf6a08adac695cc576125fbdcd308b93681e5aac53fc587caaed1"
 POD = "1b9f4c5e-6b0a-4c53-9f0e-52a0a7a0d001"
@@ -32,44 +32,44 @@ def sees(groups: str, mounts: str = "", **variables: str) -> tuple[str, str, dic
 
 
 PLACES = {
-    "a machine": (sees("0::/user.slice/user-1000.slice/session-3.scope"), Place()),
-    "docker, version 1": (sees(f"4:memory:/docker/{ID}"), Place("docker", ID)),
-    "docker, by systemd": (sees(f"0::/system.slice/docker-{ID}.scope"), Place("docker", ID)),
-    "docker, from within": (sees("0::/", DOCKER), Place("docker", ID)),
-    "podman": (sees(f"0::/libpod_parent/libpod-{ID}"), Place("podman", ID)),
-    "podman, from within": (sees("0::/", PODMAN), Place("podman", ID)),
+    "a machine": (sees("0::/user.slice/user-1000.slice/session-3.scope"), ProcessPlace()),
+    "docker, version 1": (sees(f"4:memory:/docker/{ID}"), ProcessPlace("docker", ID)),
+    "docker, by systemd": (sees(f"0::/system.slice/docker-{ID}.scope"), ProcessPlace("docker", ID)),
+    "docker, from within": (sees("0::/", DOCKER), ProcessPlace("docker", ID)),
+    "podman": (sees(f"0::/libpod_parent/libpod-{ID}"), ProcessPlace("podman", ID)),
+    "podman, from within": (sees("0::/", PODMAN), ProcessPlace("podman", ID)),
     "podman, by its variable": (
         sees("0::/", container="podman", HOSTNAME=ID[:12]),
-        Place("podman", ID[:12]),
+        ProcessPlace("podman", ID[:12]),
     ),
-    "LXC": (sees("0::/lxc.payload.trainer/init.scope"), Place("LXC", "trainer")),
+    "LXC": (sees("0::/lxc.payload.trainer/init.scope"), ProcessPlace("LXC", "trainer")),
     "a pod of containerd's": (
         sees(f"0::{SLICE}/cri-containerd-{ID}.scope", KUBELET, HOSTNAME="trainer-0"),
-        Place("containerd", ID, "trainer-0", "ml", "main"),
+        ProcessPlace("containerd", ID, "trainer-0", "ml", "main"),
     ),
     "a pod, version 1": (
         sees(f"3:cpu:/kubepods/burstable/pod{POD}/{ID}", HOSTNAME="trainer-0"),
-        Place("containerd", ID, "trainer-0", "ml"),
+        ProcessPlace("containerd", ID, "trainer-0", "ml"),
     ),
     "a pod, from within": (
         sees("0::/", KUBELET, HOSTNAME="trainer-0", KUBERNETES_SERVICE_HOST="10.96.0.1"),
-        Place("Kubernetes", "", "trainer-0", "ml", "main"),
+        ProcessPlace("Kubernetes", "", "trainer-0", "ml", "main"),
     ),
-    "a step of Slurm": (sees(STEP, SLURM_JOB_ID="42"), Place(job="42", step="0")),
+    "a step of Slurm": (sees(STEP, SLURM_JOB_ID="42"), ProcessPlace(job="42", step="0")),
     "a step of Slurm, version 1": (
         sees("9:freezer:/slurm/uid_1000/job_42/step_batch"),
-        Place(job="42", step="batch"),
+        ProcessPlace(job="42", step="batch"),
     ),
     "a step of Slurm without groups": (
         sees("0::/", SLURM_JOB_ID="42", SLURM_STEP_ID="1"),
-        Place(job="42", step="1"),
+        ProcessPlace(job="42", step="1"),
     ),
 }
 
 
 @pytest.mark.parametrize(("seen", "place"), PLACES.values(), ids=PLACES)
 def test_a_place_is_known(
-    seen: tuple[str, str, dict[str, str]], place: Place, tmp_path: Path
+    seen: tuple[str, str, dict[str, str]], place: ProcessPlace, tmp_path: Path
 ) -> None:
     groups, mounts, variables = seen
     of = tmp_path / "7"
@@ -90,24 +90,28 @@ DEBUG = (
     "profd attach 12"
 )
 COMMANDS = {
-    "docker": (Place("docker", ID), f"docker {EXEC}", "a container of docker (946995504dac)"),
+    "docker": (
+        ProcessPlace("docker", ID),
+        f"docker {EXEC}",
+        "a container of docker (946995504dac)",
+    ),
     "pod": (
-        Place("containerd", ID, "trainer-0", "ml", "main"),
+        ProcessPlace("containerd", ID, "trainer-0", "ml", "main"),
         f"kubectl {DEBUG}",
         "pod trainer-0 in namespace ml, container main",
     ),
     "podman, in a job": (
-        Place("podman", ID, job="42", step="0"),
+        ProcessPlace("podman", ID, job="42", step="0"),
         f"podman {EXEC}",
         "a container of podman (946995504dac); job 42 of Slurm, step 0",
     ),
-    "docker, which one unknown": (Place("docker"), "", "a container of docker"),
-    "a machine": (Place(), "", ""),
+    "docker, which one unknown": (ProcessPlace("docker"), "", "a container of docker"),
+    "a machine": (ProcessPlace(), "", ""),
 }
 
 
 @pytest.mark.parametrize(("place", "command", "words"), COMMANDS.values(), ids=COMMANDS)
 def test_a_command_goes_there_and_it_is_said_in_words(
-    place: Place, command: str, words: str
+    place: ProcessPlace, command: str, words: str
 ) -> None:
     assert (place.command(12), place.words()) == (command, words)

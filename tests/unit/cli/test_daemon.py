@@ -21,7 +21,7 @@ from profd.daemon.service.configuration import Configuration
 @pytest.fixture
 def table(monkeypatch: pytest.MonkeyPatch) -> FakeTable:
     table = FakeTable()
-    monkeypatch.setattr(daemon, "ProcessTable", lambda: table)
+    monkeypatch.setattr(daemon, "HostProcesses", lambda: table)
     return table
 
 

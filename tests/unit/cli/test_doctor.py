@@ -19,7 +19,7 @@ from support.folders import ROOT
 from support.gpusim import SimulatedDriver
 
 from profd.cli import doctor
-from profd.cli.doctor import Check, Verdict, check_gpus, checked
+from profd.cli.doctor import Check, CheckResult, check_gpus, checked
 from profd.daemon import paths, processes
 from profd.daemon.errors import ExitCode, SessionFailed
 from profd.daemon.gpu import nvml
@@ -35,20 +35,20 @@ def report(checks: list[Check], monkeypatch: pytest.MonkeyPatch, *words: str) ->
 
 def test_failures_count_and_notes_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     code, text = report(
-        [Check("a", Verdict.PASSED, "fine"), Check("b", Verdict.NOTE, "so so", "mend it")],
+        [Check("a", CheckResult.PASSED, "fine"), Check("b", CheckResult.NOTE, "so so", "mend it")],
         monkeypatch,
     )
     assert code == 0
     assert "✓ a" in text
     assert "! b" in text
     assert "→ mend it" in text
-    assert report([Check("a", Verdict.FAILED, "broken")], monkeypatch)[0] == ExitCode.FAILURE
-    process = Check("pid 1", Verdict.FAILED, "a shell", exit_code=ExitCode.NOT_PYTHON)
+    assert report([Check("a", CheckResult.FAILED, "broken")], monkeypatch)[0] == ExitCode.FAILURE
+    process = Check("pid 1", CheckResult.FAILED, "a shell", exit_code=ExitCode.NOT_PYTHON)
     assert (
-        report([Check("a", Verdict.FAILED, "broken"), process], monkeypatch)[0]
+        report([Check("a", CheckResult.FAILED, "broken"), process], monkeypatch)[0]
         == ExitCode.NOT_PYTHON
     )
-    _, text = report([Check("a", Verdict.PASSED, "fine")], monkeypatch, "--json")
+    _, text = report([Check("a", CheckResult.PASSED, "fine")], monkeypatch, "--json")
     assert [check["name"] for check in json.loads(text)] == ["a", "terminal"]
 
 
@@ -56,9 +56,9 @@ def test_machine_that_runs_these_tests_is_fit_and_every_note_has_a_remedy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     checks = doctor.examine()
-    assert [check for check in checks if check.verdict is Verdict.FAILED] == []
+    assert [check for check in checks if check.verdict is CheckResult.FAILED] == []
     assert [
-        check for check in checks if check.verdict is not Verdict.PASSED and not check.remedy
+        check for check in checks if check.verdict is not CheckResult.PASSED and not check.remedy
     ] == []
     (wanted,) = re.findall(
         r'^ *"(py-spy[^"]*)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE
@@ -66,19 +66,22 @@ def test_machine_that_runs_these_tests_is_fit_and_every_note_has_a_remedy(
     least, beyond = (".".join(map(str, version)) for version in KNOWN_VERSIONS)
     assert sorted(re.findall(r"[<>]=?[\d.]+", wanted)) == [f"<{beyond}", f">={least}"]
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 7, 17))
-    assert checked("", doctor.check_python).verdict is Verdict.FAILED
+    assert checked("", doctor.check_python).verdict is CheckResult.FAILED
 
 
 @pytest.mark.parametrize(
     ("said", "verdict"),
     [
-        *((f"py-spy {version}", Verdict.PASSED) for version in ("0.4.3", "0.4.99")),
-        *((f"py-spy {version}", Verdict.NOTE) for version in ("0.3.14", "0.4.2", "0.5.0", "1.0.0")),
-        ("", Verdict.NOTE),
+        *((f"py-spy {version}", CheckResult.PASSED) for version in ("0.4.3", "0.4.99")),
+        *(
+            (f"py-spy {version}", CheckResult.NOTE)
+            for version in ("0.3.14", "0.4.2", "0.5.0", "1.0.0")
+        ),
+        ("", CheckResult.NOTE),
     ],
 )
 def test_a_py_spy_that_is_not_known_is_worth_a_note(
-    said: str, verdict: Verdict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    said: str, verdict: CheckResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     py_spy = tmp_path / "py-spy"
     py_spy.write_text(f"#!/bin/sh\necho {said}\n")
@@ -86,23 +89,23 @@ def test_a_py_spy_that_is_not_known_is_worth_a_note(
     monkeypatch.setenv("PROFD_PY_SPY", str(py_spy))
     check = checked("", doctor.check_py_spy)
     assert check.verdict is verdict
-    assert verdict is Verdict.PASSED or "from 0.4.3 on, before 0.5" in check.remedy
+    assert verdict is CheckResult.PASSED or "from 0.4.3 on, before 0.5" in check.remedy
     monkeypatch.setenv("PROFD_PY_SPY", str(tmp_path / "none"))
     check = checked("", doctor.check_py_spy)
-    assert (check.verdict, check.exit_code) == (Verdict.FAILED, ExitCode.MISSING_TOOL)
+    assert (check.verdict, check.exit_code) == (CheckResult.FAILED, ExitCode.MISSING_TOOL)
 
 
 @pytest.mark.parametrize(
     ("scope", "capable", "verdict"),
     [
-        (0, False, Verdict.PASSED),
-        (1, True, Verdict.PASSED),
-        (1, False, Verdict.NOTE),
-        (2, False, Verdict.NOTE),
+        (0, False, CheckResult.PASSED),
+        (1, True, CheckResult.PASSED),
+        (1, False, CheckResult.NOTE),
+        (2, False, CheckResult.NOTE),
     ],
 )
 def test_rights_follow_ptrace_scope_and_capability(
-    scope: int, capable: bool, verdict: Verdict
+    scope: int, capable: bool, verdict: CheckResult
 ) -> None:
     assert (
         checked("", doctor.check_attaching, FakeSystem({}, scope=scope, capable=capable)).verdict
@@ -115,21 +118,21 @@ def test_the_runs_folder_needs_rights_room_and_a_local_disk(
 ) -> None:
     with monkeypatch.context() as elsewhere:  # a folder that is missing is judged by its parent
         elsewhere.setenv("PROFD_HOME", str(tmp_path / "not" / "yet"))
-        assert checked("", doctor.check_runs_folder).verdict is Verdict.PASSED
+        assert checked("", doctor.check_runs_folder).verdict is CheckResult.PASSED
         assert not (tmp_path / "not").exists()
         usage = SimpleNamespace()
         elsewhere.setattr(shutil, "disk_usage", lambda path: usage)
         for usage.free, verdict in (
-            (1 << 40, Verdict.PASSED),
-            (100 << 20, Verdict.NOTE),
-            (1 << 20, Verdict.FAILED),
+            (1 << 40, CheckResult.PASSED),
+            (100 << 20, CheckResult.NOTE),
+            (1 << 20, CheckResult.FAILED),
         ):
             assert checked("", doctor.check_runs_folder).verdict is verdict
     monkeypatch.setattr(paths, "is_on_network", lambda path: True)
-    assert checked("", doctor.check_runs_folder).verdict is Verdict.NOTE
+    assert checked("", doctor.check_runs_folder).verdict is CheckResult.NOTE
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     check = checked("", doctor.check_runs_folder)
-    assert (check.verdict, check.exit_code) == (Verdict.FAILED, ExitCode.UNWRITABLE_OUTPUT)
+    assert (check.verdict, check.exit_code) == (CheckResult.FAILED, ExitCode.UNWRITABLE_OUTPUT)
     assert "PROFD_HOME" in check.remedy
 
 
@@ -137,16 +140,16 @@ def test_process_is_judged_by_the_ladder() -> None:
     system = FakeSystem(
         {1: FakeProcess(), 2: FakeProcess("bash", executable="/bin/bash", python=None)}
     )
-    assert checked("", doctor.check_process, 1, system).verdict is Verdict.PASSED
+    assert checked("", doctor.check_process, 1, system).verdict is CheckResult.PASSED
     assert checked("", doctor.check_process, 2, system).exit_code is ExitCode.NOT_PYTHON
 
 
 @pytest.mark.parametrize(
     ("version", "verdict"),
-    [("2.13.0+cpu", Verdict.PASSED), ("1.13.1", Verdict.NOTE), ("", Verdict.NOTE)],
+    [("2.13.0+cpu", CheckResult.PASSED), ("1.13.1", CheckResult.NOTE), ("", CheckResult.NOTE)],
 )
 def test_torch_is_judged_by_its_version(
-    version: str, verdict: Verdict, monkeypatch: pytest.MonkeyPatch
+    version: str, verdict: CheckResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def version_of(name: str) -> str:
         if not version:
@@ -161,16 +164,21 @@ def test_torch_is_judged_by_its_version(
 @pytest.mark.parametrize(
     ("maps", "variables", "verdict", "words"),
     [
-        (b"/x/libtorch_cpu.so\n", b"KINETO_USE_DAEMON=1\0", Verdict.PASSED, "was launched with"),
-        (b"/x/libtorch_cpu.so\n", b"A=1\0", Verdict.NOTE, "was launched without"),
-        (b"/x/libc.so\n", b"KINETO_USE_DAEMON=1\0", Verdict.NOTE, "has not loaded torch"),
-        (None, b"", Verdict.NOTE, "does not show"),
+        (
+            b"/x/libtorch_cpu.so\n",
+            b"KINETO_USE_DAEMON=1\0",
+            CheckResult.PASSED,
+            "was launched with",
+        ),
+        (b"/x/libtorch_cpu.so\n", b"A=1\0", CheckResult.NOTE, "was launched without"),
+        (b"/x/libc.so\n", b"KINETO_USE_DAEMON=1\0", CheckResult.NOTE, "has not loaded torch"),
+        (None, b"", CheckResult.NOTE, "does not show"),
     ],
 )
 def test_torch_of_a_process(
     maps: bytes | None,
     variables: bytes,
-    verdict: Verdict,
+    verdict: CheckResult,
     words: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -183,19 +191,22 @@ def test_torch_of_a_process(
 
 def test_gpus_are_named_with_their_driver_and_what_it_can(driver: SimulatedDriver) -> None:
     check = checked("GPUs", check_gpus, FakeSystem({}))
-    assert (check.verdict, check.found) == (Verdict.NOTE, "a driver, but no GPU that may be used")
+    assert (check.verdict, check.found) == (
+        CheckResult.NOTE,
+        "a driver, but no GPU that may be used",
+    )
     driver.add("driver_version", "560.35")
     driver.add_gpu("gpu0")
     driver.add_gpu("gpu1", model="NVIDIA A100-SXM4-40GB")
     found = "2: NVIDIA H100 80GB HBM3, NVIDIA A100-SXM4-40GB; driver 560.35, with{} GPM metrics"
     assert checked("GPUs", check_gpus, FakeSystem({})) == Check(
-        "GPUs", Verdict.PASSED, found.format("out")
+        "GPUs", CheckResult.PASSED, found.format("out")
     )
     driver.add("gpm", 5, "gpu0", 5)
     assert checked("GPUs", check_gpus, FakeSystem({})).found == found.format("")
     driver.add("driver_error", 18)
     check = checked("GPUs", check_gpus, FakeSystem({}))
-    assert check.verdict is Verdict.NOTE
+    assert check.verdict is CheckResult.NOTE
     assert "different versions" in check.found
     assert "reboot" in check.remedy
 
@@ -209,7 +220,7 @@ def test_machine_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml, "has_driver", lambda: False)
     monkeypatch.setattr(nvml, "has_gpu", lambda: False)
     check = checked("GPUs", check_gpus, FakeSystem({}))
-    assert (check.verdict, check.found) == (Verdict.NOTE, "no NVIDIA driver here")
+    assert (check.verdict, check.found) == (CheckResult.NOTE, "no NVIDIA driver here")
     assert "all else works without it" in check.remedy
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.ras import FakeCommunicator, FakeRank, answer_in_json, answer_in_text, job_of
 
-from profd.daemon.collectives.desync import Progress, Verdict, behind_alone, compare
+from profd.daemon.collectives.desync import DesyncVerdict, Progress, behind_alone, compare
 from profd.daemon.collectives.status import Status, parse
 
 
@@ -14,7 +14,7 @@ def status(*communicators: FakeCommunicator, version: str = "2.30.7") -> Status:
     return parse(give(list(communicators), version))
 
 
-def frozen(*communicators: FakeCommunicator, version: str = "2.30.7") -> Verdict:
+def frozen(*communicators: FakeCommunicator, version: str = "2.30.7") -> DesyncVerdict:
     return compare(status(*communicators, version=version), status(*communicators, version=version))
 
 

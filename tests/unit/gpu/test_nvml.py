@@ -11,7 +11,7 @@ from support.clocks import StoppedClock
 from support.gpusim import SimulatedDriver
 
 from profd.daemon.gpu import nvml
-from profd.daemon.gpu.devices import Gpu, GpuNames
+from profd.daemon.gpu.devices import GpuDevice, GpuNames
 from profd.daemon.gpu.nvml import Nvml, Unavailable
 from profd.daemon.gpu.nvmlsource import NvmlSource
 from profd.daemon.gpu.source import Questions
@@ -37,7 +37,7 @@ class Asker:
         self.questions = Questions(self.source, self.clock)
         self.gpus = self.source.gpus()
 
-    def power(self, gpu: Gpu | None = None, series: str = "gpu_power_watts") -> float | None:
+    def power(self, gpu: GpuDevice | None = None, series: str = "gpu_power_watts") -> float | None:
         return self.questions.ask(self.source.gauge, gpu or self.gpus[0], series)
 
 

@@ -9,7 +9,7 @@ from support.gpusets import MAIN, GpuRoom, values
 from support.gpusim import SimulatedDriver
 from support.gputraces import FakeTraces
 
-from profd.daemon.gpu.source import NoAnswer
+from profd.daemon.gpu.source import NoDriverAnswer
 
 GIB = 1 << 30
 NO_PERMISSION = 4
@@ -117,5 +117,5 @@ def test_unknown_is_kept_apart_from_no(simulated: SimulatedDriver, on_host: bool
 def test_more_than_all_is_no_utilization(simulated: SimulatedDriver) -> None:
     simulated.add("utilization_now_share", 2.5, "gpu0")
     room = GpuRoom(simulated)
-    with pytest.raises(NoAnswer, match="says 250 %"):
+    with pytest.raises(NoDriverAnswer, match="says 250 %"):
         room.source.utilization(room.gpus.gpus[0])

@@ -10,7 +10,7 @@ import pytest
 from support.clocks import StoppedClock
 from support.gputraces import PARTS, WHOLE, FakeTraces
 
-from profd.daemon.gpu.devices import Gpu
+from profd.daemon.gpu.devices import GpuDevice
 from profd.daemon.gpu.users import GpuUsers, ProcessTraces
 from profd.daemon.store.records import Identity
 
@@ -122,7 +122,7 @@ def test_gpus_of_the_host_are_those_where_nvml_names_the_run() -> None:
 def test_a_mig_instance_that_is_seen_brings_its_gpu(traces: FakeTraces) -> None:
     traces.compute(40, 0, 1, 2, visible="MIG-2222")
     room = users(traces)
-    all_gpus: list[Gpu] = [*WHOLE, *PARTS]
+    all_gpus: list[GpuDevice] = [*WHOLE, *PARTS]
     used = [gpu.name for gpu in all_gpus if room.may_use(gpu, all_gpus, tells_pids=True)]
     assert used == ["gpu2", "gpu2-mig11"]
 

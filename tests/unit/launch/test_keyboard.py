@@ -13,7 +13,7 @@ from support.waiting import DEADLINE_S, until
 
 from profd.daemon.launch import keyboard as keyboard_module
 from profd.daemon.launch.keyboard import DashboardKeyboard, Keyboard, keys_packet, size_packet
-from profd.daemon.launch.terminal import PseudoTerminal, Terminal
+from profd.daemon.launch.terminal import PseudoTerminal, RealTerminal
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def terminal() -> Iterator[PseudoTerminal]:
     """Yield the terminal of a script that reads each key."""
     far_fd, near_fd = os.openpty()
     tty.setraw(near_fd)
-    made = PseudoTerminal(Terminal(near_fd))
+    made = PseudoTerminal(RealTerminal(near_fd))
     yield made
     for fd in (far_fd, near_fd, made.master_fd, made.slave_fd, made.lifeline_fd, made.anchor_fd):
         os.close(fd)

@@ -27,7 +27,7 @@ from profd.daemon.launch.channel import (
 )
 from profd.daemon.launch.relay import Relay, _read_all
 from profd.daemon.launch.screen import SharedScreen
-from profd.daemon.launch.terminal import RESET, Terminal
+from profd.daemon.launch.terminal import RESET, RealTerminal
 from profd.daemon.store.records import Identity
 
 
@@ -249,7 +249,7 @@ def test_what_a_script_writes_at_once_is_shown(capfd: pytest.CaptureFixture[str]
     far_fd, terminal_fd = os.openpty()
     tty.setraw(terminal_fd)
     channel, session = make_channel()
-    screen = SharedScreen(Terminal(terminal_fd), channel)
+    screen = SharedScreen(RealTerminal(terminal_fd), channel)
     os.write(screen.pseudo_terminal.slave_fd, b"no such option")
 
     screen.start(Identity(os.getpid(), 0))

@@ -14,7 +14,7 @@ import pytest
 from profd.daemon.launch import screen
 from profd.daemon.launch.channel import make_channel
 from profd.daemon.launch.signals import InheritedSignals
-from profd.daemon.launch.terminal import Terminal
+from profd.daemon.launch.terminal import RealTerminal
 from profd.daemon.store.records import Identity
 
 
@@ -34,7 +34,7 @@ def test_the_terminal_makes_no_signal_of_a_key_once_the_script_can_ask_for_it(
     for name in ("fork_script", "keep_script"):
         monkeypatch.setattr(screen, name, fail)
     before = termios.tcgetattr(terminal_fd)
-    shared = screen.SharedScreen(Terminal(terminal_fd), channel)
+    shared = screen.SharedScreen(RealTerminal(terminal_fd), channel)
     shared.make_room()
     with pytest.raises(OSError):
         shared.start_script(["true"], InheritedSignals(frozenset(), signal.SIG_DFL), {})
@@ -59,7 +59,7 @@ def test_a_terminal_that_is_hung_up_does_not_end_the_launcher(
     master_fd, terminal_fd = os.openpty()
     channel, session_end = make_channel()
     monkeypatch.setattr(screen, "Relay", lambda *_: SimpleNamespace(order=lambda **_: None))
-    shared = screen.SharedScreen(Terminal(terminal_fd), channel)
+    shared = screen.SharedScreen(RealTerminal(terminal_fd), channel)
     shared.start(Identity(os.getpid(), 0))
     os.close(master_fd)
     with pytest.raises(OSError):

@@ -14,16 +14,16 @@ import pytest
 from support.waiting import until
 
 from profd.daemon import processes
-from profd.daemon.launch.signals import STOPPING, TAKEN, Aim, Reached, Standing, await_sender
+from profd.daemon.launch.signals import STOPPING, TAKEN, Aim, Reached, ScriptStanding, await_sender
 
 SI_KERNEL = 128
 """The si_code of a signal that the kernel itself sent."""
 
 SCRIPT, STRANGER = 100, 200
-BESIDE = Standing(SCRIPT, in_one_group=True)
-LEADER = Standing(SCRIPT, in_one_group=True, leads_session=True)
-LEADING = Standing(SCRIPT, in_one_group=False)
-APART = Standing(SCRIPT, in_one_group=False, on_own_terminal=True)
+BESIDE = ScriptStanding(SCRIPT, in_one_group=True)
+LEADER = ScriptStanding(SCRIPT, in_one_group=True, leads_session=True)
+LEADING = ScriptStanding(SCRIPT, in_one_group=False)
+APART = ScriptStanding(SCRIPT, in_one_group=False, on_own_terminal=True)
 
 
 def came(number: int, code: int, sender: int = 0) -> signal.struct_siginfo:
@@ -31,7 +31,9 @@ def came(number: int, code: int, sender: int = 0) -> signal.struct_siginfo:
     return signal.struct_siginfo((number, code, 0, sender, 0, 0, 0))
 
 
-def aim(standing: Standing, number: int, code: int, reached: Reached = Reached.LAUNCHER) -> Aim:
+def aim(
+    standing: ScriptStanding, number: int, code: int, reached: Reached = Reached.LAUNCHER
+) -> Aim:
     return standing.aim(came(number, code, STRANGER), lambda: reached)
 
 

@@ -19,7 +19,7 @@ from support.hostfakes import FakeTable
 from support.hostiletexts import EVIL
 
 from profd.cli import attach, daemon, doctor, dump, ls
-from profd.cli.doctor import Check, Verdict
+from profd.cli.doctor import Check, CheckResult
 from profd.cli.main import COMMANDS, run_command_line
 from profd.cli.run import sum_up
 from profd.daemon.analyze.selection import Selection
@@ -105,8 +105,10 @@ def host(run: Path, profd_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     monkeypatch.setattr(dump, "dump_tree", lambda pid: [DumpedProcess(1, words, (thread,), EVIL)])
     monkeypatch.setattr(ls, "find_attachable", lambda: [Attachable(4242, "3.11", True, 1.0, words)])
-    monkeypatch.setattr(daemon, "ProcessTable", lambda: table)
-    monkeypatch.setattr(doctor, "examine", lambda pid: [Check("target", Verdict.NOTE, EVIL, EVIL)])
+    monkeypatch.setattr(daemon, "HostProcesses", lambda: table)
+    monkeypatch.setattr(
+        doctor, "examine", lambda pid: [Check("target", CheckResult.NOTE, EVIL, EVIL)]
+    )
     monkeypatch.setattr(attach, "start_session", start)
     monkeypatch.setattr(attach, "start_ahead", contextlib.nullcontext)
     monkeypatch.setattr("profd.cli.liverun.check_attachable", lambda pid, system: "")

@@ -18,11 +18,11 @@ from support.sessions import running
 from support.waiting import until
 
 from profd.daemon import processes
-from profd.daemon.boundedreads import Reads, Unread
+from profd.daemon.boundedreads import BoundedReads, Unread
 from profd.daemon.processes import user_name
 from profd.daemon.service import scanner as subjects
 from profd.daemon.service.configuration import Configuration, Exclusion, JobRule
-from profd.daemon.service.scanner import ProcessInfo, ProcessScanner, ProcessTable, matching_rule
+from profd.daemon.service.scanner import HostProcesses, ProcessInfo, ProcessScanner, matching_rule
 
 
 def subject(*command: str, torch: bool = False, gpu: bool = False, uid: int = UID) -> ProcessInfo:
@@ -130,7 +130,7 @@ MAPPING = (
 
 
 def test_a_python_process_is_found_with_its_command_and_its_parent(tmp_path: Path) -> None:
-    script, table = tmp_path / "train.py", ProcessTable()
+    script, table = tmp_path / "train.py", HostProcesses()
     script.write_text(WAITING)
     with running(script, "--lr", "1") as process:
         found = there(table.look(process.pid))
@@ -161,21 +161,21 @@ def test_torch_and_gpus_are_recognized_by_mapped_files(
     script = tmp_path / "train.py"
     script.write_text(MAPPING.format(file=tmp_path / mapped) + WAITING)
     with running(script) as process:
-        found = there(ProcessTable().look(process.pid))
+        found = there(HostProcesses().look(process.pid))
     assert (found.uses_torch, found.uses_gpu) == (torch, gpu)
 
 
 def test_other_programs_and_profds_own_sessions_are_not_found() -> None:
     with subprocess.Popen(["sleep", "60"]) as process:
-        assert ProcessTable().look(process.pid) is None
-        assert process.pid in ProcessTable().pids()
+        assert HostProcesses().look(process.pid) is None
+        assert process.pid in HostProcesses().pids()
         process.kill()
-    assert ProcessTable().look(process.pid) is None
+    assert HostProcesses().look(process.pid) is None
     words = [sys.executable, "-m", "profd.daemon.session"]
     with subprocess.Popen(
         words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as own:
-        assert ProcessTable().look(own.pid) is None
+        assert HostProcesses().look(own.pid) is None
         own.kill()
 
 
@@ -194,7 +194,7 @@ def test_a_program_with_python_in_it_is_found_and_others_soon_left_alone(
         "profd.daemon.elf.python_in", lambda file: None
     )  # the true programs may have one
     monkeypatch.setattr(processes, "link", lambda pid, name: "/usr/bin/server")
-    table = ProcessTable()
+    table = HostProcesses()
     assert table.look(embedding) is not None
     assert [table.look(other) for _ in range(9)] == [None] * 9
     assert asked.count(other) == 5
@@ -216,15 +216,15 @@ def test_a_recording_is_known_by_its_command_and_its_owner(monkeypatch: pytest.M
         7: ("py-spy", "record", "--pid", "20"),  # its owner may not trace that process
         8: ("py-spy", "record", "--pid", "30"),  # root may
     }
-    monkeypatch.setattr(ProcessTable, "pids", lambda table: set(commands))
+    monkeypatch.setattr(HostProcesses, "pids", lambda table: set(commands))
     monkeypatch.setattr(processes, "command_line", commands.__getitem__)
     monkeypatch.setattr(processes, "owner_uid", lambda pid: {7: 1001, 8: 0}.get(pid, 1000))
-    assert ProcessTable().recorded() == {4242, 30}
+    assert HostProcesses().recorded() == {4242, 30}
 
 
 def test_descendants_are_counted_however_deep_they_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "children", lambda pid: [pid + 1, 3] if pid < 5000 else [])
-    assert ProcessTable().descendants(1) == set(range(2, 5001))
+    assert HostProcesses().descendants(1) == set(range(2, 5001))
 
 
 def test_a_process_that_hangs_in_the_kernel_is_waited_for_once(
@@ -238,8 +238,8 @@ def test_a_process_that_hangs_in_the_kernel_is_waited_for_once(
         return ""
 
     monkeypatch.setattr(processes, "maps", hang)
-    table = ProcessTable()
-    table._reads = Reads(deadline_s=0.01, user_s=60.0)
+    table = HostProcesses()
+    table._reads = BoundedReads(deadline_s=0.01, user_s=60.0)
     for _ in range(3):
         table.begin_turn()
         with pytest.raises(Unread):
@@ -292,6 +292,6 @@ def test_what_root_cannot_read_in_time_is_no_evidence(monkeypatch: pytest.Monkey
         raise Unread
 
     monkeypatch.setattr(processes, "command_line", give_up)
-    assert ProcessTable().recorded() == set()
+    assert HostProcesses().recorded() == set()
     with pytest.raises(Unread):
-        ProcessTable().program(os.getpid())
+        HostProcesses().program(os.getpid())

@@ -13,13 +13,13 @@ from support.clocks import StoppedClock
 from support.waiting import eventually
 
 from profd.daemon.session import analyst
-from profd.daemon.session.analyst import RESTS_S, Analyst
+from profd.daemon.session.analyst import RESTS_S, AnalystProcess
 from profd.daemon.store.records import AnalysisLost, EventHappened, FindingsTaken, Found, Record
 
 SEEN = FindingsTaken(7, (Found("input-bound", "critical", "input-bound: waits", "{}"),))
 WHOLE = FindingsTaken(9, SEEN.findings, "profd 0.1")
 
-Start = Callable[..., Analyst]
+Start = Callable[..., AnalystProcess]
 
 
 def says(*taken: FindingsTaken, then: str = "input()") -> list[str]:
@@ -40,7 +40,7 @@ def put() -> list[Record]:
 @pytest.fixture
 async def start(put: list[Record], monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Start]:
     monkeypatch.setattr(analyst, "UNWATCHED_S", 0)
-    begun: list[Analyst] = []
+    begun: list[AnalystProcess] = []
 
     def start(
         words: Sequence[str],
@@ -48,9 +48,9 @@ async def start(put: list[Record], monkeypatch: pytest.MonkeyPatch) -> AsyncIter
         *,
         is_read: bool = False,
         grant: Callable[[float], bool] = lambda _: True,
-    ) -> Analyst:
+    ) -> AnalystProcess:
         about = words, StoppedClock(), put.append, rests_s
-        begun.append(Analyst(*about, is_read=lambda: is_read, grant=grant))
+        begun.append(AnalystProcess(*about, is_read=lambda: is_read, grant=grant))
         return begun[-1]
 
     yield start

@@ -134,7 +134,7 @@ async def test_watching_the_run_or_opening_its_file_soon_gives_findings(
     monkeypatch.setattr(analyst, "RESTS_S", (0,))
     monkeypatch.setattr(analyst, "UNWATCHED_S", 0)
     monkeypatch.setattr(Recorder, "_take_findings", took)
-    monkeypatch.setattr(analyst.Analyst, "ask", lambda _: asked.set())
+    monkeypatch.setattr(analyst.AnalystProcess, "ask", lambda _: asked.set())
     announced: list[Ready] = []
     running = asyncio.ensure_future(recorder.run(announced.append))
     await looked.wait()

@@ -16,11 +16,11 @@ from profd.daemon.session import sampling
 from profd.daemon.session.budget import Governor
 from profd.daemon.session.sampling import Members, Sampling
 from profd.daemon.session.stepping import Stepping
-from profd.daemon.stacks.chain import Pace
+from profd.daemon.stacks.chain import SamplingPace
 from profd.daemon.stacks.source import Statements
 from profd.daemon.store import records
 from profd.daemon.tree import roles
-from profd.daemon.tree.tree import Change, Member, ProcessTree
+from profd.daemon.tree.tree import Member, ProcessChange, ProcessTree
 
 
 class FakeChain:
@@ -30,7 +30,7 @@ class FakeChain:
         self,
         executable: str,
         identity: records.Identity,
-        pace: Callable[[], Pace],
+        pace: Callable[[], SamplingPace],
         source: Statements,
     ) -> None:
         self.identity = identity
@@ -218,9 +218,9 @@ class ScriptedTree(ProcessTree):
 
     def __init__(self, clock: StoppedClock) -> None:
         super().__init__(ROOT, tuple, clock)
-        self.changes: list[Change] = []
+        self.changes: list[ProcessChange] = []
 
-    def poll(self) -> list[Change]:
+    def poll(self) -> list[ProcessChange]:
         """Return the changes of the test, and have them in ``members``."""
         changes, self.changes = self.changes, []
         for change in changes:
@@ -244,7 +244,7 @@ class Stage:
         sampling = Sampling("/nowhere/py-spy", Governor(100, 1.0), clock, self.written.append)
         self.members = Members(self.tree, sampling, None, clock, self.written.append)
 
-    def look(self, *changes: Change) -> None:
+    def look(self, *changes: ProcessChange) -> None:
         self.tree.changes = list(changes)
         self.members.look()
 
@@ -276,10 +276,10 @@ def recording(identity: records.Identity, *os_tids: int) -> records.RecordingTak
 def test_starts_execs_and_ends_of_processes_are_written(stage: Stage) -> None:
     child, root = member(CHILD), member(ROOT, role=roles.MAIN)
     root.placement = records.Placement(5, 1, 1, 8)
-    stage.look(Change("started", root), Change("started", child))
+    stage.look(ProcessChange("started", root), ProcessChange("started", child))
     child.command = ("true",)
-    stage.look(Change("exec", child))
-    stage.look(Change("ended", child, KILLED))
+    stage.look(ProcessChange("exec", child))
+    stage.look(ProcessChange("ended", child, KILLED))
     assert stage.events() == [
         *(
             "main 10 (rank 5 of 8, local rank 1 on node 1): sleep 9",
@@ -296,8 +296,11 @@ def test_starts_execs_and_ends_of_processes_are_written(stage: Stage) -> None:
 
 
 def test_the_status_of_the_root_is_kept_and_at_the_end_nothing_is_begun(stage: Stage) -> None:
-    stage.look(Change("started", member(ROOT)))
-    stage.tree.changes = [Change("started", member(CHILD)), Change("ended", member(ROOT), KILLED)]
+    stage.look(ProcessChange("started", member(ROOT)))
+    stage.tree.changes = [
+        ProcessChange("started", member(CHILD)),
+        ProcessChange("ended", member(ROOT), KILLED),
+    ]
     stage.members.look_at_end()
     assert stage.members.root_status == KILLED
     assert stage.events() == ["helper 10: sleep 9"]
@@ -307,11 +310,11 @@ def test_the_status_of_the_root_is_kept_and_at_the_end_nothing_is_begun(stage: S
 def test_threads_are_those_of_the_last_recording_and_nothing_is_held_of_workers_that_ended_before_it_came(
     stage: Stage,
 ) -> None:
-    stage.look(Change("started", member(CHILD)))
+    stage.look(ProcessChange("started", member(CHILD)))
     for threads in ((11, 12), (11, 13)):
         stage.members.take_recording(recording(CHILD, *threads))
     assert stage.members.python_threads == {CHILD: {11, 13}}
-    stage.look(Change("ended", member(CHILD), 0))
+    stage.look(ProcessChange("ended", member(CHILD), 0))
     stage.members.take_recording(recording(CHILD, 11))
     assert not stage.members.python_threads
 
@@ -325,15 +328,15 @@ def test_a_process_that_only_waits_is_not_sampled(
     )
     root, tracker = member(ROOT, role=roles.MAIN), member(CHILD, ("python", "-c", TRACKS))
     root.python = tracker.python = "3.11.7"
-    stage.look(Change("started", root), Change("started", tracker))
+    stage.look(ProcessChange("started", root), ProcessChange("started", tracker))
     assert begun == [ROOT]
     root.command = tracker.command  # one that was asked for
-    stage.look(Change("exec", root))
+    stage.look(ProcessChange("exec", root))
     assert begun == [ROOT, ROOT]
 
 
 def test_a_process_that_turns_out_to_be_a_worker_is_written_again(stage: Stage) -> None:
-    stage.look(Change("started", member(CHILD)))
+    stage.look(ProcessChange("started", member(CHILD)))
     stage.members.take_recording(recording(CHILD, 11))
     last = [record for record in stage.written if isinstance(record, records.ProcessSeen)][-1]
     assert (last.role, last.ordinal) == (roles.WORKER, 1)
@@ -354,7 +357,10 @@ def test_a_child_that_trains_is_written_again_with_its_parent_and_sampled_and_co
     monkeypatch.setattr(
         stage.members.sampling, "take_main", lambda member: mains.append(member.identity)
     )
-    stage.look(Change("started", member(ROOT, role=roles.MAIN)), Change("started", member(CHILD)))
+    stage.look(
+        ProcessChange("started", member(ROOT, role=roles.MAIN)),
+        ProcessChange("started", member(CHILD)),
+    )
     stage.members.stepping = cast(Stepping, Followed())
     followed.add(ROOT)
     trains = msgspec.structs.replace(recording(CHILD, 11), stacks=(BACKWARD,))
@@ -380,8 +386,8 @@ def test_the_steps_of_another_program_are_counted_from_before_it_is_written_on(
             renewed.append((member.identity, stage.events()))
 
     stage.members.stepping = cast(Stepping, Followed())
-    stage.look(Change("started", member(ROOT)))
-    stage.look(Change("exec", member(ROOT)))
+    stage.look(ProcessChange("started", member(ROOT)))
+    stage.look(ProcessChange("exec", member(ROOT)))
     assert renewed == [(ROOT, ["helper 10: sleep 9"])]
     assert stage.events()[1:] == ["process 10 became sleep 9"]
 

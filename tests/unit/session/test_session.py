@@ -121,15 +121,18 @@ def test_a_session_stands_apart_in_the_same_home(
 @pytest.mark.parametrize(
     ("word", "expected"),
     [
-        (session.Failed("OutputUnwritable", "cannot write", "choose another"), OutputUnwritable),
-        (session.Failed("MissingTool", "no py-spy", "install it"), MissingTool),
-        (session.Failed("Unheard", "of", ""), SessionFailed),
-        (session.Failed("annotations", "of", ""), SessionFailed),
-        (session.Failed("ExitCode", "of", ""), SessionFailed),
+        (
+            session.StartFailed("OutputUnwritable", "cannot write", "choose another"),
+            OutputUnwritable,
+        ),
+        (session.StartFailed("MissingTool", "no py-spy", "install it"), MissingTool),
+        (session.StartFailed("Unheard", "of", ""), SessionFailed),
+        (session.StartFailed("annotations", "of", ""), SessionFailed),
+        (session.StartFailed("ExitCode", "of", ""), SessionFailed),
     ],
 )
 def test_a_session_that_fails_raises_its_own_error(
-    start: Start, word: session.Failed, expected: type[ProfdError]
+    start: Start, word: session.StartFailed, expected: type[ProfdError]
 ) -> None:
     with pytest.raises(expected) as failure:
         start(f"sys.stdin.read(); print({session.encode(word).decode()!r})")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.traces import stack
 
 from profd.daemon.stacks import assembly, pyspy
-from profd.daemon.stacks.pyspy import Change
+from profd.daemon.stacks.pyspy import StackChange
 from profd.daemon.store.records import Stack
 
 DEEP, FLAT = stack(*"abcdefghijklmnopqrstuvwxyz" * 4), stack("a")
@@ -24,7 +24,7 @@ def read_us(frames: Stack) -> int:
 
 def trace(*changes: tuple[int, Stack]) -> pyspy.ThreadTrace:
     return pyspy.ThreadTrace(
-        1, 1, "MainThread", tuple(Change(at_us, frames) for at_us, frames in changes)
+        1, 1, "MainThread", tuple(StackChange(at_us, frames) for at_us, frames in changes)
     )
 
 

@@ -31,9 +31,9 @@ from profd.daemon.stacks import assembly
 from profd.daemon.stacks import chain as chain_module
 from profd.daemon.stacks.assembly import Span, Threads
 from profd.daemon.stacks.chain import Allowance, StackChain
-from profd.daemon.stacks.evidence import Evidence
+from profd.daemon.stacks.evidence import StackEvidence
 from profd.daemon.stacks.pyspy import RawRecording, RecordingFailed
-from profd.daemon.stacks.reads import STOPPED, Look
+from profd.daemon.stacks.reads import STOPPED, ProcessSnapshot
 from profd.daemon.store.records import Identity, Record, RecordingTaken
 
 __all__ = ["stage"]  # a fixture: pytest finds it by its name here
@@ -191,7 +191,7 @@ def note_assembled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[RawRecording, 
         rate_hz: int,
         keep: Span,
         threads: Threads,
-        evidence: Evidence,
+        evidence: StackEvidence,
     ) -> tuple[RecordingTaken, ...]:
         seen.append((raw, threads))
         return real(raw, identity, rate_hz, keep, threads, evidence)
@@ -436,7 +436,7 @@ async def test_in_turns_failing_holds_no_turn(
     await stage.end(*chains)
 
 
-def show(monkeypatch: pytest.MonkeyPatch, *looks: Look) -> None:
+def show(monkeypatch: pytest.MonkeyPatch, *looks: ProcessSnapshot) -> None:
     """Let the next looks at the process see this, and all that follow what the last one sees."""
     seen = itertools.chain(looks, itertools.repeat(looks[-1]))
     monkeypatch.setattr(
@@ -447,7 +447,9 @@ def show(monkeypatch: pytest.MonkeyPatch, *looks: Look) -> None:
 async def test_after_an_exec_was_seen_the_recording_in_flight_is_replaced(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    show(monkeypatch, Look(0, "", 1), Look(0, "", 1), Look(0, "", 2))
+    show(
+        monkeypatch, ProcessSnapshot(0, "", 1), ProcessSnapshot(0, "", 1), ProcessSnapshot(0, "", 2)
+    )
     chain = stage.begin()
     first = await stage.studio.until_made(1)
     chain.look()
@@ -462,7 +464,7 @@ async def test_after_an_exec_was_seen_the_recording_in_flight_is_replaced(
 async def test_what_became_of_a_process_since_the_last_look_counts_for_the_recording_that_ends(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    show(monkeypatch, Look(0, "", 1), Look(0, STOPPED, 1))
+    show(monkeypatch, ProcessSnapshot(0, "", 1), ProcessSnapshot(0, STOPPED, 1))
     assembled = note_assembled(monkeypatch)
     chain = stage.begin()
     await stage.studio.until_made(1)
@@ -494,7 +496,7 @@ async def test_a_main_thread_that_ended_before_its_process_was_read_until_it_was
 async def test_why_py_spy_cannot_read_is_looked_into_while_it_cannot(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    show(monkeypatch, Look(0), Look(0))
+    show(monkeypatch, ProcessSnapshot(0), ProcessSnapshot(0))
     asked: list[int] = []
 
     def explain(pid: int) -> str:

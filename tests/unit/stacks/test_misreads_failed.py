@@ -16,7 +16,7 @@ from support.traces import stack
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.stacks.evidence import MOST_PLACES, TornShares
 from profd.daemon.stacks.misreads import cap, with_visits
-from profd.daemon.stacks.pyspy import Change, FailedRead, read_log, without_log
+from profd.daemon.stacks.pyspy import FailedRead, StackChange, read_log, without_log
 from profd.daemon.store.records import Stack
 
 ZERO_NS = 1_795_267_341 * SECOND_NS
@@ -175,7 +175,12 @@ def test_stacks_of_like_depth_and_long_stays_are_left_as_they_were() -> None:
     before, after = errors({FLAT: 200_000, DEEP: 300_000}, {FLAT: 20, DEEP: 2_500})
     assert abs(before) < 0.3
     assert abs(after) < 0.3
-    changes = Change(0, DEEP), Change(100_000, FLAT), Change(5_000_000, DEEP), Change(5_100_000, ())
+    changes = (
+        StackChange(0, DEEP),
+        StackChange(100_000, FLAT),
+        StackChange(5_000_000, DEEP),
+        StackChange(5_100_000, ()),
+    )
     assert (
         with_visits(changes, list(range(1_000_000, 4_000_000, 100_000)), 510, TornShares())
         == changes
@@ -187,7 +192,7 @@ def test_stacks_of_like_depth_and_long_stays_are_left_as_they_were() -> None:
     failed=st.lists(st.integers(-(10**4), 2 * 10**6), max_size=40).map(sorted),
 )
 def test_what_was_seen_stays_where_it_was_seen(times: list[int], failed: list[int]) -> None:
-    changes = [Change(at_us, (FLAT, DEEP)[number % 2]) for number, at_us in enumerate(times)]
+    changes = [StackChange(at_us, (FLAT, DEEP)[number % 2]) for number, at_us in enumerate(times)]
     found = with_visits(tuple(changes), failed, 100, TornShares())
     assert all(one in found for one in changes)
     assert all(one.at_us <= other.at_us for one, other in itertools.pairwise(found))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profd.daemon.stacks.evidence import MOST_CALLS, MOST_STACKS, Calls, Evidence, SuffixIndex
+from profd.daemon.stacks.evidence import MOST_CALLS, MOST_STACKS, Calls, StackEvidence, SuffixIndex
 from profd.daemon.stacks.misreads import is_plausible, mend, valid_roots
 from profd.daemon.stacks.source import Statements
 from profd.daemon.store.records import Frame, Stack
@@ -33,7 +33,7 @@ GLUED = frames("Condition.notify", "Queue.put")
 
 
 def is_torn(stack: tuple[Frame, ...], roots: frozenset[str]) -> bool:
-    return mend([stack], roots, Evidence()) == [None]
+    return mend([stack], roots, StackEvidence()) == [None]
 
 
 def test_a_beginning_is_valid_where_most_samples_of_its_kind_of_thread_have_it() -> None:
@@ -137,7 +137,7 @@ def torn(stacks: list[tuple[Frame, ...]]) -> list[bool]:
 
 
 def mended(stacks: list[Stack]) -> list[Stack | None]:
-    return mend(stacks, frozenset({"<module>"}), Evidence(Statements()))
+    return mend(stacks, frozenset({"<module>"}), StackEvidence(Statements()))
 
 
 def call(program: str, line: int, callee: str) -> tuple[Frame, ...]:
@@ -185,7 +185,7 @@ def test_what_lost_its_root_is_the_stack_that_ends_so_most_often(program: str) -
 
 
 def test_a_lost_root_is_that_of_the_same_kind_of_thread(program: str) -> None:
-    evidence = Evidence(Statements())
+    evidence = StackEvidence(Statements())
     worker = (
         Frame("Thread._bootstrap", "/lib/threading.py", 1002),
         Frame("run", "/lib/threading.py", 9),
@@ -202,11 +202,11 @@ def test_a_torn_stack_of_no_known_ending_tells_of_where_its_function_or_its_file
     busy = (root, Frame("report", program, 4), Frame("info", "/lib/logging.py", 9))
     calm, idle = (root, Frame("multiply", program, 2)), (root, Frame("wait", program, 3))
     for lost in (Frame("release", "/lib/logging.py", 930), Frame("info", "/lib/logging.py", 12)):
-        evidence = Evidence(Statements())
+        evidence = StackEvidence(Statements())
         seen = [busy, calm, idle] * 20
         assert mend([*seen, (lost,)], frozenset({"<module>"}), evidence) == [*seen, None]
         assert evidence.torn_shares.of(busy) > 8 * evidence.torn_shares.of(calm)
-    evidence = Evidence(Statements())  # one of no known file tells of no place
+    evidence = StackEvidence(Statements())  # one of no known file tells of no place
     mend(
         [*loop(program, 40), (Frame("encode", "/lib/json.py", 3),)],
         frozenset({"<module>"}),
@@ -306,12 +306,13 @@ def test_what_is_kept_begins_at_a_root_and_is_plausible(stacks: list[tuple[Frame
         for stack in stacks
     ]
     seen = {stack for stack, is_whole in zip(stacks, whole, strict=True) if is_whole}
-    once = Evidence()
+    once = StackEvidence()
     alone = [mend([stack], roots, once)[0] == stack for stack in stacks]  # whatever stood before
     assert alone == [
-        found == stack for stack, found in zip(stacks, mend(stacks, roots, Evidence()), strict=True)
+        found == stack
+        for stack, found in zip(stacks, mend(stacks, roots, StackEvidence()), strict=True)
     ]
-    for stack, found in zip(stacks, mend(stacks, roots, Evidence()), strict=True):
+    for stack, found in zip(stacks, mend(stacks, roots, StackEvidence()), strict=True):
         if stack in seen:
             assert found == stack
         elif stack and any(one[-1] == stack[-1] for one in seen):

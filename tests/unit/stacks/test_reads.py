@@ -36,7 +36,7 @@ from profd.daemon.stacks.reads import (
     UNREADABLE,
     Account,
     Known,
-    Look,
+    ProcessSnapshot,
     Spell,
     unread,
 )
@@ -206,7 +206,7 @@ def test_a_process_that_stands_still_as_its_recording_begins_has_no_time_until_i
 def account(gaps: list[GapFound]) -> Account:
     found = Account(TARGET, gaps.append)
     for number in range(9):
-        found.look(Look(number * LOOK_NS, "", 5, number * 50))
+        found.look(ProcessSnapshot(number * LOOK_NS, "", 5, number * 50))
     return found
 
 
@@ -215,7 +215,7 @@ def test_a_process_that_did_not_run_while_profd_did_not_was_suspended_with_it() 
         gaps: list[GapFound] = []
         of_one = account(gaps)
         of_one.take([(0, 2 * SECOND_NS)], DISTANCE_NS, [])
-        of_one.look(Look(6 * SECOND_NS, "", 5, runs))
+        of_one.look(ProcessSnapshot(6 * SECOND_NS, "", 5, runs))
         of_one.take([(6 * SECOND_NS, 7 * SECOND_NS)], DISTANCE_NS, [])
         assert [(gap.start_ns, gap.end_ns, gap.reason) for gap in gaps] == [
             (2 * SECOND_NS, 6 * SECOND_NS, reason)
@@ -226,7 +226,7 @@ def test_of_a_process_that_hardly_runs_nobody_can_say_that_it_was_suspended() ->
     gaps: list[GapFound] = []
     found = Account(TARGET, gaps.append)
     for at_s in (0, 1, 8):
-        found.look(Look(at_s * SECOND_NS, "", 5, 3))
+        found.look(ProcessSnapshot(at_s * SECOND_NS, "", 5, 3))
     found.take([(0, SECOND_NS), (8 * SECOND_NS, 9 * SECOND_NS)], DISTANCE_NS, [])
     assert [gap.reason for gap in gaps] == [PROFD_STOPPED]
 
@@ -250,9 +250,9 @@ def test_py_spy_is_quoted_with_what_it_said_in_the_gap() -> None:
 def test_a_pause_and_what_follows_it_are_two_gaps() -> None:
     gaps: list[GapFound] = []
     found = account(gaps)
-    found.look(Look(9 * LOOK_NS, STOPPED, 5, 500))
-    found.look(Look(12 * LOOK_NS, STOPPED, 5, 500))
-    found.look(Look(13 * LOOK_NS, "", 6, 510))
+    found.look(ProcessSnapshot(9 * LOOK_NS, STOPPED, 5, 500))
+    found.look(ProcessSnapshot(12 * LOOK_NS, STOPPED, 5, 500))
+    found.look(ProcessSnapshot(13 * LOOK_NS, "", 6, 510))
     found.take([(0, 2 * SECOND_NS), (5 * SECOND_NS, 6 * SECOND_NS)], DISTANCE_NS, [])
     ends = [
         (gap.start_ns // MILLISECOND_NS, gap.end_ns // MILLISECOND_NS, gap.reason) for gap in gaps
@@ -263,7 +263,7 @@ def test_a_pause_and_what_follows_it_are_two_gaps() -> None:
 def test_an_exec_that_was_seen_just_before_a_gap_began_it() -> None:
     gaps: list[GapFound] = []
     found = account(gaps)
-    found.look(Look(9 * LOOK_NS, "", 6, 500))
+    found.look(ProcessSnapshot(9 * LOOK_NS, "", 6, 500))
     read_to_ns = (
         9 * LOOK_NS + 3 * MILLISECOND_NS
     )  # by the clock of py-spy, which is known to some milliseconds
@@ -279,7 +279,7 @@ def test_rests_between_turns_are_no_gaps_and_looks_take_no_memory() -> None:
     found.take([(20 * SECOND_NS, 21 * SECOND_NS)], DISTANCE_NS, [])
     assert gaps == []
     for number in range(10_000):
-        found.look(Look(21 * SECOND_NS + number * LOOK_NS, "", 5, number))
+        found.look(ProcessSnapshot(21 * SECOND_NS + number * LOOK_NS, "", 5, number))
     assert len(found.spells(0)) < 9
 
 

@@ -15,7 +15,7 @@ from profd.daemon import asuser
 from profd.daemon.stacks.source import (
     MOST_LINES,
     PARSED_AT_ONCE,
-    Block,
+    SourceBlock,
     SourceTree,
     Statement,
     Statements,
@@ -298,7 +298,7 @@ def number_of(text: str) -> int:
     )
 
 
-def block(text: str) -> Block:
+def block(text: str) -> SourceBlock:
     return there(block_around(SOURCE.splitlines(), number_of(text)))
 
 
@@ -328,13 +328,13 @@ def test_the_innermost_function_is_taken_and_keeps_its_place() -> None:
 
 @pytest.mark.parametrize("text", ["import torch", "LAYERS = [", "class Net:"])
 def test_outside_of_functions_it_is_the_file(text: str) -> None:
-    assert block(text) == Block(SOURCE.rstrip("\n"), 1)
+    assert block(text) == SourceBlock(SOURCE.rstrip("\n"), 1)
 
 
 def test_what_is_long_or_not_there_or_may_have_a_decorator_of_many_lines_tells_nothing() -> None:
     source = ["@decorated(", "    1,", ")", "def f():", "    return g()"]
     assert block_around(source, 4) is None
-    assert block_around(source, 5) == Block("def f():\n    return g()", 4)
+    assert block_around(source, 5) == SourceBlock("def f():\n    return g()", 4)
     assert block_around(["def f():", *["    g()"] * MOST_LINES], 2) is None
     assert block_around(["g()"] * (MOST_LINES + 1), 2) is None
     assert block_around(["g()"], 0) is None

@@ -17,7 +17,7 @@ from support.present import there
 
 from profd.daemon import processes
 from profd.daemon.boundedreads import Unread
-from profd.daemon.containers import Place
+from profd.daemon.containers import ProcessPlace
 from profd.daemon.errors import (
     MissingCapability,
     NoSuchProcess,
@@ -225,7 +225,10 @@ def test_what_gives_no_frame_at_the_moment_is_attachable_and_says_why() -> None:
     assert check_attachable(PID, of_one(python(py_spy_says=NO_FRAMES))) == ""
 
 
-PODMAN, POD = Place("podman", "946995504dac"), Place("containerd", "", "trainer-0", "ml", "main")
+PODMAN, POD = (
+    ProcessPlace("podman", "946995504dac"),
+    ProcessPlace("containerd", "", "trainer-0", "ml", "main"),
+)
 
 
 def closed(uids: tuple[int, int, int] = (ROOT, ROOT, ROOT), **facts: object) -> FakeSystem:
@@ -279,7 +282,10 @@ FORBIDDEN: dict[type[ProfdError], dict[str, tuple[FakeSystem, str]]] = {
         "in a container": (closed(scope=1, here=PODMAN), "podman"),
     },
     MissingCapability: {
-        "a container without the capability": (closed(here=Place("lxc")), "--cap-add=SYS_PTRACE"),
+        "a container without the capability": (
+            closed(here=ProcessPlace("lxc")),
+            "--cap-add=SYS_PTRACE",
+        ),
         "a container of podman": (closed(here=PODMAN), OF_PODMAN),
         "a pod": (closed(here=POD), "kubectl debug -it -n ml pod/trainer-0"),
         "seccomp": (closed(filtered=True), "SystemCallFilter=@debug"),
@@ -292,13 +298,13 @@ FORBIDDEN: dict[type[ProfdError], dict[str, tuple[FakeSystem, str]]] = {
             closed(capable=True, module="AppArmor", here=PODMAN),
             "--security-opt apparmor=unconfined",
         ),
-        "another user in a container": (closed(uids=(BOB, BOB, BOB), here=Place("lxc")), ""),
+        "another user in a container": (closed(uids=(BOB, BOB, BOB), here=ProcessPlace("lxc")), ""),
         "one closed to its own user": (
             of_one(python(executable=None, python=None, denied=errno.EACCES)),
             "undumpable",
         ),
         "and in a job": (
-            of_one(python(denied=errno.EACCES, place=Place(job="42"))),
+            of_one(python(denied=errno.EACCES, place=ProcessPlace(job="42"))),
             "srun --jobid=42 --overlap --pty",
         ),
         "an unknown reason, with the capability": (closed(capable=True), "it is unknown why"),

@@ -19,7 +19,7 @@ from support.synthetic import identity_of
 from profd.daemon import processes
 from profd.daemon.store.records import Identity
 from profd.daemon.tree import exitstatus
-from profd.daemon.tree.exitstatus import Watch
+from profd.daemon.tree.exitstatus import ProcessWatch
 
 READS_ITS_CODE = "import os, sys; print('ready', flush=True); os._exit(int(input()))"
 
@@ -45,7 +45,7 @@ def end(process: subprocess.Popen[bytes], code: int) -> None:
 def test_a_living_process_has_no_status_and_a_signal_is_read_from_the_zombie(
     child: subprocess.Popen[bytes],
 ) -> None:
-    with contextlib.closing(Watch(identity_of(child.pid))) as watch:
+    with contextlib.closing(ProcessWatch(identity_of(child.pid))) as watch:
         assert select.select([watch], [], [], 0)[0] == []
         assert watch.status() is None
         child.kill()
@@ -55,7 +55,7 @@ def test_a_living_process_has_no_status_and_a_signal_is_read_from_the_zombie(
 
 @pytest.mark.parametrize("code", [0, 3])
 def test_an_exit_code_is_read_from_the_zombie(child: subprocess.Popen[bytes], code: int) -> None:
-    with contextlib.closing(Watch(identity_of(child.pid))) as watch:
+    with contextlib.closing(ProcessWatch(identity_of(child.pid))) as watch:
         end(child, code)
         assert select.select([watch], [], [], 60)[0] == [watch]
         assert exitstatus.code_and_signal(watch.status()) == (code, None)
@@ -68,7 +68,7 @@ def test_a_newer_kernel_still_tells_when_the_zombie_is_gone(
     def refuse(*_: object) -> bytes:
         raise OSError(25, "Inappropriate ioctl for device")
 
-    with contextlib.closing(Watch(identity_of(child.pid))) as watch:
+    with contextlib.closing(ProcessWatch(identity_of(child.pid))) as watch:
         end(child, 5)
         child.wait()
         kernel = tuple(int(part) for part in os.uname().release.split(".")[:2])
@@ -85,12 +85,12 @@ def test_a_process_that_is_gone_or_another_under_the_same_pid_is_not_watched(
     identity = identity_of(child.pid)
     before = set(os.listdir("/proc/self/fd"))
     with pytest.raises(ProcessLookupError):
-        Watch(Identity(identity.pid, identity.start_ticks + 1))
+        ProcessWatch(Identity(identity.pid, identity.start_ticks + 1))
     assert set(os.listdir("/proc/self/fd")) == before
     child.kill()
     child.wait()
     with pytest.raises(ProcessLookupError):
-        Watch(identity)
+        ProcessWatch(identity)
 
 
 def test_zero_of_a_zombie_that_is_not_ours_to_see_says_nothing(
@@ -110,7 +110,7 @@ def test_zero_of_a_zombie_that_is_not_ours_to_see_says_nothing(
 def test_a_process_that_reuses_the_pid_does_not_hide_the_exit_status(
     child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watch = Watch(identity_of(child.pid))
+    watch = ProcessWatch(identity_of(child.pid))
     stat = there(processes.read_stat(child.pid))
     newer = msgspec.structs.replace(stat, start_ticks=stat.start_ticks + 1)
     monkeypatch.setattr(processes, "read_stat", lambda pid: newer)

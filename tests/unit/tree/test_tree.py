@@ -19,18 +19,18 @@ from support.synthetic import identity_of
 from support.training_stacks import BACKWARD, CONV, DEFORM, WORKER_STEP
 
 from profd.daemon import processes
-from profd.daemon.boundedreads import Reads
+from profd.daemon.boundedreads import BoundedReads
 from profd.daemon.clock import Clock
 from profd.daemon.errors import NoSuchProcess
 from profd.daemon.stacks.dump import DumpedFrame, DumpedThread, DumpFailed
 from profd.daemon.store.records import Frame, Identity, Placement
 from profd.daemon.tree import roles, tree
-from profd.daemon.tree.exitstatus import Watch
+from profd.daemon.tree.exitstatus import ProcessWatch
 from profd.daemon.tree.tree import (
     FULL_SCAN_EVERY,
-    Change,
     DumpedProcess,
     MergedStack,
+    ProcessChange,
     ProcessTree,
     dump_tree,
     merge,
@@ -129,7 +129,7 @@ def watch(root: Identity, *, subprocesses: bool = True, is_polled: bool = False)
     return watched
 
 
-def look_often(tree: ProcessTree) -> list[Change]:
+def look_often(tree: ProcessTree) -> list[ProcessChange]:
     """Look as often as it takes to see the children of all threads."""
     return [change for _ in range(FULL_SCAN_EVERY) for change in tree.poll()]
 
@@ -150,11 +150,11 @@ class Hanging:
         self._answers.set()
         for _, reader in self._tree.reads._stuck.values():
             reader.join()
-        self._tree.reads = Reads()  # without a deadline that a busy machine may pass
+        self._tree.reads = BoundedReads()  # without a deadline that a busy machine may pass
 
     def begin(self) -> None:
         self._answers.clear()
-        self._tree.reads = Reads(deadline_s=0.01)
+        self._tree.reads = BoundedReads(deadline_s=0.01)
 
 
 def test_a_process_that_hangs_holds_up_nothing_and_is_read_once_it_does_not(
@@ -206,11 +206,11 @@ def test_a_child_appears_below_its_parent_and_vanishes(root: Obedient, fifo: str
     assert appeared.kind == "started"
     assert (appeared.member.identity.pid, appeared.member.parent) == (pid, root.identity)
     assert appeared.member.role == roles.HELPER
-    with contextlib.closing(Watch(appeared.member.identity)) as gone:
+    with contextlib.closing(ProcessWatch(appeared.member.identity)) as gone:
         with open(fifo, "w") as orders:  # noqa: PTH123
             orders.write("exit 7\n")
         select.select([gone], [], [], 60)
-    assert tree.poll() == [Change("ended", appeared.member, 7 << 8)]
+    assert tree.poll() == [ProcessChange("ended", appeared.member, 7 << 8)]
     assert tree.poll() == []
 
 

@@ -14,7 +14,7 @@ from support.fakesession import FakeSession
 
 from profd.daemon.launch.keyboard import DashboardKeyboard
 from profd.daemon.launch.terminal import PseudoTerminal
-from profd.daemon.launch.terminal import Terminal as LaunchersTerminal
+from profd.daemon.launch.terminal import RealTerminal as LaunchersTerminal
 from profd.tui import actions
 
 
