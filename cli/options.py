@@ -17,7 +17,7 @@ import click
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import UsageError
-from profd.daemon.recordingconfig import RECORDING
+from profd.daemon.recordingconfig import RECORDING, RecordingSettings
 
 if TYPE_CHECKING:
     from profd.daemon.analyze.selection import Selection
@@ -59,12 +59,13 @@ def output_option(text: str) -> Callable[[Command], Command]:
     )
 
 
+_DEFAULTS = RecordingSettings()
 _RECORDING = (
     click.option(
         "--rate",
         "rate_hz",
         type=click.IntRange(1, RECORDING.highest_rate_hz),
-        default=RECORDING.rate_hz,
+        default=_DEFAULTS.rate_hz,
         show_default=True,
         metavar="HZ",
         help="Samples a second of each main process.",
@@ -73,7 +74,7 @@ _RECORDING = (
         "--budget",
         "budget_percent",
         type=click.FloatRange(0, min_open=True),
-        default=RECORDING.budget_percent,
+        default=_DEFAULTS.budget_percent,
         show_default=True,
         metavar="PERCENT",
         help="The most that profd may cost, in percent of one core.",
@@ -103,7 +104,7 @@ _RECORDING = (
         "--hang-after",
         "hang_after_s",
         type=click.FloatRange(0),
-        default=RECORDING.hang_after_s,
+        default=_DEFAULTS.hang_after_s,
         show_default=True,
         metavar="S",
         help="Say what everyone waits for after S seconds without progress; 0: never.",
@@ -116,7 +117,7 @@ _RECORDING = (
     click.option(
         "--nccl-ras",
         type=click.Choice(["off", "hang", "poll", "any"]),
-        default="hang",
+        default=_DEFAULTS.nccl_ras,
         show_default=True,
         help="When to ask NCCL for its counts: never, in a hang, or every 10 s; any: faulty "
         "versions, too.",
@@ -195,24 +196,13 @@ _SELECTION = (
 )
 
 
-class RecordingOptions(NamedTuple):
+class RecordingOptions(RecordingSettings, frozen=True, kw_only=True):
     """The options of ``recording_options``."""
 
-    rate_hz: int = RECORDING.rate_hz
-    budget_percent: float = RECORDING.budget_percent
-    duration_s: float | None = None
     name: str | None = None
     output: Path | None = None
-    subprocesses: bool = True
-    hang_after_s: float = RECORDING.hang_after_s
-    on_hang: str | None = None
-    nccl_ras: str = "hang"
-    server_metrics: int | None = None
-    source: bool = True
-    all_gpus: bool = False
     metrics_address: str | None = None
     otlp_endpoint: str | None = None
-    steps: bool = True
 
     def session(
         self, command: tuple[str, ...], mode: str, pid: int = 0, start_ticks: int = 0
@@ -223,20 +213,23 @@ class RecordingOptions(NamedTuple):
 
         name = paths.clean_name(self.name or script_name(command))
         run_id = paths.new_run_id(name)
-        given = {**self._asdict(), "name": name, "hang_after_s": self.hang_after_s or None}
-        known = {
-            field: value
-            for field, value in given.items()
-            if field in SessionOptions.__struct_fields__
-        }
-        known |= {"run_file": paths.new_run_file(run_id, self.output), "start_ticks": start_ticks}
-        known |= {"folder": processes.link(os.getpid(), "cwd") if mode == "launched" else ""}
+        settings = {field: getattr(self, field) for field in RecordingSettings.__struct_fields__}
         used = (
             resource.getrusage(resource.RUSAGE_SELF),
             resource.getrusage(resource.RUSAGE_CHILDREN),
         )
-        known["spent_s"] = sum(usage.ru_utime + usage.ru_stime for usage in used)
-        return SessionOptions(run_id=run_id, mode=mode, pid=pid, command=command, **known)
+        return SessionOptions(
+            **{**settings, "hang_after_s": self.hang_after_s or None},
+            run_id=run_id,
+            name=name,
+            run_file=paths.new_run_file(run_id, self.output),
+            mode=mode,
+            pid=pid,
+            start_ticks=start_ticks,
+            command=command,
+            folder=processes.link(os.getpid(), "cwd") if mode == "launched" else "",
+            spent_s=sum(usage.ru_utime + usage.ru_stime for usage in used),
+        )
 
 
 class SelectionWords(NamedTuple):
@@ -320,12 +313,13 @@ def _check_known(what: str, value: int | str | None, known: set[Any]) -> None:
 def _gathering(
     name: str,
     kind: type[RecordingOptions | SelectionWords],
+    fields: tuple[str, ...],
     options: tuple[Callable[..., Any], ...],
 ) -> Callable[[Command], Command]:
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def gathered(**values: object) -> object:
-            values[name] = kind(*(values.pop(field) for field in kind._fields))  # type: ignore[arg-type]
+            values[name] = kind(**{field: values.pop(field) for field in fields})  # type: ignore[arg-type]
             return command(**values)
 
         return functools.reduce(
@@ -335,12 +329,14 @@ def _gathering(
     return decorate
 
 
-recording_options = _gathering("recording", RecordingOptions, _RECORDING)
+recording_options = _gathering(
+    "recording", RecordingOptions, RecordingOptions.__struct_fields__, _RECORDING
+)
 """Gives a command the options of a recording.
 
 They arrive together as ``recording: RecordingOptions``.
 """
-selection_options = _gathering("words", SelectionWords, _SELECTION)
+selection_options = _gathering("words", SelectionWords, SelectionWords._fields, _SELECTION)
 """Gives a command the options that select samples.
 
 They arrive together as ``words: SelectionWords``.

@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import msgspec
+
 from profd.daemon.clock import SECOND_NS
 
 
 class RecordingConfig(NamedTuple):
-    """The lengths of recordings, and the defaults and bounds of their options."""
+    """The lengths of recordings, and the bounds of their rates."""
 
     length_s: float = 4.5
     """A kill -9 loses this much, and the time to start, end and write a recording.
@@ -28,13 +30,8 @@ class RecordingConfig(NamedTuple):
 
     This bounds how far before a range of time the readers of the file have to look.
     """
-    rate_hz: int = 100
     lowest_rate_hz: int = 3
     highest_rate_hz: int = 1000
-    budget_percent: float = 10.0
-    """The share of one core that all of profd but the dashboard may take."""
-    hang_after_s: float = 30.0
-    """Seconds without progress after which a run counts as hanging."""
 
     @property
     def whole_s(self) -> int:
@@ -43,3 +40,29 @@ class RecordingConfig(NamedTuple):
 
 
 RECORDING = RecordingConfig()
+
+
+class RecordingSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a user may set, with the defaults."""
+
+    rate_hz: int = 100
+    """Samples a second of the main processes of ranks."""
+    budget_percent: float = 10.0
+    """The share of one core that all of profd but the dashboard may take."""
+    duration_s: float | None = None
+    subprocesses: bool = True
+    steps: bool = True
+    source: bool = True
+    """Whether lines of source are kept, with secrets masked."""
+    all_gpus: bool = False
+    hang_after_s: float | None = 30.0
+    """Seconds without progress after which the run counts as hanging; None means never."""
+    on_hang: str | None = None
+    """A shell command to run when the run hangs."""
+    nccl_ras: str = "hang"
+    """When to ask NCCL's RAS: off, hang, poll or any; see ``collectives.ras.Mode``."""
+    server_metrics: int | None = None
+    """The loopback port of the target's own metrics, which show its requests.
+
+    None if it is not to be asked.
+    """

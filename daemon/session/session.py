@@ -20,7 +20,7 @@ import msgspec
 
 from profd.daemon import errors, paths, processes, program
 from profd.daemon.errors import ProfdError, SessionFailed
-from profd.daemon.recordingconfig import RECORDING
+from profd.daemon.recordingconfig import RecordingSettings
 from profd.daemon.store.records import Identity
 from profd.daemon.tree.exitstatus import ProcessWatch
 from profd.daemon.windows.request import Schedule
@@ -32,12 +32,10 @@ _READY_TIMEOUT_S = 30.0
 _FAREWELL_TIMEOUT_S = 2.0
 
 
-class SessionOptions(msgspec.Struct, frozen=True):
+class SessionOptions(RecordingSettings, frozen=True, kw_only=True):
     """What to record, and the file to write.
 
-    ``mode`` is ``launched`` or ``attached``. ``rate_hz`` applies to the main processes of ranks.
-    ``budget_percent`` is a share of one core and covers all of profd but the dashboard.
-    ``channel_fd`` is set by ``start_session``.
+    ``mode`` is ``launched`` or ``attached``. ``channel_fd`` is set by ``start_session``.
     """
 
     run_id: str
@@ -49,27 +47,8 @@ class SessionOptions(msgspec.Struct, frozen=True):
     command: tuple[str, ...]
     folder: str = ""
     """The folder in which the command was started, if that is known."""
-    rate_hz: int = RECORDING.rate_hz
-    budget_percent: float = RECORDING.budget_percent
     spent_s: float = 0.0
     """The CPU seconds that were spent on the run before; they count in its first minute."""
-    duration_s: float | None = None
-    subprocesses: bool = True
-    steps: bool = True
-    source: bool = True
-    """Whether lines of source are kept, with secrets masked."""
-    all_gpus: bool = False
-    hang_after_s: float | None = RECORDING.hang_after_s
-    """Seconds without progress after which the run counts as hanging; None means never."""
-    on_hang: str | None = None
-    """A shell command to run when the run hangs."""
-    nccl_ras: str = "hang"
-    """When to ask NCCL's RAS: off, hang, poll or any; see ``collectives.ras.Mode``."""
-    server_metrics: int | None = None
-    """The loopback port of the target's own metrics, which show its requests.
-
-    None if it is not to be asked.
-    """
     window_folder: Path | None = None
     """The folder in which the script's torch asks for windows.
 

@@ -32,7 +32,10 @@ from profd.daemon.session.session import SessionOptions
 
 run_id = paths.new_run_id("test")
 command = tuple(sys.argv[2:])
-options = SessionOptions(run_id, "test", paths.new_run_file(run_id), "launched", 0, 0, command)
+options = SessionOptions(
+    run_id=run_id, name="test", run_file=paths.new_run_file(run_id), mode="launched", pid=0, start_ticks=0,
+    command=command,
+)
 end_with(launch(Plan(
     command=command,
     start_session=partial(start_recording, options, None),
