@@ -38,7 +38,7 @@ from profd.daemon.hangs.desync import find_desync, is_at_work, waits_for_device
 from profd.daemon.hangs.job import read_dumps
 from profd.daemon.hangs.look import Look, cost_s, is_training, name_of_member, take_look
 from profd.daemon.hangs.serving import Requests, ServingWatch
-from profd.daemon.hangs.stillness import SpinWatch, Stillness, has_spun
+from profd.daemon.hangs.stall import RunActivity, StackAges, has_spun
 from profd.daemon.store import records
 from profd.daemon.store.records import (
     EventHappened,
@@ -91,7 +91,7 @@ class Hook:
 
 # Waits that end by themselves (a sleep, a disk write) and computations get this many times the
 # patience.
-PATIENCE_IN_SLEEP = 4
+LONG = 4
 _TICK_S = 1.0
 _AFTER_READINGS_S = 0.1
 """How long after the tick a check runs: all readers wake at the tick, and are done by then."""
@@ -127,8 +127,8 @@ class HangWatch:
     def __post_init__(self) -> None:
         self._inbox: queue.SimpleQueue[EventHappened | PointsTaken | ProcessEnded | RecordingTaken]
         self._inbox = queue.SimpleQueue()
-        self._stillness = Stillness()
-        self._spin = SpinWatch(self.clock, self._stillness, self._take_look)
+        self._activity = RunActivity()
+        self._ages = StackAges(self.clock, self._activity, self._take_look)
         self._deaths: deque[Death] = deque(maxlen=64)
         self._known: dict[Identity, tuple[Member, int]] = {}
         """The processes, and since when they are known."""
@@ -179,9 +179,9 @@ class HangWatch:
         while not self._inbox.empty():
             record = self._inbox.get()
             if isinstance(record, PointsTaken | EventHappened):
-                self._stillness.take(record)
+                self._activity.take(record)
             elif isinstance(record, RecordingTaken):
-                self._spin.take(record)
+                self._ages.take(record)
             else:
                 self._deaths.append(self._death(record))
         now_ns, before = self.clock.now_ns(), self._known
@@ -189,7 +189,7 @@ class HangWatch:
             one.identity: (one, before.get(one.identity, (one, now_ns))[1])
             for one in self.members()
         }
-        self._spin.keep({member.identity for member in self.members() if is_training(member)})
+        self._ages.keep({member.identity for member in self.members() if is_training(member)})
         with contextlib.suppress(LookPostponed):
             await self._check_all()
 
@@ -236,19 +236,19 @@ class HangWatch:
 
         It is reported soon if NCCL's counts prove it, else after a long time.
         """
-        patience_s = self.patience_s()
+        timeout_s = self.timeout_s()
         may_answer = self.is_settled() and self.clock.now_ns() >= self._silent_until_ns
-        looks = await self._spin.check(patience_s, "counts") if self.ask and may_answer else None
+        looks = await self._ages.check(timeout_s, "counts") if self.ask and may_answer else None
         if looks and self._is_proven(*looks):
-            self._report(*looks, self._spin.stood_s(), is_spin=True)
-        elif self._stillness.step_ns is not None:  # else nobody knows whether it goes on
-            looks = await self._spin.check(PATIENCE_IN_SLEEP * patience_s, "long")
+            self._report(*looks, self._ages.stood_s(), is_spin=True)
+        elif self._activity.step_ns is not None:  # else nobody knows whether it goes on
+            looks = await self._ages.check(LONG * timeout_s, "long")
             if (
                 looks
                 and has_spun(*looks)
                 and self._verdict(*looks).progress is not Progress.GOES_ON
             ):
-                self._report(*looks, self._spin.stood_s(), is_spin=True)
+                self._report(*looks, self._ages.stood_s(), is_spin=True)
 
     def _is_proven(self, first: Look, second: Look) -> bool:
         """Return whether NCCL's counts show a hang.
@@ -263,8 +263,8 @@ class HangWatch:
             return False
         if progress is Progress.ALIKE:
             has_stepped, are_full = (
-                self._stillness.step_ns is not None,
-                self._stillness.gpus_are_full_since(first.at_ns),
+                self._activity.step_ns is not None,
+                self._activity.gpus_are_full_since(first.at_ns),
             )
             return has_stepped and are_full and all(map(waits_for_device, second.mains()))
         if progress is Progress.BEHIND:
@@ -272,20 +272,20 @@ class HangWatch:
         return progress in (Progress.LOST, Progress.MISMATCH)
 
     async def _check_quiet(self) -> None:
-        patience_s, quiet_s, first = self.patience_s(), self._stillness.quiet_s(), self._first
+        timeout_s, quiet_s, first = self.timeout_s(), self._activity.quiet_s(), self._first
         # To report within the requested time, allow for a reading's age and two looks.
-        due_s = patience_s - min(0.2 * patience_s, 3.0)
-        if quiet_s < patience_s / 2:
+        due_s = timeout_s - min(0.2 * timeout_s, 3.0)
+        if quiet_s < timeout_s / 2:
             self._first = None
         elif first is None:
             self._first = await self._take_look(mains_only=True)
         elif (
             quiet_s >= due_s
-            and (self.clock.now_ns() - first.at_ns) / SECOND_NS >= due_s - patience_s / 2
+            and (self.clock.now_ns() - first.at_ns) / SECOND_NS >= due_s - timeout_s / 2
         ):
             second = await self._take_look(mains_only=False)
             serves = (
-                self._stillness.step_ns is None
+                self._activity.step_ns is None
                 and second is not None
                 and is_waiting_for_work(second)
             )
@@ -298,16 +298,16 @@ class HangWatch:
                 self._first = second
             elif is_frozen(second):
                 self._first = None
-                self._stillness.forget()
-            elif not ends_by_itself(second) or quiet_s >= PATIENCE_IN_SLEEP * patience_s:
+                self._activity.forget()
+            elif not ends_by_itself(second) or quiet_s >= LONG * timeout_s:
                 self._report(first, second, quiet_s)
 
-    def patience_s(self) -> float:
+    def timeout_s(self) -> float:
         """Return for how long there may be no progress.
 
         It is longer if the steps of the run are long.
         """
-        return max(self.after_s, 10 * self._stillness.step_s)
+        return max(self.after_s, 10 * self._activity.step_s)
 
     async def _take_look(self, mains_only: bool) -> Look | None:
         """Look at the processes that train, or at all; returns None if none trains."""
@@ -351,7 +351,7 @@ class HangWatch:
             default=now_ns,
         )
         return (
-            self._stillness.has_stepped_since(since_ns)
+            self._activity.has_stepped_since(since_ns)
             or now_ns - since_ns >= _SETTLED_S * SECOND_NS
         )
 
@@ -367,13 +367,13 @@ class HangWatch:
         )
 
     def _has_moved(self, first: Look, second: Look) -> bool:
-        stillness, seconds = self._stillness, (second.at_ns - first.at_ns) / SECOND_NS
-        if stillness.has_stepped_since(first.at_ns) or stillness.gpu_moves_since(first.at_ns):
+        activity, seconds = self._activity, (second.at_ns - first.at_ns) / SECOND_NS
+        if activity.has_stepped_since(first.at_ns) or activity.gpu_moves_since(first.at_ns):
             return True
         if self._verdict(first, second).progress is Progress.GOES_ON:
             return True
         if second.counters.moved_since(
-            first.counters, seconds, steps_are_known=stillness.step_ns is not None
+            first.counters, seconds, steps_are_known=activity.step_ns is not None
         ):
             return True
         before, now = {row.member.identity: row for row in first.mains()}, second.mains()
@@ -387,12 +387,12 @@ class HangWatch:
         since_ns = now_ns - int(quiet_s * SECOND_NS)
         deaths = [death for death in self._deaths if death.at_ns >= since_ns - 10 * SECOND_NS]
         facts = []
-        if (step_ns := self._stillness.step_ns) is not None:
+        if (step_ns := self._activity.step_ns) is not None:
             ago_s = (now_ns - step_ns) / SECOND_NS
             facts.append(
-                f"the last step that was seen is {self._stillness.last_step}, {ago_s:.0f} s before"
+                f"the last step that was seen is {self._activity.last_step}, {ago_s:.0f} s before"
             )
-        facts += [*(death.in_words() for death in deaths), *self._stillness.gpu_facts(since_ns)]
+        facts += [*(death.in_words() for death in deaths), *self._activity.gpu_facts(since_ns)]
         if look.unread:
             facts.append(f"the stacks of {look.unread} more processes were not read")
         cause = (
@@ -412,16 +412,16 @@ class HangWatch:
             self.put(EventHappened(self.clock.now_ns(), "error", failure))
 
     def _check_end(self, hang: HangFound) -> None:
-        moves = self._spin.has_moved_since if self._is_spin else self._stillness.is_busy_since
+        moves = self._ages.has_moved_since if self._is_spin else self._activity.is_busy_since
         if self._serving is not None:
             has_moved = self._serving.has_served_since(hang.at_ns)
         else:
-            has_moved = self._stillness.has_stepped_since(hang.at_ns) or moves(hang.at_ns)
+            has_moved = self._activity.has_stepped_since(hang.at_ns) or moves(hang.at_ns)
         if has_moved:
             now_ns = self.clock.now_ns()
             lasted_s = (now_ns - hang.since_ns) / SECOND_NS
             self._hang = self._first = None
-            self._stillness.forget()
+            self._activity.forget()
             self.put(records.HangEnded(now_ns, hang.at_ns))
             self.put(
                 EventHappened(now_ns, "hang", f"progress again, after {lasted_s:.0f} s without")

@@ -29,7 +29,7 @@ from profd.daemon.units import percent
 _HISTORY = 1200
 
 
-class Stillness:
+class RunActivity:
     """The recent CPU time of a run's processes, and when they last made a step."""
 
     def __init__(self) -> None:
@@ -158,16 +158,16 @@ class _Place(NamedTuple):
     until_ns: int
 
 
-class SpinWatch:
+class StackAges:
     """Looks twice at a run that uses the CPU but keeps its stacks.
 
     ``look`` looks at the processes that train, or at all.
     """
 
     def __init__(
-        self, clock: Clock, stillness: Stillness, look: Callable[[bool], Awaitable[Look | None]]
+        self, clock: Clock, activity: RunActivity, look: Callable[[bool], Awaitable[Look | None]]
     ) -> None:
-        self._clock, self._stillness, self._look = clock, stillness, look
+        self._clock, self._activity, self._look = clock, activity, look
         self._places: dict[Identity, _Place] = {}
         self._firsts: dict[str, Look] = {}
 
@@ -210,9 +210,9 @@ class SpinWatch:
         Returns 0 if that is unknown.
         """
         since_ns = self._since_ns()
-        if since_ns is None or self._stillness.gpu_moves_since(since_ns):
+        if since_ns is None or self._activity.gpu_moves_since(since_ns):
             return 0.0
-        return (self._clock.now_ns() - max(since_ns, self._stillness.step_ns or 0)) / SECOND_NS
+        return (self._clock.now_ns() - max(since_ns, self._activity.step_ns or 0)) / SECOND_NS
 
     async def check(self, due_s: float, why: str) -> tuple[Look, Look] | None:
         """Return two looks at a run that has kept its stacks for ``due_s``, half of that apart.
