@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Sequence
 
-from profd.daemon.clock import SECOND_NS
 from profd.daemon.collectives.desync import Behind, DesyncVerdict, Progress
 from profd.daemon.frameworks.frames import any_means, means
 from profd.daemon.hangs.cause import PAUSED, Cause, Death, group_of, is_stuck_worker, place_of
-from profd.daemon.hangs.look import Look, Standing, name_of_member
+from profd.daemon.hangs.look import Look, Standing, has_computed, name_of_member
 from profd.daemon.stacks.source import is_library
 from profd.daemon.store.records import RankBehind
 
@@ -220,8 +219,8 @@ def is_at_work(first: Look, second: Look, behind: Sequence[RankBehind]) -> bool:
     CPU time in a wait for the GPU or another rank is no work: such waits spin. A rank on another
     host counts as working, as its activity is not known here.
     """
-    seconds, pids = (second.at_ns - first.at_ns) / SECOND_NS, {one.pid for one in behind}
+    seconds, pids = second.seconds_since(first), {one.pid for one in behind}
     rows = (row for row in second.mains() if row.member.identity.pid in pids)
     ranks = [row.member.rank for row in rows if group_of(row) not in ("collective", "gpu")]
     used = (second.cpu_s.get(rank, 0.0) - first.cpu_s.get(rank, 0.0) for rank in ranks)
-    return any(one.host for one in behind) or any(cpu_s > 0.03 * seconds + 0.03 for cpu_s in used)
+    return any(one.host for one in behind) or any(has_computed(cpu_s, seconds) for cpu_s in used)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from profd.daemon import processes
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.collectives.ras import Answer
 from profd.daemon.hangs.waits import Wait, name_of_stranger, read_wait
 from profd.daemon.stacks.dump import DumpFailed, take_dump
@@ -37,18 +38,10 @@ class Counters(NamedTuple):
     switches: int
     cpu_s: float = 0.0
 
-    def moved_since(self, before: Counters, seconds: float, *, steps_are_known: bool) -> bool:
-        """Return whether something went on between two looks.
 
-        If steps are known, waits do not count: loops poll.
-        """
-        has_computed = self.cpu_s - before.cpu_s > 0.03 * seconds + 0.03
-        has_waited = _is_often(self.switches - before.switches, seconds)
-        is_moving = has_computed or self.has_read_or_written_since(before, seconds)
-        return is_moving or (has_waited and not steps_are_known)
-
-    def has_read_or_written_since(self, before: Counters, seconds: float) -> bool:
-        return self.io_bytes - before.io_bytes > (64 << 10) * seconds
+def has_computed(cpu_s: float, seconds: float) -> bool:
+    """Return whether CPU time in some seconds is more than that of heartbeats."""
+    return cpu_s > 0.03 * seconds + 0.03
 
 
 def _is_often(waits: int, seconds: float) -> bool:
@@ -98,6 +91,33 @@ class Look(msgspec.Struct, frozen=True):
 
     def mains(self) -> list[Standing]:
         return [row for row in self.standing if row.is_main and row.member.role == roles.MAIN]
+
+    def seconds_since(self, first: Look) -> float:
+        return (self.at_ns - first.at_ns) / SECOND_NS
+
+    def cores_since(self, first: Look) -> float:
+        """Return how many cores all processes used on average between two looks."""
+        return (self.counters.cpu_s - first.counters.cpu_s) / self.seconds_since(first)
+
+    def has_read_or_written_since(self, first: Look) -> bool:
+        moved = self.counters.io_bytes - first.counters.io_bytes
+        return moved > (64 << 10) * self.seconds_since(first)
+
+    def has_moved_since(self, first: Look, *, steps_are_known: bool) -> bool:
+        """Return whether something went on between two looks.
+
+        If steps are known, waits do not count: loops poll.
+        """
+        seconds, before, now = self.seconds_since(first), first.counters, self.counters
+        if has_computed(now.cpu_s - before.cpu_s, seconds) or self.has_read_or_written_since(first):
+            return True
+        if not steps_are_known and _is_often(now.switches - before.switches, seconds):
+            return True
+        stood = {row.member.identity: row for row in first.mains()}
+        pairs = [(stood.get(row.member.identity, row), row) for row in self.mains()]
+        return not pairs or any(
+            was.stack != row.stack or row.transfers_since(was, seconds) for was, row in pairs
+        )
 
     def groups(self) -> tuple[HangGroup, ...]:
         """Return all threads, grouped by their stacks.

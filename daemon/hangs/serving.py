@@ -14,7 +14,7 @@ import re
 import socket
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.hangs.cause import Cause, sentence_of, waits_for_requests
 from profd.daemon.hangs.look import Look
 from profd.daemon.stacks.source import is_library
-from profd.daemon.store.records import EventHappened, Frame, Identity, Record
+from profd.daemon.store.records import EventHappened, Record
 
 
 class _Names(msgspec.Struct):
@@ -40,7 +40,6 @@ _MOST_BYTES = 8 << 20
 WITHIN_S = 2.0
 """The timeout of a page, including all that it sends."""
 _READ_EVERY_S = 5.0
-_PATIENCE_AT_WORK = 4
 
 
 class Requests(NamedTuple):
@@ -110,46 +109,22 @@ def _values(text: str) -> Iterator[tuple[str, float]]:
                 yield name, value
 
 
-class ServingWatch:
-    """Reports that a server with requests answers none; ``look`` looks at all its processes."""
+class RequestProgress:
+    """Whether a server with requests answers them."""
 
     def __init__(
-        self,
-        clock: Clock,
-        read: Callable[[], Requests],
-        look: Callable[[bool], Awaitable[Look | None]],
-        put: Callable[[Record], object],
+        self, clock: Clock, read: Callable[[], Requests], put: Callable[[Record], object]
     ) -> None:
-        self._clock, self._read, self._look, self._put = clock, read, look, put
+        self._clock, self._read, self._put = clock, read, put
         self._last: Requests | None = None
         self._answers = True
         self._read_ns = self._since_ns = 0
-        self._first: Look | None = None
 
-    async def check(self, patience_s: float) -> tuple[Look, Look] | None:
-        """Read the requests if that is due.
-
-        Returns two looks if requests were pending for so long and none was served.
-        """
-        now_ns = self._clock.now_ns()
-        if now_ns - self._read_ns >= _READ_EVERY_S * SECOND_NS:
-            self._read_ns = now_ns
-            await self._take()
-        if self.stuck_s() < patience_s / 2:
-            self._first = None
-        elif self._first is None:
-            self._first = await self._look(False)
-        elif (
-            self.stuck_s() >= patience_s
-            and now_ns - self._first.at_ns >= (patience_s / 2 - 1) * SECOND_NS
-        ):
-            first, self._first = self._first, await self._look(False)
-            is_long = self.stuck_s() >= _PATIENCE_AT_WORK * patience_s
-            if self._first is not None and not _works(first, self._first, is_long=is_long):
-                return first, self._first
-        return None
-
-    async def _take(self) -> None:
+    async def take(self) -> None:
+        """Read the requests if that is due."""
+        if self._clock.now_ns() - self._read_ns < _READ_EVERY_S * SECOND_NS:
+            return
+        self._read_ns = self._clock.now_ns()
         try:
             found = await asyncio.to_thread(self._read)
         except NoMetrics as reason:
@@ -189,16 +164,15 @@ class ServingWatch:
         return Cause("requests", "; ".join([text, *map(sentence_of, own[:3])]))
 
 
-def _works(first: Look, second: Look, *, is_long: bool) -> bool:
-    """Return whether a server computes between two looks.
-
-    If the time ``is_long``, the second look must have other stacks.
-    """
-    seconds = (second.at_ns - first.at_ns) / SECOND_NS
-    if second.counters.cpu_s - first.counters.cpu_s <= 0.1 * seconds:
-        return False
-    return not is_long or _stacks(first) != _stacks(second)
+def is_idle(first: Look, second: Look) -> bool:
+    """Return whether a server did not compute between two looks."""
+    return second.cores_since(first) <= 0.1
 
 
-def _stacks(look: Look) -> Counter[tuple[Identity, tuple[Frame, ...]]]:
-    return Counter((row.member.identity, row.stack) for row in look.standing)
+def has_stopped(first: Look, second: Look) -> bool:
+    """Return whether a server was idle between two looks, or kept the stacks of all threads."""
+    before, now = (
+        Counter((row.member.identity, row.stack) for row in look.standing)
+        for look in (first, second)
+    )
+    return is_idle(first, second) or before == now

@@ -90,9 +90,15 @@ class RunActivity:
         for step_s, cores, processes in self._backwards(at_ns):
             length_s += step_s
             excess_core_s += (cores - _allowed_cores(processes)) * step_s
-            if excess_core_s > 0.5 or length_s > 60:
+            if excess_core_s > 0.5:
+                return True
+            if length_s > 60:
                 break
-        return excess_core_s > 0.5
+        return False
+
+    def goes_on_since(self, at_ns: int) -> bool:
+        """Return whether a step was made since a time, or more CPU time used than in a hang."""
+        return self.has_stepped_since(at_ns) or self.is_busy_since(at_ns)
 
     def forget(self) -> None:
         """Forget the CPU time, so that a run counts as quiet from now on at the earliest."""
@@ -159,17 +165,11 @@ class _Place(NamedTuple):
 
 
 class StackAges:
-    """Looks twice at a run that uses the CPU but keeps its stacks.
+    """For how long the main threads of a run have had their stacks."""
 
-    ``look`` looks at the processes that train, or at all.
-    """
-
-    def __init__(
-        self, clock: Clock, activity: RunActivity, look: Callable[[bool], Awaitable[Look | None]]
-    ) -> None:
-        self._clock, self._activity, self._look = clock, activity, look
+    def __init__(self, clock: Clock, activity: RunActivity) -> None:
+        self._clock, self._activity = clock, activity
         self._places: dict[Identity, _Place] = {}
-        self._firsts: dict[str, Look] = {}
 
     def take(self, recording: RecordingTaken) -> None:
         main = next((thread for thread in recording.threads if thread.is_main), None)
@@ -214,27 +214,6 @@ class StackAges:
             return 0.0
         return (self._clock.now_ns() - max(since_ns, self._activity.step_ns or 0)) / SECOND_NS
 
-    async def check(self, due_s: float, why: str) -> tuple[Look, Look] | None:
-        """Return two looks at a run that has kept its stacks for ``due_s``, half of that apart.
-
-        ``why`` tells callers with different patience apart: each has looks of its own.
-        """
-        stood_s, first = self.stood_s(), self._firsts.get(why)
-        if stood_s < due_s / 2:
-            self._firsts.pop(why, None)
-        elif first is None:
-            if (look := await self._look(True)) is not None:
-                self._firsts[why] = look
-        elif (
-            stood_s >= due_s and first.at_ns <= self._clock.now_ns() - (due_s / 2 - 0.5) * SECOND_NS
-        ):
-            if (second := await self._look(False)) is None:
-                del self._firsts[why]
-                return None
-            self._firsts[why] = second
-            return first, second
-        return None
-
     def has_moved_since(self, at_ns: int) -> bool:
         """Return whether a process that trains has another stack since a time."""
         since_ns = self._since_ns()
@@ -246,12 +225,42 @@ def has_spun(first: Look, second: Look) -> bool:
 
     At least one of them did so.
     """
-    seconds = (second.at_ns - first.at_ns) / SECOND_NS
     spinning = sum(row.wait.kind == "running" for row in second.mains())
     # Its other threads count too; a process that computes on many cores does not spin.
-    is_one_core = second.counters.cpu_s - first.counters.cpu_s <= 1.15 * spinning * seconds
-    return (
-        spinning > 0
-        and is_one_core
-        and not second.counters.has_read_or_written_since(first.counters, seconds)
-    )
+    is_one_core = second.cores_since(first) <= 1.15 * spinning
+    return spinning > 0 and is_one_core and not second.has_read_or_written_since(first)
+
+
+class TwoLooks:
+    """Looks twice at a run that makes no progress, half of a timeout apart.
+
+    ``look`` looks at the processes that train, or at all. The first look is at those that train,
+    unless ``both_at_all``.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        look: Callable[[bool], Awaitable[Look | None]],
+        *,
+        both_at_all: bool = False,
+    ) -> None:
+        self._clock, self._look, self._both_at_all = clock, look, both_at_all
+        self._first: Look | None = None
+
+    async def check(self, stalled_s: float, timeout_s: float) -> tuple[Look, Look] | None:
+        """Return two looks at a run that has been stalled for the timeout; else None.
+
+        The second one is the first of the next two.
+        """
+        # To report within the requested time, allow for a reading's age and two looks.
+        due_s, half_s = timeout_s - min(0.2 * timeout_s, 3.0), timeout_s / 2
+        apart_ns = int((due_s - half_s) * SECOND_NS)
+        if stalled_s < half_s:
+            self._first = None
+        elif self._first is None:
+            self._first = await self._look(not self._both_at_all)
+        elif stalled_s >= due_s and self._clock.now_ns() - self._first.at_ns >= apart_ns:
+            first, self._first = self._first, await self._look(False)
+            return (first, self._first) if self._first else None
+        return None

@@ -40,7 +40,7 @@ _NAMES = {int(row[_COLUMN]): row[0] for row in _ROWS if row[_COLUMN] != "-"} if 
 
 _FLAGS = re.compile(rb"^flags:\s*([0-7]+)", re.MULTILINE)
 # A machine has tens of thousands of descriptors: what is not found by then stays unknown.
-_PATIENCE_S = 1.0
+_DEADLINE_S = 1.0
 _MOST_NAMED = 4
 
 NameOf = Callable[[int], str]
@@ -64,7 +64,7 @@ def holders(pipe: Pipe, mode: int) -> list[int] | None:
 
     Returns None if looking took too long.
     """
-    deadline_s = time.monotonic() + _PATIENCE_S
+    deadline_s = time.monotonic() + _DEADLINE_S
     found = []
     for pid in processes.pids():
         if time.monotonic() > deadline_s:

@@ -1,9 +1,10 @@
 """Watch a run for hangs.
 
-Two looks at a quiet run, half of the patience apart, have to see the same.
+Two looks at a quiet run, half of the timeout apart, have to see the same.
 
 A run that is not quiet hangs if it makes no step and every sample of its main threads shows one
-stack: it spins. Nothing here stops or touches a process.
+stack: it spins. A server hangs if it serves none of its requests. Nothing here stops or touches a
+process.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ from profd.daemon.hangs.cause import (
 from profd.daemon.hangs.desync import find_desync, is_at_work, waits_for_device
 from profd.daemon.hangs.job import read_dumps
 from profd.daemon.hangs.look import Look, cost_s, is_training, name_of_member, take_look
-from profd.daemon.hangs.serving import Requests, ServingWatch
-from profd.daemon.hangs.stall import RunActivity, StackAges, has_spun
+from profd.daemon.hangs.serving import RequestProgress, Requests, has_stopped, is_idle
+from profd.daemon.hangs.stall import RunActivity, StackAges, TwoLooks, has_spun
 from profd.daemon.store import records
 from profd.daemon.store.records import (
     EventHappened,
@@ -89,9 +90,8 @@ class Hook:
         self.running = [process for process in self.running if process.poll() is None]
 
 
-# Waits that end by themselves (a sleep, a disk write) and computations get this many times the
-# patience.
 LONG = 4
+"""Waits that end by themselves, such as a sleep, and computations get so many timeouts."""
 _TICK_S = 1.0
 _AFTER_READINGS_S = 0.1
 """How long after the tick a check runs: all readers wake at the tick, and are done by then."""
@@ -128,19 +128,21 @@ class HangWatch:
         self._inbox: queue.SimpleQueue[EventHappened | PointsTaken | ProcessEnded | RecordingTaken]
         self._inbox = queue.SimpleQueue()
         self._activity = RunActivity()
-        self._ages = StackAges(self.clock, self._activity, self._take_look)
+        self._ages = StackAges(self.clock, self._activity)
         self._deaths: deque[Death] = deque(maxlen=64)
         self._known: dict[Identity, tuple[Member, int]] = {}
         """The processes, and since when they are known."""
-        self._first: Look | None = None
         self._hang: HangFound | None = None
-        self._is_spin = self._is_wait_said = False
+        self._goes_on: Callable[[int], bool] = lambda _: False
+        """Returns whether what stood still in the hang has moved since a time."""
+        self._is_wait_said = False
         self._dumps_due_ns, self._dumped, self._silent_until_ns = 0, set[str](), 0
         self._serving = (
-            ServingWatch(self.clock, self.requests, self._take_look, self.put)
-            if self.requests
-            else None
+            RequestProgress(self.clock, self.requests, self.put) if self.requests else None
         )
+        looks = partial(TwoLooks, self.clock, self._take_look, both_at_all=bool(self.requests))
+        self._soon, self._late = looks(), looks()
+        self._soon_spin, self._late_spin = looks(), looks()
         self._task: asyncio.Task[None] | None = None
 
     def take(self, record: records.Record) -> None:
@@ -194,15 +196,16 @@ class HangWatch:
             await self._check_all()
 
     async def _check_all(self) -> None:
-        stuck = await self._serving.check(self.after_s) if self._serving else None
+        if self._serving is not None:
+            await self._serving.take()
         if self._hang is not None:
             self._check_end(self._hang)
             await self._check_dumps()
         elif self._serving is not None:
-            if stuck:
-                self._report(*stuck, self._serving.stuck_s())
+            await self._check_serving(self._serving)
         else:
-            await self._check_training()
+            await self._check_quiet()
+            await self._check_spin()
 
     async def _check_dumps(self) -> None:
         """Report once what each rank's flight recorder has written about this hang.
@@ -219,10 +222,25 @@ class HangWatch:
                 self._dumped.add(text)
                 self.put(EventHappened(self.clock.now_ns(), "hang", text))
 
-    async def _check_training(self) -> None:
-        await self._check_quiet()
-        if self._hang is None:
-            await self._check_spin()
+    async def _find(
+        self,
+        looks: TwoLooks,
+        stalled_s: float,
+        timeout_s: float,
+        is_hang: Callable[[Look, Look], bool],
+        goes_on: Callable[[int], bool],
+    ) -> None:
+        """Report a run that has been stalled for so long, if two looks at it show a hang."""
+        seen = await looks.check(stalled_s, timeout_s) if self._hang is None else None
+        if seen is not None and is_hang(*seen):
+            self._goes_on = goes_on
+            self._report(*seen, stalled_s)
+
+    async def _check_serving(self, serving: RequestProgress) -> None:
+        """Report a server that serves none of its requests: later if it uses the CPU."""
+        stuck_s, goes_on = serving.stuck_s(), serving.has_served_since
+        await self._find(self._soon, stuck_s, self.after_s, is_idle, goes_on)
+        await self._find(self._late, stuck_s, LONG * self.after_s, has_stopped, goes_on)
 
     def _death(self, record: ProcessEnded) -> Death:
         pid = record.identity.pid
@@ -236,30 +254,26 @@ class HangWatch:
 
         It is reported soon if NCCL's counts prove it, else after a long time.
         """
-        timeout_s = self.timeout_s()
-        may_answer = self.is_settled() and self.clock.now_ns() >= self._silent_until_ns
-        looks = await self._ages.check(timeout_s, "counts") if self.ask and may_answer else None
-        if looks and self._is_proven(*looks):
-            self._report(*looks, self._ages.stood_s(), is_spin=True)
-        elif self._activity.step_ns is not None:  # else nobody knows whether it goes on
-            looks = await self._ages.check(LONG * timeout_s, "long")
-            if (
-                looks
-                and has_spun(*looks)
-                and self._verdict(*looks).progress is not Progress.GOES_ON
-            ):
-                self._report(*looks, self._ages.stood_s(), is_spin=True)
+        timeout_s, stood_s, goes_on = self.timeout_s(), self._ages.stood_s(), self._has_new_stack
+        if self.ask and self.is_settled() and self.clock.now_ns() >= self._silent_until_ns:
+            await self._find(self._soon_spin, stood_s, timeout_s, self._is_proven, goes_on)
+        if self._activity.step_ns is not None:  # else nobody knows whether it goes on
+            await self._find(self._late_spin, stood_s, LONG * timeout_s, self._has_spun, goes_on)
+
+    def _has_new_stack(self, at_ns: int) -> bool:
+        return self._activity.has_stepped_since(at_ns) or self._ages.has_moved_since(at_ns)
+
+    def _has_spun(self, first: Look, second: Look) -> bool:
+        goes_on = self._verdict(first, second).progress is Progress.GOES_ON
+        return has_spun(first, second) and not goes_on
 
     def _is_proven(self, first: Look, second: Look) -> bool:
         """Return whether NCCL's counts show a hang.
 
         Then ranks are behind and do nothing to catch up, or all wait for the GPU.
         """
-        seconds, progress = (
-            (second.at_ns - first.at_ns) / SECOND_NS,
-            self._verdict(first, second).progress,
-        )
-        if second.counters.has_read_or_written_since(first.counters, seconds):
+        progress = self._verdict(first, second).progress
+        if second.has_read_or_written_since(first):
             return False
         if progress is Progress.ALIKE:
             has_stepped, are_full = (
@@ -272,35 +286,27 @@ class HangWatch:
         return progress in (Progress.LOST, Progress.MISMATCH)
 
     async def _check_quiet(self) -> None:
-        timeout_s, quiet_s, first = self.timeout_s(), self._activity.quiet_s(), self._first
-        # To report within the requested time, allow for a reading's age and two looks.
-        due_s = timeout_s - min(0.2 * timeout_s, 3.0)
-        if quiet_s < timeout_s / 2:
-            self._first = None
-        elif first is None:
-            self._first = await self._take_look(mains_only=True)
-        elif (
-            quiet_s >= due_s
-            and (self.clock.now_ns() - first.at_ns) / SECOND_NS >= due_s - timeout_s / 2
-        ):
-            second = await self._take_look(mains_only=False)
-            serves = (
-                self._activity.step_ns is None
-                and second is not None
-                and is_waiting_for_work(second)
-            )
-            if (
-                second is None
-                or serves
-                or is_waiting_for_user(second)
-                or self._has_moved(first, second)
-            ):
-                self._first = second
-            elif is_frozen(second):
-                self._first = None
-                self._activity.forget()
-            elif not ends_by_itself(second) or quiet_s >= LONG * timeout_s:
-                self._report(first, second, quiet_s)
+        """Report a run that uses no CPU time: later if it waits for what ends by itself."""
+        timeout_s, quiet_s = self.timeout_s(), self._activity.quiet_s()
+        goes_on = self._activity.goes_on_since
+        await self._find(self._soon, quiet_s, timeout_s, self._is_stuck, goes_on)
+        await self._find(self._late, quiet_s, LONG * timeout_s, self._is_quiet, goes_on)
+
+    def _is_stuck(self, first: Look, second: Look) -> bool:
+        return not ends_by_itself(second) and self._is_quiet(first, second)
+
+    def _is_quiet(self, first: Look, second: Look) -> bool:
+        """Return whether a run should go on, and does nothing.
+
+        A frozen one counts as quiet from now on at the earliest.
+        """
+        serves = self._activity.step_ns is None and is_waiting_for_work(second)
+        if serves or is_waiting_for_user(second) or self._has_moved(first, second):
+            return False
+        if is_frozen(second):
+            self._activity.forget()
+            return False
+        return True
 
     def timeout_s(self) -> float:
         """Return for how long there may be no progress.
@@ -367,22 +373,14 @@ class HangWatch:
         )
 
     def _has_moved(self, first: Look, second: Look) -> bool:
-        activity, seconds = self._activity, (second.at_ns - first.at_ns) / SECOND_NS
+        activity = self._activity
         if activity.has_stepped_since(first.at_ns) or activity.gpu_moves_since(first.at_ns):
             return True
         if self._verdict(first, second).progress is Progress.GOES_ON:
             return True
-        if second.counters.moved_since(
-            first.counters, seconds, steps_are_known=activity.step_ns is not None
-        ):
-            return True
-        before, now = {row.member.identity: row for row in first.mains()}, second.mains()
-        pairs = [(before.get(row.member.identity, row), row) for row in now]
-        return not now or any(
-            was.stack != row.stack or row.transfers_since(was, seconds) for was, row in pairs
-        )
+        return second.has_moved_since(first, steps_are_known=activity.step_ns is not None)
 
-    def _report(self, first: Look, look: Look, quiet_s: float, *, is_spin: bool = False) -> None:
+    def _report(self, first: Look, look: Look, quiet_s: float) -> None:
         now_ns = self.clock.now_ns()
         since_ns = now_ns - int(quiet_s * SECOND_NS)
         deaths = [death for death in self._deaths if death.at_ns >= since_ns - 10 * SECOND_NS]
@@ -400,11 +398,7 @@ class HangWatch:
         )
         report = records.HangReport(cause.group, look.groups(), tuple(facts), cause.behind)
         text = f"no progress for {quiet_s:.0f} s ({cause.group}): {cause.text}"
-        self._hang, self._first, self._is_spin = (
-            HangFound(now_ns, since_ns, text, report),
-            None,
-            is_spin,
-        )
+        self._hang = HangFound(now_ns, since_ns, text, report)
         self.put(self._hang)
         self.put(EventHappened(now_ns, "hang", text))
         failure = self.hook.start(text, cause.group, cause.behind)
@@ -412,15 +406,10 @@ class HangWatch:
             self.put(EventHappened(self.clock.now_ns(), "error", failure))
 
     def _check_end(self, hang: HangFound) -> None:
-        moves = self._ages.has_moved_since if self._is_spin else self._activity.is_busy_since
-        if self._serving is not None:
-            has_moved = self._serving.has_served_since(hang.at_ns)
-        else:
-            has_moved = self._activity.has_stepped_since(hang.at_ns) or moves(hang.at_ns)
-        if has_moved:
+        if self._goes_on(hang.at_ns):
             now_ns = self.clock.now_ns()
             lasted_s = (now_ns - hang.since_ns) / SECOND_NS
-            self._hang = self._first = None
+            self._hang = None
             self._activity.forget()
             self.put(records.HangEnded(now_ns, hang.at_ns))
             self.put(
