@@ -660,7 +660,7 @@ add(
 )
 add(
     "ctrl-c-trapped",
-    "trap 'echo trapped >> $TRAIL; exit 9' INT; echo ready >> $TRAIL; sleep 20 & wait",
+    "sleep 20 & trap 'echo trapped >> $TRAIL; kill $!; exit 9' INT; echo ready >> $TRAIL; wait",
     ("ready", "type \\x03"),
     ways=ON_TERMINAL,
     shell=True,
