@@ -3,7 +3,7 @@
 PYTHON ?= python3
 PYTEST_ARGS ?=
 # Integration tests wait more than they compute.
-WORKERS ?= $(shell expr $$(nproc) + 1)
+WORKERS ?= $(shell expr 2 '*' $$(nproc) + 1)
 BENCH_ARGS ?=
 NAMES ?=
 MINUTES ?= 60
