@@ -14,7 +14,7 @@ from profd.daemon.render.report import write_report
 from profd.daemon.store.reader import RunReader
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import BrowserContext
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects
@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 # Of the package, not of the session: Playwright keeps an event loop in the main thread, in which no
 # other can run.
 @pytest.fixture(scope="package")
-def chromium() -> Iterator[Browser]:
+def chromium() -> Iterator[BrowserContext]:
     with launched_chromium() as launched:
         yield launched
 
@@ -41,7 +41,7 @@ def ranked_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def open_report(chromium: Browser) -> Iterator[OpenReport]:
+def open_report(chromium: BrowserContext) -> Iterator[OpenReport]:
     """Give a function that opens the report of a run, or a page.
 
     What a page complains of fails the test.
@@ -53,7 +53,7 @@ def open_report(chromium: Browser) -> Iterator[OpenReport]:
         if not file.exists():
             with RunReader(path) as reader:
                 write_report(reader, file)
-        report = ReportPage(chromium.new_page(viewport={"width": 1400, "height": 1000}), file)
+        report = ReportPage(chromium.new_page(), file)
         opened.append(report)
         report.open(address)
         return report

@@ -17,10 +17,10 @@ from profd.daemon.fleet.fleet import Question, ask
 from profd.daemon.fleet.output import write_fleet_page
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import BrowserContext
 
 
-def cells_of(chromium: Browser, path: Path) -> list[list[str]]:
+def cells_of(chromium: BrowserContext, path: Path) -> list[list[str]]:
     """Return the cells of all tables of a page that complains of nothing and asks for nothing."""
     opened = ReportPage(chromium.new_page(), path)
     page = opened.page
@@ -34,7 +34,7 @@ def cells_of(chromium: Browser, path: Path) -> list[list[str]]:
 
 
 def test_it_shows_what_is_named_first_and_needs_nothing_else(
-    chromium: Browser, tmp_path: Path
+    chromium: BrowserContext, tmp_path: Path
 ) -> None:
     truth = make(tmp_path)
     write_fleet_page(tmp_path / "fleet.html", asked(tmp_path))
@@ -44,7 +44,7 @@ def test_it_shows_what_is_named_first_and_needs_nothing_else(
     assert any(truth.slower_job in row for row in cells)
 
 
-def test_hostile_names_stay_text(chromium: Browser, tmp_path: Path) -> None:
+def test_hostile_names_stay_text(chromium: BrowserContext, tmp_path: Path) -> None:
     with renamed(hostiletexts.write_run(tmp_path / "a.profd"), host=hostiletexts.EVIL) as reader:
         export_run(reader, DataSet(str(tmp_path / "fleet")))
     write_fleet_page(tmp_path / "fleet.html", ask(DataSet(str(tmp_path / "fleet")), Question()))

@@ -31,7 +31,7 @@ from profd.daemon.render.summary import Summary, summarize
 from profd.daemon.store.reader import RunReader
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import BrowserContext
 
 
 def titles(report: ReportPage, view: str) -> list[str]:
@@ -221,7 +221,7 @@ NAMES = {
 """What the functions of ``daemon.units`` are called in the script."""
 
 
-def test_numbers_are_written_as_everywhere_else(chromium: Browser) -> None:
+def test_numbers_are_written_as_everywhere_else(chromium: BrowserContext) -> None:
     rules = json.loads((DATA / "units.json").read_text())
     cases = [(name, given, text) for name, pairs in rules.items() for given, text in pairs]
     calls = [

@@ -22,7 +22,7 @@ from profd.daemon.exports.speedscope import speedscope
 from profd.daemon.store.reader import RunReader
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import BrowserContext
 
 pytestmark = pytest.mark.requires("speedscope")
 SECONDS = 20
@@ -36,7 +36,7 @@ def released() -> Path:
     return Path(program).resolve().parent.parent / "dist" / "release" / "index.html"
 
 
-def imported(chromium: Browser, released: Path, folder: Path, content: bytes) -> str:
+def imported(chromium: BrowserContext, released: Path, folder: Path, content: bytes) -> str:
     """Return what speedscope shows of a file, in its table of functions.
 
     The way in is that of its own program.
@@ -55,7 +55,7 @@ def imported(chromium: Browser, released: Path, folder: Path, content: bytes) ->
 
 
 def test_the_importer_has_the_times_of_the_run(
-    chromium: Browser, released: Path, tmp_path: Path
+    chromium: BrowserContext, released: Path, tmp_path: Path
 ) -> None:
     with RunReader(write_run(tmp_path / "a.profd", seconds=SECONDS)) as reader:
         shown = imported(chromium, released, tmp_path, speedscope(reader, MAIN_THREADS))
@@ -67,7 +67,9 @@ def test_the_importer_has_the_times_of_the_run(
     assert (row[3], row[4]) == (f"{own_s:.2f}s", f"{100 * PHASE_SHARES['backward']:.0f}")
 
 
-def test_every_thread_is_a_profile(chromium: Browser, released: Path, tmp_path: Path) -> None:
+def test_every_thread_is_a_profile(
+    chromium: BrowserContext, released: Path, tmp_path: Path
+) -> None:
     with RunReader(write_run(tmp_path / "a.profd", seconds=SECONDS)) as reader:
         content = speedscope(reader, Selection())
     assert f"(1/{len(json.loads(content)['profiles'])})" in imported(
@@ -75,7 +77,9 @@ def test_every_thread_is_a_profile(chromium: Browser, released: Path, tmp_path: 
     )
 
 
-def test_a_file_that_is_none_is_refused(chromium: Browser, released: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_none_is_refused(
+    chromium: BrowserContext, released: Path, tmp_path: Path
+) -> None:
     assert "Something went wrong" in imported(
         chromium, released, tmp_path, b'{"$schema": "x", "profiles": [1]}'
     )
