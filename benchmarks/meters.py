@@ -40,7 +40,7 @@ class Memory(NamedTuple):
 def own_cpu_s(pid: int) -> float:
     """Return the CPU seconds of a process without its children; 0 where it is gone."""
     stat = processes.read_stat(pid)
-    return stat.cpu_ticks / processes.CLOCK_TICKS if stat else 0.0
+    return stat.cpu_s if stat else 0.0
 
 
 def cpu_with_children_s(pid: int) -> float:

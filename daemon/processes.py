@@ -130,6 +130,10 @@ class Stat(msgspec.Struct, frozen=True):
         return self.user_ticks + self.system_ticks
 
     @property
+    def cpu_s(self) -> float:
+        return self.cpu_ticks / CLOCK_TICKS
+
+    @property
     def is_running(self) -> bool:
         """Whether it has a living thread: its main thread may have ended before others."""
         return self.state not in "ZX" or self.threads > 1

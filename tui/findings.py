@@ -72,7 +72,7 @@ class Analysis:
     def spent_s(self) -> float:
         stat = processes.read_stat(self._process.pid) if self._process is not None else None
         if stat is not None:
-            self._spent_s = stat.cpu_ticks / processes.CLOCK_TICKS
+            self._spent_s = stat.cpu_s
         return self._spent_s
 
     def close(self) -> None:

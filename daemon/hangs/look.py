@@ -157,7 +157,7 @@ def take_look(members: Sequence[Member], at_ns: int, *, mains_only: bool) -> Loo
     cpu_s: defaultdict[int | None, float] = defaultdict(float)
     for pid, member in by_pid.items():
         if (stat := processes.read_stat(pid)) is not None:
-            cpu_s[member.rank] += stat.cpu_ticks / processes.CLOCK_TICKS
+            cpu_s[member.rank] += stat.cpu_s
     return Look(
         at_ns, tuple(standing), Counters(io_bytes, switches, sum(cpu_s.values())), unread, cpu_s
     )

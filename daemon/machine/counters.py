@@ -42,7 +42,7 @@ class QuickCounters:
             stat = processes.read_running(*identity)
             if stat is None:
                 continue
-            yield from self._rates.points("cpu_cores", stat.cpu_ticks / CLOCK_TICKS, identity)
+            yield from self._rates.points("cpu_cores", stat.cpu_s, identity)
             yield Point("rss_bytes", stat.rss_bytes, identity)
             self._uninterruptible[identity] += stat.state == "D"
             yield from _threads(
@@ -140,7 +140,7 @@ def _threads(rates: Rates, identity: Identity, os_tids: frozenset[int]) -> Itera
     for os_tid in os_tids:
         stat = processes.read_stat(identity.pid, os_tid)
         if stat is not None:
-            yield from rates.points("cpu_cores", stat.cpu_ticks / CLOCK_TICKS, identity, os_tid)
+            yield from rates.points("cpu_cores", stat.cpu_s, identity, os_tid)
 
 
 CAPITAL_NS = 20 * MILLISECOND_NS

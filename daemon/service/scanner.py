@@ -136,7 +136,7 @@ class HostProcesses:
 
     def cpu_s(self, pid: int) -> float:
         stats = map(processes.read_stat, {pid, *self.descendants(pid)})
-        return sum(stat.cpu_ticks for stat in stats if stat is not None) / processes.CLOCK_TICKS
+        return sum(stat.cpu_s for stat in stats if stat is not None)
 
     def recorded(self) -> set[int]:
         """Return the PIDs whose stacks any session of their users or of root records."""

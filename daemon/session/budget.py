@@ -51,7 +51,7 @@ class CostMeter:
         # The main thread starts them all, and psutil would read the whole machine.
         self._children = processes.children(os.getpid(), of_all_threads=False)
         living = (processes.read_stat(pid) for pid in self._children)
-        cpu_s = sum(stat.cpu_ticks for stat in living if stat is not None) / processes.CLOCK_TICKS
+        cpu_s = sum(stat.cpu_s for stat in living if stat is not None)
         cpu_s += sum(usage.ru_utime + usage.ru_stime for usage in ended)
         # A living child is counted in clock ticks, an ended one exactly: the sum may go back by one
         # tick.

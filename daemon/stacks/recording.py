@@ -130,7 +130,7 @@ class Recording:
         if not self.ended.done() and self._memory:
             sleeps, stat = self._sleeps(), processes.read_stat(self._pid)
             if sleeps is not None and stat is not None:
-                busy_ns = stat.cpu_ticks * SECOND_NS // processes.CLOCK_TICKS
+                busy_ns = round(stat.cpu_s * SECOND_NS)
                 self._pulses.append(Pulse(self._clock.now_ns(), sleeps, busy_ns))
                 self._log_bytes.append(os.fstat(self._memory[-1]).st_size)
 
@@ -168,7 +168,7 @@ class Recording:
     def cpu_s(self) -> float:
         """Return the CPU seconds that py-spy has taken until now."""
         stat = None if self.ended.done() else processes.read_stat(self._pid)
-        return self.cpu_ns / SECOND_NS if stat is None else stat.cpu_ticks / processes.CLOCK_TICKS
+        return self.cpu_ns / SECOND_NS if stat is None else stat.cpu_s
 
     def sampling_cpu_s(self) -> float:
         """Return the CPU seconds that py-spy has taken since it began to sample."""
