@@ -66,7 +66,8 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     control_socket: Path
 
 
-class StartFailed(msgspec.Struct, frozen=True, tag=True):
+# A supervisor that has run since before an upgrade knows it by this tag.
+class StartFailed(msgspec.Struct, frozen=True, tag="Failed"):
     """The session's answer if it could not start; ``kind`` names the class of the error."""
 
     kind: str
