@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
@@ -20,12 +19,13 @@ from profd.daemon import processes
 from profd.daemon.collectives.client import PORT, Address, NoAnswer, ask
 from profd.daemon.collectives.status import Status
 from profd.daemon.interpreter.memory import mapped_files
+from profd.daemon.sockets import endpoint, tcp_sockets
 from profd.daemon.userfiles import Unanswered, files_of
 
 VARIABLES = frozenset({"NCCL_RAS_ADDR", "NCCL_RAS_ENABLE"})
 """All that is read of an environment."""
-_LISTENS = "0A"
 _TRIES = 6
+_LOOPBACKS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # by the address of all interfaces
 
 # First sound version, what an answer may do before it, and the report.
 _FAULTS = (
@@ -181,16 +181,7 @@ def _port(address: str) -> int:
 def _listening(pid: int) -> Iterator[Address]:
     """Yield the TCP addresses at which a process itself listens."""
     own = set(processes.open_files(pid))
-    for name in ("tcp", "tcp6"):
-        for line in (processes.read(f"/proc/{pid}/net/{name}") or b"").decode().splitlines()[1:]:
-            fields = line.split()
-            if len(fields) > 9 and fields[3] == _LISTENS and f"socket:[{fields[9]}]" in own:
-                host, _, port = fields[1].partition(":")
-                yield Address(_host(host), int(port, 16))
-
-
-def _host(word: str) -> str:
-    """Return an address of the kernel's table: the loopback if it stands for all interfaces."""
-    data = b"".join(bytes.fromhex(word[at : at + 8])[::-1] for at in range(0, len(word), 8))
-    family, loopback = (socket.AF_INET, "127.0.0.1") if len(data) == 4 else (socket.AF_INET6, "::1")
-    return socket.inet_ntop(family, data) if any(data) else loopback
+    for one in tcp_sockets(pid):
+        if one.is_listening and one.link in own:
+            host, port = endpoint(one.local)
+            yield Address(_LOOPBACKS.get(host, host), port)

@@ -12,7 +12,6 @@ from profd.daemon.collectives.client import NoAnswer
 from profd.daemon.collectives.desync import behind_alone
 from profd.daemon.collectives.flightrecorder import BadDump, read_dump
 from profd.daemon.collectives.ras import Answer, Mode, Ras
-from profd.daemon.hangs.look import is_training
 from profd.daemon.stacks.source import is_library
 from profd.daemon.store.records import (
     COLLECTIVES_BEHIND,
@@ -35,7 +34,7 @@ def read_dumps(members: Collection[Member], since_ns: int) -> dict[int, str]:
     found = {}
     for member in members:
         pid, rank = member.identity.pid, member.rank
-        if rank is None or not is_training(member):
+        if rank is None or not member.is_training:
             continue
         for path in flightrecorder.paths_of(
             processes.environment(pid, flightrecorder.VARIABLES), rank

@@ -141,7 +141,7 @@ def take_look(members: Sequence[Member], at_ns: int, *, mains_only: bool) -> Loo
     This takes some 20 ms for each.
     """
     by_pid = {member.identity.pid: member for member in members}
-    mains = [member for member in members if is_training(member)]
+    mains = [member for member in members if member.is_training]
     pythons = [member for member in members if member.python is not None]
     seen = mains if mains_only else sorted(pythons, key=lambda member: member.role != roles.MAIN)
     standing: list[Standing] = []
@@ -172,10 +172,6 @@ def cost_s(members: Sequence[Member], *, mains_only: bool) -> float:
     threads = sorted((stat.threads for stat in stats if stat is not None), reverse=True)
     stands_s = sum(map(read_cost_s, threads[:MOST_PROCESSES]))
     return stands_s if mains_only else 2 * stands_s
-
-
-def is_training(member: Member) -> bool:
-    return member.role == roles.MAIN and member.python is not None
 
 
 def name_of_member(member: Member) -> str:

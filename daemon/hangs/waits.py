@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from profd.daemon import processes
 from profd.daemon.freezer import is_frozen
+from profd.daemon.sockets import endpoint, tcp_sockets
 
 # Name, number on x86-64 and number on aarch64 of the system calls that wait.
 _NUMBERS = """
@@ -267,16 +268,10 @@ def _wait_at(pid: int, fd: int, *, is_reader: bool, name_of: NameOf) -> Wait:
 
 def _far_end(pid: int, link: str) -> str:
     """Return the other end of a TCP socket, or an empty text for any other socket."""
-    inode = link.removeprefix("socket:[").removesuffix("]")
-    for name in ("tcp", "tcp6"):
-        lines = (processes.read(f"/proc/{pid}/net/{name}") or b"").decode().splitlines()[1:]
-        for fields in map(str.split, lines):
-            if len(fields) > 9 and fields[9] == inode:
-                host, _, port = fields[2].partition(":")
-                if len(host) != 8:  # IPv6: only the port
-                    return f" connected to port {int(port, 16)}"
-                numbers = ".".join(str(byte) for byte in reversed(bytes.fromhex(host)))
-                return f" connected to {numbers}:{int(port, 16)}"
+    for one in tcp_sockets(pid):
+        if one.link == link:
+            host, port = endpoint(one.remote)
+            return f" connected to port {port}" if ":" in host else f" connected to {host}:{port}"
     return ""
 
 

@@ -37,7 +37,7 @@ from profd.daemon.hangs.cause import (
 )
 from profd.daemon.hangs.desync import find_desync, is_at_work, waits_for_device
 from profd.daemon.hangs.job import read_dumps
-from profd.daemon.hangs.look import Look, cost_s, is_training, name_of_member, take_look
+from profd.daemon.hangs.look import Look, cost_s, name_of_member, take_look
 from profd.daemon.hangs.serving import RequestProgress, Requests, has_stopped, is_idle
 from profd.daemon.hangs.stall import RunActivity, StackAges, TwoLooks, has_spun
 from profd.daemon.store import records
@@ -191,7 +191,7 @@ class HangWatch:
             one.identity: (one, before.get(one.identity, (one, now_ns))[1])
             for one in self.members()
         }
-        self._ages.keep({member.identity for member in self.members() if is_training(member)})
+        self._ages.keep({member.identity for member in self.members() if member.is_training})
         with contextlib.suppress(LookPostponed):
             await self._check_all()
 
@@ -246,7 +246,7 @@ class HangWatch:
         pid = record.identity.pid
         member, _ = self._known.get(record.identity, (None, 0))
         name = f"{name_of_member(member) if member else 'process'} (pid {pid})"
-        rank = member.rank if member and is_training(member) else None
+        rank = member.rank if member and member.is_training else None
         return Death(record.at_ns, name, record.exit_code, record.exit_signal, rank, pid)
 
     async def _check_spin(self) -> None:
@@ -318,7 +318,7 @@ class HangWatch:
     async def _take_look(self, mains_only: bool) -> Look | None:
         """Look at the processes that train, or at all; returns None if none trains."""
         members = list(self.members())
-        if not any(map(is_training, members)):
+        if not any(member.is_training for member in members):
             return None
         if not self.grant(cost := cost_s(members, mains_only=mains_only)):
             self._say_postponed(cost)
@@ -353,7 +353,7 @@ class HangWatch:
         """
         now_ns = self.clock.now_ns()
         since_ns = max(
-            (known_ns for member, known_ns in self._known.values() if is_training(member)),
+            (known_ns for member, known_ns in self._known.values() if member.is_training),
             default=now_ns,
         )
         return (

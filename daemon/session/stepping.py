@@ -60,9 +60,7 @@ class Stepping:
     def renew(self, member: Member) -> None:
         """Follow a member that has become another program. Keep what was counted before."""
         if isinstance(known := self._readers.get((member.identity, STEPS)), StepReader):
-            known.renew(
-                member.origin if member.role == roles.MAIN and member.python is not None else None
-            )
+            known.renew(member.origin if member.is_training else None)
 
     def end(self, identity: Identity) -> None:
         with self._lock:

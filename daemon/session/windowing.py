@@ -12,7 +12,6 @@ from profd.daemon.clock import Clock
 from profd.daemon.errors import SessionFailed
 from profd.daemon.session.control import WindowBegun
 from profd.daemon.store.records import EventHappened, Found, Record
-from profd.daemon.tree.roles import MAIN
 from profd.daemon.tree.tree import Member
 from profd.daemon.windows import injection
 from profd.daemon.windows.injection import Injection
@@ -128,7 +127,7 @@ def _training(members: Collection[Member], pid: int | None) -> list[Member]:
 
     Raises SessionFailed if there is none.
     """
-    training = [member for member in members if member.role == MAIN and member.python is not None]
+    training = [member for member in members if member.is_training]
     if pid is not None:
         training = [member for member in training if member.identity.pid == pid]
     if not training:

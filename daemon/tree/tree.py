@@ -74,6 +74,11 @@ class Member(msgspec.Struct):
     exec_ns: int = 0
     """A time before it began the program that it runs now, while that could not be read; else 0."""
 
+    @property
+    def is_training(self) -> bool:
+        """Whether it is a Python that trains, or may be: no worker, helper or launcher."""
+        return self.role == roles.MAIN and self.python is not None
+
 
 class ProcessChange(msgspec.Struct, frozen=True):
     """A process is new, runs another program, has loaded Python, or has ended.
