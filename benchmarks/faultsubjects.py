@@ -24,6 +24,7 @@ from profd.daemon import paths
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import OutputUnwritable, ProfdError, RunUnreadable
+from profd.daemon.events import EventKind
 from profd.daemon.exports.formats import FORMATS, write_tables
 from profd.daemon.paths import write_whole
 from profd.daemon.render.report import write_report
@@ -119,7 +120,7 @@ def _records() -> list[Record]:
         ProcessSeen(
             worker(1), MAIN, ("python", "train.py"), "worker", None, 1, "3.11.7", STARTED_NS
         ),
-        EventHappened(STARTED_NS, "started", "python train.py", MAIN),
+        EventHappened(STARTED_NS, EventKind.STARTED, "python train.py", MAIN),
     ]
     for number in range(8):
         at_ns = STARTED_NS + number * 17 * SECOND_NS

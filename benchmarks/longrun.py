@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
+from profd.daemon.events import EventKind
 from profd.daemon.store import records
 from profd.daemon.store.records import Frame, FrameDescription, Identity, Interval
 from profd.daemon.store.writer import RunWriter
@@ -128,7 +129,7 @@ def _records(
         yield records.ProcessSeen(
             identity(rank), None, _COMMAND, "main", rank, None, "3.11.7", STARTED_NS
         )
-        yield records.EventHappened(STARTED_NS, "started", f"rank {rank}", identity(rank))
+        yield records.EventHappened(STARTED_NS, EventKind.STARTED, f"rank {rank}", identity(rank))
         for number in range(workers):
             own = _worker(rank, number)
             yield records.ProcessSeen(

@@ -15,8 +15,9 @@ from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import MAIN_THREADS
 from profd.daemon.analyze.steps import Steps, take_steps
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.events import EventKind
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import STEP_COUNT, STEP_ERROR, STEP_SOURCE
+from profd.daemon.store.records import STEP_COUNT, STEP_ERROR
 from profd.daemon.store.rows import PointRow
 
 NEAR = 1
@@ -209,7 +210,7 @@ def _range(counts: Sequence[PointRow], run_ns: tuple[int, int]) -> tuple[int, in
 
 def _source(reader: RunReader, steps: Steps) -> str:
     """Return what was counted, without its place; of several that which was named last."""
-    named = [event.text for event in reader.events() if event.kind == STEP_SOURCE]
+    named = [event.text for event in reader.events() if event.kind == EventKind.STEP_SOURCE]
     text = named[-1] if named else steps.source or "counts"
     return text.partition(" (")[0]
 

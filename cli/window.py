@@ -19,6 +19,7 @@ from profd.daemon.analyze.torchtraces import of_last_request
 from profd.daemon.analyze.windows import about_window
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import SessionFailed, UsageError
+from profd.daemon.events import EventKind
 from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.render.operators import (
     about_lines,
@@ -201,7 +202,7 @@ def _wait_for(reader: RunReader, asked_ns: int, count: int) -> list[WindowRow]:
     last_event = 0
     while True:
         windows = [window for window in reader.windows(asked_ns) if window.asked_ns == asked_ns]
-        for event in reader.events("window", after_id=last_event):
+        for event in reader.events(EventKind.WINDOW, after_id=last_event):
             last_event = event.id
             if event.at_ns >= asked_ns:
                 say(event.text)

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.store.records import STEPS_LOST
+from profd.daemon.events import Sign
 from profd.daemon.store.rows import EventRow, WindowRow
 from profd.tui.columns import Ruler
 from profd.tui.view import Range
@@ -145,18 +145,10 @@ def _within(end_ns: int, span_ns: int, run: Range) -> int:
     return min(max(end_ns, run.from_ns + span_ns), run.to_ns)
 
 
-WINDOW, SAVE, NOTE, TROUBLE, CHANGE = "window", "save", "note", "trouble", "change"
-_KINDS = {
-    **dict.fromkeys(("note", "mark", STEPS_LOST), NOTE),
-    **dict.fromkeys(("error", "oom", "loss", "gap", "gpu", "hang", "unread"), TROUBLE),
-    **dict.fromkeys(("finding", "wall-jump", "exec", "rate"), CHANGE),
-}
-
-
 class Mark(msgspec.Struct, frozen=True):
-    """Something at a time, or over a time; ``kind`` is one of those above."""
+    """Something at a time, or over a time."""
 
-    kind: str
+    sign: Sign
     from_ns: int
     to_ns: int
     text: str
@@ -168,10 +160,13 @@ def marks_of(events: Iterable[EventRow], windows: Iterable[WindowRow]) -> tuple[
     The windows of all ranks of one request are one mark.
     """
     windows_of = {
-        row.asked_ns: Mark(WINDOW, row.start_ns, row.end_ns, "window")
+        row.asked_ns: Mark(Sign.WINDOW, row.start_ns, row.end_ns, "window")
         for row in windows
         if not row.error
     }
-    known = (event for event in events if event.kind in _KINDS)
-    marks = [Mark(_KINDS[event.kind], event.at_ns, event.at_ns + 1, event.text) for event in known]
+    marks = [
+        Mark(event.kind.sign, event.at_ns, event.at_ns + 1, event.text)
+        for event in events
+        if event.kind.sign is not None
+    ]
     return tuple(sorted([*windows_of.values(), *marks], key=lambda mark: mark.from_ns))

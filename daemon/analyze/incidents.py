@@ -16,6 +16,7 @@ from profd.daemon.analyze.phases import own_frame
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import points_of
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.events import EventKind
 from profd.daemon.naming import exit_words, signal_name
 from profd.daemon.secrets import mask_line
 from profd.daemon.store.reader import RunReader
@@ -136,7 +137,7 @@ def take_post_mortem(reader: RunReader) -> PostMortem | None:
     if not (info.exit_signal is not None or info.exit_code or _died_unseen(info)):
         return None
     shortly_ns = info.end_ns - 15 * SECOND_NS
-    killed = [event.text for event in reader.events("oom") if event.at_ns >= shortly_ns]
+    killed = [event.text for event in reader.events(EventKind.OOM) if event.at_ns >= shortly_ns]
     memory = _last_memory(reader)
     output = _last_output(reader)
     places = (_last_place(reader, thread) for thread in reader.main_threads())

@@ -17,6 +17,7 @@ from profd.daemon.analyze.series import points_of, take_course
 from profd.daemon.analyze.steps import counts_of
 from profd.daemon.analyze.trend import LEAST_SPAN_S, Trend, trend
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.events import EventKind
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import EventRow, FrameRow, PointRow, ProcessRow, SeriesRow
 from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS, MINUTE_NS
@@ -288,7 +289,7 @@ def jumps(
     """Return the largest jumps in the memory of the processes of a selection, in order of time."""
     found: list[Jump] = []
     # A finding follows from a jump and does not cause it.
-    events = [event for event in reader.events() if event.kind != "finding"]
+    events = [event for event in reader.events() if event.kind is not EventKind.FINDING]
     for row in reader.list_series(*JUMP_SERIES):
         process = reader.processes.get(row.process or 0)
         if not process or not selection.takes_process(process):

@@ -24,8 +24,9 @@ from profd.daemon.analyze.phases import COMPILE, ONCE_A_STEP, PhaseIndex, traini
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import points_of
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.events import STEP_CHANGES, EventKind
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import EXEC, STEP_CHANGES, STEP_COUNT, STEP_ERROR, STEP_SOURCE
+from profd.daemon.store.records import STEP_COUNT, STEP_ERROR
 from profd.daemon.store.rows import EventRow, PointRow, ProcessRow
 
 
@@ -80,14 +81,15 @@ class Counts(NamedTuple):
 def lost_ranges(events: Iterable[EventRow], process: int) -> list[Lost]:
     """Return when the training of a process may go on without being counted, in order of time."""
     changes = [one for one in events if one.process == process and one.kind in STEP_CHANGES]
-    changes = list(itertools.dropwhile(lambda one: one.kind == EXEC, changes))  # a launcher's
-    counted_ns = max((one.at_ns for one in changes if one.kind == STEP_SOURCE), default=0)
+    # A launcher becomes another program before it trains.
+    changes = list(itertools.dropwhile(lambda one: one.kind is EventKind.EXEC, changes))
+    counted_ns = max((one.at_ns for one in changes if one.kind is EventKind.STEP_SOURCE), default=0)
     until_ns = [*(one.at_ns for one in changes[1:]), 1 << 62]
     pairs = zip(changes, until_ns, strict=False)
     return [
-        Lost(one.at_ns, to_ns, one.text, one.kind == EXEC and one.at_ns < counted_ns)
+        Lost(one.at_ns, to_ns, one.text, one.kind is EventKind.EXEC and one.at_ns < counted_ns)
         for one, to_ns in pairs
-        if one.kind != STEP_SOURCE
+        if one.kind is not EventKind.STEP_SOURCE
     ]
 
 
@@ -272,7 +274,7 @@ def _made_before(counts: Counts, since_seen_ns: int) -> float:
 def _source_at(reader: RunReader, process: int, at_ns: int) -> str | None:
     """Return what was counted at a moment; a source is named a little before its first count."""
     source = None
-    for event in reader.events(STEP_SOURCE):
+    for event in reader.events(EventKind.STEP_SOURCE):
         if event.process == process and (source is None or event.at_ns <= at_ns):
             source = event.text
     return source

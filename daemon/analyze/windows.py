@@ -22,6 +22,7 @@ from profd.daemon.analyze.phases import own_frame
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.steps import counts_of
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.events import EventKind
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import HostGap, OperatorTotals, WindowGpu, WindowWait
 from profd.daemon.store.rows import IntervalRow, WindowRow
@@ -163,7 +164,9 @@ class StepTimes(msgspec.Struct, frozen=True):
 
 def step_times(reader: RunReader, window: WindowRow) -> StepTimes:
     """Return what a window cost its process, by the count of steps and the steps in its trace."""
-    said_ns = [event.at_ns for event in reader.events("window") if event.process == window.process]
+    said_ns = [
+        event.at_ns for event in reader.events(EventKind.WINDOW) if event.process == window.process
+    ]
     others = [row for row in reader.windows() if row.process == window.process and not row.error]
     since_ns = max((at_ns for at_ns in said_ns if at_ns < window.asked_ns), default=0)
     # The process writes its trace after the window, and trains on only then.

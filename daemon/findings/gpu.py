@@ -10,6 +10,7 @@ from functools import partial
 from profd.daemon.analyze.gpu import idle_bounds
 from profd.daemon.analyze.idletime import IdleShare
 from profd.daemon.analyze.phases import COPY, FORWARD
+from profd.daemon.events import EventKind
 from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import WORKED, FindingContext
 from profd.daemon.findings.finding import CRITICAL, INFO, WARNING, Finding, Measure
@@ -80,7 +81,9 @@ def gpu_error(context: FindingContext) -> Finding | None:
 
     After such an error a device computes wrongly, or not at all.
     """
-    events = (one for one in context.reader.events("gpu") if context.whole.takes_time(one.at_ns))
+    events = (
+        one for one in context.reader.events(EventKind.GPU) if context.whole.takes_time(one.at_ns)
+    )
     errors = [found for event in events if (found := _ERROR.match(event.text))]
     if not errors:
         return None

@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, Iterable
 
 from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.events import EventKind
 from profd.daemon.gpu.devices import GpuNames
 from profd.daemon.gpu.events import GpuEvents
 from profd.daemon.gpu.nvml import LIBRARY_NOT_FOUND, NO_MODULE, explain
@@ -112,7 +113,7 @@ class GpuCollector:
         except Exception as error:  # noqa: BLE001  the end of a thread: whatever it was is reported
             traceback.print_exception(error)
             self._hand_over(
-                EventHappened(self.clock.now_ns(), "error", f"GPUs are not read: {error!r}")
+                EventHappened(self.clock.now_ns(), EventKind.ERROR, f"GPUs are not read: {error!r}")
             )
 
     def _look_until(self, due_ns: int) -> None:
@@ -205,7 +206,7 @@ class GpuCollector:
             self._report(f"{name}: {text}")
 
     def _report(self, text: str) -> None:
-        self._hand_over(EventHappened(self.clock.now_ns(), "gpu", text))
+        self._hand_over(EventHappened(self.clock.now_ns(), EventKind.GPU, text))
 
     def _hand_over(self, record: Record) -> None:
         if not self._ended.is_set():

@@ -12,6 +12,7 @@ from profd.daemon.collectives.client import NoAnswer
 from profd.daemon.collectives.desync import behind_alone
 from profd.daemon.collectives.flightrecorder import BadDump, read_dump
 from profd.daemon.collectives.ras import Answer, Mode, Ras
+from profd.daemon.events import EventKind
 from profd.daemon.stacks.source import is_library
 from profd.daemon.store.records import (
     COLLECTIVES_BEHIND,
@@ -128,4 +129,4 @@ class JobInquiry:
     def _say(self, text: str, identity: Identity | None = None) -> None:
         if text not in self._said:
             self._said.add(text)
-            self.put(EventHappened(self.clock.now_ns(), "note", text, identity))
+            self.put(EventHappened(self.clock.now_ns(), EventKind.NOTE, text, identity))

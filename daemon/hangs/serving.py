@@ -21,6 +21,7 @@ from typing import NamedTuple
 import msgspec
 
 from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.events import EventKind
 from profd.daemon.hangs.cause import Cause, sentence_of, waits_for_requests
 from profd.daemon.hangs.look import Look
 from profd.daemon.stacks.source import is_library
@@ -131,7 +132,9 @@ class RequestProgress:
             if self._answers:
                 self._put(
                     EventHappened(
-                        self._clock.now_ns(), "note", f"the requests are not known: {reason}"
+                        self._clock.now_ns(),
+                        EventKind.NOTE,
+                        f"the requests are not known: {reason}",
                     )
                 )
             self._answers = False

@@ -25,6 +25,7 @@ import msgspec
 from profd.daemon.clock import SECOND_NS, Clock, until_tick_s
 from profd.daemon.collectives.desync import DesyncVerdict, Progress, compare
 from profd.daemon.collectives.ras import Answer
+from profd.daemon.events import EventKind
 from profd.daemon.frameworks.frames import any_means
 from profd.daemon.hangs.cause import (
     Cause,
@@ -147,7 +148,7 @@ class HangWatch:
 
     def take(self, record: records.Record) -> None:
         """Keep a record on its way to the run file for the next check; any thread may call this."""
-        if isinstance(record, EventHappened) and record.kind != records.STEPS_LOST:
+        if isinstance(record, EventHappened) and record.kind is not EventKind.STEPS_LOST:
             return
         if isinstance(record, EventHappened | PointsTaken | ProcessEnded | RecordingTaken):
             self._inbox.put(record)
@@ -172,7 +173,9 @@ class HangWatch:
             traceback.print_exception(error)
             self.put(
                 EventHappened(
-                    self.clock.now_ns(), "error", f"hangs are no longer watched for: {error!r}"
+                    self.clock.now_ns(),
+                    EventKind.ERROR,
+                    f"hangs are no longer watched for: {error!r}",
                 )
             )
 
@@ -220,7 +223,7 @@ class HangWatch:
         for text in (await asyncio.to_thread(self.dumps, list(self.members()), since_ns)).values():
             if text not in self._dumped:
                 self._dumped.add(text)
-                self.put(EventHappened(self.clock.now_ns(), "hang", text))
+                self.put(EventHappened(self.clock.now_ns(), EventKind.HANG, text))
 
     async def _find(
         self,
@@ -336,7 +339,7 @@ class HangWatch:
         if not self._is_wait_said:
             self._is_wait_said = True
             text = f"looks for hangs wait for profd's budget: each takes about {cpu_s:.1f} s of CPU"
-            self.put(EventHappened(self.clock.now_ns(), "note", text))
+            self.put(EventHappened(self.clock.now_ns(), EventKind.NOTE, text))
 
     def _may_ask(self, look: Look) -> bool:
         """Return whether all ranks surely have their communicators.
@@ -400,10 +403,10 @@ class HangWatch:
         text = f"no progress for {quiet_s:.0f} s ({cause.group}): {cause.text}"
         self._hang = HangFound(now_ns, since_ns, text, report)
         self.put(self._hang)
-        self.put(EventHappened(now_ns, "hang", text))
+        self.put(EventHappened(now_ns, EventKind.HANG, text))
         failure = self.hook.start(text, cause.group, cause.behind)
         if failure is not None:
-            self.put(EventHappened(self.clock.now_ns(), "error", failure))
+            self.put(EventHappened(self.clock.now_ns(), EventKind.ERROR, failure))
 
     def _check_end(self, hang: HangFound) -> None:
         if self._goes_on(hang.at_ns):
@@ -413,5 +416,7 @@ class HangWatch:
             self._activity.forget()
             self.put(records.HangEnded(now_ns, hang.at_ns))
             self.put(
-                EventHappened(now_ns, "hang", f"progress again, after {lasted_s:.0f} s without")
+                EventHappened(
+                    now_ns, EventKind.HANG, f"progress again, after {lasted_s:.0f} s without"
+                )
             )

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.events import EventKind
 from profd.daemon.machine.machine import Rates, Watched, pressure
 from profd.daemon.store.records import EventHappened, Identity, Point
 
@@ -252,7 +253,7 @@ class Limits:
                 text = (
                     f"out of memory: the kernel ended {processes} of the control group {group.path}"
                 )
-                yield EventHappened(self._clock.now_ns(), "oom", text)
+                yield EventHappened(self._clock.now_ns(), EventKind.OOM, text)
 
 
 def _different(groups: dict[Identity, list[Group]]) -> list[Group]:

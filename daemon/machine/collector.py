@@ -18,6 +18,7 @@ from concurrent.futures import Future
 from typing import Protocol
 
 from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.events import EventKind
 from profd.daemon.machine.cgroup import Limits
 from profd.daemon.machine.counters import MemoryMaps, QuickCounters, SlowCounters
 from profd.daemon.machine.machine import Cores, Machine, MachineAtLength, Space, Watched
@@ -65,7 +66,9 @@ class PollThread:
         if self._asked is not None and not self._asked[0].done():
             if now_ns - self._asked[1] >= 10 * SECOND_NS and not self._stuck_reported:
                 self._stuck_reported = True
-                self._report("note", f"{self.name} cannot be read: the kernel does not answer")
+                self._report(
+                    EventKind.NOTE, f"{self.name} cannot be read: the kernel does not answer"
+                )
             return None
         if everything:
             self._due_ns.clear()
@@ -95,7 +98,9 @@ class PollThread:
                     OSError,
                 ) as error:  # a kernel that writes its files in another way
                     self._sources.remove(source)
-                    self._report("error", f"{type(source).__name__} is no longer read: {error!r}")
+                    self._report(
+                        EventKind.ERROR, f"{type(source).__name__} is no longer read: {error!r}"
+                    )
                     continue
                 # A caller that asks once a second does so a moment early or late.
                 self._due_ns[source] = now_ns + int((source.interval_s - 0.25) * SECOND_NS)
@@ -110,7 +115,7 @@ class PollThread:
     def _is_due(self, source: CounterSource, now_ns: int) -> bool:
         return now_ns >= self._due_ns.get(source, now_ns)
 
-    def _report(self, kind: str, text: str) -> None:
+    def _report(self, kind: EventKind, text: str) -> None:
         self._put(EventHappened(self._clock.now_ns(), kind, text))
 
 

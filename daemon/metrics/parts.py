@@ -14,13 +14,14 @@ from profd.daemon.analyze.coverage import COST_SERIES, sampled_life
 from profd.daemon.analyze.phases import PHASES, PhaseIndex
 from profd.daemon.analyze.steps import lost_ranges
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.events import STEP_CHANGES
 from profd.daemon.findings.finding import SEVERITIES
 from profd.daemon.metrics import catalog
 from profd.daemon.metrics.catalog import Metric, Sample
 from profd.daemon.metrics.look import RunLook, rank_of
 from profd.daemon.metrics.trends import Trends
 from profd.daemon.store.findings import rules_found
-from profd.daemon.store.records import STEP_CHANGES, STEP_COUNT
+from profd.daemon.store.records import STEP_COUNT
 from profd.daemon.store.rollups import ALL_TOGETHER, Span, minute_times, span_totals
 from profd.daemon.store.rows import PointRow, ProcessRow, RecordedTotal, RecordingRow, SeriesRow
 from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS, MINUTE_NS, UTILIZATION

@@ -37,13 +37,13 @@ from profd.daemon.analyze.series import mean_of_series
 from profd.daemon.analyze.steps import Steps, take_steps
 from profd.daemon.analyze.uncertainty import ShareVariance, TransitionsSeen, take_transitions
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.events import EventKind
 from profd.daemon.findings.catalog import findings_in
 from profd.daemon.findings.finding import INFO, Finding
 from profd.daemon.findings.kinds import named_rest
 from profd.daemon.naming import ending, signal_name
 from profd.daemon.store.merge import JoinedNode, nodes_of
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import UNREAD
 from profd.daemon.store.rows import ProcessRow, StackTotal
 from profd.daemon.units import duration
 
@@ -159,7 +159,8 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
     busy = utilization_by_stack(reader, GpuTracks(reader), selection, phases)
     info = reader.info
     from_ns, to_ns = selection.bounds(info)
-    losses, unread = (_texts(reader, selection, kind) for kind in ("loss", UNREAD))
+    losses = _texts(reader, selection, EventKind.LOSS)
+    unread = _texts(reader, selection, EventKind.UNREAD)
     hangs, post_mortem = take_hangs(reader, selection), take_post_mortem(reader)
     findings = findings_in(reader, selection, phases)
     no_samples = "" if profile.total_samples else why_no_samples(reader)
@@ -217,7 +218,7 @@ def _leading_threads(reader: RunReader, selection: Selection) -> tuple[str, ...]
     return tuple(dict.fromkeys(led))
 
 
-def _texts(reader: RunReader, selection: Selection, kind: str) -> tuple[str, ...]:
+def _texts(reader: RunReader, selection: Selection, kind: EventKind) -> tuple[str, ...]:
     """Return the first events of a kind."""
     texts = (event.text for event in reader.events(kind) if selection.takes_time(event.at_ns))
     return tuple(itertools.islice(texts, 5))
@@ -225,7 +226,7 @@ def _texts(reader: RunReader, selection: Selection, kind: str) -> tuple[str, ...
 
 def why_no_samples(reader: RunReader) -> str:
     """Return why a selection without samples has none."""
-    read, info, unread = reader.recorded(), reader.info, reader.events(UNREAD)
+    read, info, unread = reader.recorded(), reader.info, reader.events(EventKind.UNREAD)
     if read.whole:
         return "no samples are in this selection of the run"
     if read.samples:

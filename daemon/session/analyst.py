@@ -15,6 +15,7 @@ import msgspec
 from profd.daemon import program
 from profd.daemon.child import PIPE, child
 from profd.daemon.clock import Clock
+from profd.daemon.events import EventKind
 from profd.daemon.store.records import AnalysisLost, EventHappened, FindingsTaken, Record
 
 RESTS_S = (5.0, 60.0, 60.0)
@@ -93,7 +94,7 @@ class AnalystProcess:
             self.put(AnalysisLost(self.clock.now_ns()))
             if not is_noted:
                 text = "nothing looks for findings at the moment: the process that does has ended"
-                self.put(EventHappened(self.clock.now_ns(), "error", text))
+                self.put(EventHappened(self.clock.now_ns(), EventKind.ERROR, text))
             is_noted = True
 
     async def _listen(self) -> bool:

@@ -16,6 +16,7 @@ import msgspec
 
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.events import EventKind
 from profd.daemon.store.records import (
     EventHappened,
     Identity,
@@ -65,7 +66,7 @@ class Leaders:
                 f"thread {leader.name or leader.os_tid} of pid {identity.pid} {why}: it is shown "
                 "in its place"
             )
-            self._put(EventHappened(recording.start_ns, "note", text, identity))
+            self._put(EventHappened(recording.start_ns, EventKind.NOTE, text, identity))
         marked = (msgspec.structs.replace(one, is_main=one is leader) for one in recording.threads)
         return msgspec.structs.replace(recording, threads=tuple(marked))
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.events import EventKind
 from profd.daemon.machine.collector import HostCollector
 from profd.daemon.session.budget import CostMeter, Governor
 from profd.daemon.store.records import EventHappened, Identity, Point, PointsTaken, Record
@@ -59,10 +60,12 @@ class Readings:
         if is_full_again or abs(rate_hz - before_hz) > before_hz / 6:  # smaller changes come and go
             self._noted_hz = rate_hz
             why = "to stay within its budget" if rate_hz < before_hz else "as there is room again"
-            self._say("note", f"profd samples at {rate_hz} Hz instead of {before_hz} Hz, {why}")
+            self._say(
+                EventKind.NOTE, f"profd samples at {rate_hz} Hz instead of {before_hz} Hz, {why}"
+            )
         if self.governor.is_beyond_budget and not self._has_noted_excess:
             self._say(
-                "note",
+                EventKind.NOTE,
                 f"profd costs more than its budget even at {rate_hz} Hz, which is its lowest rate",
             )
             self._has_noted_excess = True
@@ -73,14 +76,14 @@ class Readings:
         if slept_ns - self._slept_ns > SECOND_NS:
             slept_s = (slept_ns - self._slept_ns) / SECOND_NS
             self._say(
-                "wall-jump",
+                EventKind.WALL_JUMP,
                 f"the machine was suspended for {slept_s:.3f} s, which the run's times leave out",
             )
             self._slept_ns = slept_ns
         jump_ns = self.clock.wall_jump_ns() - slept_ns
         if abs(jump_ns - self._wall_jump_ns) > SECOND_NS:
             self._say(
-                "wall-jump",
+                EventKind.WALL_JUMP,
                 f"the wall clock jumped by {(jump_ns - self._wall_jump_ns) / SECOND_NS:+.3f} s",
             )
             self._wall_jump_ns = jump_ns
@@ -99,9 +102,9 @@ class Readings:
         self.governor.aim(rate_hz)
         self._noted_hz = self.governor.rate_hz
         self._say(
-            "note",
+            EventKind.NOTE,
             f"profd samples at {self._noted_hz} Hz instead of {before_hz} Hz, as it was asked to",
         )
 
-    def _say(self, kind: str, text: str) -> None:
+    def _say(self, kind: EventKind, text: str) -> None:
         self.put(EventHappened(self.clock.now_ns(), kind, text))

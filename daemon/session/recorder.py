@@ -24,6 +24,7 @@ import msgspec
 from profd.daemon import VERSION, paths, processes
 from profd.daemon.clock import SECOND_NS, Clock, until_tick_s
 from profd.daemon.errors import OutputUnwritable
+from profd.daemon.events import EventKind
 from profd.daemon.interpreter.frames import count_threads
 from profd.daemon.launch.channelreader import ScriptChannelReader
 from profd.daemon.naming import exit_words, script_folder, signal_name
@@ -140,7 +141,7 @@ class Recorder:
             announce(Ready(run_file, socket_path))
             self.has_begun = True
             if self._live_file.warning:
-                self._say("note", self._live_file.warning)
+                self._say(EventKind.NOTE, self._live_file.warning)
             looking = asyncio.ensure_future(self._sampling.watch())
             try:
                 await self._record(watch, run_file)
@@ -201,7 +202,7 @@ class Recorder:
         if self._why == "target-exited":
             code, number = exitstatus.code_and_signal(await self._exit_status(watch))
             self._put(ProcessEnded(self._root, self._ended_ns, code, number))
-            self._say("ended", f"the target {exit_words(code, signal_name(number))}")
+            self._say(EventKind.ENDED, f"the target {exit_words(code, signal_name(number))}")
         await readings.close()
         self._put(records.RunEnded(self._ended_ns, self._why, code, number))
         self._script.close()
@@ -357,7 +358,7 @@ class Recorder:
                 self._tree.members.values(), request.window or WindowRequest()
             )
         if request.command == "mark":
-            self._say("mark", request.note)
+            self._say(EventKind.MARK, request.note)
         elif request.command == "rate" and request.rate_hz is not None:
             (self._readings.aim_at_rate if self._readings else self._governor.aim)(request.rate_hz)
             self._sampling.hurry()  # the recordings under way have another rate
@@ -409,7 +410,9 @@ class Recorder:
                 "has changed since it was started: its lines are not shown, phases and steps go "
                 "by names alone"
             )
-            self._put_watched(EventHappened(self._clock.now_ns(), "note", f"{frame.file} {text}"))
+            self._put_watched(
+                EventHappened(self._clock.now_ns(), EventKind.NOTE, f"{frame.file} {text}")
+            )
         return found
 
     def _put_watched(self, record: Record) -> None:
@@ -453,7 +456,7 @@ class Recorder:
     def _take_status(self, status: int) -> None:
         self._members.root_status = status
 
-    def _say(self, kind: str, text: str) -> None:
+    def _say(self, kind: EventKind, text: str) -> None:
         self._put(EventHappened(self._clock.now_ns(), kind, text))
 
     def _end(self, why: str) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from profd.daemon import processes
 from profd.daemon.clock import Clock, until_tick_s
+from profd.daemon.events import EventKind
 from profd.daemon.naming import exit_words, is_profd, signal_name
 from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.scheduling import FreeCores
@@ -172,7 +173,7 @@ class Sampling:
             traceback.print_exception(error)
             self._put(
                 EventHappened(
-                    self._clock.now_ns(), "error", f"sampling stopped: {error!r}", identity
+                    self._clock.now_ns(), EventKind.ERROR, f"sampling stopped: {error!r}", identity
                 )
             )
 
@@ -206,20 +207,20 @@ class Members:
     def look(self) -> None:
         for change in self.tree.poll():
             member = change.member
-            if change.kind == "ended":
+            if change.kind is EventKind.ENDED:
                 self._take_end(member, change.exit_status)
                 continue
             self.put(self.tree.record_of(member))
-            if self.stepping is not None and change.kind == "exec":
+            if self.stepping is not None and change.kind is EventKind.EXEC:
                 self.stepping.renew(member)  # what was counted is from before the exec
             command = " ".join(member.command)[:200]
-            if change.kind == "started":
+            if change.kind is EventKind.STARTED:
                 place = f" ({in_words(member.placement)})" if member.placement else ""
                 self._say(
                     change.kind, f"{member.role} {member.identity.pid}{place}: {command}", member
                 )
             else:
-                now = "became" if change.kind == "exec" else "runs Python now:"
+                now = "became" if change.kind is EventKind.EXEC else "runs Python now:"
                 self._say(change.kind, f"process {member.identity.pid} {now} {command}", member)
             # Other helpers wait for their turns.
             is_idle = member.role == roles.HELPER and roles.only_waits(member.command)
@@ -244,7 +245,7 @@ class Members:
     def look_at_end(self) -> None:
         """Look a last time: note the ends, and start no more sampling."""
         for change in self.tree.poll():
-            if change.kind == "ended":
+            if change.kind is EventKind.ENDED:
                 self._take_end(change.member, change.exit_status)
 
     def take_recording(self, recording: RecordingTaken) -> RecordingTaken:
@@ -274,7 +275,9 @@ class Members:
             self._take_role(member)
             if member.rank is not None:
                 self._say(
-                    "note", f"pid {member.identity.pid} is rank {member.rank} by NCCL", member
+                    EventKind.NOTE,
+                    f"pid {member.identity.pid} is rank {member.rank} by NCCL",
+                    member,
                 )
 
     def _take_role(self, member: Member) -> None:
@@ -299,9 +302,9 @@ class Members:
         self.put(ProcessEnded(member.identity, self.clock.now_ns(), code, number))
         if member.identity != self.tree.root:
             words = exit_words(code, signal_name(number))
-            self._say("ended", f"{member.role} {member.identity.pid} {words}", member)
+            self._say(EventKind.ENDED, f"{member.role} {member.identity.pid} {words}", member)
         elif status is not None:
             self.root_status = status
 
-    def _say(self, kind: str, text: str, member: Member) -> None:
+    def _say(self, kind: EventKind, text: str, member: Member) -> None:
         self.put(EventHappened(self.clock.now_ns(), kind, text, member.identity))

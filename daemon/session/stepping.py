@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Callable
 
 from profd.daemon.clock import Clock
+from profd.daemon.events import EventKind
 from profd.daemon.interpreter.garbage import GarbageReader
 from profd.daemon.steps.reader import StepReader
 from profd.daemon.store.records import EventHappened, Identity, Record
@@ -108,7 +109,7 @@ class Stepping:
             except Exception as error:  # noqa: BLE001  the recording goes on without
                 traceback.print_exception(error)
                 text = f"{key[1]} are not followed: {error!r}"
-                self._put(EventHappened(self._clock.now_ns(), "error", text, key[0]))
+                self._put(EventHappened(self._clock.now_ns(), EventKind.ERROR, text, key[0]))
                 with self._lock:
                     self._readers.pop(key, None)
         for reader in (*self._ended, *self._readers.values()):

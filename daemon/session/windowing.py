@@ -10,6 +10,7 @@ from pathlib import Path
 
 from profd.daemon.clock import Clock
 from profd.daemon.errors import SessionFailed
+from profd.daemon.events import EventKind
 from profd.daemon.session.control import WindowBegun
 from profd.daemon.store.records import EventHappened, Found, Record
 from profd.daemon.tree.tree import Member
@@ -99,7 +100,7 @@ class Windowing:
             self._shown.update(one.rule for one in new)
 
     def _say(self, text: str) -> None:
-        self.put(EventHappened(self.clock.now_ns(), "window", text))
+        self.put(EventHappened(self.clock.now_ns(), EventKind.WINDOW, text))
 
     def _backend_of(self, member: Member, request: WindowRequest) -> WindowBackend | None:
         """Return the backend for a process, or None if there is none.

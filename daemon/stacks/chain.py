@@ -18,6 +18,7 @@ import msgspec
 
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.events import EventKind
 from profd.daemon.freezer import is_frozen
 from profd.daemon.scheduling import FreeCores
 from profd.daemon.stacks import assembly
@@ -283,7 +284,9 @@ class StackChain:
         self._has_grown = False
         if self._is_resting and not self._is_rest_said:
             text = f"to sample it takes {taken:.0%} of a core even at the lowest rate"
-            self._say("note", f"{text}: recordings pause for as long as profd's budget needs")
+            self._say(
+                EventKind.NOTE, f"{text}: recordings pause for as long as profd's budget needs"
+            )
         self._is_rest_said = self._is_resting
         return not self._is_resting
 
@@ -315,7 +318,7 @@ class StackChain:
                     f"{cpu_s:.1f} s of CPU, what profd's budget leaves, were not enough for one "
                     "recording of it"
                 )
-                self._say("note", f"{text}: none is taken until the next minute")
+                self._say(EventKind.NOTE, f"{text}: none is taken until the next minute")
                 recording.abandon()
                 self._is_resting, self._cost_s = True, math.inf
             await asyncio.sleep(WATCH_S)
@@ -422,10 +425,10 @@ class StackChain:
                     "log when: code that "
                 )
                 text += "calls and returns all the time may be shown too small. "
-                self._say("loss", f"{text}`profd doctor` shows which py-spy is known")
+                self._say(EventKind.LOSS, f"{text}`profd doctor` shows which py-spy is known")
             self._keep(raw, recording.rate_hz, keep)
         except (RecordingFailed, TraceDamaged) as error:
-            self._say("loss", f"a recording was lost: {error}")
+            self._say(EventKind.LOSS, f"a recording was lost: {error}")
             self.failed(str(error))
         self._in_flight.discard(recording)
 
@@ -445,7 +448,7 @@ class StackChain:
         if gap.end_ns - gap.start_ns >= LATE_NS:
             length_s = (gap.end_ns - gap.start_ns) / SECOND_NS
             text = f"not read for {length_s:.1f} s: {gap.reason} ({gap.text})"
-            self.put(EventHappened(gap.start_ns, "gap", text, self.identity))
+            self.put(EventHappened(gap.start_ns, EventKind.GAP, text, self.identity))
 
     async def _wait(
         self, event: asyncio.Event, timeout_s: float, future: asyncio.Future[bool] | None = None
@@ -463,7 +466,7 @@ class StackChain:
         if not self._stop.is_set():
             self._hurry.clear()
 
-    def _say(self, kind: str, text: str) -> None:
+    def _say(self, kind: EventKind, text: str) -> None:
         self.put(EventHappened(self.clock.now_ns(), kind, text, self.identity))
 
 

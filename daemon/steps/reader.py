@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.events import EventKind
 from profd.daemon.interpreter.integers import Global, Local, Moved
 from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.stacks.origin import ANY, Origin
@@ -194,10 +195,10 @@ class StepReader:
         except Unreadable as error:
             self._tries += 1
             if self._tries == 100:
-                self._say("note", f"its steps are not read: {error}")
+                self._say(EventKind.NOTE, f"its steps are not read: {error}")
         return self._program
 
-    def _say(self, kind: str, text: str) -> None:
+    def _say(self, kind: EventKind, text: str) -> None:
         self.put(records.EventHappened(self.clock.now_ns(), kind, text, self.identity))
 
     # The loop, and what counts it
@@ -259,7 +260,7 @@ class StepReader:
             why = f"the training goes on outside of the loop at {place}"
         text = f"steps are not counted any more: {why}"
         at_ns = self._count.changed_ns or self._bound_ns
-        self.put(records.EventHappened(at_ns, records.STEPS_LOST, text, self.identity))
+        self.put(records.EventHappened(at_ns, EventKind.STEPS_LOST, text, self.identity))
         self._before, self._error_before = self._made()
         self._counted = self._source = self._off = None
         self._count, self._elsewhere = Count(), 0
@@ -290,7 +291,7 @@ class StepReader:
         if source.name != counted_by:
             rounds = 1 if source.of_updates else _rounds_of_a_step(program, loop)
             self._begin(loop, source, rounds)
-            self._say(records.STEP_SOURCE, source.name + _unit(loop, source, rounds))
+            self._say(EventKind.STEP_SOURCE, source.name + _unit(loop, source, rounds))
         return source
 
     def _begin(self, loop: StepLoop, source: Source, every: int = 1) -> None:
@@ -467,7 +468,9 @@ class StepReader:
         most = 2 + self._count.error + self._count.per_s() * READ_S
         if before >= 0 and not begins_anew and abs(apart) > most:
             self._check = None
-            self._say("steps disagree", f"{other.name} and {source.name} differ by {apart} steps")
+            self._say(
+                EventKind.STEPS_DISAGREE, f"{other.name} and {source.name} differ by {apart} steps"
+            )
 
     def _read_log(self) -> None:
         if self._output is None:
@@ -481,7 +484,7 @@ class StepReader:
                 if self._counted_by() != LOG.name:
                     self._begin(self._loop, LOG)
                     self.put(
-                        records.EventHappened(at_ns, records.STEP_SOURCE, LOG.name, self.identity)
+                        records.EventHappened(at_ns, EventKind.STEP_SOURCE, LOG.name, self.identity)
                     )
                 self._count.take(at_ns, step)
                 # The last line may be older than it was read.

@@ -13,6 +13,7 @@ import sqlite3
 import msgspec
 
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.events import EventKind
 from profd.daemon.store.database import set_meta
 from profd.daemon.store.records import FindingsTaken
 from profd.daemon.store.rows import FindingRow
@@ -117,5 +118,5 @@ def _say(connection: sqlite3.Connection, at_ns: int, severity: str, text: str) -
     """Write an event; findings that are only informational have none."""
     if severity != "info":
         connection.execute(
-            "INSERT INTO event (at_ns, kind, text) VALUES (?, 'finding', ?)", (at_ns, text)
+            "INSERT INTO event (at_ns, kind, text) VALUES (?,?,?)", (at_ns, EventKind.FINDING, text)
         )

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
+from profd.daemon.events import EventKind
 from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.store import database, records, rows
 from profd.daemon.store.entities import Entities
@@ -373,7 +374,7 @@ class RunReader(RunFile):
         found = self.select(tuple[int, Value | None], sql, *series)
         return {one: value for one, value in found if value is not None}
 
-    def events(self, *kinds: str, after_id: int = 0) -> list[rows.EventRow]:
+    def events(self, *kinds: EventKind, after_id: int = 0) -> list[rows.EventRow]:
         """Return the events of some kinds, or all, written after the one with this id.
 
         They are in the order of writing.

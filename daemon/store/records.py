@@ -11,6 +11,8 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
+from profd.daemon.events import EventKind
+
 Time = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 """Nanoseconds: a time of the run's clock, or a length.
 
@@ -31,22 +33,8 @@ COLLECTIVES_BEHIND = "collectives_behind"
 0 if it is not the only one that is last.
 """
 COLLECTING = "garbage_collection_share"
-STEP_COUNT, STEP_ERROR, STEP_SOURCE, STEPS_LOST = (
-    "step_count",
-    "step_count_error",
-    "counter",
-    "uncounted",
-)
-EXEC = "exec"
-STEP_CHANGES = (STEP_SOURCE, STEPS_LOST, EXEC)
-"""The events from which on steps are counted, or not: another program has its own steps."""
-"""STEP_COUNT and STEP_ERROR are series: a process's steps, and how many may be wrong.
-
-STEP_SOURCE and STEPS_LOST are kinds of events: the first says what counts the steps from then on,
-the second that nothing does, and why.
-"""
-UNREAD = "unread"
-"""The kind of the events that say that a process is not read, and why."""
+STEP_COUNT, STEP_ERROR = "step_count", "step_count_error"
+"""The series of a process's steps, and of how many of them may be wrong."""
 
 
 class Identity(NamedTuple):
@@ -218,7 +206,7 @@ class EventHappened(msgspec.Struct, frozen=True, tag="event"):
     """Something worth a mark on the timeline."""
 
     at_ns: int
-    kind: str
+    kind: EventKind
     text: str
     identity: Identity | None = None
 

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import msgspec
 
+from profd.daemon.events import EventKind
 from profd.daemon.store.records import (
     CHANGED_SOURCE,
     Count,
@@ -262,11 +263,11 @@ class PointRow(msgspec.Struct, frozen=True):
 
 
 class EventRow(msgspec.Struct, frozen=True):
-    """A mark on the timeline; docs/file-format.md lists the kinds."""
+    """Something that happened, to a process or to the run."""
 
     id: int
     at_ns: Time
-    kind: str
+    kind: EventKind
     process: int | None
     text: str
 

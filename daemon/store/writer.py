@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.events import EventKind
 from profd.daemon.store import database, records
 from profd.daemon.store.records import DescribeFrame, EventHappened, Record, time_of
 from profd.daemon.store.tables import Tables
@@ -67,7 +68,7 @@ class Losses:
             )
             self._unsaid.clear()
             text = f"within {length_s:.0f} s {said}" if length_s >= 1 else said
-            return [EventHappened(min(self._first_ns, written_ns), "loss", text)]
+            return [EventHappened(min(self._first_ns, written_ns), EventKind.LOSS, text)]
 
 
 LEFT_FREE_BYTES = 1 << 30  # left free on the disk, or a twentieth of the disk if that is less
@@ -250,11 +251,8 @@ class RunWriter:
         if self._room.look() and records:
             what = "samples and readings pause" if self._room.is_short else "the recording goes on"
             text = f"{what}: {self._room.why}"
-            said.append(
-                EventHappened(
-                    self._tables.written_ns, "loss" if self._room.is_short else "note", text
-                )
-            )
+            kind = EventKind.LOSS if self._room.is_short else EventKind.NOTE
+            said.append(EventHappened(self._tables.written_ns, kind, text))
         for record in records:
             if self._room.is_short and _is_bulk(record):
                 self._losses.count(record, "there is no room for more")

@@ -9,13 +9,14 @@ import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from profd.daemon import processes
 from profd.daemon.boundedreads import BoundedReads, Unread
 from profd.daemon.clock import Clock
+from profd.daemon.events import EventKind
 from profd.daemon.frameworks.frames import function_means
 from profd.daemon.interpreter.frames import Code
 from profd.daemon.interpreter.integers import local_integer
@@ -81,12 +82,12 @@ class Member(msgspec.Struct):
 
 
 class ProcessChange(msgspec.Struct, frozen=True):
-    """A process is new, runs another program, has loaded Python, or has ended.
+    """A process is new, runs another program, has loaded Python, or has ended: see ``kind``.
 
     ``exit_status`` is as of ``waitpid``, if it is known.
     """
 
-    kind: Literal["started", "exec", "loaded", "ended"]
+    kind: EventKind
     member: Member
     exit_status: int | None = None
 
@@ -288,7 +289,7 @@ class ProcessTree:
             is_zombie = stat is not None and stat.start_ticks == identity.start_ticks
             del self.members[identity]
             yield ProcessChange(
-                "ended", member, exitstatus.of_zombie(stat) if stat and is_zombie else None
+                EventKind.ENDED, member, exitstatus.of_zombie(stat) if stat and is_zombie else None
             )
         # A dying process has no image any more while the kernel takes its memory back, and names
         # nothing.
@@ -296,13 +297,13 @@ class ProcessTree:
             member.exec_ns = member.exec_ns or self._before_ns
             if self._read(member, stat.image):
                 member.polls = member.exec_ns = 0
-                yield ProcessChange("exec", member)
+                yield ProcessChange(EventKind.EXEC, member)
         elif (
             member.python is None
             and self._has_loaded_python(member)
             and self._read(member, member.image)
         ):
-            yield ProcessChange("loaded", member)
+            yield ProcessChange(EventKind.LOADED, member)
 
     def _has_loaded_python(self, member: Member) -> bool:
         """Return whether a program runs a Python now.
@@ -326,7 +327,7 @@ class ProcessTree:
             member = Member(identity, above, (), roles.HELPER, None, None, None, stat.image)
             if self._read(member, stat.image):
                 self.members[identity] = member
-                appeared.append(ProcessChange("started", member))
+                appeared.append(ProcessChange(EventKind.STARTED, member))
         return appeared
 
     def _ask(self, pid: int, ask: Callable[[int], Value]) -> Value | None:

@@ -20,6 +20,7 @@ import msgspec
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.errors import OutputUnwritable, ProfdError, SessionFailed
+from profd.daemon.events import EventKind
 from profd.daemon.store.records import EventHappened, Identity, Record, WindowTaken
 from profd.daemon.units import plural, size, step_time
 from profd.daemon.userfiles import UserFiles, files_of
@@ -106,7 +107,7 @@ class WindowTaker:
         self._put(window)
 
     def _report(self, identity: Identity, text: str) -> None:
-        self._put(EventHappened(self._clock.now_ns(), "window", text, identity))
+        self._put(EventHappened(self._clock.now_ns(), EventKind.WINDOW, text, identity))
 
 
 async def wait_until(

@@ -30,6 +30,7 @@ from support.sessions import (
 from support.waiting import until
 
 from profd.daemon import paths, processes
+from profd.daemon.events import EventKind
 from profd.daemon.session.session import RunningSession
 from profd.daemon.store.reader import RunReader
 
@@ -131,7 +132,7 @@ def test_a_target_that_is_stopped_stays_so_and_is_recorded_when_it_goes_on(scene
     hand_over(scene.session.run_file, 2)
     with finished(scene.session) as reader:
         assert reader.info.state == "ended"
-        assert not [event.text for event in reader.events() if event.kind == "error"]
+        assert not [event.text for event in reader.events() if event.kind == EventKind.ERROR]
 
 
 def test_a_session_that_is_stopped_leaves_the_target_alone_and_goes_on_later(
@@ -180,7 +181,7 @@ def pauses(reader: RunReader) -> bool:
 
 def became(reader: RunReader) -> int:
     """Return how many events say that a process became another program."""
-    return sum(event.kind == "exec" for event in reader.events())
+    return sum(event.kind == EventKind.EXEC for event in reader.events())
 
 
 def test_long_lived_processes_are_sampled_while_others_come_and_go(py_spy: StandIn) -> None:

@@ -22,6 +22,7 @@ from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import Condition, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
+from profd.daemon.events import EventKind
 from profd.daemon.gpu.users import ProcessTraces
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import PointRow
@@ -124,7 +125,7 @@ def test_call_into_the_driver_that_never_returns_holds_up_nothing_else(
     driver.add("block", gate, key="nvmlDeviceGetPowerUsage")
 
     def goes_on(reader: RunReader) -> bool:
-        events = [event.at_ns for event in reader.events() if event.kind == "gpu"]
+        events = [event.at_ns for event in reader.events() if event.kind == EventKind.GPU]
         return any(
             point.at_ns > at_ns for at_ns in events for point in points(reader, "host_cpu_share")
         )
@@ -132,5 +133,5 @@ def test_call_into_the_driver_that_never_returns_holds_up_nothing_else(
     path = tmp_path / "run.profd"
     record(path, goes_on, "--all-gpus")
     with RunReader(path) as reader:
-        (silent,) = [event for event in reader.events() if event.kind == "gpu"]
+        (silent,) = [event for event in reader.events() if event.kind == EventKind.GPU]
     assert silent.text.split(":")[0] == "NVML does not answer (nvmlDeviceGetPowerUsage)"

@@ -18,6 +18,7 @@ from support.sessions import begin_session, finished, give_line, ready, running,
 from support.waiting import until
 
 from profd.cli import dump
+from profd.daemon.events import EventKind
 from profd.daemon.session.session import RunningSession
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import HangRow
@@ -106,7 +107,9 @@ def test_rank_that_nccl_has_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ranks = seen(session, ranks_of)
         notes = seen(
             session,
-            lambda reader: [event.text for event in reader.events() if event.kind == "note"],
+            lambda reader: [
+                event.text for event in reader.events() if event.kind == EventKind.NOTE
+            ],
         )
     (one,) = hang.report.behind
     assert (one.rank, one.pid, one.operation) == (1, ranks[1], "AllReduce"), (hang.text, notes)

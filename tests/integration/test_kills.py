@@ -16,6 +16,7 @@ from support.pyspy.standin import Fault, StandIn
 from support.sessions import begin_session, counts_on, finished, hand_over, hurry_until, running
 from support.waiting import DEADLINE_S, count_recordings, until
 
+from profd.daemon.events import EventKind
 from profd.daemon.render.report import write_report
 from profd.daemon.render.summary import summarize
 from profd.daemon.session.control import ControlClient
@@ -95,7 +96,7 @@ def test_killing_py_spy_costs_a_recording_and_nothing_else(
         session = begin_session(target.pid)
         hand_over(session.run_file, 3)
         with finished(session) as reader:
-            assert [event.text for event in reader.events() if event.kind == "loss"] != []
+            assert [event.text for event in reader.events() if event.kind == EventKind.LOSS] != []
         assert target.poll() is None
 
 

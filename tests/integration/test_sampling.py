@@ -23,8 +23,8 @@ from support.waiting import until
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import MAIN_THREADS
 from profd.daemon.analyze.steps import take_steps
+from profd.daemon.events import EventKind
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import STEPS_LOST
 from profd.daemon.store.rows import PointRow
 
 TURNS = 2
@@ -138,7 +138,7 @@ def test_a_training_that_nothing_counts_has_no_steps_by_its_warm_up(tmp_path: Pa
         session = begin_session(program.pid)
 
         def is_lost(reader: RunReader) -> bool:
-            return any(event.kind == STEPS_LOST for event in reader.events())
+            return any(event.kind == EventKind.STEPS_LOST for event in reader.events())
 
         until(lambda: seen(session, step_counts), "a count of steps")
         (tmp_path / "diary.warm").touch()

@@ -21,6 +21,7 @@ from profd.daemon.analyze.operators import issuing_lines
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.torchtraces import selected_windows
 from profd.daemon.errors import ExitCode
+from profd.daemon.events import EventKind
 from profd.daemon.store.reader import RunReader
 
 SEEDED = [sys.executable, str(PROGRAMS / "seeded.py")]
@@ -87,7 +88,7 @@ def check_recorded(long: SimpleNamespace) -> None:
         assert first.asked_ns < first.start_ns < first.end_ns < second.asked_ns < second.start_ns
         assert (second.start_ns, second.end_ns) == (long.start_ns, long.end_ns)
         assert second.end_ns < reader.info.end_ns
-        said = [event.text for event in reader.events() if event.kind == "window"]
+        said = [event.text for event in reader.events() if event.kind == EventKind.WINDOW]
         assert sum(f"{long.steps} whole steps" in text for text in said) >= 1, said
         issuers = issuing_lines(reader, list(selected_windows(reader, Selection()))[1])
     # None where the clocks are too far apart, as on a busy machine: benchmarks/windowclock.py has

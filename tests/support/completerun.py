@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
+from profd.daemon.events import EventKind
 from profd.daemon.store.records import (
     DeviceSeen,
     EventHappened,
@@ -78,7 +79,7 @@ def _events() -> Iterator[Record]:
         (66, "mark", "名前の長い印: naïve café"),
     )
     for second, kind, text in said:
-        yield EventHappened(STARTED_NS + second * SECOND_NS, kind, text)
+        yield EventHappened(STARTED_NS + second * SECOND_NS, EventKind(kind), text)
 
 
 def _window() -> Record:

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.events import EventKind
 from profd.daemon.store import records
 from profd.daemon.store.records import Frame, FrameDescription
 from support import synthetic
@@ -47,12 +48,12 @@ def write_run(path: Path) -> Path:
         records.ProcessSeen(
             synthetic.MAIN, None, ("python", EVIL), "main", None, None, "3.11.7", at_ns
         ),
-        records.EventHappened(at_ns, "note", EVIL, synthetic.MAIN),
+        records.EventHappened(at_ns, EventKind.NOTE, EVIL, synthetic.MAIN),
         *(
             synthetic.recording(synthetic.MAIN, at_ns + second * SECOND_NS, (thread,))
             for second in range(2)
         ),
-        records.EventHappened(at_ns + SECOND_NS, EVIL, EVIL),
+        records.EventHappened(at_ns + SECOND_NS, EventKind(EVIL), EVIL),
         _window(at_ns),
         records.RunEnded(at_ns + 2 * SECOND_NS, "target-exited", exit_code=0),
     ]

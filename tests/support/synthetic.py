@@ -15,6 +15,7 @@ from pathlib import Path
 
 from profd.daemon import processes
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
+from profd.daemon.events import EventKind
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame, Identity, Interval
@@ -241,7 +242,7 @@ def _put_all(writer: RunWriter, many: Iterable[records.Record]) -> None:
 def _first_records(at_ns: int, workers: int) -> list[records.Record]:
     found: list[records.Record] = [
         main_process(at_ns),
-        records.EventHappened(at_ns, "started", "python train.py --epochs 2", MAIN),
+        records.EventHappened(at_ns, EventKind.STARTED, "python train.py --epochs 2", MAIN),
     ]
     found += [
         records.ProcessSeen(worker(n), MAIN, COMMAND, "worker", None, n, "3.11.7", at_ns)
@@ -309,6 +310,6 @@ def _last_records(
     ]
     found.append(records.ProcessEnded(MAIN, at_ns, exit_code, exit_signal))
     found.append(records.OutputWritten(at_ns, b"\naccuracy 0.41\n"))
-    found.append(records.EventHappened(at_ns, "ended", "python train.py --epochs 2", MAIN))
+    found.append(records.EventHappened(at_ns, EventKind.ENDED, "python train.py --epochs 2", MAIN))
     found.append(records.RunEnded(at_ns, "target-exited", exit_code, exit_signal))
     return found

@@ -15,7 +15,7 @@ from profd.tui.widgets.table import NEVER, Column, Table
 
 def without_samples(snapshot: Snapshot, of_whom: str) -> str:
     """Return why there are no samples of the threads that ``of_whom`` names."""
-    errors = [event for event in snapshot.events if event.kind in ("error", "unread")]
+    errors = [event for event in snapshot.events if event.kind.style == "bad"]
     if snapshot.view.chosen is not None or snapshot.view.span_ns is not None:
         times = "–".join(time_range(snapshot.from_ns, snapshot.to_ns))  # noqa: RUF001
         lives = [

@@ -117,16 +117,6 @@ def name(item: ProcessState) -> str:
     return f"rank {item.row.rank} · {role}" if item.row.rank is not None else role
 
 
-_STYLES = {
-    "error": "bad",
-    "unread": "bad",
-    "loss": "warn",
-    "gap": "warn",
-    "wall-jump": "warn",
-    "started": "good",
-}
-
-
 class EventTable(Table[EventRow]):
     """The events."""
 
@@ -146,7 +136,7 @@ class EventTable(Table[EventRow]):
             Column("after", lambda item, _: dim(elapsed(item.at_ns - self._started_ns)), 10, 60),
             Column(
                 "event",
-                lambda item, _: self.run(visible(item.kind), _STYLES.get(item.kind, "dim")),
+                lambda item, _: self.run(visible(item.kind), item.kind.style),
                 10,
                 30,
             ),

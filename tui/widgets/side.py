@@ -8,23 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from profd.daemon.analyze.phases import CHECKPOINT, phase_named
+from profd.daemon.events import Sign
 from profd.daemon.render.plaintext import fit, visible
 from profd.daemon.units import UNKNOWN, percent, rate, size, time_range
 from profd.tui.cells import Run, cells_of, sparkline, squeezed
 from profd.tui.pace import STEPS
-from profd.tui.scrub import CHANGE, NOTE, SAVE, TROUBLE, WINDOW, Mark, Scrub
+from profd.tui.scrub import Mark, Scrub
 from profd.tui.series import GPU_MEMORY_SERIES, GPU_POWER_SERIES, GPU_SERIES
 from profd.tui.snapshot import PhaseShare, Series, Snapshot
 from profd.tui.view import Range
 from profd.tui.widgets.linewidget import LineWidget
 
-_GLYPHS = {
-    WINDOW: ("◆", "accent"),
-    SAVE: ("▲", "dim"),
-    NOTE: ("●", "good"),
-    TROUBLE: ("!", "bad"),
-    CHANGE: ("▸", "dim"),
-}
 _SAVE_SHARE = 0.2
 LABELS = {
     "cpu_cores": "CPU",
@@ -68,7 +62,7 @@ def _marks(snapshot: Snapshot) -> list[Mark]:
         is_saving = any(part.phase == CHECKPOINT and part.share >= _SAVE_SHARE for part in mixture)
         if is_saving and not was_saving:
             from_ns = ruler.from_ns + column * ruler.column_ns
-            marks.append(Mark(SAVE, from_ns, from_ns + 1, "save"))
+            marks.append(Mark(Sign.SAVE, from_ns, from_ns + 1, "save"))
         was_saving = is_saving
     return [*marks, *snapshot.timeline.marks]
 
@@ -90,7 +84,7 @@ def mark_cells(widget: LineWidget, snapshot: Snapshot, scrub: Scrub, columns: in
             cells[chosen[-1]] = widget.run("]", "accent")
     for mark in _marks(snapshot):
         for column in columns_of(Range(mark.from_ns, mark.to_ns), snapshot, columns):
-            cells[column] = widget.run(*_GLYPHS[mark.kind])
+            cells[column] = widget.run(*mark.sign.value)
     for column in columns_of(scrub.cursor, snapshot, columns) if scrub.cursor else ():
         cells[column] = widget.run("┃", "bright")
     return cells
@@ -109,17 +103,18 @@ def mark_side(widget: LineWidget, snapshot: Snapshot, scrub: Scrub, cells: int) 
         if at is not None and mark.from_ns < at.to_ns and mark.to_ns > at.from_ns
     ]
     if here:
-        glyphs = ((mark, *_GLYPHS[mark.kind]) for mark in here)
+        glyphs = ((mark, *mark.sign.value) for mark in here)
         return [
             widget.run(f"{glyph} {visible(mark.text)}  ", style) for mark, glyph, style in glyphs
         ]
-    for kind in dict.fromkeys(
-        mark.kind for mark in marks if mark.to_ns > ruler.from_ns and mark.from_ns < ruler.to_ns
+    for sign in dict.fromkeys(
+        mark.sign for mark in marks if mark.to_ns > ruler.from_ns and mark.from_ns < ruler.to_ns
     ):
-        glyph, style = _GLYPHS[kind]
-        cells -= len(f"{glyph} {kind}")
+        glyph, style = sign.value
+        name = sign.name.lower()
+        cells -= len(f"{glyph} {name}")
         if cells >= 0:
-            found += [widget.run(glyph, style), widget.run(f" {kind}  ", "dim")]
+            found += [widget.run(glyph, style), widget.run(f" {name}  ", "dim")]
         cells -= 2
     return found
 

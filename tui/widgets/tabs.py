@@ -44,7 +44,7 @@ class TabLine(LineWidget):
         events, findings = (
             (self.snapshot.events, self.snapshot.findings) if self.snapshot else ((), ())
         )
-        has_errors = any(event.kind in ("error", "unread") for event in events)
+        has_errors = any(event.kind.style == "bad" for event in events)
         gap = self.run("" if width < _NAMES_FROM else " " if width < _ROOMY_FROM else "  ")
         for number, (tab, name, *_) in enumerate(TABS, start=1):
             is_open = tab == self.tab

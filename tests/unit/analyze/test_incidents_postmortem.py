@@ -12,6 +12,7 @@ from support.training_stacks import CONV, LOSS
 
 from profd.daemon.analyze.incidents import PostMortem, take_post_mortem
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.events import EventKind
 from profd.daemon.render.sections import post_mortem_lines, post_mortem_sentence
 from profd.daemon.render.summary import summarize
 from profd.daemon.render.text import summary_text
@@ -28,7 +29,7 @@ from profd.daemon.store.records import (
 
 END_NS = STARTED_NS + 2 * SECOND_NS
 OOM = EventHappened(
-    END_NS, "oom", "out of memory: the kernel ended a process of the control group /job"
+    END_NS, EventKind.OOM, "out of memory: the kernel ended a process of the control group /job"
 )
 SAID = OutputWritten(
     END_NS, b"step 1\rstep 2\r\nTraceback:\r\n  x\r\nRuntimeError: bad \x1b[1m\xff\r\n"

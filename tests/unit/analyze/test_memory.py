@@ -18,6 +18,7 @@ from profd.daemon.analyze.memory import MOST_JUMPS, Growth, Jump, growth, jumps
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.events import EventKind
 from profd.daemon.store import database, records
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Identity, Point
@@ -258,8 +259,8 @@ def test_a_jump_is_tied_to_the_stack_and_the_events_of_that_moment(tmp_path: Pat
     threads = [(MAIN_TID, "MainThread", True, spans)]
     more: list[records.Record] = [
         synthetic.recording(MAIN, STARTED_NS, threads, duration_ns=30 * SECOND_NS),
-        records.EventHappened(STARTED_NS + 28 * SECOND_NS, "started", "worker 1", MAIN),
-        records.EventHappened(STARTED_NS + 40 * SECOND_NS, "ended", "worker 1", MAIN),
+        records.EventHappened(STARTED_NS + 28 * SECOND_NS, EventKind.STARTED, "worker 1", MAIN),
+        records.EventHappened(STARTED_NS + 40 * SECOND_NS, EventKind.ENDED, "worker 1", MAIN),
     ]
     (found,) = found_in(tmp_path, stepped, more)
     line = there(found.line)

@@ -31,6 +31,7 @@ from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.analyze.steps import Seen, Steps, count_cycles, counts_of, take_steps
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.events import EventKind
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
 
@@ -57,7 +58,7 @@ def counted_run(
     everything: list[records.Record] = [main_process()]
     everything += [counted_at(*count) for count in counts]
     everything += [
-        records.EventHappened(STARTED_NS + int(at_s * SECOND_NS), "counter", name, MAIN)
+        records.EventHappened(STARTED_NS + int(at_s * SECOND_NS), EventKind.STEP_SOURCE, name, MAIN)
         for at_s, name in names
     ]
     everything += [*more, records.RunEnded(STARTED_NS + 60 * SECOND_NS, "target-exited", 0)]
@@ -205,13 +206,15 @@ def lost(
     also: list[records.Record] = [
         counted_at(at_s, steps, error) for error, (at_s, steps) in enumerate(counts)
     ]
-    also.append(records.EventHappened(STARTED_NS, "counter", NAME, MAIN))
+    also.append(records.EventHappened(STARTED_NS, EventKind.STEP_SOURCE, NAME, MAIN))
     also.append(
-        records.EventHappened(STARTED_NS + int(from_s * SECOND_NS), records.STEPS_LOST, WHY, MAIN)
+        records.EventHappened(STARTED_NS + int(from_s * SECOND_NS), EventKind.STEPS_LOST, WHY, MAIN)
     )
     if to_s is not None:
         also.append(
-            records.EventHappened(STARTED_NS + int(to_s * SECOND_NS), "counter", NAME, MAIN)
+            records.EventHappened(
+                STARTED_NS + int(to_s * SECOND_NS), EventKind.STEP_SOURCE, NAME, MAIN
+            )
         )
     return write_run(path, seconds=20, also=also)
 
@@ -255,15 +258,18 @@ def test_what_is_made_between_two_sources_is_unknown(tmp_path: Path) -> None:
 def test_steps_of_each_program_of_a_process_are_counted_and_not_the_time_between_them(
     tmp_path: Path, resumed_s: float | None, count: int | None, why: str | None
 ) -> None:
-    def happened(at_s: float, kind: str, text: str) -> records.EventHappened:
+    def happened(at_s: float, kind: EventKind, text: str) -> records.EventHappened:
         return records.EventHappened(STARTED_NS + int(at_s * SECOND_NS), kind, text, MAIN)
 
     also: list[records.Record] = [counted_at(*one) for one in ((0.0, 0, 0), (11.0, 110, 1))]
-    also += [happened(0, "exec", "pid 7 became python train.py"), happened(0, "counter", NAME)]
-    also.append(happened(11, "exec", "pid 7 became python eval.py"))
+    also += [
+        happened(0, EventKind.EXEC, "pid 7 became python train.py"),
+        happened(0, EventKind.STEP_SOURCE, NAME),
+    ]
+    also.append(happened(11, EventKind.EXEC, "pid 7 became python eval.py"))
     if resumed_s is not None:  # its own count had come to 20 when it was first read
         also += [
-            happened(resumed_s, "counter", NAME),
+            happened(resumed_s, EventKind.STEP_SOURCE, NAME),
             counted_at(15, 130, 1),
             counted_at(17, 150, 1),
         ]

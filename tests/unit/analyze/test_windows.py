@@ -18,6 +18,7 @@ from profd.daemon.analyze.operators import WindowSummary, last_window
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.windows import AboutWindow, IdleGpu, StepTimes
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
+from profd.daemon.events import EventKind
 from profd.daemon.render.operators import about_lines
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
@@ -196,7 +197,9 @@ def cost(
     )
     # For three seconds the process writes its trace, and makes no step.
     found.append(
-        records.EventHappened(end_ns + 3 * SECOND_NS, "window", "window of process 4242", MAIN)
+        records.EventHappened(
+            end_ns + 3 * SECOND_NS, EventKind.WINDOW, "window of process 4242", MAIN
+        )
     )
     for second in range(1, 4 + until_s):
         found.append(steps_counted(second, count, started_ns=end_ns))

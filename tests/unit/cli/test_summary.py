@@ -11,14 +11,8 @@ from support.synthetic import MAIN, RUN_ID, STARTED_NS, write_records, write_run
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import ExitCode
-from profd.daemon.store.records import (
-    UNREAD,
-    EventHappened,
-    ProcessSeen,
-    Record,
-    RecordingTaken,
-    RunEnded,
-)
+from profd.daemon.events import EventKind
+from profd.daemon.store.records import EventHappened, ProcessSeen, Record, RecordingTaken, RunEnded
 
 WHY = "nothing was read from pid 7 for 5.0 s: it has more than one interpreter; do without"
 
@@ -38,7 +32,11 @@ TORN = RecordingTaken(MAIN, STARTED_NS, STARTED_NS + SECOND_NS, 100, 40, 40, 0, 
 @pytest.mark.parametrize(
     ("between", "python", "says"),
     [
-        ([EventHappened(STARTED_NS, UNREAD, WHY, MAIN)], "3.11", f"no samples were taken: {WHY}"),
+        (
+            [EventHappened(STARTED_NS, EventKind.UNREAD, WHY, MAIN)],
+            "3.11",
+            f"no samples were taken: {WHY}",
+        ),
         ([TORN], "3.11", "no samples were taken: all 40 stacks that were read were torn"),
         (
             [],

@@ -7,6 +7,7 @@ from support.findingruns import GPU, HEALTHY, LOAD_IN_PROCESS, ROOT, Case, Serie
 from support.synthetic import STARTED_NS
 from support.training_stacks import DATA_WAIT, LIBRARY, SYNCHRONIZE
 
+from profd.daemon.events import EventKind
 from profd.daemon.findings.finding import CRITICAL, INFO, WARNING
 from profd.daemon.findings.gpu import (
     copies,
@@ -145,10 +146,12 @@ def test_one_idle_gpu_of_several_is_a_finding(case: Case) -> None:
     "text", [*(f"Xid {number}: an error" for number in (48, 63, 79, 94, 95)), "a memory error x"]
 )
 def test_errors_after_which_a_gpu_computes_wrongly_are_an_alarm(text: str, case: Case) -> None:
-    event = EventHappened(STARTED_NS + 10**9, "gpu", f"gpu0: {text}")
+    event = EventHappened(STARTED_NS + 10**9, EventKind.GPU, f"gpu0: {text}")
     found = case.finding(gpu_error, HEALTHY, more=[event])
     assert (found.severity, found.title) == (CRITICAL, f"GPU error: gpu0: {text}")
-    harmless = EventHappened(STARTED_NS + 10**9, "gpu", "gpu0: Xid 43: GPU stopped processing")
+    harmless = EventHappened(
+        STARTED_NS + 10**9, EventKind.GPU, "gpu0: Xid 43: GPU stopped processing"
+    )
     assert case.found(gpu_error, HEALTHY, more=[harmless]) is None
 
 

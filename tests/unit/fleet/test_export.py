@@ -21,6 +21,7 @@ from support.synthetic import MAIN, PHASE_SHARES, STARTED_NS, steps_counted, wri
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import OutputUnwritable
+from profd.daemon.events import EventKind
 from profd.daemon.fleet.dataset import (
     NONE,
     TABLES,
@@ -34,7 +35,7 @@ from profd.daemon.fleet.dataset import (
 from profd.daemon.fleet.export import export_run
 from profd.daemon.fleet.fleet import Question, ask
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import STEP_SOURCE, STEPS_LOST, EventHappened, Record
+from profd.daemon.store.records import EventHappened, Record
 
 
 def put(run: Path, folder: Path) -> Manifest:
@@ -60,7 +61,7 @@ def test_every_table_has_its_documented_columns(tmp_path: Path) -> None:
 
 
 def test_steps_are_those_of_the_time_in_which_they_are_counted(tmp_path: Path) -> None:
-    def event(at_s: int, kind: str) -> Record:
+    def event(at_s: int, kind: EventKind) -> Record:
         return EventHappened(STARTED_NS + at_s * SECOND_NS, kind, "", MAIN)
 
     def steps(name: str, *also: Record) -> list[float]:
@@ -69,8 +70,10 @@ def test_steps_are_those_of_the_time_in_which_they_are_counted(tmp_path: Path) -
 
     counts = [steps_counted(*count) for count in ((0, 0), (8, 80), (12, 500), (20, 580))]
     assert steps("whole", *counts) == [580]
-    assert steps("pieces", *counts, event(8, STEPS_LOST), event(12, STEP_SOURCE)) == [80, 80]
-    assert steps("none", *counts[:2], event(8, STEPS_LOST)) == []
+    assert steps(
+        "pieces", *counts, event(8, EventKind.STEPS_LOST), event(12, EventKind.STEP_SOURCE)
+    ) == [80, 80]
+    assert steps("none", *counts[:2], event(8, EventKind.STEPS_LOST)) == []
 
 
 @pytest.mark.parametrize("seconds", [20, 420], ids=["by samples", "a long one by its sums"])

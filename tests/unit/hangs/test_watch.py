@@ -11,11 +11,11 @@ from support.synthetic import recording
 from support.waiting import DEADLINE_S, eventually
 
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.events import EventKind
 from profd.daemon.hangs.look import Counters, Look, Standing
 from profd.daemon.hangs.waits import Wait
 from profd.daemon.hangs.watch import HangWatch, Hook
 from profd.daemon.store.records import (
-    STEPS_LOST,
     EventHappened,
     Frame,
     HangEnded,
@@ -247,7 +247,7 @@ async def test_steps_that_are_not_counted_any_more_prove_no_hang() -> None:
     stage = Stage()
     for step in range(3):
         await stage.pass_s(1, 1.0, Point("step_count", step, MAIN))
-    stage.watch.take(EventHappened(stage.clock.now_ns(), STEPS_LOST, "", MAIN))
+    stage.watch.take(EventHappened(stage.clock.now_ns(), EventKind.STEPS_LOST, "", MAIN))
     await stage.pass_s(100, wakes=100)
     assert stage.found() == []
 

@@ -11,6 +11,7 @@ from support.synthetic import BACKWARD, COMMAND, MAIN, PHASE_SHARES, live_run, r
 
 from profd.daemon.analyze.phases import MOST_STACKS, PHASES
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.events import EventKind
 from profd.daemon.metrics import catalog
 from profd.daemon.metrics.catalog import Sample
 from profd.daemon.metrics.runs import FRESH_S, RunFolder, Runs
@@ -224,7 +225,7 @@ def test_hangs_end_and_steps_and_control_groups_have_values(tmp_path: Path) -> N
         run.advance()
         over = watched.take()
         lost_ns = run.started_ns + 19 * SECOND_NS
-        run.writer.put(records.EventHappened(lost_ns, records.STEPS_LOST, "", MAIN))
+        run.writer.put(records.EventHappened(lost_ns, EventKind.STEPS_LOST, "", MAIN))
         run.advance()
         lost = watched.take()
     assert all(math.isnan(value(lost, metric, "")) for metric in (catalog.STEPS, catalog.STEP_RATE))

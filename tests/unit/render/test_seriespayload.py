@@ -10,11 +10,12 @@ from support import synthetic
 
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
+from profd.daemon.events import EventKind
 from profd.daemon.render import seriespayload
 from profd.daemon.render.payload import take_payload
 from profd.daemon.render.seriespayload import Series
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import STEPS_LOST, EventHappened, Point, PointsTaken, Record
+from profd.daemon.store.records import EventHappened, Point, PointsTaken, Record
 from profd.daemon.store.stepfunction import UTILIZATION
 
 
@@ -51,7 +52,7 @@ def test_the_pace_of_the_steps_begins_with_the_first_reading(
 
 
 def test_no_pace_goes_over_a_time_without_a_counter(tmp_path: Path) -> None:
-    events = [(10, STEPS_LOST), (14, "counter")]
+    events = [(10, EventKind.STEPS_LOST), (14, EventKind.STEP_SOURCE)]
     also = [
         EventHappened(synthetic.STARTED_NS + at_s * SECOND_NS, kind, "", synthetic.MAIN)
         for at_s, kind in events

@@ -11,6 +11,7 @@ from support import synthetic
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.events import EventKind
 from profd.daemon.findings.catalog import analysis_name, as_stored
 from profd.daemon.findings.finding import INFO
 from profd.daemon.render.summary import Summary, summarize
@@ -136,7 +137,7 @@ def test_coverage_is_the_union_of_recordings_from_the_first_one_on(
 def test_recording_in_flight_is_no_gap_of_a_live_run_and_one_without_samples_has_a_summary(
     tmp_path: Path,
 ) -> None:
-    later = records.EventHappened(START_NS + 9 * SECOND_NS, "note", "")
+    later = records.EventHappened(START_NS + 9 * SECOND_NS, EventKind.NOTE, "")
     assert (
         summary_of(write(tmp_path / "live.profd", [recorded(0, 6), later], live=True)).coverage
         == 1.0
@@ -186,7 +187,7 @@ def test_losses_are_listed_in_order_of_time_up_to_a_limit(tmp_path: Path) -> Non
     said = [
         records.EventHappened(synthetic.STARTED_NS + second * SECOND_NS, kind, f"{kind} {second}")
         for second in range(1, 10)
-        for kind in ("loss", "note")
+        for kind in (EventKind.LOSS, EventKind.NOTE)
     ]
     path = synthetic.write_run(tmp_path / "a.profd", also=said)
     assert summary_of(path).losses == tuple(f"loss {second}" for second in range(1, 6))

@@ -11,6 +11,7 @@ import pytest
 from support.clocks import StoppedClock
 from support.training_stacks import BACKWARD
 
+from profd.daemon.events import EventKind
 from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.session import sampling
 from profd.daemon.session.budget import Governor
@@ -224,7 +225,7 @@ class ScriptedTree(ProcessTree):
         """Return the changes of the test, and have them in ``members``."""
         changes, self.changes = self.changes, []
         for change in changes:
-            if change.kind == "ended":
+            if change.kind == EventKind.ENDED:
                 self.members.pop(change.member.identity, None)
             else:
                 self.members[change.member.identity] = change.member
@@ -276,10 +277,10 @@ def recording(identity: records.Identity, *os_tids: int) -> records.RecordingTak
 def test_starts_execs_and_ends_of_processes_are_written(stage: Stage) -> None:
     child, root = member(CHILD), member(ROOT, role=roles.MAIN)
     root.placement = records.Placement(5, 1, 1, 8)
-    stage.look(ProcessChange("started", root), ProcessChange("started", child))
+    stage.look(ProcessChange(EventKind.STARTED, root), ProcessChange(EventKind.STARTED, child))
     child.command = ("true",)
-    stage.look(ProcessChange("exec", child))
-    stage.look(ProcessChange("ended", child, KILLED))
+    stage.look(ProcessChange(EventKind.EXEC, child))
+    stage.look(ProcessChange(EventKind.ENDED, child, KILLED))
     assert stage.events() == [
         *(
             "main 10 (rank 5 of 8, local rank 1 on node 1): sleep 9",
@@ -296,10 +297,10 @@ def test_starts_execs_and_ends_of_processes_are_written(stage: Stage) -> None:
 
 
 def test_the_status_of_the_root_is_kept_and_at_the_end_nothing_is_begun(stage: Stage) -> None:
-    stage.look(ProcessChange("started", member(ROOT)))
+    stage.look(ProcessChange(EventKind.STARTED, member(ROOT)))
     stage.tree.changes = [
-        ProcessChange("started", member(CHILD)),
-        ProcessChange("ended", member(ROOT), KILLED),
+        ProcessChange(EventKind.STARTED, member(CHILD)),
+        ProcessChange(EventKind.ENDED, member(ROOT), KILLED),
     ]
     stage.members.look_at_end()
     assert stage.members.root_status == KILLED
@@ -310,11 +311,11 @@ def test_the_status_of_the_root_is_kept_and_at_the_end_nothing_is_begun(stage: S
 def test_threads_are_those_of_the_last_recording_and_nothing_is_held_of_workers_that_ended_before_it_came(
     stage: Stage,
 ) -> None:
-    stage.look(ProcessChange("started", member(CHILD)))
+    stage.look(ProcessChange(EventKind.STARTED, member(CHILD)))
     for threads in ((11, 12), (11, 13)):
         stage.members.take_recording(recording(CHILD, *threads))
     assert stage.members.python_threads == {CHILD: {11, 13}}
-    stage.look(ProcessChange("ended", member(CHILD), 0))
+    stage.look(ProcessChange(EventKind.ENDED, member(CHILD), 0))
     stage.members.take_recording(recording(CHILD, 11))
     assert not stage.members.python_threads
 
@@ -328,15 +329,15 @@ def test_a_process_that_only_waits_is_not_sampled(
     )
     root, tracker = member(ROOT, role=roles.MAIN), member(CHILD, ("python", "-c", TRACKS))
     root.python = tracker.python = "3.11.7"
-    stage.look(ProcessChange("started", root), ProcessChange("started", tracker))
+    stage.look(ProcessChange(EventKind.STARTED, root), ProcessChange(EventKind.STARTED, tracker))
     assert begun == [ROOT]
     root.command = tracker.command  # one that was asked for
-    stage.look(ProcessChange("exec", root))
+    stage.look(ProcessChange(EventKind.EXEC, root))
     assert begun == [ROOT, ROOT]
 
 
 def test_a_process_that_turns_out_to_be_a_worker_is_written_again(stage: Stage) -> None:
-    stage.look(ProcessChange("started", member(CHILD)))
+    stage.look(ProcessChange(EventKind.STARTED, member(CHILD)))
     stage.members.take_recording(recording(CHILD, 11))
     last = [record for record in stage.written if isinstance(record, records.ProcessSeen)][-1]
     assert (last.role, last.ordinal) == (roles.WORKER, 1)
@@ -358,8 +359,8 @@ def test_a_child_that_trains_is_written_again_with_its_parent_and_sampled_and_co
         stage.members.sampling, "take_main", lambda member: mains.append(member.identity)
     )
     stage.look(
-        ProcessChange("started", member(ROOT, role=roles.MAIN)),
-        ProcessChange("started", member(CHILD)),
+        ProcessChange(EventKind.STARTED, member(ROOT, role=roles.MAIN)),
+        ProcessChange(EventKind.STARTED, member(CHILD)),
     )
     stage.members.stepping = cast(Stepping, Followed())
     followed.add(ROOT)
@@ -386,8 +387,8 @@ def test_the_steps_of_another_program_are_counted_from_before_it_is_written_on(
             renewed.append((member.identity, stage.events()))
 
     stage.members.stepping = cast(Stepping, Followed())
-    stage.look(ProcessChange("started", member(ROOT)))
-    stage.look(ProcessChange("exec", member(ROOT)))
+    stage.look(ProcessChange(EventKind.STARTED, member(ROOT)))
+    stage.look(ProcessChange(EventKind.EXEC, member(ROOT)))
     assert renewed == [(ROOT, ["helper 10: sleep 9"])]
     assert stage.events()[1:] == ["process 10 became sleep 9"]
 

@@ -9,9 +9,9 @@ from support.clocks import StoppedClock
 from support.synthetic import identity_of
 
 from profd.daemon import processes
+from profd.daemon.events import EventKind
 from profd.daemon.session.unread import ReadingWatch
 from profd.daemon.store.records import (
-    UNREAD,
     EventHappened,
     Frame,
     Interval,
@@ -93,7 +93,7 @@ async def test_five_seconds_without_a_stack_are_said_once_with_the_reason_that_w
     scene.reason = DEEP
     await scene.fail(30)
     ((kind, text),) = scene.said
-    assert kind == UNREAD
+    assert kind == EventKind.UNREAD
     assert text == (
         f"nothing was read from pid {scene.me.pid} for 5.0 s: a thread of it is 4,204 calls deep "
         f"(py-spy: {WORDS}); it is read again once that thread returns"
@@ -115,7 +115,7 @@ async def test_recordings_without_a_whole_stack_read_nothing(scene: Scene) -> No
     for _ in range(3):
         await scene.record(samples=7, torn=7, seconds=4.5)
     ((kind, text),) = scene.said
-    assert kind == UNREAD
+    assert kind == EventKind.UNREAD
     assert f"{SEVERAL.what}; {SEVERAL.remedy}" in text
 
 
@@ -124,7 +124,7 @@ async def test_what_was_never_read_is_said_at_the_end_of_the_recording(scene: Sc
     await scene.fail(1)
     assert scene.said == []
     await scene.watch.close()
-    assert [kind for kind, _ in scene.said] == [UNREAD]
+    assert [kind for kind, _ in scene.said] == [EventKind.UNREAD]
 
 
 @pytest.mark.parametrize(("reason", "events"), [(SEVERAL, 1), (DEEP, 0), (None, 0)])
@@ -174,7 +174,7 @@ async def test_frames_that_are_left_out_of_what_is_read_are_said(
     for _ in range(2):
         scene.watch.take(RecordingTaken(scene.me, 0, 1, 100, 9, 0, 0, 0, 0, stacks, threads))
         await scene.settle()
-    assert [kind for kind, _ in scene.said] == [UNREAD] * events
+    assert [kind for kind, _ in scene.said] == [EventKind.UNREAD] * events
     assert all(
         text.startswith(f"not all frames of pid {scene.me.pid} are read: ")
         for _, text in scene.said

@@ -12,6 +12,7 @@ from support.clocks import StoppedClock
 from support.kinetoclient import KinetoClient, inquiry
 
 from profd.daemon.errors import SessionFailed
+from profd.daemon.events import EventKind
 from profd.daemon.session.control import WindowBegun
 from profd.daemon.session.windowing import Windowing
 from profd.daemon.store.records import EventHappened, Found, Identity, Record
@@ -161,7 +162,7 @@ class Noting(Windowing):
         self.asked.append(request)
         if len(self.asked) in self.refused:
             raise SessionFailed("process 11 is at a window already")
-        self.written.append(EventHappened(0, "window", "begun"))
+        self.written.append(EventHappened(0, EventKind.WINDOW, "begun"))
         return WindowBegun(1, (11,))
 
     @property

@@ -13,6 +13,7 @@ import pytest
 from support.clocks import StoppedClock
 
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.events import EventKind
 from profd.daemon.interpreter.integers import Attribute, Local, Moved, RangeLeft, Variable
 from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.stacks.origin import ANY
@@ -20,14 +21,7 @@ from profd.daemon.steps.declared import Declared
 from profd.daemon.steps.loop import LoopPlace, StepLoop
 from profd.daemon.steps.reader import FAR_S, IDLE_S, LOG, READ_S, SHORT_S, StepReader
 from profd.daemon.steps.sources import Around, Program, Source
-from profd.daemon.store.records import (
-    STEPS_LOST,
-    EventHappened,
-    Frame,
-    Identity,
-    PointsTaken,
-    Record,
-)
+from profd.daemon.store.records import EventHappened, Frame, Identity, PointsTaken, Record
 
 BACKWARD = Frame("Tensor.backward", "/x/torch/_tensor.py", 9)
 SCRIPT = """
@@ -465,7 +459,9 @@ def test_training_that_goes_on_in_an_uncounted_loop_is_reported_once(
         f"{LOST}the loop at train.py:14 has no counter that can be read",
     ]
     (lost,) = (
-        one for one in reading.records if isinstance(one, EventHappened) and one.kind == STEPS_LOST
+        one
+        for one in reading.records
+        if isinstance(one, EventHappened) and one.kind == EventKind.STEPS_LOST
     )
     assert lost.at_ns / SECOND_NS == pytest.approx(
         1000 + 1.9

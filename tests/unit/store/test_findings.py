@@ -12,6 +12,7 @@ from support.synthetic import STARTED_NS, describe, main_process, run_started
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
+from profd.daemon.events import EventKind
 from profd.daemon.store import database
 from profd.daemon.store.findings import RuleFound, findings_now, findings_of_whole, rules_found
 from profd.daemon.store.reader import RunReader
@@ -52,7 +53,7 @@ class Run:
             return [
                 (second(event.at_ns), event.text)
                 for event in reader.events()
-                if event.kind == "finding"
+                if event.kind == EventKind.FINDING
             ]
 
 

@@ -21,6 +21,7 @@ from support.synthetic import (
 from support.training_stacks import CONV, LOSS, describe
 
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.events import EventKind
 from profd.daemon.store import database, interning
 from profd.daemon.store import writer as writer_module
 from profd.daemon.store.interning import REMEMBERED_NS, Interning, Recent
@@ -133,7 +134,9 @@ def test_the_length_of_a_live_run_never_shrinks(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer_module, "BATCH_LENGTH", 1)
-    later, earlier = (EventHappened(STARTED_NS + at * SECOND_NS, "note", "") for at in (9, 2))
+    later, earlier = (
+        EventHappened(STARTED_NS + at * SECOND_NS, EventKind.NOTE, "") for at in (9, 2)
+    )
     with write(path, later, earlier) as reader:
         assert reader.info.end_ns == STARTED_NS + 9 * SECOND_NS
 
@@ -150,7 +153,7 @@ def test_the_oldest_output_goes_first(path: Path, monkeypatch: pytest.MonkeyPatc
         assert reader.output() == []
 
 
-FAR = EventHappened(1 << 63, "note", "far")
+FAR = EventHappened(1 << 63, EventKind.NOTE, "far")
 
 
 def test_a_batch_is_written_whole_or_not_at_all(path: Path) -> None:

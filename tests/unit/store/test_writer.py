@@ -32,6 +32,7 @@ from support.waiting import until
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import OutputUnwritable
+from profd.daemon.events import EventKind
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.writer import LEFT_FREE_BYTES, QUEUE_LENGTH, Losses, Room, RunWriter
@@ -121,7 +122,7 @@ def test_a_full_queue_drops_what_is_large_and_says_how_much(path: Path, gate: Ga
 def test_events_are_dropped_last(path: Path, gate: Gate) -> None:
     writer = waits_before_the_gate(path, gate)
     put = [
-        writer.put(records.EventHappened(STARTED_NS, "note", str(number)))
+        writer.put(records.EventHappened(STARTED_NS, EventKind.NOTE, str(number)))
         for number in range(2 * QUEUE_LENGTH + 3)
     ]
     assert put.count(False) == 3
@@ -164,7 +165,7 @@ def test_a_record_that_cannot_be_stored_is_dropped_alone(path: Path, error: Exce
     def broken(frame: records.Frame) -> records.FrameDescription:
         raise error
 
-    kept = records.EventHappened(STARTED_NS, "note", "kept")
+    kept = records.EventHappened(STARTED_NS, EventKind.NOTE, "kept")
     write_records(path, [main_process(), sampled(), kept], described=broken)
     assert losses(path) == [f"1 record was dropped: it cannot be stored ({error})"]
     with RunReader(path) as reader:
@@ -179,7 +180,7 @@ HUGE = 1 << 63
 @pytest.mark.parametrize(
     "record",
     [
-        records.EventHappened(HUGE, "note", "far"),
+        records.EventHappened(HUGE, EventKind.NOTE, "far"),
         records.WindowTaken(MAIN, STARTED_NS, "kineto", STARTED_NS, start_ns=HUGE, end_ns=HUGE),
         recording(MAIN, STARTED_NS, [(HUGE, "MainThread", True, [(CONV, 1000)])]),
         records.PointsTaken(STARTED_NS, (records.Point("cpu_cores", HUGE, MAIN),)),
@@ -310,7 +311,7 @@ def test_a_damaged_file_ends_the_writer_which_says_why(
     closing.join(60)
     assert not closing.is_alive()
     assert writer.failure == "database disk image is malformed"
-    assert not writer.put(records.EventHappened(STARTED_NS, "note", "small"))
+    assert not writer.put(records.EventHappened(STARTED_NS, EventKind.NOTE, "small"))
     with RunReader(path) as reader:
         assert reader.info.state == "interrupted"
 
@@ -370,11 +371,11 @@ def test_before_the_disk_is_full_samples_pause_and_go_on_when_there_is_room(
     writer = begun(path, is_written=True)
     disk.free_bytes = LEFT_FREE_BYTES // 2
     writer.put(sampled())
-    writer.put(records.EventHappened(STARTED_NS + SECOND_NS, "note", "small"))
+    writer.put(records.EventHappened(STARTED_NS + SECOND_NS, EventKind.NOTE, "small"))
     until(lambda: len(events_in(path)) == 3, "what is small")
     disk.free_bytes = LEFT_FREE_BYTES * 5 // 4  # it is not to stop and go all the time
     writer.put(sampled(STARTED_NS + 2 * SECOND_NS))
-    writer.put(records.EventHappened(STARTED_NS + 3 * SECOND_NS, "note", "small"))
+    writer.put(records.EventHappened(STARTED_NS + 3 * SECOND_NS, EventKind.NOTE, "small"))
     until(lambda: len(events_in(path)) == 4, "what is small")
     disk.free_bytes = 2 * LEFT_FREE_BYTES
     writer.put(sampled(STARTED_NS + 4 * SECOND_NS))

@@ -22,6 +22,7 @@ from profd.daemon import processes
 from profd.daemon.boundedreads import BoundedReads
 from profd.daemon.clock import Clock
 from profd.daemon.errors import NoSuchProcess
+from profd.daemon.events import EventKind
 from profd.daemon.stacks.dump import DumpedFrame, DumpedThread, DumpFailed
 from profd.daemon.store.records import Frame, Identity, Placement
 from profd.daemon.tree import roles, tree
@@ -188,7 +189,7 @@ def test_the_root_appears_once_and_its_stacks_change_nothing(root: Obedient) -> 
     )  # another one with its PID
     tree = watch(root.identity)
     (change,) = tree.poll()
-    assert change.kind == "started"
+    assert change.kind == EventKind.STARTED
     member = change.member
     assert (member.identity, member.parent, member.role) == (root.identity, None, roles.MAIN)
     assert member.command[-1] == OBEDIENT.replace("secret", "***")
@@ -210,7 +211,7 @@ def test_a_child_appears_below_its_parent_and_vanishes(root: Obedient, fifo: str
         with open(fifo, "w") as orders:  # noqa: PTH123
             orders.write("exit 7\n")
         select.select([gone], [], [], 60)
-    assert tree.poll() == [ProcessChange("ended", appeared.member, 7 << 8)]
+    assert tree.poll() == [ProcessChange(EventKind.ENDED, appeared.member, 7 << 8)]
     assert tree.poll() == []
 
 
@@ -256,7 +257,7 @@ def test_exec_is_noticed_and_makes_another_process_of_it(root: Obedient) -> None
     root.tell("exec")
     assert root.hear() == "done"
     (change,) = tree.poll()
-    assert change.kind == "exec"
+    assert change.kind == EventKind.EXEC
     assert there(change.member.origin.since_ns) > there(begun.since_ns)
     assert change.member.command == ("sh", "-c", "echo done; read x", "***")
     assert (change.member.python, change.member.role) == (None, roles.LAUNCHER)

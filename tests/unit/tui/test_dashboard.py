@@ -24,6 +24,7 @@ from textual.drivers import linux_driver
 
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.errors import RunUnreadable
+from profd.daemon.events import EventKind
 from profd.daemon.store import records
 from profd.tui import app
 from profd.tui.app import LOOKS_EVERY_S, ProfdApp, run_dashboard
@@ -196,7 +197,7 @@ async def test_a_recorder_that_is_killed_is_said_to_be_gone(tmp_path: Path) -> N
 
 async def test_a_run_without_samples_says_why(tmp_path: Path) -> None:
     at_ns = synthetic.STARTED_NS
-    stopped = records.EventHappened(at_ns, "error", "sampling stopped: no such process")
+    stopped = records.EventHappened(at_ns, EventKind.ERROR, "sampling stopped: no such process")
     found: list[records.Record] = [
         synthetic.main_process(),
         stopped,

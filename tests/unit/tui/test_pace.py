@@ -15,8 +15,9 @@ from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.steps import take_steps
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.events import EventKind
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import STEP_SOURCE, STEPS_LOST, EventHappened, Record, RunEnded
+from profd.daemon.store.records import EventHappened, Record, RunEnded
 from profd.tui.columns import Ruler
 from profd.tui.pace import Pace
 from profd.tui.view import Range
@@ -43,7 +44,9 @@ def counted(
         synthetic.steps_counted(*each, started_ns=started_ns)
         for each in zip(seconds, counts, strict=True)
     ]
-    for kind, at_s in zip((STEPS_LOST, STEP_SOURCE), lost_s or (), strict=False):
+    for kind, at_s in zip(
+        (EventKind.STEPS_LOST, EventKind.STEP_SOURCE), lost_s or (), strict=False
+    ):
         if at_s is not None:
             found.append(EventHappened(started_ns + at_s * SECOND_NS, kind, "", synthetic.MAIN))
     if not live:

@@ -10,9 +10,10 @@ from hypothesis import strategies as some
 from support.present import there
 
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.events import EventKind, Sign
 from profd.daemon.store.rows import EventRow, WindowRow
 from profd.tui.columns import Ruler
-from profd.tui.scrub import CHANGE, EVER_NS, NOTE, SPANS_NS, TROUBLE, WINDOW, Mark, Scrub, marks_of
+from profd.tui.scrub import EVER_NS, SPANS_NS, Mark, Scrub, marks_of
 from profd.tui.view import Range, View, span_name
 
 ORIGIN_NS = 1_000 * SECOND_NS
@@ -131,17 +132,11 @@ def test_whatever_is_pressed_the_cursor_is_in_the_run_and_on_the_timeline(keys: 
 
 def test_each_kind_that_is_marked_has_its_sign() -> None:
     kinds = [
-        "note",
-        "mark",
-        "error",
-        "oom",
-        "loss",
-        "gpu",
-        "hang",
-        "finding",
-        "wall-jump",
-        "exec",
-        "rate",
+        EventKind.NOTE,
+        EventKind.ERROR,
+        EventKind.FINDING,
+        EventKind.STARTED,
+        EventKind("of a later version"),
     ]
     marks = marks_of(
         [
@@ -150,12 +145,8 @@ def test_each_kind_that_is_marked_has_its_sign() -> None:
         ],
         (),
     )
-    assert [mark.kind for mark in marks] == [NOTE] * 2 + [TROUBLE] * 5 + [CHANGE] * 4
-    assert marks[0] == Mark(NOTE, 0, 1, "note at 0")
-    unmarked = [
-        EventRow(1, 1, kind, None, kind) for kind in ("started", "counter", "window", "ended")
-    ]
-    assert marks_of(unmarked, ()) == ()
+    assert [mark.sign for mark in marks] == [Sign.NOTE, Sign.TROUBLE, Sign.CHANGE]
+    assert marks[0] == Mark(Sign.NOTE, 0, 1, "note at 0")
 
 
 def test_windows_that_were_asked_for_at_once_are_one_and_failed_ones_none() -> None:
@@ -168,11 +159,11 @@ def test_windows_that_were_asked_for_at_once_are_one_and_failed_ones_none() -> N
             (4, 30, 500, "it did not answer"),
         )
     ]
-    marks = marks_of([EventRow(1, 200, "mark", None, "mark")], windows)
-    assert [(mark.kind, mark.from_ns, mark.to_ns) for mark in marks] == [
-        (WINDOW, 110, 160),
-        (NOTE, 200, 201),
-        (WINDOW, 300, 350),
+    marks = marks_of([EventRow(1, 200, EventKind.MARK, None, "mark")], windows)
+    assert [(mark.sign, mark.from_ns, mark.to_ns) for mark in marks] == [
+        (Sign.WINDOW, 110, 160),
+        (Sign.NOTE, 200, 201),
+        (Sign.WINDOW, 300, 350),
     ]
 
 
