@@ -31,7 +31,6 @@ from profd.daemon.naming import is_profd, script_name
 from profd.daemon.secrets import mask_command
 from profd.daemon.session.control import Request
 from profd.daemon.stacks import assembly
-from profd.daemon.stacks.assembly import Span
 from profd.daemon.stacks.dump import decode_dump
 from profd.daemon.stacks.pyspy import RawRecording, TraceDamaged, last_timestamp_us
 from profd.daemon.steps.declared import Declared
@@ -39,6 +38,7 @@ from profd.daemon.steps.log import StepLog
 from profd.daemon.store import database
 from profd.daemon.store.records import Identity, OperatorTotals, OutputWritten, Record, WindowTaken
 from profd.daemon.store.tables import Tables
+from profd.daemon.timerange import EVER
 from profd.daemon.tree.roles import placement_of
 from profd.daemon.userfiles import UserFiles
 from profd.daemon.windows import kineto
@@ -182,7 +182,7 @@ def _assemble(data: bytes) -> tuple[Record, ...]:
     """Make the records of a recording, as a session does."""
     last_timestamp_us(data)
     raw = RawRecording(data, 1_700_000_000 * SECOND_NS, 1000, 4000, 3, SECOND_NS)
-    return assembly.assemble(raw, Identity(1, 1), 100, Span())
+    return assembly.assemble(raw, Identity(1, 1), 100, EVER)
 
 
 def _window(data: bytes) -> Record:

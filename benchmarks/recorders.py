@@ -22,6 +22,7 @@ from profd.daemon.errors import ProfdError, RunUnreadable
 from profd.daemon.session.control import ControlClient
 from profd.daemon.stacks.pyspy import find_py_spy
 from profd.daemon.store.reader import RunReader
+from profd.daemon.timerange import TimeRange
 
 _BEGIN_TIMEOUT_S = 30.0
 
@@ -195,7 +196,7 @@ class Onlooker:
             new = self._reader.recordings_after(self._seen, limit=100)
             if new:
                 self._seen = new[-1].id
-                list(self._reader.intervals(from_ns=min(row.start_ns for row in new)))
+                list(self._reader.intervals(TimeRange(min(row.start_ns for row in new))))
 
     def close(self) -> None:
         """Watch no longer."""

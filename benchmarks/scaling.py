@@ -24,6 +24,7 @@ from recorders import Profd, mark
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
+from profd.daemon.timerange import TimeRange
 
 START_S = 10.0
 SETTLED_S = 25.0
@@ -105,7 +106,8 @@ def mean_rate_hz(run_file: Path, settled_s: float) -> float:
     """Return the mean rate of the main process's recordings that began once settled."""
     with RunReader(run_file) as reader:
         mains = {process.id for process in reader.processes.values() if process.role == "main"}
-        recordings = reader.recordings(reader.info.started_ns + int((settled_s - 5) * SECOND_NS))
+        settled = TimeRange(reader.info.started_ns + int((settled_s - 5) * SECOND_NS))
+        recordings = reader.recordings(settled)
         return statistics.mean(row.rate_hz for row in recordings if row.process in mains)
 
 

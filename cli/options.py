@@ -18,6 +18,7 @@ import click
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import UsageError
 from profd.daemon.recordingconfig import RECORDING, RecordingSettings
+from profd.daemon.timerange import EVER, TimeRange
 
 if TYPE_CHECKING:
     from profd.daemon.analyze.selection import Selection
@@ -253,8 +254,7 @@ class SelectionWords(NamedTuple):
         from profd.daemon.analyze.phases import PHASES
         from profd.daemon.analyze.selection import Condition, Selection
 
-        from_ns, to_ns = self._time_range(reader.info)
-        self._check_within(reader.info, from_ns, to_ns)
+        time = self._time_range(reader.info)
         _check_known(
             "rank", self.rank, {process.rank for process in reader.processes.values()} - {None}
         )
@@ -265,31 +265,38 @@ class SelectionWords(NamedTuple):
             raise UsageError(f"there is no phase {self.phase}", f"it is one of: {', '.join(names)}")
         idle = () if self.gpu_idle is None else (Condition("gpu-idle", self.gpu_idle / 100),)
         when = (*idle, *map(Condition, self.when))
-        conditions.check(reader, when, from_ns, to_ns)
+        conditions.check(reader, when, time)
         # A PID that was reused during the run has several rows.
         rows = frozenset(
             process.id for process in reader.processes.values() if process.pid == self.pid
         )
         of_main = main_threads and self.pid is None and self.thread is None
-        whose = None if self.pid is None else rows, self.rank, self.thread, self.phase, of_main
-        return Selection(from_ns, to_ns, *whose, when)
+        return Selection(
+            processes=None if self.pid is None else rows,
+            rank=self.rank,
+            thread=self.thread,
+            phase=self.phase,
+            main_threads=of_main,
+            when=when,
+        ).during(time)
 
-    def _time_range(self, info: RunInfo) -> tuple[int | None, int | None]:
-        """Return the times of ``--from`` and ``--to``; raises UsageError if they are no range."""
+    def _time_range(self, info: RunInfo) -> TimeRange:
+        """Return the time from ``--from`` to ``--to``.
+
+        Raises UsageError if they are no range, or lie outside of the run.
+        """
         from profd.daemon.analyze.selection import parse_time
 
-        from_ns = None if self.from_time is None else parse_time(self.from_time, info)
-        to_ns = None if self.to_time is None else parse_time(self.to_time, info)
-        if from_ns is not None and to_ns is not None and from_ns >= to_ns:
+        time = TimeRange(
+            EVER.from_ns if self.from_time is None else parse_time(self.from_time, info),
+            EVER.to_ns if self.to_time is None else parse_time(self.to_time, info),
+        )
+        if None not in (self.from_time, self.to_time) and time.from_ns >= time.to_ns:
             raise UsageError(
                 f"--from {self.from_time} is not before --to {self.to_time}", "exchange them"
             )
-        return from_ns, to_ns
-
-    def _check_within(self, info: RunInfo, from_ns: int | None, to_ns: int | None) -> None:
-        """Raise UsageError if a range of time lies outside of a run."""
-        is_late = from_ns is not None and from_ns >= max(info.end_ns, info.started_ns + 1)
-        is_early = to_ns is not None and to_ns <= info.started_ns
+        is_late = time.from_ns >= max(info.end_ns, info.started_ns + 1)
+        is_early = time.to_ns <= info.started_ns
         if is_late or is_early:
             from profd.daemon.units import clock, duration
 
@@ -302,6 +309,7 @@ class SelectionWords(NamedTuple):
             raise UsageError(
                 what, "give seconds from the start of the run, or HH:MM:SS of the time zone here"
             )
+        return time
 
 
 def _check_known(what: str, value: int | str | None, known: set[Any]) -> None:

@@ -32,6 +32,7 @@ from profd.daemon.render.plaintext import visible
 from profd.daemon.session.control import ControlClient
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import WindowRow
+from profd.daemon.timerange import TimeRange
 from profd.daemon.units import plural, step_time
 from profd.daemon.windows.request import DEFAULT_STEPS, MAX_SECONDS, MAX_STEPS, WindowRequest
 
@@ -221,7 +222,7 @@ def _wait_for(reader: RunReader, asked_ns: int, count: int) -> list[WindowRow]:
 
 
 def _is_sampled(reader: RunReader, window: WindowRow) -> bool:
-    recordings = reader.recordings(window.start_ns - RECORDING.longest_ns)
+    recordings = reader.recordings(TimeRange(window.start_ns - RECORDING.longest_ns))
     return any(row.process == window.process and row.end_ns >= window.end_ns for row in recordings)
 
 

@@ -19,6 +19,7 @@ from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import Grid
 from profd.daemon.store.stepfunction import MINUTE_NS
+from profd.daemon.timerange import TimeRange
 
 FINEST_NS = 125 * MILLISECOND_NS
 WIDE_NS = 2 * MINUTE_NS
@@ -52,6 +53,10 @@ class Ruler(msgspec.Struct, frozen=True):
         return self.from_ns + self.count * self.column_ns
 
     @property
+    def time(self) -> TimeRange:
+        return TimeRange(self.from_ns, self.to_ns)
+
+    @property
     def grid(self) -> Grid:
         """The columns without an end.
 
@@ -70,9 +75,9 @@ class Ruler(msgspec.Struct, frozen=True):
         """
         return (at_ns - self.from_ns) // self.column_ns
 
-    def column_at(self, at_ns: int) -> tuple[int, int]:
+    def column_at(self, at_ns: int) -> TimeRange:
         start_ns = self.from_ns + self.column_of(at_ns) * self.column_ns
-        return start_ns, start_ns + self.column_ns
+        return TimeRange(start_ns, start_ns + self.column_ns)
 
     @classmethod
     def filling(cls, from_ns: int, to_ns: int, columns: int) -> Ruler:

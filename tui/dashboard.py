@@ -336,7 +336,7 @@ class Dashboard(Screen[None]):
         def export(form: str) -> None:
             chosen, looked_at = self._view.chosen, self._view.scope
             if chosen is not None:
-                looked_at = looked_at.between(chosen.from_ns, chosen.to_ns)
+                looked_at = looked_at.during(chosen)
             self.notify("exporting…", timeout=3, markup=False)
             self._run(lambda: actions.export(self._run_file, form, looked_at), "Nothing exported")
 

@@ -159,11 +159,7 @@ class TabContent:
     def _operators(self, view: View) -> OperatorsRead:
         windows = [window for window in self._reader.windows() if not window.error]
         if (chosen := view.chosen) is not None:
-            windows = [
-                one
-                for one in windows
-                if one.start_ns < chosen.to_ns and one.end_ns > chosen.from_ns
-            ] or windows
+            windows = [one for one in windows if one.time.overlaps(chosen)] or windows
         # The last window; if several ranks took it, the one that was written first.
         window = next((one for one in windows if one.asked_ns == windows[-1].asked_ns), None)
         if window is None:

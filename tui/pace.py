@@ -17,9 +17,9 @@ from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import STEP_COUNT
 from profd.daemon.store.rollups import Grid
 from profd.daemon.store.rows import EventRow, PointRow
+from profd.daemon.timerange import TimeRange
 from profd.tui.columns import Columns, Ruler, Sums
 from profd.tui.snapshot import Series, Steps
-from profd.tui.view import Range
 
 GAPS = 10
 STEPS = "steps_per_s"
@@ -60,15 +60,10 @@ class Pace:
             self._events = events
             self._lost = lost_ranges(events, self._process) if self._process is not None else []
             last = self._counts[-1] if self._counts else self._reader.last_point(self._series)
-            after_ns = (
-                self._counts[-1].at_ns + 1
-                if self._counts
-                else last.at_ns - _RECENT_NS
-                if last
-                else None
-            )
-            self._counts.extend(self._reader.points(self._series, after_ns))
-            self.columns.forget(last.at_ns if last else 0)
+            last_ns = last.at_ns if last else 0
+            unread = TimeRange(last_ns + 1 if self._counts else last_ns - _RECENT_NS)
+            self._counts.extend(self._reader.points(self._series, unread))
+            self.columns.forget(last_ns)
             self._first = self._first or self._reader.points_around(self._series, 0)[1]
 
     def steps(self, *, of_all: bool = True) -> Steps | None:
@@ -93,7 +88,7 @@ class Pace:
             return self._whole
         return self._latest()
 
-    def of_process(self, process: int, within: Range) -> float | None:
+    def of_process(self, process: int, within: TimeRange) -> float | None:
         series = self._reader.find_series(STEP_COUNT, process)
         return (
             self._rate(series.id, within, lost_ranges(self._events, process))
@@ -107,7 +102,7 @@ class Pace:
         The latter are estimated from the pace of the last ten seconds. If the count stands still,
         the loop pauses.
         """
-        since_ns = self._lost[-1].to_ns if self._lost else 0
+        since_ns = self._lost[-1].time.to_ns if self._lost else 0
         counts, last = [one for one in self._counts if one.at_ns >= since_ns], self._counts[-1]
         if len(counts) < 2:
             return Steps(None, None, ())
@@ -136,7 +131,7 @@ class Pace:
             pauses=pauses,
         )
 
-    def strip(self, ruler: Ruler, chosen: Range | None) -> Series:
+    def strip(self, ruler: Ruler, chosen: TimeRange | None) -> Series:
         """Return the steps per second in each column, and one value.
 
         The value is of the chosen range, or else of now while the run is live.
@@ -147,19 +142,17 @@ class Pace:
         if chosen is None and self._reader.info.state == "live":
             steps = self.steps()
             return Series(STEPS, cells, steps.per_s if steps else None, "now")
-        about = chosen or Range(ruler.from_ns, ruler.to_ns)
+        about = chosen or ruler.time
         mean = self._rate(self._series, about, self._lost) if self._series is not None else None
         return Series(STEPS, cells, mean, "mean")
 
-    def _rate(self, series: int, within: Range, lost: Sequence[Lost]) -> float | None:
-        if any(one.from_ns < within.to_ns and within.from_ns < one.to_ns for one in lost):
+    def _rate(self, series: int, within: TimeRange, lost: Sequence[Lost]) -> float | None:
+        if any(one.time.overlaps(within) for one in lost):
             return None
         first = self._reader.points_around(series, within.from_ns - 1)[1]
         last = self._reader.points_around(series, within.to_ns)[0]
         if first is None or last is None or last.at_ns <= first.at_ns:
-            before, after = (
-                self._count_at(series, at_ns) for at_ns in (within.from_ns, within.to_ns)
-            )
+            before, after = (self._count_at(series, at_ns) for at_ns in within)
             return (
                 None
                 if before is None or after is None
@@ -190,7 +183,8 @@ class Pace:
         before, after = self._reader.points_around(series, at_ns)
         if before is None or after is None or after.at_ns - before.at_ns > _LONGEST_GAP_NS:
             return None
-        if any(one.from_ns < after.at_ns and before.at_ns < one.to_ns for one in self._lost):
+        between = TimeRange(before.at_ns, after.at_ns)
+        if any(one.time.overlaps(between) for one in self._lost):
             return None
         return before.value + (after.value - before.value) * (at_ns - before.at_ns) / (
             after.at_ns - before.at_ns

@@ -17,9 +17,9 @@ from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import Grid, minute_times, stack_times
 from profd.daemon.store.rows import ColumnTime, RecordingRow
 from profd.daemon.store.stepfunction import MINUTE_NS
+from profd.daemon.timerange import TimeRange
 from profd.tui.columns import Columns, Ruler, Sums
 from profd.tui.snapshot import PhaseRow, PhaseShare
-from profd.tui.view import Range
 
 # A column that is not read yet is estimated from this much time after its middle.
 _PART_NS = SECOND_NS // 2
@@ -98,9 +98,8 @@ class PhaseRows:
         to_ns = min(from_ns + self._ruler.column_ns, self._reader.info.end_ns)
         if (from_ns, to_ns) not in self._estimates:
             middle_ns = from_ns + self._ruler.column_ns // 2
-            totals = self._reader.stack_totals(
-                middle_ns, min(middle_ns + _PART_NS, to_ns), self.ids()
-            )
+            part = TimeRange(middle_ns, min(middle_ns + _PART_NS, to_ns))
+            totals = self._reader.stack_totals(part, self.ids())
             times = (
                 ColumnTime(0, total.thread, total.stack, total.duration_ns) for total in totals
             )
@@ -120,16 +119,13 @@ class PhaseRows:
 
         It comes from the sums as far as they have it.
         """
-        asked = Range(grid.origin_ns + first * MINUTE_NS, grid.origin_ns + last * MINUTE_NS)
-        run = Range.of(self._reader.info)
-        for one in self._reader.rollups.split(*asked.open_at(run), self.ids()):
+        asked = TimeRange(first * MINUTE_NS, last * MINUTE_NS).moved(grid.origin_ns)
+        run = self._reader.info.time
+        for one in self._reader.rollups.split(asked.open_at(run), self.ids()):
             yield from minute_times(self._reader, one.threads, one.minutes)
             for rest in one.rest:
-                begin, end = (
-                    open_end if at_ns is None else (at_ns - grid.origin_ns) // MINUTE_NS
-                    for at_ns, open_end in ((rest.from_ns, first), (rest.to_ns, last))
-                )
-                yield from stack_times(self._reader, grid, begin, end, rest.threads)
+                begin, end = ((at_ns - grid.origin_ns) // MINUTE_NS for at_ns in rest.within(asked))
+                yield from stack_times(self._reader, grid, begin, end, one.threads)
 
     def _by_phase(
         self, times: Iterable[ColumnTime], first: int, last: int

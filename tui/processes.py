@@ -14,10 +14,10 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow, ProcessRow
 from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS
+from profd.daemon.timerange import TimeRange
 from profd.tui.pace import Pace
 from profd.tui.series import RunSeries
 from profd.tui.snapshot import ProcessState
-from profd.tui.view import Range
 
 # Long enough for a worker that is sampled in rotation to have been looked at.
 _NOW_NS = 10 * SECOND_NS
@@ -38,20 +38,19 @@ class ProcessStates:
         self._reader, self._series, self._pace, self._phases = reader, series, pace, phases
         self._frame_of = functools.cache(self._shown_frame)
 
-    def take(self, about: Range | None) -> tuple[tuple[ProcessState, ...], int]:
+    def take(self, about: TimeRange | None) -> tuple[tuple[ProcessState, ...], int]:
         """Return the states of processes in tree order, and how many were left out.
 
         With a range, they are the states in it, of the processes that lived then. Without one, they
         are the present states, of the processes that run and the last that ended.
         """
         rows, end_ns = list(self._reader.processes.values()), self._reader.info.end_ns
-        shown = _running(rows) if about is None else _living(rows, about)
+        shown = [row for row in rows if row.life.overlaps(about)] if about else _running(rows)
         main_threads = {row.id: row.process for row in self._reader.threads.values() if row.is_main}
         times: defaultdict[int, Counter[tuple[str, FrameRow]]] = defaultdict(Counter)
-        now_or_then = about or Range(end_ns - _NOW_NS, end_ns)
-        for total in self._reader.totals(
-            *now_or_then.open_at(Range.of(self._reader.info)), main_threads
-        ):
+        now_or_then = about or TimeRange(end_ns - _NOW_NS, end_ns)
+        time = now_or_then.open_at(self._reader.info.time)
+        for total in self._reader.totals(time, main_threads):
             frame = self._frame_of(total.stack)
             times[main_threads[total.thread]][self._phases.of_stack(total.stack), frame] += (
                 total.duration_ns
@@ -64,13 +63,19 @@ class ProcessStates:
         return own_frame(frames) or frames[-1]
 
     def _state(
-        self, row: ProcessRow, depth: int, times: Counter[tuple[str, FrameRow]], about: Range | None
+        self,
+        row: ProcessRow,
+        depth: int,
+        times: Counter[tuple[str, FrameRow]],
+        about: TimeRange | None,
     ) -> ProcessState:
         phase, frame = max(times, key=times.__getitem__) if times else (None, None)
         steps_per_s = None
         if row.role == "main":  # nobody reads the counters of others
             end_ns = min(self._reader.info.end_ns, row.ended_ns or self._reader.info.end_ns)
-            steps_per_s = self._pace.of_process(row.id, about or Range(end_ns - _PACE_NS, end_ns))
+            steps_per_s = self._pace.of_process(
+                row.id, about or TimeRange(end_ns - _PACE_NS, end_ns)
+            )
         return ProcessState(
             row=row,
             depth=depth,
@@ -94,12 +99,6 @@ def _running(rows: Sequence[ProcessRow]) -> list[ProcessRow]:
     )
     old = {row.id for row in ended[:-_ENDED_SHOWN] if row.role != "main"}
     return [row for row in rows if row.id not in old]
-
-
-def _living(rows: Sequence[ProcessRow], about: Range) -> list[ProcessRow]:
-    """Return the processes that lived at some time in a range."""
-    begun = [row for row in rows if row.seen_ns < about.to_ns]
-    return [row for row in begun if row.ended_ns is None or row.ended_ns >= about.from_ns]
 
 
 def _tree(rows: Sequence[ProcessRow]) -> Iterator[tuple[int, ProcessRow]]:

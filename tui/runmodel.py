@@ -32,6 +32,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.naming import process_title
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import EventRow, StackTotal
+from profd.daemon.timerange import TimeRange
 from profd.tui.columns import Ruler
 from profd.tui.pace import Pace
 from profd.tui.phaserows import PhaseRows, shown_shares
@@ -39,7 +40,7 @@ from profd.tui.processes import ProcessStates
 from profd.tui.scrub import marks_of
 from profd.tui.series import RunSeries, with_slope
 from profd.tui.snapshot import PhaseShare, Snapshot, Timeline, Verdict
-from profd.tui.view import Range, View
+from profd.tui.view import View, is_near, shown_part
 
 # Transitions between stacks show how exact the shares of a range are. They are read interval by
 # interval, over this much of the range, evenly spread, and less if there are many threads.
@@ -60,20 +61,22 @@ class Samples:
         }
         self._busy: Mapping[int, Busy] = {}
         self._changes: dict[int, TransitionsSeen] = {}
-        self._busy_of = self._changes_of = Range(0, 0), frozenset[int]()
+        self._busy_of = self._changes_of = TimeRange(0, 0), frozenset[int]()
 
-    def totals(self, asked: Range, threads: Collection[int] | None = None) -> Sequence[StackTotal]:
+    def totals(
+        self, asked: TimeRange, threads: Collection[int] | None = None
+    ) -> Sequence[StackTotal]:
         """Return what was seen in a range of some threads, or of all, by thread and stack."""
-        return self._reader.totals(*asked.open_at(Range.of(self._reader.info)), threads)
+        return self._reader.totals(asked.open_at(self._reader.info.time), threads)
 
-    def of_scope(self, scope: Selection, asked: Range) -> Sequence[StackTotal]:
+    def of_scope(self, scope: Selection, asked: TimeRange) -> Sequence[StackTotal]:
         return self.totals(asked, scope.threads(self._reader))
 
-    def hot(self, scope: Selection, asked: Range, *, by_line: bool) -> tuple[FunctionRow, ...]:
+    def hot(self, scope: Selection, asked: TimeRange, *, by_line: bool) -> tuple[FunctionRow, ...]:
         busy, index = self.busy(scope, asked), self._indices[by_line]
         return tuple(hot_functions(self._reader, self.profile(scope, asked), busy, index))
 
-    def busy(self, scope: Selection, asked: Range) -> Mapping[int, Busy]:
+    def busy(self, scope: Selection, asked: TimeRange) -> Mapping[int, Busy]:
         """Return how busy the GPUs are known to have been during a scope's stacks in a range.
 
         Reading takes long, so while a run grows they are read again only once the range is far from
@@ -81,30 +84,29 @@ class Samples:
         """
         threads, (before, of_threads) = scope.threads(self._reader), self._busy_of
         is_live = self._reader.info.state == "live"
-        if of_threads != threads or not (asked.is_near(before) if is_live else asked == before):
-            from_ns, to_ns = asked.open_at(Range.of(self._reader.info))
-            tracks = GpuTracks(self._reader, from_ns, to_ns)
-            self._busy = utilization_by_stack(self._reader, tracks, scope.between(from_ns, to_ns))
+        if of_threads != threads or not (is_near(asked, before) if is_live else asked == before):
+            time = asked.open_at(self._reader.info.time)
+            tracks = GpuTracks(self._reader, time)
+            self._busy = utilization_by_stack(self._reader, tracks, scope.during(time))
             self._busy_of = asked, threads
         return self._busy
 
-    def profile(self, scope: Selection, asked: Range) -> Profile:
+    def profile(self, scope: Selection, asked: TimeRange) -> Profile:
         changes = self._changes_in(asked, scope.threads(self._reader))
         return weighted(self._reader, self.of_scope(scope, asked), changes, self.weights(asked))
 
-    def weights(self, asked: Range) -> Mapping[int, float]:
+    def weights(self, asked: TimeRange) -> Mapping[int, float]:
         """Return by process how much time a second of its recordings in a range stands for."""
-        return process_weights(
-            self._reader, self._lives, *asked.open_at(Range.of(self._reader.info))
-        )
+        time = asked.open_at(self._reader.info.time)
+        return process_weights(self._reader, self._lives, time)
 
-    def _changes_in(self, asked: Range, threads: frozenset[int]) -> dict[int, TransitionsSeen]:
+    def _changes_in(self, asked: TimeRange, threads: frozenset[int]) -> dict[int, TransitionsSeen]:
         """Return the transitions in a range by process.
 
         They are read again if the range is far from that of last time.
         """
         before, of_threads = self._changes_of
-        if of_threads == threads and before.length_ns >= _LEAST_KEPT_NS and asked.is_near(before):
+        if of_threads == threads and before.length_ns >= _LEAST_KEPT_NS and is_near(asked, before):
             grown, found = asked.length_ns / before.length_ns, {}
             for process, seen in self._changes.items():
                 squares = {moment: square * grown for moment, square in seen.squares.items()}
@@ -112,7 +114,7 @@ class Samples:
             return found
         many = max(len(threads), 1) if asked.length_ns > LOOKED_AT_NS else 1
         part, looked_at_ns = (
-            Selection(asked.from_ns, asked.to_ns),
+            Selection(*asked),
             max(LOOKED_AT_NS // many, _LEAST_LOOKED_AT_NS),
         )
         self._changes = take_transitions(self._reader, part, threads, looked_at_ns)
@@ -181,7 +183,7 @@ class RunModel:
             self._samples,
             tuple(self._reader.processes.values()),
         )
-        is_live, run = info.state == "live", Range.of(info)
+        is_live, run = info.state == "live", info.time
         ruler, about = self._shown(view)[0], self._about(view)
         chosen = about if view.chosen else None
         totals = samples.of_scope(view.scope, about)
@@ -219,8 +221,7 @@ class RunModel:
             else (),
             scope_name=self._name_of(view.scope),
             samples=sum(total.samples for total in totals),
-            from_ns=about.from_ns,
-            to_ns=about.to_ns,
+            time=about,
             process_rows=rows,
             processes=processes,
             left_out=left_out,
@@ -259,20 +260,20 @@ class RunModel:
         where, source = (f"{line.module_path}:{line.line}", line.source or "") if line else ("", "")
         return Verdict(phase, share, where, source, threads)
 
-    def _shown(self, view: View) -> tuple[Ruler, Range]:
+    def _shown(self, view: View) -> tuple[Ruler, TimeRange]:
         info = self._reader.info
         if view.span_ns is not None:
             end_ns = info.end_ns if view.end_ns is None else view.end_ns
-            shown = Range(max(end_ns - view.span_ns, info.started_ns), end_ns)
+            shown = TimeRange(max(end_ns - view.span_ns, info.started_ns), end_ns)
             return Ruler.moving(view.span_ns, end_ns, view.columns), shown
-        run = Range(info.started_ns, max(info.end_ns, info.started_ns + 1))
+        run = TimeRange(info.started_ns, max(info.end_ns, info.started_ns + 1))
         make = Ruler.growing if info.state == "live" else Ruler.filling
         return make(run.from_ns, run.to_ns, view.columns), run
 
-    def _about(self, view: View) -> Range:
+    def _about(self, view: View) -> TimeRange:
         """Return the time range of everything below the timeline."""
         info = self._reader.info
-        return view.chosen.within(Range.of(info)) if view.chosen else self._shown(view)[1]
+        return shown_part(view.chosen, info.time) if view.chosen else self._shown(view)[1]
 
     def _read_share(self) -> float:
         if self._was_read or not (self._has_more or self.has_backlog):

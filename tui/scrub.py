@@ -13,13 +13,13 @@ from msgspec.structs import replace
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.events import Sign
 from profd.daemon.store.rows import EventRow, WindowRow
+from profd.daemon.timerange import EVER, TimeRange
 from profd.tui.columns import Ruler
-from profd.tui.view import Range
+from profd.tui.view import shown_part
 
 _MINUTE_NS = 60 * SECOND_NS
 SPANS_NS = (30 * SECOND_NS, *(minutes * _MINUTE_NS for minutes in (2, 10, 30, 120, 480)))
 """How much time the timeline can show, besides all of it."""
-EVER_NS = 1 << 62
 
 
 class Scrub(msgspec.Struct, frozen=True):
@@ -30,7 +30,7 @@ class Scrub(msgspec.Struct, frozen=True):
     ``View``.
     """
 
-    cursor: Range | None = None
+    cursor: TimeRange | None = None
     from_ns: int | None = None
     to_ns: int | None = None
     span_ns: int | None = None
@@ -46,32 +46,31 @@ class Scrub(msgspec.Struct, frozen=True):
         return self.cursor is None and not self.has_range and self.end_ns is None
 
     @property
-    def chosen(self) -> Range | None:
+    def chosen(self) -> TimeRange | None:
         """The time that the tables are about: the range, else the column of the cursor.
 
         None without either.
         """
         if not self.has_range:
             return self.cursor
-        return Range(
-            0 if self.from_ns is None else self.from_ns,
-            EVER_NS if self.to_ns is None else self.to_ns,
+        return TimeRange(
+            EVER.from_ns if self.from_ns is None else self.from_ns,
+            EVER.to_ns if self.to_ns is None else self.to_ns,
         )
 
-    def moved(self, columns: int, ruler: Ruler, run: Range) -> Scrub:
+    def moved(self, columns: int, ruler: Ruler, run: TimeRange) -> Scrub:
         """Move the cursor; the first move takes it to the newest column."""
         if self.cursor is None:
             return self.at(min(ruler.to_ns, run.to_ns) - 1, ruler, run)
         return self.at(self.cursor.from_ns + round(columns * ruler.column_ns), ruler, run)
 
-    def at(self, at_ns: int, ruler: Ruler, run: Range) -> Scrub:
+    def at(self, at_ns: int, ruler: Ruler, run: TimeRange) -> Scrub:
         """Move the cursor to the column of a time.
 
         The timeline moves along if it does not show that time.
         """
         at_ns = min(max(at_ns, run.from_ns), max(run.to_ns - 1, run.from_ns))
-        start_ns, end_ns = ruler.column_at(at_ns)
-        cursor = Range(start_ns, end_ns)
+        cursor = ruler.column_at(at_ns)
         if self.span_ns is None:
             shown_to_ns = None
         elif ruler.from_ns <= cursor.from_ns and cursor.to_ns <= ruler.to_ns + 1:
@@ -87,7 +86,7 @@ class Scrub(msgspec.Struct, frozen=True):
             shown_to_ns = _within(wanted_ns, self.span_ns, run)
         return replace(self, cursor=cursor, end_ns=shown_to_ns)
 
-    def begun(self, ruler: Ruler, run: Range) -> Scrub:
+    def begun(self, ruler: Ruler, run: TimeRange) -> Scrub:
         """Let the range begin at the cursor, else at the newest column.
 
         An end before it is dropped.
@@ -99,7 +98,7 @@ class Scrub(msgspec.Struct, frozen=True):
             self, from_ns=from_ns, to_ns=self.to_ns if self.to_ns and self.to_ns > from_ns else None
         )
 
-    def finished(self, ruler: Ruler, run: Range) -> Scrub:
+    def finished(self, ruler: Ruler, run: TimeRange) -> Scrub:
         """Let the range end with the column of the cursor, or the newest.
 
         A beginning after it is dropped.
@@ -113,16 +112,17 @@ class Scrub(msgspec.Struct, frozen=True):
             from_ns=self.from_ns if self.from_ns and self.from_ns < to_ns else None,
         )
 
-    def dragged(self, one_ns: int, other_ns: int, ruler: Ruler, run: Range) -> Scrub:
+    def dragged(self, one_ns: int, other_ns: int, ruler: Ruler, run: TimeRange) -> Scrub:
         """Choose all columns between two times, in either order.
 
         The cursor goes to the second.
         """
         first, last = sorted((one_ns, other_ns))
         moved = self.at(other_ns, ruler, run)
-        return replace(moved, from_ns=ruler.column_at(first)[0], to_ns=ruler.column_at(last)[1])
+        from_ns, to_ns = ruler.column_at(first).from_ns, ruler.column_at(last).to_ns
+        return replace(moved, from_ns=from_ns, to_ns=to_ns)
 
-    def zoomed(self, steps: int, ruler: Ruler, run: Range) -> Scrub:
+    def zoomed(self, steps: int, ruler: Ruler, run: TimeRange) -> Scrub:
         """Show less time (``steps`` above 0) or more, around the cursor, range or run's end."""
         spans = [span_ns for span_ns in SPANS_NS if span_ns < run.length_ns]
         level = len(spans) if self.span_ns not in spans else spans.index(self.span_ns)
@@ -132,7 +132,7 @@ class Scrub(msgspec.Struct, frozen=True):
             return replace(self, span_ns=None, end_ns=None)
         if self.chosen is None:
             return replace(self, span_ns=span_ns, end_ns=None)
-        chosen = self.chosen.within(run)  # it goes to the middle of the timeline
+        chosen = shown_part(self.chosen, run)  # it goes to the middle of the timeline
         end_ns = _within((chosen.from_ns + chosen.to_ns + span_ns) // 2, span_ns, run)
         return replace(self, span_ns=span_ns, end_ns=end_ns)
 
@@ -141,7 +141,7 @@ class Scrub(msgspec.Struct, frozen=True):
         return Scrub(span_ns=self.span_ns)
 
 
-def _within(end_ns: int, span_ns: int, run: Range) -> int:
+def _within(end_ns: int, span_ns: int, run: TimeRange) -> int:
     return min(max(end_ns, run.from_ns + span_ns), run.to_ns)
 
 
@@ -149,8 +149,7 @@ class Mark(msgspec.Struct, frozen=True):
     """Something at a time, or over a time."""
 
     sign: Sign
-    from_ns: int
-    to_ns: int
+    time: TimeRange
     text: str
 
 
@@ -160,13 +159,11 @@ def marks_of(events: Iterable[EventRow], windows: Iterable[WindowRow]) -> tuple[
     The windows of all ranks of one request are one mark.
     """
     windows_of = {
-        row.asked_ns: Mark(Sign.WINDOW, row.start_ns, row.end_ns, "window")
-        for row in windows
-        if not row.error
+        row.asked_ns: Mark(Sign.WINDOW, row.time, "window") for row in windows if not row.error
     }
     marks = [
-        Mark(event.kind.sign, event.at_ns, event.at_ns + 1, event.text)
+        Mark(event.kind.sign, TimeRange(event.at_ns, event.at_ns + 1), event.text)
         for event in events
         if event.kind.sign is not None
     ]
-    return tuple(sorted([*windows_of.values(), *marks], key=lambda mark: mark.from_ns))
+    return tuple(sorted([*windows_of.values(), *marks], key=lambda mark: mark.time.from_ns))

@@ -17,9 +17,10 @@ from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import Grid
 from profd.daemon.store.rows import SeriesRow
 from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS, MINUTE_NS
+from profd.daemon.timerange import EVER, TimeRange
 from profd.tui.columns import Columns, Ruler, Sums, parts_of
 from profd.tui.snapshot import Series
-from profd.tui.view import Range
+from profd.tui.view import shown_part
 
 GPU_SERIES = "gpu_utilization_share"
 GPU_MEMORY_SERIES = "gpu_memory_used_bytes"
@@ -62,7 +63,7 @@ class RunSeries:
         self._ids: defaultdict[tuple[str, int | None], list[int]] = defaultdict(list)
         self._rows: defaultdict[str, list[SeriesRow]] = defaultdict(list)
         self._listed = self._read_to_ns = 0
-        self._means: dict[tuple[str, int | None, Range], float | None] = {}
+        self._means: dict[tuple[str, int | None, TimeRange], float | None] = {}
 
     def catch_up(self) -> None:
         """Register new series, and read the columns again of which newer points may have come."""
@@ -75,27 +76,24 @@ class RunSeries:
         if before_ns != self._read_to_ns:
             self.columns.forget(before_ns - _UNSETTLED_NS)
 
-    def last(self, name: str, process: int | None, within: Range | None = None) -> float | None:
+    def last(self, name: str, process: int | None, within: TimeRange | None = None) -> float | None:
         """Return the last value of a process, or of the host, summed over all devices.
 
         It is the last one up to the end of a range, or the newest.
         """
-        to_ns = within.open_at(Range.of(self._reader.info))[1] if within else None
+        to_ns = (within.open_at(self._reader.info.time) if within else EVER).to_ns
         points = [self._reader.last_point(series, to_ns) for series in self._ids[name, process]]
         values = [point.value for point in points if point is not None]
         return sum(values) if values else None
 
-    def mean(self, name: str, process: int | None, within: Range) -> float | None:
+    def mean(self, name: str, process: int | None, within: TimeRange) -> float | None:
         """Return the mean of a process or of the host in a range, over all devices together.
 
         A value that can no longer change is remembered.
         """
         asked = (name, process, within)
         if asked not in self._means:
-            courses = [
-                take_course(self._reader, one, within.from_ns, within.to_ns)
-                for one in self._ids[name, process]
-            ]
+            courses = [take_course(self._reader, one, within) for one in self._ids[name, process]]
             means = [mean for course in courses if (mean := course.total().mean) is not None]
             mean = _of_all(name, means)
             info = self._reader.info
@@ -106,13 +104,13 @@ class RunSeries:
             self._means[asked] = mean
         return self._means[asked]
 
-    def strips(self, ruler: Ruler, chosen: Range | None) -> tuple[Series, ...]:
+    def strips(self, ruler: Ruler, chosen: TimeRange | None) -> tuple[Series, ...]:
         """Return the series of the timeline, each with one value.
 
         The value is of the chosen range, or else of now while the run is live.
         """
         info, strips = self._reader.info, []
-        about = chosen or Range(ruler.from_ns, ruler.to_ns).within(Range.of(info))
+        about = chosen or shown_part(ruler.time, info.time)
         first, last = (max(ruler.column_of(at_ns), 0) for at_ns in (about.from_ns, about.to_ns - 1))
         columns = self.columns.take(ruler)
         for name, kind in _STRIPS.items():
@@ -129,14 +127,14 @@ class RunSeries:
 
     def _read(self, grid: Grid, first: int, last: int) -> list[Sums[Measured]]:
         found = {column: defaultdict[Measured, float](float) for column in range(first, last)}
-        from_ns, to_ns = (grid.origin_ns + column * grid.column_ns for column in (first, last))
+        asked = TimeRange(first * grid.column_ns, last * grid.column_ns).moved(grid.origin_ns)
         for name in _STRIPS:
-            rows = list(self._living(name, from_ns, to_ns))
+            rows = list(self._living(name, asked))
             is_much = len(rows) * grid.column_ns > MOST_READINGS * SECOND_NS
             least_minutes = 1 if is_much or grid.column_ns >= MINUTE_NS else _NEVER_MINUTES
             for row in rows:
                 known_ns = Counter[int]()
-                course = take_course(self._reader, row.id, from_ns, to_ns, least_minutes)
+                course = take_course(self._reader, row.id, asked, least_minutes)
                 for step in course.steps():
                     for column, length_ns in parts_of(grid, step.start_ns, step.end_ns):
                         if column in found:
@@ -150,14 +148,11 @@ class RunSeries:
                     sums[time] = sums[time] + length_ns if is_mean else max(sums[time], length_ns)
         return list(found.values())
 
-    def _living(self, name: str, from_ns: int, to_ns: int) -> Iterator[SeriesRow]:
+    def _living(self, name: str, time: TimeRange) -> Iterator[SeriesRow]:
         """Yield the series of processes that lived at some time in a range, and of the host."""
         for row in self._rows[name]:
             process = None if row.process is None else self._reader.processes[row.process]
-            if process is None or (
-                process.seen_ns < to_ns
-                and (process.ended_ns is None or process.ended_ns + _UNSETTLED_NS >= from_ns)
-            ):
+            if process is None or process.life.longer(_UNSETTLED_NS).overlaps(time):
                 yield row
 
     def _limit(self, name: str) -> float | None:

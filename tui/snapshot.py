@@ -7,9 +7,10 @@ import msgspec
 from profd.daemon.analyze.profile import FunctionRow
 from profd.daemon.findings.finding import Finding
 from profd.daemon.store.rows import EventRow, ProcessRow, RunInfo
+from profd.daemon.timerange import TimeRange
 from profd.tui.columns import Ruler
 from profd.tui.scrub import Mark
-from profd.tui.view import Range, View
+from profd.tui.view import View
 
 
 class Steps(msgspec.Struct, frozen=True):
@@ -87,7 +88,7 @@ class Timeline(msgspec.Struct, frozen=True):
     """
 
     ruler: Ruler
-    run: Range
+    run: TimeRange
     phase_rows: tuple[PhaseRow, ...]
     series: tuple[Series, ...]
     marks: tuple[Mark, ...] = ()
@@ -119,7 +120,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     share of the main processes' lives that was sampled. ``torn_share`` is the share of stacks that
     were dropped as impossible. Both are None if nothing was read yet. ``steps`` is None if nobody
     counts them. ``samples`` is the total to which the shares in ``functions`` refer, seen in
-    [from_ns, to_ns). ``functions`` and ``processes`` are empty while another tab is open.
+    ``time``. ``functions`` and ``processes`` are empty while another tab is open.
     ``left_out`` counts the processes that ended long ago; ``process_rows`` has all that were seen.
     ``findings`` are those of the last part of a live run, else of all of it. ``is_diagnosed`` says
     whether they were looked for already, ``is_undiagnosable`` that they cannot be. ``view_cores``
@@ -139,8 +140,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     functions: tuple[FunctionRow, ...]
     scope_name: str
     samples: int
-    from_ns: int
-    to_ns: int
+    time: TimeRange
     process_rows: tuple[ProcessRow, ...]
     processes: tuple[ProcessState, ...]
     left_out: int

@@ -8,51 +8,25 @@ from __future__ import annotations
 import msgspec
 
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
-from profd.daemon.store.rows import RunInfo
+from profd.daemon.timerange import TimeRange
 from profd.daemon.units import duration
 
 _NEAR_SHARE = 0.1
 
 
-class Range(msgspec.Struct, frozen=True):
-    """The time [from_ns, to_ns) of the run's clock."""
+def is_near(time: TimeRange, other: TimeRange) -> bool:
+    """Say whether both ends of a range of time are near those of another.
 
-    from_ns: int
-    to_ns: int
+    They are so near that estimates for the other range hold for this one.
+    """
+    most_ns = _NEAR_SHARE * other.length_ns
+    return abs(time.from_ns - other.from_ns) <= most_ns and abs(time.to_ns - other.to_ns) <= most_ns
 
-    @classmethod
-    def of(cls, info: RunInfo) -> Range:
-        return cls(info.started_ns, info.end_ns)
 
-    @property
-    def length_ns(self) -> int:
-        return self.to_ns - self.from_ns
-
-    def is_near(self, other: Range) -> bool:
-        """Say whether both ends are near those of another range.
-
-        They are so near that estimates for the other range hold for this one.
-        """
-        most_ns = _NEAR_SHARE * other.length_ns
-        return (
-            abs(self.from_ns - other.from_ns) <= most_ns
-            and abs(self.to_ns - other.to_ns) <= most_ns
-        )
-
-    def open_at(self, run: Range) -> tuple[int | None, int | None]:
-        """Return its ends, None for those at the run's ends.
-
-        So the range includes what begins before the run or ends after it.
-        """
-        return (
-            None if self.from_ns <= run.from_ns else self.from_ns,
-            None if self.to_ns >= run.to_ns else self.to_ns,
-        )
-
-    def within(self, other: Range) -> Range:
-        """Return the part that lies in another range, at least a nanosecond of it."""
-        from_ns = min(max(self.from_ns, other.from_ns), other.to_ns - 1)
-        return Range(from_ns, max(min(self.to_ns, other.to_ns), from_ns + 1))
+def shown_part(time: TimeRange, run: TimeRange) -> TimeRange:
+    """Return the part of a range of time that lies in a run, at least a nanosecond of it."""
+    from_ns = min(max(time.from_ns, run.from_ns), run.to_ns - 1)
+    return TimeRange(from_ns, max(min(time.to_ns, run.to_ns), from_ns + 1))
 
 
 class View(msgspec.Struct, frozen=True):
@@ -69,7 +43,7 @@ class View(msgspec.Struct, frozen=True):
     scope: Selection = MAIN_THREADS
     span_ns: int | None = None
     end_ns: int | None = None
-    chosen: Range | None = None
+    chosen: TimeRange | None = None
     columns: int = 60
     by_line: bool = False
     tab: str = "hot"

@@ -29,6 +29,7 @@ from profd.daemon.frameworks.frames import means
 from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import PointRow, ThreadRow
+from profd.daemon.timerange import TimeRange
 
 FEWEST_MATCHED = 20
 
@@ -240,11 +241,10 @@ def _offset(first: _Side, other: _Side) -> ClockOffset:
         # When ranks of both nodes left their waits, in the last five minutes that both have
         # recorded.
         ahead_ns = guess.offset_ns
-        from_ns = max(first.info.started_ns, other.info.started_ns - ahead_ns)
-        to_ns = max(min(first.info.end_ns, other.info.end_ns - ahead_ns), from_ns)
-        from_ns = max(from_ns, to_ns - 300 * SECOND_NS)
-        left = other.departures.between(from_ns + ahead_ns, to_ns + ahead_ns)
-        found = align(first.departures.between(from_ns, to_ns), left, guess)
+        both = first.info.time.within(other.info.time.moved(-ahead_ns))
+        last = TimeRange(both.to_ns - 300 * SECOND_NS, both.to_ns).within(both)
+        left = other.departures.during(last.moved(ahead_ns))
+        found = align(first.departures.during(last), left, guess)
         if found is not None:
             by_chance_ns = max(found.high_ns - found.offset_ns, found.offset_ns - found.low_ns)
             error_ns = by_chance_ns + max(first.departures.slack_ns, other.departures.slack_ns)

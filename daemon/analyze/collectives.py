@@ -19,6 +19,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.frameworks.frames import any_means, means
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import RecordingRow, ThreadRow
+from profd.daemon.timerange import TimeRange
 
 
 class WaitIndex:
@@ -59,7 +60,7 @@ class DepartureIndex:
             row for row in reader.main_threads() if reader.processes[row.process].rank is not None
         ]
 
-    def between(self, from_ns: int, to_ns: int) -> list[int]:
+    def during(self, time: TimeRange) -> list[int]:
         """Return when one rank left waits, in order of time: the rank with the most known ends.
 
         A moment is the middle between the last sample in a wait and the first after it.
@@ -67,7 +68,7 @@ class DepartureIndex:
         most: list[int] = []
         for thread in self.threads:
             found, was_waiting, until_ns = [], False, 0
-            for row in self._reader.intervals(from_ns, to_ns, [thread.id]):
+            for row in self._reader.intervals(time, [thread.id]):
                 waits = self._waits_for_all(row.stack)
                 # What follows a gap in the samples may have begun long before.
                 if was_waiting and not waits and row.start_ns == until_ns:

@@ -11,34 +11,24 @@ from profd.daemon.analyze.selection import Condition, Selection
 from profd.daemon.analyze.series import cpu_series
 from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.errors import UsageError
-from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.store import stepfunction
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import SeriesRow
 from profd.daemon.store.stepfunction import IntervalSet, StepFunction
+from profd.daemon.timerange import EVER, TimeRange
 
 SATURATED_ABOVE = 0.95
 
 
-Within = tuple[int | None, int | None]
-"""The range of time that is asked for, None without a bound: a long run is read only in part."""
-WHOLE: Within = (None, None)
-
-
-def within(from_ns: int | None, to_ns: int | None) -> Within:
-    """Return the time of the intervals that start in a range, their ends included."""
-    return from_ns, None if to_ns is None else to_ns + RECORDING.longest_ns
-
-
-def cpu_saturated(reader: RunReader, time: Within = WHOLE) -> IntervalSet:
+def cpu_saturated(reader: RunReader, time: TimeRange = EVER) -> IntervalSet:
     return _host_track(reader, "host_cpu_share", time).where(lambda value: value >= SATURATED_ABOVE)
 
 
-def throttled(reader: RunReader, process: int, time: Within = WHOLE) -> IntervalSet:
+def throttled(reader: RunReader, process: int, time: TimeRange = EVER) -> IntervalSet:
     """Return when the control group was out of CPU time, or heat or power slowed its GPUs."""
     tracks = [_host_track(reader, "cgroup_cpu_throttled_share", time)]
     gpus = GpuTracks(reader, name="gpu_throttle_reasons_mask")
-    tracks += [reader.steps(gpus.series[device], *time) for device in gpus.used_by(process)]
+    tracks += [reader.steps(gpus.series[device], time) for device in gpus.used_by(process)]
     return reduce(stepfunction.united, (track.where(lambda value: value > 0) for track in tracks))
 
 
@@ -58,7 +48,7 @@ def covers_of(
     reader: RunReader,
     conditions: tuple[Condition, ...],
     threads: Iterable[int],
-    time: Within = WHOLE,
+    time: TimeRange = EVER,
 ) -> dict[int, IntervalSet]:
     """Return by thread when all conditions held for it or its process, in ``time``.
 
@@ -66,7 +56,7 @@ def covers_of(
     """
     if not conditions:
         return {}
-    tracks = GpuTracks(reader, *time, longest_ns=0)
+    tracks = GpuTracks(reader, time, longest_ns=0)
 
     def held(condition: Condition, process: int) -> IntervalSet:
         if condition.name == "gpu-idle":  # by the mean utilization of its GPUs
@@ -86,7 +76,7 @@ def covers_of(
     if len(of_process) < len(conditions):
         used = cpu_series(reader, [reader.threads[thread] for thread in processes])
         for thread, covered in own.items():
-            track = reader.steps(used[thread], *time) if thread in used else StepFunction([], None)
+            track = reader.steps(used[thread], time) if thread in used else StepFunction([], None)
             covered.append(stepfunction.on_cpu_time(track))
     return {
         thread: reduce(stepfunction.common, own[thread] + covers[process])
@@ -111,12 +101,9 @@ CONDITIONS: Mapping[str, tuple[tuple[str, ...], str]] = {
 """The series that each condition rests on, and what is missing if a run has none of them."""
 
 
-def check(
-    reader: RunReader, conditions: tuple[Condition, ...], from_ns: int | None, to_ns: int | None
-) -> None:
+def check(reader: RunReader, conditions: tuple[Condition, ...], time: TimeRange) -> None:
     """Raise UsageError if it is unknown whether a condition held in a run, or in a short range."""
-    info = reader.info
-    length_ns = (to_ns or info.end_ns) - (from_ns or info.started_ns)
+    length_ns = time.within(reader.info.time).length_ns
     for condition in conditions:
         if condition.name == "gpu-idle":
             period_ns = GpuTracks(reader).period_ns
@@ -148,6 +135,6 @@ def _series_of(reader: RunReader, name: str) -> list[SeriesRow]:
     ]
 
 
-def _host_track(reader: RunReader, name: str, time: Within) -> StepFunction:
+def _host_track(reader: RunReader, name: str, time: TimeRange) -> StepFunction:
     series = reader.find_series(name)
-    return reader.steps(series.id, *time) if series else StepFunction([], None)
+    return reader.steps(series.id, time) if series else StepFunction([], None)

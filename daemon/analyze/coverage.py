@@ -14,6 +14,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import ProcessRow, RecordedTotal, RecordingRow, RunInfo
 from profd.daemon.store.stepfunction import IntervalSet
+from profd.daemon.timerange import EVER, TimeRange
 
 
 class Lives:
@@ -49,20 +50,17 @@ class Lives:
             for forgotten in known.keys() - self._reader.processes.keys():
                 del known[forgotten]
 
-    def weight(self, process: int, from_ns: int | None = None, to_ns: int | None = None) -> float:
+    def weight(self, process: int, time: TimeRange = EVER) -> float:
         """Return how long a process lived in a range for each second recorded there.
 
         1 if all was recorded, or nothing. Only pauses between recordings count: it is unknown what
         a process did in a gap.
         """
         row = self._reader.processes[process]
-        to_ns = self.known_to_ns if to_ns is None else to_ns
-        start_ns = max(row.seen_ns, from_ns or 0)
-        end_ns = min(self.known_to_ns, to_ns, to_ns if row.ended_ns is None else row.ended_ns)
-        covered_ns = self.covers[process].between(
-            self._reader.info.started_ns if from_ns is None else from_ns, to_ns
-        )
-        lived_ns = end_ns - start_ns - self._gaps[process].between(start_ns, end_ns)
+        known = time.within(TimeRange(self._reader.info.started_ns, self.known_to_ns))
+        lived = row.life.within(known)
+        covered_ns = self.covers[process].between(*known)
+        lived_ns = lived.length_ns - self._gaps[process].between(*lived)
         return max(lived_ns, covered_ns) / covered_ns if covered_ns else 1.0
 
 
@@ -100,7 +98,7 @@ class Coverage(msgspec.Struct, frozen=True):
 
 def take_coverage(reader: RunReader, selection: Selection) -> Coverage:
     """Return the coverage of a selection's range of time, over its processes of role main."""
-    torn_share = reader.recorded(selection.from_ns, selection.to_ns).torn_share
+    torn_share = reader.recorded(selection.time).torn_share
     cost = mean_of_series(reader, COST_SERIES, None, selection)
     return Coverage(covered_share(reader, take_lives(reader), selection), torn_share, cost)
 
@@ -118,11 +116,10 @@ def take_gaps(reader: RunReader, selection: Selection) -> tuple[GapTotal, ...]:
     """Return the gaps of a selection's main processes in its time by reason, the longest first."""
     trainers = {process.id for process in selection.trainers(reader)}
     by_reason: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
-    for gap in reader.gaps(selection.from_ns, selection.to_ns):
+    for gap in reader.gaps(selection.time):
         if gap.process in trainers:
-            start_ns, end_ns = max(gap.start_ns, selection.from_ns or 0), gap.end_ns
-            end_ns = end_ns if selection.to_ns is None else min(end_ns, selection.to_ns)
-            by_reason[gap.reason].append((end_ns - start_ns, gap.text))
+            inside = TimeRange(gap.start_ns, gap.end_ns).within(selection.time)
+            by_reason[gap.reason].append((inside.length_ns, gap.text))
     found = [
         GapTotal(
             reason, len(parts), sum(length_ns for length_ns, _ in parts) / SECOND_NS, max(parts)[1]
@@ -137,17 +134,16 @@ def covered_share(reader: RunReader, lives: Lives, selection: Selection) -> floa
     lived_ns = covered_ns = 0
     for process in selection.trainers(reader):
         cover = lives.covers[process.id]
-        start_ns, end_ns = sampled_life(process, reader.info, cover.start_ns, cover.end_ns)
-        start_ns = start_ns if selection.from_ns is None else max(start_ns, selection.from_ns)
-        end_ns = end_ns if selection.to_ns is None else min(end_ns, selection.to_ns)
-        lived_ns += max(end_ns - start_ns, 0)
-        covered_ns += cover.between(start_ns, end_ns)
+        life = sampled_life(process, reader.info, cover.start_ns, cover.end_ns)
+        inside = life.within(selection.time)
+        lived_ns += inside.length_ns
+        covered_ns += cover.between(*inside)
     return covered_ns / lived_ns if lived_ns else None
 
 
 def sampled_life(
     process: ProcessRow, run: RunInfo, first_ns: int | None, last_ns: int | None
-) -> tuple[int, int]:
+) -> TimeRange:
     """Return from when to when a process was to be sampled; see ``Coverage.share``.
 
     ``first_ns`` is when its first recording with samples begins, ``last_ns`` when the last one
@@ -155,5 +151,5 @@ def sampled_life(
     """
     start_ns = process.seen_ns if first_ns is None else first_ns
     if run.state == "live" and process.ended_ns is None and last_ns is not None:
-        return start_ns, last_ns
-    return start_ns, process.ended_ns or run.end_ns
+        return TimeRange(start_ns, last_ns)
+    return TimeRange(start_ns, process.ended_ns or run.end_ns)

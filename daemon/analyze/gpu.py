@@ -86,7 +86,7 @@ class GpuIdle(msgspec.Struct, frozen=True):
 def take_gpu_idle(reader: RunReader, selection: Selection, phases: PhaseIndex) -> GpuIdle | None:
     """Return how idle the GPUs of a selection's processes were; None if none was read then."""
     trainers = [row.id for row in selection.trainers(reader)]
-    total = total_utilization(reader, trainers, selection.from_ns, selection.to_ns)
+    total = total_utilization(reader, trainers, selection.time)
     if total.mean is None or not total.known_ns:
         return None
     place_of = functools.cache(lambda stack: (phases.of_stack(stack), phases.user_line(stack)))
@@ -152,14 +152,14 @@ def _read(
     queue_of: Callable[[int], Queue | None] = lambda stack: None,
 ) -> tuple[IdleTime[State], float]:
     """Return a selection's readings beside the states of its threads, and their period in ns."""
-    from_ns, to_ns = selection.bounds(reader.info)
+    whole = selection.time.within(reader.info.time)
     trainers = {row.id for row in selection.trainers(reader)}
     mains = [row for row in reader.main_threads() if row.process in trainers]
     most_ns = max(_LOOKED_AT_NS // max(len(trainers), 1), _LEAST_LOOKED_AT_NS)
     time = IdleTime[State]()
-    for part in spread(from_ns, to_ns, most_ns, most_ns // _SLICE_NS):
-        tracks = GpuTracks(reader, *part)
+    for part in spread(whole, most_ns, most_ns // _SLICE_NS):
+        tracks = GpuTracks(reader, part)
         for thread in mains:
-            rows = list(reader.intervals(*part, {thread.id}))
+            rows = list(reader.intervals(part, {thread.id}))
             time.add(tracks.of_process(thread.process), rows, state_of, queue_of)
-    return time, GpuTracks(reader, from_ns, to_ns).period_ns or 0
+    return time, GpuTracks(reader, whole).period_ns or 0

@@ -22,6 +22,7 @@ from profd.daemon.store.stepfunction import (
     mean_function,
     sum_aggregates,
 )
+from profd.daemon.timerange import EVER, TimeRange
 
 
 class GpuTracks:
@@ -30,8 +31,7 @@ class GpuTracks:
     def __init__(
         self,
         reader: RunReader,
-        from_ns: int | None = None,
-        to_ns: int | None = None,
+        time: TimeRange = EVER,
         longest_ns: int = RECORDING.longest_ns,
         name: str = UTILIZATION,
     ) -> None:
@@ -40,20 +40,16 @@ class GpuTracks:
         ``longest_ns`` is how long after the range they may end. ``name`` is the series.
         """
         self._reader, self._name = reader, name
-        self._range = from_ns, None if to_ns is None else to_ns + longest_ns
+        self._time = time.longer(longest_ns)
         self._of_device: dict[str, StepFunction] = {}
         self._of_process: dict[int, StepFunction] = {}
 
     @property
     def period_ns(self) -> int | None:
         """The longest of the usual distances of two readings, lately; None without readings."""
-        end_ns = self._reader.info.end_ns if self._range[1] is None else self._range[1]
-        lately = GpuTracks(
-            self._reader,
-            max(self._range[0] or 0, end_ns - 120 * SECOND_NS),
-            end_ns,
-            name=self._name,
-        )
+        end_ns = self._time.to_ns if self._time.has_end else self._reader.info.end_ns
+        last = TimeRange(end_ns - 120 * SECOND_NS, end_ns).within(self._time)
+        lately = GpuTracks(self._reader, last, name=self._name)
         periods = (lately._of(device).period_ns for device in self.series)
         return max((period_ns for period_ns in periods if period_ns), default=None)
 
@@ -85,20 +81,18 @@ class GpuTracks:
 
     def _of(self, device: str) -> StepFunction:
         if device not in self._of_device:
-            self._of_device[device] = self._reader.steps(self.series[device], *self._range)
+            self._of_device[device] = self._reader.steps(self.series[device], self._time)
         return self._of_device[device]
 
 
-def total_utilization(
-    reader: RunReader, processes: Iterable[int], from_ns: int | None, to_ns: int | None
-) -> Aggregate:
-    """Return how busy the GPUs of some processes were in [from_ns, to_ns), over the known time.
+def total_utilization(reader: RunReader, processes: Iterable[int], time: TimeRange) -> Aggregate:
+    """Return how busy the GPUs of some processes were in a range of time, over the known time.
 
     The idle share of GPUs is 1 - its mean, for steps and readings of any length. Each output asks
     here.
     """
-    tracks = GpuTracks(reader, from_ns, to_ns)
+    tracks = GpuTracks(reader, time)
     devices = {device for process in processes for device in tracks.used_by(process)}
     return sum_aggregates(
-        take_course(reader, tracks.series[one], from_ns, to_ns).total() for one in sorted(devices)
+        take_course(reader, tracks.series[one], time).total() for one in sorted(devices)
     )

@@ -22,6 +22,7 @@ from profd.daemon.secrets import mask_line
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import RankBehind, Stand
 from profd.daemon.store.rows import RunInfo, ThreadRow
+from profd.daemon.timerange import TimeRange
 
 
 class HangPlace(msgspec.Struct, frozen=True):
@@ -54,10 +55,10 @@ class Hang(msgspec.Struct, frozen=True):
 
 def take_hangs(reader: RunReader, selection: Selection) -> tuple[Hang, ...]:
     """Return the hangs that were reported in the selection's range of time, in order."""
-    from_ns, to_ns, started_ns = selection.from_ns or 0, selection.to_ns, reader.info.started_ns
+    started_ns = reader.info.started_ns
     found = []
     for row in reader.hangs():
-        if row.at_ns < from_ns or (to_ns is not None and row.since_ns >= to_ns):
+        if row.at_ns < selection.time.from_ns or row.since_ns >= selection.time.to_ns:
             continue
         places = tuple(
             HangPlace(
@@ -185,7 +186,7 @@ def _failed_others(reader: RunReader, since_ns: int) -> tuple[int, ...]:
 
 
 def _last_place(reader: RunReader, thread: ThreadRow) -> LastPlace | None:
-    rows = list(reader.intervals(reader.info.end_ns - _LAST_NS, None, [thread.id]))
+    rows = list(reader.intervals(TimeRange(reader.info.end_ns - _LAST_NS), [thread.id]))
     if not rows:
         return None
     # What Python does as it ends, for seconds after an error, has no line of the script in it.

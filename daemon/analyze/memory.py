@@ -21,6 +21,7 @@ from profd.daemon.events import EventKind
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import EventRow, FrameRow, PointRow, ProcessRow, SeriesRow
 from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS, MINUTE_NS
+from profd.daemon.timerange import TimeRange
 
 
 class Limit(msgspec.Struct, frozen=True):
@@ -66,7 +67,7 @@ def tightest(reader: RunReader, row: SeriesRow, selection: Selection) -> Limit |
 
 
 def _last(reader: RunReader, row: SeriesRow | None, selection: Selection) -> float | None:
-    point = reader.last_point(row.id, selection.to_ns) if row else None
+    point = reader.last_point(row.id, selection.time.to_ns) if row else None
     return point.value if point else None
 
 
@@ -104,13 +105,7 @@ def growth(reader: RunReader, selection: Selection = EVERYTHING) -> tuple[Growth
 
     The last answer is kept: rules and summaries ask for the same, and a long run takes seconds.
     """
-    asked = (
-        selection.from_ns,
-        selection.to_ns,
-        selection.processes,
-        selection.rank,
-        reader.info.end_ns,
-    )
+    asked = selection.time, selection.processes, selection.rank, reader.info.end_ns
     kept = _LAST.get(reader)
     if kept is None or kept[0] != asked:
         kept = _LAST[reader] = (asked, _growths(reader, selection))
@@ -185,13 +180,13 @@ def _readings(
 
     The last minute of its process always has its readings.
     """
-    from_ns, to_ns, started_ns = selection.from_ns, selection.to_ns, reader.info.started_ns
+    time, started_ns = selection.time, reader.info.started_ns
     if ended_ns is None:
-        return take_course(reader, row.id, from_ns, to_ns, LEAST_MINUTES).extremes(started_ns)
-    until_ns = max(ended_ns - MINUTE_NS, from_ns or 0)
-    until_ns = until_ns if to_ns is None else min(until_ns, to_ns)
-    before = take_course(reader, row.id, from_ns, until_ns, LEAST_MINUTES).extremes(started_ns)
-    return [*before, *reader.points(row.id, until_ns, to_ns)]
+        return take_course(reader, row.id, time, LEAST_MINUTES).extremes(started_ns)
+    last = TimeRange(ended_ns - MINUTE_NS).within(time)
+    before = TimeRange(time.from_ns, last.from_ns).within(time)
+    course = take_course(reader, row.id, before, LEAST_MINUTES)
+    return [*course.extremes(started_ns), *reader.points(row.id, last)]
 
 
 def _before_its_end(points: Sequence[PointRow], process: ProcessRow) -> Sequence[PointRow]:
@@ -295,7 +290,7 @@ def jumps(
         if not process or not selection.takes_process(process):
             continue
         for before, after in _steps_of(reader, row.id, selection):
-            stack = _stack_between(reader, process.id, before.at_ns, after.at_ns)
+            stack = _stack_during(reader, process.id, TimeRange(before.at_ns, after.at_ns))
             since_ns, until_ns = before.at_ns - NEAR_NS, after.at_ns + NEAR_NS
             near = tuple(event for event in events if since_ns <= event.at_ns <= until_ns)
             line = None if stack is None else phases.user_line(stack)
@@ -311,7 +306,7 @@ def _steps_of(
     reader: RunReader, series: int, selection: Selection
 ) -> Iterable[tuple[PointRow, PointRow]]:
     """Return the readings between which a series jumped, in a long run those of such minutes."""
-    course = take_course(reader, series, selection.from_ns, selection.to_ns, JUMP_LEAST_MINUTES)
+    course = take_course(reader, series, selection.time, JUMP_LEAST_MINUTES)
     coarse = list(_steps(course.extremes(reader.info.started_ns)))
     if not course.minutes:
         return coarse
@@ -319,8 +314,8 @@ def _steps_of(
     for before, after in sorted(coarse, key=lambda step: step[0].value - step[1].value)[
         :MOST_JUMPS
     ]:
-        near = reader.points(series, before.at_ns - NEAR_STEP_NS, after.at_ns + NEAR_STEP_NS)
-        found |= {step[1].at_ns: step for step in _steps(near)}
+        near = TimeRange(before.at_ns - NEAR_STEP_NS, after.at_ns + NEAR_STEP_NS)
+        found |= {step[1].at_ns: step for step in _steps(reader.points(series, near))}
     return found.values()
 
 
@@ -339,16 +334,15 @@ def _steps(points: Sequence[PointRow]) -> Iterator[tuple[PointRow, PointRow]]:
             yield before, after
 
 
-def _stack_between(reader: RunReader, process: int, from_ns: int, to_ns: int) -> int | None:
+def _stack_during(reader: RunReader, process: int, time: TimeRange) -> int | None:
     threads = [
         thread.id
         for thread in reader.threads.values()
         if thread.process == process and thread.is_main
     ]
     spent_ns: defaultdict[int, int] = defaultdict(int)
-    for interval in reader.intervals(from_ns - 30 * SECOND_NS, to_ns, threads):
-        spent_ns[interval.stack] += max(
-            min(interval.end_ns, to_ns) - max(interval.start_ns, from_ns), 0
-        )
+    begun = TimeRange(time.from_ns - 30 * SECOND_NS, time.to_ns)
+    for interval in reader.intervals(begun, threads):
+        spent_ns[interval.stack] += interval.time.within(time).length_ns
     stack = max(spent_ns, key=spent_ns.__getitem__, default=None)
     return stack if stack is not None and spent_ns[stack] else None

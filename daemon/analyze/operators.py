@@ -36,6 +36,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import OperatorTotals
 from profd.daemon.store.rows import IntervalRow, WindowRow
+from profd.daemon.timerange import TimeRange
 
 LARGEST_BYTES = 128 << 20
 """Larger traces are left out: they would delay a table by many seconds."""
@@ -75,8 +76,8 @@ def issuing_lines(reader: RunReader, window: WindowRow) -> dict[str, tuple[Issui
     if text is None:
         return {}
     trace = decode(window, text)
-    rows = [row for row in reader.recordings(None, window.end_ns) if row.process == window.process]
-    rows = [row for row in rows if row.end_ns > window.start_ns]
+    begun = reader.recordings(TimeRange(to_ns=window.end_ns))
+    rows = [row for row in begun if row.process == window.process and row.end_ns > window.start_ns]
     error_ns = max((row.clock_error_ns for row in rows), default=0)
     rate_hz = min((row.rate_hz for row in rows), default=1)
     # Samples come at random: 95 of 100 times one of them has come within three of their mean
@@ -84,7 +85,8 @@ def issuing_lines(reader: RunReader, window: WindowRow) -> dict[str, tuple[Issui
     gap_ns = 3 * SECOND_NS // max(rate_hz, 1)
     seen: defaultdict[str, Counter[Line]] = defaultdict(Counter)
     for threads, calls in _calls_by_thread(reader, window, trace).items():
-        intervals = reader.intervals(window.start_ns - BEFORE_NS, window.end_ns + error_ns, threads)
+        around = TimeRange(window.start_ns - BEFORE_NS, window.end_ns + error_ns)
+        intervals = reader.intervals(around, threads)
         for name, line in tie(_stays(reader, intervals, gap_ns), calls, error_ns):
             seen[name][line] += 1
     return {

@@ -19,6 +19,7 @@ from profd.daemon.paths import own_file
 from profd.daemon.store.entities import Entities
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow
+from profd.daemon.timerange import TimeRange
 
 BUILT_IN = Path(__file__).with_name("phases.toml")
 
@@ -283,23 +284,22 @@ class PhaseIndex:
         return self._met_by_frame[frame.id]
 
 
-def training_range(
-    reader: RunReader, whole: Selection, phases: PhaseIndex
-) -> tuple[int, int] | None:
+def training_range(reader: RunReader, whole: Selection, phases: PhaseIndex) -> TimeRange | None:
     """Return when the first step in a selection's range of time begins and the last one ends.
 
     None without a step.
     """
-    from_ns, to_ns = whole.bounds(reader.info)
+    time = whole.time.within(reader.info.time)
     threads = frozenset(
         row.id
         for row in reader.main_threads()
         if whole.takes_process(reader.processes[row.process])
     )
-    starts = range(from_ns, to_ns, 60 * SECOND_NS)
+    starts = range(*time, 60 * SECOND_NS)
 
     def steps(start_ns: int) -> list[tuple[int, int]]:
-        found = reader.stack_spans(start_ns, min(start_ns + starts.step, to_ns), threads)
+        part = TimeRange(start_ns, start_ns + starts.step).within(time)
+        found = reader.stack_spans(part, threads)
         return [
             (first_ns, last_ns)
             for stack, first_ns, last_ns in found
@@ -310,4 +310,5 @@ def training_range(
     if first is None:
         return None
     last = first if len(starts) == 1 else next(filter(None, map(steps, reversed(starts))))
-    return min(start_ns for start_ns, _ in first), min(max(end_ns for _, end_ns in last), to_ns)
+    end_ns = max(end_ns for _, end_ns in last)
+    return TimeRange(min(start_ns for start_ns, _ in first), min(end_ns, time.to_ns))

@@ -13,7 +13,7 @@ from operator import attrgetter
 
 import msgspec
 
-from profd.daemon.analyze.conditions import covers_of, within
+from profd.daemon.analyze.conditions import covers_of
 from profd.daemon.analyze.coverage import Lives, take_lives
 from profd.daemon.analyze.gputracks import GpuTracks
 from profd.daemon.analyze.phases import PhaseIndex, PhasePlace
@@ -24,10 +24,12 @@ from profd.daemon.analyze.uncertainty import (
     take_transitions,
     together,
 )
+from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import Rest, StackMinuteRow
 from profd.daemon.store.rows import FrameRow, IntervalRow, StackTotal
 from profd.daemon.store.stepfunction import IDLE_BELOW, samples_inside
+from profd.daemon.timerange import EVER, TimeRange
 
 
 def selected_intervals(
@@ -42,8 +44,9 @@ def selected_intervals(
     of all. ``phases`` is needed only if the selection names a phase, and by default made.
     """
     index = None if selection.phase is None else phases or PhaseIndex(reader)
-    covers = covers_of(reader, selection.when, threads, within(selection.from_ns, selection.to_ns))
-    for interval in reader.intervals(selection.from_ns, selection.to_ns, threads):
+    ends_in = selection.time.longer(RECORDING.longest_ns)
+    covers = covers_of(reader, selection.when, threads, ends_in)
+    for interval in reader.intervals(selection.time, threads):
         if index is not None and index.of_stack(interval.stack) != selection.phase:
             continue
         if not covers:
@@ -68,7 +71,7 @@ def selected_totals(
     if selection.when:
         totals = _totals_while(reader, msgspec.structs.replace(selection, phase=None), threads)
     else:
-        totals = reader.totals(selection.from_ns, selection.to_ns, threads)
+        totals = reader.totals(selection.time, threads)
     if selection.phase is None:
         return totals
     index = phases or PhaseIndex(reader)
@@ -100,21 +103,19 @@ def _totals_while(
 ) -> list[StackTotal]:
     time_ns: defaultdict[tuple[int, int], int] = defaultdict(int)
     samples: Counter[tuple[int, int]] = Counter()
-    rests = [Rest(threads, selection.from_ns, selection.to_ns)]
+    rests = [Rest(threads, selection.time)]
     if all(
         one.name == "on-cpu" or one == Condition("gpu-idle", IDLE_BELOW) for one in selection.when
     ):
         part = parts_while([selection.when])
-        sums, rests = reader.rollups.sums(selection.from_ns, selection.to_ns, threads)
+        sums, rests = reader.rollups.sums(selection.time, threads)
         for minute in sums:
             seen, spent_ns = part(minute)
             if seen or spent_ns:
                 time_ns[minute.thread, minute.stack] += spent_ns
                 samples[minute.thread, minute.stack] += seen
     for rest in rests:
-        for row in selected_intervals(
-            reader, selection.between(rest.from_ns, rest.to_ns), rest.threads
-        ):
+        for row in selected_intervals(reader, selection.during(rest.time), rest.threads):
             time_ns[row.thread, row.stack] += row.duration_ns
             samples[row.thread, row.stack] += row.samples
     return [StackTotal(*key, samples[key], spent_ns) for key, spent_ns in time_ns.items()]
@@ -155,17 +156,15 @@ def take_profile(
     totals = selected_totals(reader, selection, phases)
     if not totals:
         return Profile()
-    weights = process_weights(reader, take_lives(reader), selection.from_ns, selection.to_ns)
+    weights = process_weights(reader, take_lives(reader), selection.time)
     return weighted(
         reader, totals, take_transitions(reader, selection) if changes is None else changes, weights
     )
 
 
-def process_weights(
-    reader: RunReader, lives: Lives, from_ns: int | None = None, to_ns: int | None = None
-) -> dict[int, float]:
+def process_weights(reader: RunReader, lives: Lives, time: TimeRange = EVER) -> dict[int, float]:
     """Return by process the time that a second of its recordings stands for."""
-    return {process: lives.weight(process, from_ns, to_ns) for process in reader.processes}
+    return {process: lives.weight(process, time) for process in reader.processes}
 
 
 def weighted(
@@ -201,16 +200,16 @@ def utilization_by_stack(
     known_ns: defaultdict[int, float] = defaultdict(float)
     busy_ns: defaultdict[int, float] = defaultdict(float)
     index = None if selection.phase is None else phases or PhaseIndex(reader)
-    rests = [Rest(threads, selection.from_ns, selection.to_ns)]
+    rests = [Rest(threads, selection.time)]
     if not selection.when:
-        sums, rests = reader.rollups.sums(selection.from_ns, selection.to_ns, threads)
+        sums, rests = reader.rollups.sums(selection.time, threads)
         for row in sums:
             if index is None or index.of_stack(row.stack) == selection.phase:
                 known_ns[row.stack] += row.known_ns
                 busy_ns[row.stack] += row.busy_ns
     for rest in rests:
-        near = GpuTracks(reader, rest.from_ns, rest.to_ns)
-        part = selection.between(rest.from_ns, rest.to_ns)
+        near = GpuTracks(reader, rest.time)
+        part = selection.during(rest.time)
         for one in selected_intervals(reader, part, rest.threads, index):
             mean, length_ns = near.of_process(reader.threads[one.thread].process).mean(
                 one.start_ns, one.end_ns

@@ -20,12 +20,13 @@ from profd.daemon.analyze.collectives import WaitIndex
 from profd.daemon.analyze.confidence import t_quantile
 from profd.daemon.analyze.gputracks import GpuTracks
 from profd.daemon.analyze.phases import PhaseIndex, own_frame
-from profd.daemon.analyze.selection import Selection, cut
+from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import cpu_series, mean_of_known, points_of
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import COLLECTIVES_BEHIND
 from profd.daemon.store.rows import FrameRow, StackTotal, ThreadRow
 from profd.daemon.store.stepfunction import StepFunction, sum_aggregates
+from profd.daemon.timerange import TimeRange
 
 PARTS = 24
 """How many parts a range of time is cut into.
@@ -88,9 +89,9 @@ def take_own_work(
             rank.threads.append(thread)
             rank.devices.update(tracks.used_by(thread.process))
     rank_of = {thread.id: rank for rank in ranks.values() for thread in rank.threads}
-    parts = cut(selection.from_ns or 0, selection.to_ns or 0, PARTS)
+    parts = selection.time.cut(PARTS)
     for number, part in enumerate(parts):
-        for total in reader.stack_totals(*part, rank_of.keys()):
+        for total in reader.stack_totals(part, rank_of.keys()):
             rank_of[total.thread].totals[number].append(total)
     return tuple(_own_work(reader, ranks[rank], parts, waits, phases) for rank in sorted(ranks))
 
@@ -108,17 +109,17 @@ class _RankStacks:
 def _own_work(
     reader: RunReader,
     rank: _RankStacks,
-    parts: Sequence[tuple[int, int]],
+    parts: Sequence[TimeRange],
     waits: WaitIndex,
     phases: PhaseIndex,
 ) -> OwnWork:
-    whole = parts[0][0], parts[-1][1]
+    whole = TimeRange(parts[0].from_ns, parts[-1].to_ns)
     processes = frozenset(thread.process for thread in rank.threads)
     every = list(itertools.chain.from_iterable(rank.totals))
     seen_ns = sum(total.duration_ns for total in every)
     at_frame = _own_time_at(reader, every, waits, phases)
     looks = _looks_behind(reader, processes, Selection(*whole))
-    used = [reader.steps(one, *whole) for one in cpu_series(reader, rank.threads).values()]
+    used = [reader.steps(one, whole) for one in cpu_series(reader, rank.threads).values()]
     active = _steps_of(reader, SM_ACTIVE, rank.devices, whole)
     clocks = _steps_of(reader, SM_CLOCK, rank.devices, whole)
     return OwnWork(
@@ -168,10 +169,10 @@ def _looks_behind(reader: RunReader, processes: Iterable[int], selection: Select
 
 
 def _steps_of(
-    reader: RunReader, name: str, devices: Iterable[str], whole: tuple[int, int]
+    reader: RunReader, name: str, devices: Iterable[str], whole: TimeRange
 ) -> list[StepFunction]:
     found = [reader.find_series(name, device=device) for device in sorted(devices)]
-    return [reader.steps(series.id, *whole) for series in found if series]
+    return [reader.steps(series.id, whole) for series in found if series]
 
 
 OWN, CORES, GPU = "own", "cores", "gpu"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from datetime import datetime, timedelta
 
 import msgspec
@@ -12,6 +11,7 @@ from profd.daemon.errors import UsageError
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import ProcessRow, RunInfo, ThreadRow
 from profd.daemon.store.stepfunction import IDLE_BELOW
+from profd.daemon.timerange import EVER, TimeRange
 
 
 class Condition(msgspec.Struct, frozen=True):
@@ -28,7 +28,7 @@ class Selection(msgspec.Struct, frozen=True):
     ``thread`` a name of a thread, ``phase`` a name of ``phases``. ``main_threads`` keeps only the
     main threads of the training processes: the question "where does the step go" is about them, and
     waiting threads would bury it. ``when`` keeps the time in which all of some conditions held, for
-    each process by itself.
+    each process by itself. Run files store selections.
     """
 
     from_ns: int | None = None
@@ -40,19 +40,16 @@ class Selection(msgspec.Struct, frozen=True):
     main_threads: bool = False
     when: tuple[Condition, ...] = ()
 
-    def between(self, from_ns: int | None, to_ns: int | None) -> Selection:
-        return msgspec.structs.replace(self, from_ns=from_ns, to_ns=to_ns)
-
-    def takes_time(self, at_ns: int) -> bool:
-        return (self.from_ns is None or self.from_ns <= at_ns) and (
-            self.to_ns is None or at_ns < self.to_ns
+    @property
+    def time(self) -> TimeRange:
+        return TimeRange(
+            EVER.from_ns if self.from_ns is None else self.from_ns,
+            EVER.to_ns if self.to_ns is None else self.to_ns,
         )
 
-    def bounds(self, info: RunInfo) -> tuple[int, int]:
-        """Return the range of time within the run, by default all of the run."""
-        from_ns = info.started_ns if self.from_ns is None else max(self.from_ns, info.started_ns)
-        to_ns = info.end_ns if self.to_ns is None else min(self.to_ns, info.end_ns)
-        return from_ns, max(from_ns, to_ns)
+    def during(self, time: TimeRange) -> Selection:
+        to_ns = time.to_ns if time.has_end else None
+        return msgspec.structs.replace(self, from_ns=time.from_ns or None, to_ns=to_ns)
 
     def trainers(self, reader: RunReader) -> list[ProcessRow]:
         return [
@@ -80,29 +77,18 @@ class Selection(msgspec.Struct, frozen=True):
         )
 
 
-def cut(from_ns: int, to_ns: int, count: int) -> list[tuple[int, int]]:
-    """Return ``count`` parts of equal length, in order, that make up [from_ns, to_ns)."""
-    return list(
-        itertools.pairwise(
-            from_ns + (to_ns - from_ns) * number // count for number in range(count + 1)
-        )
-    )
-
-
 _SLICES = 60
 
 
-def spread(
-    from_ns: int, to_ns: int, most_ns: int, slices: int | None = None
-) -> list[tuple[int, int]]:
-    """Return evenly spread slices of [from_ns, to_ns) that are ``most_ns`` together.
+def spread(time: TimeRange, most_ns: int, slices: int | None = None) -> list[TimeRange]:
+    """Return evenly spread slices of a range of time that are ``most_ns`` together.
 
     If the range is no longer than that, it is returned whole.
     """
-    if to_ns - from_ns <= most_ns:
-        return [(from_ns, to_ns)]
+    if time.length_ns <= most_ns:
+        return [time]
     slices = slices or _SLICES
-    return [(first_ns, first_ns + most_ns // slices) for first_ns, _ in cut(from_ns, to_ns, slices)]
+    return [TimeRange(part.from_ns, part.from_ns + most_ns // slices) for part in time.cut(slices)]
 
 
 MAIN_THREADS = Selection(main_threads=True)  # the default of everything that shows shares of a step

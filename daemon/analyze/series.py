@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rollups import MINUTES, PointMinuteRow, point_minutes
+from profd.daemon.store.rollups import PointMinuteRow, point_minutes
 from profd.daemon.store.rows import PointRow, ThreadRow
 from profd.daemon.store.stepfunction import (
     MINUTE_NS,
@@ -19,26 +19,26 @@ from profd.daemon.store.stepfunction import (
     StepFunction,
     sum_aggregates,
 )
+from profd.daemon.timerange import EVER, TimeRange
 
 LEAST_MINUTES = 10  # of fewer minutes the readings themselves are read as quickly
 
 
 class CoursePart(NamedTuple):
-    """A function that is complete over [from_ns, to_ns)."""
+    """A function that is complete over a range of time."""
 
     function: StepFunction
-    from_ns: int
-    to_ns: int
+    time: TimeRange
 
     def steps(self) -> Iterator[Step]:
-        return self.function.clipped(self.from_ns, self.to_ns)
+        return self.function.clipped(*self.time)
 
     def readings(self) -> Iterator[PointRow]:
-        steps = (step for step in self.function.steps if self.from_ns <= step.end_ns < self.to_ns)
+        steps = (step for step in self.function.steps if self.time.holds(step.end_ns))
         return (PointRow(step.end_ns, step.value) for step in steps)
 
 
-NOTHING = CoursePart(StepFunction([], None), 0, 0)
+NOTHING = CoursePart(StepFunction([], None), TimeRange(0, 0))
 
 
 class SeriesCourse(NamedTuple):
@@ -49,7 +49,7 @@ class SeriesCourse(NamedTuple):
     tail: CoursePart = NOTHING
 
     def total(self) -> Aggregate:
-        ends = [part.function.over(part.from_ns, part.to_ns) for part in (self.head, self.tail)]
+        ends = [part.function.over(*part.time) for part in (self.head, self.tail)]
         return sum_aggregates([*ends, *(one.aggregate for one in self.minutes)])
 
     def steps(self) -> Iterator[Step]:
@@ -73,32 +73,27 @@ class SeriesCourse(NamedTuple):
 def take_course(
     reader: RunReader,
     series: int,
-    from_ns: int | None,
-    to_ns: int | None,
+    time: TimeRange = EVER,
     least_minutes: int = LEAST_MINUTES,
 ) -> SeriesCourse:
-    """Return what a series was in [from_ns, to_ns), by the minute from ``least_minutes`` on."""
+    """Return what a series was in a range of time, by the minute from ``least_minutes`` on."""
     started_ns = reader.info.started_ns
-    first = MINUTES.start if from_ns is None else -((started_ns - from_ns) // MINUTE_NS)
-    last = MINUTES.stop if to_ns is None else (to_ns - started_ns) // MINUTE_NS
+    first = -((started_ns - time.from_ns) // MINUTE_NS)
+    last = (time.to_ns - started_ns) // MINUTE_NS
     minutes = point_minutes(reader, series, first, last) if last - first >= least_minutes else []
     if len(minutes) < least_minutes:
-        return SeriesCourse(_part(reader, series, from_ns, to_ns))
+        return SeriesCourse(_part(reader, series, time))
     begin_ns, end_ns = (
         started_ns + at * MINUTE_NS for at in (minutes[0].minute, minutes[-1].minute + 1)
     )
-    return SeriesCourse(
-        _part(reader, series, from_ns, begin_ns), minutes, _part(reader, series, end_ns, to_ns)
-    )
+    head, tail = TimeRange(time.from_ns, begin_ns), TimeRange(end_ns, time.to_ns)
+    return SeriesCourse(_part(reader, series, head), minutes, _part(reader, series, tail))
 
 
-def _part(reader: RunReader, series: int, from_ns: int | None, to_ns: int | None) -> CoursePart:
-    if from_ns is not None and from_ns == to_ns:
+def _part(reader: RunReader, series: int, time: TimeRange) -> CoursePart:
+    if not time.length_ns:
         return NOTHING
-    begin_ns = reader.info.started_ns if from_ns is None else from_ns
-    return CoursePart(
-        reader.steps(series, from_ns, to_ns), begin_ns, 1 << 62 if to_ns is None else to_ns
-    )
+    return CoursePart(reader.steps(series, time), time.within(TimeRange(reader.info.started_ns)))
 
 
 PRESSURE, CORE_WAIT = "host_cpu_pressure_share", "main_thread_core_wait_share"
@@ -123,7 +118,7 @@ def points_of(
 ) -> list[PointRow]:
     """Return the points of a series in a selection's range of time, none without the series."""
     series = reader.find_series(name, process, device)
-    return reader.points(series.id, selection.from_ns, selection.to_ns) if series else []
+    return reader.points(series.id, selection.time) if series else []
 
 
 def mean_of_series(
@@ -146,11 +141,7 @@ def total_of_series(
 ) -> Aggregate:
     """Return what a series was over a selection's range of time."""
     series = reader.find_series(name, process, device)
-    return (
-        take_course(reader, series.id, selection.from_ns, selection.to_ns).total()
-        if series
-        else Aggregate()
-    )
+    return take_course(reader, series.id, selection.time).total() if series else Aggregate()
 
 
 def mean_of_known(values: Iterable[float | None]) -> float | None:
@@ -159,14 +150,11 @@ def mean_of_known(values: Iterable[float | None]) -> float | None:
     return statistics.fmean(known) if known else None
 
 
-def main_thread_cores(
-    reader: RunReader, process: int, from_ns: int | None, to_ns: int | None
-) -> float | None:
+def main_thread_cores(reader: RunReader, process: int, time: TimeRange) -> float | None:
     """Return the CPU time per second of the main thread of a process; None if not read."""
     mains = [row for row in reader.threads.values() if row.process == process and row.is_main]
     return mean_of_known(
-        take_course(reader, one, from_ns, to_ns).total().mean
-        for one in cpu_series(reader, mains).values()
+        take_course(reader, one, time).total().mean for one in cpu_series(reader, mains).values()
     )
 
 

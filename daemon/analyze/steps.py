@@ -28,6 +28,7 @@ from profd.daemon.events import STEP_CHANGES, EventKind
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import STEP_COUNT, STEP_ERROR
 from profd.daemon.store.rows import EventRow, PointRow, ProcessRow
+from profd.daemon.timerange import EVER, TimeRange
 
 
 class Steps(msgspec.Struct, frozen=True):
@@ -51,14 +52,13 @@ class Steps(msgspec.Struct, frozen=True):
 
 
 class Lost(NamedTuple):
-    """From when to when nothing counts the steps of a process, and why.
+    """When nothing counts the steps of a process, and why.
 
     ``is_counted`` says that those made meanwhile are counted all the same: by a later program's own
     number.
     """
 
-    from_ns: int
-    to_ns: int
+    time: TimeRange
     why: str
     is_counted: bool = False
 
@@ -84,11 +84,11 @@ def lost_ranges(events: Iterable[EventRow], process: int) -> list[Lost]:
     # A launcher becomes another program before it trains.
     changes = list(itertools.dropwhile(lambda one: one.kind is EventKind.EXEC, changes))
     counted_ns = max((one.at_ns for one in changes if one.kind is EventKind.STEP_SOURCE), default=0)
-    until_ns = [*(one.at_ns for one in changes[1:]), 1 << 62]
-    pairs = zip(changes, until_ns, strict=False)
+    cuts_ns = [one.at_ns for one in changes]
+    times = map(TimeRange, cuts_ns, [*cuts_ns[1:], EVER.to_ns])
     return [
-        Lost(one.at_ns, to_ns, one.text, one.kind is EventKind.EXEC and one.at_ns < counted_ns)
-        for one, to_ns in pairs
+        Lost(time, one.text, one.kind is EventKind.EXEC and one.at_ns < counted_ns)
+        for one, time in zip(changes, times, strict=True)
         if one.kind is not EventKind.STEP_SOURCE
     ]
 
@@ -105,19 +105,18 @@ def counts_of(reader: RunReader, process: int, selection: Selection) -> Counts:
     if not lost:
         return Counts([points] if points else [])
     pieces = _pieces(points, lost)
-    whole = Selection(selection.from_ns, selection.to_ns, frozenset({process}))
-    from_ns, to_ns = training_range(reader, whole, PhaseIndex(reader)) or (0, 0)
-    missed = [
-        one for one in lost if one.from_ns < to_ns and from_ns < one.to_ns and not one.is_counted
-    ]
+    whole = msgspec.structs.replace(selection, processes=frozenset({process}))
+    training = training_range(reader, whole, PhaseIndex(reader)) or TimeRange(0, 0)
+    missed = [one for one in lost if one.time.overlaps(training) and not one.is_counted]
     counted_ns = sum(piece[-1].at_ns - piece[0].at_ns for piece in pieces)
-    missed_ns = sum(min(one.to_ns, to_ns) - max(one.from_ns, from_ns) for one in missed)
+    missed_ns = sum(one.time.within(training).length_ns for one in missed)
     return Counts(pieces if counted_ns >= missed_ns else [], missed[-1].why if missed else None)
 
 
 def _pieces(points: Sequence[PointRow], lost: Sequence[Lost]) -> list[list[PointRow]]:
     """Return the counts between the times without any."""
-    begins, ends = [0, *(one.to_ns for one in lost)], [*(one.from_ns for one in lost), 1 << 62]
+    begins = [EVER.from_ns, *(one.time.to_ns for one in lost)]
+    ends = [*(one.time.from_ns for one in lost), EVER.to_ns]
     pieces = (
         [point for point in points if begin_ns <= point.at_ns <= end_ns]
         for begin_ns, end_ns in zip(begins, ends, strict=True)
@@ -216,8 +215,8 @@ def measure_steps(reader: RunReader, selection: Selection, phases: PhaseIndex) -
 
 def _counted(reader: RunReader, process: ProcessRow, selection: Selection) -> Steps | None:
     counts = counts_of(reader, process.id, selection)
-    ranges = [(piece[0].at_ns, piece[-1].at_ns) for piece in counts.pieces]
-    took_s = sum(to_ns - from_ns for from_ns, to_ns in ranges) / SECOND_NS
+    ranges = [TimeRange(piece[0].at_ns, piece[-1].at_ns) for piece in counts.pieces]
+    took_s = sum(time.length_ns for time in ranges) / SECOND_NS
     if not took_s:
         return Steps(why_unknown=counts.why) if counts.why else None
     first, last = counts.pieces[0][0], counts.pieces[-1][-1]
@@ -225,7 +224,7 @@ def _counted(reader: RunReader, process: ProcessRow, selection: Selection) -> St
     stored = points_of(reader, STEP_ERROR, process.id, selection)
     error = _error_within(ranges, stored)
     # A later program counts on from what was counted before.
-    error_of_count = _error_within([(first.at_ns, last.at_ns)], stored)
+    error_of_count = _error_within([TimeRange(first.at_ns, last.at_ns)], stored)
     before, unseen = 0.0, 0
     if selection.from_ns is None and reader.info.mode == "launched":
         before = _made_before(counts, first.at_ns - process.seen_ns)
@@ -244,7 +243,7 @@ def _counted(reader: RunReader, process: ProcessRow, selection: Selection) -> St
     return Steps(made / took_s, count, source, error / took_s, count_error, counts.why, unseen)
 
 
-def _error_within(ranges: Iterable[tuple[int, int]], stored: Sequence[PointRow]) -> float:
+def _error_within(ranges: Iterable[TimeRange], stored: Sequence[PointRow]) -> float:
     """Return by how many steps the counts of some ranges may be off.
 
     A stored error is against the very first count. If it became less, the count was mended by as
@@ -286,14 +285,14 @@ def _by_cycles(
     threads = [
         row.id for row in reader.threads.values() if row.process == process.id and row.is_main
     ][-1:]
-    from_ns, to_ns = selection.bounds(reader.info)
-    if training_range(reader, Selection(from_ns, to_ns, frozenset({process.id})), phases) is None:
+    whole = Selection(*selection.time.within(reader.info.time), frozenset({process.id}))
+    if training_range(reader, whole, phases) is None:
         return None  # what only evaluates loads its data as evenly
     found = []
     for visited in ONCE_A_STEP if threads else ():
         seen = (
             Seen(row.start_ns, phase in visited or phase == COMPILE)
-            for row in reader.intervals(from_ns, to_ns, threads)
+            for row in reader.intervals(whole.time, threads)
             if (phase := phases.of_stack(row.stack))
         )
         found.append(count_cycles(seen, f"cycles of {' and '.join(visited)}"))

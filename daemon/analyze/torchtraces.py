@@ -56,11 +56,8 @@ class TorchTrace(msgspec.Struct, frozen=True):
 def selected_windows(reader: RunReader, selection: Selection) -> Iterator[WindowRow]:
     """Yield the windows of a selection's processes that lie, or begin, in its range of time."""
     for window in reader.windows():
-        is_early = selection.from_ns is not None and window.end_ns <= selection.from_ns
-        is_late = selection.to_ns is not None and window.start_ns >= selection.to_ns
-        if not (window.error or is_early or is_late) and selection.takes_process(
-            reader.processes[window.process]
-        ):
+        is_chosen = not window.error and window.time.overlaps(selection.time)
+        if is_chosen and selection.takes_process(reader.processes[window.process]):
             yield window
 
 

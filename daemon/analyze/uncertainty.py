@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
 import msgspec
@@ -29,6 +29,7 @@ from profd.daemon.analyze.selection import Selection, spread
 from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import IntervalRow
+from profd.daemon.timerange import TimeRange
 
 Moment = tuple[tuple[int, int], ...]
 """The stack before and the stack after, of each thread that changed."""
@@ -158,23 +159,21 @@ def take_transitions(
     if not looked_at_ns:
         processes = len({reader.threads[thread].process for thread in threads})
         looked_at_ns = LOOKED_AT_NS // min(max(processes, 1), 4)
-    start_ns, end_ns = selection.bounds(reader.info)
-    times = max((end_ns - start_ns) / looked_at_ns, 1.0)
-    slices: Sequence[tuple[int | None, int | None]] = [(selection.from_ns, selection.to_ns)]
-    if times > 1:
-        slices = spread(start_ns, end_ns, looked_at_ns)
+    whole = selection.time.within(reader.info.time)
+    times = max(whole.length_ns / looked_at_ns, 1.0)
+    slices = spread(whole, looked_at_ns) if times > 1 else [selection.time]
     found: defaultdict[int, Transitions] = defaultdict(Transitions)
     reads: defaultdict[int, Reads] = defaultdict(Reads)
-    for from_ns, to_ns in slices:
-        rows = list(reader.intervals(from_ns, to_ns, threads))
-        time = (rows[0].start_ns, max(row.end_ns for row in rows)) if rows else (0, 0)
-        covers = covers_of(reader, selection.when, threads, time)
+    for part in slices:
+        rows = list(reader.intervals(part, threads))
+        sampled = TimeRange(rows[0].start_ns, max(row.end_ns for row in rows)) if rows else part
+        covers = covers_of(reader, selection.when, threads, sampled)
         for row in rows:
             if not covers or covers[row.thread].between(row.start_ns, row.end_ns):
                 found[reader.threads[row.thread].process].add(row)
         for changes in found.values():
             changes.forget_place()
-        for total in reader.reads(from_ns, to_ns):
+        for total in reader.reads(part):
             reads[total.process] += Reads(total.failed, total.due)
     return {process: changes.take(times, reads[process]) for process, changes in found.items()}
 

@@ -27,6 +27,7 @@ from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import HostGap, OperatorTotals, WindowGpu, WindowWait
 from profd.daemon.store.rows import IntervalRow, WindowRow
 from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS
+from profd.daemon.timerange import TimeRange
 from profd.daemon.units import percent, plural
 
 Timed = TypeVar("Timed", HostGap, WindowWait)
@@ -114,10 +115,9 @@ def seen_in(
     of_threads: defaultdict[tuple[int, ...], list[Timed]] = defaultdict(list)
     for time in times:
         of_threads[named.get(time.os_tid, main)].append(time)
+    begun = TimeRange(window.start_ns - BEFORE_NS, window.end_ns)
     for threads, those in of_threads.items():
-        intervals = (
-            reader.intervals(window.start_ns - BEFORE_NS, window.end_ns, threads) if threads else ()
-        )
+        intervals = reader.intervals(begun, threads) if threads else ()
         samples = sorted(_moments(intervals))
         for time in those:
             first, after = (
@@ -174,10 +174,9 @@ def step_times(reader: RunReader, window: WindowRow) -> StepTimes:
     until_ns = min(
         (row.asked_ns for row in others if row.asked_ns > written_ns), default=written_ns + _PACE_NS
     )
-    before = _pace(
-        reader, window.process, max(since_ns, window.asked_ns - _PACE_NS), window.asked_ns
-    )
-    after = _pace(reader, window.process, written_ns, min(until_ns, written_ns + _PACE_NS))
+    earlier = TimeRange(max(since_ns, window.asked_ns - _PACE_NS), window.asked_ns)
+    later = TimeRange(written_ns, min(until_ns, written_ns + _PACE_NS))
+    before, after = (_pace(reader, window.process, time) for time in (earlier, later))
     steps = reader.window_steps(window.id)
     within_s = (steps[-1].end_ns - steps[0].start_ns) / len(steps) / SECOND_NS if steps else None
     slack = before[1] + after[1] + _SLOWER
@@ -185,10 +184,10 @@ def step_times(reader: RunReader, window: WindowRow) -> StepTimes:
     return StepTimes(before[0], within_s, after[0], is_slower)
 
 
-def _pace(reader: RunReader, process: int, from_ns: int, to_ns: int) -> tuple[float | None, float]:
+def _pace(reader: RunReader, process: int, time: TimeRange) -> tuple[float | None, float]:
     """Return the seconds a step by the count of steps, None with too few, and their error."""
     # It is the median of parts of the time, so that a pause such as an evaluation changes nothing.
-    counts = counts_of(reader, process, Selection().between(from_ns, to_ns)).longest
+    counts = counts_of(reader, process, Selection(*time)).longest
     made = counts[-1].value - counts[0].value if counts else 0.0
     parts = min(int(made) // _LEAST_STEPS, len(counts) - 1, _PARTS)
     if parts < 1:
@@ -227,7 +226,7 @@ def about_window(reader: RunReader, window: WindowRow) -> AboutWindow:
     uses_gpu = bool(reader.list_series(MEMORY_OF_PROCESS, processes={window.process}))
     gpus, operators = idle_gpus(reader, window), reader.operators(window.id)
     notes = _notes(operators, times, gpus, uses_gpu=uses_gpu)
-    busy = total_utilization(reader, [window.process], window.start_ns, window.end_ns).mean
+    busy = total_utilization(reader, [window.process], window.time).mean
     if len(gpus) == 1 and busy is not None:
         notes += _shared(gpus[0], operators, busy)
     return AboutWindow(gpus=gpus, step_times=times, notes=notes)

@@ -22,11 +22,12 @@ from profd.daemon.analyze import series
 from profd.daemon.analyze.coverage import COST_SERIES
 from profd.daemon.analyze.phases import PhaseIndex, training_range
 from profd.daemon.analyze.profile import selected_totals
-from profd.daemon.analyze.selection import Selection, cut
+from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.steps import Steps, measure_steps, take_steps
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow
+from profd.daemon.timerange import TimeRange
 
 BLOCKS = 12
 MOST_BLOCKS = 24
@@ -64,8 +65,7 @@ class Blocks(msgspec.Struct, frozen=True):
     shares: Mapping[Item, Sequence[float]]
     step_s: Mean | None
     paces: Sequence[float]
-    from_ns: int
-    to_ns: int
+    time: TimeRange
     functions: Mapping[Item, tuple[str, str]]
 
     def mean(self, item: Item, *, by_step: bool) -> Mean:
@@ -86,12 +86,13 @@ class Blocks(msgspec.Struct, frozen=True):
 
 def take_blocks(reader: RunReader, selection: Selection) -> Blocks:
     phases = PhaseIndex(reader)
-    from_ns, to_ns = training_range(reader, selection, phases) or selection.bounds(reader.info)
-    count = min(max((to_ns - from_ns) // _BLOCK_NS, BLOCKS), MOST_BLOCKS)
-    parts = [selection.between(*block) for block in cut(from_ns, to_ns, count)]
+    inside = selection.time.within(reader.info.time)
+    time = training_range(reader, selection, phases) or inside
+    count = min(max(time.length_ns // _BLOCK_NS, BLOCKS), MOST_BLOCKS)
+    parts = [selection.during(block) for block in time.cut(count)]
     rates = [measure_steps(reader, part, phases).per_s for part in parts]
     paces = [1 / rate for rate in rates if rate] if all(rates) else []
-    steps = take_steps(reader, selection.between(from_ns, to_ns), phases)
+    steps = take_steps(reader, selection.during(time), phases)
     functions = {
         _line_item(frame): (frame.module_path, frame.function) for frame in reader.frames.values()
     }
@@ -100,8 +101,7 @@ def take_blocks(reader: RunReader, selection: Selection) -> Blocks:
         _shares(reader, parts, phases),
         _step_s(steps, paces),
         paces,
-        from_ns,
-        to_ns,
+        time,
         functions,
     )
 
@@ -201,15 +201,13 @@ def take_cpu_contention(reader: RunReader, part: Selection) -> CpuContention | N
 
 def _cores_of_run(reader: RunReader, part: Selection) -> float:
     """Return how many cores all processes of a run kept busy, on average over a part of it."""
-    from_ns, to_ns = part.from_ns or 0, part.to_ns or 0
     cores = 0.0
     for row in reader.list_series("cpu_cores"):
         if row.process is not None and row.os_tid is None:
             # The process may have lived for less than the whole part.
-            process = reader.processes[row.process]
-            start_ns, end_ns = max(process.seen_ns, from_ns), min(process.ended_ns or to_ns, to_ns)
-            mean = series.take_course(reader, row.id, start_ns, end_ns).total().mean or 0.0
-            cores += mean * max(end_ns - start_ns, 0) / max(to_ns - from_ns, 1)
+            lived = reader.processes[row.process].life.within(part.time)
+            mean = series.take_course(reader, row.id, lived).total().mean or 0.0
+            cores += mean * lived.length_ns / max(part.time.length_ns, 1)
     return cores
 
 
@@ -226,9 +224,7 @@ def _lacking(reader: RunReader, part: Selection) -> float:
     if waited is not None:
         return waited
     pressure = series.mean_of_series(reader, series.PRESSURE, None, part) or 0.0
-    used = (
-        series.main_thread_cores(reader, process, part.from_ns, part.to_ns) for process in mains
-    )
+    used = (series.main_thread_cores(reader, process, part.time) for process in mains)
     off = series.mean_of_known(None if cores is None else 1 - min(cores, 1.0) for cores in used)
     return pressure if off is None else min(off, pressure)
 

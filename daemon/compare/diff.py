@@ -201,10 +201,7 @@ def take_diff(
     by_step = all(side.step_s is not None for side in blocks)
     items = _compared(blocks)
     whole = blocks[0].step_s.value if by_step and blocks[0].step_s else 1.0
-    parts = (
-        selections[0].between(blocks[0].from_ns, blocks[0].to_ns),
-        selections[1].between(blocks[1].from_ns, blocks[1].to_ns),
-    )
+    parts = selections[0].during(blocks[0].time), selections[1].during(blocks[1].time)
     sides = _side(base, blocks[0], parts[0]), _side(new, blocks[1], parts[1])
     slower = alike + slowing(sides[0].company, sides[1].company) if by_step else 0.0
     judge = Judge(len(items) + 1, min(side.count for side in blocks) - 1, whole, least, slower)
@@ -258,7 +255,7 @@ def _change(judge: Judge, item: Item, blocks: tuple[Blocks, Blocks], *, by_step:
 
 
 def _side(reader: RunReader, blocks: Blocks, part: Selection) -> Side:
-    compared_s = (blocks.to_ns - blocks.from_ns) / SECOND_NS
+    compared_s = blocks.time.length_ns / SECOND_NS
     step_s = None if blocks.step_s is None else blocks.step_s.value
     return Side(
         reader.info.id,

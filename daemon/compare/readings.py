@@ -22,7 +22,7 @@ import msgspec
 
 from profd.daemon.analyze.confidence import CONFIDENCE_95, t_quantile
 from profd.daemon.analyze.memory import Growth, growth
-from profd.daemon.analyze.selection import Selection, cut
+from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import points_of
 from profd.daemon.analyze.torchtraces import selected_windows
 from profd.daemon.analyze.windows import HOST
@@ -112,7 +112,7 @@ def _tracks(reader: RunReader) -> Iterator[StepFunction]:
 
 
 def _by_block(track: StepFunction, part: Selection) -> list[float]:
-    found = [track.mean(*block) for block in cut(part.from_ns or 0, part.to_ns or 0, BLOCKS)]
+    found = [track.mean(*block) for block in part.time.cut(BLOCKS)]
     return [mean for mean, _ in found] if all(known_ns for _, known_ns in found) else []
 
 
@@ -174,7 +174,7 @@ def _held(reader: RunReader, part: Selection) -> dict[MemoryKey, tuple[float, Gr
             grown[key] = max(
                 one, grown.get(key, one), key=lambda each: each.slope_bytes_per_s or 0.0
             )
-    least_ns = LEAST_LIFE * ((part.to_ns or 0) - (part.from_ns or 0))
+    least_ns = LEAST_LIFE * part.time.length_ns
     return {
         key: (peak, grown.get(key))
         for key, peak in peaks.items()
@@ -240,8 +240,7 @@ def _windows(reader: RunReader, selection: Selection) -> list[dict[OperatorKey, 
     """
     together: defaultdict[int, list[WindowRow]] = defaultdict(list)
     for row in selected_windows(reader, selection):
-        is_early = selection.from_ns is not None and row.start_ns < selection.from_ns
-        if not is_early and (selection.to_ns is None or row.end_ns <= selection.to_ns):
+        if row.time.within(selection.time) == row.time:
             together[row.asked_ns].append(row)
     found = (_seconds_a_step(reader, rows) for rows in together.values())
     return list(filter(None, found))

@@ -153,7 +153,7 @@ def _counters(reader: RunReader, selection: Selection) -> Iterator[Event]:
 
     Each value is placed at the time from which it holds, because a counter keeps its value.
     """
-    begin_ns, end_ns = selection.bounds(reader.info)
+    time = selection.time.within(reader.info.time)
     for series in reader.list_series():
         process = None if series.process is None else reader.processes[series.process]
         if series.os_tid is not None or (
@@ -162,7 +162,7 @@ def _counters(reader: RunReader, selection: Selection) -> Iterator[Event]:
             continue
         name = series.name if series.device is None else f"{series.name} {visible(series.device)}"
         pid = HOST_PID if process is None else process.pid
-        for step in reader.steps(series.id, begin_ns, end_ns).clipped(begin_ns, end_ns):
+        for step in reader.steps(series.id, time).clipped(*time):
             ts = microseconds(reader, step.start_ns)
             yield {
                 "ph": "C",

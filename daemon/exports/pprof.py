@@ -67,10 +67,10 @@ def pprof(reader: RunReader, selection: Selection) -> bytes:
     message.default_sample_type = string("time")
     message.period_type.type, message.period_type.unit = string("time"), string("nanoseconds")
     message.period = SECOND_NS // int(info.options.get("rate_hz") or RecordingSettings().rate_hz)
-    from_ns, to_ns = selection.bounds(info)
-    message.time_nanos, message.duration_nanos = from_ns, to_ns - from_ns
+    time = selection.time.within(info.time)
+    message.time_nanos, message.duration_nanos = time.from_ns, time.length_ns
     message.comment.append(string(f"profd run {visible(info.id)}"))
-    weights = process_weights(reader, take_lives(reader), selection.from_ns, selection.to_ns)
+    weights = process_weights(reader, take_lives(reader), selection.time)
     for total in selected_totals(reader, selection, phases):
         thread = reader.threads[total.thread]
         process = reader.processes[thread.process]

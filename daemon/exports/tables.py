@@ -68,7 +68,7 @@ def _series(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, ..
         process = None if series.process is None else reader.processes[series.process]
         if process is None or selection.takes_process(process):
             pid, rank = (None, None) if process is None else (process.pid, process.rank)
-            for point in reader.points(series.id, selection.from_ns, selection.to_ns):
+            for point in reader.points(series.id, selection.time):
                 yield point.at_ns, series.name, pid, rank, series.os_tid, series.device, point.value
 
 
@@ -95,7 +95,7 @@ def _processes(reader: RunReader, selection: Selection) -> Iterator[tuple[Value,
 
 def _events(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, ...]]:
     for event in reader.events():
-        if selection.takes_time(event.at_ns):
+        if selection.time.holds(event.at_ns):
             process = reader.processes.get(event.process) if event.process is not None else None
             yield event.at_ns, event.kind, None if process is None else process.pid, event.text
 

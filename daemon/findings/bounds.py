@@ -42,10 +42,9 @@ def ceiling(context: FindingContext) -> float | None:
 
 def thread_cores(context: FindingContext, threads: Collection[ThreadRow]) -> dict[int, list[float]]:
     """Return by thread how many cores it used at each reading; threads not read are left out."""
-    reader, from_ns, to_ns = context.reader, context.from_ns, context.to_ns
-    found = series.cpu_series(reader, threads)
+    found = series.cpu_series(context.reader, threads)
     return {
-        thread: [point.value for point in reader.points(one, from_ns, to_ns)]
+        thread: [point.value for point in context.reader.points(one, context.time)]
         for thread, one in found.items()
     }
 

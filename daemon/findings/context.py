@@ -68,10 +68,8 @@ class FindingContext:
         found = training_range(reader, whole, self.phases)
         self.is_training = found is not None
         self._found: dict[object, Any] = {}
-        self.from_ns, self.to_ns = found or whole.bounds(reader.info)
-        self.selection = Selection(
-            self.from_ns, self.to_ns, whole.processes, whole.rank, main_threads=True
-        )
+        self.time = found or whole.time.within(reader.info.time)
+        self.selection = Selection(*self.time, whole.processes, whole.rank, main_threads=True)
 
     def once(self, look: Callable[[FindingContext], Seen]) -> Seen:
         """Return what a rule, or a part of one, finds; it looks once, whoever asks for it."""
@@ -134,8 +132,8 @@ class FindingContext:
         selection = selection or self.in_phase(texts.phase)
         evidence = Evidence(
             (_as_measure(first, said["measure"]), *others),
-            since_ns or selection.from_ns or self.from_ns,
-            selection.to_ns or self.to_ns,
+            since_ns or selection.from_ns or self.time.from_ns,
+            selection.to_ns or self.time.to_ns,
             selection,
             place,
             series or texts.series,
@@ -213,10 +211,7 @@ class FindingContext:
             for row in self.reader.processes.values()
             if row.role == "worker" and row.parent in trainers
         )
-        to_ns = self.to_ns
-        return tuple(
-            row for row in rows if row.seen_ns < to_ns and (row.ended_ns or to_ns) > self.from_ns
-        )
+        return tuple(row for row in rows if row.life.overlaps(self.time))
 
     @property
     def workers_at_once(self) -> int:
@@ -269,9 +264,7 @@ class FindingContext:
     def _utilization_of(self, *processes: ProcessRow) -> float | None:
         if not self.devices:
             return None
-        return total_utilization(
-            self.reader, (row.id for row in processes), self.from_ns, self.to_ns
-        ).mean
+        return total_utilization(self.reader, (row.id for row in processes), self.time).mean
 
     @cached_property
     def trains(self) -> bool:
@@ -419,7 +412,7 @@ class FindingContext:
 
     def main_thread_cores(self, process: int) -> float | None:
         """Return the CPU time per second of the main thread of a process; None if not read."""
-        return series.main_thread_cores(self.reader, process, self.from_ns, self.to_ns)
+        return series.main_thread_cores(self.reader, process, self.time)
 
     def mean_share(self, name: str, device: str | None = None) -> Share | None:
         """Return the mean of a series of shares with its interval; None with too few readings."""

@@ -13,7 +13,7 @@ import msgspec
 from profd.daemon.analyze.confidence import student_95
 from profd.daemon.analyze.phases import OTHER
 from profd.daemon.analyze.profile import phase_shares
-from profd.daemon.analyze.selection import Selection, cut
+from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.steps import counts_of
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.findings.bounds import bound
@@ -22,6 +22,7 @@ from profd.daemon.findings.finding import INFO, WARNING, Finding, Measure
 from profd.daemon.findings.shares import Share
 from profd.daemon.findings.texts import at, place
 from profd.daemon.store.rows import PointRow
+from profd.daemon.timerange import TimeRange
 from profd.daemon.units import duration, percent
 
 _LEAST_NS = 90 * SECOND_NS
@@ -95,7 +96,7 @@ class _PaceLine:
 
 
 def slow_down(context: FindingContext) -> Finding | None:
-    if context.to_ns - context.from_ns < _LEAST_NS:
+    if context.time.length_ns < _LEAST_NS:
         return None
     course = next(filter(None, (_course(context, row.id) for row in context.trainers)), None)
     if course is None:
@@ -143,19 +144,18 @@ def _course(context: FindingContext, process: int) -> _Course | None:
     if len(paces) < _LEAST_PACES_OF_LINE:
         return None
     line = _line_through(paces)
-    thirds = cut(context.from_ns, context.to_ns, 3)
     first, _, last = (
-        [pace for pace in paces if from_ns <= pace.at_ns < to_ns] for from_ns, to_ns in thirds
+        [pace for pace in paces if third.holds(pace.at_ns)] for third in context.time.cut(3)
     )
     if min(len(first), len(last)) >= _LEAST_PACES:
         early, late, begin = _mean_pace(first, line.around), _mean_pace(last, line.around), first
-    elif paces[-1].at_ns - paces[0].at_ns >= _LEAST_SPAN * (context.to_ns - context.from_ns):
+    elif paces[-1].at_ns - paces[0].at_ns >= _LEAST_SPAN * context.time.length_ns:
         early, late, begin = line.first, line.last, paces
     else:
         return None
     surely_s = early.mean - early.around
     # The pace from the first step to the first count, if the counter began at 0 then.
-    begun = [_pace(PointRow(context.from_ns, 0.0), points[0])] if points[0].value > 0 else []
+    begun = [_pace(PointRow(context.time.from_ns, 0.0), points[0])] if points[0].value > 0 else []
     first_s = min(_first_s(begin, [pace for pace in begun if pace.length_s > 0]), surely_s)
     return _Course(early, late, _mean_s(paces), first_s) if surely_s > 0 else None
 
@@ -230,7 +230,7 @@ def _grown(context: FindingContext, ratio: float) -> Sequence[str]:
 
 
 def _third(context: FindingContext, number: int) -> Selection:
-    return context.selection.between(*cut(context.from_ns, context.to_ns, 3)[number])
+    return context.selection.during(context.time.cut(3)[number])
 
 
 _LONG_S, _VERY_LONG_S = 20.0, 60.0
@@ -241,11 +241,12 @@ def slow_start(context: FindingContext) -> Finding | None:
     info = context.reader.info
     if context.whole.from_ns is not None or info.mode != "launched" or not context.is_training:
         return None
-    start_s = (context.from_ns - info.started_ns) / SECOND_NS
-    part = start_s / ((context.to_ns - info.started_ns) / SECOND_NS)
+    start = TimeRange(info.started_ns, context.time.from_ns)
+    start_s = start.length_ns / SECOND_NS
+    part = start.length_ns / (context.time.to_ns - info.started_ns)
     if start_s < _LONG_S or part < _PART:
         return None
-    selection = context.selection.between(info.started_ns, context.from_ns)
+    selection = context.selection.during(start)
     return context.finding(
         "slow-start",
         Measure("until the first step", start_s, "s"),

@@ -74,7 +74,7 @@ def _computing(context: FindingContext) -> Share:
         return NONE
     shares = {stack: spent_ns / seen for stack, spent_ns in context.profile.time_ns.items()}
     least = functools.cache(lambda stack: _samples_in_a_row(shares.get(stack, 0.0)))
-    rows = context.reader.intervals(context.from_ns, context.to_ns, threads)
+    rows = context.reader.intervals(context.time, threads)
     of_step = (
         row
         for row in rows
@@ -104,7 +104,7 @@ _KNOWN_UNTIL = 0.9
 
 def interpreter_lock(context: FindingContext) -> Finding | None:
     processes = {row.id for row in context.trainers}
-    sampled = context.reader.sampled_threads(context.from_ns, context.to_ns)
+    sampled = context.reader.sampled_threads(context.time)
     threads = (row for row in context.reader.threads.values() if row.id in sampled)
     rows = [row for row in threads if row.process in processes and not row.is_main]
     cores = thread_cores(context, rows)
@@ -115,9 +115,7 @@ def interpreter_lock(context: FindingContext) -> Finding | None:
         return None
     used, rival = max(rivals, key=lambda one: one[0].value)
     lost = _held_up(context).at_most(used)
-    selection = Selection(
-        context.from_ns, context.to_ns, frozenset({rival.process}), thread=rival.name
-    )
+    selection = Selection(*context.time, frozenset({rival.process}), thread=rival.name)
     is_known = lost.high <= _KNOWN_UNTIL
     return context.finding(
         "interpreter-lock",

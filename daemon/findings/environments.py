@@ -81,7 +81,7 @@ def _waits_for_environments(context: FindingContext, stack: int) -> bool:
 
 def _busy_with_environments(context: FindingContext, process: int) -> float | None:
     """Return the share of the time in which a process steps environments; None if it has none."""
-    alone = Selection(context.from_ns, context.to_ns, frozenset({process}), thread="MainThread")
+    alone = Selection(*context.time, frozenset({process}), thread="MainThread")
     time_ns = context.profile_on(alone).time_ns
     stepping = {stack for stack in time_ns if _is_of_environments(context, stack)}
     waiting = {stack for stack in time_ns if means(context.leaf(stack), "asked")}

@@ -82,7 +82,7 @@ def gpu_error(context: FindingContext) -> Finding | None:
     After such an error a device computes wrongly, or not at all.
     """
     events = (
-        one for one in context.reader.events(EventKind.GPU) if context.whole.takes_time(one.at_ns)
+        one for one in context.reader.events(EventKind.GPU) if context.whole.time.holds(one.at_ns)
     )
     errors = [found for event in events if (found := _ERROR.match(event.text))]
     if not errors:

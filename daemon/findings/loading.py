@@ -189,9 +189,7 @@ _NOT_LOADING = frozenset({WAITING, STARTUP})
 def take_loaders(context: FindingContext) -> Loaders | None:
     """Return the workers of the training together; None if there are none, or none was sampled."""
     processes = frozenset(row.id for row in context.workers)
-    profile = context.profile_on(
-        Selection(context.from_ns, context.to_ns, processes, thread="MainThread")
-    )
+    profile = context.profile_on(Selection(*context.time, processes, thread="MainThread"))
     if not processes or not profile.samples:
         return None
 
@@ -297,9 +295,8 @@ def idle_workers(context: FindingContext) -> Finding | None:
 def _longest(context: FindingContext) -> float:
     """Return the share of the longest wait: a single one, as for the first batch, is no loss."""
     waits_ns, longest_ns = Counter[int](), Counter[int]()  # by thread
-    for row in context.reader.intervals(
-        context.from_ns, context.to_ns, context.selection.threads(context.reader)
-    ):
+    threads = context.selection.threads(context.reader)
+    for row in context.reader.intervals(context.time, threads):
         is_wait = context.phases.of_stack(row.stack) == DATA_WAIT
         waits_ns[row.thread] = waits_ns[row.thread] + row.duration_ns if is_wait else 0
         longest_ns[row.thread] = max(longest_ns[row.thread], waits_ns[row.thread])
@@ -324,9 +321,7 @@ def _cause_between(context: FindingContext, share: Share, loaders: Loaders) -> d
         return {"starts": True}
     threads = {row.name for row in context.reader.threads.values()}
     for name in (one for one in threads if function_means(one, "", "pins batches")):
-        thread = Selection(
-            context.from_ns, context.to_ns, context.whole.processes, context.whole.rank, thread=name
-        )
+        thread = Selection(*context.time, context.whole.processes, context.whole.rank, thread=name)
         pinning = context.profile_on(thread)
         if (
             context.share_of(lambda stack: context.phases.of_stack(stack) == COPY, pinning).value

@@ -121,7 +121,7 @@ def memory_growth(context: FindingContext) -> Finding | None:
         "memory-growth",
         Measure(worst.series, slope, "bytes/s", low, high),
         severity=CRITICAL if left_s is not None and left_s < 3600 else WARNING,
-        since_ns=max(worst.since_ns or context.from_ns, context.reader.info.started_ns),
+        since_ns=max(worst.since_ns or context.time.from_ns, context.reader.info.started_ns),
         series=(worst.series,),
         process=f"{process_title(row.role, row.ordinal)} {row.pid}",
         slope=size(slope),

@@ -151,9 +151,7 @@ def _slower_clock(job: Job, rank: int) -> float | None:
 
 def _line(context: FindingContext, job: Job, late: StragglerTest) -> Line | None:
     """Return the line that makes a rank late, or that keeps the workers for which it waits."""
-    selection = Selection(
-        context.from_ns, context.to_ns, context.whole.processes, late.rank, main_threads=True
-    )
+    selection = Selection(*context.time, context.whole.processes, late.rank, main_threads=True)
     alone = FindingContext(context.reader, selection, context.phases)
     if late.place is None:
         return alone.line(BACKWARD)

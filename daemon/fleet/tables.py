@@ -16,7 +16,7 @@ from profd.daemon.analyze.coverage import take_lives
 from profd.daemon.analyze.gputracks import GpuTracks
 from profd.daemon.analyze.phases import PhaseIndex, own_frame, training_range
 from profd.daemon.analyze.profile import process_weights
-from profd.daemon.analyze.selection import MAIN_THREADS, Selection, cut
+from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.analyze.series import SeriesCourse, take_course
 from profd.daemon.analyze.steps import counts_of, take_steps
 from profd.daemon.clock import SECOND_NS
@@ -29,6 +29,7 @@ from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import stack_minutes
 from profd.daemon.store.rows import FrameRow, PointRow, ProcessRow
 from profd.daemon.store.stepfunction import MINUTE_NS
+from profd.daemon.timerange import EVER, TimeRange
 
 
 class Minute(msgspec.Struct):
@@ -63,7 +64,7 @@ def take_minutes(reader: RunReader) -> Iterator[Minute]:
         minute.gpu_known_ns += known_ns
         minute.gpu_idle_ns += idle_ns
 
-    for one in reader.rollups.split(None, None, reader.threads):
+    for one in reader.rollups.split(EVER, reader.threads):
         for row in stack_minutes(reader, one.threads, one.minutes):
             idle_ns = row.known_ns - row.busy_ns
             add(
@@ -73,8 +74,8 @@ def take_minutes(reader: RunReader) -> Iterator[Minute]:
                 (row.samples, row.duration_ns, row.known_ns, idle_ns),
             )
         for rest in one.rest:
-            tracks = GpuTracks(reader, rest.from_ns, rest.to_ns)
-            for interval in reader.intervals(rest.from_ns, rest.to_ns, rest.threads):
+            tracks = GpuTracks(reader, rest)
+            for interval in reader.intervals(rest, one.threads):
                 track = tracks.of_process(reader.threads[interval.thread].process)
                 busy, known_ns = track.mean(
                     interval.start_ns, interval.start_ns + interval.duration_ns
@@ -131,11 +132,10 @@ def _by_cycles(reader: RunReader, process: ProcessRow, phases: PhaseIndex) -> It
     found = training_range(reader, whole, phases)
     if found is None:
         return
-    for start_ns, end_ns in cut(*found, BLOCKS):
-        part = Selection(start_ns, end_ns, whole.processes, main_threads=True)
-        rate = take_steps(reader, part, phases).per_s
+    for part in found.cut(BLOCKS):
+        rate = take_steps(reader, whole.during(part), phases).per_s
         if rate:
-            yield start_ns, end_ns - start_ns, rate * (end_ns - start_ns) / SECOND_NS
+            yield part.from_ns, part.length_ns, rate * part.length_ns / SECOND_NS
 
 
 class Row(NamedTuple):
@@ -163,11 +163,10 @@ class RunSource:
     def gpus(self, process: ProcessRow) -> int:
         return len(self.tracks.used_by(process.id))
 
-    def lived_ns(self, process: ProcessRow, from_ns: int, to_ns: int) -> int:
+    def lived_ns(self, process: ProcessRow, time: TimeRange) -> int:
         """Return for how long a process lived in a range of time, as far as recordings show."""
-        known_ns = take_lives(self.reader).known_to_ns
-        ended_ns = known_ns if process.ended_ns is None else min(process.ended_ns, known_ns)
-        return max(min(ended_ns, to_ns) - max(process.seen_ns, from_ns), 0)
+        known = TimeRange(to_ns=take_lives(self.reader).known_to_ns)
+        return process.life.within(known).within(time).length_ns
 
 
 def _samples(source: RunSource) -> Iterator[Row]:
@@ -223,7 +222,7 @@ def _series(source: RunSource) -> Iterator[Row]:
     for series in reader.list_series():
         process = None if series.process is None else reader.processes[series.process]
         pid, rank = (None, None) if process is None else (process.pid, process.rank)
-        for at_ns, known_ns, *values in _means(reader, take_course(reader, series.id, None, None)):
+        for at_ns, known_ns, *values in _means(reader, take_course(reader, series.id)):
             place = (source.run, pid, series.os_tid, series.device, series.name)
             yield Row(at_ns, rank, (*place, at_ns, known_ns, *values))
 
@@ -268,12 +267,10 @@ def _findings(source: RunSource) -> Iterator[Row]:
         # The time of ranks, and of their GPUs, that a fix can give back at most; 0 if it is not
         # known.
         share = 1 - 1 / max(finding.gain_bound or 1.0, 1.0)
-        lived = [
-            (source.lived_ns(row, evidence.from_ns, evidence.to_ns), source.gpus(row))
-            for row in source.trainers
-        ]
+        time = TimeRange(evidence.from_ns, evidence.to_ns)
+        lived = [(source.lived_ns(row, time), source.gpus(row)) for row in source.trainers]
         lost = (sum(ns for ns, _ in lived), sum(ns * gpus for ns, gpus in lived))
-        times = (evidence.from_ns, evidence.to_ns, *(round(share * ns) for ns in lost))
+        times = (*time, *(round(share * ns) for ns in lost))
         values = (*words, *_place(evidence.line), finding.gain_bound, *times)
         yield Row(source.reader.info.started_ns, None, values)
 
@@ -294,7 +291,7 @@ def _runs(source: RunSource) -> Iterator[Row]:
         times = (
             info.started_ns,
             info.end_ns,
-            source.lived_ns(process, info.started_ns, info.end_ns),
+            source.lived_ns(process, info.time),
         )
         ranks = (place.local_rank, place.world_size) if place else (None, None)
         values = (source.run, process.pid, *words, *times, gpus, model if gpus else None, *ranks)

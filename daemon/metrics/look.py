@@ -12,6 +12,7 @@ from profd.daemon.metrics.catalog import Metric, Sample
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import PointRow, ProcessRow, RecordingRow, SeriesRow
 from profd.daemon.store.stepfunction import Step, StepBuilder, StepFunction
+from profd.daemon.timerange import TimeRange
 
 
 class Integral:
@@ -80,7 +81,7 @@ class RunLook:
     def integral(self, series: SeriesRow) -> Integral:
         """Return a series of no process, added up to this look."""
         integral = self.integrals.setdefault(series.id, Integral(self.began_ns))
-        integral.add(self.reader.points(series.id, integral.newest_ns + 1))
+        integral.add(self.reader.points(series.id, TimeRange(integral.newest_ns + 1)))
         return integral
 
     def trainers(self) -> Iterator[ProcessRow]:

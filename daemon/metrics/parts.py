@@ -22,9 +22,10 @@ from profd.daemon.metrics.look import RunLook, rank_of
 from profd.daemon.metrics.trends import Trends
 from profd.daemon.store.findings import rules_found
 from profd.daemon.store.records import STEP_COUNT
-from profd.daemon.store.rollups import ALL_TOGETHER, Span, minute_times, span_totals
+from profd.daemon.store.rollups import ALL_TOGETHER, minute_times, span_totals
 from profd.daemon.store.rows import PointRow, ProcessRow, RecordedTotal, RecordingRow, SeriesRow
 from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS, MINUTE_NS, UTILIZATION
+from profd.daemon.timerange import TimeRange
 
 GPU_USED, GPU_TOTAL = "gpu_memory_used_bytes", "gpu_memory_total_bytes"
 HOST_USED, HOST_TOTAL = "host_memory_used_bytes", "host_memory_total_bytes"
@@ -155,7 +156,7 @@ class StepCounts:
         events = look.reader.events(*STEP_CHANGES) if self._counts else []
         for rank, (series, counts) in self._counts.items():
             lost = lost_ranges(events, series.process or 0)
-            per_s = _rate(counts, lost[-1].to_ns if lost else 0, look.reader.info.end_ns)
+            per_s = _rate(counts, lost[-1].time.to_ns if lost else 0, look.reader.info.end_ns)
             is_counted = all(one.is_counted for one in lost)
             yield look.sample(catalog.STEPS, counts[-1].value if is_counted else None, rank)
             yield look.sample(catalog.STEP_RATE, per_s, rank)
@@ -170,9 +171,8 @@ class StepCounts:
             counts = deque(maxlen=9)
         elif series.id < known.id:
             return
-        counts.extend(
-            look.reader.points(series.id, counts[-1].at_ns + 1 if counts else look.began_ns)
-        )
+        unread = TimeRange(counts[-1].at_ns + 1 if counts else look.began_ns)
+        counts.extend(look.reader.points(series.id, unread))
         if counts:
             self._counts[rank] = series, counts
 
@@ -223,18 +223,18 @@ class PhaseSeconds:
             self._seconds.add(rank_of(process), row.stack, row.duration_ns)
         return self._seconds.samples(look, catalog.PHASE_SECONDS)
 
-    def _spans(self, look: RunLook) -> list[Span]:
+    def _spans(self, look: RunLook) -> list[tuple[int, TimeRange]]:
         """Return the time of each training main thread that was recorded, and not counted yet."""
         to_ns: dict[int, int] = {}
         for recording in look.recordings:
             to_ns[recording.process] = max(to_ns.get(recording.process, 0), recording.end_ns)
         spans = [
-            Span(thread.id, self._read_to_ns.get(thread.id, look.began_ns), to_ns[thread.process])
+            (thread.id, TimeRange(self._read_to_ns.get(thread.id, look.began_ns), end_ns))
             for thread in look.reader.main_threads()
-            if thread.process in to_ns
+            if (end_ns := to_ns.get(thread.process)) is not None
         ]
-        spans = [span for span in spans if span.from_ns < span.to_ns]
-        counted = self._read_to_ns | {span.thread: span.to_ns for span in spans}
+        spans = [(thread, time) for thread, time in spans if time.length_ns > 0]
+        counted = self._read_to_ns | {thread: time.to_ns for thread, time in spans}
         self._read_to_ns = {
             thread: at_ns for thread, at_ns in counted.items() if thread in look.reader.threads
         }
@@ -311,11 +311,9 @@ class Quality:
             if row.process in self._lives and row.samples > row.torn:
                 self._lives[row.process].cover(row)
         for process, life in self._lives.items():
-            start_ns, end_ns = sampled_life(
-                trainers[process], look.reader.info, life.first_ns, life.last_ns
-            )
-            life.lived_ns = max(end_ns - max(start_ns, look.began_ns), 0)
-            life.beyond_ns = max((life.last_ns or 0) - end_ns, 0)
+            sampled = sampled_life(trainers[process], look.reader.info, life.first_ns, life.last_ns)
+            life.lived_ns = sampled.within(TimeRange(look.began_ns)).length_ns
+            life.beyond_ns = max((life.last_ns or 0) - sampled.to_ns, 0)
         lived_ns = self._ended_lived_ns + sum(life.lived_ns for life in self._lives.values())
         covered_ns = self._ended_covered_ns + sum(life.inside_ns for life in self._lives.values())
         yield look.sample(catalog.COVERAGE, covered_ns / lived_ns if lived_ns else math.nan)

@@ -14,15 +14,22 @@ from typing import Any
 
 import msgspec
 
-from profd.daemon.analyze.conditions import can_tell, covers_of, within
+from profd.daemon.analyze.conditions import can_tell, covers_of
 from profd.daemon.analyze.profile import parts_while
 from profd.daemon.analyze.selection import Condition
 from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS
+from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.render.htmlpage import distances
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import Rest, StackMinuteRow, count_stack_minutes, stack_minutes
 from profd.daemon.store.rows import IntervalRow
-from profd.daemon.store.stepfunction import IntervalCursor, IntervalSet, common, samples_inside
+from profd.daemon.store.stepfunction import (
+    IntervalCursor,
+    IntervalSet,
+    common,
+    samples_inside,
+)
+from profd.daemon.timerange import EVER
 
 WIDTHS_MS = (10, 100, 1_000, 10_000, 60_000, 300_000, 600_000, 3_600_000)
 TIME_UNIT_NS = 100 * MICROSECOND_NS
@@ -171,7 +178,7 @@ def take_buckets(
     if len(parts) > 1:
         parts.append(tuple(name for (name,) in parts))
     builder = BucketBuilder(reader.info.started_ns, entry_limit, len(parts))
-    rests = [Rest(frozenset(reader.threads), None, None)]
+    rests = [Rest(frozenset(reader.threads), EVER)]
     if reader.recorded().samples > one_by_one:
         rests = _add_sums(reader, builder, parts)
     for rest in rests:
@@ -181,7 +188,7 @@ def take_buckets(
 
 def _add_sums(reader: RunReader, builder: BucketBuilder, parts: Sequence[Part]) -> list[Rest]:
     """Add the sums by the minute, and return the time without them."""
-    found = reader.rollups.split(None, None, reader.threads)
+    found = reader.rollups.split(EVER, reader.threads)
     if any(one.minutes for one in found):
         sums_of = parts_while([(), *((Condition(name) for name in names) for names in parts)])
         for width_ms in WIDTHS_MS[WIDTHS_MS.index(MINUTE_MS) :]:
@@ -195,15 +202,15 @@ def _add_sums(reader: RunReader, builder: BucketBuilder, parts: Sequence[Part]) 
                 if len(rows) <= builder.entry_limit:
                     break
         builder.add_sums(rows, width_ms, sums_of)
-    return [rest for one in found for rest in one.rest]
+    return [Rest(one.threads, rest) for one in found for rest in one.rest]
 
 
 def _add_intervals(
     reader: RunReader, builder: BucketBuilder, parts: Sequence[Part], rest: Rest
 ) -> None:
-    time = within(rest.from_ns, rest.to_ns)
+    ends_in = rest.time.longer(RECORDING.longest_ns)
     alone: dict[Part, dict[int, IntervalSet]] = {
-        part: covers_of(reader, (Condition(part[0]),), rest.threads, time)
+        part: covers_of(reader, (Condition(part[0]),), rest.threads, ends_in)
         for part in parts
         if len(part) == 1
     }
@@ -215,7 +222,7 @@ def _add_intervals(
             part: reduce(common, held.values()) for part in parts if part not in held
         }
         cursors[thread] = [IntervalCursor(all_held[part]) for part in parts]
-    for interval in reader.intervals(rest.from_ns, rest.to_ns, rest.threads):
+    for interval in reader.intervals(rest.time, rest.threads):
         end_ns = interval.start_ns + interval.duration_ns
         builder.add(
             interval,

@@ -26,6 +26,7 @@ from profd.daemon.render.htmlpage import render_page
 from profd.daemon.render.payload import NumberedFunctions
 from profd.daemon.render.plaintext import visible
 from profd.daemon.store.reader import RunReader
+from profd.daemon.timerange import TimeRange
 
 Readers = tuple[RunReader, RunReader]
 Selections = tuple[Selection, Selection]
@@ -79,12 +80,8 @@ def take_diff_tree(readers: Readers, selections: Selections, diff: Diff) -> dict
 
 def compared(reader: RunReader, selection: Selection, side: Side) -> Selection:
     """Return the part of a selection that is compared: its range without the start-up."""
-    end_ns = (
-        reader.info.end_ns if selection.to_ns is None else min(selection.to_ns, reader.info.end_ns)
-    )
-    return msgspec.structs.replace(
-        selection, from_ns=end_ns - round(side.compared_s * SECOND_NS), to_ns=end_ns
-    )
+    end_ns = min(selection.time.to_ns, reader.info.end_ns)
+    return selection.during(TimeRange(end_ns - round(side.compared_s * SECOND_NS), end_ns))
 
 
 SCRIPTS = ("text.js", "elements.js", "canvas.js", "flamegraph.js", "table.js", "diff.js")

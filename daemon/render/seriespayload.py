@@ -130,7 +130,7 @@ def _cover(cover: IntervalSet, started_ns: int) -> dict[str, list[int]]:
 
 def _series(reader: RunReader, found: SeriesRow | None) -> Series:
     # In a run of so many minutes the mean of each minute is enough.
-    steps = list(take_course(reader, found.id, None, None, 300).steps()) if found else []
+    steps = list(take_course(reader, found.id, least_minutes=300).steps()) if found else []
     return _columns(reader, steps, _DIGITS[found.name] if found else 0)
 
 

@@ -45,6 +45,7 @@ from profd.daemon.naming import ending, signal_name
 from profd.daemon.store.merge import JoinedNode, nodes_of
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import ProcessRow, StackTotal
+from profd.daemon.timerange import EVER
 from profd.daemon.units import duration
 
 VERSION = 1
@@ -154,11 +155,11 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
     profile = take_profile(reader, selection, phases, changes)
     shares = phase_shares(profile, phases)
     coverage = take_coverage(reader, selection)
-    is_empty = not profile.total_samples and selection.from_ns is selection.to_ns is None
+    is_empty = not profile.total_samples and selection.time == EVER
     covered = 0.0 if is_empty and coverage.share else coverage.share
     busy = utilization_by_stack(reader, GpuTracks(reader), selection, phases)
     info = reader.info
-    from_ns, to_ns = selection.bounds(info)
+    length_ns = selection.time.within(info.time).length_ns
     losses = _texts(reader, selection, EventKind.LOSS)
     unread = _texts(reader, selection, EventKind.UNREAD)
     hangs, post_mortem = take_hangs(reader, selection), take_post_mortem(reader)
@@ -186,7 +187,7 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
             info.state,
             info.why_ended,
             target,
-            (to_ns - from_ns) / SECOND_NS,
+            length_ns / SECOND_NS,
         ),
         *(profile.total_samples, covered, coverage.torn_share, coverage.cost_core_share),
         *(take_steps(reader, selection, phases), shares, errors, phase_lines(profile, phases)),
@@ -220,7 +221,7 @@ def _leading_threads(reader: RunReader, selection: Selection) -> tuple[str, ...]
 
 def _texts(reader: RunReader, selection: Selection, kind: EventKind) -> tuple[str, ...]:
     """Return the first events of a kind."""
-    texts = (event.text for event in reader.events(kind) if selection.takes_time(event.at_ns))
+    texts = (event.text for event in reader.events(kind) if selection.time.holds(event.at_ns))
     return tuple(itertools.islice(texts, 5))
 
 
@@ -259,7 +260,7 @@ def _processes(
 
     def described(row: ProcessRow) -> ProcessSummary:
         rss = reader.find_series("rss_bytes", row.id)
-        last = reader.last_point(rss.id, selection.to_ns) if rss else None
+        last = reader.last_point(rss.id, selection.time.to_ns) if rss else None
         profile = profiles[row.id]
         cpu_cores = mean_of_series(reader, "cpu_cores", row.id, selection)
         sums = (profile.total_samples, cpu_cores, int(last.value) if last else None)

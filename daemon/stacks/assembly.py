@@ -30,6 +30,7 @@ from profd.daemon.stacks.pyspy import RawRecording, StackChange, ThreadTrace, de
 from profd.daemon.stacks.reads import Known, unread
 from profd.daemon.store.records import Identity, Interval, RecordingTaken, Stack, ThreadTimeline
 from profd.daemon.store.stepfunction import IntervalSet
+from profd.daemon.timerange import TimeRange
 
 START_US = 15_000
 """CPU time of a recording that is not spent on reading stacks.
@@ -94,19 +95,6 @@ def _shifted(trace: ThreadTrace, per_frame_us: float, frames_around: float) -> T
 _MAIN_THREAD = "MainThread"
 
 
-class Span(msgspec.Struct, frozen=True):
-    """A half-open range of the run's clock, [from_ns, to_ns); an end that is None is open."""
-
-    from_ns: int | None = None
-    to_ns: int | None = None
-
-    def holds(self, at_ns: int) -> bool:
-        """Return whether a time lies in the span."""
-        return (self.from_ns is None or at_ns >= self.from_ns) and (
-            self.to_ns is None or at_ns < self.to_ns
-        )
-
-
 class Threads(msgspec.Struct, frozen=True):
     """The threads of a process when a recording was about to end, as the kernel knew them.
 
@@ -139,7 +127,7 @@ def assemble(
     raw: RawRecording,
     identity: Identity,
     rate_hz: int,
-    keep: Span,
+    keep: TimeRange,
     threads: Threads | None = None,
     evidence: StackEvidence | None = None,
 ) -> tuple[RecordingTaken, ...]:
@@ -174,7 +162,7 @@ def assemble(
         seen.append(_Seen(known, _with_shares(pieces, samples), torn_ns, is_seldom_in_python))
     first_us = min((trace.changes[0].at_us for trace in traces), default=0)
     last_us = max((trace.changes[-1].at_us for trace in traces), default=0)
-    whole = raw.zero_ns + first_us * MICROSECOND_NS, raw.zero_ns + last_us * MICROSECOND_NS
+    whole = TimeRange(first_us * MICROSECOND_NS, last_us * MICROSECOND_NS).moved(raw.zero_ns)
     errors = raw.errors - sum(gaps.between(one.at_ns, one.at_ns + 1) for one in raw.failed)
     empty = RecordingTaken(
         identity, 0, 0, rate_hz, 0, 0, errors, raw.clock_error_ns, raw.cpu_ns, (), ()
@@ -192,16 +180,16 @@ def _with_shares(
 
 def _stretches(
     seen: Sequence[_Seen],
-    keep: Span,
+    keep: TimeRange,
     gaps: IntervalSet,
-    whole: tuple[int, int],
+    whole: TimeRange,
     empty: RecordingTaken,
 ) -> tuple[RecordingTaken, ...]:
     """Return a record for each stretch between gaps; the last one if none has any length."""
     edges = [keep.from_ns, *itertools.chain.from_iterable(gaps.ranges()), keep.to_ns]
     found: list[RecordingTaken] = []
     for from_ns, to_ns in zip(edges[::2], edges[1::2], strict=True):
-        record = _stretch(seen, Span(from_ns, to_ns), whole, empty)
+        record = _stretch(seen, TimeRange(from_ns, to_ns), whole, empty)
         if record.end_ns > record.start_ns or (not found and to_ns is edges[-1]):
             found.append(record)
             empty = msgspec.structs.replace(empty, errors=0, cpu_ns=0)
@@ -209,7 +197,7 @@ def _stretches(
 
 
 def _unread(
-    noted: Sequence[ThreadTrace], raw: RawRecording, rate_hz: int, keep: Span
+    noted: Sequence[ThreadTrace], raw: RawRecording, rate_hz: int, keep: TimeRange
 ) -> IntervalSet:
     """Return when, within ``keep``, nothing was read while a recording ran."""
     # The last change of each trace marks its end and is no sample. A sample reads all threads.
@@ -224,11 +212,8 @@ def _unread(
         known = Known(
             seen_ns, moved_ns, sorted(one.at_ns for one in raw.failed), raw.pulses, raw.spells
         )
-        begin_ns = seen_ns[0] if keep.from_ns is None else min(keep.from_ns, seen_ns[0])
-        found = unread(known, rate_hz, begin_ns, end_ns)
-        for span in found.ranges_between(
-            keep.from_ns or 0, end_ns if keep.to_ns is None else keep.to_ns
-        ):
+        begin_ns = min(keep.from_ns or seen_ns[0], seen_ns[0])
+        for span in unread(known, rate_hz, begin_ns, end_ns).ranges_between(*keep):
             kept.add(*span)
     return kept
 
@@ -245,7 +230,7 @@ def _timeline(
 
 
 def _stretch(
-    seen: Sequence[_Seen], span: Span, whole: tuple[int, int], empty: RecordingTaken
+    seen: Sequence[_Seen], span: TimeRange, whole: TimeRange, empty: RecordingTaken
 ) -> RecordingTaken:
     """Return ``empty`` with what was seen in a span of the ``whole`` recording."""
     timelines: list[ThreadTimeline] = []
@@ -270,16 +255,9 @@ def _stretch(
             torn + lost,
         )
         timelines.append(msgspec.structs.replace(thread.timeline, intervals=intervals))
-    start_ns, end_ns = whole
-    start_ns = max(start_ns, span.from_ns) if span.from_ns is not None else start_ns
-    end_ns = min(end_ns, span.to_ns) if span.to_ns is not None else end_ns
-    times = {
-        "start_ns": start_ns,
-        "end_ns": max(start_ns, end_ns),
-        "samples": samples,
-        "torn": torn,
-    }
-    return msgspec.structs.replace(empty, **times, stacks=tuple(stacks), threads=tuple(timelines))
+    start_ns, end_ns = whole.within(span)
+    counts = {"start_ns": start_ns, "end_ns": end_ns, "samples": samples, "torn": torn}
+    return msgspec.structs.replace(empty, **counts, stacks=tuple(stacks), threads=tuple(timelines))
 
 
 _Read = tuple[ThreadTrace, list[int], bool]
@@ -470,7 +448,7 @@ def _samples_by_thread(traces: Sequence[ThreadTrace], samples: int) -> list[int]
 
 
 def _pieces(
-    trace: ThreadTrace, zero_ns: int, keep: Span, gaps: IntervalSet
+    trace: ThreadTrace, zero_ns: int, keep: TimeRange, gaps: IntervalSet
 ) -> list[tuple[int, int, Stack]]:
     """Return start in ns, length in ns and stack of each of a thread's intervals.
 
@@ -482,9 +460,7 @@ def _pieces(
     times = [zero_ns + change.at_us * MICROSECOND_NS for change in trace.changes]
     pieces = []
     for change, start_ns, end_ns in zip(trace.changes, times, times[1:], strict=False):
-        inner = [
-            cut for cut in (keep.from_ns, keep.to_ns) if cut is not None and start_ns < cut < end_ns
-        ]
+        inner = [cut_ns for cut_ns in keep if start_ns < cut_ns < end_ns]
         for first, last in itertools.pairwise([start_ns, *inner, end_ns]):
             ends = (
                 itertools.chain.from_iterable(gaps.ranges_between(first, last))

@@ -22,7 +22,7 @@ from profd.daemon.events import EventKind
 from profd.daemon.freezer import is_frozen
 from profd.daemon.scheduling import FreeCores
 from profd.daemon.stacks import assembly
-from profd.daemon.stacks.assembly import Span, Threads
+from profd.daemon.stacks.assembly import Threads
 from profd.daemon.stacks.evidence import StackEvidence
 from profd.daemon.stacks.pyspy import (
     RawRecording,
@@ -35,6 +35,7 @@ from profd.daemon.stacks.reads import FROZEN, LATE_NS, STOPPED, Account, Process
 from profd.daemon.stacks.recording import Recording
 from profd.daemon.stacks.source import Statements
 from profd.daemon.store.records import EventHappened, GapFound, Identity, Record
+from profd.daemon.timerange import EVER, TimeRange
 
 # After py-spy reports that it samples, the next recording runs on for this many mean sampling
 # intervals before the cut: by then it has most probably seen something.
@@ -211,7 +212,7 @@ class StackChain:
         self._account.rest()
         with self._abandoning():
             await self._foresee()
-            current, from_ns = await self._begin_patiently(), None
+            current, from_ns = await self._begin_patiently(), EVER.from_ns
             while current is not None:
                 await self._wait(self._hurry, current.length_s, self._enough)
                 # A recording that has ended by itself shows that the process is gone, or has become
@@ -221,11 +222,11 @@ class StackChain:
                 )
                 following = await self._begin() if is_followed else None
                 cut_ns = self.clock.now_ns()
-                await self._finish(current, Span(from_ns, cut_ns if following else None))
+                await self._finish(current, TimeRange(from_ns, cut_ns if following else EVER.to_ns))
                 current, from_ns = following, cut_ns
                 if current is None:
                     await self._rest()
-                    current, from_ns = await self._begin_patiently(), None
+                    current, from_ns = await self._begin_patiently(), EVER.from_ns
             self._account.close(self.clock.now_ns())
 
     async def run_in_turns(self, turn: asyncio.Semaphore) -> None:
@@ -242,7 +243,7 @@ class StackChain:
                         await self._wait(self._hurry, recording.length_s, self._enough)
                         self._account.rest()
                         self._can_afford(recording)
-                        await self._finish(recording, Span())
+                        await self._finish(recording, EVER)
                         # Nothing is recorded in this pause: processes that are alike need not be
                         # sampled all the time.
                         if self._is_in_turns:
@@ -404,7 +405,7 @@ class StackChain:
         self.failed(words)
         self._find_out()
 
-    async def _finish(self, recording: Recording, keep: Span) -> None:
+    async def _finish(self, recording: Recording, keep: TimeRange) -> None:
         # Read the ids before the end: a thread that goes while py-spy writes was there until then.
         # Once the process and its threads end one by one, the last known threads are kept.
         is_alive = processes.is_running(*self.identity) and not recording.ended.done()
@@ -432,7 +433,7 @@ class StackChain:
             self.failed(str(error))
         self._in_flight.discard(recording)
 
-    def _keep(self, raw: RawRecording, rate_hz: int, keep: Span) -> None:
+    def _keep(self, raw: RawRecording, rate_hz: int, keep: TimeRange) -> None:
         """Store what a recording has read, and why it has not read the rest."""
         raw = msgspec.structs.replace(raw, spells=tuple(self._account.spells(raw.zero_ns)))
         records = assembly.assemble(

@@ -30,6 +30,7 @@ from profd.daemon.store.records import (
 )
 from profd.daemon.store.rows import RecordingRow, RunInfo, ThreadRow, WindowRow
 from profd.daemon.store.tables import Tables
+from profd.daemon.timerange import EVER, TimeRange
 
 # The bits of a process's start time from here up are the number of its node in a joined file.
 _NODE_BIT = 40
@@ -93,9 +94,9 @@ def join_runs(
         tables.commit([record for replay in replays for record in replay.members()])
         # A minute at a time, because sums are made as time goes on.
         for at_ns in range(started_ns - _AT_ONCE_NS, end_ns + _AT_ONCE_NS, _AT_ONCE_NS):
-            to_ns = at_ns + _AT_ONCE_NS
-            batch = [record for replay in replays for record in replay.readings(at_ns, to_ns)]
-            batch += [record for replay in replays for record in replay.samples(at_ns, to_ns)]
+            time = TimeRange(at_ns, at_ns + _AT_ONCE_NS)
+            batch = [record for replay in replays for record in replay.readings(time)]
+            batch += [record for replay in replays for record in replay.samples(time)]
             tables.commit(sorted(batch, key=time_of))
         # Records about processes come after all their samples, because ended processes are
         # forgotten.
@@ -213,7 +214,7 @@ class _Replay:
             if hang.ended_ns is not None:
                 yield records.HangEnded(hang.ended_ns - self._ahead_ns, at_ns)
 
-    def readings(self, from_ns: int, to_ns: int) -> Iterator[Record]:
+    def readings(self, time: TimeRange) -> Iterator[Record]:
         at: defaultdict[int, list[Point]] = defaultdict(list)
         for series in self._reader.list_series():
             identity = None if series.process is None else self._identity(series.process)
@@ -222,15 +223,13 @@ class _Replay:
                 if identity is None or series.device is not None
                 else None
             )
-            for point in self._reader.points(
-                series.id, from_ns + self._ahead_ns, to_ns + self._ahead_ns
-            ):
+            for point in self._reader.points(series.id, time.moved(self._ahead_ns)):
                 value = Point(series.name, point.value, identity, series.os_tid, device)
                 at[point.at_ns - self._ahead_ns].append(value)
         for at_ns, points in at.items():
             yield records.PointsTaken(at_ns, tuple(points))
 
-    def samples(self, from_ns: int, to_ns: int) -> Iterator[Record]:
+    def samples(self, time: TimeRange) -> Iterator[Record]:
         """Yield the recordings that start in a range of time.
 
         Each has the intervals that start before the next recording.
@@ -240,19 +239,19 @@ class _Replay:
             threads[thread.process].append(thread)
         for process, rows in self._recordings.items():
             starts = [row.start_ns - self._ahead_ns for row in rows]
-            first, last = bisect.bisect_left(starts, from_ns), bisect.bisect_left(starts, to_ns)
-            for at in range(first, last):
-                following_ns = rows[at + 1].start_ns if at + 1 < len(rows) else None
-                yield self._recording(
-                    rows[at], threads[process], rows[at].start_ns if at else None, following_ns
+            for at in range(*(bisect.bisect_left(starts, at_ns) for at_ns in time)):
+                begun = TimeRange(
+                    rows[at].start_ns if at else EVER.from_ns,
+                    rows[at + 1].start_ns if at + 1 < len(rows) else EVER.to_ns,
                 )
+                yield self._recording(rows[at], threads[process], begun)
 
     def _recording(
-        self, row: RecordingRow, threads: list[ThreadRow], from_ns: int | None, to_ns: int | None
+        self, row: RecordingRow, threads: list[ThreadRow], begun: TimeRange
     ) -> records.RecordingTaken:
         places: dict[int, int] = {}
         by_thread: defaultdict[int, list[Interval]] = defaultdict(list)
-        for one in self._reader.intervals(from_ns, to_ns, [thread.id for thread in threads]):
+        for one in self._reader.intervals(begun, [thread.id for thread in threads]):
             place = places.setdefault(one.stack, len(places))
             by_thread[one.thread].append(
                 Interval(one.start_ns - self._ahead_ns, one.duration_ns, place, one.samples)

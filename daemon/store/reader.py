@@ -8,7 +8,7 @@ points) by time range. The functions of ``rollups`` read sums per minute and per
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from profd.daemon.clock import SECOND_NS
@@ -28,10 +28,11 @@ from profd.daemon.store.rows import (
     StackTotal,
     count_total,
 )
-from profd.daemon.store.runfile import RunFile, time_range
+from profd.daemon.store.runfile import RunFile
 from profd.daemon.store.stepfunction import READINGS, StepFunction, step_function
+from profd.daemon.timerange import EVER, TimeRange
 
-_LATEST_NS = 1 << 62
+_STARTS_IN = "start_ns >= ? AND start_ns < ?"
 _PART_NS = 300 * SECOND_NS
 
 
@@ -160,18 +161,15 @@ class RunReader(RunFile):
         ]
 
     def intervals(
-        self,
-        from_ns: int | None = None,
-        to_ns: int | None = None,
-        threads: Collection[int] | None = None,
+        self, time: TimeRange = EVER, threads: Collection[int] | None = None
     ) -> Iterator[IntervalRow]:
-        """Yield the intervals that *start* in [from_ns, to_ns), in order of time.
+        """Yield the intervals that *start* in a range of time, in order of time.
 
         They are those of all threads or of the given ones. They are read some minutes at a time,
         because those of a day take hundreds of megabytes.
         """
-        for begin_ns, end_ns in self._parts(from_ns, to_ns):
-            where, values = _intervals_of(begin_ns, end_ns, threads)
+        for part in self._parts(time):
+            where, values = _intervals_of(part, threads)
             sql = (
                 "SELECT start_ns, duration_ns, thread, stack, samples FROM interval WHERE "
                 f"{where} ORDER BY start_ns"
@@ -181,34 +179,27 @@ class RunReader(RunFile):
             for one in found:
                 yield IntervalRow(*one)
 
-    def sampled_threads(self, from_ns: int | None = None, to_ns: int | None = None) -> set[int]:
-        """Return the ids of the threads that were sampled in [from_ns, to_ns).
+    def sampled_threads(self, time: TimeRange) -> set[int]:
+        """Return the ids of the threads that were sampled in a range of time.
 
         In a long run, these are the threads that lived then.
         """
-        where, values = time_range("start_ns", from_ns, to_ns)
-        found = self.select(
-            tuple[int], f"SELECT DISTINCT thread FROM interval WHERE {where}", *values
-        )
+        sql = f"SELECT DISTINCT thread FROM interval WHERE {_STARTS_IN}"
+        found = self.select(tuple[int], sql, *time)
         return {thread for (thread,) in found}
 
-    def _parts(
-        self, from_ns: int | None, to_ns: int | None
-    ) -> Iterator[tuple[int | None, int | None]]:
-        first_ns = self.info.started_ns if from_ns is None else from_ns
-        last_ns = self.info.end_ns if to_ns is None else to_ns
+    def _parts(self, time: TimeRange) -> Iterator[TimeRange]:
+        inner = time.within(self.info.time)
         # The times of a file may be anything, so there are at most a thousand parts.
-        cuts = range(first_ns, last_ns, max(_PART_NS, (last_ns - first_ns) // 1000))[1:]
-        yield from zip((from_ns, *cuts), (*cuts, to_ns), strict=True)
+        cuts = range(*inner, max(_PART_NS, inner.length_ns // 1000))[1:]
+        return map(TimeRange, (time.from_ns, *cuts), (*cuts, time.to_ns))
 
-    def stack_spans(
-        self, from_ns: int, to_ns: int, threads: Collection[int]
-    ) -> list[tuple[int, int, int]]:
+    def stack_spans(self, time: TimeRange, threads: Collection[int]) -> list[tuple[int, int, int]]:
         """Return by stack the first start and the last end of its intervals.
 
-        Only intervals that start in [from_ns, to_ns) count.
+        Only intervals that start in a range of time count.
         """
-        where, values = _intervals_of(from_ns, to_ns, threads)
+        where, values = _intervals_of(time, threads)
         sql = (
             "SELECT stack, min(start_ns), max(start_ns + duration_ns) FROM interval WHERE "
             f"{where} GROUP BY stack"
@@ -218,20 +209,15 @@ class RunReader(RunFile):
         return found
 
     def totals(
-        self,
-        from_ns: int | None = None,
-        to_ns: int | None = None,
-        threads: Collection[int] | None = None,
+        self, time: TimeRange = EVER, threads: Collection[int] | None = None
     ) -> list[StackTotal]:
-        """Return by thread and stack the sums of intervals that start in [from_ns, to_ns).
+        """Return by thread and stack the sums of intervals that start in a range of time.
 
         They are those of all threads or of the given ones. Whole minutes are read from the stored
         sums, the rest from the intervals; the result is the same to the nanosecond.
         """
         found: dict[tuple[int, int], StackTotal] = {}
-        sums, rests = self.rollups.sums(
-            from_ns, to_ns, self.threads if threads is None else threads
-        )
+        sums, rests = self.rollups.sums(time, self.threads if threads is None else threads)
         for one in sums:
             count_total(found, StackTotal(one.thread, one.stack, one.samples, one.duration_ns))
         for rest in rests:
@@ -240,16 +226,13 @@ class RunReader(RunFile):
         return list(found.values())
 
     def stack_totals(
-        self,
-        from_ns: int | None = None,
-        to_ns: int | None = None,
-        threads: Collection[int] | None = None,
+        self, time: TimeRange = EVER, threads: Collection[int] | None = None
     ) -> list[StackTotal]:
         """Return the same as ``totals``, from the intervals alone.
 
         For a short range this is as fast.
         """
-        where, values = _intervals_of(from_ns, to_ns, threads)
+        where, values = _intervals_of(time, threads)
         sql = (
             f"SELECT thread, stack, sum(samples), sum(duration_ns) FROM interval WHERE {where} "
             "GROUP BY thread, stack"
@@ -258,12 +241,9 @@ class RunReader(RunFile):
         self.check_known({one.thread for one in found}, {one.stack for one in found})
         return found
 
-    def recordings(
-        self, from_ns: int | None = None, to_ns: int | None = None
-    ) -> list[RecordingRow]:
-        """Return the recordings that start in [from_ns, to_ns), in order of time."""
-        where, values = time_range("start_ns", from_ns, to_ns)
-        return self._recordings(f"{where} ORDER BY start_ns", *values)
+    def recordings(self, time: TimeRange = EVER) -> list[RecordingRow]:
+        """Return the recordings that start in a range of time, in order of time."""
+        return self._recordings(f"{_STARTS_IN} ORDER BY start_ns", *time)
 
     def recordings_after(
         self, recording: int, limit: int = -1, from_ns: int = 0
@@ -281,14 +261,12 @@ class RunReader(RunFile):
         self.check_known(processes={one.process for one in found})
         return found
 
-    def gaps(self, from_ns: int | None = None, to_ns: int | None = None) -> list[rows.GapRow]:
-        """Return the gaps that overlap [from_ns, to_ns), in order of time.
+    def gaps(self, time: TimeRange = EVER) -> list[rows.GapRow]:
+        """Return the gaps that overlap a range of time, in order of time.
 
         Empty if the file lacks their table.
         """
-        ends, values = time_range("end_ns", None if from_ns is None else from_ns + 1, None)
-        begins, more = time_range("start_ns", None, to_ns)
-        return self._gaps(f"{ends} AND {begins} ORDER BY start_ns", *values, *more)
+        return self._gaps("end_ns > ? AND start_ns < ? ORDER BY start_ns", *time)
 
     def gaps_after(self, gap: int) -> list[rows.GapRow]:
         """Return the gaps written after this id; those of a process are in order of time."""
@@ -299,66 +277,53 @@ class RunReader(RunFile):
         self.check_known(processes={one.process for one in found})
         return found
 
-    def recorded(self, from_ns: int | None = None, to_ns: int | None = None) -> rows.RecordedTotal:
-        """Return the totals of the recordings that start in [from_ns, to_ns)."""
-        where, values = time_range("start_ns", from_ns, to_ns)
+    def recorded(self, time: TimeRange = EVER) -> rows.RecordedTotal:
+        """Return the totals of the recordings that start in a range of time."""
         sql = (
-            f"SELECT coalesce(sum(samples), 0), coalesce(sum(torn), 0) FROM recording WHERE {where}"
+            "SELECT coalesce(sum(samples), 0), coalesce(sum(torn), 0) FROM recording WHERE "
+            f"{_STARTS_IN}"
         )
-        return self.fetch(rows.RecordedTotal, sql, *values)[0]
+        return self.fetch(rows.RecordedTotal, sql, *time)[0]
 
-    def reads(self, from_ns: int | None = None, to_ns: int | None = None) -> list[rows.ReadsTotal]:
+    def reads(self, time: TimeRange = EVER) -> list[rows.ReadsTotal]:
         """Return by process how many reads were due and how many failed.
 
         All recordings that overlap the range count.
         """
-        # The bound lets the query on the ends of recordings use the index of their starts.
-        begins, values = time_range(
-            "start_ns", None if from_ns is None else from_ns - RECORDING.longest_ns, to_ns
-        )
-        ends, after = time_range("end_ns", None if from_ns is None else from_ns + 1, None)
         due = "sum(rate_hz * max(end_ns - start_ns, 0) / 1e9)"
         sql = (
-            f"SELECT process, sum(errors), {due} FROM recording WHERE {begins} AND {ends} GROUP "
-            "BY process"
+            f"SELECT process, sum(errors), {due} FROM recording WHERE {_STARTS_IN} AND end_ns > ? "
+            "GROUP BY process"
         )
-        return self.fetch(rows.ReadsTotal, sql, *values, *after)
+        # The bound lets the query on the ends of recordings use the index of their starts.
+        begun_ns = time.from_ns - RECORDING.longest_ns
+        return self.fetch(rows.ReadsTotal, sql, begun_ns, time.to_ns, time.from_ns)
 
-    def points(
-        self, series: int, from_ns: int | None = None, to_ns: int | None = None
-    ) -> list[PointRow]:
-        """Return the points of a series in [from_ns, to_ns), in order of time."""
-        where, values = time_range("at_ns", from_ns, to_ns)
-        return self.fetch_from(
-            "point", PointRow, f"series = ? AND {where} ORDER BY at_ns", series, *values
-        )
+    def points(self, series: int, time: TimeRange = EVER) -> list[PointRow]:
+        """Return the points of a series in a range of time, in order of time."""
+        rest = "series = ? AND at_ns >= ? AND at_ns < ? ORDER BY at_ns"
+        return self.fetch_from("point", PointRow, rest, series, *time)
 
-    def readings(
-        self, series: int, from_ns: int | None = None, to_ns: int | None = None
-    ) -> list[PointRow]:
-        """Return the points of a series that determine its value in [from_ns, to_ns).
+    def readings(self, series: int, time: TimeRange = EVER) -> list[PointRow]:
+        """Return the points of a series that determine its value in a range of time.
 
         Each point determines the value since the point before it. Points before the range give the
         usual distance. Two lie beyond its end, because the first reading of a series holds for as
         long as the second one.
         """
-        if from_ns is None and to_ns is None:
+        if time == EVER:
             return self.points(series)
-        times = {"from": from_ns or 0, "to": _LATEST_NS if to_ns is None else to_ns}
+        times = {"from": time.from_ns, "to": time.to_ns}
         return self.fetch(PointRow, READINGS, series=series, **times)
 
-    def steps(
-        self, series: int, from_ns: int | None = None, to_ns: int | None = None
-    ) -> StepFunction:
-        """Return a series as a function of time that is complete over [from_ns, to_ns)."""
-        return step_function(self.readings(series, from_ns, to_ns))
+    def steps(self, series: int, time: TimeRange = EVER) -> StepFunction:
+        """Return a series as a function of time that is complete over a range of time."""
+        return step_function(self.readings(series, time))
 
-    def last_point(self, series: int, to_ns: int | None = None) -> PointRow | None:
+    def last_point(self, series: int, to_ns: int = EVER.to_ns) -> PointRow | None:
         """Return the newest point of a series, up to a time if one is given."""
         rest = "series = ? AND at_ns <= ? ORDER BY at_ns DESC LIMIT 1"
-        found = self.fetch_from(
-            "point", PointRow, rest, series, _LATEST_NS if to_ns is None else to_ns
-        )
+        found = self.fetch_from("point", PointRow, rest, series, to_ns)
         return found[0] if found else None
 
     def points_around(self, series: int, at_ns: int) -> tuple[PointRow | None, PointRow | None]:
@@ -464,11 +429,8 @@ class RunReader(RunFile):
         return trace
 
 
-def _intervals_of(
-    from_ns: int | None, to_ns: int | None, threads: Collection[int] | None
-) -> tuple[str, list[int]]:
+def _intervals_of(time: TimeRange, threads: Collection[int] | None) -> tuple[str, Sequence[int]]:
     """Return an SQL condition on intervals, and its values."""
-    where, values = time_range("start_ns", from_ns, to_ns)
     if threads is None:
-        return where, values
-    return f"{where} AND thread IN ({','.join('?' * len(threads))})", [*values, *threads]
+        return _STARTS_IN, time
+    return f"{_STARTS_IN} AND thread IN ({','.join('?' * len(threads))})", [*time, *threads]

@@ -19,6 +19,7 @@ from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.store.records import Count, IntervalLength, Time, Value
 from profd.daemon.store.rows import ColumnTime, StackTotal, count_total
 from profd.daemon.store.stepfunction import MINUTE_NS, Aggregate
+from profd.daemon.timerange import EVER, TimeRange
 
 if TYPE_CHECKING:
     from profd.daemon.store.reader import RunReader
@@ -85,14 +86,10 @@ class SummedRow(msgspec.Struct, frozen=True):
 
 
 class Rest(NamedTuple):
-    """Threads, and a range of time in which their intervals have to be read one by one.
-
-    None is an open end.
-    """
+    """Threads, and a range of time in which their intervals have to be read one by one."""
 
     threads: frozenset[int]
-    from_ns: int | None
-    to_ns: int | None
+    time: TimeRange
 
 
 class Split(NamedTuple):
@@ -106,16 +103,8 @@ class Split(NamedTuple):
     threads: frozenset[int]
     minutes: range
     hours: range
-    rest: tuple[Rest, ...]
+    rest: tuple[TimeRange, ...]
     is_settled: bool
-
-
-class Span(NamedTuple):
-    """A range of time of a thread, [from_ns, to_ns)."""
-
-    thread: int
-    from_ns: int
-    to_ns: int
 
 
 class StoredRollups:
@@ -124,7 +113,7 @@ class StoredRollups:
     def __init__(self, reader: RunReader) -> None:
         self._reader: RunReader = proxy(reader)
         self._processes: tuple[int, Mapping[int, SummedRow]] = (-1, {})
-        self._growing: dict[tuple[frozenset[int], int | None], _Growing] = {}
+        self._growing: dict[Rest, _Growing] = {}
         self._ends_ns: dict[int, int] = {}
         self._ends_read_to = 0
         self._kept: OrderedDict[tuple[frozenset[int], str, int, int, int], list[StackMinuteRow]] = (
@@ -157,25 +146,17 @@ class StoredRollups:
             )
         return self._processes[1]
 
-    def split(
-        self, from_ns: int | None, to_ns: int | None, threads: Collection[int]
-    ) -> list[Split]:
-        """Return how [from_ns, to_ns) is to be read, for groups of threads."""
+    def split(self, time: TimeRange, threads: Collection[int]) -> list[Split]:
+        """Return how a range of time is to be read, for groups of threads."""
         info = self._reader.info
-        start_ns, end_ns = (
-            info.started_ns if from_ns is None else from_ns,
-            info.end_ns if to_ns is None else to_ns,
-        )
-        known = self.processes() if end_ns - start_ns >= LEAST_MINUTES * MINUTE_NS else {}
+        inside = time.within(info.time)
+        known = self.processes() if inside.length_ns >= LEAST_MINUTES * MINUTE_NS else {}
         alike: defaultdict[Split, set[int]] = defaultdict(set)
         for thread in threads:
             summed = known.get(self._reader.threads[thread].process)
             recorded_ns = 0 if summed is None else self._ends_ns[summed.process]
-            alike[_split(info.started_ns, from_ns, to_ns, summed, recorded_ns)].add(thread)
-        return [
-            one._replace(threads=some, rest=tuple(rest._replace(threads=some) for rest in one.rest))
-            for one, some in ((one, frozenset(every)) for one, every in alike.items())
-        ]
+            alike[_split(info.started_ns, time, summed, recorded_ns)].add(thread)
+        return [one._replace(threads=frozenset(some)) for one, some in alike.items()]
 
     def by_stack(self, one: Split) -> list[StackMinuteRow]:
         """Return the sums of a split by thread and stack.
@@ -190,15 +171,15 @@ class StoredRollups:
         return [*head, *self._added_up(one, "hours", one.hours.start, one.hours.stop), *tail]
 
     def sums(
-        self, from_ns: int | None, to_ns: int | None, threads: Collection[int]
+        self, time: TimeRange, threads: Collection[int]
     ) -> tuple[list[StackMinuteRow], list[Rest]]:
-        """Return the stored sums of [from_ns, to_ns), and what lies outside of them.
+        """Return the stored sums of a range of time, and what lies outside of them.
 
         The sums are to be added up.
         """
-        splits = self.split(from_ns, to_ns, threads)
+        splits = self.split(time, threads)
         return [row for one in splits for row in self.by_stack(one)], [
-            rest for one in splits for rest in one.rest
+            Rest(one.threads, rest) for one in splits for rest in one.rest
         ]
 
     def _added_up(self, one: Split, unit: str, first: int, last: int) -> list[StackMinuteRow]:
@@ -228,18 +209,17 @@ class StoredRollups:
         read then.
         """
         reader = self._reader
-        if rest.to_ns is not None or reader.info.state == "ended":
-            return reader.stack_totals(rest.from_ns, rest.to_ns, rest.threads)
-        key = rest.threads, rest.from_ns
-        growing = self._growing.pop(key, None)
+        if rest.time.has_end or reader.info.state == "ended":
+            return reader.stack_totals(rest.time, rest.threads)
+        growing = self._growing.pop(rest, None)
         newest = reader.newest_id("recording")
         if growing is None or not self._add_recorded(growing, rest):
             growing = _Growing(newest, self._ends_ns.copy())
-            growing.add(reader.stack_totals(rest.from_ns, None, rest.threads))
+            growing.add(reader.stack_totals(rest.time, rest.threads))
         # Whatever was written during this read may or may not be included. If anything was, the
         # next call reads all of it anew.
         if newest == self._ends_read_to == reader.newest_id("recording"):
-            self._growing[key] = growing
+            self._growing[rest] = growing
         if len(self._growing) > _KEPT:
             del self._growing[next(iter(self._growing))]
         return growing.totals.values()
@@ -252,13 +232,13 @@ class StoredRollups:
         threads: defaultdict[int, list[int]] = defaultdict(list)
         for thread in rest.threads:
             threads[self._reader.threads[thread].process].append(thread)
-        spans: list[Span] = []
+        spans: list[tuple[int, TimeRange]] = []
         for row in self._reader.recordings_after(growing.recording):
             if row.start_ns < growing.ends_ns.get(row.process, 0):
                 return False
             growing.ends_ns[row.process], growing.recording = row.end_ns, row.id
-            start_ns = max(row.start_ns, rest.from_ns or row.start_ns)
-            spans += [Span(thread, start_ns, row.end_ns) for thread in threads[row.process]]
+            time = TimeRange(row.start_ns, row.end_ns).within(rest.time)
+            spans += [(thread, time) for thread in threads[row.process]]
         growing.add(span_totals(self._reader, spans))
         return True
 
@@ -285,37 +265,28 @@ class _Growing:
             count_total(self.totals, total)
 
 
-def _split(
-    started_ns: int,
-    from_ns: int | None,
-    to_ns: int | None,
-    summed: SummedRow | None,
-    recorded_ns: int,
-) -> Split:
+def _split(started_ns: int, time: TimeRange, summed: SummedRow | None, recorded_ns: int) -> Split:
     """Return how a range of time of a process is to be read.
 
     Its recordings end at ``recorded_ns``. The result names no threads yet.
     """
     none = frozenset[int]()
-    one_by_one = Split(none, range(0), range(0), (Rest(none, from_ns, to_ns),), is_settled=False)
+    one_by_one = Split(none, range(0), range(0), (time,), is_settled=False)
     if summed is None:
         return one_by_one
-    begin_ns = max(summed.from_ns, from_ns or 0)
+    begin_ns = max(summed.from_ns, time.from_ns)
     first = -((started_ns - begin_ns) // MINUTE_NS) if begin_ns else MINUTES.start
-    end_ns = to_ns
-    if summed.to_ns < recorded_ns:
-        end_ns = summed.to_ns if to_ns is None else min(summed.to_ns, to_ns)
-    last = MINUTES.stop if end_ns is None else (end_ns - started_ns) // MINUTE_NS
+    end_ns = min(summed.to_ns, time.to_ns) if summed.to_ns < recorded_ns else time.to_ns
+    last = (end_ns - started_ns) // MINUTE_NS if end_ns < EVER.to_ns else MINUTES.stop
     if last - first < LEAST_MINUTES:
         return one_by_one
     first_ns, last_ns = started_ns + first * MINUTE_NS, started_ns + last * MINUTE_NS
-    rest: list[Rest] = []
-    if first != MINUTES.start and (from_ns is None or from_ns < first_ns):
-        rest.append(Rest(none, from_ns, first_ns))
-    if last != MINUTES.stop and last_ns < recorded_ns and (to_ns is None or last_ns < to_ns):
-        rest.append(
-            Rest(none, last_ns, to_ns)
-        )  # the same for all processes, so that they are read in one scan
+    rest: list[TimeRange] = []
+    if first != MINUTES.start and time.from_ns < first_ns:
+        rest.append(TimeRange(time.from_ns, first_ns))
+    if last_ns < min(recorded_ns, time.to_ns):
+        # The same for all processes, so that they are read in one scan.
+        rest.append(TimeRange(last_ns, time.to_ns))
     summed_hours = hours_between(summed.from_ns - started_ns, summed.to_ns - started_ns)
     start = max(summed_hours.start, -(-first // HOUR_MINUTES))
     hours = range(start, max(min(summed_hours.stop, last // HOUR_MINUTES), start))
@@ -406,21 +377,23 @@ def _known(reader: RunReader, found: list[Seen]) -> list[Seen]:
     return found
 
 
-def span_totals(reader: RunReader, spans: Sequence[Span]) -> list[StackTotal]:
-    """Return by thread and stack the intervals that start in the spans of their threads.
+def span_totals(reader: RunReader, spans: Sequence[tuple[int, TimeRange]]) -> list[StackTotal]:
+    """Return by thread and stack the intervals that start in a range of time of their thread.
 
     They are read in one scan.
     """
     if not spans:
         return []
-    values = ", ".join(f"({span.thread:d}, {span.from_ns:d}, {span.to_ns:d})" for span in spans)
+    values = ", ".join(
+        f"({thread:d}, {from_ns:d}, {to_ns:d})" for thread, (from_ns, to_ns) in spans
+    )
     sql = f"""
         WITH span (thread, from_ns, to_ns) AS (VALUES {values})
         SELECT interval.thread, stack, sum(samples), sum(duration_ns) FROM interval CROSS JOIN span
         WHERE start_ns >= ? AND start_ns < ? AND span.thread = interval.thread
         AND start_ns >= from_ns AND start_ns < to_ns GROUP BY 1, 2
     """
-    from_ns, to_ns = min(span.from_ns for span in spans), max(span.to_ns for span in spans)
+    from_ns, to_ns = min(time.from_ns for _, time in spans), max(time.to_ns for _, time in spans)
     return _known(reader, reader.fetch(StackTotal, sql, from_ns, to_ns))
 
 

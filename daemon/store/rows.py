@@ -19,6 +19,7 @@ from profd.daemon.store.records import (
     Time,
     Value,
 )
+from profd.daemon.timerange import EVER, TimeRange
 
 
 class RunInfo(msgspec.Struct, frozen=True):
@@ -56,6 +57,11 @@ class RunInfo(msgspec.Struct, frozen=True):
     analysis_lost_ns: Time | None = None
     findings_made_by: str | None = None
 
+    @property
+    def time(self) -> TimeRange:
+        """All of the run."""
+        return TimeRange(self.started_ns, self.end_ns)
+
 
 class ProcessRow(msgspec.Struct, frozen=True):
     """A process of the run's tree; ``role`` is main, worker, helper or launcher."""
@@ -73,6 +79,11 @@ class ProcessRow(msgspec.Struct, frozen=True):
     ended_ns: Time | None
     exit_code: int | None
     exit_signal: int | None
+
+    @property
+    def life(self) -> TimeRange:
+        """The time in which it was there, as far as it is known."""
+        return TimeRange(self.seen_ns, EVER.to_ns if self.ended_ns is None else self.ended_ns)
 
 
 class PlacementRow(msgspec.Struct, frozen=True):
@@ -204,6 +215,10 @@ class IntervalRow(msgspec.Struct, frozen=True):
         """When the next stack began, or nothing more was seen."""
         return self.start_ns + self.duration_ns
 
+    @property
+    def time(self) -> TimeRange:
+        return TimeRange(self.start_ns, self.end_ns)
+
 
 class StackTotal(msgspec.Struct, frozen=True):
     """What was seen of a thread in one stack, over many intervals."""
@@ -293,6 +308,10 @@ class WindowRow(msgspec.Struct, frozen=True):
     device_overlap_ns: Time | None
     trace_bytes: Count
     kept_bytes: int | None
+
+    @property
+    def time(self) -> TimeRange:
+        return TimeRange(self.start_ns, self.end_ns)
 
 
 class HangRow(msgspec.Struct, frozen=True):

@@ -150,14 +150,6 @@ class RunFile:
             return self._connection.rows(sql, named or values)
 
 
-def time_range(column: str, from_ns: int | None, to_ns: int | None) -> tuple[str, list[int]]:
-    """Return an SQL condition on a column of times, and its values."""
-    bounds = [(sign, at_ns) for sign, at_ns in ((">=", from_ns), ("<", to_ns)) if at_ns is not None]
-    return " AND ".join(["1", *(f"{column} {sign} ?" for sign, _ in bounds)]), [
-        at_ns for _, at_ns in bounds
-    ]
-
-
 _LONGEST_NS = 10 * 366 * 86400 * SECOND_NS
 _AS_JSON: dict[str, Any] = {
     "target": tuple[int, int],

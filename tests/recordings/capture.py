@@ -22,11 +22,12 @@ from support.sessions import session_options
 from profd.daemon.clock import Clock
 from profd.daemon.session.recorder import Recorder
 from profd.daemon.stacks import assembly, pyspy
-from profd.daemon.stacks.assembly import Span, Threads
+from profd.daemon.stacks.assembly import Threads
 from profd.daemon.stacks.evidence import StackEvidence
 from profd.daemon.stacks.pyspy import PySpyOutput, RawRecording
 from profd.daemon.store.records import DescribeFrame, Identity, Record, RecordingTaken, RunStarted
 from profd.daemon.store.writer import RunWriter
+from profd.daemon.timerange import TimeRange
 
 
 def record(pid: int, seconds: float | None, rate_hz: int) -> list[StoredLine]:
@@ -56,7 +57,7 @@ def noted() -> Iterator[list[StoredLine]]:
         raw: RawRecording,
         identity: Identity,
         rate_hz: int,
-        keep: Span,
+        keep: TimeRange,
         threads: Threads,
         evidence: StackEvidence,
     ) -> tuple[RecordingTaken, ...]:
@@ -103,7 +104,7 @@ class _Notes:
         raw: RawRecording,
         identity: Identity,
         rate_hz: int,
-        keep: Span,
+        keep: TimeRange,
         threads: Threads,
         evidence: StackEvidence,
     ) -> None:

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import msgspec
 
-from profd.daemon.stacks.assembly import Span, Threads
+from profd.daemon.stacks.assembly import Threads
 from profd.daemon.stacks.pyspy import PySpyOutput
 from profd.daemon.stacks.source import Statement
 from profd.daemon.store.records import FrameDescription, Identity, Record, RunStarted
+from profd.daemon.timerange import EVER, TimeRange
 
 
 class Header(msgspec.Struct, frozen=True, tag_field="kind", tag="header"):
@@ -66,9 +67,10 @@ class PySpyRecord(msgspec.Struct, frozen=True, tag_field="kind", tag="py-spy rec
         )  # fmt: skip
 
     @property
-    def span(self) -> Span:
+    def span(self) -> TimeRange:
         """What the chain kept of it."""
-        return Span(*self.keep)
+        from_ns, to_ns = self.keep
+        return TimeRange(from_ns or EVER.from_ns, to_ns or EVER.to_ns)
 
 
 class Put(msgspec.Struct, frozen=True, tag_field="kind", tag="record"):

@@ -16,7 +16,6 @@ import msgspec
 
 from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
 from profd.daemon.stacks import assembly
-from profd.daemon.stacks.assembly import Span
 from profd.daemon.stacks.pyspy import FailedRead
 from profd.daemon.stacks.reads import (
     EXEC,
@@ -28,6 +27,7 @@ from profd.daemon.stacks.reads import (
     Pulse,
 )
 from profd.daemon.store.records import GapFound, Identity, RecordingTaken, Stack
+from profd.daemon.timerange import TimeRange
 from support.traces import MAIN_TID, ThreadTrace, raw_recording, stack
 
 TARGET = Identity(MAIN_TID, 1000)
@@ -177,7 +177,7 @@ class World:
         raw = msgspec.structs.replace(
             raw, failed=tuple(failed), pulses=tuple(pulses), spells=spells
         )
-        keep = Span(BEGIN_NS + keep_ns, BEGIN_NS + to_ns)
+        keep = TimeRange(BEGIN_NS + keep_ns, BEGIN_NS + to_ns)
         records = assembly.assemble(raw, TARGET, self.rate_hz, keep)
         read = [(one.start_ns, one.end_ns) for one in records if one.end_ns > one.start_ns]
         account.take(read, SECOND_NS // self.rate_hz, [(one.at_ns, one.why) for one in failed])

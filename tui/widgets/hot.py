@@ -17,17 +17,11 @@ def without_samples(snapshot: Snapshot, of_whom: str) -> str:
     """Return why there are no samples of the threads that ``of_whom`` names."""
     errors = [event for event in snapshot.events if event.kind.style == "bad"]
     if snapshot.view.chosen is not None or snapshot.view.span_ns is not None:
-        times = "–".join(time_range(snapshot.from_ns, snapshot.to_ns))  # noqa: RUF001
-        lives = [
-            (row.seen_ns, row.ended_ns or snapshot.to_ns)
-            for row in snapshot.process_rows
-            if row.role == "main"
-        ]
-        if not any(
-            seen_ns < snapshot.to_ns and ended_ns > snapshot.from_ns for seen_ns, ended_ns in lives
-        ):
+        times = "–".join(time_range(*snapshot.time))  # noqa: RUF001
+        mains = (row for row in snapshot.process_rows if row.role == "main")
+        if not any(row.life.overlaps(snapshot.time) for row in mains):
             why = "no training process was there"
-        elif snapshot.info.state == "live" and snapshot.to_ns >= snapshot.info.end_ns:
+        elif snapshot.info.state == "live" and snapshot.time.to_ns >= snapshot.info.end_ns:
             why = "the newest are still being recorded"
         else:
             why = "nothing was recorded then"

@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from profd.daemon.analyze.phases import CHECKPOINT, phase_named
 from profd.daemon.events import Sign
 from profd.daemon.render.plaintext import fit, visible
+from profd.daemon.timerange import TimeRange
 from profd.daemon.units import UNKNOWN, percent, rate, size, time_range
 from profd.tui.cells import Run, cells_of, sparkline, squeezed
 from profd.tui.pace import STEPS
 from profd.tui.scrub import Mark, Scrub
 from profd.tui.series import GPU_MEMORY_SERIES, GPU_POWER_SERIES, GPU_SERIES
 from profd.tui.snapshot import PhaseShare, Series, Snapshot
-from profd.tui.view import Range
+from profd.tui.view import shown_part
 from profd.tui.widgets.linewidget import LineWidget
 
 _SAVE_SHARE = 0.2
@@ -40,7 +41,7 @@ _MOST_BESIDE = 11
 _HEADROOM = 1.2
 
 
-def columns_of(chosen: Range, snapshot: Snapshot, columns: int) -> range:
+def columns_of(chosen: TimeRange, snapshot: Snapshot, columns: int) -> range:
     """Return the columns in which a range lies, none if it is not on the timeline."""
     ruler = snapshot.timeline.ruler
     first, last = ruler.column_of(chosen.from_ns), ruler.column_of(chosen.to_ns - 1) + 1
@@ -62,7 +63,7 @@ def _marks(snapshot: Snapshot) -> list[Mark]:
         is_saving = any(part.phase == CHECKPOINT and part.share >= _SAVE_SHARE for part in mixture)
         if is_saving and not was_saving:
             from_ns = ruler.from_ns + column * ruler.column_ns
-            marks.append(Mark(Sign.SAVE, from_ns, from_ns + 1, "save"))
+            marks.append(Mark(Sign.SAVE, TimeRange(from_ns, from_ns + 1), "save"))
         was_saving = is_saving
     return [*marks, *snapshot.timeline.marks]
 
@@ -83,7 +84,7 @@ def mark_cells(widget: LineWidget, snapshot: Snapshot, scrub: Scrub, columns: in
         if chosen and scrub.to_ns is not None and scrub.to_ns <= snapshot.timeline.ruler.to_ns:
             cells[chosen[-1]] = widget.run("]", "accent")
     for mark in _marks(snapshot):
-        for column in columns_of(Range(mark.from_ns, mark.to_ns), snapshot, columns):
+        for column in columns_of(mark.time, snapshot, columns):
             cells[column] = widget.run(*mark.sign.value)
     for column in columns_of(scrub.cursor, snapshot, columns) if scrub.cursor else ():
         cells[column] = widget.run("┃", "bright")
@@ -97,19 +98,13 @@ def mark_side(widget: LineWidget, snapshot: Snapshot, scrub: Scrub, cells: int) 
     """
     ruler, marks, at = snapshot.timeline.ruler, _marks(snapshot), scrub.cursor
     found: list[Run] = []
-    here = [
-        mark
-        for mark in marks
-        if at is not None and mark.from_ns < at.to_ns and mark.to_ns > at.from_ns
-    ]
+    here = [mark for mark in marks if at is not None and mark.time.overlaps(at)]
     if here:
         glyphs = ((mark, *mark.sign.value) for mark in here)
         return [
             widget.run(f"{glyph} {visible(mark.text)}  ", style) for mark, glyph, style in glyphs
         ]
-    for sign in dict.fromkeys(
-        mark.sign for mark in marks if mark.to_ns > ruler.from_ns and mark.from_ns < ruler.to_ns
-    ):
+    for sign in dict.fromkeys(mark.sign for mark in marks if mark.time.overlaps(ruler.time)):
         glyph, style = sign.value
         name = sign.name.lower()
         cells -= len(f"{glyph} {name}")
@@ -134,8 +129,7 @@ def time_side(
             else [widget.run(f"{snapshot.view.name}   ", "accent")]
         )
         return [*name, *live]
-    chosen = chosen.within(snapshot.timeline.run)
-    first, last = time_range(chosen.from_ns, chosen.to_ns)
+    first, last = time_range(*shown_part(chosen, snapshot.timeline.run))
     if scrub.has_range and scrub.to_ns is None and live:
         last = "now"
     if is_narrow:  # the hour is on the axis

@@ -81,7 +81,7 @@ class TabLine(LineWidget):
         if self.tab not in ("hot", "flame"):
             return []
         scope, dot = self.run(snapshot.scope_name, "dim"), self.run(" · ", "faint")
-        times = "–".join(time_range(snapshot.from_ns, snapshot.to_ns))  # noqa: RUF001
+        times = "–".join(time_range(*snapshot.time))  # noqa: RUF001
         samples = [dot, self.run(plural(snapshot.samples, "sample"))]
         if snapshot.view.chosen is not None:
             chosen = self.run(times, "accent")

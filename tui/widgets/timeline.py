@@ -17,13 +17,13 @@ from textual.message import Message
 
 from profd.daemon.analyze.phases import PHASES
 from profd.daemon.render.plaintext import fit, visible
+from profd.daemon.timerange import TimeRange
 from profd.tui.cells import Run, axis, slice_run, slices, sparkline
 from profd.tui.columns import Ruler
 from profd.tui.pace import STEPS
 from profd.tui.scrub import Scrub
 from profd.tui.series import GPU_MEMORY_SERIES, GPU_POWER_SERIES, GPU_SERIES
 from profd.tui.snapshot import Series, Snapshot
-from profd.tui.view import Range
 from profd.tui.widgets import side
 from profd.tui.widgets.linewidget import LineWidget
 
@@ -52,7 +52,7 @@ class Line(NamedTuple):
     series: str = ""
 
 
-Move = Callable[[Scrub, Ruler, Range], Scrub]
+Move = Callable[[Scrub, Ruler, TimeRange], Scrub]
 
 
 class Timeline(LineWidget):
@@ -81,7 +81,9 @@ class Timeline(LineWidget):
         )
         last = max(seen, default=None)
         if last is not None and ruler.to_ns >= run.to_ns:  # later samples are still in flight
-            run = Range(run.from_ns, min(ruler.from_ns + (last + 1) * ruler.column_ns, run.to_ns))
+            run = TimeRange(
+                run.from_ns, min(ruler.from_ns + (last + 1) * ruler.column_ns, run.to_ns)
+            )
         scrub = to(self.scrub, ruler, run)
         if scrub != self.scrub:
             self.scrub = scrub

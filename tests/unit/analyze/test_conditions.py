@@ -24,6 +24,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import UsageError
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
+from profd.daemon.timerange import EVER
 
 GROWING = (Condition("memory-growing"),)
 
@@ -85,7 +86,7 @@ def test_each_thread_is_on_the_cpu_by_its_own_readings(tmp_path: Path) -> None:
     ) as reader:  # CPU is read of main threads alone
         main = Selection(main_threads=True)
         on_cpu = msgspec.structs.replace(main, when=(Condition("on-cpu"),))
-        conditions.check(reader, on_cpu.when, None, None)
+        conditions.check(reader, on_cpu.when, EVER)
         assert take_profile(reader, on_cpu).total_ns == 10 * SECOND_NS
         pin = Selection(thread="Thread-1 (_pin_memory_loop)", when=on_cpu.when)
         assert take_profile(reader, pin).total_ns == 0
@@ -98,4 +99,4 @@ def test_a_run_that_cannot_tell_says_why(name: str, tmp_path: Path) -> None:
         RunReader(run) as reader,
         pytest.raises(UsageError, match=f"cannot tell {name}: it has no readings"),
     ):
-        conditions.check(reader, (Condition(name),), None, None)
+        conditions.check(reader, (Condition(name),), EVER)

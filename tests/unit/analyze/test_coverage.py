@@ -29,6 +29,7 @@ from profd.daemon.store.records import (
     RunEnded,
     ThreadTimeline,
 )
+from profd.daemon.timerange import TimeRange
 
 
 def test_the_cost_of_starting_counts_for_as_long_as_it_took(tmp_path: Path) -> None:
@@ -78,7 +79,7 @@ def test_a_gap_is_not_covered_is_said_and_is_no_time_of_what_was_read_around_it(
             (at_ns(0), at_ns(2)), (at_ns(5), at_ns(6)), (at_ns(7), at_ns(10)),
         ]  # fmt: skip
         assert take_lives(reader).weight(1) == 1.0
-        assert take_lives(reader).weight(1, at_ns(1), at_ns(4)) == 1.0
+        assert take_lives(reader).weight(1, TimeRange(at_ns(1), at_ns(4))) == 1.0
         assert [gap.reason for gap in take_gaps(reader, Selection(from_ns=at_ns(5.5)))] == ["exec"]
         (part,) = take_gaps(reader, Selection(from_ns=at_ns(3), to_ns=at_ns(4)))
         assert part.seconds == 1.0

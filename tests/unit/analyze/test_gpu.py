@@ -28,6 +28,7 @@ from profd.daemon.render.text import summary_text
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import DeviceSeen, Point, PointsTaken, Record
 from profd.daemon.store.rows import IntervalRow
+from profd.daemon.timerange import TimeRange
 
 
 @pytest.fixture
@@ -72,13 +73,11 @@ def test_of_a_long_run_a_part_counts_for_all(
         monkeypatch.setattr("profd.daemon.analyze.gpu._LOOKED_AT_NS", 8 * SECOND_NS)
         monkeypatch.setattr("profd.daemon.analyze.gpu._LEAST_LOOKED_AT_NS", 0)
         monkeypatch.setattr("profd.daemon.analyze.gpu._SLICE_NS", 2 * SECOND_NS)
-        ranges: list[tuple[int, int]] = []
+        ranges: list[TimeRange] = []
 
-        def watched(
-            reader: RunReader, from_ns: int, to_ns: int, threads: set[int]
-        ) -> Iterator[IntervalRow]:
-            ranges.append((from_ns, to_ns))
-            return read(reader, from_ns, to_ns, threads)
+        def watched(reader: RunReader, time: TimeRange, threads: set[int]) -> Iterator[IntervalRow]:
+            ranges.append(time)
+            return read(reader, time, threads)
 
         monkeypatch.setattr(RunReader, "intervals", watched)
         part = there(take_gpu_idle(reader, MAIN_THREADS, PhaseIndex(reader)))

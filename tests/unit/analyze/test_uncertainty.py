@@ -25,6 +25,7 @@ from profd.daemon.analyze.uncertainty import (
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import IntervalRow
+from profd.daemon.timerange import TimeRange
 
 A, B, C = 1, 2, 3
 UNSELECTED = 9
@@ -238,10 +239,10 @@ def test_changes_know_how_many_of_the_reads_around_them_failed(tmp_path: Path) -
         assert reads(0, 4) == Reads(0, 400)
         inside = {
             row.process: row
-            for row in reader.reads(failing_ns + SECOND_NS, failing_ns + 2 * SECOND_NS)
+            for row in reader.reads(TimeRange(failing_ns + SECOND_NS, failing_ns + 2 * SECOND_NS))
         }
         assert (inside[1].failed, inside[1].due) == (200, 400.0)
-        assert not reader.reads(failing_ns + 4 * SECOND_NS)
+        assert not reader.reads(TimeRange(failing_ns + 4 * SECOND_NS))
 
 
 def test_of_a_long_run_a_part_counts_for_all(

@@ -311,7 +311,12 @@ def test_launches_without_a_kernel_say_that_another_profiler_has_the_gpu(tmp_pat
 
 
 def test_a_process_that_uses_a_gpu_without_a_launch_in_its_trace_says_so(tmp_path: Path) -> None:
-    taken = WindowTaken(MAIN, STARTED_NS, "kineto", STARTED_NS, operators=(operator("aten::mm"),))
+    taken = WindowTaken(
+        *(MAIN, STARTED_NS, "kineto", STARTED_NS, ""),
+        STARTED_NS,
+        STARTED_NS + SECOND_NS,
+        operators=(operator("aten::mm"),),
+    )
     memory = records.Point("gpu_process_memory_bytes", 2e9, MAIN, device="gpu0")
     (note,) = written(tmp_path / "a.profd", records.PointsTaken(STARTED_NS, (memory,)), taken).notes
     assert note.startswith(

@@ -35,6 +35,7 @@ from profd.daemon.render.difftext import diff_text
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Record, RunEnded
+from profd.daemon.timerange import TimeRange
 
 SLOW, QUICK = 300, 100  # ms
 LENGTHS_MS = [SLOW] * 100 + [QUICK] * 300
@@ -61,7 +62,7 @@ def test_the_length_of_a_step_is_that_of_all_steps_and_not_of_all_blocks(tmp_pat
     assert there(blocks.step_s).value == pytest.approx(
         0.150, abs=0.002
     )  # of the blocks it is 0.200
-    two = Blocks(2, {WAIT: [0.5, 0.5]}, Mean(0.15, 0.01), [0.3, 0.1], 0, 1, {})
+    two = Blocks(2, {WAIT: [0.5, 0.5]}, Mean(0.15, 0.01), [0.3, 0.1], TimeRange(0, 1), {})
     assert two.mean(WAIT, by_step=True).value == pytest.approx(0.075)  # parts add up to it
 
 

@@ -18,6 +18,7 @@ from profd.daemon.errors import ExitCode, UsageError
 from profd.daemon.render.difftext import diff_text, verdict
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame
+from profd.daemon.timerange import TimeRange
 
 
 @pytest.fixture(scope="module")
@@ -153,8 +154,7 @@ def blocks_of(share_of_b: float, step_s: float) -> Blocks:
         },
         step_s=Mean(step_s, step_s / 1000),
         paces=[step_s] * MOST_BLOCKS,
-        from_ns=0,
-        to_ns=10**9,
+        time=TimeRange(0, 10**9),
         functions={},
     )
 

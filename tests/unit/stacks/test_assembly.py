@@ -14,9 +14,10 @@ from support.traces import MAIN_TID, ZERO_NS, ThreadTrace, raw_recording, stack
 
 from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS
 from profd.daemon.stacks import pyspy
-from profd.daemon.stacks.assembly import Span, Threads, apportion, assemble
+from profd.daemon.stacks.assembly import Threads, apportion, assemble
 from profd.daemon.stacks.pyspy import FailedRead, RawRecording
 from profd.daemon.store.records import Frame, Identity, RecordingTaken, Stack
+from profd.daemon.timerange import EVER, TimeRange
 
 TARGET = Identity(MAIN_TID, 1000)
 FUNCTIONS = ("a", "b", "c")
@@ -48,7 +49,7 @@ def assembled(
     raw: RawRecording,
     identity: Identity,
     rate_hz: int,
-    keep: Span,
+    keep: TimeRange,
     threads: Threads | None = None,
 ) -> RecordingTaken:
     """Return the record of a recording that has read all the time."""
@@ -76,11 +77,9 @@ def test_a_failed_read_is_given_to_the_thread_that_it_was_of() -> None:
         FailedRead(ZERO_NS + at_us * MICROSECOND_NS, main.ident)
         for at_us in range(5_000, 1_000_000, 20_000)
     ]
-    found = assembled(
-        msgspec.structs.replace(raw, failed=tuple(missed)), TARGET, 100, Span()
-    ).threads
+    found = assembled(msgspec.structs.replace(raw, failed=tuple(missed)), TARGET, 100, EVER).threads
     assert len(found[0].intervals) > len(turns)
-    assert [len(thread.intervals) for thread in assembled(raw, TARGET, 100, Span()).threads] == [
+    assert [len(thread.intervals) for thread in assembled(raw, TARGET, 100, EVER).threads] == [
         len(turns)
     ] * 2
     assert len(found[1].intervals) == len(turns)
@@ -102,9 +101,7 @@ def test_reads_that_fail_as_a_process_ends_say_nothing_of_what_it_did(is_current
         for at_us in range(605_000, 1_000_000, 20_000)
     ]
     raw = msgspec.structs.replace(raw_recording(last, samples=100), failed=tuple(missed))
-    found = assembled(
-        raw, TARGET, 100, Span(), Threads({MAIN_TID: MAIN_TID}, is_current=is_current)
-    )
+    found = assembled(raw, TARGET, 100, EVER, Threads({MAIN_TID: MAIN_TID}, is_current=is_current))
     in_the_end = {
         frames
         for start_ns, _, frames in spans_of(found)
@@ -128,9 +125,7 @@ def test_what_python_calls_as_it_ends_is_no_inner_part_of_another_stack(
     ending = [(520_000, imports[1:]), *([(530_000, ())] if ending_ms > 10 else [])]
     last = ThreadTrace([*turns, (510_000, work), *ending], (520 + ending_ms) * 1000)
     threads = Threads({MAIN_TID: MAIN_TID}, is_current=is_current)
-    found = assembled(
-        raw_recording(last, samples=52 + ending_ms // 10), TARGET, 100, Span(), threads
-    )
+    found = assembled(raw_recording(last, samples=52 + ending_ms // 10), TARGET, 100, EVER, threads)
     assert spans_of(found)[-1][2] == (imports if is_current and ending_ms == 10 else work)
 
 
@@ -143,7 +138,7 @@ def test_threads_that_come_and_go_leave_no_frames_behind() -> None:
             ),
             TARGET,
             100,
-            Span(),
+            EVER,
         )
         return pyspy._frame.cache_info().currsize
 
@@ -170,7 +165,7 @@ def test_many_short_intervals_are_not_rounded_away() -> None:
 
 @given(stays, st.integers(1, 400))
 def test_a_recording_is_kept_whole(stays: list[tuple[int, str]], samples: int) -> None:
-    record = assembled(raw_recording(thread_of(stays), samples=samples), TARGET, 100, Span())
+    record = assembled(raw_recording(thread_of(stays), samples=samples), TARGET, 100, EVER)
     length_ns = sum(length for length, _ in stays) * MICROSECOND_NS
     assert (record.start_ns, record.end_ns) == (ZERO_NS, ZERO_NS + length_ns)
     assert (record.samples, record.torn) == (samples, 0)
@@ -190,10 +185,10 @@ def test_two_recordings_cut_at_a_time_lose_and_double_nothing(
     after_end_us = zero_us + sum(length for length, _ in after)
     cut_us = data.draw(st.integers(zero_us, max(min(end_us, after_end_us), zero_us)))
     cut_ns = ZERO_NS + cut_us * MICROSECOND_NS
-    first = assembled(raw_recording(thread_of(before)), TARGET, 100, Span(None, cut_ns))
+    first = assembled(raw_recording(thread_of(before)), TARGET, 100, TimeRange(to_ns=cut_ns))
     second_zero_ns = ZERO_NS + zero_us * MICROSECOND_NS
     second = assembled(
-        raw_recording(thread_of(after), zero_ns=second_zero_ns), TARGET, 100, Span(cut_ns, None)
+        raw_recording(thread_of(after), zero_ns=second_zero_ns), TARGET, 100, TimeRange(cut_ns)
     )
     spans = sorted(span for span in spans_of(first) + spans_of(second))
     assert spans[0][0] == ZERO_NS
@@ -215,16 +210,16 @@ def test_a_cut_splits_the_samples_of_one_recording_without_rest(
     raw = raw_recording(thread_of(stays), samples=333)
     cut_ns = ZERO_NS + cut_us * MICROSECOND_NS
     halves = [
-        assembled(raw, TARGET, 100, span) for span in (Span(None, cut_ns), Span(cut_ns, None))
+        assembled(raw, TARGET, 100, span) for span in (TimeRange(to_ns=cut_ns), TimeRange(cut_ns))
     ]
-    whole = assembled(raw, TARGET, 100, Span())
+    whole = assembled(raw, TARGET, 100, EVER)
     assert sum(half.samples for half in halves) in range(whole.samples - 1, whole.samples + 2)
 
 
 def test_samples_are_shared_among_threads_by_their_time() -> None:
     main = ThreadTrace([(0, stack("a"))], 4_000_000)
     late = ThreadTrace([(3_000_000, WAITING)], 4_000_000, "thread (4250): T", 0x7F11)
-    record = assembled(raw_recording(main, late, samples=500), TARGET, 100, Span())
+    record = assembled(raw_recording(main, late, samples=500), TARGET, 100, EVER)
     assert [sum(i.samples for i in thread.intervals) for thread in record.threads] == [400, 100]
     assert [(thread.os_tid, thread.name, thread.is_main) for thread in record.threads] == [
         (MAIN_TID, "MainThread", True),
@@ -243,7 +238,7 @@ def test_what_was_seen_before_a_torn_read_lasts_until_the_next_sample() -> None:
         ([(0, a), (500_000, TORN), (600_000, b)], 10, (a, b), [50, 40], 500_000),
         ([(0, TORN), (30_000, b)], 3, (b,), [97], 970_000),
     ):
-        record = assembled(raw_recording(ThreadTrace(changes, 1_000_000)), TARGET, 100, Span())
+        record = assembled(raw_recording(ThreadTrace(changes, 1_000_000)), TARGET, 100, EVER)
         assert (record.samples, record.torn, record.stacks) == (100, torn, stacks)
         assert [interval.samples for interval in record.threads[0].intervals] == samples
         assert record.threads[0].intervals[0].duration_ns == first_us * MICROSECOND_NS
@@ -252,7 +247,7 @@ def test_what_was_seen_before_a_torn_read_lasts_until_the_next_sample() -> None:
 def test_a_thread_without_frames_is_neither_sampled_nor_torn() -> None:
     main = ThreadTrace([(0, stack("a"))], 4_000_000)
     silent = ThreadTrace([(0, ())], 4_000_000, "thread (4250): pt_autograd_0", 0x7F11)
-    record = assembled(raw_recording(main, silent, samples=800), TARGET, 100, Span())
+    record = assembled(raw_recording(main, silent, samples=800), TARGET, 100, EVER)
     assert (record.samples, record.torn) == (400, 0)
     assert [len(thread.intervals) for thread in record.threads] == [1, 0]
     hook = (Frame("hook", "/home/ada/train.py", 7),)
@@ -262,7 +257,7 @@ def test_a_thread_without_frames_is_neither_sampled_nor_torn() -> None:
         "thread (4250): pt_autograd_0",
         0x7F11,
     )
-    record = assembled(raw_recording(calling, samples=400), TARGET, 100, Span())
+    record = assembled(raw_recording(calling, samples=400), TARGET, 100, EVER)
     assert (record.samples, record.torn) == (50, 0)
     assert [stack for _, _, stack in spans_of(record)] == [hook]
 
@@ -271,19 +266,19 @@ def test_a_thread_that_is_gone_has_neither_time_nor_samples_of_those_that_live()
     main = ThreadTrace([(0, stack("a"))], 4_000_000)
     gone = ThreadTrace([(0, WAITING)], 4_000_000, "thread (4250): T", 0x7F11)
     raw = raw_recording(main, gone, samples=401)
-    record = assembled(raw, TARGET, 100, Span(), Threads({MAIN_TID: MAIN_TID}, is_current=True))
+    record = assembled(raw, TARGET, 100, EVER, Threads({MAIN_TID: MAIN_TID}, is_current=True))
     alive, dead = record.threads
     assert [(i.duration_ns, i.samples) for i in dead.intervals] == [(10 * MILLISECOND_NS, 1)]
     assert [(i.duration_ns, i.samples) for i in alive.intervals] == [(4000 * MILLISECOND_NS, 400)]
     gone = ThreadTrace([(0, WAITING), (90_000, WAITING[:1])], 93_000, "thread (4250): T", 0x7F11)
-    record = assembled(raw_recording(gone), TARGET, 100, Span(), Threads({}, is_current=True))
+    record = assembled(raw_recording(gone), TARGET, 100, EVER, Threads({}, is_current=True))
     assert record.end_ns == ZERO_NS + 93_000 * MICROSECOND_NS
 
 
 @pytest.mark.parametrize("threads", [Threads(), Threads({MAIN_TID: MAIN_TID}), None])
 def test_where_nobody_can_tell_every_thread_lives(threads: Threads | None) -> None:
     other = ThreadTrace([(0, WAITING)], 4_000_000, "thread (4250): T", 0x7F11)
-    (thread,) = assembled(raw_recording(other), TARGET, 100, Span(), threads).threads
+    (thread,) = assembled(raw_recording(other), TARGET, 100, EVER, threads).threads
     assert thread.intervals[0].duration_ns == 4000 * MILLISECOND_NS
 
 
@@ -304,7 +299,7 @@ def test_threads_of_a_container_or_without_ids_get_those_that_they_have_here() -
         (without, {MAIN_TID: MAIN_TID}, [(unknown[0], False), (unknown[1], True)]),
     ):
         record = assembled(
-            raw_recording(*threads), TARGET, 100, Span(), Threads(ids, is_current=True)
+            raw_recording(*threads), TARGET, 100, EVER, Threads(ids, is_current=True)
         )
         assert [(thread.os_tid, thread.is_main) for thread in record.threads] == expected
         assert all(
@@ -315,12 +310,12 @@ def test_threads_of_a_container_or_without_ids_get_those_that_they_have_here() -
 @pytest.mark.parametrize("label", ["thread (0x7F71075C16C0)", f"thread ({MAIN_TID})"])
 def test_the_only_thread_is_the_main_one_whatever_it_is_called(label: str) -> None:
     lone = ThreadTrace([(0, stack("a"))], 1_000_000, label, 0x7F71075C16C0)
-    (thread,) = assembled(raw_recording(lone), TARGET, 100, Span()).threads
+    (thread,) = assembled(raw_recording(lone), TARGET, 100, EVER).threads
     assert (thread.name, thread.is_main) == ("MainThread", True)
 
 
 def test_a_recording_that_saw_nothing_is_empty_and_each_keeps_what_it_cost() -> None:
-    record = assembled(raw_recording(samples=0), TARGET, 100, Span())
+    record = assembled(raw_recording(samples=0), TARGET, 100, EVER)
     assert (record.start_ns, record.end_ns, record.samples, record.threads) == (
         ZERO_NS,
         ZERO_NS,
@@ -329,13 +324,13 @@ def test_a_recording_that_saw_nothing_is_empty_and_each_keeps_what_it_cost() -> 
     )
     later_ns = ZERO_NS + 10_000 * MILLISECOND_NS
     record = assembled(
-        raw_recording(ThreadTrace([(0, stack("a"))], 1000)), TARGET, 100, Span(later_ns, None)
+        raw_recording(ThreadTrace([(0, stack("a"))], 1000)), TARGET, 100, TimeRange(later_ns)
     )
     assert (record.start_ns, record.end_ns, record.samples) == (later_ns, later_ns, 0)
     raw = msgspec.structs.replace(
         raw_recording(ThreadTrace([(0, stack("a"))], 1000)), errors=7, cpu_ns=5
     )
-    record = assembled(raw, TARGET, 50, Span())
+    record = assembled(raw, TARGET, 50, EVER)
     assert (record.rate_hz, record.errors, record.cpu_ns, record.clock_error_ns) == (
         50,
         7,
@@ -354,7 +349,7 @@ def test_a_stack_that_was_left_when_it_was_met_takes_no_time_from_the_next() -> 
         raw_recording(ThreadTrace(changes, 900_000), samples=90, cpu_ns=90 * MILLISECOND_NS),
         TARGET,
         100,
-        Span(),
+        EVER,
     )
     (thread,) = record.threads
     assert [record.stacks[interval.stack] for interval in thread.intervals] == [stack("a"), deep]

@@ -29,12 +29,13 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.scheduling import FreeCores
 from profd.daemon.stacks import assembly
 from profd.daemon.stacks import chain as chain_module
-from profd.daemon.stacks.assembly import Span, Threads
+from profd.daemon.stacks.assembly import Threads
 from profd.daemon.stacks.chain import Allowance, StackChain
 from profd.daemon.stacks.evidence import StackEvidence
 from profd.daemon.stacks.pyspy import RawRecording, RecordingFailed
 from profd.daemon.stacks.reads import STOPPED, ProcessSnapshot
 from profd.daemon.store.records import Identity, Record, RecordingTaken
+from profd.daemon.timerange import TimeRange
 
 __all__ = ["stage"]  # a fixture: pytest finds it by its name here
 
@@ -189,7 +190,7 @@ def note_assembled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[RawRecording, 
         raw: RawRecording,
         identity: Identity,
         rate_hz: int,
-        keep: Span,
+        keep: TimeRange,
         threads: Threads,
         evidence: StackEvidence,
     ) -> tuple[RecordingTaken, ...]:

@@ -24,7 +24,7 @@ from support.sampledworld import LENGTH_NS as LENGTH_BETWEEN_CUTS_NS
 from support.traces import ThreadTrace, raw_recording, stack
 
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
-from profd.daemon.stacks.assembly import Span, assemble
+from profd.daemon.stacks.assembly import assemble
 from profd.daemon.stacks.reads import (
     ENOUGH,
     EXEC,
@@ -41,6 +41,7 @@ from profd.daemon.stacks.reads import (
     unread,
 )
 from profd.daemon.store.records import GapFound
+from profd.daemon.timerange import EVER
 
 REASONS = {
     PROFD: PROFD_STOPPED, SAMPLER: UNREADABLE, FAILING: UNREADABLE, DEEP: UNREADABLE,
@@ -198,7 +199,7 @@ def test_a_process_that_stands_still_as_its_recording_begins_has_no_time_until_i
         Spell(raw.zero_ns - SECOND_NS, raw.zero_ns - LOOK_NS, STOPPED),
         Spell(runs_ns, runs_ns + SECOND_NS),
     )
-    records = assemble(msgspec.structs.replace(raw, spells=spells), TARGET, RATE_HZ, Span())
+    records = assemble(msgspec.structs.replace(raw, spells=spells), TARGET, RATE_HZ, EVER)
     intervals = [one for record in records for thread in record.threads for one in thread.intervals]
     assert min(one.start_ns for one in intervals) == runs_ns
 

@@ -21,6 +21,7 @@ from profd.daemon.store.database import LEAST_ROW_BYTES, BoundedConnection
 from profd.daemon.store.findings import findings_now, findings_of_whole, rules_found
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.tables import Tables
+from profd.daemon.timerange import TimeRange
 
 
 @pytest.fixture
@@ -180,7 +181,7 @@ def test_a_file_whose_pages_are_linked_many_times_says_so(table: str, tmp_path: 
     run = write_run(tmp_path / "run.profd", seconds=2)  # so that each table has one page
     hostilefiles.link_many_times(run, table, levels=6)
     with pytest.raises(RunUnreadable, match="its size accounts for"), RunReader(run) as reader:
-        assert [*reader.events(), *reader.intervals(), *reader.recordings(1)] == []
+        assert [*reader.events(), *reader.intervals(), *reader.recordings(TimeRange(1))] == []
 
 
 def bounded(path: Path) -> contextlib.closing[BoundedConnection]:

@@ -34,6 +34,7 @@ from profd.daemon.store.records import (
     ThreadTimeline,
 )
 from profd.daemon.store.rows import StackRow
+from profd.daemon.timerange import EVER, TimeRange
 
 SECONDS = 4
 
@@ -71,9 +72,12 @@ def test_intervals_are_in_order_of_time_and_those_of_the_threads_asked_for(
     everything = list(finished.intervals())
     assert [i.start_ns for i in everything] == sorted(i.start_ns for i in everything)
     middle_ns = STARTED_NS + 2 * SECOND_NS
-    parts = [*finished.intervals(to_ns=middle_ns), *finished.intervals(from_ns=middle_ns)]
+    parts = [
+        *finished.intervals(TimeRange(to_ns=middle_ns)),
+        *finished.intervals(TimeRange(middle_ns)),
+    ]
     assert parts == everything
-    assert list(finished.intervals(middle_ns, middle_ns)) == []
+    assert list(finished.intervals(TimeRange(middle_ns, middle_ns))) == []
     pin = thread_of(finished, PIN_TID)
     assert {interval.thread for interval in finished.intervals(threads=[pin])} == {pin}
     assert list(finished.intervals(threads=[])) == []
@@ -86,19 +90,20 @@ def test_what_was_recorded_is_that_of_the_recordings_and_their_intervals(
     finished: RunReader,
 ) -> None:
     middle_ns = STARTED_NS + 2 * SECOND_NS
-    for bounds in ((None, None), (None, middle_ns), (middle_ns, None), (middle_ns, middle_ns)):
-        recordings, recorded = finished.recordings(*bounds), finished.recorded(*bounds)
+    ends = TimeRange(to_ns=middle_ns), TimeRange(middle_ns), TimeRange(middle_ns, middle_ns)
+    for time in (EVER, *ends):
+        recordings, recorded = finished.recordings(time), finished.recorded(time)
         assert recorded.samples == sum(row.samples for row in recordings)
         assert recorded.torn == sum(row.torn for row in recordings)
-    assert 0 < finished.recorded(None, middle_ns).samples < finished.recorded().samples
+    assert 0 < finished.recorded(TimeRange(to_ns=middle_ns)).samples < finished.recorded().samples
     added: dict[tuple[int, int], tuple[int, int]] = {}
-    for interval in finished.intervals(STARTED_NS, STARTED_NS + SECOND_NS):
+    for interval in finished.intervals(TimeRange(STARTED_NS, STARTED_NS + SECOND_NS)):
         samples, time_ns = added.get((interval.thread, interval.stack), (0, 0))
         added[interval.thread, interval.stack] = (
             samples + interval.samples,
             time_ns + interval.duration_ns,
         )
-    totals = finished.stack_totals(STARTED_NS, STARTED_NS + SECOND_NS)
+    totals = finished.stack_totals(TimeRange(STARTED_NS, STARTED_NS + SECOND_NS))
     assert {(row.thread, row.stack): (row.samples, row.duration_ns) for row in totals} == added
     main = thread_of(finished, MAIN_TID)
     assert finished.stack_totals(threads=[main]) == [
@@ -136,14 +141,14 @@ def test_series_are_found_by_what_they_are_of(finished: RunReader) -> None:
 def test_threads_are_those_that_were_sampled_in_a_range(finished: RunReader) -> None:
     every = list(finished.intervals())
     middle_ns = every[len(every) // 2].start_ns
-    assert finished.sampled_threads() == {row.thread for row in every}
-    assert finished.sampled_threads(middle_ns) == {
+    assert finished.sampled_threads(EVER) == {row.thread for row in every}
+    assert finished.sampled_threads(TimeRange(middle_ns)) == {
         row.thread for row in every if row.start_ns >= middle_ns
     }
-    assert finished.sampled_threads(middle_ns, middle_ns + 1) == {
+    assert finished.sampled_threads(TimeRange(middle_ns, middle_ns + 1)) == {
         row.thread for row in every if row.start_ns == middle_ns
     }
-    assert finished.sampled_threads(to_ns=every[0].start_ns) == set()
+    assert finished.sampled_threads(TimeRange(to_ns=every[0].start_ns)) == set()
 
 
 def test_series_are_listed_by_name_and_process_and_those_that_are_new(finished: RunReader) -> None:
@@ -276,10 +281,8 @@ def test_a_range_says_of_its_time_what_all_of_the_run_says(
     readings: RunReader, from_s: int, to_s: int
 ) -> None:
     series = readings.list_series()[0].id
-    from_ns, to_ns = STARTED_NS + from_s * SECOND_NS, STARTED_NS + to_s * SECOND_NS
-    assert readings.steps(series, from_ns, to_ns).over(from_ns, to_ns) == readings.steps(
-        series
-    ).over(from_ns, to_ns)
+    time = TimeRange(from_s * SECOND_NS, to_s * SECOND_NS).moved(STARTED_NS)
+    assert readings.steps(series, time).over(*time) == readings.steps(series).over(*time)
 
 
 @pytest.mark.parametrize("part_ns", [1, SECOND_NS // 3, SECOND_NS, 300 * SECOND_NS])
@@ -293,6 +296,14 @@ def test_intervals_are_the_same_however_many_are_read_at_a_time(
     from_ns, to_ns = first[0] + SECOND_NS // 2, first[0] + 3 * SECOND_NS
     some = [row for row in whole if from_ns <= row.start_ns < to_ns]
     assert 0 < len(some) < len(whole)
-    assert list(finished.intervals(from_ns, to_ns)) == some
-    assert list(finished.intervals(None, to_ns)) + list(finished.intervals(to_ns)) == whole
-    assert list(finished.intervals(to_ns, from_ns)) == list(finished.intervals(None, 0)) == []
+    assert list(finished.intervals(TimeRange(from_ns, to_ns))) == some
+    assert (
+        list(finished.intervals(TimeRange(to_ns=to_ns)))
+        + list(finished.intervals(TimeRange(to_ns)))
+        == whole
+    )
+    assert (
+        list(finished.intervals(TimeRange(to_ns, from_ns)))
+        == list(finished.intervals(TimeRange(to_ns=0)))
+        == []
+    )

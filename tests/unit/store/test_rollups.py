@@ -26,6 +26,7 @@ from profd.daemon.store.records import Point, PointsTaken, RecordingTaken
 from profd.daemon.store.rows import StackTotal
 from profd.daemon.store.stepfunction import MINUTE_NS
 from profd.daemon.store.tables import Tables
+from profd.daemon.timerange import EVER, TimeRange
 
 
 def test_an_interval_is_cut_at_the_bounds_of_columns(tmp_path: Path) -> None:
@@ -97,7 +98,7 @@ def test_minutes_are_added_together_from_the_runs_start_on(reader: RunReader) ->
         for row in rollups.stack_minutes(reader, [thread], range(1, 2))
     }
     from_ns = STARTED_NS + MINUTE_NS
-    intervals = reader.stack_totals(from_ns, from_ns + MINUTE_NS, frozenset({thread}))
+    intervals = reader.stack_totals(TimeRange(from_ns, from_ns + MINUTE_NS), {thread})
     assert summed == {row.stack: (row.samples, row.duration_ns) for row in intervals}
 
 
@@ -136,15 +137,16 @@ def test_a_range_is_split_into_whole_minutes_and_what_lies_beside(
     )
     live.finish()
     with RunReader(tmp_path / "live.profd") as reader:
-        [one] = reader.rollups.split(at(30), at(270), reader.threads)
+        [one] = reader.rollups.split(TimeRange(at(30), at(270)), reader.threads)
         assert (one.minutes, one.is_settled) == (range(1, 4), True)
         assert [(rest.from_ns, rest.to_ns) for rest in one.rest] == [
             (at(30), at(60)),
             (at(240), at(270)),
         ]
-        [short] = reader.rollups.split(at(59), at(59 + 60 * rollups.LEAST_MINUTES), reader.threads)
+        little = TimeRange(at(59), at(59 + 60 * rollups.LEAST_MINUTES))
+        [short] = reader.rollups.split(little, reader.threads)
         assert not short.minutes
-        [whole] = reader.rollups.split(None, None, reader.threads)
+        [whole] = reader.rollups.split(EVER, reader.threads)
         assert not whole.rest
 
 
@@ -173,6 +175,7 @@ def test_a_reader_that_is_asked_again_while_a_run_grows_misses_nothing(
             if second % 40 == 0:  # all that was recorded is in the sums
                 live.commit([PointsTaken(at_ns + 45 * SECOND_NS, (Point("host_cpu_share", 0.5),))])
             reader.refresh()
-            for from_ns, to_ns in ((None, None), (at(90), None), (None, at_ns), (None, at(401))):
-                found, expected = reader.totals(from_ns, to_ns), reader.stack_totals(from_ns, to_ns)
+            ends = TimeRange(to_ns=at_ns), TimeRange(to_ns=at(401))
+            for time in (EVER, TimeRange(at(90)), *ends):
+                found, expected = reader.totals(time), reader.stack_totals(time)
                 assert by_stack(found) == by_stack(expected)

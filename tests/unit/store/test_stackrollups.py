@@ -21,6 +21,7 @@ from profd.daemon.store.records import Point, PointsTaken, Record, RecordingTake
 from profd.daemon.store.rows import StackTotal
 from profd.daemon.store.stackrollups import ENDED_LONG_AGO_NS, LAG_NS, MANY_PROCESSES, StackRollups
 from profd.daemon.store.tables import Tables
+from profd.daemon.timerange import EVER
 
 PROCESSES = 10 * MANY_PROCESSES
 
@@ -102,10 +103,7 @@ def test_sums_tell_what_reading_one_by_one_tells(
 ) -> None:
     selection = selected(from_s, to_s, when)
     assert any(
-        one.minutes
-        for one in reader.rollups.split(
-            selection.from_ns, selection.to_ns, selection.threads(reader)
-        )
+        one.minutes for one in reader.rollups.split(selection.time, selection.threads(reader))
     )
     found, expected = (by_stack(selected_totals(one, selection)) for one in (reader, unsummed))
     assert expected
@@ -138,7 +136,7 @@ def test_what_is_not_summed_yet_is_read_one_by_one(live: Tables, tmp_path: Path)
     for record in recordings(400):
         live.commit([record])
     with RunReader(tmp_path / "live.profd") as reader:
-        [one] = reader.rollups.split(None, None, reader.threads)
+        [one] = reader.rollups.split(EVER, reader.threads)
         assert one.rest
         assert one.minutes.stop == 6
         assert (
@@ -172,7 +170,7 @@ def test_sums_that_no_longer_hold_begin_anew(
     live.commit([PointsTaken(later_ns, (Point("host_cpu_share", 0.5),))])
     with RunReader(tmp_path / "live.profd") as reader:
         threads = frozenset(reader.threads)
-        [one] = reader.rollups.split(None, None, threads)
+        [one] = reader.rollups.split(EVER, threads)
         assert one.rest
         expected = reader.stack_totals()
         assert by_stack(selected_totals(reader, Selection())) == by_stack(expected)
@@ -186,12 +184,9 @@ def test_hours_are_the_sums_of_their_minutes(live: Tables, tmp_path: Path) -> No
     with RunReader(tmp_path / "live.profd") as reader:
         for from_s, to_s in ((None, None), (0.0, 7200.0), (1800.5, 11_000.2), (None, 9000.0)):
             selection = selected(from_s, to_s, ())
-            assert all(
-                one.hours
-                for one in reader.rollups.split(selection.from_ns, selection.to_ns, reader.threads)
-            )
+            assert all(one.hours for one in reader.rollups.split(selection.time, reader.threads))
             assert by_stack(selected_totals(reader, selection)) == by_stack(
-                reader.stack_totals(selection.from_ns, selection.to_ns)
+                reader.stack_totals(selection.time)
             )
 
 
@@ -203,7 +198,7 @@ def selected(from_s: float | None, to_s: float | None, when: tuple[Condition, ..
 
 
 def test_a_finished_run_is_summed_to_its_end(reader: RunReader) -> None:
-    assert [one.rest for one in reader.rollups.split(None, None, reader.threads) if one.rest] == []
+    assert [one.rest for one in reader.rollups.split(EVER, reader.threads) if one.rest] == []
 
 
 def test_of_intervals_that_start_together_the_sums_have_the_one_that_the_file_has(
@@ -216,6 +211,6 @@ def test_of_intervals_that_start_together_the_sums_have_the_one_that_the_file_ha
     taken[3] = replace(taken[3], threads=(again, *others))
     live.commit([*taken, PointsTaken(LATE_NS + 60 * SECOND_NS, (Point("host_cpu_share", 0.5),))])
     with RunReader(tmp_path / "live.profd") as reader:
-        [one] = reader.rollups.split(None, None, reader.threads)
+        [one] = reader.rollups.split(EVER, reader.threads)
         assert one.minutes
         assert by_stack(selected_totals(reader, Selection())) == by_stack(reader.stack_totals())

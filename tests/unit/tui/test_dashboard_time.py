@@ -34,7 +34,8 @@ async def press(opened: OpenDashboard, *keys: str) -> Snapshot:
 
 
 def seconds_of(snapshot: Snapshot) -> tuple[float, float]:
-    return (snapshot.from_ns - STARTED_NS) / SECOND_NS, (snapshot.to_ns - STARTED_NS) / SECOND_NS
+    from_ns, to_ns = snapshot.time.moved(-STARTED_NS)
+    return from_ns / SECOND_NS, to_ns / SECOND_NS
 
 
 async def test_arrows_move_a_cursor_and_brackets_choose_a_range_and_everything_below_follows(
@@ -97,7 +98,7 @@ async def test_g_goes_to_a_time_or_says_what_is_none_and_the_mouse_drags_a_range
     await opened.pilot.mouse_down(Timeline, offset=(LABEL_CELLS + 30, 2))
     await opened.pilot.hover(Timeline, offset=(LABEL_CELLS + 39, 3))
     await opened.pilot.mouse_up(Timeline, offset=(LABEL_CELLS + 39, 3))
-    found = await opened.snapshot(lambda found: found.to_ns - found.from_ns == 10 * SECOND_NS)
+    found = await opened.snapshot(lambda found: found.time.length_ns == 10 * SECOND_NS)
     assert seconds_of(found) == (30, 40)
     assert found.samples == 1000
     height = opened.widget(Timeline).size.height
@@ -114,9 +115,8 @@ async def test_what_is_looked_at_stays_while_the_run_goes_on_and_escape_follows_
             before = await press(opened, "z", "left", "left")
             train_backward(run, seconds=15)
             after = await opened.snapshot(lambda found: found.info.end_ns > before.info.end_ns)
-            assert (after.from_ns, after.to_ns, after.functions) == (
-                before.from_ns,
-                before.to_ns,
+            assert (after.time, after.functions) == (
+                before.time,
                 before.functions,
             )
             assert after.timeline.ruler == before.timeline.ruler
@@ -125,14 +125,14 @@ async def test_what_is_looked_at_stays_while_the_run_goes_on_and_escape_follows_
                 after.timeline.phase_rows[0].cells[:-1] == before.timeline.phase_rows[0].cells[:-1]
             )
             found = await press(opened, "escape")
-            assert found.to_ns == found.info.end_ns
+            assert found.time.to_ns == found.info.end_ns
             assert found.timeline.phase_rows[0].shares[0].phase == "backward"
             # A range without an end grows with the run.
             begun = await press(opened, "left", "left", "left_square_bracket")
             assert "– now" in opened.text(Timeline)  # noqa: RUF001
             train_backward(run, seconds=5)
             found = await opened.snapshot(lambda found: found.samples == begun.samples + 500)
-            assert found.to_ns == found.info.end_ns
+            assert found.time.to_ns == found.info.end_ns
 
 
 async def test_without_color_cursor_and_range_are_signs(

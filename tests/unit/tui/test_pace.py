@@ -18,9 +18,9 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.events import EventKind
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import EventHappened, Record, RunEnded
+from profd.daemon.timerange import TimeRange
 from profd.tui.columns import Ruler
 from profd.tui.pace import Pace
-from profd.tui.view import Range
 from profd.tui.widgets.header import Header
 
 
@@ -107,8 +107,8 @@ async def test_steps_are_unknown_once_nothing_counts_the_training(
         steps = there(pace.steps())
         (process,), begun_ns = reader.processes, reader.info.started_ns
         assert (steps.step, steps.per_s, steps.mean_per_s) == (None, per_s, None)
-        assert pace.of_process(process, Range(begun_ns, begun_ns + 30 * SECOND_NS)) is None
-        assert pace.of_process(process, Range(begun_ns, begun_ns + 14 * SECOND_NS)) == 10
+        assert pace.of_process(process, TimeRange(begun_ns, begun_ns + 30 * SECOND_NS)) is None
+        assert pace.of_process(process, TimeRange(begun_ns, begun_ns + 14 * SECOND_NS)) == 10
         cells = pace.strip(Ruler(begun_ns, 5 * SECOND_NS, 6), None).cells
         assert [cell if cell is None else round(cell) for cell in cells[:4]] == [10, 10, None, None]
     async with open_dashboard(run) as opened:
@@ -120,7 +120,7 @@ async def test_an_ended_run_has_the_steps_that_its_summary_has(tmp_path: Path) -
     run = counted(tmp_path / "a", 0, 100, 200, 260)
     with RunReader(run) as reader:
         made = take_steps(reader, Selection(), PhaseIndex(reader)).count
-        whole = Range(reader.info.started_ns, reader.info.end_ns)
+        whole = TimeRange(reader.info.started_ns, reader.info.end_ns)
         (process,) = reader.processes
         assert pace_of(reader).of_process(process, whole) == pytest.approx(260 / 15)
         assert pace_of(reader).of_process(process + 1, whole) is None

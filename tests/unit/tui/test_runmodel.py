@@ -16,9 +16,10 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.render.summary import summarize
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
+from profd.daemon.timerange import TimeRange
 from profd.tui.runmodel import LATELY_S, OwnCost, RunModel
 from profd.tui.snapshot import Snapshot
-from profd.tui.view import Range, View
+from profd.tui.view import View
 
 
 class Spending:
@@ -101,7 +102,7 @@ def test_a_snapshot_has_what_the_analysis_has_of_its_scope_its_time_and_its_proc
         )
         assert list(snapshot.functions) == hot_functions(reader, take_profile(reader, selection))
         assert snapshot.samples == 3000
-        assert snapshot.from_ns == reader.info.end_ns - 30 * SECOND_NS
+        assert snapshot.time.from_ns == reader.info.end_ns - 30 * SECOND_NS
     with RunReader(ended) as reader:
         verdict = there(model_of(reader).snapshot(View()).verdict)
     assert verdict.phase == "data wait"
@@ -114,7 +115,9 @@ def test_a_process_has_in_a_range_the_means_of_the_time_that_it_lived(
     tmp_path: Path, from_s: int
 ) -> None:
     ended = records.ProcessEnded(synthetic.worker(2), synthetic.STARTED_NS + 15 * SECOND_NS)
-    chosen = Range(synthetic.STARTED_NS + from_s * SECOND_NS, synthetic.STARTED_NS + 20 * SECOND_NS)
+    chosen = TimeRange(
+        synthetic.STARTED_NS + from_s * SECOND_NS, synthetic.STARTED_NS + 20 * SECOND_NS
+    )
     with RunReader(synthetic.write_run(tmp_path / "a.profd", seconds=40, also=[ended])) as reader:
         shown = model_of(reader).snapshot(View(tab="processes", chosen=chosen)).processes
         expected = summarize(reader, Selection(chosen.from_ns, chosen.to_ns)).processes

@@ -12,17 +12,18 @@ from support.present import there
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.events import EventKind, Sign
 from profd.daemon.store.rows import EventRow, WindowRow
+from profd.daemon.timerange import EVER, TimeRange
 from profd.tui.columns import Ruler
-from profd.tui.scrub import EVER_NS, SPANS_NS, Mark, Scrub, marks_of
-from profd.tui.view import Range, View, span_name
+from profd.tui.scrub import SPANS_NS, Mark, Scrub, marks_of
+from profd.tui.view import View, is_near, shown_part, span_name
 
 ORIGIN_NS = 1_000 * SECOND_NS
-RUN = Range(ORIGIN_NS, ORIGIN_NS + 3600 * SECOND_NS)
+RUN = TimeRange(ORIGIN_NS, ORIGIN_NS + 3600 * SECOND_NS)
 RULER = Ruler.filling(RUN.from_ns, RUN.to_ns, 60)
 
 
-def minute(number: int) -> Range:
-    return Range(ORIGIN_NS + number * 60 * SECOND_NS, ORIGIN_NS + (number + 1) * 60 * SECOND_NS)
+def minute(number: int) -> TimeRange:
+    return TimeRange(ORIGIN_NS + number * 60 * SECOND_NS, ORIGIN_NS + (number + 1) * 60 * SECOND_NS)
 
 
 def at(number: int) -> Scrub:
@@ -42,15 +43,15 @@ def test_the_cursor_begins_at_the_newest_column_goes_by_columns_and_ends_with_th
 
 
 def test_brackets_choose_from_cursor_to_cursor_and_an_end_alone_all_before() -> None:
-    assert Scrub().begun(RULER, RUN).chosen == Range(
-        minute(59).from_ns, EVER_NS
+    assert Scrub().begun(RULER, RUN).chosen == TimeRange(
+        minute(59).from_ns, EVER.to_ns
     )  # without a cursor the newest column
     begun = at(10).begun(RULER, RUN)
-    assert begun.chosen == Range(minute(10).from_ns, EVER_NS)
+    assert begun.chosen == TimeRange(minute(10).from_ns, EVER.to_ns)
     moved = begun.moved(5, RULER, RUN)
     assert moved.chosen == begun.chosen
-    assert moved.finished(RULER, RUN).chosen == Range(minute(10).from_ns, minute(15).to_ns)
-    assert there(at(10).finished(RULER, RUN).chosen).within(RUN) == Range(
+    assert moved.finished(RULER, RUN).chosen == TimeRange(minute(10).from_ns, minute(15).to_ns)
+    assert shown_part(there(at(10).finished(RULER, RUN).chosen), RUN) == TimeRange(
         RUN.from_ns, minute(10).to_ns
     )
     ends = at(10).begun(RULER, RUN).moved(5, RULER, RUN).finished(RULER, RUN)
@@ -63,7 +64,7 @@ def test_brackets_choose_from_cursor_to_cursor_and_an_end_alone_all_before() -> 
 @pytest.mark.parametrize(("first", "last"), [(10, 20), (20, 10)])
 def test_a_drag_chooses_in_either_direction(first: int, last: int) -> None:
     dragged = Scrub().dragged(minute(first).from_ns, minute(last).from_ns, RULER, RUN)
-    assert dragged.chosen == Range(minute(10).from_ns, minute(20).to_ns)
+    assert dragged.chosen == TimeRange(minute(10).from_ns, minute(20).to_ns)
     assert dragged.cursor == minute(last)
 
 
@@ -127,7 +128,7 @@ def test_whatever_is_pressed_the_cursor_is_in_the_run_and_on_the_timeline(keys: 
                 shown = Ruler.moving(scrub.span_ns, there(scrub.end_ns), 60)
                 assert shown.from_ns <= scrub.cursor.from_ns <= shown.to_ns
         if scrub.chosen is not None:
-            assert scrub.chosen.within(RUN).length_ns > 0
+            assert shown_part(scrub.chosen, RUN).length_ns > 0
 
 
 def test_each_kind_that_is_marked_has_its_sign() -> None:
@@ -146,7 +147,7 @@ def test_each_kind_that_is_marked_has_its_sign() -> None:
         (),
     )
     assert [mark.sign for mark in marks] == [Sign.NOTE, Sign.TROUBLE, Sign.CHANGE]
-    assert marks[0] == Mark(Sign.NOTE, 0, 1, "note at 0")
+    assert marks[0] == Mark(Sign.NOTE, TimeRange(0, 1), "note at 0")
 
 
 def test_windows_that_were_asked_for_at_once_are_one_and_failed_ones_none() -> None:
@@ -160,7 +161,7 @@ def test_windows_that_were_asked_for_at_once_are_one_and_failed_ones_none() -> N
         )
     ]
     marks = marks_of([EventRow(1, 200, EventKind.MARK, None, "mark")], windows)
-    assert [(mark.sign, mark.from_ns, mark.to_ns) for mark in marks] == [
+    assert [(mark.sign, *mark.time) for mark in marks] == [
         (Sign.WINDOW, 110, 160),
         (Sign.NOTE, 200, 201),
         (Sign.WINDOW, 300, 350),
@@ -168,28 +169,28 @@ def test_windows_that_were_asked_for_at_once_are_one_and_failed_ones_none() -> N
 
 
 def test_what_is_near_differs_by_a_tenth_of_the_other_at_each_end() -> None:
-    whole = Range(1000, 2000)
-    assert Range(1100, 2100).is_near(whole)
-    assert not Range(1101, 2000).is_near(whole)
-    assert not Range(1000, 2101).is_near(whole)
+    whole = TimeRange(1000, 2000)
+    assert is_near(TimeRange(1100, 2100), whole)
+    assert not is_near(TimeRange(1101, 2000), whole)
+    assert not is_near(TimeRange(1000, 2101), whole)
     # Of what is short a tenth is less.
-    assert not whole.is_near(Range(1000, 1500))
+    assert not is_near(whole, TimeRange(1000, 1500))
 
 
 @pytest.mark.parametrize(
     ("asked", "inside"),
     [
-        (Range(12, 18), Range(12, 18)),
-        (Range(0, 15), Range(10, 15)),
-        (Range(15, 99), Range(15, 20)),
-        (Range(0, 99), Range(10, 20)),
-        (Range(0, 5), Range(10, 11)),
-        (Range(50, 60), Range(19, 20)),
-        (Range(15, 15), Range(15, 16)),
+        (TimeRange(12, 18), TimeRange(12, 18)),
+        (TimeRange(0, 15), TimeRange(10, 15)),
+        (TimeRange(15, 99), TimeRange(15, 20)),
+        (TimeRange(0, 99), TimeRange(10, 20)),
+        (TimeRange(0, 5), TimeRange(10, 11)),
+        (TimeRange(50, 60), TimeRange(19, 20)),
+        (TimeRange(15, 15), TimeRange(15, 16)),
     ],
 )
-def test_within_another_at_least_a_nanosecond_is_left(asked: Range, inside: Range) -> None:
-    assert asked.within(Range(10, 20)) == inside
+def test_of_a_range_at_least_a_nanosecond_is_left(asked: TimeRange, inside: TimeRange) -> None:
+    assert shown_part(asked, TimeRange(10, 20)) == inside
 
 
 def test_a_view_is_named_by_what_it_shows() -> None:
@@ -203,4 +204,4 @@ def test_a_view_is_named_by_what_it_shows() -> None:
     assert View(span_ns=minute, end_ns=5).name == "1 min"
     assert View().is_everything
     assert not View(span_ns=1).is_everything
-    assert not View(chosen=Range(0, 1)).is_everything
+    assert not View(chosen=TimeRange(0, 1)).is_everything

@@ -18,10 +18,10 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Identity, Point, PointsTaken
 from profd.daemon.store.stepfunction import MINUTE_NS
+from profd.daemon.timerange import TimeRange
 from profd.tui.columns import Ruler
 from profd.tui.series import GPU_MEMORY_SERIES, GPU_SERIES, RunSeries
 from profd.tui.snapshot import Series
-from profd.tui.view import Range
 
 SECONDS = 20
 CORES = 0.6 + 2 * 0.97
@@ -49,7 +49,7 @@ def row_of(reader: RunReader, identity: Identity) -> int:
 
 
 def strip(
-    series: RunSeries, name: str, chosen: Range | None = None, ruler: Ruler = WHOLE
+    series: RunSeries, name: str, chosen: TimeRange | None = None, ruler: Ruler = WHOLE
 ) -> Series:
     return next(one for one in series.strips(ruler, chosen) if one.name == name)
 
@@ -120,28 +120,28 @@ def test_series_have_the_newest_value_and_strips_the_mean_or_the_peak(reader: Ru
     cpu, memory = strip(series, "cpu_cores"), strip(series, "rss_bytes")
     assert (cpu.kind, memory.kind) == ("mean", "peak")
     assert (cpu.value, memory.value) == pytest.approx((CORES, 1519e6))
-    chosen = Range(STARTED_NS + 2 * SECOND_NS, STARTED_NS + 5 * SECOND_NS)
+    chosen = TimeRange(STARTED_NS + 2 * SECOND_NS, STARTED_NS + 5 * SECOND_NS)
     assert strip(series, "rss_bytes", chosen).value == pytest.approx(1504e6)
 
 
 def test_means_are_of_the_run_or_of_a_process_in_a_range(reader: RunReader, tmp_path: Path) -> None:
     series, main = series_of(reader), row_of(reader, MAIN)
     assert series.mean(
-        "profd_cpu_cores", None, Range(STARTED_NS, reader.info.end_ns)
+        "profd_cpu_cores", None, TimeRange(STARTED_NS, reader.info.end_ns)
     ) == pytest.approx(0.041)
-    first_half = Range(STARTED_NS, STARTED_NS + 10 * SECOND_NS)
+    first_half = TimeRange(STARTED_NS, STARTED_NS + 10 * SECOND_NS)
     of_summary = mean_of_series(reader, "rss_bytes", main, Selection(to_ns=first_half.to_ns))
     assert series.mean("rss_bytes", main, first_half) == of_summary == pytest.approx(904.5e6)
     assert (
         series.mean(
-            "rss_bytes", main, Range(STARTED_NS + 99 * SECOND_NS, STARTED_NS + 100 * SECOND_NS)
+            "rss_bytes", main, TimeRange(STARTED_NS + 99 * SECOND_NS, STARTED_NS + 100 * SECOND_NS)
         )
         is None
     )
     # The GPU rests in the first second, and is busy in the next one: a strip has the columns of its
     # range alone.
     with RunReader(write_gpu_run(tmp_path / "gpu.profd", {"0": waits}, {})) as other:
-        chosen = Range(STARTED_NS + SECOND_NS, STARTED_NS + 2 * SECOND_NS)
+        chosen = TimeRange(STARTED_NS + SECOND_NS, STARTED_NS + 2 * SECOND_NS)
         of_summary = mean_of_series(
             other, GPU_SERIES, None, Selection(chosen.from_ns, chosen.to_ns), "0"
         )

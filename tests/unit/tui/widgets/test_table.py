@@ -22,10 +22,10 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.exports.formats import FORMATS
 from profd.daemon.store import records
 from profd.daemon.store.records import OperatorTotals, ProcessEnded, WindowStep, WindowTaken
+from profd.daemon.timerange import TimeRange
 from profd.tui.actions import ActionDone, ActionFailed
 from profd.tui.dialogs import ChoiceScreen
 from profd.tui.feed import FlameGrown, OperatorsRead, OutputDrawn
-from profd.tui.view import Range
 from profd.tui.widgets.findings import EvidencePane, FindingTable
 from profd.tui.widgets.flame import FlameView
 from profd.tui.widgets.header import VerdictLine
@@ -180,7 +180,7 @@ async def test_e_exports_in_every_format_and_r_reports_or_says_why_not(
 async def test_a_range_without_samples_says_of_when_and_why(
     tmp_path: Path, ended_s: int, why: str
 ) -> None:
-    gap = Range(STARTED_NS + 10 * SECOND_NS, STARTED_NS + 20 * SECOND_NS)
+    gap = TimeRange(STARTED_NS + 10 * SECOND_NS, STARTED_NS + 20 * SECOND_NS)
     times = "12:00:10–12:00:20"  # noqa: RUF001
     found: list[records.Record] = [
         synthetic.main_process(),
@@ -358,7 +358,7 @@ async def test_a_filter_keeps_those_with_a_word_and_enter_goes_to_the_range_and_
     await opened.press("enter")
     assert opened.widget(TabLine).tab == "flame"
     taken = await opened.snapshot(lambda snapshot: snapshot.view.chosen is not None)
-    assert (taken.from_ns, taken.to_ns) == (wanted.from_ns, wanted.to_ns)
+    assert taken.time == (wanted.from_ns, wanted.to_ns)
     assert opened.dashboard.query_one(Input).value == "train.py:58"
     if opened.widget(FlameView).cursor.tree is None:
         await opened.until(FlameGrown)
