@@ -1,25 +1,18 @@
-"""The application: themes, the effect of leaving, and which screen is open.
-
-The bytes of every arrow key begin with that of Escape, so Escape is delayed for a moment
-(``ESCDELAY``). Textual's driver checks only ten times a second whether that moment is over, and
-offers no setting for this, so that one key takes a tenth of a second.
-"""
+"""The application: themes, the effect of leaving, and which screen is open."""
 
 from __future__ import annotations
 
 import os
-import selectors
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 from textual import on
 from textual.app import App, SystemCommand
 from textual.binding import Binding
 from textual.driver import Driver
-from textual.drivers import linux_driver
+from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 from textual.screen import Screen
 from textual.worker import WorkerFailed
@@ -40,18 +33,9 @@ from profd.tui.keys import COMMANDS
 from profd.tui.terminal import Terminal
 
 _DRAWS_ON = 2  # stderr, as in Textual
-LOOKS_EVERY_S = 0.03
-"""How often the driver looks instead, which takes a tenth of a percent of a core."""
 
 
-class _Selector(selectors.SelectSelector):
-    """Waits no longer than LOOKS_EVERY_S."""
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        return super().select(LOOKS_EVERY_S if timeout is None else min(timeout, LOOKS_EVERY_S))
-
-
-class _Driver(linux_driver.LinuxDriver):
+class _Driver(LinuxDriver):
     """Asks the terminal that it draws on for its size.
 
     Textual's driver asks stdout, which may be a file.
@@ -93,10 +77,6 @@ class ProfdApp(App[Leaving]):
         self._terminal = Terminal(keys_fd) if keys_fd is not None else None
 
     def get_driver_class(self) -> type[Driver]:
-        # Only Textual's driver looks more often; the selectors of other modules do not change.
-        offered = cast("Mapping[str, object]", vars(selectors))
-        changed = SimpleNamespace(**{**offered, "SelectSelector": _Selector})
-        setattr(linux_driver, "selectors", changed)  # noqa: B010
         return _Driver
 
     def get_default_screen(self) -> Screen[None]:

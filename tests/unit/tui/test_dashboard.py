@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-import selectors
 import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import msgspec
@@ -20,14 +18,13 @@ from support.dashboard import OpenDashboard, open_dashboard, train_backward
 from support.findingruns import HEALTHY, write_case
 from support.present import there
 from support.waiting import eventually
-from textual.drivers import linux_driver
 
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.events import EventKind
 from profd.daemon.store import records
 from profd.tui import app
-from profd.tui.app import LOOKS_EVERY_S, ProfdApp, run_dashboard
+from profd.tui.app import ProfdApp, run_dashboard
 from profd.tui.dashboard import Dashboard
 from profd.tui.dialogs import FailureScreen, Leaving
 from profd.tui.feed import FeedFailed
@@ -240,25 +237,3 @@ async def test_the_key_for_the_shell_says_where_there_is_none(
     ) as opened:
         await opened.press("ctrl+z")
         await opened.until_notice("there is no shell")
-
-
-def test_the_driver_waits_in_short_stretches_once_there_is_an_app_and_no_other_module_does(
-    tmp_path: Path,
-) -> None:
-    ProfdApp(tmp_path / "none.profd")
-    offered = vars(linux_driver)["selectors"]
-    assert selectors.SelectSelector.__module__ == "selectors"
-    assert offered is not selectors
-    assert LOOKS_EVERY_S < 0.1
-    read_end, write_end = os.pipe()
-    try:
-        with offered.SelectSelector() as selector:
-            selector.register(read_end, offered.EVENT_READ)
-            begun_s = time.monotonic()
-            assert selector.select(60) == []
-            assert time.monotonic() - begun_s < 30
-            os.write(write_end, b"?")
-            assert selector.select(60)
-    finally:
-        os.close(read_end)
-        os.close(write_end)
