@@ -9,9 +9,9 @@ import contextlib
 import heapq
 import os
 import re
-from collections.abc import Callable, Hashable, Iterator, Mapping
+import warnings
+from collections.abc import Hashable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import psutil
@@ -94,6 +94,10 @@ _NETWORK_LINE = re.compile(rb"^ *(\S+): *([\d ]+)$", re.MULTILINE)
 _NO_DISK = re.compile(
     r"(loop|ram|zram|dm-|md|sr|fd)\d+$|(sd|vd|xvd|hd)[a-z]+\d+$|(nvme\d+n\d+|mmcblk\d+)p\d+$"
 )
+# psutil warns of counters that a container hides: of pages swapped, for example. None is used here.
+warnings.filterwarnings("ignore", category=RuntimeWarning, module="psutil")
+_IF_SHOWN = contextlib.suppress(OSError, NotImplementedError)
+"""For questions to psutil: not every kernel or container shows each file."""
 _STALLED_US = re.compile(rb"^(some|full) .*total=(\d+)", re.MULTILINE)
 
 
@@ -110,7 +114,8 @@ class Machine(_Rated):
     def read(self, watched: Watched) -> Iterator[Point]:
         self._rates.turn()
         yield from _cpu_busy("host_cpu_share", self._rates, of_cores=False)
-        for memory in _told(psutil.virtual_memory):
+        with _IF_SHOWN:
+            memory = psutil.virtual_memory()
             yield Point("host_memory_used_bytes", memory.total - memory.available)
 
 
@@ -125,9 +130,9 @@ class MachineAtLength(_Rated):
         load = (processes.read("/proc/loadavg") or b"").split()
         if load:
             yield Point("host_load_1min", float(load[0]))
-        for memory in _told(psutil.virtual_memory):
-            yield Point("host_memory_total_bytes", memory.total)
-        for swap in _told(psutil.swap_memory):
+        with _IF_SHOWN:
+            yield Point("host_memory_total_bytes", psutil.virtual_memory().total)
+            swap = psutil.swap_memory()
             if swap.total:
                 yield Point("host_swap_used_bytes", swap.used)
                 yield Point("host_swap_total_bytes", swap.total)
@@ -140,7 +145,8 @@ class MachineAtLength(_Rated):
                 share = _share(rates, name, part, machine.all)
                 if share is not None:
                     yield Point(name, share)
-        for disks in _told(psutil.disk_io_counters, perdisk=True, nowrap=False):
+        with _IF_SHOWN:
+            disks = psutil.disk_io_counters(perdisk=True, nowrap=False)
             traffic = {
                 name: (disk.read_bytes, disk.write_bytes)
                 for name, disk in disks.items()
@@ -201,12 +207,6 @@ def pressure(rates: Rates, prefix: str, path: str, device: str | None = None) ->
                 share = rates.per_s((name, device), int(total_us) / 1e6)
                 if share is not None:
                     yield Point(name, min(share, 1.0), device=device)
-
-
-def _told(ask: Callable[..., Any], **how: bool) -> Iterator[Any]:
-    """Yield what psutil answers; nothing if this kernel or container does not show it."""
-    with contextlib.suppress(OSError, NotImplementedError):
-        yield ask(**how)
 
 
 def _network_bytes(path: str) -> dict[str, tuple[int, int]]:
