@@ -34,6 +34,8 @@ Meaning = Literal[
     "no gradients",
     "fits",
     "generates",
+    "evaluation",
+    "named like an evaluation",
     "trainer",
     "jax",
     "numba",

@@ -95,7 +95,7 @@ def _shown(stack: Stack, training: int | None, declared: Declared) -> tuple[str 
     chain = tuple(_places(own, declared))
     if updating := _updating(chain):
         return _UPDATE, chain[:updating]
-    is_other = own and not any(_NO_STEP.search(frame.function) for frame in own)
+    is_other = own and not any_means(own, "named like an evaluation")
     return _OTHER if is_other else None, chain
 
 

@@ -175,6 +175,8 @@ def test_without_backward_a_loop_that_is_named_so_is_that_of_steps(tmp_path: Pat
         "def train():\n    for epoch in e():\n        for step in range(9):\n            "
         "work()\n    end()\n"
     )
+    epoch = Script(tmp_path, "def train_epoch():\n    for step in range(9):\n        work()\n")
+    assert head(loop_in(epoch.stack(("train_epoch", "work()"), inside=[]))) == (2, None)
     script = Script(tmp_path, source)
     stack = script.stack(("train", "work()"), inside=[])
     assert head(loop_in(stack)) == (3, None)
