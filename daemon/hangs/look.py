@@ -25,20 +25,6 @@ from profd.daemon.tree import roles
 from profd.daemon.tree.tree import Member
 
 
-class Counters(NamedTuple):
-    """Bytes read and written and CPU time of all processes, and waits of main threads.
-
-    ``switches`` is how often the main threads that train waited.
-
-    Small values of each mean nothing: loggers and thread pools have heartbeats, and queues ask
-    every few seconds whether their workers live.
-    """
-
-    io_bytes: int
-    switches: int
-    cpu_s: float = 0.0
-
-
 def has_computed(cpu_s: float, seconds: float) -> bool:
     """Return whether CPU time in some seconds is more than that of heartbeats."""
     return cpu_s > 0.03 * seconds + 0.03
@@ -76,17 +62,21 @@ class Standing(NamedTuple):
 
 
 class Look(msgspec.Struct, frozen=True):
-    """Threads and counters at one time; ``unread`` is the number of processes without a stack.
+    """Threads and counters of a run at one time.
 
-    ``cpu_s`` is the CPU time of the processes of each rank. ``job`` is what NCCL's RAS said at that
-    time, or None if it was not asked.
+    ``io_bytes`` is what all processes have read and written, ``switches`` how often the main
+    threads that train have waited, and ``cpu_s`` the CPU time of the processes of each rank. Small
+    values of each mean nothing: loggers and thread pools have heartbeats, and queues ask every few
+    seconds whether their workers live. ``unread`` is the number of processes without a stack.
+    ``job`` is what NCCL's RAS said at that time, or None if it was not asked.
     """
 
     at_ns: int
     standing: tuple[Standing, ...]
-    counters: Counters
-    unread: int
+    io_bytes: int = 0
+    switches: int = 0
     cpu_s: Mapping[int | None, float] = {}
+    unread: int = 0
     job: Answer | None = None
 
     def mains(self) -> list[Standing]:
@@ -95,23 +85,25 @@ class Look(msgspec.Struct, frozen=True):
     def seconds_since(self, first: Look) -> float:
         return (self.at_ns - first.at_ns) / SECOND_NS
 
+    def cpu_s_since(self, first: Look) -> float:
+        return sum(self.cpu_s.values()) - sum(first.cpu_s.values())
+
     def cores_since(self, first: Look) -> float:
         """Return how many cores all processes used on average between two looks."""
-        return (self.counters.cpu_s - first.counters.cpu_s) / self.seconds_since(first)
+        return self.cpu_s_since(first) / self.seconds_since(first)
 
     def has_read_or_written_since(self, first: Look) -> bool:
-        moved = self.counters.io_bytes - first.counters.io_bytes
-        return moved > (64 << 10) * self.seconds_since(first)
+        return self.io_bytes - first.io_bytes > (64 << 10) * self.seconds_since(first)
 
     def has_moved_since(self, first: Look, *, steps_are_known: bool) -> bool:
         """Return whether something went on between two looks.
 
         If steps are known, waits do not count: loops poll.
         """
-        seconds, before, now = self.seconds_since(first), first.counters, self.counters
-        if has_computed(now.cpu_s - before.cpu_s, seconds) or self.has_read_or_written_since(first):
+        seconds = self.seconds_since(first)
+        if has_computed(self.cpu_s_since(first), seconds) or self.has_read_or_written_since(first):
             return True
-        if not steps_are_known and _is_often(now.switches - before.switches, seconds):
+        if not steps_are_known and _is_often(self.switches - first.switches, seconds):
             return True
         stood = {row.member.identity: row for row in first.mains()}
         pairs = [(stood.get(row.member.identity, row), row) for row in self.mains()]
@@ -158,9 +150,7 @@ def take_look(members: Sequence[Member], at_ns: int, *, mains_only: bool) -> Loo
     for pid, member in by_pid.items():
         if (stat := processes.read_stat(pid)) is not None:
             cpu_s[member.rank] += stat.cpu_s
-    return Look(
-        at_ns, tuple(standing), Counters(io_bytes, switches, sum(cpu_s.values())), unread, cpu_s
-    )
+    return Look(at_ns, tuple(standing), io_bytes, switches, cpu_s, unread)
 
 
 def cost_s(members: Sequence[Member], *, mains_only: bool) -> float:

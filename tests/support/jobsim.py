@@ -16,7 +16,7 @@ import msgspec
 from profd.daemon.collectives.client import Address
 from profd.daemon.collectives.ras import Mode, Ras
 from profd.daemon.hangs.job import JobInquiry
-from profd.daemon.hangs.look import Counters, Look, Standing
+from profd.daemon.hangs.look import Look, Standing
 from profd.daemon.hangs.waits import Wait
 from profd.daemon.hangs.watch import HangWatch
 from profd.daemon.store.records import (
@@ -226,7 +226,7 @@ class JobSim:
             Standing(rank.member, "MainThread", True, rank.stack, rank.wait) for _, rank in alive
         )
         cpu_s: dict[int | None, float] = {number: self._cpu_s[number] for number, _ in alive}
-        return Look(at_ns, standing, Counters(int(self._bytes), 0, sum(cpu_s.values())), 0, cpu_s)
+        return Look(at_ns, standing, int(self._bytes), cpu_s=cpu_s)
 
     def _find(self, pids: tuple[int, ...], mode: Mode) -> Ras:
         return Ras(Address("127.0.0.1", self.server.port), {pid: pid for pid in pids})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from profd.daemon.hangs.cause import Cause, Death, ends_by_itself, find_cause
-from profd.daemon.hangs.look import Counters, Look, Standing
+from profd.daemon.hangs.look import Look, Standing
 from profd.daemon.hangs.waits import Wait
 from profd.daemon.store.records import Frame, Identity
 from profd.daemon.tree import roles
@@ -22,7 +22,7 @@ def standing(number: int, kind: str, *below: Frame, text: str = "a wait") -> Sta
 
 
 def look(*rows: Standing) -> Look:
-    return Look(1000, rows, Counters(0, 0), 0)
+    return Look(1000, rows)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from support.present import there
 from profd.daemon.collectives.desync import DesyncVerdict, Progress
 from profd.daemon.hangs.cause import Cause, Death
 from profd.daemon.hangs.desync import find_desync
-from profd.daemon.hangs.look import Counters, Look, Standing
+from profd.daemon.hangs.look import Look, Standing
 from profd.daemon.hangs.waits import Wait
 from profd.daemon.store.records import Frame, HangFound, Identity
 from profd.daemon.tree.tree import Member
@@ -136,7 +136,7 @@ def waits_in(number: int, operation: str, line: int = 40) -> Standing:
 
 
 def found(*rows: Standing, deaths: tuple[Death, ...] = ()) -> Cause | None:
-    return find_desync(Look(0, rows, Counters(0, 0), 0), deaths, DesyncVerdict(Progress.UNKNOWN))
+    return find_desync(Look(0, rows), deaths, DesyncVerdict(Progress.UNKNOWN))
 
 
 def named(cause: Cause | None) -> list[tuple[int | None, str]]:

@@ -14,7 +14,7 @@ from functools import partial
 import pytest
 from support.clocks import StoppedClock
 
-from profd.daemon.hangs.look import Counters, Look, Standing
+from profd.daemon.hangs.look import Look, Standing
 from profd.daemon.hangs.serving import NoMetrics, Requests, read_requests
 from profd.daemon.hangs.waits import Wait
 from profd.daemon.hangs.watch import HangWatch
@@ -92,7 +92,7 @@ class Stage:
             Standing(MEMBERS[0], "MainThread", True, self.loop, Wait("events", "waits for events")),
             Standing(MEMBERS[1], "MainThread", True, self.engine, lock),
         )
-        return Look(at_ns, rows, Counters(0, 0, self._cpu_s), 0)
+        return Look(at_ns, rows, cpu_s={None: self._cpu_s})
 
     async def pass_s(self, seconds: int) -> None:
         for _ in range(seconds):

@@ -6,7 +6,7 @@ import pytest
 from support.clocks import StoppedClock
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.hangs.look import Counters, Look
+from profd.daemon.hangs.look import Look
 from profd.daemon.hangs.stall import TwoLooks
 
 
@@ -23,7 +23,7 @@ class Stage:
 
     async def _look(self, mains_only: bool) -> Look | None:
         self.taken.append((self.stalled_s(), mains_only))
-        return Look(self.clock.now_ns(), (), Counters(0, 0), 0) if self.can_be_read else None
+        return Look(self.clock.now_ns(), ()) if self.can_be_read else None
 
     async def found_in_s(self, seconds: int) -> list[float]:
         """Return when there were two looks, if one asks each second for one minute's timeout."""

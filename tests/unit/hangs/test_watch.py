@@ -12,7 +12,7 @@ from support.waiting import DEADLINE_S, eventually
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.events import EventKind
-from profd.daemon.hangs.look import Counters, Look, Standing
+from profd.daemon.hangs.look import Look, Standing
 from profd.daemon.hangs.waits import Wait
 from profd.daemon.hangs.watch import HangWatch, Hook
 from profd.daemon.store.records import (
@@ -47,7 +47,7 @@ class Stage:
         self.put: list[Record] = []
         self.stack: tuple[Frame, ...] = (LOOP, GET)
         self.wait = LOCK
-        self.counters = Counters(1000, 50)
+        self.io_bytes, self.switches, self.cpu_s = 1000, 50, 0.0
         self.looks = 0
         self.members = MEMBERS
         members = lambda: self.members  # noqa: E731
@@ -59,12 +59,12 @@ class Stage:
         self.looks += 1
         mains, waits = (
             (member for member in self.members if member.role == "main"),
-            self.counters.switches,
+            self.switches,
         )
         standing = tuple(
             Standing(member, "MainThread", True, self.stack, self.wait, waits) for member in mains
         )
-        return Look(at_ns, standing, self.counters, 0)
+        return Look(at_ns, standing, self.io_bytes, self.switches, {None: self.cpu_s})
 
     async def pass_s(
         self, seconds: int, cores: float = 0.0, *points: Point, wakes: int = 0
@@ -72,7 +72,7 @@ class Stage:
         """Let seconds go by, with a reading in each."""
         for _ in range(seconds):
             self.clock.advance(1)
-            self.counters = self.counters._replace(switches=self.counters.switches + wakes)
+            self.switches += wakes
             self.watch.take(
                 PointsTaken(self.clock.now_ns(), (Point("cpu_cores", cores, MAIN), *points))
             )
@@ -145,8 +145,8 @@ async def test_heartbeats_do_not_hide_a_hang() -> None:
 
 
 WORK: dict[str, Callable[[int], dict[str, object]]] = {
-    "reading or writing": lambda second: {"counters": Counters(1000 + (second << 20), 50)},
-    "CPU time between the looks": lambda second: {"counters": Counters(0, 50, second * 0.5)},
+    "reading or writing": lambda second: {"io_bytes": 1000 + (second << 20)},
+    "CPU time between the looks": lambda second: {"cpu_s": second * 0.5},
     "another stack": lambda second: {"stack": (Frame("<module>", "/srv/train.py", second), GET)},
     "a prompt": lambda second: {
         "stack": (LOOP,),
@@ -405,15 +405,14 @@ class Busy(Stage):
         self.members = MEMBERS[:1]
         self.stack, self.wait = FORWARD, Wait("running", "it is running")
         self.cores, self.read_bytes_per_s, self.tells_steps = 1.0, 0, True
-        self._cpu_s, self._io_bytes, self._steps = 0.0, 0, 0
+        self._steps = 0
 
     async def work_s(self, seconds: int, *points: Point, steps: bool = False) -> None:
         """Let seconds go by; a recording comes in each."""
         for _ in range(seconds):
-            self._cpu_s += self.cores
-            self._io_bytes += self.read_bytes_per_s
+            self.cpu_s += self.cores
+            self.io_bytes += self.read_bytes_per_s
             self._steps += steps
-            self.counters = Counters(self._io_bytes, 0, self._cpu_s)
             self.watch.take(read(self.clock.now_ns(), self.stack))
             step = (Point("step_count", self._steps, MAIN),) if self.tells_steps else ()
             await self.pass_s(1, self.cores, *step, *points)
