@@ -182,10 +182,11 @@ _SELECTION = (
     click.option(
         "--gpu-idle",
         is_flag=False,
-        flag_value=5.0,
+        flag_value=100 * RECORDING.idle_below,
         type=click.FloatRange(0, 100),
         metavar="[=PERCENT]",
-        help="Take the time for which the GPU was utilized below PERCENT [default: 5].",
+        help="Take the time for which the GPU was utilized below PERCENT "
+        f"[default: {100 * RECORDING.idle_below:g}].",
     ),
     click.option(
         "--when",

@@ -15,7 +15,7 @@ from profd.daemon.clock import SECOND_NS
 
 
 class RecordingConfig(NamedTuple):
-    """The lengths of recordings, and the bounds of their rates."""
+    """The lengths of recordings, the bounds of their rates, and what counts as an idle GPU."""
 
     length_s: float = 4.5
     """A kill -9 loses this much, and the time to start, end and write a recording.
@@ -32,6 +32,11 @@ class RecordingConfig(NamedTuple):
     """
     lowest_rate_hz: int = 3
     highest_rate_hz: int = 1000
+    idle_below: float = 0.05
+    """A GPU is idle if a kernel ran for less than this share of a period.
+
+    Run files have sums over such periods.
+    """
 
     @property
     def whole_s(self) -> int:

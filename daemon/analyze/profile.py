@@ -28,7 +28,7 @@ from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import Rest, StackMinuteRow
 from profd.daemon.store.rows import FrameRow, IntervalRow, StackTotal
-from profd.daemon.store.stepfunction import IDLE_BELOW, samples_inside
+from profd.daemon.store.stepfunction import samples_inside
 from profd.daemon.timerange import EVER, TimeRange
 
 
@@ -92,7 +92,7 @@ def parts_while(
 
 _PARTS: Mapping[frozenset[str], tuple[str, str]] = {
     frozenset(): ("samples", "duration_ns"),
-    frozenset({"gpu-idle"}): ("idle_samples", "idle_ns"),
+    frozenset({"gpu-idle"}): ("nearly_idle_samples", "nearly_idle_ns"),
     frozenset({"on-cpu"}): ("cpu_samples", "cpu_ns"),
     frozenset({"gpu-idle", "on-cpu"}): ("both_samples", "both_ns"),
 }
@@ -104,9 +104,7 @@ def _totals_while(
     time_ns: defaultdict[tuple[int, int], int] = defaultdict(int)
     samples: Counter[tuple[int, int]] = Counter()
     rests = [Rest(threads, selection.time)]
-    if all(
-        one.name == "on-cpu" or one == Condition("gpu-idle", IDLE_BELOW) for one in selection.when
-    ):
+    if all(one.name == "on-cpu" or one == Condition("gpu-idle") for one in selection.when):
         part = parts_while([selection.when])
         sums, rests = reader.rollups.sums(selection.time, threads)
         for minute in sums:

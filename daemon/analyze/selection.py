@@ -8,9 +8,9 @@ import msgspec
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import UsageError
+from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import ProcessRow, RunInfo, ThreadRow
-from profd.daemon.store.stepfunction import IDLE_BELOW
 from profd.daemon.timerange import EVER, TimeRange
 
 
@@ -18,7 +18,7 @@ class Condition(msgspec.Struct, frozen=True):
     """Something that holds or not at a time; ``limit`` is its threshold, 0 to 1, if it has one."""
 
     name: str
-    limit: float = IDLE_BELOW
+    limit: float = RECORDING.idle_below
 
 
 class Selection(msgspec.Struct, frozen=True):

@@ -15,6 +15,7 @@ from profd.daemon.analyze.operators import issuing_lines
 from profd.daemon.analyze.phases import PHASES, PhaseIndex
 from profd.daemon.analyze.windows import about_window
 from profd.daemon.clock import MILLISECOND_NS
+from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.render.buckets import Columns, take_buckets
 from profd.daemon.render.operators import about_lines, issuer_of
 from profd.daemon.render.plaintext import visible
@@ -22,7 +23,6 @@ from profd.daemon.render.seriespayload import gpu_entries, process_entries
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import OperatorTotals
 from profd.daemon.store.rows import EventRow, FrameRow, StackRow, WindowRow
-from profd.daemon.store.stepfunction import IDLE_BELOW
 
 
 class NumberedFunctions:
@@ -84,7 +84,7 @@ def take_payload(reader: RunReader, phases: PhaseIndex, memory: Iterable[Growth]
         "threads": _threads(reader, buckets.threads, processes, stack_index),
         "processes": process_entries(reader, processes, lives, memory),
         "gpus": gpu_entries(reader),
-        "gpuIdleBelow": IDLE_BELOW,
+        "gpuIdleBelow": RECORDING.idle_below,
         "parts": [" ".join(names) for names in buckets.parts],
         # Windows on a schedule are thousands.
         "windows": [_window(reader, row, processes) for row in windows[-32:]],

@@ -32,12 +32,17 @@ MINUTES = range(-ALL_TOGETHER, ALL_TOGETHER)
 _KEPT = 12
 
 
-class StackMinuteRow(msgspec.Struct, frozen=True):
+_NEARLY_IDLE = {"nearly_idle_samples": "idle_samples", "nearly_idle_ns": "idle_ns"}
+
+
+class StackMinuteRow(msgspec.Struct, frozen=True, rename=_NEARLY_IDLE):
     """What was seen of a thread in one stack, over one minute or several.
 
     ``minute`` is the first of them. ``until_ns`` is when the last interval ends. The utilization of
-    the GPUs is known for ``known_ns`` of the time; ``busy_ns`` is that time weighted with it.
-    ``idle`` fields count while the GPUs were idle, ``cpu`` fields while the thread was on the CPU.
+    the GPUs is known for ``known_ns`` of the time; ``busy_ns`` is that time weighted with it, so
+    they were idle for ``known_ns - busy_ns``. ``nearly_idle`` fields count while the utilization
+    was below ``RECORDING.idle_below``, ``cpu`` fields while the thread was on the CPU, ``both``
+    fields while both held.
     """
 
     thread: int
@@ -48,16 +53,16 @@ class StackMinuteRow(msgspec.Struct, frozen=True):
     until_ns: Time
     known_ns: Time
     busy_ns: Value
-    idle_samples: Count
-    idle_ns: Time
+    nearly_idle_samples: Count
+    nearly_idle_ns: Time
     cpu_samples: Count
     cpu_ns: Time
     both_samples: Count
     both_ns: Time
 
 
-FIELDS = StackMinuteRow.__struct_fields__[3:]
-"""The fields to be added up over several minutes, in the order of the columns of the tables."""
+FIELDS = StackMinuteRow.__struct_encode_fields__[3:]
+"""The columns to be added up over several minutes, in the order of the tables and the fields."""
 ADDED_UP = ", ".join(f"{'max' if name == 'until_ns' else 'sum'}({name})" for name in FIELDS)
 
 

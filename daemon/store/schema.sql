@@ -138,7 +138,7 @@ CREATE TABLE stack_minute (
     until_ns INTEGER NOT NULL,        -- when the last of the intervals ends
     known_ns INTEGER NOT NULL,        -- the part of duration_ns for which the utilization of the process's GPUs is known
     busy_ns REAL NOT NULL,            -- that part, weighted with the utilization
-    idle_samples INTEGER NOT NULL,    -- while the GPUs were idle
+    idle_samples INTEGER NOT NULL,    -- while the GPUs were nearly idle: utilized below 5 %
     idle_ns INTEGER NOT NULL,
     cpu_samples INTEGER NOT NULL,     -- while the thread was on the CPU
     cpu_ns INTEGER NOT NULL,

@@ -23,6 +23,7 @@ from typing import NamedTuple
 import msgspec
 
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.store.rows import PointRow
 
 LONGEST_DISTANCES = 3  # a reading holds for at most this many usual distances
@@ -335,7 +336,6 @@ MINUTE_NS = 60 * SECOND_NS
 UTILIZATION = "gpu_utilization_share"
 MEMORY_OF_PROCESS = "gpu_process_memory_bytes"
 THREAD_CPU = "cpu_cores"
-IDLE_BELOW = 0.05  # a GPU is idle if a kernel ran for less than this share of a period
 READINGS = """
     SELECT at_ns, value FROM point WHERE series = :series
     AND at_ns >= coalesce((SELECT min(at_ns) FROM (
@@ -353,7 +353,7 @@ These include readings before the range, for the usual distance, and two after i
 """
 
 
-def idle_time(utilization: StepFunction, limit: float = IDLE_BELOW) -> IntervalSet:
+def idle_time(utilization: StepFunction, limit: float = RECORDING.idle_below) -> IntervalSet:
     """Return when a GPU was utilized below a limit."""
     return utilization.where(lambda value: value < limit or value == 0.0)
 
