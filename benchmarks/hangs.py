@@ -34,7 +34,7 @@ from support.sessions import begin_session
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.session.session import RunningSession
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import HangRow
+from profd.daemon.store.records import HangFound
 
 CAUSES = {
     "queue": "queue",
@@ -70,7 +70,7 @@ class Stop(NamedTuple):
         )
 
 
-def hangs(session: RunningSession) -> list[HangRow]:
+def hangs(session: RunningSession) -> list[HangFound]:
     """Return the hangs of a run up to now."""
     with RunReader(session.run_file) as reader:
         return reader.hangs()
@@ -99,10 +99,10 @@ def stop_once(kind: str) -> Stop:
             process.communicate()
     if found is None:
         return Stop(kind, None, "nothing")
-    return Stop(kind, (found.at_ns - stopped_ns) / SECOND_NS, found.cause)
+    return Stop(kind, (found.at_ns - stopped_ns) / SECOND_NS, found.report.cause)
 
 
-def wait_for_hang(session: RunningSession) -> HangRow | None:
+def wait_for_hang(session: RunningSession) -> HangFound | None:
     """Wait until a hang is reported, and return it; None where that takes too long."""
     deadline_s = time.monotonic() + _GIVEN_UP_S
     while time.monotonic() < deadline_s:

@@ -142,7 +142,7 @@ def round_of(chance: random.Random, folder: Path, kinds: list[str]) -> list[str]
             time.sleep(0.05)
         time.sleep(3)
         with RunReader(folder / "run.profd") as reader:
-            target, session = reader.info.pid, reader.info.recorder.pid
+            target, session = reader.info.target.pid, reader.info.recorder.pid
         done = []
         for what in chance.sample(kinds, 2):
             time.sleep(chance.uniform(0.5, 3))
@@ -170,7 +170,9 @@ def round_of(chance: random.Random, folder: Path, kinds: list[str]) -> list[str]
 def judged(run_file: Path, done: list[Done]) -> Iterator[str]:
     with RunReader(run_file) as reader:
         # The thread that does the work of a main one is shown in its place, and counts as one then.
-        mains = [thread.id for thread in reader.main_threads() if thread.os_tid == reader.info.pid]
+        mains = [
+            thread.id for thread in reader.main_threads() if thread.os_tid == reader.info.target.pid
+        ]
         intervals = list(reader.intervals(threads=mains))
         gaps, recordings = reader.gaps(), reader.recordings()
     if not intervals:

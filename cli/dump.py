@@ -34,12 +34,12 @@ def command(target: str, as_json: bool) -> int:
         with RunReader(find_live(target)) as reader:
             info = reader.info
             hangs = [visible(f"▲ {hang.text}") for hang in reader.hangs() if hang.ended_ns is None]
-        if not processes.is_running(info.pid, info.start_ticks):
+        if not processes.is_running(*info.target):
             raise NoSuchProcess(
                 f"the target of {info.id} has ended",
                 f"where its time went: profd summary {info.id}",
             )
-        pid = info.pid
+        pid = info.target.pid
     dumped = dump_tree(pid)
     has_stack = any(thread.frames for process in dumped for thread in process.threads)
     code = ExitCode.OK if has_stack else ExitCode.NO_SAMPLES

@@ -102,7 +102,7 @@ def list_run(path: Path) -> ListedRun:
         (info.id, str(path), info.state, info.name),
         (info.end_ns - info.started_ns) / SECOND_NS,
     )
-    return ListedRun(*which, info.pid, info.command, started, length_s, samples)
+    return ListedRun(*which, info.target.pid, info.command, started, length_s, samples)
 
 
 def _run_cells(run: ListedRun) -> tuple[str, ...]:

@@ -44,4 +44,4 @@ def command(run: str) -> None:
             raise SessionFailed(
                 what, f"what it recorded is safe; if it hangs: kill -9 {info.recorder.pid}"
             )
-    say(f"{info.id} has ended and its file is closed; pid {info.pid} was left alone")
+    say(f"{info.id} has ended and its file is closed; pid {info.target.pid} was left alone")

@@ -152,9 +152,9 @@ def dump(info: RunInfo) -> StacksDumped:
     # The dashboard opens without the modules that look at processes.
     from profd.daemon.tree.tree import dump_tree, merge
 
-    if not processes.is_running(info.pid, info.start_ticks):
+    if not processes.is_running(*info.target):
         raise NoSuchProcess(
             f"the target of {info.id} has ended", "where its time went is in 1 and 2"
         )
-    dumped = dump_tree(info.pid)
+    dumped = dump_tree(info.target.pid)
     return StacksDumped(dumped, merge(dumped))

@@ -73,7 +73,7 @@ def take_hangs(reader: RunReader, selection: Selection) -> tuple[Hang, ...]:
                 since_s=(row.since_ns - started_ns) / SECOND_NS,
                 reported_s=(row.at_ns - started_ns) / SECOND_NS,
                 ended_s=ended_s,
-                cause=row.cause,
+                cause=row.report.cause,
                 text=row.text,
                 places=places,
                 facts=row.report.facts,
@@ -156,7 +156,7 @@ def take_post_mortem(reader: RunReader) -> PostMortem | None:
 
 
 def _died_unseen(info: RunInfo) -> bool:
-    return info.state == "interrupted" and not processes.is_running(info.pid, info.start_ticks)
+    return info.state == "interrupted" and not processes.is_running(*info.target)
 
 
 def _last_memory(reader: RunReader) -> tuple[tuple[float, int], ...]:
@@ -182,7 +182,7 @@ def _failed_others(reader: RunReader, since_ns: int) -> tuple[int, ...]:
     """Return the PIDs of other processes that a signal or an error ended since a moment."""
     ended = (row for row in reader.processes.values() if (row.ended_ns or 0) >= since_ns)
     failed = (row.pid for row in ended if row.exit_signal or row.exit_code)
-    return tuple(pid for pid in failed if pid != reader.info.pid)
+    return tuple(pid for pid in failed if pid != reader.info.target.pid)
 
 
 def _last_place(reader: RunReader, thread: ThreadRow) -> LastPlace | None:

@@ -32,7 +32,6 @@ from profd.daemon.store import database
 from profd.daemon.store.findings import findings_now, findings_of_whole
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Found
-from profd.daemon.store.rows import FindingRow
 
 RULES: tuple[Rule, ...] = (
     ranks.straggler,
@@ -164,7 +163,7 @@ def analysis_name(phases: PhaseIndex) -> str:
     )
 
 
-def as_findings(run_file: Path, stored: Iterable[Found | FindingRow]) -> tuple[Finding, ...]:
+def as_findings(run_file: Path, stored: Iterable[Found]) -> tuple[Finding, ...]:
     """Return the findings of a run file; raises RunUnreadable if one is damaged."""
     with database.reading(run_file):
         return tuple(msgspec.json.decode(one.report, type=Finding) for one in stored)

@@ -55,7 +55,7 @@ def take_words(reader: RunReader, summary: Summary, bucket_ms: int) -> dict[str,
         "about": [
             Fact("command", command),
             Fact("folder", info.cwd),
-            Fact("process", f"{info.pid} of {info.user} on {info.host}", how),
+            Fact("process", f"{info.target.pid} of {info.user} on {info.host}", how),
             Fact("started", units.moment(info.started_ns)),
             Fact("lasted", length, _ending(summary)),
             Fact("versions", versions),

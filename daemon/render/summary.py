@@ -174,7 +174,9 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
         lambda stack: frozenset({phases.of_stack(stack)} if stack in selected else ())
     )
     variance.add(profile.changes)
-    target = Target(info.command, info.pid, Exit(info.exit_code, signal_name(info.exit_signal)))
+    target = Target(
+        info.command, info.target.pid, Exit(info.exit_code, signal_name(info.exit_signal))
+    )
     errors = {
         name: variance.standard_error(name, share, profile.total_ns)
         for name, share in shares.items()

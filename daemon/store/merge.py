@@ -25,6 +25,7 @@ from profd.daemon.store.records import (
     Interval,
     Point,
     Record,
+    RunStarted,
     ThreadTimeline,
     time_of,
 )
@@ -35,7 +36,8 @@ from profd.daemon.timerange import EVER, TimeRange
 # The bits of a process's start time from here up are the number of its node in a joined file.
 _NODE_BIT = 40
 _AT_ONCE_NS = 60 * SECOND_NS
-Timed = TypeVar("Timed", records.WindowStep, records.HostGap, records.WindowWait)
+_TIMES = frozenset({"asked_ns", "at_ns", "end_ns", "ended_ns", "since_ns", "start_ns"})
+Part = TypeVar("Part", bound=msgspec.Struct)
 
 
 class JoinedNode(msgspec.Struct, frozen=True):
@@ -110,15 +112,16 @@ def join_runs(
         raise database.unwritable(path, error) from error
 
 
-def _job_started(infos: Sequence[RunInfo], name: str, started_ns: int) -> records.RunStarted:
+def _job_started(infos: Sequence[RunInfo], name: str, started_ns: int) -> RunStarted:
     """Return the job's start, with the first node's words for what else is known of it."""
-    first, same = infos[0], ("name", "mode", "command", "cwd", "user", "versions", "options")
-    words = {field: getattr(first, field) for field in same} | {
+    words = {field: getattr(infos[0], field) for field in RunStarted.__struct_fields__} | {
         "id": name,
         "host": f"{len(infos)} nodes",
+        "started_ns": started_ns,
+        "recorder": Identity(infos[0].recorder.pid, 0),
+        "control_socket": "",
     }
-    target, recorder = Identity(first.pid, first.start_ticks), Identity(first.recorder.pid, 0)
-    return records.RunStarted(**words, target=target, started_ns=started_ns, recorder=recorder)
+    return RunStarted(**words)
 
 
 def _job_ended(infos: Sequence[RunInfo], end_ns: int) -> records.RunEnded:
@@ -166,6 +169,28 @@ class _Replay:
         row = self._reader.processes[process]
         return Identity(row.pid, row.start_ticks + (self._number << _NODE_BIT))
 
+    def _moved(self, part: Part) -> Part:
+        return self._record(type(part), part)
+
+    def _record(
+        self,
+        kind: type[Part],
+        row: msgspec.Struct,
+        process: int | None = None,
+        **others: object,
+    ) -> Part:
+        """Return a row as a record of this kind, with its times by the first node's clock.
+
+        The fields of one name are those of the row, unless they are among ``others``.
+        """
+        values = {name: getattr(row, name) for name in kind.__struct_fields__ if hasattr(row, name)}
+        for name in _TIMES & values.keys():
+            if values[name]:  # a failed window has no times, and a hang may not have ended
+                values[name] = max(values[name] - self._ahead_ns, 0)
+        if process is not None:
+            values["identity"] = self._identity(process)
+        return kind(**(values | others))
+
     def _device(self, name: str | None) -> str:
         return self._label if name is None else f"{name} on {self._label}"
 
@@ -178,41 +203,33 @@ class _Replay:
                 placement = records.Placement(
                     row.rank, place.local_rank, self._number, place.world_size
                 )
-            parent = None if row.parent is None else self._identity(row.parent)
-            known = row.command, row.role, row.rank, row.ordinal, row.python
-            yield records.ProcessSeen(
-                self._identity(row.id), parent, *known, row.seen_ns - self._ahead_ns, placement
+            yield self._record(
+                records.ProcessSeen,
+                row,
+                row.id,
+                parent=None if row.parent is None else self._identity(row.parent),
+                at_ns=row.seen_ns - self._ahead_ns,
+                placement=placement,
             )
         for gpu in self._reader.devices():
             name = self._device(gpu.name)
-            yield records.DeviceSeen(
-                self.started_ns, name, gpu.index, gpu.model, gpu.uuid, gpu.memory_bytes
-            )
+            yield self._record(records.DeviceSeen, gpu, at_ns=self.started_ns, name=name)
 
     def occasions(self) -> Iterator[Record]:
         """Yield what happened once: ends of processes, events, gaps, windows, hangs."""
         for row in self._reader.processes.values():
             if row.ended_ns is not None:
                 at_ns = row.ended_ns - self._ahead_ns
-                yield records.ProcessEnded(
-                    self._identity(row.id), at_ns, row.exit_code, row.exit_signal
-                )
+                yield self._record(records.ProcessEnded, row, row.id, at_ns=at_ns)
         for event in self._reader.events():
             text = f"{self._label}: {event.text}" if event.process is None else event.text
-            identity = None if event.process is None else self._identity(event.process)
-            yield records.EventHappened(event.at_ns - self._ahead_ns, event.kind, text, identity)
+            yield self._record(records.EventHappened, event, event.process, text=text)
         for gap in self._reader.gaps():
-            start_ns, end_ns = gap.start_ns - self._ahead_ns, gap.end_ns - self._ahead_ns
-            yield records.GapFound(
-                self._identity(gap.process), start_ns, end_ns, gap.reason, gap.text
-            )
+            yield self._record(records.GapFound, gap, gap.process)
         for window in self._reader.windows():
             yield self._window(window)
         for hang in self._reader.hangs():
-            at_ns, since_ns = hang.at_ns - self._ahead_ns, hang.since_ns - self._ahead_ns
-            yield records.HangFound(at_ns, since_ns, f"{self._label}: {hang.text}", hang.report)
-            if hang.ended_ns is not None:
-                yield records.HangEnded(hang.ended_ns - self._ahead_ns, at_ns)
+            yield self._record(records.HangFound, hang, text=f"{self._label}: {hang.text}")
 
     def readings(self, time: TimeRange) -> Iterator[Record]:
         at: defaultdict[int, list[Point]] = defaultdict(list)
@@ -260,41 +277,29 @@ class _Replay:
             map(self._reader.frames_of, places),
             [thread for thread in threads if thread.id in by_thread],
         )
-        return records.RecordingTaken(
-            *(
-                self._identity(row.process),
-                row.start_ns - self._ahead_ns,
-                row.end_ns - self._ahead_ns,
-            ),
-            *(row.rate_hz, row.samples, row.torn, row.errors, row.clock_error_ns, row.cpu_ns),
-            tuple(
+        return self._record(
+            records.RecordingTaken,
+            row,
+            row.process,
+            stacks=tuple(
                 tuple(Frame(one.function, one.file, one.line) for one in stack) for stack in frames
             ),
-            tuple(
+            threads=tuple(
                 ThreadTimeline(one.os_tid, one.name, one.is_main, tuple(by_thread[one.id]))
                 for one in seen
             ),
         )
 
-    def _shifted(self, one: Timed) -> Timed:
-        return msgspec.structs.replace(
-            one, start_ns=one.start_ns - self._ahead_ns, end_ns=one.end_ns - self._ahead_ns
-        )
-
     def _window(self, row: WindowRow) -> records.WindowTaken:
-        return records.WindowTaken(
-            identity=self._identity(row.process),
+        return self._record(
+            records.WindowTaken,
+            row,
+            row.process,
             at_ns=max(row.end_ns, row.asked_ns) - self._ahead_ns,
-            source=row.source,
-            asked_ns=row.asked_ns - self._ahead_ns,
-            error=row.error,
-            start_ns=max(row.start_ns - self._ahead_ns, 0),
-            end_ns=max(row.end_ns - self._ahead_ns, 0),
-            steps=tuple(map(self._shifted, self._reader.window_steps(row.id))),
+            steps=tuple(map(self._moved, self._reader.window_steps(row.id))),
             gpus=tuple(self._reader.window_gpus(row.id)),
-            gaps=tuple(map(self._shifted, self._reader.host_gaps(row.id))),
-            waits=tuple(map(self._shifted, self._reader.window_waits(row.id))),
+            gaps=tuple(map(self._moved, self._reader.host_gaps(row.id))),
+            waits=tuple(map(self._moved, self._reader.window_waits(row.id))),
             operators=tuple(self._reader.operators(row.id)),
-            trace_bytes=row.trace_bytes,
             trace=self._reader.window_trace(row.id),
         )

@@ -349,16 +349,16 @@ class RunReader(RunFile):
             "event", rows.EventRow, f"id > ? {of_kinds} ORDER BY id", after_id, *kinds
         )
 
-    def output(self, after_id: int = 0) -> list[rows.OutputRow]:
+    def output(self, after_id: int = 0) -> list[records.OutputWritten]:
         """Return the script's output written after the row with this id, in order."""
-        return self.fetch_from("output", rows.OutputRow, "id > ? ORDER BY id", after_id)
+        return self.fetch_from("output", records.OutputWritten, "id > ? ORDER BY id", after_id)
 
-    def hangs(self) -> list[rows.HangRow]:
+    def hangs(self) -> list[records.HangFound]:
         """Return the hangs of the run in order of time.
 
         Empty if the file is older than their table.
         """
-        return self.fetch_from("hang", rows.HangRow, "1 ORDER BY id")
+        return self.fetch_from("hang", records.HangFound, "1 ORDER BY id")
 
     def placements(self) -> dict[int, rows.PlacementRow]:
         """Return by process the places of ranks in their job.

@@ -371,12 +371,17 @@ class HangReport(msgspec.Struct, frozen=True):
 
 
 class HangFound(msgspec.Struct, frozen=True, tag="hang"):
-    """The run has made no progress since ``since_ns``; ``text`` says why in a sentence."""
+    """The run has made no progress since ``since_ns``; ``text`` says why in a sentence.
 
-    at_ns: int
-    since_ns: int
+    ``ended_ns`` is when it went on, None if it did not. ``id`` is the row's in the file.
+    """
+
+    at_ns: Time
+    since_ns: Time
     text: str
     report: HangReport
+    ended_ns: Time | None = None
+    id: int = 0
 
 
 class HangEnded(msgspec.Struct, frozen=True, tag="hang-ended"):
@@ -417,10 +422,11 @@ class AnalysisLost(msgspec.Struct, frozen=True, tag="analysis-lost"):
 
 
 class OutputWritten(msgspec.Struct, frozen=True, tag="output"):
-    """Bytes that the script wrote to its pseudo-terminal."""
+    """Bytes that the script wrote to its pseudo-terminal; ``id`` is the row's in the file."""
 
-    at_ns: int
+    at_ns: Time
     data: bytes
+    id: int = 0
 
 
 class RunEnded(msgspec.Struct, frozen=True, tag="run-ended"):
@@ -472,8 +478,12 @@ class RunStarted(msgspec.Struct, frozen=True):
     cwd: str
     host: str
     user: str
-    started_ns: int
+    started_ns: Time
     recorder: Identity  # the process that writes the file: while it lives, the run is live
     versions: dict[str, str]
     options: dict[str, int | float | bool | str | None]
     control_socket: str = ""
+
+
+AS_JSON = ("target", "command", "recorder", "versions", "options")
+"""The fields of ``RunStarted`` that the file stores as JSON."""

@@ -13,17 +13,17 @@ from profd.daemon.events import EventKind
 from profd.daemon.store.records import (
     CHANGED_SOURCE,
     Count,
-    HangReport,
-    Identity,
+    Found,
     IntervalLength,
+    RunStarted,
     Time,
     Value,
 )
 from profd.daemon.timerange import EVER, TimeRange
 
 
-class RunInfo(msgspec.Struct, frozen=True):
-    """A run as a whole.
+class RunInfo(RunStarted, frozen=True, kw_only=True):
+    """A run as a whole: its start, and what has become of it.
 
     ``state`` is ``live`` (its recorder is running), ``ended``, or ``interrupted`` (the recorder
     died without closing the file). ``end_ns`` is the last time of which anything is known, so
@@ -34,25 +34,11 @@ class RunInfo(msgspec.Struct, frozen=True):
     are None if they do not apply.
     """
 
-    id: str
-    name: str
-    mode: str
-    pid: int
-    start_ticks: int
-    command: tuple[str, ...]
-    cwd: str
-    host: str
-    user: str
     state: str
-    started_ns: Time
     end_ns: Time
     why_ended: str | None
     exit_code: int | None
     exit_signal: int | None
-    recorder: Identity
-    control_socket: str
-    versions: dict[str, str]
-    options: dict[str, int | float | bool | str | None]
     analyzed_ns: Time | None = None
     analysis_lost_ns: Time | None = None
     findings_made_by: str | None = None
@@ -314,41 +300,14 @@ class WindowRow(msgspec.Struct, frozen=True):
         return TimeRange(self.start_ns, self.end_ns)
 
 
-class HangRow(msgspec.Struct, frozen=True):
-    """A time without progress: from ``since_ns`` on, reported at ``at_ns``.
-
-    ``ended_ns`` is None if it did not end.
-    """
-
-    id: int
-    at_ns: Time
-    since_ns: Time
-    ended_ns: Time | None
-    cause: str
-    text: str
-    report: HangReport
-
-
-class FindingRow(msgspec.Struct, frozen=True):
+class FindingRow(Found, frozen=True):
     """A finding of the whole run, or of its last part while it was live.
 
-    ``report`` is all of it, as JSON. It held from ``from_ns`` to ``to_ns``, which is None if it
+    It held from ``from_ns`` to ``to_ns``, which is None if it
     still holds, or held to the end.
     """
 
     id: int
     is_whole: bool
-    rule: str
-    severity: str
-    title: str
     from_ns: Time
     to_ns: Time | None
-    report: str
-
-
-class OutputRow(msgspec.Struct, frozen=True):
-    """Bytes that the script wrote to profd's pseudo-terminal."""
-
-    id: int
-    at_ns: Time
-    data: bytes

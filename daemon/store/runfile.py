@@ -13,7 +13,7 @@ import msgspec
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store import database
-from profd.daemon.store.records import Count, HangReport
+from profd.daemon.store.records import AS_JSON, Count, HangReport, RunStarted
 from profd.daemon.store.rows import RunInfo
 
 Row = TypeVar("Row", bound=msgspec.Struct)
@@ -151,39 +151,19 @@ class RunFile:
 
 
 _LONGEST_NS = 10 * 366 * 86400 * SECOND_NS
-_AS_JSON: dict[str, Any] = {
-    "target": tuple[int, int],
-    "recorder": tuple[int, int],
-    "command": tuple[str, ...],
-    "versions": dict[str, str],
-    "options": dict[str, int | float | bool | str | None],
-}
-_STARTED_FIELDS = {
-    "id",
-    "name",
-    "mode",
-    "cwd",
-    "host",
-    "user",
-    "started_ns",
-    "control_socket",
-    "state",
-    "written_ns",
-}
-_STARTED_FIELDS |= _AS_JSON.keys()
+_STARTED_FIELDS = {*RunStarted.__struct_fields__, "state", "written_ns"}
 
 
 def _run_info(meta: Mapping[str, Any]) -> RunInfo:
     """Return the facts of a run from its table ``meta``.
 
-    Raises msgspec.DecodeError if a type is wrong.
+    Raises msgspec.DecodeError or ValidationError if a type is wrong.
     """
     values: dict[str, Any] = {name: meta.get(name) for name in RunInfo.__struct_fields__}
-    values |= {
-        name: msgspec.json.decode(str(meta[name]), type=kind) for name, kind in _AS_JSON.items()
-    }
-    values["pid"], values["start_ticks"] = values["target"]
+    values |= {name: msgspec.json.decode(str(meta[name])) for name in AS_JSON}
     values["end_ns"] = meta.get("ended_ns") or meta["written_ns"]
-    if values["state"] == "live" and not processes.is_running(*values["recorder"]):
-        values["state"] = "interrupted"  # a run marked live is not live without its recorder
-    return msgspec.convert(values, RunInfo)
+    info = msgspec.convert(values, RunInfo)
+    if info.state == "live" and not processes.is_running(*info.recorder):
+        # A run marked live is not live without its recorder.
+        return msgspec.structs.replace(info, state="interrupted")
+    return info

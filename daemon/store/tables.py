@@ -40,7 +40,7 @@ class Tables:
     def begin(self, started: records.RunStarted) -> None:
         """Write what is known at the start, so that no file is ever without it."""
         values = msgspec.structs.asdict(started)
-        for name in ("target", "recorder", "command", "versions", "options"):
+        for name in records.AS_JSON:
             values[name] = msgspec.json.encode(values[name]).decode()
         with self._transaction():
             set_meta(self._connection, **values, state="live", written_ns=started.started_ns)
@@ -243,7 +243,8 @@ class Tables:
     @_write.register
     def _(self, record: records.HangFound) -> None:
         report = msgspec.json.encode(record.report).decode()
-        values = {"at_ns": record.at_ns, "since_ns": record.since_ns, "text": record.text}
+        names = ("at_ns", "since_ns", "ended_ns", "text")
+        values = {name: getattr(record, name) for name in names}
         insert(self._connection, "hang", {**values, "cause": record.report.cause, "report": report})
 
     @_write.register

@@ -74,7 +74,11 @@ def assert_summed_up(process: subprocess.Popen[str]) -> RunReader:
 def test_duration_ends_it(target: int) -> None:
     with assert_summed_up(attach(target, "--duration", "1")) as reader:
         assert (reader.info.state, reader.info.why_ended) == ("ended", "duration")
-        assert (reader.info.mode, reader.info.name, reader.info.pid) == ("attached", "busy", target)
+        assert (reader.info.mode, reader.info.name, reader.info.target.pid) == (
+            "attached",
+            "busy",
+            target,
+        )
         assert "hunter2" not in str(reader.info.command)
     assert state(target) in "RS"
 

@@ -21,7 +21,7 @@ from profd.cli import dump
 from profd.daemon.events import EventKind
 from profd.daemon.session.session import RunningSession
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import HangRow
+from profd.daemon.store.records import HangFound
 
 AFTER_S = 1.0
 """Short: whoever is not yet to hang computes until it is given a line, so no machine is too slow
@@ -38,7 +38,7 @@ def watched(
     finished(session).close()
 
 
-def hangs_of(session: RunningSession) -> list[HangRow]:
+def hangs_of(session: RunningSession) -> list[HangFound]:
     return seen(session, RunReader.hangs)
 
 
@@ -51,7 +51,7 @@ def test_worker_that_was_killed() -> None:
         give_line(target)
         (hang,) = until(lambda: hangs_of(session), "a hang")
         dumped = CliRunner().invoke(dump.command, [str(session.run_file)], standalone_mode=False)
-    assert hang.cause == "dead worker", hang.text
+    assert hang.report.cause == "dead worker", hang.text
     assert any("ended" in fact for fact in hang.report.facts)
     assert dumped.stdout.startswith("▲ no progress for "), dumped
 
@@ -64,7 +64,7 @@ def test_collective_that_one_rank_does_not_join(tmp_path: Path) -> None:
         watched(target.pid) as session,
     ):
         (hang,) = until(lambda: hangs_of(session), "a hang")
-    assert hang.cause == "collective", hang.text
+    assert hang.report.cause == "collective", hang.text
     (one,) = hang.report.behind
     assert (one.rank, one.operation) == (1, "all_reduce")
     assert one.place.startswith("Event.wait (collective.py:")
@@ -82,7 +82,7 @@ def test_run_goes_on_after_a_hang_and_the_users_command_is_run(tmp_path: Path) -
         give_line(target)
         until(lambda: hangs_of(session)[0].ended_ns is not None, "the end of the hang")
         until(lambda: said.exists() and said.read_text(), "the user's command")
-    assert hang.cause == "blocked read"
+    assert hang.report.cause == "blocked read"
     (group, *_) = hang.report.groups
     assert "reads a pipe" in group.stands[0].wait
     assert said.read_text().split() == ["blocked", "read", str(target.pid)]

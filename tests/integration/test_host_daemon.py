@@ -89,7 +89,7 @@ def sampled() -> list[int]:
         with RunReader(path) as reader:
             assert reader.info.state == "ended"
             assert sum(recording.samples for recording in reader.recordings()) > 0
-            found.append(reader.info.pid)
+            found.append(reader.info.target.pid)
     return found
 
 

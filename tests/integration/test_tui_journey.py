@@ -141,7 +141,7 @@ def writes_the_report(terminal: Terminal, folder: Path) -> None:
 def trains_on_and_is_recorded(pid: int) -> None:
     """See the run grow by what the process does after the dashboard has been left."""
     with RunReader(paths.find_run("latest")) as reader:
-        assert (reader.info.pid, reader.info.state) == (pid, "live")
+        assert (reader.info.target.pid, reader.info.state) == (pid, "live")
         left_ns = reader.info.end_ns
 
         def has_grown() -> bool:

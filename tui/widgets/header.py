@@ -61,7 +61,7 @@ class Header(LineWidget):
             Part(0, (self.run("profd ", "bright"), self.run(mark, style))),
             Part(1, (self.run(visible(script(info.command)), "bright"),)),
             *([Part(2, (self.run(words, style),))] if words else []),
-            Part(6, (self.run(f"pid {info.pid}{beside}", "dim"),)),
+            Part(6, (self.run(f"pid {info.target.pid}{beside}", "dim"),)),
             Part(3, (self.run(elapsed(info.end_ns - info.started_ns)),)),
             *self._steps(snapshot),
         ]

@@ -137,7 +137,7 @@ def test_the_findings_of_the_whole_run_stand_by_themselves(run: Run) -> None:
     with run.reader() as reader:
         assert reader.info.findings_made_by == "0.1"
         assert findings_of_whole(reader) == [
-            FindingRow(2, True, FULL.rule, FULL.severity, FULL.title, at(30), None, FULL.report)
+            FindingRow(FULL.rule, FULL.severity, FULL.title, FULL.report, 2, True, at(30), None)
         ]
 
 

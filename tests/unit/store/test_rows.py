@@ -51,7 +51,7 @@ def test_a_hang_is_read_back_as_written(tmp_path: Path) -> None:
     with RunReader(write_records(tmp_path / "run.profd", [main_process(), FOUND, ended])) as reader:
         (hang,) = reader.hangs()
     assert (hang.at_ns, hang.since_ns, hang.ended_ns) == (FOUND.at_ns, FOUND.since_ns, ended.at_ns)
-    assert (hang.cause, hang.text, hang.report) == ("collective", FOUND.text, FOUND.report)
+    assert (hang.report.cause, hang.text, hang.report) == ("collective", FOUND.text, FOUND.report)
 
 
 @pytest.mark.parametrize(
