@@ -12,7 +12,7 @@ from typing import NamedTuple
 from profd.daemon.frameworks.frames import Meaning, any_means, means
 from profd.daemon.hangs.look import Look, Standing, name_of_member
 from profd.daemon.naming import exit_words, signal_name
-from profd.daemon.stacks.source import is_library
+from profd.daemon.stacks.source import is_library, own_frames
 from profd.daemon.store.records import RankBehind
 from profd.daemon.tree import roles
 
@@ -75,7 +75,7 @@ def waits_for_user(row: Standing) -> bool:
     # the prompt of `python -i` or of a program with a built-in Python runs no Python
     if not row.stack:
         return row.wait.kind == "read"
-    runs_cell = any(not is_library(frame.file) for frame in row.stack)
+    runs_cell = own_frames(row.stack)
     is_kernel = any_means(row.stack, "notebook kernel")
     return is_kernel and not runs_cell and means(row.stack[-1], "idle loop")
 
@@ -198,7 +198,7 @@ def is_stuck_worker(row: Standing) -> bool:
     loop = next(
         (index for index, frame in enumerate(stack) if means(frame, "worker loop")), len(stack)
     )
-    return any(not is_library(frame.file) for frame in stack[loop + 1 :])
+    return bool(own_frames(stack[loop + 1 :]))
 
 
 def sentence_of(row: Standing) -> str:

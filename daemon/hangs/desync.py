@@ -15,7 +15,7 @@ from profd.daemon.collectives.desync import Behind, DesyncVerdict, Progress
 from profd.daemon.frameworks.frames import any_means, means
 from profd.daemon.hangs.cause import PAUSED, Cause, Death, group_of, is_stuck_worker, place_of
 from profd.daemon.hangs.look import Look, Standing, has_computed, name_of_member
-from profd.daemon.stacks.source import is_library
+from profd.daemon.stacks.source import is_library, own_frames
 from profd.daemon.store.records import RankBehind
 
 
@@ -181,10 +181,7 @@ def _odd(rows: Sequence[Standing], kinds: Sequence[Hashable]) -> list[Standing]:
 
 
 def _line(row: Standing) -> Hashable:
-    return next(
-        ((frame.file, frame.line) for frame in reversed(row.stack) if not is_library(frame.file)),
-        None,
-    )
+    return next(((frame.file, frame.line) for frame in reversed(own_frames(row.stack))), None)
 
 
 def _worker(look: Look, row: Standing) -> str:

@@ -24,7 +24,7 @@ from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.events import EventKind
 from profd.daemon.hangs.cause import Cause, sentence_of, waits_for_requests
 from profd.daemon.hangs.look import Look
-from profd.daemon.stacks.source import is_library
+from profd.daemon.stacks.source import own_frames
 from profd.daemon.store.records import EventHappened, Record
 
 
@@ -162,7 +162,7 @@ class RequestProgress:
         text = f"{pending} request{'s are' if pending != 1 else ' is'} pending, and none is served"
         text = text if self._answers else "the server's metrics no longer answer"
         rows = [row for row in look.standing if row.stack and not waits_for_requests(row)]
-        own = [row for row in rows if any(not is_library(frame.file) for frame in row.stack)]
+        own = [row for row in rows if own_frames(row.stack)]
         own.sort(key=lambda row: not row.is_main)
         return Cause("requests", "; ".join([text, *map(sentence_of, own[:3])]))
 

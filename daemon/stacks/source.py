@@ -15,7 +15,7 @@ import os
 import re
 import tokenize
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -160,6 +160,11 @@ def is_library(file: str) -> bool:
     # …/lib64/python3.6/…
     is_installed = not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts)
     return is_installed or re.search(r"/lib(64)?/python3\.\d+[a-z]?/", file) is not None
+
+
+def own_frames(stack: Iterable[Frame]) -> list[Frame]:
+    """Return the frames of the user's own code, in their order."""
+    return [frame for frame in stack if not is_library(frame.file)]
 
 
 def parsed(text: str) -> ast.Module | None:

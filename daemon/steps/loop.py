@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from profd.daemon.frameworks.frames import any_means, means
-from profd.daemon.stacks.source import is_library
+from profd.daemon.stacks.source import is_library, own_frames
 from profd.daemon.steps.declared import Declared, Function, Loop
 from profd.daemon.store.records import Frame
 
@@ -91,7 +91,7 @@ def _shown(stack: Stack, training: int | None, declared: Declared) -> tuple[str 
     if training is not None:
         part = _BACKWARD_PASS if means(stack[training], "backward") else _UPDATE
         return part, tuple(_places(stack[:training], declared))
-    own = [frame for frame in stack if not is_library(frame.file)]
+    own = own_frames(stack)
     chain = tuple(_places(own, declared))
     if updating := _updating(chain):
         return _UPDATE, chain[:updating]
