@@ -14,6 +14,14 @@ MILLISECOND_NS = 1_000_000
 MICROSECOND_NS = 1_000
 
 
+def rest_s(took_s: float, share: float) -> float:
+    """Return for how long to rest after work of ``took_s``, so that work takes ``share`` of a core.
+
+    If both are times on the clock, it is the share of the time.
+    """
+    return took_s * (1 / share - 1)
+
+
 class Clock:
     """The time of a run: monotonic, anchored to the wall clock at creation."""
 

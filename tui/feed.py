@@ -21,6 +21,7 @@ from textual.message import Message
 from profd.daemon.analyze.calltree import Node
 from profd.daemon.analyze.operators import by_name
 from profd.daemon.analyze.windows import IdleGpu, idle_gpus
+from profd.daemon.clock import rest_s
 from profd.daemon.errors import ProfdError, SessionFailed
 from profd.daemon.session.analyst import command
 from profd.daemon.session.control import ControlClient
@@ -40,8 +41,8 @@ _DRAWING_S = 0.05
 # A session that cannot be reached may be starting, or ending: it is asked again, but not at every
 # look.
 LOOKS_TO_RETRY = 10
-_REST = 9
-"""The next answer is delayed by this many times the duration of the last one."""
+_SHARE = 0.1
+"""How much of the time answers of single tabs take at most while a run grows."""
 
 Connect = Callable[[Path], ControlClient]
 
@@ -153,7 +154,8 @@ class TabContent:
             FlameGrown(self._model.flame(view)) if view.tab == "flame" else self._operators(view)
         )
         self._answered, self._is_stale = asked, False
-        self._rests_until_s = time.monotonic() + _REST * (time.monotonic() - begun_s)
+        now_s = time.monotonic()
+        self._rests_until_s = now_s + rest_s(now_s - begun_s, _SHARE)
         return message
 
     def _operators(self, view: View) -> OperatorsRead:

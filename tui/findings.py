@@ -7,7 +7,6 @@ and holds Python's lock meanwhile, so it runs in a process of its own.
 from __future__ import annotations
 
 import os
-import select
 import subprocess
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -27,8 +26,6 @@ from profd.daemon.store.bound import MemoryBound
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import FindingsTaken
 
-_PART_BYTES = 1 << 16
-
 
 class Analysis:
     """The analyst of one run file: started with the first ``poll``, and ended by ``close``."""
@@ -44,34 +41,36 @@ class Analysis:
 
     def poll(self) -> FindingsTaken | None:
         if self._process is None and not self.is_given_up:
-            pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
-            try:
-                # In a session of its own, because signals from the terminal are for the dashboard.
-                self._process = subprocess.Popen(
-                    self._words, stdin=pipe, stdout=pipe, stderr=nothing, start_new_session=True
-                )
-                if self._bound is not None:
-                    self._bound.spare(self._process.pid)
-            except OSError:
-                self.is_given_up = True
+            self._start()
         if self._process is None:
             return None
         assert self._process.stdout is not None
-        while b"\n" not in self._output and select.select([self._process.stdout], [], [], 0)[0]:
-            part = os.read(self._process.stdout.fileno(), _PART_BYTES)
-            self._output += part
-            if not part:
-                self.close()
-                return None
-        line, ending, rest = self._output.partition(b"\n")
-        if not ending:
-            return None
-        self._output = rest
-        return msgspec.json.decode(line, type=FindingsTaken)
+        part = self._process.stdout.read()
+        self._output += part or b""
+        *lines, self._output = self._output.split(b"\n")
+        if lines:
+            return msgspec.json.decode(lines[-1], type=FindingsTaken)
+        if part == b"":  # it has ended
+            self.close()
+        return None
+
+    def _start(self) -> None:
+        pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+        try:
+            # In a session of its own, because signals from the terminal are for the dashboard.
+            process = self._process = subprocess.Popen(
+                self._words, 0, stdin=pipe, stdout=pipe, stderr=nothing, start_new_session=True
+            )
+        except OSError:
+            self.is_given_up = True
+            return
+        assert process.stdout is not None
+        os.set_blocking(process.stdout.fileno(), False)
+        if self._bound is not None:
+            self._bound.spare(process.pid)
 
     def spent_s(self) -> float:
-        stat = processes.read_stat(self._process.pid) if self._process is not None else None
-        if stat is not None:
+        if self._process is not None and (stat := processes.read_stat(self._process.pid)):
             self._spent_s = stat.cpu_s
         return self._spent_s
 
@@ -80,9 +79,9 @@ class Analysis:
         self.is_given_up = True
         if self._process is not None:
             self.spent_s()
-            process, self._process = self._process, None
-            process.kill()
-            process.communicate()
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
 
 
 class Findings:
@@ -119,10 +118,10 @@ class Findings:
             return self._show(whole_findings(self._reader), has_looked=True)
         taken = self._analysis.poll()
         if taken is None:
-            return self._analysis.is_given_up and self._show((), has_looked=False, has_failed=True)
-        if not is_live and taken.made_by is None:  # it is still at the last part of the run
-            return False
+            return self._analysis.is_given_up and self._show((), has_failed=True)
         if not is_live:
+            if taken.made_by is None:  # it is still at the last part of the run
+                return False
             self._shown_of = of
             self._analysis.close()
         return self._show(as_findings(self._reader.path, taken.findings), has_looked=True)
@@ -132,7 +131,7 @@ class Findings:
         return PhaseIndex(self._reader)
 
     def _show(
-        self, findings: Iterable[Finding], *, has_looked: bool, has_failed: bool = False
+        self, findings: Iterable[Finding], *, has_looked: bool = False, has_failed: bool = False
     ) -> bool:
         before = self.findings, self.has_looked, self.has_failed
         self.findings, self.has_looked, self.has_failed = tuple(findings), has_looked, has_failed

@@ -26,7 +26,7 @@ from profd.daemon import paths, processes, rights, standardstreams
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.analyze.trend import LEAST_SPAN_S
-from profd.daemon.clock import SECOND_NS
+from profd.daemon.clock import SECOND_NS, rest_s
 from profd.daemon.errors import ProfdError
 from profd.daemon.findings.catalog import (
     OF_THE_RUN,
@@ -56,11 +56,11 @@ UNREAD_S = 40.0
 
 They are less than ``RECENT_NS``, so that no moment of the run is left out.
 """
-REST, REST_OF_THE_RUN = 132, 1999
-"""The pause after a look, as a multiple of its CPU time; the second is for rules on the whole run.
+SHARE, SHARE_OF_THE_RUN = 0.0075, 0.0005
+"""How much of a core looks take at most; the second is for rules on the whole run.
 
-Together they take less than a hundredth of a core, the latter a twentieth of that: growth lasts for
-minutes. The duration of looks does not count: looks are slow if cores are short, and that is when
+Together that is less than a hundredth, the latter a twentieth of it: growth lasts for minutes. CPU
+time counts, and not the duration of looks: looks are slow if cores are short, and that is when
 findings are wanted.
 """
 _ENDING_S = 0.05
@@ -97,8 +97,7 @@ class Analyst:
         self._phases = PhaseIndex(reader)
         self._of_the_run: tuple[Finding, ...] = ()
         self._of_the_run_due_s = 0.0
-        self._is_first = True
-        self.rest_s = EVERY_S
+        self.rest_s = 0.0
 
     def look(self) -> FindingsTaken:
         """Return what slows the last part of a live run; raises ProfdError."""
@@ -111,16 +110,13 @@ class Analyst:
             )
             found = find(reader, recent, phases, _OF_THE_MOMENT)
             # The first look computes what all looks need: it delays none.
-            self.rest_s = max(
-                EVERY_S, 0.0 if self._is_first else REST * (self._spent_s() - begun_s)
-            )
-            self._is_first = False
+            took_s = self._spent_s() - begun_s if self.rest_s else 0.0
+            self.rest_s = max(EVERY_S, rest_s(took_s, SHARE))
             if self._now_s() >= self._of_the_run_due_s:
                 begun_s = self._spent_s()
                 self._of_the_run = find(reader, recent, phases, OF_THE_RUN)
-                self._of_the_run_due_s = self._now_s() + REST_OF_THE_RUN * (
-                    self._spent_s() - begun_s
-                )
+                took_s = self._spent_s() - begun_s
+                self._of_the_run_due_s = self._now_s() + rest_s(took_s, SHARE_OF_THE_RUN)
         return FindingsTaken(info.end_ns, as_stored(ranked((*found, *self._of_the_run))))
 
 

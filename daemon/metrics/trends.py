@@ -21,7 +21,7 @@ from profd.daemon.analyze.memory import Growth, growth
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.steps import take_steps
-from profd.daemon.clock import SECOND_NS
+from profd.daemon.clock import SECOND_NS, rest_s
 from profd.daemon.errors import ProfdError
 from profd.daemon.metrics.catalog import MEMORY_GROWING, MEMORY_LEFT, MEMORY_SLOPE, Sample
 from profd.daemon.metrics.look import RunLook, rank_of
@@ -30,8 +30,8 @@ from profd.daemon.store.reader import RunReader
 from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS
 
 EVERY_S = 120.0
-REST = 1999
-"""So many times a look's CPU time passes before the next one."""
+SHARE = 0.0005
+"""How much of a core looks take at most."""
 _MEMORIES = {"rss_bytes": "rss", MEMORY_OF_PROCESS: "gpu"}
 
 
@@ -80,7 +80,7 @@ class Trends:
                     yield look.sample(MEMORY_LEFT, left_s, *labels)
 
     def _look(self, path: Path) -> None:
-        begun_s, spent_before_s = self.now_s(), self.spent_s()
+        begun_s = self.spent_s()
         try:
             with RunReader(path, Entities(has_ended)) as reader, reader.one_moment():
                 info, phases = reader.info, PhaseIndex(reader)
@@ -100,5 +100,6 @@ class Trends:
             # The run may have ended and gone meanwhile; the next scrape meets that itself.
             sys.stderr.write(f"{error}\n")
         finally:
-            self._rests_until_s = begun_s + max(EVERY_S, REST * (self.spent_s() - spent_before_s))
+            pause_s = max(EVERY_S, rest_s(self.spent_s() - begun_s, SHARE))
+            self._rests_until_s = self.now_s() + pause_s
             self._is_looking = False

@@ -33,8 +33,8 @@ from profd.daemon.findings.analyst import (
     EVERY_S,
     FORGOTTEN_NS,
     RECENT_NS,
-    REST,
-    REST_OF_THE_RUN,
+    SHARE,
+    SHARE_OF_THE_RUN,
     UNREAD_S,
     Analyst,
     SessionOrders,
@@ -140,7 +140,7 @@ def test_an_ended_run_is_looked_at_as_a_whole(
     assert taken.made_by
 
 
-@pytest.mark.parametrize(("cost_s", "rest_s"), [(0.001, EVERY_S), (0.5, REST * 0.5)])
+@pytest.mark.parametrize(("cost_s", "rest_s"), [(0.001, EVERY_S), (0.5, 0.5 / SHARE - 0.5)])
 def test_a_dear_look_puts_off_the_next_but_the_first_none(
     tmp_path: Path, cost_s: float, rest_s: float
 ) -> None:
@@ -150,7 +150,7 @@ def test_a_dear_look_puts_off_the_next_but_the_first_none(
         looking.look()
         assert looking.rest_s == EVERY_S
         looking.look()
-        assert looking.rest_s == rest_s
+        assert looking.rest_s == pytest.approx(rest_s)
 
 
 def test_what_looks_at_all_of_the_run_rests_by_itself(
@@ -165,7 +165,7 @@ def test_what_looks_at_all_of_the_run_rests_by_itself(
     monkeypatch.setattr(analyzing, "OF_THE_RUN", (rule,))
     with live_run(tmp_path / "a.profd", seconds=20) as run, RunReader(run.path) as reader:
         looking = Analyst(reader, meter.now, meter.spent)
-        for ahead_s in (0.0, REST_OF_THE_RUN * 0.1 - 1, 2):
+        for ahead_s in (0.0, 0.1 / SHARE_OF_THE_RUN - 1, 2):
             meter.now_s += ahead_s
             looking.look()
     assert looks == 2

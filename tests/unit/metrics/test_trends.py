@@ -12,7 +12,7 @@ from support.synthetic import LiveRun, live_run
 
 from profd.daemon.metrics import catalog
 from profd.daemon.metrics.runs import RunWatch
-from profd.daemon.metrics.trends import EVERY_S, REST, Trends
+from profd.daemon.metrics.trends import EVERY_S, SHARE, Trends
 
 
 class Desk:
@@ -58,7 +58,7 @@ def test_growth_and_steps_have_values_once_known_by_one_look_at_a_time(tmp_path:
     assert value(samples, catalog.STEP_RATE, "") == pytest.approx(2)
 
 
-@pytest.mark.parametrize(("cost_s", "rests_s"), [(0.001, EVERY_S), (0.4, REST * 0.4 / 2)])
+@pytest.mark.parametrize(("cost_s", "rests_s"), [(0.001, EVERY_S), (0.4, 0.2 / SHARE - 0.2)])
 def test_a_dear_look_puts_off_the_next(tmp_path: Path, cost_s: float, rests_s: float) -> None:
     desk = Desk()
     desk.cost_s = cost_s
