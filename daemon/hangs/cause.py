@@ -10,7 +10,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from profd.daemon.frameworks.frames import Meaning, any_means, means
-from profd.daemon.hangs.look import Look, Standing, name_of_member
+from profd.daemon.hangs.look import Look, StackState, name_of_member
 from profd.daemon.naming import exit_words, signal_name
 from profd.daemon.stacks.source import is_library, own_frames
 from profd.daemon.store.records import RankBehind
@@ -68,7 +68,7 @@ def is_waiting_for_user(look: Look) -> bool:
     return all(map(waits_for_user, look.mains()))
 
 
-def waits_for_user(row: Standing) -> bool:
+def waits_for_user(row: StackState) -> bool:
     """Return whether a thread waits for its user: at a prompt, or as a kernel between two cells."""
     if row.wait.kind == "terminal":
         return True
@@ -88,7 +88,7 @@ def is_frozen(look: Look) -> bool:
     return all(row.wait.kind == "frozen" for row in look.mains())
 
 
-def waits_for_requests(row: Standing) -> bool:
+def waits_for_requests(row: StackState) -> bool:
     """Return whether a thread stands in a place in which a server has nothing to do.
 
     A function that an event loop has called is no such place.
@@ -110,7 +110,7 @@ def ends_by_itself(look: Look) -> bool:
     )
 
 
-def _awaited(look: Look, row: Standing) -> list[Standing]:
+def _awaited(look: Look, row: StackState) -> list[StackState]:
     """Return the main threads of the children that a thread waits for.
 
     Returns the thread itself if it waits for none.
@@ -140,7 +140,7 @@ def find_cause(look: Look, deaths: Sequence[Death]) -> Cause:
     return Cause(group, "; ".join([text, *map(sentence_of, others[:3])]))
 
 
-def _waiting(look: Look) -> Sequence[Standing]:
+def _waiting(look: Look) -> Sequence[StackState]:
     """Return the main threads whose waits tell the cause."""
     mains = look.mains()
     # Look at the children: a parent only waits for them.
@@ -151,7 +151,7 @@ def _waiting(look: Look) -> Sequence[Standing]:
 
 
 def _missing_worker(
-    look: Look, mains: Sequence[Standing], groups: Sequence[str], deaths: Sequence[Death]
+    look: Look, mains: Sequence[StackState], groups: Sequence[str], deaths: Sequence[Death]
 ) -> Cause | None:
     """Return the death or the stuck worker that the others wait for; None if there is none."""
     # A process that ended left the others waiting, if they wait in a way that one process can end.
@@ -167,7 +167,7 @@ def _missing_worker(
     return Cause(group_of(stuck), text)
 
 
-def group_of(row: Standing) -> str:
+def group_of(row: StackState) -> str:
     """Return the group of causes that a thread's wait belongs to."""
     if row.wait.kind in PAUSED:
         return row.wait.kind
@@ -184,7 +184,7 @@ def group_of(row: Standing) -> str:
     return likely or _BY_WAIT.get(row.wait.kind, "unknown")
 
 
-def is_stuck_worker(row: Standing) -> bool:
+def is_stuck_worker(row: StackState) -> bool:
     """Return whether a thread is that of a worker that does not wait for work.
 
     Such a worker is what the others wait for.
@@ -201,7 +201,7 @@ def is_stuck_worker(row: Standing) -> bool:
     return bool(own_frames(stack[loop + 1 :]))
 
 
-def sentence_of(row: Standing) -> str:
+def sentence_of(row: StackState) -> str:
     """Return which process stands in which place, and what it waits for.
 
     The place is given by the user's code and the function that it called.
@@ -210,7 +210,7 @@ def sentence_of(row: Standing) -> str:
     return f"{name} stands in {place_of(row)}: {row.wait.text}" if row.stack else name
 
 
-def place_of(row: Standing) -> str:
+def place_of(row: StackState) -> str:
     """Return the function that the user's code called, and the line; empty without a stack."""
     if not row.stack:
         return ""

@@ -14,7 +14,7 @@ from collections.abc import Hashable, Sequence
 from profd.daemon.collectives.desync import Behind, DesyncVerdict, Progress
 from profd.daemon.frameworks.frames import any_means, means
 from profd.daemon.hangs.cause import PAUSED, Cause, Death, group_of, is_stuck_worker, place_of
-from profd.daemon.hangs.look import Look, Standing, has_computed, name_of_member
+from profd.daemon.hangs.look import Look, StackState, has_computed, name_of_member
 from profd.daemon.stacks.source import is_library, own_frames
 from profd.daemon.store.records import RankBehind
 
@@ -37,7 +37,7 @@ def find_desync(look: Look, deaths: Sequence[Death], verdict: DesyncVerdict) -> 
     return _by_stacks(look, rows, deaths)
 
 
-def waits_for_device(row: Standing) -> bool:
+def waits_for_device(row: StackState) -> bool:
     """Return whether a thread may wait for the GPU or for other ranks, and for nothing else."""
     if group_of(row) in ("collective", "gpu"):
         return True
@@ -50,7 +50,7 @@ def waits_for_device(row: Standing) -> bool:
     )
 
 
-def operation_of(row: Standing) -> str:
+def operation_of(row: StackState) -> str:
     """Return the collective that a thread waits in, from its stack; empty if it waits in none."""
     if group_of(row) != "collective":
         return ""
@@ -61,7 +61,7 @@ def operation_of(row: Standing) -> str:
 
 
 def _by_counts(
-    look: Look, rows: Sequence[Standing], deaths: Sequence[Death], verdict: DesyncVerdict
+    look: Look, rows: Sequence[StackState], deaths: Sequence[Death], verdict: DesyncVerdict
 ) -> Cause:
     ours = look.job.ours if look.job else {}
     by_pid = {row.member.identity.pid: row for row in rows}
@@ -78,14 +78,16 @@ def _by_counts(
     return _cause(stood, [*said[:4], *more, *workers, *map(_waits, waiting[:1])], behind)
 
 
-def _counted(one: Behind, pid: int | None, row: Standing | None, death: Death | None) -> RankBehind:
+def _counted(
+    one: Behind, pid: int | None, row: StackState | None, death: Death | None
+) -> RankBehind:
     """Return a rank that is behind by NCCL's counts, with what is known of its process here."""
     state = death.in_words() if death else row.wait.text if row else ""
     place, host = place_of(row) if row else "", "" if pid is not None else one.host
     return RankBehind(one.rank, pid or one.pid or None, one.operation, place, state, host)
 
 
-def _cause(stood: Sequence[Standing], said: Sequence[str], behind: Sequence[RankBehind]) -> Cause:
+def _cause(stood: Sequence[StackState], said: Sequence[str], behind: Sequence[RankBehind]) -> Cause:
     paused = next((row.wait.kind for row in stood if row.wait.kind in PAUSED), "collective")
     return Cause(paused, "; ".join(said), tuple(behind))
 
@@ -115,7 +117,7 @@ def _of_counts(one: Behind, named: RankBehind, verdict: DesyncVerdict) -> str:
     return text + at
 
 
-def _by_stacks(look: Look, rows: Sequence[Standing], deaths: Sequence[Death]) -> Cause | None:
+def _by_stacks(look: Look, rows: Sequence[StackState], deaths: Sequence[Death]) -> Cause | None:
     waiting = [row for row in rows if group_of(row) == "collective"]
     others = [row for row in rows if group_of(row) != "collective"]
     ended = [death for death in deaths if death.rank is not None and not _is_alive(death, rows)]
@@ -129,7 +131,7 @@ def _by_stacks(look: Look, rows: Sequence[Standing], deaths: Sequence[Death]) ->
     return _in_different(waiting, odd) if odd else None
 
 
-def _outside_collectives(rows: Sequence[Standing], ended: Sequence[Death]) -> Cause | None:
+def _outside_collectives(rows: Sequence[StackState], ended: Sequence[Death]) -> Cause | None:
     """Return that the rows wait for ranks that failed; None if none did."""
     ended = [
         death for death in ended if death.code != 0
@@ -142,7 +144,7 @@ def _outside_collectives(rows: Sequence[Standing], ended: Sequence[Death]) -> Ca
 
 
 def _missing_in_collective(
-    look: Look, waiting: Sequence[Standing], others: Sequence[Standing], ended: Sequence[Death]
+    look: Look, waiting: Sequence[StackState], others: Sequence[StackState], ended: Sequence[Death]
 ) -> Cause:
     """Return that some ranks wait in a collective for others, which stand elsewhere or ended."""
     operation = Counter(map(operation_of, waiting)).most_common(1)[0][0]
@@ -156,7 +158,7 @@ def _missing_in_collective(
     )
 
 
-def _in_different(rows: Sequence[Standing], odd: Sequence[Standing]) -> Cause:
+def _in_different(rows: Sequence[StackState], odd: Sequence[StackState]) -> Cause:
     usual = next((row for row in rows if row not in odd), None)
     text = "; ".join(f"{_waits(row)}, in {operation_of(row)}" for row in odd[:4])
     rest = (
@@ -168,7 +170,7 @@ def _in_different(rows: Sequence[Standing], odd: Sequence[Standing]) -> Cause:
     return Cause("collective", f"ranks wait in different collectives: {text}{rest}", behind)
 
 
-def _odd(rows: Sequence[Standing], kinds: Sequence[Hashable]) -> list[Standing]:
+def _odd(rows: Sequence[StackState], kinds: Sequence[Hashable]) -> list[StackState]:
     """Return the rows whose kind differs from the most frequent one, or all rows on a tie.
 
     Returns none if a row has no kind.
@@ -180,11 +182,11 @@ def _odd(rows: Sequence[Standing], kinds: Sequence[Hashable]) -> list[Standing]:
     return [row for row, kind in zip(rows, kinds, strict=True) if is_tie or kind != common[0][0]]
 
 
-def _line(row: Standing) -> Hashable:
+def _line(row: StackState) -> Hashable:
     return next(((frame.file, frame.line) for frame in reversed(own_frames(row.stack))), None)
 
 
-def _worker(look: Look, row: Standing) -> str:
+def _worker(look: Look, row: StackState) -> str:
     """Return the place of a worker that a rank waits for; empty if none is known."""
     if group_of(row) != "queue":
         return ""
@@ -194,18 +196,18 @@ def _worker(look: Look, row: Standing) -> str:
     return _waits(found) if (found := next(stuck, None)) is not None else ""
 
 
-def _behind(row: Standing, operation: str) -> RankBehind:
+def _behind(row: StackState, operation: str) -> RankBehind:
     return RankBehind(
         row.member.rank, row.member.identity.pid, operation, place_of(row), row.wait.text
     )
 
 
-def _waits(row: Standing) -> str:
+def _waits(row: StackState) -> str:
     name, pid = name_of_member(row.member), row.member.identity.pid
     return f"{name} (pid {pid}) stands in {place_of(row)}: {row.wait.text}"
 
 
-def _is_alive(death: Death, rows: Sequence[Standing]) -> bool:
+def _is_alive(death: Death, rows: Sequence[StackState]) -> bool:
     """Return whether another process has the rank of one that ended: that rank was restarted."""
     return any(row.member.rank == death.rank for row in rows)
 

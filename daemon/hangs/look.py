@@ -40,7 +40,7 @@ MOST_PROCESSES = 64
 Stack = tuple[Frame, ...]
 
 
-class Standing(NamedTuple):
+class StackState(NamedTuple):
     """The stack of a thread, from the root to the leaf, and what the thread waits for.
 
     ``waits`` is how often a main thread has waited; it is 0 for any other.
@@ -53,7 +53,7 @@ class Standing(NamedTuple):
     wait: Wait
     waits: int = 0
 
-    def transfers_since(self, before: Standing, seconds: float) -> bool:
+    def transfers_since(self, before: StackState, seconds: float) -> bool:
         """Return whether it reads or writes data that comes and goes slowly.
 
         Only data ends such waits.
@@ -72,14 +72,14 @@ class Look(msgspec.Struct, frozen=True):
     """
 
     at_ns: int
-    standing: tuple[Standing, ...]
+    standing: tuple[StackState, ...]
     io_bytes: int = 0
     switches: int = 0
     cpu_s: Mapping[int | None, float] = {}
     unread: int = 0
     job: Answer | None = None
 
-    def mains(self) -> list[Standing]:
+    def mains(self) -> list[StackState]:
         return [row for row in self.standing if row.is_main and row.member.role == roles.MAIN]
 
     def seconds_since(self, first: Look) -> float:
@@ -136,7 +136,7 @@ def take_look(members: Sequence[Member], at_ns: int, *, mains_only: bool) -> Loo
     mains = [member for member in members if member.is_training]
     pythons = [member for member in members if member.python is not None]
     seen = mains if mains_only else sorted(pythons, key=lambda member: member.role != roles.MAIN)
-    standing: list[Standing] = []
+    standing: list[StackState] = []
     unread = max(len(seen) - MOST_PROCESSES, 0)
     for member in seen[:MOST_PROCESSES]:
         found = _standing_of(member, by_pid, main_only=mains_only)
@@ -179,7 +179,7 @@ def name_of_member(member: Member) -> str:
 
 def _standing_of(
     member: Member, by_pid: Mapping[int, Member], *, main_only: bool
-) -> list[Standing]:
+) -> list[StackState]:
     """Return the stacks and waits of a process's threads, or only of its main one.
 
     Returns nothing if the process cannot be read.
@@ -207,7 +207,7 @@ def _standing_of(
             Frame(frame.name, frame.filename, frame.line) for frame in reversed(thread.frames)
         )
         wait, waits = read_wait(pid, os_tid or pid, name_of), _waits_of(pid) if is_main else 0
-        standing.append(Standing(member, name or "thread", is_main, stack, wait, waits))
+        standing.append(StackState(member, name or "thread", is_main, stack, wait, waits))
     return standing
 
 

@@ -16,7 +16,7 @@ import msgspec
 from profd.daemon.collectives.client import Address
 from profd.daemon.collectives.ras import Mode, Ras
 from profd.daemon.hangs.job import JobInquiry
-from profd.daemon.hangs.look import Look, Standing
+from profd.daemon.hangs.look import Look, StackState
 from profd.daemon.hangs.waits import Wait
 from profd.daemon.hangs.watch import HangWatch
 from profd.daemon.store.records import (
@@ -223,7 +223,7 @@ class JobSim:
     def _look(self, members: object, at_ns: int, *, mains_only: bool) -> Look:
         alive = [(number, rank) for number, rank in enumerate(self.ranks) if rank.is_alive]
         standing = tuple(
-            Standing(rank.member, "MainThread", True, rank.stack, rank.wait) for _, rank in alive
+            StackState(rank.member, "MainThread", True, rank.stack, rank.wait) for _, rank in alive
         )
         cpu_s: dict[int | None, float] = {number: self._cpu_s[number] for number, _ in alive}
         return Look(at_ns, standing, int(self._bytes), cpu_s=cpu_s)

@@ -24,7 +24,7 @@ from profd.daemon.frameworks.frames import (
     step_counters,
 )
 from profd.daemon.hangs.cause import group_of
-from profd.daemon.hangs.look import Standing
+from profd.daemon.hangs.look import StackState
 from profd.daemon.hangs.waits import Wait
 from profd.daemon.steps.loop import trains
 from profd.daemon.store.reader import RunReader
@@ -156,7 +156,7 @@ def test_a_framework_with_an_entry_is_known_to_all_that_ask(tmp_path: Path) -> N
         synthetic.identity_of(), None, ("python", "train.py"), "main", 0, None, "3.11.7", 1
     )
     assert (
-        group_of(Standing(member, "MainThread", True, training, Wait("lock", ""))) == "collective"
+        group_of(StackState(member, "MainThread", True, training, Wait("lock", ""))) == "collective"
     )
 
     taken = synthetic.recording(

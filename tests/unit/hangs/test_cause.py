@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from profd.daemon.hangs.cause import Cause, Death, ends_by_itself, find_cause
-from profd.daemon.hangs.look import Look, Standing
+from profd.daemon.hangs.look import Look, StackState
 from profd.daemon.hangs.waits import Wait
 from profd.daemon.store.records import Frame, Identity
 from profd.daemon.tree import roles
@@ -15,13 +15,13 @@ LOOP = Frame("<module>", "/srv/train.py", 40)
 GET = Frame("Queue.get", "/usr/lib/python3.11/multiprocessing/queues.py", 113)
 
 
-def standing(number: int, kind: str, *below: Frame, text: str = "a wait") -> Standing:
+def standing(number: int, kind: str, *below: Frame, text: str = "a wait") -> StackState:
     identity = Identity(100 + number, 1)
     member = Member(identity, None, ("python", "train.py"), "main", number, None, "3.11.7", 1)
-    return Standing(member, "MainThread", True, (LOOP, *below), Wait(kind, text))
+    return StackState(member, "MainThread", True, (LOOP, *below), Wait(kind, text))
 
 
-def look(*rows: Standing) -> Look:
+def look(*rows: StackState) -> Look:
     return Look(1000, rows)
 
 

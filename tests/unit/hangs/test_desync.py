@@ -14,7 +14,7 @@ from support.present import there
 from profd.daemon.collectives.desync import DesyncVerdict, Progress
 from profd.daemon.hangs.cause import Cause, Death
 from profd.daemon.hangs.desync import find_desync
-from profd.daemon.hangs.look import Look, Standing
+from profd.daemon.hangs.look import Look, StackState
 from profd.daemon.hangs.waits import Wait
 from profd.daemon.store.records import Frame, HangFound, Identity
 from profd.daemon.tree.tree import Member
@@ -118,11 +118,11 @@ async def test_where_ras_gives_no_answer_the_processes_are_not_looked_at_again_a
 # --------------------------------------------------------------------------------------------
 
 
-def rank(number: int, line: int, *below: Frame, kind: str = "lock") -> Standing:
+def rank(number: int, line: int, *below: Frame, kind: str = "lock") -> StackState:
     member = Member(
         Identity(100 + number, 1), None, ("python", "train.py"), "main", number, None, "3.11.7", 1
     )
-    return Standing(
+    return StackState(
         member,
         "MainThread",
         True,
@@ -131,11 +131,11 @@ def rank(number: int, line: int, *below: Frame, kind: str = "lock") -> Standing:
     )
 
 
-def waits_in(number: int, operation: str, line: int = 40) -> Standing:
+def waits_in(number: int, operation: str, line: int = 40) -> StackState:
     return rank(number, line, WRAPPER, Frame(operation, DISTRIBUTED, 3000))
 
 
-def found(*rows: Standing, deaths: tuple[Death, ...] = ()) -> Cause | None:
+def found(*rows: StackState, deaths: tuple[Death, ...] = ()) -> Cause | None:
     return find_desync(Look(0, rows), deaths, DesyncVerdict(Progress.UNKNOWN))
 
 
@@ -153,7 +153,7 @@ def test_by_stacks_the_rank_that_is_elsewhere_is_behind() -> None:
 
 DIED = Death(5, "rank 1 (pid 101)", None, 9, 1, 101)
 BARRIERS = {number: waits_in(number, "barrier") for number in range(3)}
-BEHIND: dict[str, tuple[list[Standing], tuple[Death, ...], list[tuple[int, str]]]] = {
+BEHIND: dict[str, tuple[list[StackState], tuple[Death, ...], list[tuple[int, str]]]] = {
     "in another operation": (
         [BARRIERS[0], waits_in(1, "all_reduce"), BARRIERS[2]],
         (),
@@ -178,7 +178,7 @@ BEHIND: dict[str, tuple[list[Standing], tuple[Death, ...], list[tuple[int, str]]
 
 @pytest.mark.parametrize(("rows", "deaths", "behind"), BEHIND.values(), ids=BEHIND)
 def test_by_stacks_the_rank_that_differs_is_behind(
-    rows: list[Standing], deaths: tuple[Death, ...], behind: list[tuple[int, str]]
+    rows: list[StackState], deaths: tuple[Death, ...], behind: list[tuple[int, str]]
 ) -> None:
     cause = found(*rows, deaths=deaths)
     assert named(cause) == behind

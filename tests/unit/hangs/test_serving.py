@@ -14,7 +14,7 @@ from functools import partial
 import pytest
 from support.clocks import StoppedClock
 
-from profd.daemon.hangs.look import Look, Standing
+from profd.daemon.hangs.look import Look, StackState
 from profd.daemon.hangs.serving import NoMetrics, Requests, read_requests
 from profd.daemon.hangs.waits import Wait
 from profd.daemon.hangs.watch import HangWatch
@@ -89,8 +89,10 @@ class Stage:
     def _look(self, members: Sequence[Member], at_ns: int, *, mains_only: bool) -> Look:
         lock = Wait("lock", "a lock")
         rows = (
-            Standing(MEMBERS[0], "MainThread", True, self.loop, Wait("events", "waits for events")),
-            Standing(MEMBERS[1], "MainThread", True, self.engine, lock),
+            StackState(
+                MEMBERS[0], "MainThread", True, self.loop, Wait("events", "waits for events")
+            ),
+            StackState(MEMBERS[1], "MainThread", True, self.engine, lock),
         )
         return Look(at_ns, rows, cpu_s={None: self._cpu_s})
 

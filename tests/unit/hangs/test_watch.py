@@ -12,7 +12,7 @@ from support.waiting import DEADLINE_S, eventually
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.events import EventKind
-from profd.daemon.hangs.look import Look, Standing
+from profd.daemon.hangs.look import Look, StackState
 from profd.daemon.hangs.waits import Wait
 from profd.daemon.hangs.watch import HangWatch, Hook
 from profd.daemon.store.records import (
@@ -62,7 +62,7 @@ class Stage:
             self.switches,
         )
         standing = tuple(
-            Standing(member, "MainThread", True, self.stack, self.wait, waits) for member in mains
+            StackState(member, "MainThread", True, self.stack, self.wait, waits) for member in mains
         )
         return Look(at_ns, standing, self.io_bytes, self.switches, {None: self.cpu_s})
 
