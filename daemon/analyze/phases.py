@@ -14,6 +14,7 @@ import msgspec
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import UsageError
+from profd.daemon.frameworks.frames import means
 from profd.daemon.frameworks.patterns import FramePattern, frame_test, read_patterns
 from profd.daemon.paths import own_file
 from profd.daemon.store.entities import Entities
@@ -144,9 +145,7 @@ def own_frame(frames: Sequence[FrameRow]) -> FrameRow | None:
     for frame in reversed(frames):
         if not frame.is_library:
             return frame
-        if frame.module_path == "multiprocessing/process.py" and frame.function.endswith(
-            "_bootstrap"
-        ):
+        if means(frame, "child begins"):
             break
     return None
 

@@ -68,6 +68,8 @@ Meaning = Literal[
     "queue",
     "child process",
     "lock",
+    "joins a thread",
+    "child begins",
     "gpu",
 ]
 TABLE = Path(__file__).with_suffix(".toml")

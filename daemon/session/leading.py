@@ -17,6 +17,7 @@ import msgspec
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.events import EventKind
+from profd.daemon.frameworks.frames import means
 from profd.daemon.store.records import (
     EventHappened,
     Identity,
@@ -130,16 +131,10 @@ class Leaders:
         return self._leaders.get(recording.identity, 0) is None or _trains(recording, main)
 
 
-_JOINS = ("join", "_wait_for_tstate_lock")
-
-
 def _only_joins(recording: RecordingTaken, main: ThreadTimeline) -> bool:
     """Return whether a thread only waited for another one to end."""
     leaves = {recording.stacks[one.stack][-1] for one in main.intervals}
-    return all(
-        leaf.function.rpartition(".")[2] in _JOINS and leaf.file.endswith("/threading.py")
-        for leaf in leaves
-    )
+    return all(means(leaf, "joins a thread") for leaf in leaves)
 
 
 def _working(

@@ -64,6 +64,8 @@ KNOWN: tuple[tuple[Meaning, str, str], ...] = (
     ("waits for requests", "Worker.main_loop", "ray/_private/worker.py"),
     ("queue", "Queue.get", "multiprocessing/queues.py"),
     ("lock", "Condition.wait", "threading.py"),
+    ("joins a thread", "Thread._wait_for_tstate_lock", "threading.py"),
+    ("child begins", "BaseProcess._bootstrap", "multiprocessing/process.py"),
 )
 NOT: tuple[tuple[Meaning, str, str], ...] = (
     ("backward", "Tensor.item", "torch/_tensor.py"),
