@@ -127,9 +127,9 @@ def _own_work(
         processes,
         samples=sum(total.samples for total in every),
         own=tuple(_own_part(part, waits) for part in rank.totals),
-        cores=tuple(sum_aggregates(one.over(*part) for one in used).mean for part in parts),
-        gpu=tuple(mean_of_known([one.over(*part).mean for one in active]) for part in parts),
-        clock_hz=mean_of_known([one.over(*whole).mean for one in clocks]),
+        cores=tuple(sum_aggregates(one.over(part) for one in used).mean for part in parts),
+        gpu=tuple(mean_of_known([one.over(part).mean for one in active]) for part in parts),
+        clock_hz=mean_of_known([one.over(whole).mean for one in clocks]),
         behind=(sum(value > 0 for value in looks), len(looks)),
         places={place: ns.total() / (seen_ns or 1) for place, ns in at_frame.items()},
         frames={

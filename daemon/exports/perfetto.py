@@ -162,7 +162,7 @@ def _counters(reader: RunReader, selection: Selection) -> Iterator[Event]:
             continue
         name = series.name if series.device is None else f"{series.name} {visible(series.device)}"
         pid = HOST_PID if process is None else process.pid
-        for step in reader.steps(series.id, time).clipped(*time):
+        for step in reader.steps(series.id, time).clipped(time):
             ts = microseconds(reader, step.start_ns)
             yield {
                 "ph": "C",

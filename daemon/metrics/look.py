@@ -39,10 +39,10 @@ class Integral:
 
         None if nothing is known of them.
         """
-        from_ns = end_ns - 10 * SECOND_NS
-        while self._lately and self._lately[0].end_ns <= from_ns:
+        time = TimeRange(end_ns - 10 * SECOND_NS, end_ns)
+        while self._lately and self._lately[0].end_ns <= time.from_ns:
             self._lately.popleft()
-        return StepFunction(list(self._lately), None).over(from_ns, end_ns).mean
+        return StepFunction(list(self._lately), None).over(time).mean
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from profd.daemon.store.stepfunction import (
     Step,
     StepFunction,
 )
+from profd.daemon.timerange import TimeRange
 
 POINT_LIMIT = 1_200
 """Points kept of one series: about as many as a wide screen has columns."""
@@ -153,7 +154,8 @@ def _columns(reader: RunReader, steps: list[Step], digits: int) -> Series:
     if together > 1:
         groups = [steps[at : at + together] for at in range(0, len(steps), together)]
         totals = [
-            StepFunction(group, None).over(group[0].start_ns, group[-1].end_ns) for group in groups
+            StepFunction(group, None).over(TimeRange(group[0].start_ns, group[-1].end_ns))
+            for group in groups
         ]
         ends = zip((group[-1].end_ns for group in groups), totals, strict=True)
         steps = [Step(end_ns - total.known_ns, end_ns, total.mean or 0.0) for end_ns, total in ends]

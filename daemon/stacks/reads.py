@@ -23,6 +23,7 @@ from typing import NamedTuple
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.records import GapFound, Identity
 from profd.daemon.store.stepfunction import IntervalSet, common, united
+from profd.daemon.timerange import TimeRange
 
 ENOUGH = 20
 """This many mean sampling intervals without a sample are no chance.
@@ -100,19 +101,17 @@ class Known(NamedTuple):
     spells: Sequence[Spell] = ()
 
 
-def unread(known: Known, rate_hz: int, from_ns: int, to_ns: int) -> IntervalSet:
-    """Return the parts of [from_ns, to_ns) in which a recording missed a process that ran."""
+def unread(known: Known, rate_hz: int, time: TimeRange) -> IntervalSet:
+    """Return the parts of a range of time in which a recording missed a process that ran."""
     whole, distance_ns = IntervalSet(), SECOND_NS // rate_hz
-    whole.add(from_ns, to_ns)
-    doubts = united(
-        _union(_doubtful(known, rate_hz, from_ns, to_ns)), _union(_suspended(known.spells))
-    )
+    whole.add(*time)
+    doubts = united(_union(_doubtful(known, rate_hz, time)), _union(_suspended(known.spells)))
     silent = _without_samples(doubts, known.seen_ns, ENOUGH * distance_ns, distance_ns)
-    found = united(silent, _union(_after_exec(known, from_ns, to_ns, distance_ns)))
-    return common(united(found, _paused(known.spells, known.moved_ns, to_ns)), whole)
+    found = united(silent, _union(_after_exec(known, time, distance_ns)))
+    return common(united(found, _paused(known.spells, known.moved_ns, time.to_ns)), whole)
 
 
-def _union(spans: Iterable[tuple[int, int]]) -> IntervalSet:
+def _union(spans: Iterable[TimeRange]) -> IntervalSet:
     """Return the union of spans that are in order of their start."""
     found = IntervalSet()
     for span in spans:
@@ -120,20 +119,22 @@ def _union(spans: Iterable[tuple[int, int]]) -> IntervalSet:
     return found
 
 
-def _doubtful(known: Known, rate_hz: int, from_ns: int, to_ns: int) -> Iterator[tuple[int, int]]:
+def _doubtful(known: Known, rate_hz: int, time: TimeRange) -> Iterator[TimeRange]:
     """Yield spans in which too few reads succeeded, each with its neighbors.
 
     Parts of these spans may lack samples.
     """
     pulses = known.pulses
     if not pulses and known.failed_ns:  # assume that py-spy slept as often as was due
-        times_ns = [*range(from_ns, to_ns, ENOUGH * SECOND_NS // rate_hz), to_ns]
-        pulses = [Pulse(at_ns, (at_ns - from_ns) * rate_hz // SECOND_NS, 0) for at_ns in times_ns]
+        times_ns = [*range(*time, ENOUGH * SECOND_NS // rate_hz), time.to_ns]
+        pulses = [
+            Pulse(at_ns, (at_ns - time.from_ns) * rate_hz // SECOND_NS, 0) for at_ns in times_ns
+        ]
     blocks = list(_blocks(pulses, rate_hz)) if pulses else []
-    are_read = [_is_read(*block, known.failed_ns, rate_hz, to_ns) for block in blocks]
+    are_read = [_is_read(*block, known.failed_ns, rate_hz, time.to_ns) for block in blocks]
     for place, (first, last) in enumerate(blocks):
         if not all(are_read[max(place - 1, 0) : place + 2]):
-            yield first.at_ns, last.at_ns
+            yield TimeRange(first.at_ns, last.at_ns)
 
 
 def _blocks(pulses: Sequence[Pulse], rate_hz: int) -> Iterator[tuple[Pulse, Pulse]]:
@@ -159,23 +160,20 @@ def _is_read(first: Pulse, last: Pulse, failed_ns: Sequence[int], rate_hz: int, 
     return done >= due - _DEVIATIONS * math.sqrt(due)
 
 
-def _suspended(spells: Sequence[Spell]) -> Iterator[tuple[int, int]]:
-    return ((spell.from_ns, spell.to_ns) for spell in spells if spell.state == SUSPENDED)
+def _suspended(spells: Sequence[Spell]) -> Iterator[TimeRange]:
+    return (TimeRange(spell.from_ns, spell.to_ns) for spell in spells if spell.state == SUSPENDED)
 
 
-def _after_exec(
-    known: Known, from_ns: int, to_ns: int, distance_ns: int
-) -> Iterator[tuple[int, int]]:
+def _after_exec(known: Known, time: TimeRange, distance_ns: int) -> Iterator[TimeRange]:
     """Yield the rest of a recording in which the process became another program.
 
     The recording goes on reading the program that is gone.
     """
     for before, after in pairwise(spell for spell in known.spells if spell.image):
-        if before.image != after.image and from_ns < after.from_ns and before.to_ns < to_ns:
-            yield (
-                max(before.to_ns, *(at_ns + distance_ns for at_ns in known.seen_ns[-1:]), from_ns),
-                to_ns,
-            )
+        changed = TimeRange(before.to_ns, after.from_ns)
+        if before.image != after.image and changed.overlaps(time):
+            last_ns = max((at_ns + distance_ns for at_ns in known.seen_ns[-1:]), default=0)
+            yield TimeRange(max(before.to_ns, last_ns)).within(time)
             return
 
 
@@ -302,18 +300,16 @@ class Account:
         for from_ns, to_ns in read:
             before_ns = self._read_to_ns
             if before_ns is not None and from_ns - before_ns > distance_ns:
-                self._hear_between(failed, before_ns, from_ns)
+                self._hear_in(failed, TimeRange(before_ns, from_ns))
                 self._explain(before_ns, from_ns, ENOUGH * distance_ns)
             self._read_to_ns = max(to_ns, before_ns or 0)
             self._words.clear()
             self._spells = self.spells(self._read_to_ns - LATE_NS)
-        self._hear_between(failed, self._read_to_ns or 0, None)
+        self._hear_in(failed, TimeRange(self._read_to_ns or 0))
 
-    def _hear_between(
-        self, failed: Sequence[tuple[int, str]], from_ns: int, to_ns: int | None
-    ) -> None:
+    def _hear_in(self, failed: Sequence[tuple[int, str]], time: TimeRange) -> None:
         for at_ns, words in failed:
-            if from_ns <= at_ns and (to_ns is None or at_ns < to_ns):
+            if time.holds(at_ns):
                 self.hear(words)
 
     def close(self, at_ns: int) -> None:

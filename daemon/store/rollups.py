@@ -248,11 +248,11 @@ class StoredRollups:
         return True
 
 
-def hours_between(from_ns: int, to_ns: int) -> range:
+def hours_in(time: TimeRange) -> range:
     """Return the hours since the run's start that lie entirely in a range of time since then."""
     hour_ns = HOUR_MINUTES * MINUTE_NS
-    first = max(-(-from_ns // hour_ns), 0)
-    return range(first, max(to_ns // hour_ns, first))
+    first = max(-(-time.from_ns // hour_ns), 0)
+    return range(first, max(time.to_ns // hour_ns, first))
 
 
 class _Growing:
@@ -292,7 +292,7 @@ def _split(started_ns: int, time: TimeRange, summed: SummedRow | None, recorded_
     if last_ns < min(recorded_ns, time.to_ns):
         # The same for all processes, so that they are read in one scan.
         rest.append(TimeRange(last_ns, time.to_ns))
-    summed_hours = hours_between(summed.from_ns - started_ns, summed.to_ns - started_ns)
+    summed_hours = hours_in(TimeRange(summed.from_ns, summed.to_ns).moved(-started_ns))
     start = max(summed_hours.start, -(-first // HOUR_MINUTES))
     hours = range(start, max(min(summed_hours.stop, last // HOUR_MINUTES), start))
     return Split(none, range(first, last), hours, tuple(rest), last_ns <= summed.to_ns)

@@ -17,9 +17,10 @@ from typing import NamedTuple
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.store import stepfunction
-from profd.daemon.store.rollups import ADDED_UP, FIELDS, HOUR_MINUTES, hours_between
+from profd.daemon.store.rollups import ADDED_UP, FIELDS, HOUR_MINUTES, hours_in
 from profd.daemon.store.rows import PointRow
 from profd.daemon.store.stepfunction import MINUTE_NS, IntervalCursor, StepFunction, common
+from profd.daemon.timerange import TimeRange
 
 LAG_NS = 20 * SECOND_NS
 """After this delay all readings of a time have arrived.
@@ -77,8 +78,7 @@ class _Summed(NamedTuple):
     ``devices`` are the GPUs whose utilization they were compared with.
     """
 
-    from_ns: int
-    to_ns: int
+    time: TimeRange
     devices: frozenset[str]
 
 
@@ -122,10 +122,9 @@ class StackRollups:
         begin_ns = min(starts, default=start_ns)
         recording = _Recording(process, begin_ns, max([end_ns - 1, *starts]) + 1, intervals)
         known = self._summed.get(process)
-        if (
-            known is not None and begin_ns < known.to_ns
-        ):  # at once: from now on the sums of its minutes lack it
-            self._set(process, self._anew(process, known, max(known.to_ns, recording.end_ns)))
+        # At once if the sums of its minutes would lack it from now on.
+        if known is not None and begin_ns < known.time.to_ns:
+            self._set(process, self._anew(process, known, max(known.time.to_ns, recording.end_ns)))
         else:
             self._waiting.append(recording)
 
@@ -151,18 +150,16 @@ class StackRollups:
     def _sum_up(self, recording: _Recording) -> None:
         process = recording.process
         devices = self._devices_of(process)
-        known = self._summed.get(process) or _Summed(0, 0, devices)
-        if recording.start_ns < known.to_ns:
-            known = self._anew(process, known, max(known.to_ns, recording.end_ns))
+        known = self._summed.get(process) or _Summed(TimeRange(0, 0), devices)
+        if recording.start_ns < known.time.to_ns:
+            known = self._anew(process, known, max(known.time.to_ns, recording.end_ns))
         if devices != known.devices:
-            known = self._anew(process, known, known.to_ns)._replace(devices=devices)
-        if recording.end_ns > known.to_ns:
+            known = self._anew(process, known, known.time.to_ns)._replace(devices=devices)
+        if recording.end_ns > known.time.to_ns:
             self._add(recording, devices)
-            hours = hours_between(
-                known.from_ns - self._started_ns, recording.end_ns - self._started_ns
-            )
-            complete = hours_between(
-                known.from_ns - self._started_ns, known.to_ns - self._started_ns
+            grown = TimeRange(known.time.from_ns, recording.end_ns)
+            hours, complete = (
+                hours_in(time.moved(-self._started_ns)) for time in (grown, known.time)
             )
             for hour in range(max(hours.start, complete.stop), hours.stop):
                 first = hour * HOUR_MINUTES
@@ -173,7 +170,7 @@ class StackRollups:
                     "last": first + HOUR_MINUTES,
                 }
                 self._connection.execute(_ADD_HOUR, values)
-            known = known._replace(to_ns=recording.end_ns)
+            known = known._replace(time=grown)
         self._set(process, known)
 
     def _anew(self, process: int, known: _Summed, from_ns: int) -> _Summed:
@@ -182,13 +179,13 @@ class StackRollups:
             self._connection.execute(
                 f"DELETE FROM {table} WHERE {_OF_PROCESS}", {"process": process}
             )
-        return known._replace(from_ns=from_ns, to_ns=from_ns)
+        return known._replace(time=TimeRange(from_ns, from_ns))
 
     def _set(self, process: int, known: _Summed) -> None:
         self._summed[process] = known
         self._connection.execute(
             "INSERT OR REPLACE INTO summed_process (process, from_ns, to_ns) VALUES (?,?,?)",
-            (process, known.from_ns, known.to_ns),
+            (process, *known.time),
         )
 
     def _add(self, recording: _Recording, devices: frozenset[str]) -> None:

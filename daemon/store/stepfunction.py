@@ -25,6 +25,7 @@ import msgspec
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.store.rows import PointRow
+from profd.daemon.timerange import TimeRange
 
 LONGEST_DISTANCES = 3  # a reading holds for at most this many usual distances
 DISTANCES = 9  # the usual distance is the median of the last readings, this many
@@ -75,18 +76,17 @@ class IntervalSet:
         """Return how much of [from_ns, to_ns) is covered."""
         return max(self.until(to_ns) - self.until(from_ns), 0)
 
-    def ranges(self) -> Iterator[tuple[int, int]]:
-        """Yield the ranges, (start_ns, end_ns), in order; they neither touch nor overlap."""
-        return zip(self._starts, self._ends, strict=True)
+    def ranges(self) -> Iterator[TimeRange]:
+        """Yield the ranges in order; they neither touch nor overlap."""
+        return map(TimeRange, self._starts, self._ends)
 
-    def ranges_between(self, from_ns: int, to_ns: int) -> Iterator[tuple[int, int]]:
-        """Yield the parts of the ranges that lie in [from_ns, to_ns)."""
-        for index in range(max(bisect_right(self._starts, from_ns) - 1, 0), len(self._starts)):
-            if self._starts[index] >= to_ns:
-                return
-            start_ns, end_ns = max(self._starts[index], from_ns), min(self._ends[index], to_ns)
-            if start_ns < end_ns:
-                yield start_ns, end_ns
+    def ranges_in(self, time: TimeRange) -> Iterator[TimeRange]:
+        """Yield the parts of the ranges that lie in a range of time."""
+        first = max(bisect_right(self._starts, time.from_ns) - 1, 0)
+        for index in range(first, bisect_left(self._starts, time.to_ns)):
+            part = TimeRange(self._starts[index], self._ends[index]).within(time)
+            if part.length_ns:
+                yield part
 
     def edges(self) -> list[tuple[int, int]]:
         """Return the times at which a range begins or ends.
@@ -104,17 +104,17 @@ class IntervalSet:
 def united(one: IntervalSet, other: IntervalSet) -> IntervalSet:
     """Return the time that lies in at least one of the two."""
     union = IntervalSet()
-    for start_ns, end_ns in sorted([*one.ranges(), *other.ranges()]):
-        union.add(start_ns, end_ns)
+    for time in sorted([*one.ranges(), *other.ranges()]):
+        union.add(*time)
     return union
 
 
 def common(one: IntervalSet, other: IntervalSet) -> IntervalSet:
     """Return the time that lies in both."""
     both = IntervalSet()
-    for start_ns, end_ns in one.ranges():
-        for from_ns, to_ns in other.ranges_between(start_ns, end_ns):
-            both.add(from_ns, to_ns)
+    for time in one.ranges():
+        for part in other.ranges_in(time):
+            both.add(*part)
     return both
 
 
@@ -262,19 +262,18 @@ class StepFunction:
                 known_ns += end_ns - start_ns
         return (whole / known_ns if known_ns else 0.0), known_ns
 
-    def over(self, from_ns: int, to_ns: int) -> Aggregate:
-        inside = (
-            (step.end_ns - step.start_ns, step.value) for step in self.clipped(from_ns, to_ns)
-        )
+    def over(self, time: TimeRange) -> Aggregate:
+        inside = ((step.end_ns - step.start_ns, step.value) for step in self.clipped(time))
         return sum_aggregates(
             Aggregate(length_ns, value * length_ns, value, value) for length_ns, value in inside
         )
 
-    def clipped(self, from_ns: int, to_ns: int) -> Iterator[Step]:
-        """Yield the parts of the steps that lie in [from_ns, to_ns).
+    def clipped(self, time: TimeRange) -> Iterator[Step]:
+        """Yield the parts of the steps that lie in a range of time.
 
         Steps of a single moment in the range are included.
         """
+        from_ns, to_ns = time
         for step in self._between(from_ns, to_ns):
             if from_ns <= step.start_ns and step.end_ns <= to_ns:
                 yield step

@@ -41,7 +41,7 @@ from profd.daemon.stacks.reads import (
     unread,
 )
 from profd.daemon.store.records import GapFound
-from profd.daemon.timerange import EVER
+from profd.daemon.timerange import EVER, TimeRange
 
 REASONS = {
     PROFD: PROFD_STOPPED, SAMPLER: UNREADABLE, FAILING: UNREADABLE, DEEP: UNREADABLE,
@@ -177,7 +177,7 @@ def test_a_pause_without_a_sign_of_its_end_lasts_until_the_end_of_the_recording(
     spells = [Spell(0, SECOND_NS), Spell(SECOND_NS + LOOK_NS, 2 * SECOND_NS, FROZEN)]
     seen_ns = [at_ms * MILLISECOND_NS for at_ms in range(0, 1100, 20)]
     end_ns = 2 * SECOND_NS + LOOK_NS
-    found = unread(Known(seen_ns, seen_ns[1:], spells=spells), RATE_HZ, 0, end_ns)
+    found = unread(Known(seen_ns, seen_ns[1:], spells=spells), RATE_HZ, TimeRange(0, end_ns))
     assert list(found.ranges()) == [(seen_ns[-1], end_ns)]
 
 
@@ -185,9 +185,8 @@ def test_the_first_stack_of_a_recording_is_no_sign_that_the_process_ran() -> Non
     first_ns, runs_ns = 2 * SECOND_NS, 3 * SECOND_NS
     spells = [Spell(SECOND_NS, first_ns - LOOK_NS, STOPPED), Spell(runs_ns, 4 * SECOND_NS)]
     moved_ns = list(range(runs_ns + DISTANCE_NS, 4 * SECOND_NS, DISTANCE_NS))
-    found = unread(
-        Known([first_ns, *moved_ns], moved_ns, spells=spells), RATE_HZ, first_ns, 4 * SECOND_NS
-    )
+    known = Known([first_ns, *moved_ns], moved_ns, spells=spells)
+    found = unread(known, RATE_HZ, TimeRange(first_ns, 4 * SECOND_NS))
     assert list(found.ranges()) == [(first_ns, runs_ns)]
 
 

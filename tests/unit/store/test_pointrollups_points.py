@@ -14,6 +14,7 @@ from profd.daemon.store import database
 from profd.daemon.store.pointrollups import PointRollups
 from profd.daemon.store.rows import PointRow
 from profd.daemon.store.stepfunction import MINUTE_NS, Aggregate, step_function
+from profd.daemon.timerange import TimeRange
 
 STARTED_NS = 1_795_176_000 * SECOND_NS
 
@@ -102,7 +103,10 @@ def test_sums_say_what_the_readings_say(connection: sqlite3.Connection) -> None:
     found = dict(summed(connection, *readings))
     for minute in range(int(at_s) // 60 + 1):
         from_ns = STARTED_NS + minute * MINUTE_NS
-        stored, read = found.get(minute, Aggregate()), whole.over(from_ns, from_ns + MINUTE_NS)
+        stored, read = (
+            found.get(minute, Aggregate()),
+            whole.over(TimeRange(from_ns, from_ns + MINUTE_NS)),
+        )
         assert (stored.known_ns, stored.least, stored.most) == (
             read.known_ns // SECOND_NS,
             read.least,

@@ -282,7 +282,7 @@ def test_a_range_says_of_its_time_what_all_of_the_run_says(
 ) -> None:
     series = readings.list_series()[0].id
     time = TimeRange(from_s * SECOND_NS, to_s * SECOND_NS).moved(STARTED_NS)
-    assert readings.steps(series, time).over(*time) == readings.steps(series).over(*time)
+    assert readings.steps(series, time).over(time) == readings.steps(series).over(time)
 
 
 @pytest.mark.parametrize("part_ns", [1, SECOND_NS // 3, SECOND_NS, 300 * SECOND_NS])

@@ -20,6 +20,7 @@ from profd.daemon.render.payload import take_payload
 from profd.daemon.store import stepfunction
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import PointRow
+from profd.daemon.timerange import TimeRange
 
 
 def function(*readings: tuple[int, float]) -> stepfunction.StepFunction:
@@ -70,15 +71,17 @@ def test_a_range_has_the_mean_of_what_is_known_in_it() -> None:
     assert begins == [170, 270, 370, 470, 500, 600, 700, 800, 900]
     one = function((10, 4.0))
     assert one.period_ns is None
-    assert (one.over(0, 20), one.over(11, 20)) == (
+    assert (one.over(TimeRange(0, 20)), one.over(TimeRange(11, 20))) == (
         stepfunction.Aggregate(0, 0.0, 4.0, 4.0),
         stepfunction.Aggregate(),
     )
-    assert (one.over(0, 20).mean, one.over(11, 20).mean) == (4.0, None)
+    assert (one.over(TimeRange(0, 20)).mean, one.over(TimeRange(11, 20)).mean) == (4.0, None)
     one = function((0, 9.0), (10, 2.0), (20, 5.0), (30, 8.0))
-    assert one.over(5, 20) == stepfunction.Aggregate(15, 2.0 * 5 + 5.0 * 10, 2.0, 5.0)
-    assert one.over(5, 20).mean == 4.0
-    assert stepfunction.sum_aggregates([one.over(5, 12), one.over(12, 20)]) == one.over(5, 20)
+    assert one.over(TimeRange(5, 20)) == stepfunction.Aggregate(15, 2.0 * 5 + 5.0 * 10, 2.0, 5.0)
+    assert one.over(TimeRange(5, 20)).mean == 4.0
+    assert stepfunction.sum_aggregates(
+        [one.over(TimeRange(5, 12)), one.over(TimeRange(12, 20))]
+    ) == one.over(TimeRange(5, 20))
     assert stepfunction.sum_aggregates([]) == stepfunction.Aggregate()
 
 
@@ -129,7 +132,9 @@ def test_the_data_set_and_the_report_know_a_series_for_as_long_as_its_readings_s
         for name in (POWER, UTILIZATION):
             series = reader.find_series(name, device=DEVICE)
             assert series is not None
-            expected = reader.steps(series.id).over(STARTED_NS, STARTED_NS + SECONDS * SECOND_NS)
+            expected = reader.steps(series.id).over(
+                TimeRange(STARTED_NS, STARTED_NS + SECONDS * SECOND_NS)
+            )
             found: list[dict[str, Any]] = [
                 row for row in rows if (row["name"], row["device"]) == (name, DEVICE)
             ]
