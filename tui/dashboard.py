@@ -132,18 +132,15 @@ class Dashboard(Screen[None]):
     @on(CursorMoved)
     def _update_note(self) -> None:
         pane, note = self._pane, ""
-        if isinstance(pane, OperatorTable) and pane.shown is not None:
+        if isinstance(pane, OperatorTable):
             note = pane.about
-        elif isinstance(pane, FlameView) and pane.cursor.zoomed is not None:
-            note = f"zoomed to {visible(pane.cursor.zoomed.title)} · ⌫ goes back"
-        elif (
-            not isinstance(pane, FlameView)
-            and pane is not None
-            and pane.has_cursor
-            and self._is_live()
-        ):
-            note = "rows hold their places · esc lets them go"
-        elif self._view.tab == "output" and self._terminal is not None and self._terminal.is_open:
+        elif isinstance(pane, FlameView):
+            if (zoomed := pane.cursor.zoomed) is not None:
+                note = f"zoomed to {visible(zoomed.title)} · ⌫ goes back"
+        elif pane is not None:
+            if pane.has_cursor and self._is_live():
+                note = "rows hold their places · esc lets them go"
+        elif self._terminal is not None and self._terminal.is_open:
             is_typing = self._output_view.is_typing
             note = (
                 "keys go to the script · esc comes back" if is_typing else "⏎ types to the script"

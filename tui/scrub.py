@@ -62,7 +62,7 @@ class Scrub(msgspec.Struct, frozen=True):
         """Move the cursor; the first move takes it to the newest column."""
         if self.cursor is None:
             return self.at(min(ruler.to_ns, run.to_ns) - 1, ruler, run)
-        return self.at(self.cursor.from_ns + round(columns * ruler.column_ns), ruler, run)
+        return self.at(self.cursor.from_ns + columns * ruler.column_ns, ruler, run)
 
     def at(self, at_ns: int, ruler: Ruler, run: TimeRange) -> Scrub:
         """Move the cursor to the column of a time.

@@ -8,6 +8,7 @@ from profd.daemon.analyze.profile import FunctionRow
 from profd.daemon.findings.finding import Finding
 from profd.daemon.store.rows import EventRow, ProcessRow, RunInfo
 from profd.daemon.timerange import TimeRange
+from profd.daemon.units import time_range
 from profd.tui.columns import Ruler
 from profd.tui.scrub import Mark
 from profd.tui.view import View
@@ -149,3 +150,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     is_diagnosed: bool = True
     is_undiagnosable: bool = False
     view_cores: float | None = None
+
+    @property
+    def clock_times(self) -> str:
+        """The time that the tables are about, as clocks showed it."""
+        return "–".join(time_range(*self.time))  # noqa: RUF001

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from profd.daemon.analyze.confidence import is_hint
 from profd.daemon.analyze.profile import FunctionRow
 from profd.daemon.render.plaintext import visible
-from profd.daemon.units import percent, time_range
+from profd.daemon.units import percent
 from profd.tui.cells import Run, cut_name, cut_path
 from profd.tui.snapshot import Snapshot
 from profd.tui.widgets.table import NEVER, Column, Table
@@ -17,7 +17,6 @@ def without_samples(snapshot: Snapshot, of_whom: str) -> str:
     """Return why there are no samples of the threads that ``of_whom`` names."""
     errors = [event for event in snapshot.events if event.kind.style == "bad"]
     if snapshot.view.chosen is not None or snapshot.view.span_ns is not None:
-        times = "–".join(time_range(*snapshot.time))  # noqa: RUF001
         mains = (row for row in snapshot.process_rows if row.role == "main")
         if not any(row.life.overlaps(snapshot.time) for row in mains):
             why = "no training process was there"
@@ -25,7 +24,7 @@ def without_samples(snapshot: Snapshot, of_whom: str) -> str:
             why = "the newest are still being recorded"
         else:
             why = "nothing was recorded then"
-        return f"No samples of {of_whom} between {times}: {why}."
+        return f"No samples of {of_whom} between {snapshot.clock_times}: {why}."
     if snapshot.read_share < 1:
         return "Reading the run…"
     if errors:

@@ -10,7 +10,7 @@ from itertools import accumulate
 
 from textual import events
 
-from profd.daemon.units import plural, time_range
+from profd.daemon.units import plural
 from profd.tui.cells import Run, cells_of
 from profd.tui.keys import KEYS, TABS, Key
 from profd.tui.widgets.linewidget import LineWidget
@@ -81,7 +81,7 @@ class TabLine(LineWidget):
         if self.tab not in ("hot", "flame"):
             return []
         scope, dot = self.run(snapshot.scope_name, "dim"), self.run(" · ", "faint")
-        times = "–".join(time_range(*snapshot.time))  # noqa: RUF001
+        times = snapshot.clock_times
         samples = [dot, self.run(plural(snapshot.samples, "sample"))]
         if snapshot.view.chosen is not None:
             chosen = self.run(times, "accent")
