@@ -156,8 +156,8 @@ class Tables:
     def _(self, record: records.RecordingTaken) -> None:
         """Write a recording, and its intervals into the table and the sums."""
         process = self._process_id(record.identity, record.start_ns)
-        values = {name: getattr(record, name) for name in RecordingTaken.__struct_fields__[1:-2]}
-        insert(self._connection, "recording", {"process": process, **values})
+        columns = RecordingTaken.__struct_fields__[1:-2]
+        self._insert("recording", record, *columns, process=process)
         stacks = self._ids.stacks(record.stacks)
         intervals: list[IntervalColumns] = []
         for timeline in record.threads:
@@ -179,12 +179,8 @@ class Tables:
 
     @_write.register
     def _(self, record: records.GapFound) -> None:
-        values = {name: getattr(record, name) for name in ("start_ns", "end_ns", "reason", "text")}
-        insert(
-            self._connection,
-            "gap",
-            {"process": self._process_id(record.identity, record.start_ns), **values},
-        )
+        process = self._process_id(record.identity, record.start_ns)
+        self._insert("gap", record, "start_ns", "end_ns", "reason", "text", process=process)
 
     @_write.register
     def _(self, record: records.PointsTaken) -> None:
@@ -211,24 +207,18 @@ class Tables:
     @_write.register
     def _(self, record: records.EventHappened) -> None:
         process = self._ids.process(record.identity)
-        values = {
-            "at_ns": record.at_ns,
-            "kind": record.kind,
-            "process": process,
-            "text": record.text,
-        }
-        insert(self._connection, "event", values)
+        self._insert("event", record, "at_ns", "kind", "text", process=process)
 
     @_write.register
     def _(self, record: records.WindowTaken) -> None:
         names = ("source", "asked_ns", "error", "start_ns", "end_ns", "trace_bytes", "trace")
-        values = {name: getattr(record, name) for name in names}
-        values["process"] = self._process_id(record.identity, record.at_ns)
-        for name in ("busy_ns", "idle_ns", "overlap_ns"):
-            values[f"device_{name}"] = (
-                sum(getattr(gpu, name) for gpu in record.gpus) if record.gpus else None
-            )
-        window = insert(self._connection, "window", values)
+        of_devices = {
+            f"device_{name}": sum(getattr(gpu, name) for gpu in record.gpus)
+            for name in ("busy_ns", "idle_ns", "overlap_ns")
+            if record.gpus
+        }
+        process = self._process_id(record.identity, record.at_ns)
+        window = self._insert("window", record, *names, process=process, **of_devices)
         tables = {
             "window_step": record.steps,
             "operator": record.operators,
@@ -243,9 +233,8 @@ class Tables:
     @_write.register
     def _(self, record: records.HangFound) -> None:
         report = msgspec.json.encode(record.report).decode()
-        names = ("at_ns", "since_ns", "ended_ns", "text")
-        values = {name: getattr(record, name) for name in names}
-        insert(self._connection, "hang", {**values, "cause": record.report.cause, "report": report})
+        names, cause = ("at_ns", "since_ns", "ended_ns", "text"), record.report.cause
+        self._insert("hang", record, *names, cause=cause, report=report)
 
     @_write.register
     def _(self, record: records.HangEnded) -> None:
@@ -263,7 +252,7 @@ class Tables:
 
     @_write.register
     def _(self, record: records.OutputWritten) -> None:
-        insert(self._connection, "output", {"at_ns": record.at_ns, "data": record.data})
+        self._insert("output", record, "at_ns", "data")
         self._output_bytes += len(record.data)
         while self._output_bytes > OUTPUT_LIMIT_BYTES:
             sql = "SELECT id, length(data) FROM output ORDER BY id LIMIT 1"
@@ -280,6 +269,11 @@ class Tables:
             "exit_signal": record.exit_signal,
         }
         set_meta(self._connection, state="ended", ended_ns=record.at_ns, **exit_)
+
+    def _insert(self, table: str, record: Record, *names: str, **others: object) -> int:
+        """Add a row with the record's fields of these names, and other columns; return its id."""
+        columns = {name: getattr(record, name) for name in names}
+        return insert(self._connection, table, columns | others)
 
     def _process_id(self, identity: Identity, at_ns: int) -> int:
         """Return the id of a process.
