@@ -52,9 +52,9 @@ def selected_intervals(
         if not covers:
             yield interval
             continue
-        parts = list(covers[interval.thread].ranges_in(interval.time))
+        parts = list(covers[interval.thread].ranges_between(interval.start_ns, interval.end_ns))
         samples = samples_inside(
-            interval.samples, interval.duration_ns, sum(part.length_ns for part in parts)
+            interval.samples, interval.duration_ns, sum(end - start for start, end in parts)
         )
         for number, (start_ns, end_ns) in enumerate(parts):
             seen = 0 if number else samples

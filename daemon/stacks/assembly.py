@@ -213,7 +213,7 @@ def _unread(
             seen_ns, moved_ns, sorted(one.at_ns for one in raw.failed), raw.pulses, raw.spells
         )
         begin_ns = min(keep.from_ns or seen_ns[0], seen_ns[0])
-        for span in unread(known, rate_hz, TimeRange(begin_ns, end_ns)).ranges_in(keep):
+        for span in unread(known, rate_hz, TimeRange(begin_ns, end_ns)).ranges_between(*keep):
             kept.add(*span)
     return kept
 
@@ -463,7 +463,7 @@ def _pieces(
         inner = [cut_ns for cut_ns in keep if start_ns < cut_ns < end_ns]
         for first, last in itertools.pairwise([start_ns, *inner, end_ns]):
             ends = (
-                itertools.chain.from_iterable(gaps.ranges_in(TimeRange(first, last)))
+                itertools.chain.from_iterable(gaps.ranges_between(first, last))
                 if gaps.length_ns
                 else ()
             )

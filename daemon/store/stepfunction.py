@@ -76,17 +76,21 @@ class IntervalSet:
         """Return how much of [from_ns, to_ns) is covered."""
         return max(self.until(to_ns) - self.until(from_ns), 0)
 
-    def ranges(self) -> Iterator[TimeRange]:
-        """Yield the ranges in order; they neither touch nor overlap."""
-        return map(TimeRange, self._starts, self._ends)
+    def ranges(self) -> Iterator[tuple[int, int]]:
+        """Yield the ranges, (start_ns, end_ns), in order; they neither touch nor overlap."""
+        return zip(self._starts, self._ends, strict=True)
 
-    def ranges_in(self, time: TimeRange) -> Iterator[TimeRange]:
-        """Yield the parts of the ranges that lie in a range of time."""
-        first = max(bisect_right(self._starts, time.from_ns) - 1, 0)
-        for index in range(first, bisect_left(self._starts, time.to_ns)):
-            part = TimeRange(self._starts[index], self._ends[index]).within(time)
-            if part.length_ns:
-                yield part
+    def ranges_between(self, from_ns: int, to_ns: int) -> Iterator[tuple[int, int]]:
+        """Yield the parts of the ranges that lie in [from_ns, to_ns).
+
+        They are pairs, because this runs for each recording that is written.
+        """
+        for index in range(max(bisect_right(self._starts, from_ns) - 1, 0), len(self._starts)):
+            if self._starts[index] >= to_ns:
+                return
+            start_ns, end_ns = max(self._starts[index], from_ns), min(self._ends[index], to_ns)
+            if start_ns < end_ns:
+                yield start_ns, end_ns
 
     def edges(self) -> list[tuple[int, int]]:
         """Return the times at which a range begins or ends.
@@ -112,8 +116,8 @@ def united(one: IntervalSet, other: IntervalSet) -> IntervalSet:
 def common(one: IntervalSet, other: IntervalSet) -> IntervalSet:
     """Return the time that lies in both."""
     both = IntervalSet()
-    for time in one.ranges():
-        for part in other.ranges_in(time):
+    for start_ns, end_ns in one.ranges():
+        for part in other.ranges_between(start_ns, end_ns):
             both.add(*part)
     return both
 

@@ -33,7 +33,6 @@ from profd.daemon.store.records import (
     WindowWait,
 )
 from profd.daemon.store.stepfunction import IntervalSet
-from profd.daemon.timerange import TimeRange
 from profd.daemon.windows import trace
 from profd.daemon.windows.operators import sum_up
 from profd.daemon.windows.trace import (
@@ -191,12 +190,11 @@ def waits_of(spans: Spans) -> Iterator[WindowWait]:
                 one.start_ns, one.end_ns
             )
     for gpu, exchange in exchanges.items():
-        for time in exchange.ranges():
-            start_ns = time.from_ns
-            for busy in (*others[gpu].ranges_in(time), TimeRange(time.to_ns, time.to_ns)):
-                if busy.from_ns > start_ns:
-                    yield WindowWait(COLLECTIVE, start_ns, busy.from_ns, 0)
-                start_ns = busy.to_ns
+        for start_ns, end_ns in exchange.ranges():
+            for from_ns, to_ns in (*others[gpu].ranges_between(start_ns, end_ns), (end_ns, end_ns)):
+                if from_ns > start_ns:
+                    yield WindowWait(COLLECTIVE, start_ns, from_ns, 0)
+                start_ns = to_ns
 
 
 async def reduce_apart(file: int, *, begins_with_step: bool) -> Reduction:
