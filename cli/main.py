@@ -15,7 +15,7 @@ import click
 
 from profd.cli.console import close_stdout, say
 from profd.daemon import VERSION
-from profd.daemon.errors import ExitCode, ProfdError
+from profd.daemon.errors import ExitCode, ProfdError, is_out_of_memory
 from profd.daemon.standardstreams import open_streams
 
 INTERRUPTED = 130
@@ -91,6 +91,11 @@ def run_command_line(arguments: Sequence[str] | None = None) -> int:
     # The cause is the machine, not this code, so the system's own message is all there is to say.
     except OSError as error:
         say(f"{error.filename or 'a call of the system'} failed: {error.strerror or error}")
+        return ExitCode.FAILURE
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        say("the system gives profd no more memory or threads: end something, or raise `ulimit`")
         return ExitCode.FAILURE
     return code if isinstance(code, int) else ExitCode.OK
 

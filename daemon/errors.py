@@ -115,3 +115,10 @@ class CommandNotFound(ProfdError, exit_code=ExitCode.COMMAND_NOT_FOUND):
 
 class CommandNotExecutable(ProfdError, exit_code=ExitCode.COMMAND_NOT_EXECUTABLE):
     """The command to launch exists but cannot be executed."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Say whether the system refused memory, or a thread, which needs memory for its stack."""
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and "can't start new thread" in str(error)
+    )

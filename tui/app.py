@@ -17,7 +17,7 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.worker import WorkerFailed
 
-from profd.daemon.errors import ProfdError
+from profd.daemon.errors import ProfdError, is_out_of_memory
 from profd.daemon.launch.terminal import RealTerminal, has_shell
 from profd.daemon.store import cutshort
 from profd.daemon.store.bound import MemoryBound, bounded_memory
@@ -147,7 +147,7 @@ class ProfdApp(App[Leaving]):
 
         For all other errors Textual shows a traceback.
         """
-        if isinstance(error.error if isinstance(error, WorkerFailed) else error, MemoryError):
+        if is_out_of_memory(error.error if isinstance(error, WorkerFailed) else error):
             self.has_run_out = True
             self.exit()
         else:

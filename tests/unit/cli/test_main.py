@@ -116,6 +116,16 @@ def test_error_is_one_line_with_its_remedy_and_exit_code(
     assert profd.out == ""
 
 
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't start new thread")])
+def test_an_end_of_memory_or_threads_is_one_line(
+    outcome: Outcome, profd: CommandLine, error: Exception
+) -> None:
+    outcome.raises = error
+    said = profd("fail", code=ExitCode.FAILURE)
+    assert said.startswith("profd: the system gives profd no more memory or threads")
+    assert said.count("\n") == 1
+
+
 def test_exit_code_of_a_command_is_passed_on_and_a_mistake_of_ours_not_hidden(
     outcome: Outcome,
 ) -> None:
@@ -124,9 +134,10 @@ def test_exit_code_of_a_command_is_passed_on_and_a_mistake_of_ours_not_hidden(
     assert main.run_command_line(["fail"]) == 143
     outcome.raises = KeyboardInterrupt()
     assert main.run_command_line(["fail"]) == 130
-    outcome.raises = ZeroDivisionError()
-    with pytest.raises(ZeroDivisionError):
-        main.run_command_line(["fail"])
+    for mistake in (ZeroDivisionError(), RuntimeError("an event loop is closed")):
+        outcome.raises = mistake
+        with pytest.raises(type(mistake)):
+            main.run_command_line(["fail"])
 
 
 def test_wrong_use_ends_with_2_in_clicks_way(profd: CommandLine) -> None:

@@ -138,12 +138,13 @@ def test_a_file_that_cannot_be_read_at_all_is_an_error_before_anything_is_drawn(
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't start new thread")])
 @pytest.mark.parametrize("where", ["feed", "screen"])
 async def test_a_dashboard_that_needs_too_much_memory_ends_and_says_no_traceback(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, error: Exception
 ) -> None:
     def need_more(*_: object) -> None:
-        raise MemoryError
+        raise error
 
     monkeypatch.setattr(
         *{"feed": (RunModel, "snapshot"), "screen": (Dashboard, "_show_table")}[where], need_more
