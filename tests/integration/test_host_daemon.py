@@ -93,6 +93,7 @@ def sampled() -> list[int]:
     return found
 
 
+@pytest.mark.timeout(8 * DEADLINE_S)  # the reports have the lowest priority
 @pytest.mark.usefixtures("py_spy")
 def test_short_jobs_leave_a_run_each_with_reports_over_a_restart_and_a_kill(
     configure: Callable[..., None], profd_home: Path
@@ -115,7 +116,7 @@ def test_short_jobs_leave_a_run_each_with_reports_over_a_restart_and_a_kill(
                     daemon = stack.enter_context(supervised())
             daemon.wait("ended", run=runs[job.pid])
         for run in runs.values():
-            until(lambda run=run: reported(profd_home, run), f"a report of {run}")  # type: ignore[misc]
+            until(lambda run=run: reported(profd_home, run), f"a report of {run}", deadlines=6)  # type: ignore[misc]
         assert daemon.end() == 0
     assert sorted(sampled()) == sorted(runs)  # each job once
 

@@ -48,6 +48,12 @@ def attempt(work, *words):
         return work(*words)
     except OSError as error:
         return type(error).__name__, error.errno
+def until_continued():
+    signal.signal(signal.SIGCONT, lambda *_: going_on.append(True))
+    going_on, end = [], time.monotonic() + 20
+    say("ready")
+    while not going_on and time.monotonic() < end:
+        time.sleep(0.01)
 """
 
 
@@ -599,13 +605,13 @@ add(
 )
 add(
     "stopped-job-from-outside",
-    "say('ready'); time.sleep(0.4); say('done')",
+    "until_continued(); say('done')",
     ("ready", "group SIGSTOP"),
     ways=("job", "terminal"),
 )
 add(
     "asked-to-stop",
-    "say('ready'); time.sleep(0.4); say('done')",
+    "until_continued(); say('done')",
     ("ready", "group SIGTSTP"),
     ways=("job", "terminal", "dashboard"),
 )
@@ -672,7 +678,7 @@ add(
     ways=ON_TERMINAL,
     before=lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)),
 )
-add("ctrl-z", "say('ready'); time.sleep(0.3); say('on')", ("ready", "type \\x1a"), ways=UNDER_SHELL)
+add("ctrl-z", "until_continued(); say('on')", ("ready", "type \\x1a"), ways=UNDER_SHELL)
 add(
     "ctrl-z-without-shell",
     "say('ready'); time.sleep(0.3); say('on')",
@@ -730,8 +736,9 @@ os.kill(pid, signal.SIGKILL); os.wait()
 )
 add(
     "job-control",
-    'set -m; sh -c "kill -STOP \\$\\$; echo inner >> $TRAIL" & sleep 0.2; fg > /dev/null; echo '
-    "done >> $TRAIL",
+    'set -m; sh -c "kill -STOP \\$\\$; echo inner >> $TRAIL" & '
+    "until grep -q 'State:.T' /proc/$!/status; do sleep 0.02; done; "
+    "fg > /dev/null; echo done >> $TRAIL",
     ways=ON_TERMINAL,
     shell=True,
 )
@@ -779,8 +786,13 @@ add(
 )
 add(
     "leaves-a-reader",
-    "import threading\nif os.fork() == 0:\n    time.sleep(0.2); say(attempt(os.read, 0, 1)); "
-    "os._exit(0)",
+    # a terminal gives bytes to those in the foreground, and an error to all others that are orphaned
+    """
+if os.fork() == 0:
+    while attempt(os.tcgetpgrp, 0) == os.getpgrp(): time.sleep(0.01)
+    say(attempt(os.read, 0, 1))
+    os._exit(0)
+""",
     ways=("job", "terminal", "dashboard"),
 )
 add(
@@ -897,14 +909,14 @@ add(
 )
 add(
     "killed-alone",
-    "say('ready'); time.sleep(0.3); say('lives')",
+    "say('ready'); time.sleep(2); say('lives')",
     ("ready", "signal SIGKILL"),
     ways=("leader", "job", "dashboard"),
     differs="kill of profd alone",
 )
 add(
     "stopped-alone",
-    "say('ready'); time.sleep(0.3); say('done')",
+    "until_continued(); say('done')",
     ("ready", "signal SIGSTOP"),
     ways=("job", "dashboard"),
 )
