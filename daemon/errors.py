@@ -119,6 +119,4 @@ class CommandNotExecutable(ProfdError, exit_code=ExitCode.COMMAND_NOT_EXECUTABLE
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Say whether the system refused memory, or a thread, which needs memory for its stack."""
-    return isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError) and "can't start new thread" in str(error)
-    )
+    return isinstance(error, MemoryError) or "can't start new thread" in str(error)

@@ -15,7 +15,6 @@ from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 from textual.screen import Screen
-from textual.worker import WorkerFailed
 
 from profd.daemon.errors import ProfdError, is_out_of_memory
 from profd.daemon.launch.terminal import RealTerminal, has_shell
@@ -147,7 +146,7 @@ class ProfdApp(App[Leaving]):
 
         For all other errors Textual shows a traceback.
         """
-        if is_out_of_memory(error.error if isinstance(error, WorkerFailed) else error):
+        if is_out_of_memory(getattr(error, "error", error)):
             self.has_run_out = True
             self.exit()
         else:

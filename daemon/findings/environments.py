@@ -42,18 +42,9 @@ def environments(context: FindingContext) -> Finding | None:
     }
     count = plural(len(busy), "env runner" if cases["of-ray"] else "environment")
     said = percent(each.value)
-    if sum(busy) < _CHEAP * share.value:
-        return context.finding(
-            "input-bound-environments-cheap",
-            share,
-            each,
-            gain=gain,
-            cases=cases,
-            environments=count,
-            busy=said,
-        )
+    is_cheap = sum(busy) < _CHEAP * share.value
     return context.finding(
-        "input-bound-environments",
+        "input-bound-environments-cheap" if is_cheap else "input-bound-environments",
         share,
         each,
         gain=gain,

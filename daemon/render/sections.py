@@ -277,28 +277,21 @@ def node_lines(nodes: Sequence[JoinedNode]) -> Iterator[str]:
     cells = max(width(visible(node.host)) for node in nodes)
     yield f"  {fit('node', cells)}  {'clock':>20}  run"
     for node in nodes[:_NODES]:
-        yield (
-            f"  {fit(node.host, cells)}  {_ahead(node):>20}  {visible(node.run)}  {_known_by(node)}"
-        )
+        ahead, known_by = _clock_of(node)
+        yield f"  {fit(node.host, cells)}  {ahead:>20}  {visible(node.run)}  {known_by}"
     if len(nodes) > _NODES:
         yield f"  and {len(nodes) - _NODES} more"
 
 
-def _ahead(node: JoinedNode) -> str:
-    """Return by how much a node's clock is ahead: ``+1,500 ms ± 2.1``."""
+def _clock_of(node: JoinedNode) -> tuple[str, str]:
+    """Return by how much a node's clock is ahead, ``+1,500 ms ± 2.1``, and how that is known."""
     if node.number == 0:
-        return "0"
+        return "0", "the clock that all times are in"
     if node.error_ns is None:
-        return "not known"
-    return f"{node.offset_ns / MILLISECOND_NS:+,.1f} ms ± {node.error_ns / MILLISECOND_NS:,.1f}"
-
-
-def _known_by(node: JoinedNode) -> str:
-    if node.number == 0:
-        return "the clock that all times are in"
-    if node.error_ns is None:
-        return "its clock error is unknown: times are taken as they are"
-    return f"by {node.source}" + (f", {node.matched:,} of them" if node.matched else "")
+        return "not known", "its clock error is unknown: times are taken as they are"
+    pairs = f", {node.matched:,} of them" if node.matched else ""
+    ahead = f"{node.offset_ns / MILLISECOND_NS:+,.1f} ms ± {node.error_ns / MILLISECOND_NS:,.1f}"
+    return ahead, f"by {node.source}{pairs}"
 
 
 def rank_tables(summary: Summary) -> dict[str, object]:
