@@ -309,5 +309,5 @@ def rank_tables(summary: Summary) -> dict[str, object]:
     ranks = [
         (row, of_step(row.own_share), of_step(row.waiting_share), _surplus(row)) for row in shown
     ]
-    nodes = [(node.host, node.run, _ahead(node), _known_by(node)) for node in summary.nodes]
+    nodes = [(node.host, node.run, *_clock_of(node)) for node in summary.nodes]
     return {"ranks": ranks, "nodes": nodes, "left_out": len(summary.ranks) - len(shown)}
