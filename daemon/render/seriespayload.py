@@ -16,6 +16,7 @@ from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import take_course
 from profd.daemon.analyze.steps import counts_of
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
+from profd.daemon.naming import exit_words, signal_name
 from profd.daemon.render.htmlpage import distances
 from profd.daemon.render.plaintext import process_title, visible
 from profd.daemon.render.sections import growth_words
@@ -81,10 +82,10 @@ def process_entries(
     return [
         {
             "title": process_title(row, hosts.get(row.id)),
-            **{
-                name: getattr(row, name)
-                for name in ("role", "rank", "pid", "exit_code", "exit_signal")
-            },
+            "role": row.role,
+            "rank": row.rank,
+            "pid": row.pid,
+            "ending": exit_words(row.exit_code, signal_name(row.exit_signal)),
             "parent": index.get(row.parent) if row.parent is not None else None,
             "command": visible(" ".join(row.command)),
             "seen_ms": (row.seen_ns - started_ns) // MILLISECOND_NS,

@@ -110,12 +110,7 @@ function processTree(run) {
   return (children.get(null) ?? []).flatMap((root) => visit(root, 0));
 }
 
-function describeEnd(process) {
-  if (process.ended_ms === null) return "";
-  const at = elapsed(process.ended_ms);
-  if (process.exit_signal !== null) return `${at}, signal ${process.exit_signal}`;
-  return process.exit_code === null ? at : `${at}, code ${process.exit_code}`;
-}
+const describeEnd = ({ ended_ms, ending }) => (ended_ms === null ? "" : `${elapsed(ended_ms)}, ${ending}`);
 
 /** Return the readings of a series in a selection, the last moment of it included. */
 const valuesIn = ({ values, atMs }, { fromMs, toMs }) =>

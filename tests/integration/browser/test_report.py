@@ -190,6 +190,16 @@ def test_processes_are_a_tree_with_their_counters(report: ReportPage) -> None:
     assert rows[1][6] == "elastic_deform augment.py:12"
 
 
+def test_how_a_process_ended_is_said_as_everywhere_else(
+    open_report: OpenReport, tmp_path: Path
+) -> None:
+    path = synthetic.write_run(tmp_path / "a.profd", seconds=4, exit_code=None, exit_signal=9)
+    report = open_report(path)
+    report.page.click("[role=tab][data-view=processes]")
+    ends = [cell for row in report.rows("processes") for cell in row if ", " in cell]
+    assert ends[:2] == ["0:04, was ended by SIGKILL", "0:04, ended with 0"]
+
+
 def test_keyboard_alone_moves_zooms_and_selects(report: ReportPage) -> None:
     report.page.focus("#timeline")
     report.page.keyboard.press("ArrowRight")
