@@ -366,7 +366,13 @@ def reading(path: Path) -> Iterator[None]:
     """Turn errors of SQLite, and of the contents of its tables, into RunUnreadable."""
     try:
         yield
-    except (sqlite3.Error, MemoryError, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (
+        sqlite3.Error,
+        MemoryError,
+        RecursionError,
+        msgspec.DecodeError,
+        UnicodeDecodeError,
+    ) as error:
         raise unreadable(path, str(error) or "out of memory") from error
 
 

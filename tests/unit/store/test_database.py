@@ -87,6 +87,13 @@ def ends_after(ns: int) -> Callable[[Path], Path]:
             "malformed",
             ".recover",
         ),
+        (
+            partial(
+                spoiled, script=f"UPDATE meta SET value = '{'[' * 10_000}' WHERE name = 'options'"
+            ),
+            "recursion",
+            ".recover",
+        ),
         (header_alone, "cannot be read", ".recover"),
         (ends_after(-1), "ends before it starts, or ten years later", ".recover"),
         (ends_after(10 * YEAR_NS + 1), "ends before it starts, or ten years later", ".recover"),
