@@ -96,8 +96,8 @@ _NO_DISK = re.compile(
 )
 # psutil warns of counters that a container hides: of pages swapped, for example. None is used here.
 warnings.filterwarnings("ignore", category=RuntimeWarning, module="psutil")
-_IF_SHOWN = contextlib.suppress(OSError, NotImplementedError)
-"""For questions to psutil: not every kernel or container shows each file."""
+_IF_SHOWN = contextlib.suppress(OSError, NotImplementedError, LookupError, ValueError)
+"""For questions to psutil: not every kernel or container shows each file, or writes it alike."""
 _STALLED_US = re.compile(rb"^(some|full) .*total=(\d+)", re.MULTILINE)
 
 

@@ -215,6 +215,18 @@ def test_a_network_file_system_is_not_asked_but_one_beside(
     assert "disk_used_bytes@/" in space
 
 
+def test_what_a_kernel_writes_in_another_way_leaves_the_rest(
+    clock: StoppedClock, files: ProcFiles
+) -> None:
+    files.contents["/proc/loadavg"] = "0.5 0.4 0.3 1/200 4711"
+    files.write("meminfo", "")
+    files.write("diskstats", "   8  16 sdb 1 2 3\n")
+    assert values(read(MachineAtLength(clock))) == {"host_load_1min": 0.5}
+    assert read(Machine(clock)) == []
+    files.write("meminfo", "MemTotal:\n")
+    assert read(Machine(clock)) == []
+
+
 @pytest.mark.usefixtures("files")
 def test_missing_files_give_no_values(clock: StoppedClock, monkeypatch: pytest.MonkeyPatch) -> None:
     def disks(**_: bool) -> None:
