@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from platform import python_version
-
-import psutil
 
 from profd.daemon import VERSION, paths, processes
 from profd.daemon.analyze.phases import PhaseIndex
@@ -121,12 +120,13 @@ class Runs:
         with self._lock:
             if self._now_s() - self._asked_s >= FRESH_S:
                 self.look_for_runs()
-                rss_bytes = psutil.Process().memory_info().rss
-                own = [
+                stat = processes.read_stat(os.getpid())
+                self._samples = [
+                    self._build,
+                    *self._take_all(),
                     Sample(EXPORTER_CPU, (), time.process_time()),
-                    Sample(EXPORTER_MEMORY, (), rss_bytes),
+                    Sample(EXPORTER_MEMORY, (), stat.rss_bytes if stat else 0),
                 ]
-                self._samples = [self._build, *self._take_all(), *own]
                 self._asked_s = self._now_s()
             return self._samples
 

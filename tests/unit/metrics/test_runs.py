@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.metricvalues import churn, put, series, value, watch
+from support.procfiles import files_of
 from support.synthetic import BACKWARD, COMMAND, MAIN, PHASE_SHARES, live_run, recording, write_run
 
 from profd.daemon.analyze.phases import MOST_STACKS, PHASES
@@ -49,6 +50,18 @@ def test_a_folder_has_its_live_runs_as_they_come_and_go(tmp_path: Path) -> None:
         first.end()
         assert len(names(runs)) == 2  # of the one that ended its last values
         assert len(names(runs)) == 1
+
+
+def test_an_exporter_that_the_kernel_does_not_show_answers_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def memory() -> float | None:
+        samples = Runs(lambda: ()).samples()
+        return next(one.value for one in samples if one.metric is catalog.EXPORTER_MEMORY)
+
+    assert (memory() or 0) > 1e6
+    files_of(monkeypatch)
+    assert memory() == 0
 
 
 def test_scrapes_close_together_share_samples_and_a_run_stays_to_its_end(
