@@ -94,10 +94,6 @@ def spread(time: TimeRange, most_ns: int, slices: int | None = None) -> list[Tim
 MAIN_THREADS = Selection(main_threads=True)  # the default of everything that shows shares of a step
 
 
-_FAR_NS = 1 << 62
-"""A time farther away says no more, and SQLite takes no larger numbers."""
-
-
 def parse_time(word: str, info: RunInfo) -> int:
     """Return the moment that a word means in a run, in nanoseconds of its clock.
 
@@ -107,7 +103,7 @@ def parse_time(word: str, info: RunInfo) -> int:
     """
     try:
         at_ns = info.started_ns + int(float(word) * SECOND_NS)
-        return min(max(at_ns, -_FAR_NS), _FAR_NS)
+        return min(max(at_ns, EVER.from_ns), EVER.to_ns)
     except (ValueError, OverflowError):
         pass
     started = datetime.fromtimestamp(info.started_ns / SECOND_NS)
