@@ -199,15 +199,15 @@ grep -l '^State:.Z' /proc/[0-9]*/status
 exit 7
 """
 """Says which processes nobody waits for."""
+OF_ITS_OWN = 'mount --make-private /proc && mount -t proc proc /proc && exec "$@"'
+"""Gives a namespace of processes its /proc, also below a root that is no mount, as of chroot."""
 
 
 @pytest.mark.requires("root", "unshare")
 def test_the_first_process_of_a_container_waits_for_what_is_left_behind() -> None:
     words = [
-        "unshare",
-        "-pf",
-        "--mount-proc",
-        "--kill-child",
+        *("unshare", "-pfm", "--propagation", "unchanged", "--kill-child"),
+        *("sh", "-c", OF_ITS_OWN, "sh"),
         launches.PROFD,
         "run",
         "--headless",

@@ -52,11 +52,17 @@ def places() -> Iterator[Place]:
             form, arguments = name_of(call.func), call.args
             if form == "partial":
                 form, arguments = name_of(arguments[0]), arguments[1:]
-            if form in FORMS and arguments and (name := text_of(arguments[0])):
+            if form in FORMS and arguments:
                 words = {keyword.arg for keyword in call.keywords if keyword.arg} - options_of(
                     FORMS[form]
                 )
-                yield Place(name, words, known)
+                yield from (Place(name, words, known) for name in names_in(arguments[0]))
+
+
+def names_in(node: ast.expr) -> list[str]:
+    """Return the names of findings that stand in an argument: one, or one of two by a condition."""
+    choices = [node.body, node.orelse] if isinstance(node, ast.IfExp) else [node]
+    return [name for one in choices if (name := text_of(one))]
 
 
 def options_of(form: Callable[..., object]) -> set[str]:
