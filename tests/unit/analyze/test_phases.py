@@ -395,6 +395,14 @@ def test_stack_of_a_framework_has_its_phase(phase: str, frames: list[str]) -> No
     assert phase_of(*map(bare, frames)) == phase
 
 
+def test_groups_of_ranks_are_made_at_the_start_and_others_of_the_users_are_not() -> None:
+    c10d = "torch/distributed/distributed_c10d.py"
+    loss = "cross_entropy | torch/nn/functional.py"
+    for made in ("new_group", "new_subgroups", "split_group"):
+        assert phase_of(f"main | {TRAIN} |", f"{made} | {c10d}") == "startup, import"
+        assert phase_of(f"main | {TRAIN} |", f"{made} | {TRAIN} |", loss) == "loss"
+
+
 def test_copies_and_imports_belong_to_what_they_are_a_part_of() -> None:
     imported = (
         "_find_and_load | <frozen importlib._bootstrap>",
