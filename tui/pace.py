@@ -61,9 +61,9 @@ class Pace:
             self._lost = lost_ranges(events, self._process) if self._process is not None else []
             last = self._counts[-1] if self._counts else self._reader.last_point(self._series)
             last_ns = last.at_ns if last else 0
-            unread = TimeRange(last_ns + 1 if self._counts else last_ns - _RECENT_NS)
-            self._counts.extend(self._reader.points(self._series, unread))
-            self.columns.forget(last_ns)
+            new_ns = last_ns + 1 if self._counts else last_ns - _RECENT_NS
+            self._counts.extend(self._reader.points(self._series, TimeRange(new_ns)))
+            self.columns.forget(new_ns)
             self._first = self._first or self._reader.points_around(self._series, 0)[1]
 
     def steps(self, *, of_all: bool = True) -> Steps | None:

@@ -116,6 +116,26 @@ async def test_steps_are_unknown_once_nothing_counts_the_training(
         assert "step " not in opened.text(Header)
 
 
+def test_the_pace_is_known_from_the_first_count_on_although_the_strip_was_drawn_before(
+    tmp_path: Path,
+) -> None:
+    with (
+        synthetic.live_run(tmp_path / "a", workers=0) as run,
+        RunReader(run.path) as reader,
+    ):
+        pace = pace_of(reader)
+        ruler = Ruler(run.started_ns, SECOND_NS, 12)
+        assert set(pace.strip(ruler, None).cells) == {None}
+        for second in range(5, 10):
+            at_s = second + 0.5
+            run.writer.put(synthetic.steps_counted(at_s, 20 * second, started_ns=run.started_ns))
+        run.advance(5)
+        reader.refresh()
+        pace.catch_up(reader.events())
+        cells = pace.strip(ruler, None).cells
+    assert cells == (*(None,) * 6, *(20.0,) * 3, *(None,) * 3)
+
+
 async def test_an_ended_run_has_the_steps_that_its_summary_has(tmp_path: Path) -> None:
     run = counted(tmp_path / "a", 0, 100, 200, 260)
     with RunReader(run) as reader:
