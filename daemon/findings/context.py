@@ -34,7 +34,7 @@ from profd.daemon.findings.finding import Evidence, Finding, Line, Measure
 from profd.daemon.findings.kinds import Kinds, spoken
 from profd.daemon.findings.shares import NONE, Share, share_of_series, shares_by
 from profd.daemon.findings.texts import at, speeds_up, table
-from profd.daemon.frameworks.frames import any_means
+from profd.daemon.frameworks.frames import Meaning, all_meanings
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow, ProcessRow
 from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS, UTILIZATION
@@ -68,6 +68,7 @@ class FindingContext:
         found = training_range(reader, whole, self.phases)
         self.is_training = found is not None
         self._found: dict[object, Any] = {}
+        self._meanings: dict[int, frozenset[Meaning]] = {}
         self.time = found or whole.time.within(reader.info.time)
         self.selection = Selection(*self.time, whole.processes, whole.rank, main_threads=True)
 
@@ -276,21 +277,23 @@ class FindingContext:
         """Whether hardly more than imports was seen: the program's work may not have begun."""
         return not self.is_training and self.share(STARTUP).value > MOST
 
-    @cached_property
-    def by_torch(self) -> frozenset[int]:
-        """The stacks with a function of torch in them: a step in NumPy has none."""
-        frames_of = self.reader.frames_of
-        return frozenset(
-            stack for stack in self.profile.time_ns if any_means(frames_of(stack), "torch")
-        )
+    def means(self, stack: int, *meanings: Meaning) -> bool:
+        """Say whether a frame of a stack has one of these meanings."""
+        if stack not in self._meanings:
+            self._meanings[stack] = all_meanings(self.reader.frames_of(stack))
+        return not self._meanings[stack].isdisjoint(meanings)
+
+    def stacks_of(self, meaning: Meaning) -> set[int]:
+        """Return the stacks with a frame of this meaning."""
+        return {stack for stack in self.profile.time_ns if self.means(stack, meaning)}
 
     @cached_property
     def steps_by_torch(self) -> bool:
-        """Whether a part of the steps is by torch.
+        """Whether a part of the steps is by torch: a step in NumPy has no function of torch.
 
         Advice on torch's threads or optimizers helps no other loop.
         """
-        return any(self.phases.of_stack(stack) in STEP for stack in self.by_torch)
+        return any(self.phases.of_stack(stack) in STEP for stack in self.stacks_of("torch"))
 
     def share(self, *phases: str) -> Share:
         if phases not in self._shares:

@@ -9,7 +9,7 @@ from profd.daemon.analyze.selection import Selection
 from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import Finding, Measure
-from profd.daemon.frameworks.frames import Meaning, any_means, means
+from profd.daemon.frameworks.frames import means
 from profd.daemon.units import percent, plural
 
 _CHEAP = 0.5
@@ -35,11 +35,7 @@ def environments(context: FindingContext) -> Finding | None:
     if not busy:
         return None
     each, gain = Measure("environments busy", sum(busy) / len(busy)), bound(context, share)
-    cases = {
-        "of-ray": any(
-            _is_of_environments(context, stack, "env runner") for stack in context.profile.time_ns
-        )
-    }
+    cases = {"of-ray": bool(context.stacks_of("env runner"))}
     count = plural(len(busy), "env runner" if cases["of-ray"] else "environment")
     said = percent(each.value)
     is_cheap = sum(busy) < _CHEAP * share.value
@@ -56,25 +52,18 @@ def environments(context: FindingContext) -> Finding | None:
 
 def has_environments(context: FindingContext) -> bool:
     """Say whether the main threads step environments, or ask for it."""
-    stacks = context.profile.time_ns
-    return any(_is_of_environments(context, stack, "environment") for stack in stacks)
-
-
-def _is_of_environments(
-    context: FindingContext, stack: int, meaning: Meaning = "environments"
-) -> bool:
-    return any_means(context.reader.frames_of(stack), meaning)
+    return bool(context.stacks_of("environment"))
 
 
 def _waits_for_environments(context: FindingContext, stack: int) -> bool:
-    return context.phases.of_stack(stack) == DATA_WAIT and _is_of_environments(context, stack)
+    return context.phases.of_stack(stack) == DATA_WAIT and context.means(stack, "environments")
 
 
 def _busy_with_environments(context: FindingContext, process: int) -> float | None:
     """Return the share of the time in which a process steps environments; None if it has none."""
     alone = Selection(*context.time, frozenset({process}), thread="MainThread")
     time_ns = context.profile_on(alone).time_ns
-    stepping = {stack for stack in time_ns if _is_of_environments(context, stack)}
+    stepping = {stack for stack in time_ns if context.means(stack, "environments")}
     waiting = {stack for stack in time_ns if means(context.leaf(stack), "asked")}
     busy, whole = (
         sum(map(time_ns.__getitem__, part)) for part in (stepping - waiting, stepping | waiting)

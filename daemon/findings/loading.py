@@ -20,7 +20,7 @@ from profd.daemon.findings.finding import INFO, Finding, Line
 from profd.daemon.findings.kinds import spoken
 from profd.daemon.findings.shares import Share
 from profd.daemon.findings.texts import at
-from profd.daemon.frameworks.frames import any_means, function_means, means
+from profd.daemon.frameworks.frames import Meaning, function_means, means
 from profd.daemon.store.rows import FrameRow
 from profd.daemon.units import percent, plural, size
 
@@ -38,7 +38,7 @@ def load_in_process(context: FindingContext) -> Finding | None:
         return None
     if context.has_only_started:
         return None
-    if _is_most(context, _steps_environment):
+    if _is_most(context, partial(_steps_environment, context)):
         share = context.share_of(lambda stack: _loads(context, stack))
         gain, line = bound(context, share, ceiling(context)), partial(_line_of_loading, context)
         return context.finding("input-bound-environment", share, gain=gain, line=line)
@@ -47,11 +47,12 @@ def load_in_process(context: FindingContext) -> Finding | None:
     workers = max(int(min(needed, max((usable_cores(context) or needed) - 1, 1))), 1)
     gain = bound(context, share, ceiling(context))
     per_s = take_steps(context.reader, context.selection, context.phases).per_s
-    step_s, has_loader = share.value / per_s if per_s else math.inf, _is_most(context, _of_loader)
+    step_s = share.value / per_s if per_s else math.inf
+    has_loader = _goes_through(context, "loader")
     # An IterableDataset takes no list of indices, and loading without a DataLoader has no worker to
     # spare.
-    is_iterable = _is_most(context, lambda one: means(one, "iterable dataset"))
-    is_iterable &= not _is_most(context, lambda one: means(one, "shares data out"))
+    is_iterable = _goes_through(context, "iterable dataset")
+    is_iterable &= not _goes_through(context, "shares data out")
     is_quick = has_loader and not is_iterable and step_s < HAND_OVER_S
     loading = [stack for stack in context.profile.time_ns if _loads(context, stack)]
     call = None if has_loader else context.line_of_call(set(loading))
@@ -88,7 +89,7 @@ def _costly_function(
     paths: dict[int, list[int]] = {}
     for stack in loading:
         frames = context.reader.frames_of(stack)
-        begins = (one.id == call.frame if call else _of_loader(one) for one in frames)
+        begins = (one.id == call.frame if call else means(one, "loader") for one in frames)
         first = next((depth for depth, is_begin in enumerate(begins, 1) if is_begin), len(frames))
         paths[stack] = [one.id for one in frames[first:] if not one.is_library]
     name, stacks = context.innermost(paths)
@@ -141,22 +142,20 @@ def _share(context: FindingContext, phase: str) -> Share:
 _ENVIRONMENT = re.compile(r"(?i)env\w*\.(step|reset)\b")
 
 
-def _steps_environment(frame: FrameRow) -> bool:
-    return _ENVIRONMENT.search(f"{frame.function} {frame.text}") is not None
+def _steps_environment(context: FindingContext, stack: int) -> bool:
+    frames = context.reader.frames_of(stack)
+    return any(_ENVIRONMENT.search(f"{one.function} {one.text}") for one in frames)
 
 
-def _of_loader(frame: FrameRow) -> bool:
-    return means(frame, "loader")
+def _is_most(context: FindingContext, holds: Callable[[int], bool]) -> bool:
+    """Say whether most of the loading in the main thread is in such stacks."""
+    of_stack = context.phases.of_stack
+    share = context.share_of(lambda stack: of_stack(stack) == DATA_LOAD and holds(stack))
+    return 2 * share.value >= context.share(DATA_LOAD).value
 
 
-def _is_most(context: FindingContext, holds: Callable[[FrameRow], bool]) -> bool:
-    """Say whether most of the loading in the main thread goes through such a frame."""
-    frames_of, of_stack = context.reader.frames_of, context.phases.of_stack
-
-    def is_such(stack: int) -> bool:
-        return of_stack(stack) == DATA_LOAD and any(map(holds, frames_of(stack)))
-
-    return 2 * context.share_of(is_such).value >= context.share(DATA_LOAD).value
+def _goes_through(context: FindingContext, meaning: Meaning) -> bool:
+    return _is_most(context, lambda stack: context.means(stack, meaning))
 
 
 def is_apart_from_environment(context: FindingContext, stack: int) -> bool:
@@ -166,7 +165,7 @@ def is_apart_from_environment(context: FindingContext, stack: int) -> bool:
     """
     kind = context.kinds.of_stack(stack)
     is_such = kind is not None and (kind.waits or context.kinds.is_no_pass(stack))
-    return is_such and any(map(_steps_environment, context.reader.frames_of(stack)))
+    return is_such and _steps_environment(context, stack)
 
 
 class Loaders(msgspec.Struct, frozen=True):
@@ -307,7 +306,7 @@ def _line_of_starts(context: FindingContext) -> Line | None:
     """Return the user's line that starts workers; another one may wait for their first batches."""
 
     def starts(stack: int) -> bool:
-        return any_means(context.reader.frames_of(stack), "starts workers")
+        return context.means(stack, "starts workers")
 
     return context.heaviest_line(starts) or context.line(DATA_WAIT)
 

@@ -96,7 +96,7 @@ def _functions_of_passes(context: FindingContext) -> frozenset[OwnFunction]:
     A model made of functions also runs outside of the forward pass.
     """
     found: set[OwnFunction] = set()
-    for stack in context.by_torch:
+    for stack in context.stacks_of("torch"):
         if context.phases.of_stack(stack) in (FORWARD, LOSS):
             frames = context.reader.frames_of(stack)
             at = next(depth for depth, one in enumerate(frames) if means(one, "torch"))
@@ -310,7 +310,7 @@ def _knows_step(context: FindingContext) -> bool:
 
     torch's own backward pass is enough; of passes by the user's hand all are to be seen.
     """
-    by_torch = any(context.phases.of_stack(stack) == BACKWARD for stack in context.by_torch)
+    by_torch = BACKWARD in map(context.phases.of_stack, context.stacks_of("torch"))
     return by_torch or min(context.share(BACKWARD).value, context.share(OPTIMIZER).value) > 0
 
 

@@ -14,7 +14,7 @@ from profd.daemon.findings.environments import has_environments
 from profd.daemon.findings.finding import Finding, Line
 from profd.daemon.findings.kinds import OwnFunction, own_functions, part_name, spoken
 from profd.daemon.findings.rule import hidden_if
-from profd.daemon.frameworks.frames import any_means, means
+from profd.daemon.frameworks.frames import means
 from profd.daemon.store.rows import FrameRow
 
 Key = TypeVar("Key", bound=tuple[object, ...])
@@ -112,7 +112,7 @@ def _runs_a_model(context: FindingContext, stacks: set[int]) -> bool:
     for stack in stacks:
         time_ns = context.profile.time_ns[stack]
         all_ns += time_ns
-        if any_means(context.reader.frames_of(stack), "module"):
+        if context.means(stack, "module"):
             in_modules_ns += time_ns
     return in_modules_ns >= all_ns / 2
 
@@ -139,8 +139,7 @@ def text_generation(context: FindingContext) -> Finding | None:
         return None
 
     def generates(stack: int) -> bool:
-        is_evaluation = stack in context.evaluating
-        return not is_evaluation and any_means(context.reader.frames_of(stack), "generates")
+        return stack not in context.evaluating and context.means(stack, "generates")
 
     share = context.share_of(generates)
     line = partial(context.heaviest_line, generates)
@@ -153,7 +152,6 @@ def largest_part(context: FindingContext) -> Finding | None:
 
     Time in modules, in torch's backward pass and in torch's optimizer does not count.
     """
-    by_torch = context.by_torch
 
     def function_of(frames: Sequence[FrameRow], stack: int) -> OwnFunction | None:
         phase = context.phases.of_stack(stack)
@@ -162,9 +160,9 @@ def largest_part(context: FindingContext) -> Finding | None:
             or context.kinds.of_stack(stack) is not None
         ):
             return None
-        if phase in (BACKWARD, OPTIMIZER) and stack in by_torch:
+        if phase in (BACKWARD, OPTIMIZER) and context.means(stack, "torch"):
             return None
-        if any_means(frames, "module", "fits"):
+        if context.means(stack, "module", "fits"):
             return None
         return next(own_functions(frames), None)
 

@@ -14,7 +14,7 @@ from profd.daemon.findings.finding import INFO, Finding, Measure
 from profd.daemon.findings.overhead import overhead
 from profd.daemon.findings.texts import table
 from profd.daemon.findings.traces import of_waits
-from profd.daemon.frameworks.frames import Meaning, any_means
+from profd.daemon.frameworks.frames import Meaning
 from profd.daemon.store.rows import FrameRow
 from profd.daemon.units import percent
 
@@ -37,8 +37,7 @@ def compilation(context: FindingContext) -> Finding | None:
     took_ns: defaultdict[str, float] = defaultdict(float)
     for stack, time_ns in context.profile.time_ns.items():
         if context.phases.of_stack(stack) == COMPILE:
-            frames = context.reader.frames_of(stack)
-            took_ns[next((one for one in _COMPILERS if any_means(frames, one)), "")] += time_ns
+            took_ns[next((one for one in _COMPILERS if context.means(stack, one)), "")] += time_ns
     compiler, _ = max(took_ns.items(), key=itemgetter(1), default=("", 0))
     share = context.share(COMPILE)
     cases = {"jax": compiler == "jax", "numba": compiler == "numba"}
@@ -95,10 +94,8 @@ _UNFUSED: tuple[Meaning, ...] = ("single-tensor update", "multi-tensor update")
 
 
 def unfused_optimizer(context: FindingContext) -> Finding | None:
-    frames_of = context.reader.frames_of
     for form in _UNFUSED if context.uses_gpu else _UNFUSED[:1]:
-        stacks = {one for one in context.profile.time_ns if any_means(frames_of(one), form)}
-        share = context.share_of(stacks.__contains__)
+        share = context.share_of(context.stacks_of(form).__contains__)
         cases = {"foreach": form == "multi-tensor update"}
         if found := context.finding(
             "unfused-optimizer", share, gain=partial(bound, context, share), cases=cases
@@ -127,7 +124,7 @@ def _of_heavy_optimizer(context: FindingContext) -> Finding | None:
         return None  # an optimizer of the user's own on arrays may be as slow for other reasons
 
     def is_as_large(stack: int) -> bool:  # sparse gradients have as many rows as the batch has
-        is_sparse = any_means(context.reader.frames_of(stack), "sparse update")
+        is_sparse = context.means(stack, "sparse update")
         return context.phases.of_stack(stack) == OPTIMIZER and not is_sparse
 
     share = context.share_of(is_as_large)

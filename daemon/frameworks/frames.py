@@ -109,8 +109,7 @@ class _FrameTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def means(frame: Frame | FrameRow, *meanings: Meaning) -> bool:
     """Say whether a frame has one of these meanings."""
-    path = frame.module_path if isinstance(frame, FrameRow) else frame.file
-    return function_means(frame.function, path, *meanings)
+    return not _of_frame(frame).isdisjoint(meanings)
 
 
 def function_means(function: str, path: str, *meanings: Meaning) -> bool:
@@ -123,7 +122,17 @@ def function_means(function: str, path: str, *meanings: Meaning) -> bool:
 
 def any_means(frames: Iterable[Frame | FrameRow], *meanings: Meaning) -> bool:
     """Say whether a frame of a stack has one of these meanings."""
-    return any(means(frame, *meanings) for frame in frames)
+    return not all_meanings(frames).isdisjoint(meanings)
+
+
+def all_meanings(frames: Iterable[Frame | FrameRow]) -> frozenset[Meaning]:
+    """Return what the frames of a stack mean, for those who ask a stack again and again."""
+    return frozenset[Meaning]().union(*map(_of_frame, frames))
+
+
+def _of_frame(frame: Frame | FrameRow) -> frozenset[Meaning]:
+    path = frame.module_path if isinstance(frame, FrameRow) else frame.file
+    return _meanings(frame.function, path)
 
 
 @functools.lru_cache(8_192)

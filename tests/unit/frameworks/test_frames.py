@@ -18,6 +18,7 @@ from profd.daemon.frameworks.frames import (
     TABLE,
     Functions,
     Meaning,
+    all_meanings,
     any_means,
     function_test,
     means,
@@ -153,6 +154,7 @@ def test_a_framework_with_an_entry_is_known_to_all_that_ask(tmp_path: Path) -> N
     assert roles.is_training([training])
     assert trains(training[-1])
     assert any_means(training, "backward")
+    assert all_meanings(training) == {"backward"}
 
     member = Member(
         synthetic.identity_of(), None, ("python", "train.py"), "main", 0, None, "3.11.7", 1
