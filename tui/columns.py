@@ -28,7 +28,8 @@ ENOUGH_S = 0.03
 """Once reading has taken so much CPU time, the rest of the columns is left to the next look.
 
 Columns are read in parts, each twice as large as the one before it: a look takes about twice as
-long. The next look begins with as many columns as the last part had.
+long. The next look begins with as many columns as the last part had. If a single column takes that
+long, as with very many processes, a look takes two parts, so that parts become larger.
 """
 
 Key = TypeVar("Key")
@@ -118,7 +119,7 @@ class Columns(Generic[Key]):
         self.minutes = Grid(reader.info.started_ns, MINUTE_NS)
         self._known: OrderedDict[Grid, dict[int, Sums[Key]]] = OrderedDict()
         self._ruler = Ruler(0, 1, 0)
-        self._at_once = 1
+        self._at_once, self._enough_s = 1, ENOUGH_S
 
     def forget(self, since_ns: int) -> None:
         """Read the columns that end after a time again, because something of that time is new."""
@@ -138,15 +139,13 @@ class Columns(Generic[Key]):
         self.read_on()
         grid, _ = self._source()
         known = self._known[grid]
-        if grid == ruler.grid:
-            return [known.get(column) for column in range(ruler.first, ruler.first + ruler.count)]
         # A minute belongs to the column in which its middle lies.
         bounds = [
-            round((ruler.from_ns + column * ruler.column_ns - grid.origin_ns) / MINUTE_NS)
-            for column in range(ruler.count + 1)
+            round((at_ns - grid.origin_ns) / grid.column_ns)
+            for at_ns in range(ruler.from_ns, ruler.to_ns + 1, ruler.column_ns)
         ]
         parts = (
-            [known[minute] for minute in range(first, last) if minute in known]
+            [known[number] for number in range(first, last) if number in known]
             for first, last in itertools.pairwise(bounds)
         )
         return [_added(part) if part else None for part in parts]
@@ -171,10 +170,12 @@ class Columns(Generic[Key]):
         if len(self._known) > MOST_GRIDS:
             self._known.popitem(last=False)
         missing, begun_s = self._missing(), self._spent_s()
-        while missing and self._spent_s() - begun_s < ENOUGH_S:
+        while missing and self._spent_s() - begun_s < self._enough_s:
             for first, last in _stretches(missing[-self._at_once :]):
                 known.update(zip(range(first, last), self._read(grid, first, last), strict=True))
             del missing[-self._at_once :]
+            if self._at_once == 1:
+                self._enough_s = max(1.5 * (self._spent_s() - begun_s), ENOUGH_S)
             self._at_once *= 2
         self._at_once = max(self._at_once // 2, 1)
 

@@ -163,7 +163,7 @@ class RunSeries:
         if name != GPU_MEMORY_SERIES:
             return None
         sizes = [device.memory_bytes for device in self._reader.devices()]
-        return float(sum(size or 0 for size in sizes)) if sizes and all(sizes) else None
+        return float(sum(filter(None, sizes))) if sizes and all(sizes) else None
 
     def _newest_of_all(self, name: str) -> float | None:
         processes = self._reader.processes

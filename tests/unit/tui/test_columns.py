@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,15 +20,18 @@ MINUTES = 9
 
 
 class FakeFile:
-    """Reads columns whose sum is their number, each at the same cost, and notes what was asked."""
+    """Reads columns whose sum is their number, each at the same cost, and notes what was asked.
 
-    def __init__(self, cost_s: float = 0.0) -> None:
+    Each part of them costs something, too.
+    """
+
+    def __init__(self, cost_s: float = 0.0, part_s: float = 0.0) -> None:
         self.asked: list[tuple[int, int]] = []
-        self.spent_s, self._cost_s = 0.0, cost_s
+        self.spent_s, self._cost_s, self._part_s = 0.0, cost_s, part_s
 
     def read(self, grid: Grid, first: int, last: int) -> list[Sums[str]]:
         self.asked.append((first, last))
-        self.spent_s += self._cost_s * (last - first)
+        self.spent_s += self._cost_s * (last - first) + self._part_s
         return [{"it": column} for column in range(first, last)]
 
 
@@ -82,6 +86,33 @@ def test_a_long_time_is_read_gradually_the_newest_first(reader: RunReader) -> No
         shares.append(columns.read_share)
     assert shares == pytest.approx([3 / 9, 5 / 9, 7 / 9, 1.0])
     assert columns.take(ruler) == [{"it": 3}, {"it": 12}, {"it": 21}]
+
+
+def test_parts_become_larger_although_the_smallest_one_takes_long(reader: RunReader) -> None:
+    file = FakeFile(part_s=2 * ENOUGH_S)  # as with a thousand processes
+    columns = columns_of(reader, file)
+    ruler = Ruler(ORIGIN_NS, SECOND_NS, 64)
+    columns.take(ruler)
+    while columns.has_backlog:
+        columns.read_on()
+    lengths = [last - first for first, last in file.asked]
+    assert len(lengths) < 16
+    assert lengths == sorted(lengths[:-1]) + lengths[-1:]
+
+
+@pytest.mark.parametrize("cost_s", [ENOUGH_S / 10, 3 * ENOUGH_S])
+def test_no_look_takes_much_longer_than_is_enough_or_than_some_columns(
+    reader: RunReader, cost_s: float
+) -> None:
+    file = FakeFile(cost_s)
+    columns = columns_of(reader, file)
+    columns.take(Ruler(ORIGIN_NS, SECOND_NS, 64))
+    looks_s = [file.spent_s]
+    while columns.has_backlog:
+        columns.read_on()
+        looks_s.append(file.spent_s)
+    longest_s = max(after - before for before, after in itertools.pairwise([0.0, *looks_s]))
+    assert longest_s <= max(3 * ENOUGH_S, 4 * cost_s)
 
 
 @given(some.integers(0, 10**11), some.integers(1, 10**11), some.integers(10**9, 10**11))
