@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
 
@@ -23,7 +23,11 @@ from profd.daemon.timerange import TimeRange
 
 FINEST_NS = 125 * MILLISECOND_NS
 WIDE_NS = 2 * MINUTE_NS
-MOST_GRIDS = 8
+MOST_COLUMNS = 4096
+"""If more columns are known, only those that are drawn are kept.
+
+A timeline of half a minute has three new columns a second, and may be watched for days.
+"""
 ENOUGH_S = 0.03
 """Once reading has taken so much CPU time, the rest of the columns is left to the next look.
 
@@ -107,7 +111,7 @@ class Ruler(msgspec.Struct, frozen=True):
 
 
 class Columns(Generic[Key]):
-    """What one timeline shows by column, for the grids that were drawn last."""
+    """What one timeline shows by column, of each grid that was drawn."""
 
     def __init__(
         self,
@@ -117,7 +121,7 @@ class Columns(Generic[Key]):
     ) -> None:
         self._reader, self._read, self._spent_s = reader, read, spent_s
         self.minutes = Grid(reader.info.started_ns, MINUTE_NS)
-        self._known: OrderedDict[Grid, dict[int, Sums[Key]]] = OrderedDict()
+        self._known: dict[Grid, dict[int, Sums[Key]]] = {}
         self._ruler = Ruler(0, 1, 0)
         self._at_once, self._enough_s = 1, ENOUGH_S
 
@@ -164,11 +168,11 @@ class Columns(Generic[Key]):
 
     def read_on(self) -> None:
         """Read missing columns of the ruler that was drawn last, the newest first."""
-        grid, _ = self._source()
+        grid, asked = self._source()
         known = self._known.setdefault(grid, {})
-        self._known.move_to_end(grid)
-        if len(self._known) > MOST_GRIDS:
-            self._known.popitem(last=False)
+        if sum(map(len, self._known.values())) > MOST_COLUMNS:
+            known = {column: known[column] for column in asked if column in known}
+            self._known = {grid: known}
         missing, begun_s = self._missing(), self._spent_s()
         while missing and self._spent_s() - begun_s < self._enough_s:
             for first, last in _stretches(missing[-self._at_once :]):

@@ -166,11 +166,10 @@ class TabContent:
         window = next((one for one in windows if one.asked_ns == windows[-1].asked_ns), None)
         if window is None:
             return OperatorsRead(None)
-        operators, steps = (
-            by_name(self._reader.operators(window.id)),
-            len(self._reader.window_steps(window.id)),
-        )
-        process, gpus = self._reader.processes[window.process], idle_gpus(self._reader, window)
+        operators = by_name(self._reader.operators(window.id))
+        steps = len(self._reader.window_steps(window.id))
+        process = self._reader.processes[window.process]
+        gpus = idle_gpus(self._reader, window)
         return OperatorsRead(WindowOperators(window, process, steps, tuple(operators), gpus))
 
 
@@ -251,12 +250,10 @@ class Feed:
             self._post(FeedFailed(error))
 
     def _follow(self, reader: RunReader, watch: Watch) -> None:
-        model, findings, playback = (
-            RunModel(reader),
-            Findings(reader, self._analysis),
-            Playback(reader),
-        )
-        tabs, reading = TabContent(reader, model), _Reading(reader, model, self._bound)
+        model, playback = RunModel(reader), Playback(reader)
+        findings = Findings(reader, self._analysis)
+        tabs = TabContent(reader, model)
+        reading = _Reading(reader, model, self._bound)
         shown: tuple[View, str] | None = None
         shown_at_s = 0.0
         while not self._is_stopped:

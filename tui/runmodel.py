@@ -113,11 +113,8 @@ class Samples:
                 found[process] = TransitionsSeen(squares, seen.open_ns2 * grown, seen.reads)
             return found
         many = max(len(threads), 1) if asked.length_ns > LOOKED_AT_NS else 1
-        part, looked_at_ns = (
-            Selection(*asked),
-            max(LOOKED_AT_NS // many, _LEAST_LOOKED_AT_NS),
-        )
-        self._changes = take_transitions(self._reader, part, threads, looked_at_ns)
+        looked_at_ns = max(LOOKED_AT_NS // many, _LEAST_LOOKED_AT_NS)
+        self._changes = take_transitions(self._reader, Selection(*asked), threads, looked_at_ns)
         self._changes_of = (asked, threads)
         return self._changes
 
@@ -178,13 +175,11 @@ class RunModel:
 
     def snapshot(self, view: View) -> Snapshot:
         """Return the run as it is now, in this view, without what only other tabs show."""
-        info, samples, rows = (
-            self._reader.info,
-            self._samples,
-            tuple(self._reader.processes.values()),
-        )
+        info, samples = self._reader.info, self._samples
+        rows = tuple(self._reader.processes.values())
         is_live, run = info.state == "live", info.time
-        ruler, about = self._shown(view)[0], self._about(view)
+        ruler, _ = self._shown(view)
+        about = self._about(view)
         chosen = about if view.chosen else None
         totals = samples.of_scope(view.scope, about)
         of_main = (
@@ -197,10 +192,8 @@ class RunModel:
             self._processes.take(None if is_now else about) if view.tab == "processes" else ((), 0)
         )
         strips = (with_slope(strip, ruler) for strip in self._series.strips(ruler, chosen))
-        series, marks = (
-            (*strips, self._pace.strip(ruler, chosen)),
-            marks_of(self._events, self._reader.windows()),
-        )
+        series = (*strips, self._pace.strip(ruler, chosen))
+        marks = marks_of(self._events, self._reader.windows())
         return Snapshot(
             info=info,
             view=view,

@@ -13,7 +13,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import Grid
 from profd.daemon.store.stepfunction import MINUTE_NS
-from profd.tui.columns import ENOUGH_S, FINEST_NS, Columns, Ruler, Sums, parts_of
+from profd.tui.columns import ENOUGH_S, FINEST_NS, MOST_COLUMNS, Columns, Ruler, Sums, parts_of
 
 ORIGIN_NS = synthetic.STARTED_NS
 MINUTES = 9
@@ -86,6 +86,23 @@ def test_a_long_time_is_read_gradually_the_newest_first(reader: RunReader) -> No
         shares.append(columns.read_share)
     assert shares == pytest.approx([3 / 9, 5 / 9, 7 / 9, 1.0])
     assert columns.take(ruler) == [{"it": 3}, {"it": 12}, {"it": 21}]
+
+
+def test_what_is_not_drawn_is_kept_in_part_and_what_is_drawn_not_read_again(
+    reader: RunReader,
+) -> None:
+    file = FakeFile()
+    columns = columns_of(reader, file)
+    begin = Ruler(ORIGIN_NS, FINEST_NS, 64)
+    columns.take(begin)
+    for number in range(64, MOST_COLUMNS + 192, 64):
+        later = Ruler(ORIGIN_NS + number * FINEST_NS, FINEST_NS, 64)
+        columns.take(later)
+        file.asked.clear()
+        columns.take(later)
+        assert not file.asked
+    columns.take(begin)
+    assert file.asked
 
 
 def test_parts_become_larger_although_the_smallest_one_takes_long(reader: RunReader) -> None:
