@@ -55,15 +55,18 @@ class Pace:
         """Take in the new counts; ``events`` are all of the run so far."""
         if self._series is None:
             for row in self._reader.list_series(STEP_COUNT)[:1]:
-                self._series, self._process = row.id, row.process
+                self._series = row.id
+                self._process = row.process
         if self._series is not None:
             self._events = events
+            before = self._lost
             self._lost = lost_ranges(events, self._process) if self._process is not None else []
             last = self._counts[-1] if self._counts else self._reader.last_point(self._series)
             last_ns = last.at_ns if last else 0
             new_ns = last_ns + 1 if self._counts else last_ns - _RECENT_NS
             self._counts.extend(self._reader.points(self._series, TimeRange(new_ns)))
-            self.columns.forget(new_ns)
+            # What looked like a pause may turn out to be time of which nobody knows the steps.
+            self.columns.forget(new_ns if self._lost == before else 0)
             self._first = self._first or self._reader.points_around(self._series, 0)[1]
 
     def steps(self, *, of_all: bool = True) -> Steps | None:
@@ -81,9 +84,9 @@ class Pace:
                 # picture does not need.
                 from profd.daemon.render.text import exactness
 
-                whole, latest = take_steps(self._reader, Selection(), self._phases), self._latest()
+                whole = take_steps(self._reader, Selection(), self._phases)
                 self._whole = replace(
-                    latest, per_s=whole.per_s, made=whole.count, exactness=exactness(whole)
+                    self._latest(), per_s=whole.per_s, made=whole.count, exactness=exactness(whole)
                 )
             return self._whole
         return self._latest()
@@ -103,7 +106,8 @@ class Pace:
         the loop pauses.
         """
         since_ns = self._lost[-1].time.to_ns if self._lost else 0
-        counts, last = [one for one in self._counts if one.at_ns >= since_ns], self._counts[-1]
+        counts = [one for one in self._counts if one.at_ns >= since_ns]
+        last = self._counts[-1]
         if len(counts) < 2:
             return Steps(None, None, ())
         first = next(
@@ -111,7 +115,8 @@ class Pace:
         )
         per_s = _per_s(first, last)
         recent = tuple(_per_s(before, after) for before, after in itertools.pairwise(counts))
-        is_live, pauses = self._reader.info.state == "live", last.value == counts[-2].value
+        is_live = self._reader.info.state == "live"
+        pauses = last.value == counts[-2].value
         since_s = (self._now_ns() - last.at_ns) / SECOND_NS
         ahead = (
             int(per_s * since_s)

@@ -136,6 +136,28 @@ def test_the_pace_is_known_from_the_first_count_on_although_the_strip_was_drawn_
     assert cells == (*(None,) * 6, *(20.0,) * 3, *(None,) * 3)
 
 
+def test_what_was_drawn_as_a_pause_is_unknown_once_the_steps_are_said_to_be_lost(
+    tmp_path: Path,
+) -> None:
+    with (
+        synthetic.live_run(tmp_path / "a", workers=0) as run,
+        RunReader(run.path) as reader,
+    ):
+        for second in range(10):
+            made = 20 * min(second, 4)
+            run.writer.put(synthetic.steps_counted(second, made, started_ns=run.started_ns))
+        run.advance(5)
+        reader.refresh()
+        pace, ruler = pace_of(reader), Ruler(run.started_ns, SECOND_NS, 9)
+        assert pace.strip(ruler, None).cells[:8] == (*(20.0,) * 4, *(0.0,) * 4)
+        lost_ns = run.started_ns + 4 * SECOND_NS
+        run.writer.put(EventHappened(lost_ns, EventKind.STEPS_LOST, "", synthetic.MAIN))
+        run.advance()
+        reader.refresh()
+        pace.catch_up(reader.events())
+        assert pace.strip(ruler, None).cells[:8] == (*(20.0,) * 3, *(None,) * 5)
+
+
 async def test_an_ended_run_has_the_steps_that_its_summary_has(tmp_path: Path) -> None:
     run = counted(tmp_path / "a", 0, 100, 200, 260)
     with RunReader(run) as reader:
