@@ -268,7 +268,8 @@ class Feed:
             view = self._view
             is_due = shown is None or view != shown[0] or time.monotonic() - shown_at_s >= REFRESH_S
             if not self._is_paused and (not reading.is_behind or is_due):
-                shown_at_s, asked = time.monotonic(), (view, reader.info.state)
+                shown_at_s = time.monotonic()
+                asked = (view, reader.info.state)
                 is_new = reading.is_stale or asked != shown
                 if is_new:
                     reading.is_stale, shown = False, asked

@@ -175,9 +175,11 @@ class RunModel:
 
     def snapshot(self, view: View) -> Snapshot:
         """Return the run as it is now, in this view, without what only other tabs show."""
-        info, samples = self._reader.info, self._samples
+        info = self._reader.info
+        samples = self._samples
         rows = tuple(self._reader.processes.values())
-        is_live, run = info.state == "live", info.time
+        is_live = info.state == "live"
+        run = info.time
         ruler, _ = self._shown(view)
         about = self._about(view)
         chosen = about if view.chosen else None

@@ -122,7 +122,7 @@ def function_means(function: str, path: str, *meanings: Meaning) -> bool:
 
 def any_means(frames: Iterable[Frame | FrameRow], *meanings: Meaning) -> bool:
     """Say whether a frame of a stack has one of these meanings."""
-    return not all_meanings(frames).isdisjoint(meanings)
+    return any(means(frame, *meanings) for frame in frames)
 
 
 def all_meanings(frames: Iterable[Frame | FrameRow]) -> frozenset[Meaning]:
