@@ -3,7 +3,7 @@
 PYTHON ?= python3
 PYTEST_ARGS ?=
 # Integration tests wait more than they compute.
-WORKERS ?= $(shell expr 2 '*' $$(nproc) + 1)
+WORKERS ?= $(shell expr $$(nproc) + 3)
 BENCH_ARGS ?=
 NAMES ?=
 MINUTES ?= 60
@@ -34,7 +34,7 @@ quick: .venv/dev-installed ## run the tests that need no torch and no other real
 recordings: .venv/dev-installed ## record the tests' programs anew and show what changed, about 20 minutes on a quiet machine; NAMES="a b" selects
 	$(BIN)/python tests/recordings/make.py $(NAMES)
 
-mutants: .venv/dev-installed ## break the product in some 400 places one at a time, and show which tests notice, about 30 minutes; NAMES="a b" selects
+mutants: .venv/dev-installed ## break the product in some 570 places one at a time, and show which tests notice, about an hour; NAMES="a b" selects
 	PYTHONPATH=tests $(BIN)/python -m mutants.run $(NAMES)
 
 check: .venv/dev-installed ## check format, lint, types, layers and documentation
@@ -128,7 +128,7 @@ endef
 
 .venv/dev-installed: pyproject.toml | $(BIN)/python
 	$(call room,7)
-	@echo "installing profd, torch and the tools into .venv: a few minutes and 6.3 GB the first time" >&2
+	@echo "installing profd, torch and the tools into .venv: a few minutes and 6.5 GB the first time" >&2
 	$(INSTALL) -e '.[demo,dev]'
 	@touch $@ .venv/demo-installed
 
