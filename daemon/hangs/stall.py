@@ -8,6 +8,7 @@ a hang, and only if steps are counted and at most one core per process is busy.
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from typing import NamedTuple
@@ -27,6 +28,7 @@ from profd.daemon.store.stepfunction import THREAD_CPU, UTILIZATION
 from profd.daemon.units import percent
 
 _HISTORY = 1200
+"""Most readings that are kept. If there are more, every second one goes: steps may take hours."""
 
 
 class RunActivity:
@@ -38,7 +40,8 @@ class RunActivity:
         """When the last step was seen; None if steps are not counted."""
         self.step_s = 0.0
         """Seconds that a step took when one was last seen."""
-        self._readings: deque[tuple[int, float, int]] = deque(maxlen=_HISTORY)
+        self._readings: list[tuple[int, float, int]] = []
+        """By time, the CPU seconds of all processes since the first reading, and their number."""
         self._steps: dict[Identity | None, tuple[int, float]] = {}
         self._gpus: dict[str, deque[tuple[int, float]]] = {}
 
@@ -64,18 +67,22 @@ class RunActivity:
                     (at_ns, point.value)
                 )
         if processes:
-            self._readings.append((record.at_ns, cores, processes))
+            before_ns, spent_s, _ = self._readings[-1] if self._readings else (record.at_ns, 0.0, 0)
+            spent_s += cores * (record.at_ns - before_ns) / SECOND_NS
+            self._readings.append((record.at_ns, spent_s, processes))
+        if len(self._readings) > _HISTORY:
+            self._readings = [*self._readings[:-1:2], self._readings[-1]]
 
     def quiet_s(self) -> float:
         """Return for how many seconds up to now hardly any CPU time was used.
 
         Only the time since the last step counts.
         """
-        quiet_s = length_s = spent_core_s = 0.0
-        for step_s, cores, processes in self._backwards():
+        quiet_s = length_s = all_spent_s = 0.0
+        for step_s, spent_s, processes in self._backwards():
             length_s += step_s
-            spent_core_s += cores * step_s
-            if spent_core_s <= _allowed_cores(processes) * length_s + 0.05:
+            all_spent_s += spent_s
+            if all_spent_s <= _allowed_cores(processes) * length_s + 0.05:
                 quiet_s = length_s
         if self.step_ns is None or not self._readings:
             return quiet_s
@@ -87,9 +94,9 @@ class RunActivity:
         Only the last minute of that time counts.
         """
         excess_core_s = length_s = 0.0
-        for step_s, cores, processes in self._backwards(at_ns):
+        for step_s, spent_s, processes in self._backwards(at_ns):
             length_s += step_s
-            excess_core_s += (cores - _allowed_cores(processes)) * step_s
+            excess_core_s += spent_s - _allowed_cores(processes) * step_s
             if excess_core_s > 0.5:
                 return True
             if length_s > 60:
@@ -107,15 +114,14 @@ class RunActivity:
     def _backwards(self, from_ns: int = 0) -> Iterator[tuple[float, float, int]]:
         """Yield readings after a time, the last one first.
 
-        A reading has the seconds since the one before, the cores, and the number of processes.
+        A reading has the seconds since the one before, the CPU seconds that were spent in them, and
+        the number of processes.
         """
-        readings = list(self._readings)
-        for (before_ns, _, _), (at_ns, cores, processes) in zip(
-            readings[-2::-1], readings[:0:-1], strict=True
-        ):
+        backwards = reversed(self._readings)
+        for (at_ns, after_s, processes), (before_ns, before_s, _) in itertools.pairwise(backwards):
             if at_ns <= from_ns:
                 return
-            yield (at_ns - before_ns) / SECOND_NS, cores, processes
+            yield (at_ns - before_ns) / SECOND_NS, after_s - before_s, processes
 
     def has_stepped_since(self, at_ns: int) -> bool:
         return self.step_ns is not None and self.step_ns > at_ns

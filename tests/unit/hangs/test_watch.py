@@ -277,6 +277,26 @@ async def test_long_steps_get_a_long_timeout() -> None:
     assert len(stage.found()) == 1
 
 
+@pytest.mark.parametrize("step_s", [130, 400])
+async def test_steps_of_minutes_hang_after_ten_of_them_and_not_before(step_s: int) -> None:
+    stage = Stage()
+    for step in range(3):
+        await stage.pass_s(step_s - 1, 1.0)
+        await stage.pass_s(1, 1.0, Point("step_count", step, MAIN))
+    await stage.pass_s(9 * step_s)
+    assert stage.found() == []
+    await stage.pass_s(2 * step_s)
+    assert len(stage.found()) == 1
+
+
+async def test_work_between_long_quiet_times_is_no_hang() -> None:
+    stage = Stage(1500.0)
+    for _ in range(6):
+        await stage.pass_s(700)
+        await stage.pass_s(60, 1.0)
+    assert stage.found() == []
+
+
 async def test_a_gpu_whose_load_changes_is_no_hang_and_a_constant_one_is() -> None:
     stage = Stage()
     for second in range(100):
@@ -295,6 +315,13 @@ async def test_a_sleep_gets_four_times_the_timeout() -> None:
     await stage.pass_s(110)
     assert stage.found() == []
     await stage.pass_s(15)
+    assert stage.found()[0].report.cause == "sleep"
+
+
+async def test_a_sleep_is_found_by_a_timeout_of_minutes_too() -> None:
+    stage = Stage(400.0)
+    stage.stack, stage.wait = (LOOP,), Wait("sleep", "sleeps")
+    await stage.pass_s(1700)
     assert stage.found()[0].report.cause == "sleep"
 
 
