@@ -46,6 +46,7 @@ COMMANDS = {
 
 def load_command(name: str) -> click.Command:
     command: click.Command = importlib.import_module(f"profd.cli.{name}").command
+    command.short_help = COMMANDS[name]  # for the completion of shells
     return command
 
 

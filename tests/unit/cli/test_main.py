@@ -59,6 +59,7 @@ def test_every_designed_command_is_where_the_list_says_and_is_documented() -> No
         command = main.load_command(name)
         assert isinstance(command, click.Command)
         assert command.help
+        assert command.short_help == main.COMMANDS[name]
         options = [
             option
             for parameter in command.params
