@@ -14,8 +14,9 @@ from profd.daemon.interpreter.frames import Interpreter, open_interpreter
 from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.store.records import COLLECTING, Identity, Point, PointsTaken, Record
 
-# In struct _gc_runtime_state (internal/pycore_gc.h), from 3.9 to 3.13.
-_GENERATIONS, _YOUNGEST, _COLLECTING = 24, 96, 200
+# In struct _gc_runtime_state (internal/pycore_gc.h), from 3.9 to 3.13. Its generations are aligned
+# to 8 bytes, or to 4, as in 3.13.5 of Debian 13.
+_GENERATIONS, _YOUNGEST, _COLLECTING = (20, 24), 96, 200
 READINGS = 8
 """How many make a point."""
 READ_S = 0.25  # a look costs 0.2 ms of CPU time, nearly all of it to wake up
@@ -36,7 +37,7 @@ class Collector:
             )
         self._state = python.interpreter() + python.offsets.collector
         # It has the address of its own youngest generation: if that fits, the rest is in its place.
-        if self._memory.word(self._state + _YOUNGEST) != self._state + _GENERATIONS:
+        if self._memory.word(self._state + _YOUNGEST) - self._state not in _GENERATIONS:
             raise Unreadable("its collector is not where that of its version is")
         self.close = self._memory.close
 

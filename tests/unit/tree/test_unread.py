@@ -133,10 +133,10 @@ def test_a_file_that_may_not_be_opened_is_named_with_its_file_system(
     def read(path: str, most: int = 1 << 20) -> bytes | None:
         return mounts if path.endswith("mountinfo") else real_read(path, most)
 
-    def refuse(path: Path, flags: int) -> int:
+    def refuse(path: Path, flags: int, **options: int) -> int:
         if Path(path).name == "exe":
             raise PermissionError(13, "Permission denied")
-        return real_open(path, flags)
+        return real_open(path, flags, **options)
 
     monkeypatch.setattr("os.open", refuse)
     monkeypatch.setattr(processes, "link", lambda pid, name: "/home/ada/far/bin/python3.11")
