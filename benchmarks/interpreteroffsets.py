@@ -42,11 +42,11 @@ def printed(folders: Sequence[str]) -> dict[str, int]:
     return {name: int(value) for name, value in map(str.split, said.splitlines())}
 
 
-def known(version: tuple[int, int], name: str) -> int | None:
-    """Return the offset that the table has; None where it has none of this name."""
+def known(version: tuple[int, int], name: str) -> tuple[int, ...]:
+    """Return the offset that the table has, or several by the build; none if it lacks the name."""
     tables = offsets, garbage, offsets.BY_VERSION[version]
-    value: int | None = next((getattr(one, name) for one in tables if hasattr(one, name)), None)
-    return value
+    value = next((getattr(one, name) for one in tables if hasattr(one, name)), None)
+    return () if value is None else value if isinstance(value, tuple) else (value,)
 
 
 def main() -> int:
@@ -61,11 +61,10 @@ def main() -> int:
     differ = 0
     for name, value in printed(asked.folders or [headers()]).items():
         ours = known((major, minor), name)
-        differ += ours is not None and ours != value
-        print(
-            f"{name:18} {value:>6} "
-            f"{'' if ours is None else ours:>6}{'  DIFFERS' if ours not in (None, value) else ''}"
-        )
+        differs = bool(ours) and value not in ours
+        differ += differs
+        said = " or ".join(map(str, ours))
+        print(f"{name:18} {value:>6} {said:>6}{'  DIFFERS' if differs else ''}")
     return min(differ, 1)
 
 
