@@ -225,10 +225,9 @@ def check_reading(system: System) -> Answer:
 def check_session() -> Answer:
     """Check, by doing it, that a session starts, and closes its run when it is asked to end."""
     with tempfile.TemporaryDirectory(prefix="profd-") as folder, _sample() as pid:
-        stat = processes.read_stat(pid)
         recording = RecordingOptions(name="doctor", output=Path(folder) / "doctor.profd")
         session = start_session(
-            recording.session(("doctor",), "attached", pid, stat.start_ticks if stat else 0)
+            recording.session(("doctor",), "attached", pid, processes.start_ticks(pid))
         )
         session.end()
         if not session.wait_closed(CLOSING_S):

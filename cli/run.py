@@ -101,7 +101,7 @@ def run_profiled(
 
     def start(script: Script, channel: socket.socket) -> tuple[Path, Callable[[float], bool]]:
         with contextlib.suppress(ProcessLookupError):
-            started.append((script.start_ticks, os.getsid(script.pid)))
+            started.append((script.identity.start_ticks, os.getsid(script.pid)))
         return start_recording(options, exporter, script, channel)
 
     dashboard = dashboard_command if takes_dashboard() and not headless else None
@@ -130,7 +130,7 @@ def start_recording(
 
     The exporter of its metrics ends with it.
     """
-    options = msgspec.structs.replace(options, pid=script.pid, start_ticks=script.start_ticks)
+    options = msgspec.structs.replace(options, **script.identity._asdict())
     if exporter is None:
         session = start_session(options, channel=channel)
         return session.run_file, session.wait_closed

@@ -19,10 +19,12 @@ import socket
 import stat
 import struct
 import sys
+from contextlib import contextmanager
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
 
 READ, IS_FILE, OPEN, MAKE, WRITE, REMOVE = b"r", b"i", b"o", b"m", b"w", b"d"
 """Requests: the bytes of a file, after the time of their last change.
@@ -44,6 +46,7 @@ In most runs all files are read at the start, and the program takes 6 MB.
 """
 _MOST_LINKS, _LONGEST = 40, 4096
 _PATH = os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW
+_NEVER_WAITS = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 def open_below(root: int, path: str, changes: list[int] | None = None) -> int:
@@ -92,19 +95,15 @@ def read(root: int, path: str) -> bytes | None:
     the epoch: since then the path has led to these bytes.
     """
     changes: list[int] = []
-    found = open_below(root, path, changes)
-    try:
+    with _below(root, path, changes) as found:
         state = os.fstat(found)
         if not stat.S_ISREG(state.st_mode) or state.st_size > MOST_BYTES:
             return None
         # Read the very file that was checked: the path may lead to another one by now.
         with open(f"/proc/self/fd/{found}", "rb") as file:  # noqa: PTH123  pathlib would be half of the start
             content = file.read(MOST_BYTES)
-        state = os.fstat(
-            found
-        )  # after reading, so that no change meanwhile seems older than the bytes
-    finally:
-        os.close(found)
+        # after reading, so that no change meanwhile seems older than the bytes
+        state = os.fstat(found)
     # Not st_mtime, which can be set back, as `cp -p` does.
     own_ns, folder_ns = state.st_ctime_ns, changes.pop()
     if state.st_nlink > 1:
@@ -116,11 +115,8 @@ def read(root: int, path: str) -> bytes | None:
 
 
 def is_file(root: int, path: str) -> bytes | None:
-    found = open_below(root, path)
-    try:
+    with _below(root, path) as found:
         return b"" if stat.S_ISREG(os.fstat(found).st_mode) else None
-    finally:
-        os.close(found)
 
 
 def open_file(root: int, path: str) -> int | None:
@@ -129,15 +125,8 @@ def open_file(root: int, path: str) -> int | None:
     None if it is something else.
     """
     folder, _, name = path.rpartition("/")
-    above = open_below(root, folder)
-    try:
-        found = os.open(
-            name,
-            os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC,
-            dir_fd=above,
-        )
-    finally:
-        os.close(above)
+    with _below(root, folder) as above:
+        found = os.open(name, _NEVER_WAITS | os.O_RDONLY, dir_fd=above)
     if stat.S_ISREG(os.fstat(found).st_mode):
         return found
     os.close(found)
@@ -146,50 +135,47 @@ def open_file(root: int, path: str) -> int | None:
 
 def make_folder(root: int, path: str) -> bytes:
     """Make a folder for this user alone, with a name that nobody can guess, and return the name."""
-    above, name = open_below(root, path), f"profd-window-{os.urandom(8).hex()}"
-    try:
+    name = f"profd-window-{os.urandom(8).hex()}"
+    with _below(root, path) as above:
         os.mkdir(name, 0o700, dir_fd=above)
-    finally:
-        os.close(above)
     return name.encode()
 
 
 def write(root: int, path: str, content: bytes) -> bytes:
     """Make a file for this user alone; raises OSError if something of that name exists."""
     folder, _, name = path.rpartition("/")
-    above = open_below(root, folder)
-    try:
+    with _below(root, folder) as above:
         made = os.open(
-            name,
-            os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
-            0o600,
-            dir_fd=above,
+            name, _NEVER_WAITS | os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=above
         )
-        with os.fdopen(made, "wb") as file:
-            file.write(content)
-    finally:
-        os.close(above)
+    with os.fdopen(made, "wb") as file:
+        file.write(content)
     return b""
 
 
 def remove(root: int, path: str) -> bytes:
     above, _, name = path.rpartition("/")
-    outer = open_below(root, above)
-    try:
-        os.unlink(name, dir_fd=outer)
-    except IsADirectoryError:
-        inner = os.open(
-            name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=outer
-        )
+    with _below(root, above) as outer:
         try:
-            for file in os.listdir(inner):
-                os.unlink(file, dir_fd=inner)
-        finally:
-            os.close(inner)
-        os.rmdir(name, dir_fd=outer)
-    finally:
-        os.close(outer)
+            os.unlink(name, dir_fd=outer)
+        except IsADirectoryError:
+            with _closing(os.open(name, _NEVER_WAITS | os.O_DIRECTORY, dir_fd=outer)) as inner:
+                for file in os.listdir(inner):
+                    os.unlink(file, dir_fd=inner)
+            os.rmdir(name, dir_fd=outer)
     return b""
+
+
+def _below(root: int, path: str, changes: list[int] | None = None) -> AbstractContextManager[int]:
+    return _closing(open_below(root, path, changes))
+
+
+@contextmanager
+def _closing(fd: int) -> Iterator[int]:
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def become(uid: int, gid: int, groups: Sequence[int]) -> None:

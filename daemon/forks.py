@@ -15,6 +15,8 @@ It is not profd's own name: whoever kills every process called profd wants to be
 of the terminal that the script writes to.
 """
 
+STDERR = 2
+
 # the fields of /proc/PID/stat between the name and the address of the command line
 _ARGUMENTS_AT = 45
 
@@ -46,9 +48,25 @@ def is_helper(words: Sequence[str]) -> bool:
 def let_go_of_all_but(kept: Container[int]) -> None:
     """Close the files that this forked process inherited, except ``kept``.
 
-    Otherwise a pipe of the script would not end with the script.
+    Otherwise a pipe of the script would not end with the script. The files of profd's caller come
+    first: if one of profd's own is closed here, all of those are.
     """
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) not in kept:
+    for fd in (*callers_descriptors(), *open_descriptors(os.getpid())):
+        if fd not in kept:
             with contextlib.suppress(OSError):
-                os.close(int(name))
+                os.close(fd)
+
+
+def callers_descriptors() -> list[int]:
+    """Return what this process has from its caller: all that it would pass on by an exec."""
+    found = []
+    for fd in open_descriptors(os.getpid()):
+        with contextlib.suppress(OSError):  # that of the list itself
+            if fd <= STDERR or os.get_inheritable(fd):
+                found.append(fd)
+    return found
+
+
+def open_descriptors(pid: int) -> list[int]:
+    """Return the numbers of a process's open files; raises OSError."""
+    return [int(name) for name in os.listdir(f"/proc/{pid}/fd")]

@@ -218,6 +218,12 @@ def read_running(pid: int, start_ticks: int) -> Stat | None:
     )
 
 
+def start_ticks(pid: int) -> int:
+    """Return when a process began, in clock ticks since boot; 0 if it is gone."""
+    stat = read_stat(pid)
+    return stat.start_ticks if stat else 0
+
+
 def is_running(pid: int, start_ticks: int) -> bool:
     """Say whether this very process still runs."""
     return read_running(pid, start_ticks) is not None

@@ -93,10 +93,8 @@ class Scrub(msgspec.Struct, frozen=True):
         """
         if self.cursor is None:
             return self.moved(0, ruler, run).begun(ruler, run)
-        from_ns = self.cursor.from_ns
-        return replace(
-            self, from_ns=from_ns, to_ns=self.to_ns if self.to_ns and self.to_ns > from_ns else None
-        )
+        from_ns, to_ns = self.cursor.from_ns, self.to_ns
+        return replace(self, from_ns=from_ns, to_ns=to_ns if to_ns and to_ns > from_ns else None)
 
     def finished(self, ruler: Ruler, run: TimeRange) -> Scrub:
         """Let the range end with the column of the cursor, or the newest.
@@ -105,12 +103,8 @@ class Scrub(msgspec.Struct, frozen=True):
         """
         if self.cursor is None:
             return self.moved(0, ruler, run).finished(ruler, run)
-        to_ns = self.cursor.to_ns
-        return replace(
-            self,
-            to_ns=to_ns,
-            from_ns=self.from_ns if self.from_ns and self.from_ns < to_ns else None,
-        )
+        from_ns, to_ns = self.from_ns, self.cursor.to_ns
+        return replace(self, from_ns=from_ns if from_ns and from_ns < to_ns else None, to_ns=to_ns)
 
     def dragged(self, one_ns: int, other_ns: int, ruler: Ruler, run: TimeRange) -> Scrub:
         """Choose all columns between two times, in either order.

@@ -40,6 +40,20 @@ class ScriptExited(msgspec.Struct, frozen=True, tag="exited"):
 Message = ScriptWrote | ScriptExited
 
 _decoder = msgspec.msgpack.Decoder(Message)
+_AT_ONCE = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
+
+
+def is_ready(fd: int, events: int = select.POLLIN, patience_ms: int | None = 0) -> bool:
+    """Wait for something to read (or for room, by ``POLLOUT``), or for the other end to be gone."""
+    poller = select.poll()
+    poller.register(fd, events)
+    return bool(poller.poll(patience_ms))
+
+
+def offer(end: socket.socket, packet: bytes) -> None:
+    """Send a packet to another process of the launch; it is lost if that is busy or gone."""
+    with contextlib.suppress(OSError):
+        end.send(packet, _AT_ONCE)
 
 
 class ScriptChannel:
@@ -97,9 +111,7 @@ class ScriptChannel:
 
         This waits two seconds for room: there is no script left to hold up.
         """
-        poller = select.poll()
-        poller.register(self._end, select.POLLOUT)
-        poller.poll(2_000)
+        is_ready(self.fileno(), select.POLLOUT, 2_000)
         with contextlib.suppress(OSError):
             self._send(ScriptExited(status))
 
@@ -113,7 +125,7 @@ class ScriptChannel:
         self._end.close()
 
     def _send(self, message: Message) -> None:
-        self._end.send(msgspec.msgpack.encode(message), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+        self._end.send(msgspec.msgpack.encode(message), _AT_ONCE)
 
 
 def make_channel() -> tuple[ScriptChannel, socket.socket]:

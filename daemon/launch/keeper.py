@@ -18,6 +18,7 @@ import socket
 import struct
 
 from profd.daemon.forks import become_helper, let_go_of_all_but
+from profd.daemon.launch.channel import offer
 from profd.daemon.launch.script import Script, Start, read_failure
 from profd.daemon.launch.terminal import PseudoTerminal
 
@@ -45,9 +46,6 @@ class KeptScript(Script):
             pass
         return os.waitpid(self._keeper_pid, 0)[1]
 
-    def close(self) -> None:
-        self._news.close()
-
 
 def keep_script(start: Start, terminal: PseudoTerminal) -> KeptScript:
     """Start a command on a terminal, below a keeper; this process must have only one thread.
@@ -71,9 +69,11 @@ def keep_script(start: Start, terminal: PseudoTerminal) -> KeptScript:
     finally:
         os.close(report_fd)
         its_end.close()
+    packet = news.recv(_STATUS.size)
+    if packet:
+        start.open_gate()
     reason = read_failure(failure_fd)
-    packet = b"" if reason else news.recv(_STATUS.size)
-    if not packet:
+    if reason or not packet:
         news.close()
         os.kill(keeper_pid, signal.SIGKILL)
         os.waitpid(keeper_pid, 0)
@@ -112,7 +112,7 @@ def _keep(start: Start, terminal: PseudoTerminal, launcher: socket.socket, repor
 
 
 def _tell(launcher: socket.socket, number: int, launcher_pid: int) -> None:
+    offer(launcher, _STATUS.pack(number))
     with contextlib.suppress(OSError):
-        launcher.send(_STATUS.pack(number), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
         if os.getppid() == launcher_pid:
             os.kill(launcher_pid, signal.SIGCHLD)

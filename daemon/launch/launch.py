@@ -37,7 +37,7 @@ from profd.daemon.launch.signals import (
     await_sender,
     taken,
 )
-from profd.daemon.launch.streams import InheritedStreams, occupy_standard_streams
+from profd.daemon.launch.streams import Gate, SharedStderr
 from profd.daemon.launch.terminal import RealTerminal, has_shell
 from profd.daemon.launch.witness import Witnesses
 
@@ -76,7 +76,6 @@ def launch(plan: Plan) -> int:
     nothing left behind; later failures are narrated, and the script runs on. If nothing can be
     started beside the script, this process becomes the script.
     """
-    occupy_standard_streams()
     step_below_init()
     placement = find_placement()
     is_apart = plan.dashboard is not None or placement.leads is not Leads.NOTHING
@@ -89,11 +88,7 @@ def launch(plan: Plan) -> int:
                 "profd: nothing is recorded: the system has nothing left to start it with "
                 f"({error.strerror})"
             )
-            start = Start(plan.command, inherited, lambda: None, plan.variables)
-            try:
-                start.execute()
-            except OSError as failure:
-                raise start.fail(str(failure.errno).encode()) from None
+            Start(plan.command, inherited, plan.variables).replace_profd()
         return begun.run()
 
 
@@ -105,6 +100,7 @@ def _begin(
 ) -> Launch:
     """Start the command; raises OSError if that leaves nothing running."""
     channel, session_end = make_channel()
+    start = Start(plan.command, inherited, plan.variables, Gate())
     screen = Screen(placement)
     if plan.dashboard is not None:
         try:
@@ -112,32 +108,29 @@ def _begin(
         except OSError as error:
             reason = f"the system has no pseudo-terminal or no process left ({error.strerror})"
             plan.narrate(f"profd: no dashboard: {reason}")
-    script, witnesses = _start_script(plan, screen, inherited)
+    script, witnesses = _start_script(screen, start)
     return Launch(plan, inherited, numbers, screen, script, witnesses, channel, session_end)
 
 
-def _start_script(
-    plan: Plan, screen: Screen, inherited: InheritedSignals
-) -> tuple[Script, Witnesses | None]:
+def _start_script(screen: Screen, start: Start) -> tuple[Script, Witnesses | None]:
     """Start the witnesses, then the command; raises OSError if not even that can be started.
 
     Without witnesses a signal may reach the script twice. That is better than no script.
     """
-    start = partial(screen.start_script, plan.command, inherited, plan.variables)
     screen.make_room()
     witnesses = None
     with contextlib.suppress(OSError):
         witnesses = Witnesses(is_apart=screen.placement.leads is not Leads.NOTHING)
     if witnesses is None:
-        return start(), None
+        return screen.start_script(start), None
     try:
-        script = start()
+        script = screen.start_script(start)
     except (OSError, ProfdError) as error:
         witnesses.close()
         if isinstance(error, ProfdError):
             raise
         screen.make_room()
-        return start(), None
+        return screen.start_script(start), None
     witnesses.follow(script.identity)
     return script, witnesses
 
@@ -162,15 +155,13 @@ class Launch:
             on_own_terminal=self.screen.pseudo_terminal is not None,
             leads_session=leads_session(),
         )
-        self._streams = InheritedStreams(self.script.pid)
+        self._stderr = SharedStderr(self.script.pid)
         # The tasks for the main thread.
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         # Waits for the session that records, or did.
         self._wait_closed: Callable[[float], bool] | None = None
         self._news: list[str] = []
-        self._has_script_ended = False
-        self._is_session_over = False
-        self._is_given_up = False
+        self._has_script_ended = self._is_session_over = self._is_given_up = False
 
     def run(self) -> int:
         self.screen.start(self.script.identity)
@@ -178,7 +169,7 @@ class Launch:
         while not self._is_over:
             info = signal.sigtimedwait(self.numbers, LOOK_S)
             if info is None:
-                self._streams.let_go_with_script()
+                self._stderr.let_go_with_script()
             else:
                 self._take_signal(info)
             with contextlib.suppress(queue.Empty):
@@ -264,11 +255,7 @@ class Launch:
             self._in_thread(self._close_session)
 
     def _open_dashboard(self, run_file: Path) -> None:
-        if (
-            self.plan.dashboard is None
-            or self.screen.pseudo_terminal is None
-            or self._has_script_ended
-        ):
+        if self.plan.dashboard is None or self._has_script_ended:
             return
         try:
             self.screen.open_dashboard(partial(self.plan.dashboard, run_file), self.inherited.mask)
@@ -292,18 +279,17 @@ class Launch:
             finally:
                 # Whatever fails in the thread shows its traceback, and the launcher still waits for
                 # the script's end.
-                self._events.put(event)
-                os.kill(os.getpid(), signal.SIGCHLD)
+                self._tell(event)
 
         try:
             threading.Thread(target=run, name=work.__name__, daemon=True).start()
         except RuntimeError:
-            self._events.put(
-                partial(
-                    self._miss_session, "profd: nothing is recorded: the system has no thread left"
-                )
-            )
-            os.kill(os.getpid(), signal.SIGCHLD)
+            news = "profd: nothing is recorded: the system has no thread left"
+            self._tell(partial(self._miss_session, news))
+
+    def _tell(self, event: Callable[[], None]) -> None:
+        self._events.put(event)
+        os.kill(os.getpid(), signal.SIGCHLD)
 
     def _start_session(self) -> Callable[[], None]:
         news = "profd: the command ended before its recording had begun"

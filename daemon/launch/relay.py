@@ -25,11 +25,13 @@ import msgspec
 
 from profd.daemon import processes
 from profd.daemon.forks import become_helper, let_go_of_all_but
-from profd.daemon.launch.channel import CHUNK_BYTES, ScriptChannel
+from profd.daemon.launch.channel import CHUNK_BYTES, ScriptChannel, is_ready, offer
 from profd.daemon.launch.terminal import RESET
 from profd.daemon.store.records import Identity
 
 HELD_BYTES = 2 * CHUNK_BYTES  # late output that is kept until the real terminal is free
+
+_DONE = b"\0"  # the answer to all orders
 
 
 class Orders(msgspec.Struct, frozen=True):
@@ -110,7 +112,7 @@ class Relay:
         """
         self._orders = msgspec.structs.replace(self._orders, **changes)
         with contextlib.suppress(OSError):
-            while select.select([self._end], [], [], 0)[0] and self._end.recv(1):
+            while is_ready(self._end.fileno()) and self._end.recv(1):
                 pass  # answers that came too late
             self._end.send(msgspec.msgpack.encode(self._orders), socket.MSG_NOSIGNAL)
             self._end.recv(1)
@@ -204,13 +206,9 @@ class _Copier:
             self._orders = msgspec.msgpack.decode(packet, type=Orders)
             self._write_screen(self._orders.notice)
             if not self._is_ending:  # else the answer comes at the end
-                self._answer()
+                offer(self.launcher, _DONE)
         else:
             self._miss_launcher()
-
-    def _answer(self) -> None:
-        with contextlib.suppress(OSError):
-            self.launcher.send(b"\0", socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
     def _miss_launcher(self) -> None:
         """Go on without a launcher.
@@ -251,7 +249,7 @@ class _Copier:
         self._is_settled = True
         self.channel.wrote_all()
         if is_awaited:
-            self._answer()
+            offer(self.launcher, _DONE)
 
     def _read(self) -> None:
         try:
@@ -301,9 +299,7 @@ class _Copier:
             try:
                 data = data[os.write(self.screen_fd, data) :]
             except BlockingIOError:
-                poller = select.poll()
-                poller.register(self.screen_fd, select.POLLOUT)
-                poller.poll()
+                is_ready(self.screen_fd, select.POLLOUT, None)
             except OSError:
                 self._leave_screen()  # it is gone; the script still has to be read
 

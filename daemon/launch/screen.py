@@ -9,16 +9,17 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from profd.daemon import processes
+from profd.daemon.forks import STDERR
 from profd.daemon.launch.channel import CHUNK_BYTES, ScriptChannel
 from profd.daemon.launch.keeper import keep_script
 from profd.daemon.launch.keyboard import DashboardKeyboard, Keyboard
 from profd.daemon.launch.placement import Leads, ScriptPlace, leads_session
 from profd.daemon.launch.relay import Relay
 from profd.daemon.launch.script import Script, Start, fork_script
-from profd.daemon.launch.signals import InheritedSignals
 from profd.daemon.launch.terminal import PseudoTerminal, RealTerminal, has_shell
 from profd.daemon.store.records import Identity
 
@@ -36,8 +37,7 @@ class RunningDashboard:
             self.pid = os.posix_spawn(command[0], list(command), os.environ, setsigmask=mask)
         finally:
             os.close(keys_fd)
-        stat = processes.read_stat(self.pid)
-        self.identity = Identity(self.pid, stat.start_ticks if stat else 0)
+        self.identity = Identity(self.pid, processes.start_ticks(self.pid))
 
     def end(self) -> None:
         for number in (signal.SIGTERM, signal.SIGCONT):
@@ -72,15 +72,13 @@ class Screen:
         """Make the terminal ready for a script that ``start_script`` is about to start."""
         self.placement.let_go()
 
-    def start_script(
-        self, command: Sequence[str], inherited: InheritedSignals, variables: Mapping[str, str]
-    ) -> Script:
+    def start_script(self, start: Start) -> Script:
         """Start a command in its place.
 
         Raises what ``fork_script`` does; the terminal is then as before.
         """
         try:
-            script = fork_script(Start(command, inherited, self.placement.take, variables))
+            script = fork_script(replace(start, take_place=self.placement.take))
         except OSError:
             self.placement.regain()
             raise
@@ -88,14 +86,7 @@ class Screen:
         return script
 
     def start(self, script: Identity) -> None:
-        """Begin to show what a script writes.
-
-        Here: close stdin and stdout, so that pipes end with the script.
-        """
-        null_fd = os.open(os.devnull, os.O_RDWR)
-        for fd in (0, 1):
-            os.dup2(null_fd, fd, inheritable=False)
-        os.close(null_fd)
+        """Begin to show what a script writes."""
 
     def hand_over(self, group: int) -> bool:
         """Give a group the foreground of the terminal if this process has it.
@@ -185,20 +176,17 @@ class SharedScreen(Screen):
         """Leave all keys to the script, which may ask for one in its first line."""
         self._terminal.make_raw()
 
-    def start_script(
-        self, command: Sequence[str], inherited: InheritedSignals, variables: Mapping[str, str]
-    ) -> Script:
+    def start_script(self, start: Start) -> Script:
         """Start a command as the leader of the terminal's session, or as a shell's job.
 
         It is the leader if this process leads a session, else a job.
         """
         terminal = self.pseudo_terminal
+        leads = leads_session()
+        take_place = terminal.adopt if leads else terminal.adopt_as_job
+        start = replace(start, take_place=take_place, kept=range(STDERR + 1))
         try:
-            if leads_session():
-                return fork_script(Start(command, inherited, terminal.adopt, variables))
-            return keep_script(
-                Start(command, inherited, terminal.adopt_as_job, variables), terminal
-            )
+            return fork_script(start) if leads else keep_script(start, terminal)
         except BaseException:
             self._terminal.restore()
             raise

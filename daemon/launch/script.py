@@ -12,14 +12,16 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
 from profd.daemon import processes, program
 from profd.daemon.errors import CommandNotExecutable, CommandNotFound, ProfdError
+from profd.daemon.forks import STDERR
 from profd.daemon.launch.signals import STOPPING, InheritedSignals
+from profd.daemon.launch.streams import Gate
 from profd.daemon.rights import Rights
 from profd.daemon.store.records import Identity
 
@@ -31,14 +33,9 @@ class Script:
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
-        stat = processes.read_stat(pid)
-        self.start_ticks = stat.start_ticks if stat else 0
+        self.identity = Identity(pid, processes.start_ticks(pid))
         self.status: int | None = None  # as of waitpid; None while the script runs
         self._stopped_by = 0
-
-    @property
-    def identity(self) -> Identity:
-        return Identity(self.pid, self.start_ticks)
 
     def poll(self) -> bool:
         """Take the script's changes of status; return whether it has ended."""
@@ -77,22 +74,23 @@ class Script:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 
-    def close(self) -> None:
-        """Release what was needed to learn of its end."""
-
 
 @dataclass(frozen=True)
 class Start:
     """How to start a command.
 
-    ``take_place`` is called in the process that becomes the script, and gives it its place among
-    groups and terminals. ``variables`` are set in the command's environment.
+    ``variables`` are set in the command's environment. The command waits for ``gate``, which this
+    process opens once the command's process exists; of what this process has from its caller it
+    keeps the descriptors ``kept``. ``take_place`` is called in the process that becomes the script,
+    and gives it its place among groups and terminals.
     """
 
     command: Sequence[str]
     inherited: InheritedSignals
-    take_place: Callable[[], None]
-    variables: Mapping[str, str]
+    variables: Mapping[str, str] = field(default_factory=dict)
+    gate: Gate | None = None
+    kept: Container[int] = (STDERR,)
+    take_place: Callable[[], None] = lambda: None
     launcher_pid: int = field(default_factory=os.getpid)
     # At ptrace_scope 1, only an ancestor or a declared process may read a process.
     must_declare: bool = field(default_factory=lambda: Rights().ptrace_scope() == 1)
@@ -102,7 +100,7 @@ class Start:
 
         Never returns; on failure it reports the reason and exits.
         """
-        said = b""
+        said = b"0"
         try:
             # A process in the background may take the terminal.
             signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
@@ -112,14 +110,28 @@ class Start:
                 # accepts as well. The declaration outlives the exec; the script's own children do
                 # not inherit it.
                 ctypes.CDLL(None).prctl(_PR_SET_PTRACER, ctypes.c_ulong(self.launcher_pid), 0, 0, 0)
+            if self.gate is not None:
+                self.gate.wait()
             self.execute()
         except OSError as error:
             said = str(error.errno).encode()
         except ValueError as error:
             said = repr(error).encode()
         finally:
-            os.write(report_fd, said or b"0")
+            os.write(report_fd, said)
             os._exit(127)
+
+    def open_gate(self) -> None:
+        """Leave to the command's process what is its alone."""
+        if self.gate is not None:
+            self.gate.open(self.kept)
+
+    def replace_profd(self) -> NoReturn:
+        """Become the command in place of profd; raises CommandNotFound or CommandNotExecutable."""
+        try:
+            self.execute()
+        except OSError as error:
+            raise _failure(self.command[0], error.errno or 0) from None
 
     def execute(self) -> NoReturn:
         """Become the command in this very process; raises OSError."""
@@ -156,6 +168,7 @@ def fork_script(start: Start) -> Script:
             start.become_script(report_fd)
     finally:
         os.close(report_fd)
+    start.open_gate()
     reason = read_failure(failure_fd)
     if reason:
         os.waitpid(pid, 0)
@@ -170,10 +183,7 @@ def become_script(command: Sequence[str]) -> NoReturn:
     """
     mask = frozenset(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
     inherited = InheritedSignals(mask, signal.getsignal(signal.SIGCHLD))
-    try:
-        Start(command, inherited, lambda: None, {}).execute()
-    except OSError as error:
-        raise _failure(command[0], error.errno or 0) from None
+    Start(command, inherited).replace_profd()
 
 
 def read_failure(failure_fd: int) -> bytes:

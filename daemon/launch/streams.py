@@ -9,82 +9,85 @@ main process has it open too.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
-_STDERR = 2
+from profd.daemon.forks import STDERR, callers_descriptors, open_descriptors
+from profd.daemon.launch.channel import is_ready
+
+_PATIENCE_MS = 10_000
 
 
-class InheritedStreams:
-    """The descriptors that this process shares with the script, from the script's exec on."""
+_Stream = tuple[int, int, int]
+"""An end of a pipe or socket: its device, its inode, and not 0 if it is written to."""
+
+
+class Gate:
+    """What a script's first line waits for: that no process of profd has a file that is its own.
+
+    All that this process forks from now on hold the gate shut until they let go of what they
+    inherited, and so does this process.
+    """
+
+    def __init__(self) -> None:
+        """Shut the gate; raises OSError."""
+        self._awaited_fd, self._held_fd = os.pipe()
+
+    def wait(self) -> None:
+        """Wait in the script's process; a process that is stopped is not waited for long."""
+        os.close(self._held_fd)
+        is_ready(self._awaited_fd, patience_ms=_PATIENCE_MS)
+
+    def open(self, kept: Container[int]) -> None:
+        """Close what this process has from its caller, except ``kept``, and the gate."""
+        for fd in callers_descriptors():
+            if fd not in kept:
+                _let_go_of(fd)
+        os.close(self._awaited_fd)
+        os.close(self._held_fd)
+
+
+class SharedStderr:
+    """The stderr that this process shares with the script."""
 
     def __init__(self, script_pid: int) -> None:
-        """Close what the script has inherited beside the standard streams.
-
-        That is all that passes through an exec.
-        """
         self._script_pid = script_pid
-        for fd in _open_descriptors(os.getpid()):
-            with contextlib.suppress(OSError):
-                if fd > _STDERR and os.get_inheritable(fd):
-                    os.close(fd)
-        found = os.fstat(_STDERR)
-        self._stderr: _Stream | None = None
+        mode = os.fstat(STDERR).st_mode
         # A file or terminal has no end to wait for.
-        if stat.S_ISFIFO(found.st_mode) or stat.S_ISSOCK(found.st_mode):
-            self._stderr = _stream(os.getpid(), _STDERR)
+        has_end = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+        self._stderr = _stream(os.getpid(), STDERR) if has_end else None
 
     def let_go_with_script(self) -> None:
         """Close a stderr that the script has closed: its reader waits for its end."""
         if self._stderr is not None and self._stderr not in self._of_script():
-            null_fd = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(null_fd, _STDERR, inheritable=False)
-            os.close(null_fd)
+            _let_go_of(STDERR)
             self._stderr = None
 
     def _of_script(self) -> Iterator[_Stream | None]:
         try:
             # Most scripts have it there; then no other descriptor is checked.
-            yield _stream(self._script_pid, _STDERR)
-            for fd in _open_descriptors(self._script_pid):
+            yield _stream(self._script_pid, STDERR)
+            for fd in open_descriptors(self._script_pid):
                 yield _stream(self._script_pid, fd)
         except OSError:
             yield self._stderr  # it has ended, or become another user's: then nobody can tell
 
 
-def occupy_standard_streams() -> None:
-    """Open those of stdin, stdout and stderr that are closed.
-
-    So no descriptor of profd gets such a number.
-
-    The script finds them closed.
-    """
-    while (fd := os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)) <= _STDERR:
-        pass
+def _let_go_of(fd: int) -> None:
+    """Close a descriptor; nothing else gets the number of stdin, stdout or stderr."""
+    if fd <= STDERR:
+        fd, standard_fd = os.open(os.devnull, os.O_RDWR), fd
+        os.dup2(fd, standard_fd, inheritable=False)
     os.close(fd)
 
 
-class _Stream(NamedTuple):
-    """A pipe or socket, by its device and inode; both ends of a pipe have the same."""
-
-    device: int
-    inode: int
-    is_written: bool
-
-
 def _stream(pid: int, fd: int) -> _Stream | None:
-    """Return what a descriptor of a process is; None if it is closed."""
+    """Return which end of which pipe or socket a descriptor is; None if it is closed."""
     link = Path(f"/proc/{pid}/fd/{fd}")
     try:
-        found, is_written = link.stat(), bool(link.lstat().st_mode & stat.S_IWUSR)
+        found, is_written = link.stat(), link.lstat().st_mode & stat.S_IWUSR
     except FileNotFoundError:
         return None
-    return _Stream(found.st_dev, found.st_ino, is_written)
-
-
-def _open_descriptors(pid: int) -> list[int]:
-    return [int(name) for name in os.listdir(f"/proc/{pid}/fd")]
+    return found.st_dev, found.st_ino, is_written

@@ -26,6 +26,7 @@ import msgspec
 
 from profd.daemon import processes
 from profd.daemon.forks import HELPER, become_helper, let_go_of_all_but, rename
+from profd.daemon.launch.channel import is_ready, offer
 from profd.daemon.launch.signals import Reached
 from profd.daemon.store.records import Identity
 
@@ -61,7 +62,7 @@ class Witnesses:
 
     def follow(self, script: Identity) -> None:
         """Let the guardian take the name of a script that has been exec'ed, and follow its fate."""
-        self._tell(_FOLLOW + msgspec.msgpack.encode(script))
+        offer(self._end, _FOLLOW + msgspec.msgpack.encode(script))
 
     def reached(self, info: signal.struct_siginfo) -> Reached:
         """Return who got a signal that a process has sent to this one, and maybe to others."""
@@ -76,16 +77,16 @@ class Witnesses:
 
         Returns when it goes on, at the latest once the script does.
         """
-        self._tell(_WATCH)
+        offer(self._end, _WATCH)
         if number != signal.SIGSTOP:
             signal.signal(number, signal.SIG_DFL)
         blocked = signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
         os.kill(os.getpid(), number)
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-        self._tell(_REST)
+        offer(self._end, _REST)
 
     def close(self) -> None:
-        self._tell(_LEAVE)
+        offer(self._end, _LEAVE)
         self._end.close()
         with contextlib.suppress(OSError):
             # The guardian may have been stopped along with all processes of a job.
@@ -94,18 +95,14 @@ class Witnesses:
 
     def _ask(self) -> tuple[Sightings, Sightings]:
         with contextlib.suppress(OSError, msgspec.DecodeError):
-            while _is_readable(self._end, 0) and self._end.recv(_PACKET_BYTES):
+            while is_ready(self._end.fileno()) and self._end.recv(_PACKET_BYTES):
                 pass  # answers that came too late
-            self._tell(_ASK)
+            offer(self._end, _ASK)
             if _answers(self._end, self.pid):
                 return msgspec.msgpack.decode(
                     self._end.recv(_PACKET_BYTES), type=tuple[Sightings, Sightings]
                 )
         return [], []
-
-    def _tell(self, word: bytes) -> None:
-        with contextlib.suppress(OSError):
-            self._end.send(word, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
 
 class _Guardian:
@@ -178,14 +175,10 @@ class _Guardian:
     def _answer(self) -> None:
         seen, self._of_group = self._of_group, []
         with contextlib.suppress(OSError, msgspec.DecodeError):
-            self._canary.send(_ASK, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+            offer(self._canary, _ASK)
             if _answers(self._canary, self._canary_pid):
                 seen += msgspec.msgpack.decode(self._canary.recv(_PACKET_BYTES), type=Sightings)
-        with contextlib.suppress(OSError):
-            self._launcher.send(
-                msgspec.msgpack.encode((_pending(), seen)),
-                socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL,
-            )
+        offer(self._launcher, msgspec.msgpack.encode((_pending(), seen)))
 
     def _mind_canary(self) -> None:
         """Stop the script if the launcher's group was stopped as a whole.
@@ -215,7 +208,7 @@ def _sing(guardian: socket.socket) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     become_helper("signals")
     while guardian.recv(1):
-        guardian.send(msgspec.msgpack.encode(_pending()), socket.MSG_NOSIGNAL)
+        offer(guardian, msgspec.msgpack.encode(_pending()))
     os._exit(0)
 
 
@@ -230,16 +223,10 @@ def _pending() -> Sightings:
 _TAKABLE = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD}
 
 
-def _is_readable(end: socket.socket, patience_ms: int) -> bool:
-    poller = select.poll()
-    poller.register(end, select.POLLIN)
-    return bool(poller.poll(patience_ms))
-
-
 def _answers(end: socket.socket, pid: int) -> bool:
     """Wait for a process to answer; return False if it is stopped, gone, or does not get to run."""
     for _ in range(_LOOKS):
-        if _is_readable(end, _LOOK_MS):
+        if is_ready(end.fileno(), patience_ms=_LOOK_MS):
             return True
         if _state(pid) in "TZX":
             break

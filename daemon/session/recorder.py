@@ -466,7 +466,7 @@ class Recorder:
 
 
 def run_started(options: SessionOptions, control_socket: Path, now_ns: int) -> records.RunStarted:
-    me, system = processes.read_stat(os.getpid()), os.uname()
+    system = os.uname()
     versions = {
         "profd": VERSION,
         "python": processes.python_version(options.pid) or "",
@@ -484,7 +484,7 @@ def run_started(options: SessionOptions, control_socket: Path, now_ns: int) -> r
         host=system.nodename,
         user=processes.user_name(os.getuid()),
         started_ns=now_ns,
-        recorder=Identity(os.getpid(), me.start_ticks if me else 0),
+        recorder=Identity(os.getpid(), processes.start_ticks(os.getpid())),
         versions=versions,
         options={name: getattr(options, name) for name in _STORED.split()},
         control_socket=str(control_socket),

@@ -31,6 +31,7 @@ from profd.cli.main import end_with
 from profd.daemon import program as beginning
 from profd.daemon.errors import ProfdError, SessionFailed
 from profd.daemon.launch import launch as launching
+from profd.daemon.standardstreams import open_streams
 from support.launchprograms import PROGRAMS, SmallProgram
 from support.waiting import DEADLINE_S
 
@@ -161,6 +162,7 @@ class LaunchStage:
                 os._exit(127)
             except OSError:
                 os._exit(126)
+        open_streams()
         # In place of the entry of profd and of the kernel, which have what this process itself
         # began with.
         entries = [b"=".join(pair) for pair in os.environb.items()]

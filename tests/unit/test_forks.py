@@ -24,6 +24,24 @@ def test_it_has_another_name_than_profd_and_keeps_only_what_it_needs() -> None:
     assert done.stdout == "run-helper ['run-helper', 'work']\nTrue False\n"
 
 
+CLOSING = """
+import os
+from profd.daemon.forks import let_go_of_all_but
+own, callers = os.open("/dev/null", 0), os.open("/dev/null", 0)
+os.set_inheritable(callers, True)
+close, closed = os.close, []
+os.close = lambda fd: (closed.append(fd), close(fd))
+let_go_of_all_but({1})
+print(closed.index(callers) < closed.index(own), closed.index(2) < closed.index(own))
+"""
+
+
+def test_it_closes_the_callers_files_first_whatever_their_numbers() -> None:
+    words = [sys.executable, "-c", CLOSING]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout == "True True\n"
+
+
 def test_it_is_known_by_its_first_or_last_word() -> None:
     assert is_helper(("run-helper", "output"))
     assert is_helper(("python", "train.py", "run-helper"))

@@ -21,6 +21,7 @@ from profd.cli.main import run_command_line
 from profd.daemon import program
 from profd.daemon.launch.launch import Plan
 from profd.daemon.session.session import SessionOptions
+from profd.daemon.store.records import Identity
 
 CODE = 43
 
@@ -35,7 +36,7 @@ class Launched:
 
     def __call__(self, plan: Plan) -> int:
         self.plan = plan
-        script = SimpleNamespace(pid=4242, start_ticks=99)
+        script = SimpleNamespace(pid=4242, identity=Identity(4242, 99))
         with socket.socket() as channel:
             plan.start_session(script, channel)  # type: ignore[arg-type]
         folder = self.options.window_folder

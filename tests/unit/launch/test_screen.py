@@ -13,6 +13,7 @@ import pytest
 
 from profd.daemon.launch import screen
 from profd.daemon.launch.channel import make_channel
+from profd.daemon.launch.script import Start
 from profd.daemon.launch.signals import InheritedSignals
 from profd.daemon.launch.terminal import RealTerminal
 from profd.daemon.store.records import Identity
@@ -37,7 +38,7 @@ def test_the_terminal_makes_no_signal_of_a_key_once_the_script_can_ask_for_it(
     shared = screen.SharedScreen(RealTerminal(terminal_fd), channel)
     shared.make_room()
     with pytest.raises(OSError):
-        shared.start_script(["true"], InheritedSignals(frozenset(), signal.SIG_DFL), {})
+        shared.start_script(Start(["true"], InheritedSignals(frozenset(), signal.SIG_DFL)))
     assert seen == [0]
     assert termios.tcgetattr(terminal_fd) == before
     shared.pseudo_terminal.release()
