@@ -46,7 +46,7 @@ In most runs all files are read at the start, and the program takes 6 MB.
 """
 _MOST_LINKS, _LONGEST = 40, 4096
 _PATH = os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW
-_NEVER_WAITS = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | os.O_NOFOLLOW
+_NO_LINK = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 def open_below(root: int, path: str, changes: list[int] | None = None) -> int:
@@ -126,7 +126,7 @@ def open_file(root: int, path: str) -> int | None:
     """
     folder, _, name = path.rpartition("/")
     with _below(root, folder) as above:
-        found = os.open(name, _NEVER_WAITS | os.O_RDONLY, dir_fd=above)
+        found = os.open(name, _NO_LINK | os.O_RDONLY, dir_fd=above)
     if stat.S_ISREG(os.fstat(found).st_mode):
         return found
     os.close(found)
@@ -145,9 +145,7 @@ def write(root: int, path: str, content: bytes) -> bytes:
     """Make a file for this user alone; raises OSError if something of that name exists."""
     folder, _, name = path.rpartition("/")
     with _below(root, folder) as above:
-        made = os.open(
-            name, _NEVER_WAITS | os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=above
-        )
+        made = os.open(name, _NO_LINK | os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=above)
     with os.fdopen(made, "wb") as file:
         file.write(content)
     return b""
@@ -159,7 +157,7 @@ def remove(root: int, path: str) -> bytes:
         try:
             os.unlink(name, dir_fd=outer)
         except IsADirectoryError:
-            with _closing(os.open(name, _NEVER_WAITS | os.O_DIRECTORY, dir_fd=outer)) as inner:
+            with _closing(os.open(name, _NO_LINK | os.O_DIRECTORY, dir_fd=outer)) as inner:
                 for file in os.listdir(inner):
                     os.unlink(file, dir_fd=inner)
             os.rmdir(name, dir_fd=outer)

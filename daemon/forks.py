@@ -51,7 +51,7 @@ def let_go_of_all_but(kept: Container[int]) -> None:
     Otherwise a pipe of the script would not end with the script. The files of profd's caller come
     first: if one of profd's own is closed here, all of those are.
     """
-    for fd in (*callers_descriptors(), *open_descriptors(os.getpid())):
+    for fd in callers_descriptors() + open_descriptors(os.getpid()):
         if fd not in kept:
             with contextlib.suppress(OSError):
                 os.close(fd)

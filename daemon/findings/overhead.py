@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -241,22 +241,22 @@ def overhead(context: FindingContext) -> Finding | None:
     severity = context.severity("overhead" if is_loss else "own-function", whole.low)
     if severity is None:
         return None
-    find = partial(
-        context.finding, severity=severity, gain=partial(bound, context, whole), line=loss.line
-    )
     kind, most_ns = loss.ns_by_kind.most_common(1)[0]
     all_ns = loss.ns_by_kind.total()
     if kind is None or most_ns < MOST * all_ns:
-        return _own_function(loss, whole, find, function, is_input=is_input)
+        return _own_function(loss, whole, severity, function, is_input=is_input)
     # The share is that of what is named; what only waits is apart from the rest of a line. All of
     # it may be gained.
     named = loss.stacks
     if kind.waits:
         named = {stack for stack in named if context.kinds.of_stack(stack) == kind}
-    return find(
+    return context.finding(
         "overhead",
         context.share_of(named.__contains__),
         *_rest_of_line(loss, whole, named),
+        severity=severity,
+        gain=partial(bound, context, whole),
+        line=loss.line,
         cases={"mixed": named == loss.stacks and most_ns < _NEARLY_ALL * all_ns},
         function=function,
         what=kind.what,
@@ -266,22 +266,20 @@ def overhead(context: FindingContext) -> Finding | None:
 
 
 def _own_function(
-    loss: _Loss,
-    whole: Share,
-    find: Callable[..., Finding | None],
-    function: str,
-    *,
-    is_input: bool,
+    loss: _Loss, whole: Share, severity: str, function: str, *, is_input: bool
 ) -> Finding | None:
     """Return the finding on a function of the user's whose calls are of no single kind."""
     context = loss.context
     callee, named = loss.callee()
     around = spoken(context.reader.frames[loss.path[-1]].function) if loss.path else ""
     elements_ns = loss.spent_ns(named & context.once(by_element))
-    return find(
+    return context.finding(
         "own-function",
         context.share_of(named.__contains__),
         *_rest_of_line(loss, whole, named),
+        severity=severity,
+        gain=partial(bound, context, whole),
+        line=loss.line,
         cases={
             "line": callee is None,
             "elements": elements_ns > _NEARLY_ALL * loss.spent_ns(named),
