@@ -111,9 +111,9 @@ class Recorder:
         options, clock = self.options, self._clock
         self._loop = asyncio.get_running_loop()
         self._sampling = Sampling(
-            find_py_spy(), self._governor, clock, self._put, self._reading.take_failure
+            find_py_spy(), self._governor, clock, self._take_sampled, self._reading.take_failure
         )
-        self._members = Members(self._tree, self._sampling, None, clock, self._put)
+        self._members = Members(self._tree, self._sampling, self._reading, clock, self._put)
         watch = exitstatus.watch_target(self._root)
         self._live_file = LiveFile(options.run_file)
         run_file = self._live_file.path
@@ -250,13 +250,13 @@ class Recorder:
         from profd.daemon.session.stepping import Stepping
 
         options, clock = self.options, self._clock
-        self._readings = Readings(clock, self._governor, self._put_watched)
+        self._readings = Readings(clock, self._governor, self._put)
         everything, in_container = options.all_gpus, Rights().in_container()
         self._gpus = GpuCollector(
-            clock, self._put_watched, everything=everything, in_container=in_container
+            clock, self._put, everything=everything, in_container=in_container
         )
         self._gpus.start()
-        self._stepping = Stepping(clock, self._put_watched)
+        self._stepping = Stepping(clock, self._put)
         if options.steps:
             self._members.follow_steps(self._stepping)
         self._inquiry = JobInquiry(Mode(options.nccl_ras), clock, self._put, self._learn_ranks)
@@ -377,14 +377,12 @@ class Recorder:
                 self._analyst.ask()
         self._watchers = watchers
 
-    def _put(self, record: Record) -> None:
+    def _take_sampled(self, record: Record) -> None:
+        """Put a record of the sampling; a recording first shows files, roles and threads."""
         if isinstance(record, records.RecordingTaken):
-            self._reading.take(record)
             self._take_files(record)
             record = self._members.take_recording(record)
-        elif isinstance(record, ProcessEnded):
-            self._reading.end(record.identity)
-        self._put_watched(record)
+        self._put(record)
 
     def _take_files(self, recording: records.RecordingTaken) -> None:
         """Learn from a recording which process runs the code of a file."""
@@ -410,12 +408,10 @@ class Recorder:
                 "has changed since it was started: its lines are not shown, phases and steps go "
                 "by names alone"
             )
-            self._put_watched(
-                EventHappened(self._clock.now_ns(), EventKind.NOTE, f"{frame.file} {text}")
-            )
+            self._put(EventHappened(self._clock.now_ns(), EventKind.NOTE, f"{frame.file} {text}"))
         return found
 
-    def _put_watched(self, record: Record) -> None:
+    def _put(self, record: Record) -> None:
         """Pass a record to the watch for hangs and to the writer.
 
         The threads that read call it too.

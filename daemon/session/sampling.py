@@ -22,6 +22,7 @@ from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.scheduling import FreeCores
 from profd.daemon.session.budget import Governor
 from profd.daemon.session.leading import Leaders
+from profd.daemon.session.unread import ReadingWatch
 from profd.daemon.stacks.chain import OVERLAP_SAMPLES, Allowance, SamplingPace, StackChain
 from profd.daemon.stacks.source import Statements
 from profd.daemon.store.records import EventHappened, Identity, ProcessEnded, Record, RecordingTaken
@@ -193,9 +194,10 @@ class Members:
 
     tree: ProcessTree
     sampling: Sampling
-    stepping: Stepping | None
+    reading: ReadingWatch
     clock: Clock
     put: Callable[[Record], object]
+    stepping: Stepping | None = None
     root_status: int | None = None
     """How the root ended, as of ``waitpid``, once that is known."""
     python_threads: dict[Identity, frozenset[int]] = field(default_factory=dict)
@@ -249,11 +251,12 @@ class Members:
                 self._take_end(change.member, change.exit_status)
 
     def take_recording(self, recording: RecordingTaken) -> RecordingTaken:
-        """Learn roles and threads from a recording on its way, and return it.
+        """Learn from a recording whether its process is read, its role and its threads.
 
-        The returned recording has its leading thread marked. It may come after its process has
+        Return the recording with its leading thread marked. It may come after its process has
         ended.
         """
+        self.reading.take(recording)
         member = self.tree.members.get(recording.identity)
         if member is not None:
             self.python_threads[recording.identity] = frozenset(
@@ -296,6 +299,7 @@ class Members:
     def _take_end(self, member: Member, status: int | None) -> None:
         self.python_threads.pop(member.identity, None)
         self.leaders.forget(member.identity)
+        self.reading.end(member.identity)
         if self.stepping is not None:
             self.stepping.end(member.identity)
         code, number = exitstatus.code_and_signal(status)

@@ -228,7 +228,7 @@ def test_a_file_that_has_changed_is_said_once_and_those_of_libraries_together(
     recorder: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[Record] = []
-    monkeypatch.setattr(recorder, "_put_watched", said.append)
+    monkeypatch.setattr(recorder, "_put", said.append)
     recorder._sources = lru_cache(8)(partial(SourceTree, UserFiles(), tmp_path, None))
     library = tmp_path / "lib/python3.11/site-packages"
     library.mkdir(parents=True)

@@ -17,6 +17,7 @@ from profd.daemon.session import sampling
 from profd.daemon.session.budget import Governor
 from profd.daemon.session.sampling import Members, Sampling
 from profd.daemon.session.stepping import Stepping
+from profd.daemon.session.unread import ReadingWatch
 from profd.daemon.stacks.chain import SamplingPace
 from profd.daemon.stacks.source import Statements
 from profd.daemon.store import records
@@ -243,7 +244,8 @@ class Stage:
         self.written: list[records.Record] = []
         self.tree = ScriptedTree(clock)
         sampling = Sampling("/nowhere/py-spy", Governor(100, 1.0), clock, self.written.append)
-        self.members = Members(self.tree, sampling, None, clock, self.written.append)
+        reading = ReadingWatch(clock, self.written.append, lambda pid: None)
+        self.members = Members(self.tree, sampling, reading, clock, self.written.append)
 
     def look(self, *changes: ProcessChange) -> None:
         self.tree.changes = list(changes)
