@@ -235,11 +235,16 @@ def is_of_the_data(error: Exception) -> bool:
     return isinstance(error, of_the_data) or not isinstance(error, (sqlite3.Error, MemoryError))
 
 
+def columns_of(table: str) -> frozenset[str]:
+    """Return the names of the columns of a table."""
+    return frozenset(name for name, *_ in _own_schema()[0][table])
+
+
 def insert(connection: sqlite3.Connection, table: str, row: Mapping[str, object]) -> int:
     """Add a row to a table, and return its id."""
     names, places = ", ".join(row), ", ".join("?" * len(row))
     cursor = connection.execute(
-        f"INSERT INTO {table} ({names}) VALUES ({places})", tuple(row.values())
+        f"INSERT INTO {table} ({names}) VALUES ({places})", tuple(map(as_stored, row.values()))
     )
     if cursor.lastrowid is None:
         raise sqlite3.DatabaseError("an insert gave no id")
@@ -249,8 +254,31 @@ def insert(connection: sqlite3.Connection, table: str, row: Mapping[str, object]
 def set_meta(connection: sqlite3.Connection, **values: object) -> None:
     """Write facts about the whole run."""
     connection.executemany(
-        "INSERT OR REPLACE INTO meta (name, value) VALUES (?,?)", list(values.items())
+        "INSERT OR REPLACE INTO meta (name, value) VALUES (?,?)",
+        [(name, as_stored(value)) for name, value in values.items()],
     )
+
+
+def as_stored(value: object) -> object:
+    """Return a value as the file stores it: as JSON if SQLite has no such type."""
+    if isinstance(value, (tuple, dict, msgspec.Struct)):
+        return msgspec.json.encode(value).decode()
+    return value
+
+
+@contextlib.contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Write all that the block writes, or nothing of it if it raises."""
+    if connection.in_transaction:  # without memory, even the rollback had failed
+        connection.execute("ROLLBACK")
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:  # after some errors SQLite itself has ended it
+            connection.execute("ROLLBACK")
+        raise
 
 
 def open_readonly(path: Path) -> BoundedConnection:

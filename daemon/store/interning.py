@@ -8,9 +8,8 @@ from __future__ import annotations
 import functools
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -18,11 +17,13 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.database import insert
 from profd.daemon.store.records import DescribeFrame, Frame, Identity, Point, Stack
 
+if TYPE_CHECKING:
+    from functools import _lru_cache_wrapper
+
 REMEMBERED_NS = (
     30 * SECOND_NS
 )  # recordings and counters of a process still arrive for some seconds after its end
-# Some hundred bytes for each, in both generations. A training has some thousand stacks, and few at
-# a time.
+# Some hundred bytes for each. A training has some thousand stacks, and few at a time.
 FRAMES_HELD = 1024
 STACKS_HELD = 2048
 WHOLE_HELD = 512
@@ -30,36 +31,13 @@ WHOLE_HELD = 512
 THREADS_HELD = 256
 SERIES_HELD = 512
 
-Key = TypeVar("Key", bound=Hashable)
 
+class _Member(NamedTuple):
+    """A process, None for the machine and its devices, and the ids of what belongs to it."""
 
-class Recent(Generic[Key]):
-    """The ids of the keys that were asked for lately.
-
-    It holds at least the last ``most`` keys, and at most twice as many.
-    """
-
-    __slots__ = ("_elder", "_most", "_young")
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._young: dict[Key, int] = {}
-        self._elder: dict[Key, int] = {}
-
-    def __len__(self) -> int:
-        return len(self._young) + len(self._elder)
-
-    def get(self, key: Key, look_up: Callable[[], int]) -> int:
-        """Return the id of a key; ``look_up`` finds it if it is not held."""
-        found = self._young.get(key)
-        if found is None:
-            found = self._elder.pop(key, None)
-            if found is None:
-                found = look_up()
-            if len(self._young) >= self._most:
-                self._young, self._elder = {}, self._young
-            self._young[key] = found
-        return found
+    process: int | None
+    threads: _lru_cache_wrapper[int]
+    series: _lru_cache_wrapper[int]
 
 
 class Interning:
@@ -74,18 +52,16 @@ class Interning:
     def forget_all(self) -> None:
         """Forget all ids; after a transaction that failed, the file may not have them."""
         self._members: dict[Identity, _Member] = {}
-        self._shared = _Member(None)  # the machine and its devices: series of no process
-        self._frames: Recent[Frame] = Recent(FRAMES_HELD)
-        self._stacks: Recent[tuple[int, int]] = Recent(STACKS_HELD)
-        self._whole: dict[Stack, int] = {}
-        self._newest_stack = -1
+        self._shared = self._member_of(None)
+        self._frame = functools.lru_cache(FRAMES_HELD)(self._find_frame)
+        self._node = functools.lru_cache(STACKS_HELD)(self._find_node)
+        self._stack = functools.lru_cache(WHOLE_HELD)(self._find_stack)
 
     def __len__(self) -> int:
         members = (self._shared, *self._members.values())
-        of_members = sum(1 + len(member.threads) + len(member.series) for member in members)
-        return (
-            len(self._frames) + len(self._stacks) + len(self._whole) + len(self._ended) + of_members
-        )
+        of_members = [one for member in members for one in (member.threads, member.series)]
+        held = (self._frame, self._node, self._stack, *of_members)
+        return len(members) + len(self._ended) + sum(one.cache_info().currsize for one in held)
 
     def process(self, identity: Identity | None) -> int | None:
         member = self._member(identity) if identity else None
@@ -106,19 +82,7 @@ class Interning:
         later. A thread that becomes the main thread gets a new row from then on, so that its
         earlier samples keep their meaning.
         """
-        member = self._known(identity)
-
-        def look_up() -> int:
-            row = {"process": member.process, "os_tid": os_tid, "is_main": is_main}
-            if not name:
-                return self._find_or_add("thread", row, lambda: {"name": ""})
-            nameless = self._find("thread", {**row, "name": ""})
-            if nameless is None or self._find("thread", {**row, "name": name}) is not None:
-                return self._find_or_add("thread", {**row, "name": name})
-            self._connection.execute("UPDATE thread SET name = ? WHERE id = ?", (name, nameless))
-            return nameless
-
-        return member.threads.get((os_tid, name, is_main), look_up)
+        return self._known(identity).threads(os_tid, name, is_main)
 
     def series(self, point: Point) -> int:
         """Return the id of a point's series.
@@ -126,59 +90,46 @@ class Interning:
         Raises LookupError if the file does not know the process.
         """
         member = self._known(point.identity) if point.identity else self._shared
-
-        def look_up() -> int:
-            named = {"name": point.name, "os_tid": point.os_tid, "device": point.device}
-            return self._find_or_add("series", {"process": member.process, **named})
-
-        return member.series.get((point.name, point.os_tid, point.device), look_up)
+        return member.series(point.name, point.os_tid, point.device)
 
     def stacks(self, stacks: Sequence[Stack]) -> list[int]:
-        """Return the ids of stacks; 0 is the empty one.
+        """Return the ids of stacks; 0 is the empty one."""
+        return [self._stack(frames) for frames in stacks]
 
-        A new stack is looked up from the frame at which it differs from the one before.
-        """
-        found, before, path = [], Stack(), [0]
-        for frames in stacks:
-            known = self._whole.get(frames)
-            if known is None:
-                same = 0
-                for mine, theirs in zip(frames, before, strict=False):
-                    if mine is not theirs:
-                        break
-                    same += 1
-                del path[same + 1 :]
-                for frame in frames[same:]:
-                    key = path[-1], self._frame(frame)
-                    path.append(self._stacks.get(key, functools.partial(self._node, *key)))
-                before, known = frames, path[-1]
-                if len(self._whole) >= WHOLE_HELD:
-                    self._whole.clear()
-                self._whole[frames] = known
-            found.append(known)
+    def _find_stack(self, frames: Stack) -> int:
+        found = 0
+        for frame in frames:
+            found = self._node(found, self._frame(frame))
         return found
 
-    def _node(self, parent: int, frame: int) -> int:
-        row = {"parent": parent, "frame": frame}
-        # The stack that was added last cannot have called anything yet.
-        found = None if parent == self._newest_stack else self._find("stack", row)
-        if found is None:
-            found = self._newest_stack = insert(self._connection, "stack", row)
-        return found
+    def _find_node(self, parent: int, frame: int) -> int:
+        return self._find_or_add("stack", {"parent": parent, "frame": frame})
 
-    def _frame(self, frame: Frame) -> int:
-        def look_up() -> int:
-            found = self._find("frame", frame._asdict())
+    def _find_frame(self, frame: Frame) -> int:
+        found = self._find("frame", frame._asdict())
+        if found is not None:
+            return found
+        more = msgspec.structs.asdict(self._describe_frame(frame))
+        is_without_gradients = more.pop("is_without_gradients")
+        added = insert(self._connection, "frame", {**frame._asdict(), **more})
+        if is_without_gradients:
+            insert(self._connection, "frame_without_gradients", {"id": added})
+        return added
+
+    def _find_thread(self, process: int | None, os_tid: int, name: str, is_main: bool) -> int:
+        row = {"process": process, "os_tid": os_tid, "is_main": is_main}
+        found = self._find("thread", {**row, "name": name} if name else row)
+        if found is None and name:
+            found = self._find("thread", {**row, "name": ""})
             if found is not None:
-                return found
-            more = msgspec.structs.asdict(self._describe_frame(frame))
-            is_without_gradients = more.pop("is_without_gradients")
-            added = insert(self._connection, "frame", {**frame._asdict(), **more})
-            if is_without_gradients:
-                insert(self._connection, "frame_without_gradients", {"id": added})
-            return added
+                self._connection.execute("UPDATE thread SET name = ? WHERE id = ?", (name, found))
+        return insert(self._connection, "thread", {**row, "name": name}) if found is None else found
 
-        return self._frames.get(frame, look_up)
+    def _find_series(
+        self, process: int | None, name: str, os_tid: int | None, device: str | None
+    ) -> int:
+        row = {"process": process, "name": name, "os_tid": os_tid, "device": device}
+        return self._find_or_add("series", row)
 
     def _member(self, identity: Identity) -> _Member | None:
         member = self._members.get(identity)
@@ -186,25 +137,26 @@ class Interning:
             sql = "SELECT id, ended_ns FROM process WHERE pid = ? AND start_ticks = ?"
             found = self._connection.execute(sql, identity).fetchone()
             if found is not None:
-                member = self._members[identity] = _Member(int(found[0]))
+                member = self._members[identity] = self._member_of(int(found[0]))
                 if found[1] is not None:  # it is forgotten with the process that ended last
                     self.end(identity, self._ended[-1][0] if self._ended else 0)
         return member
+
+    def _member_of(self, process: int | None) -> _Member:
+        threads = functools.partial(self._find_thread, process)
+        series = functools.partial(self._find_series, process)
+        cached = functools.lru_cache
+        return _Member(process, cached(THREADS_HELD)(threads), cached(SERIES_HELD)(series))
 
     def _known(self, identity: Identity) -> _Member:
         if (member := self._member(identity)) is None:
             raise LookupError(f"process {identity.pid} is not in the file")
         return member
 
-    def _find_or_add(
-        self, table: str, row: Mapping[str, object], more: Callable[[], dict[str, object]] = dict
-    ) -> int:
-        """Return the id of the row that has these values.
-
-        If there is none, add it, with the values of ``more`` besides.
-        """
+    def _find_or_add(self, table: str, row: Mapping[str, object]) -> int:
+        """Return the id of the row that has these values; add it if there is none."""
         found = self._find(table, row)
-        return insert(self._connection, table, {**row, **more()}) if found is None else found
+        return insert(self._connection, table, row) if found is None else found
 
     def _find(self, table: str, row: Mapping[str, object]) -> int | None:
         where = " AND ".join(f"{name} IS ?" for name in row)
@@ -212,18 +164,3 @@ class Interning:
             f"SELECT id FROM {table} WHERE {where}", tuple(row.values())
         ).fetchone()
         return int(found[0]) if found else None
-
-
-@dataclass(slots=True)
-class _Member:
-    """A process with its threads and its series.
-
-    Threads are keyed by id, name and whether they are main threads, series by name, thread and
-    device.
-    """
-
-    process: int | None
-    threads: Recent[tuple[int, str, bool]] = field(default_factory=lambda: Recent(THREADS_HELD))
-    series: Recent[tuple[str, int | None, str | None]] = field(
-        default_factory=lambda: Recent(SERIES_HELD)
-    )

@@ -1,43 +1,33 @@
 """Merges the run files of a job's nodes into one.
 
-It replays their rows as records, which the writer's own tables then write. The caller says by how
+It copies their rows, with new ids and with times by the first node's clock. The caller says by how
 much each node's clock is ahead.
 """
 
 from __future__ import annotations
 
-import bisect
+import itertools
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import msgspec
 
-from profd.daemon.clock import SECOND_NS
-from profd.daemon.store import database, records
+from profd.daemon.store import database
+from profd.daemon.store.pointrollups import PointRollups
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import (
-    Frame,
-    FrameDescription,
-    Identity,
-    Interval,
-    Point,
-    Record,
-    RunStarted,
-    ThreadTimeline,
-    time_of,
-)
-from profd.daemon.store.rows import RecordingRow, RunInfo, ThreadRow, WindowRow
-from profd.daemon.store.tables import Tables
-from profd.daemon.timerange import EVER, TimeRange
+from profd.daemon.store.records import Identity, RunStarted
+from profd.daemon.store.rows import RunInfo
+from profd.daemon.store.stackrollups import IntervalColumns, StackRollups
+from profd.daemon.store.stepfunction import MINUTE_NS
 
 # The bits of a process's start time from here up are the number of its node in a joined file.
 _NODE_BIT = 40
-_AT_ONCE_NS = 60 * SECOND_NS
-_TIMES = frozenset({"asked_ns", "at_ns", "end_ns", "ended_ns", "since_ns", "start_ns"})
-Part = TypeVar("Part", bound=msgspec.Struct)
+_TIMES = frozenset({"asked_ns", "at_ns", "end_ns", "ended_ns", "seen_ns", "since_ns", "start_ns"})
+_SHARED = {"frame": ("function", "file", "line"), "stack": ("parent", "frame")}
+"""The tables whose rows nodes have in common, with the columns that tell these rows apart."""
 
 
 class JoinedNode(msgspec.Struct, frozen=True):
@@ -81,225 +71,213 @@ def join_runs(
     All readers must be held at one moment. Raises OutputUnwritable, and RunUnreadable if a run
     turns out to be damaged.
     """
-    replays = [_Replay(reader, node) for reader, node in zip(readers, nodes, strict=True)]
-    started_ns, end_ns = (
-        min(replay.started_ns for replay in replays),
-        max(replay.end_ns for replay in replays),
-    )
-    infos = [reader.info for reader in readers]
-    descriptions = _descriptions(readers)
     connection = database.create(path)
+    shared: dict[tuple[object, ...], int] = {}
+    copies = [
+        _Copy(reader, node, connection, shared) for reader, node in zip(readers, nodes, strict=True)
+    ]
+    started_ns = min(copy.moved_ns(copy.reader.info.started_ns) for copy in copies)
+    end_ns = max(copy.moved_ns(copy.reader.info.end_ns) for copy in copies)
+    infos = [reader.info for reader in readers]
     try:
-        tables = Tables(connection, descriptions.__getitem__)
-        tables.begin(_job_started(infos, name, started_ns))
-        database.set_meta(connection, nodes=msgspec.json.encode(list(nodes)).decode())
-        tables.commit([record for replay in replays for record in replay.members()])
-        # A minute at a time, because sums are made as time goes on.
-        for at_ns in range(started_ns - _AT_ONCE_NS, end_ns + _AT_ONCE_NS, _AT_ONCE_NS):
-            time = TimeRange(at_ns, at_ns + _AT_ONCE_NS)
-            batch = [record for replay in replays for record in replay.readings(time)]
-            batch += [record for replay in replays for record in replay.samples(time)]
-            tables.commit(sorted(batch, key=time_of))
-        # Records about processes come after all their samples, because ended processes are
-        # forgotten.
-        tables.commit(
-            sorted((record for replay in replays for record in replay.occasions()), key=time_of)
-        )
-        tables.commit([_job_ended(infos, end_ns)])
-        tables.finish()
+        with database.transaction(connection):
+            about = _about_job(infos, name, started_ns, end_ns)
+            database.set_meta(connection, **about, nodes=tuple(nodes))
+            for copy in copies:
+                copy.add_entities()
+            # What happened to several nodes is read in the order of writing.
+            happened = sorted(
+                (one for copy in copies for one in copy.occasions()), key=lambda one: one[0]
+            )
+            for _, copy, table, values in happened:
+                copy.add(table, values)
+            for copy in copies:
+                copy.add_parts_of_windows()
+        # The sums of stacks need the points of all devices.
+        for copy in copies:
+            copy.add_points(started_ns)
+        for copy in copies:
+            copy.add_intervals(started_ns)
     except sqlite3.Error as error:
-        connection.close()
         raise database.unwritable(path, error) from error
+    finally:
+        connection.close()
 
 
-def _job_started(infos: Sequence[RunInfo], name: str, started_ns: int) -> RunStarted:
-    """Return the job's start, with the first node's words for what else is known of it."""
-    words = {field: getattr(infos[0], field) for field in RunStarted.__struct_fields__} | {
+def _about_job(
+    infos: Sequence[RunInfo], name: str, started_ns: int, end_ns: int
+) -> dict[str, object]:
+    """Return what is known of the job.
+
+    Its end is that of the first node that did not end well, else of the first. The first node's
+    words stand for all else.
+    """
+    badly = [info for info in infos if info.exit_code or info.exit_signal]
+    ended = (badly or infos)[0]
+    return {field: getattr(infos[0], field) for field in RunStarted.__struct_fields__} | {
         "id": name,
         "host": f"{len(infos)} nodes",
         "started_ns": started_ns,
         "recorder": Identity(infos[0].recorder.pid, 0),
         "control_socket": "",
+        "state": "ended",
+        "written_ns": end_ns,
+        "ended_ns": end_ns,
+        "why_ended": ended.why_ended or "stopped",
+        "exit_code": ended.exit_code,
+        "exit_signal": ended.exit_signal,
     }
-    return RunStarted(**words)
 
 
-def _job_ended(infos: Sequence[RunInfo], end_ns: int) -> records.RunEnded:
-    """Return the job's end: that of the first node that did not end well, else of the first."""
-    badly = [info for info in infos if info.exit_code or info.exit_signal]
-    info = (badly or infos)[0]
-    return records.RunEnded(end_ns, info.why_ended or "stopped", info.exit_code, info.exit_signal)
-
-
-def _descriptions(readers: Sequence[RunReader]) -> dict[Frame, FrameDescription]:
-    """Return what is known of each frame; the first file's counts if several have it."""
-    descriptions: dict[Frame, FrameDescription] = {}
-    for reader in readers:
-        for row in reader.frames.values():
-            switched_off = row.id in reader.entities.without_gradients
-            description = FrameDescription(
-                row.module_path, row.is_library, row.source, switched_off
-            )
-            descriptions.setdefault(Frame(row.function, row.file, row.line), description)
-    return descriptions
-
-
-class _Replay:
-    """The records of the run file of one node.
+class _Copy:
+    """The rows of the run file of one node, on their way into the joined file.
 
     Values of the whole host, or of a device, are attributed to this node. Processes keep their PIDs
     and get new start times, as processes of two nodes may agree in both.
     """
 
-    def __init__(self, reader: RunReader, node: JoinedNode) -> None:
-        self._reader, self._number, self._label, self._ahead_ns = (
-            reader,
-            node.number,
-            node.host,
-            node.offset_ns,
-        )
-        self.started_ns = reader.info.started_ns - self._ahead_ns
-        self.end_ns = reader.info.end_ns - self._ahead_ns
-        self._recordings: defaultdict[int, list[RecordingRow]] = defaultdict(list)
-        for row in reader.recordings():
-            self._recordings[row.process].append(row)
-
-    def _identity(self, process: int) -> Identity:
-        """Return the identity of a process among those of all nodes."""
-        row = self._reader.processes[process]
-        return Identity(row.pid, row.start_ticks + (self._number << _NODE_BIT))
-
-    def _moved(self, part: Part) -> Part:
-        return self._record(type(part), part)
-
-    def _record(
+    def __init__(
         self,
-        kind: type[Part],
-        row: msgspec.Struct,
-        process: int | None = None,
-        **others: object,
-    ) -> Part:
-        """Return a row as a record of this kind, with its times by the first node's clock.
+        reader: RunReader,
+        node: JoinedNode,
+        connection: sqlite3.Connection,
+        shared: dict[tuple[object, ...], int],
+    ) -> None:
+        """Copy nothing yet; ``shared`` are the ids of rows that the nodes have in common."""
+        self.reader, self._node, self._connection = reader, node, connection
+        self._shared = shared
+        self._ids: dict[str, dict[Any, Any]] = {
+            table: {None: None, 0: 0}
+            for table in ("process", "thread", "frame", "stack", "series", "window")
+        }
+        """By table the ids in the joined file; other tables refer to them by the table's name."""
 
-        The fields of one name are those of the row, unless they are among ``others``.
-        """
-        values = {name: getattr(row, name) for name in kind.__struct_fields__ if hasattr(row, name)}
+    def moved_ns(self, at_ns: int) -> int:
+        """Return a time of this node by the clock of the first."""
+        return at_ns - self._node.offset_ns
+
+    def _moved(self, row: msgspec.Struct, **others: object) -> dict[str, object]:
+        """Return the columns of a row in the joined file, with others; ``id`` is the old one."""
+        values = dict(zip(row.__struct_encode_fields__, msgspec.structs.astuple(row), strict=True))
         for name in _TIMES & values.keys():
             if values[name]:  # a failed window has no times, and a hang may not have ended
-                values[name] = max(values[name] - self._ahead_ns, 0)
-        if process is not None:
-            values["identity"] = self._identity(process)
-        return kind(**(values | others))
+                values[name] = max(self.moved_ns(values[name]), 0)
+        for name in self._ids.keys() & values.keys():
+            values[name] = self._ids[name][values[name]]
+        return values | others
+
+    def add(self, table: str, values: dict[str, object]) -> None:
+        """Add a row, unless the nodes have it in common and it is there, and remember its id."""
+        old = values.pop("id", None)
+        key = (table, *(values[name] for name in _SHARED.get(table, ())))
+        new = self._shared.get(key)
+        if new is None:
+            new = database.insert(self._connection, table, values)
+            if table in _SHARED:
+                self._shared[key] = new
+            if table == "frame" and old in self.reader.entities.without_gradients:
+                database.insert(self._connection, "frame_without_gradients", {"id": new})
+        if table in self._ids:
+            self._ids[table][old] = new
+
+    def add_entities(self) -> None:
+        """Add what other rows refer to, and the GPUs."""
+        reader, processes = self.reader, self._ids["process"]
+        for process in sorted(reader.processes.values(), key=lambda row: row.id):
+            start_ticks = process.start_ticks + (self._node.number << _NODE_BIT)
+            parent = processes.get(process.parent)
+            self.add("process", self._moved(process, start_ticks=start_ticks, parent=parent))
+        for place in reader.placements().values():
+            self.add("placement", self._moved(place, node=self._node.number))
+        for thread in reader.threads.values():
+            self.add("thread", self._moved(thread))
+        for frame in reader.frames.values():
+            self.add("frame", self._moved(frame))
+        for stack in sorted(reader.stacks.values(), key=lambda row: row.id):
+            self.add("stack", self._moved(stack, parent=self._ids["stack"][stack.parent]))
+        for gpu in reader.devices():
+            self.add("device", self._moved(gpu, name=self._device(gpu.name)))
+        for series in reader.list_series():
+            is_of_host = series.process is None or series.device is not None
+            device = self._device(series.device) if is_of_host else None
+            self.add("series", self._moved(series, device=device))
 
     def _device(self, name: str | None) -> str:
-        return self._label if name is None else f"{name} on {self._label}"
+        return self._node.host if name is None else f"{name} on {self._node.host}"
 
-    def members(self) -> Iterator[Record]:
-        """Yield all processes, parents first, and the GPUs."""
-        placements = self._reader.placements()
-        for row in sorted(self._reader.processes.values(), key=lambda row: row.id):
-            place, placement = placements.get(row.id), None
-            if place is not None and row.rank is not None:
-                placement = records.Placement(
-                    row.rank, place.local_rank, self._number, place.world_size
+    def occasions(self) -> Iterator[tuple[int, _Copy, str, dict[str, object]]]:
+        """Yield what happened once, and the recordings: a time, the table and the columns."""
+        reader, host = self.reader, self._node.host
+        for recording in reader.recordings():
+            yield self.moved_ns(recording.end_ns), self, "recording", self._moved(recording)
+        for event in reader.events():
+            text = f"{host}: {event.text}" if event.process is None else event.text
+            yield self.moved_ns(event.at_ns), self, "event", self._moved(event, text=text)
+        for gap in reader.gaps():
+            yield self.moved_ns(gap.end_ns), self, "gap", self._moved(gap)
+        for window in reader.windows():
+            values = self._moved(window, trace=reader.window_trace(window.id))
+            del values["kept_bytes"]
+            yield self.moved_ns(max(window.end_ns, window.asked_ns)), self, "window", values
+        for hang in reader.hangs():
+            values = self._moved(hang, text=f"{host}: {hang.text}", cause=hang.report.cause)
+            yield self.moved_ns(hang.at_ns), self, "hang", values
+
+    def add_parts_of_windows(self) -> None:
+        reader = self.reader
+        for window in reader.windows():
+            parts: Mapping[str, Sequence[msgspec.Struct]] = {
+                "window_step": reader.window_steps(window.id),
+                "window_gpu": reader.window_gpus(window.id),
+                "host_gap": reader.host_gaps(window.id),
+                "window_wait": reader.window_waits(window.id),
+                "operator": reader.operators(window.id),
+            }
+            for table, rows in parts.items():
+                for row in rows:
+                    self.add(table, self._moved(row, window=self._ids["window"][window.id]))
+
+    def add_points(self, started_ns: int) -> None:
+        """Add the points, series by series, and their sums."""
+        sums = PointRollups(self._connection, started_ns)
+        for series in self.reader.list_series():
+            points = [
+                (self._ids["series"][series.id], self.moved_ns(point.at_ns), point.value)
+                for point in self.reader.points(series.id)
+            ]
+            with database.transaction(self._connection):
+                self._connection.executemany("INSERT INTO point VALUES (?,?,?)", points)
+                sums.add(points)
+                sums.begin()
+                sums.finish()
+
+    def add_intervals(self, started_ns: int) -> None:
+        """Add the intervals, minute by minute, and their sums."""
+        sums = StackRollups(self._connection, started_ns)
+        threads, stacks = self._ids["thread"], self._ids["stack"]
+
+        for minute, rows in itertools.groupby(
+            self.reader.intervals(),
+            lambda row: (self.moved_ns(row.start_ns) - started_ns) // MINUTE_NS,
+        ):
+            of_process: defaultdict[int, list[IntervalColumns]] = defaultdict(list)
+            for row in rows:
+                of_process[self.reader.threads[row.thread].process].append(
+                    (
+                        self.moved_ns(row.start_ns),
+                        threads[row.thread],
+                        row.duration_ns,
+                        stacks[row.stack],
+                        row.samples,
+                    )
                 )
-            yield self._record(
-                records.ProcessSeen,
-                row,
-                row.id,
-                parent=None if row.parent is None else self._identity(row.parent),
-                at_ns=row.seen_ns - self._ahead_ns,
-                placement=placement,
-            )
-        for gpu in self._reader.devices():
-            name = self._device(gpu.name)
-            yield self._record(records.DeviceSeen, gpu, at_ns=self.started_ns, name=name)
-
-    def occasions(self) -> Iterator[Record]:
-        """Yield what happened once: ends of processes, events, gaps, windows, hangs."""
-        for row in self._reader.processes.values():
-            if row.ended_ns is not None:
-                at_ns = row.ended_ns - self._ahead_ns
-                yield self._record(records.ProcessEnded, row, row.id, at_ns=at_ns)
-        for event in self._reader.events():
-            text = f"{self._label}: {event.text}" if event.process is None else event.text
-            yield self._record(records.EventHappened, event, event.process, text=text)
-        for gap in self._reader.gaps():
-            yield self._record(records.GapFound, gap, gap.process)
-        for window in self._reader.windows():
-            yield self._window(window)
-        for hang in self._reader.hangs():
-            yield self._record(records.HangFound, hang, text=f"{self._label}: {hang.text}")
-
-    def readings(self, time: TimeRange) -> Iterator[Record]:
-        at: defaultdict[int, list[Point]] = defaultdict(list)
-        for series in self._reader.list_series():
-            identity = None if series.process is None else self._identity(series.process)
-            device = (
-                self._device(series.device)
-                if identity is None or series.device is not None
-                else None
-            )
-            for point in self._reader.points(series.id, time.moved(self._ahead_ns)):
-                value = Point(series.name, point.value, identity, series.os_tid, device)
-                at[point.at_ns - self._ahead_ns].append(value)
-        for at_ns, points in at.items():
-            yield records.PointsTaken(at_ns, tuple(points))
-
-    def samples(self, time: TimeRange) -> Iterator[Record]:
-        """Yield the recordings that start in a range of time.
-
-        Each has the intervals that start before the next recording.
-        """
-        threads: defaultdict[int, list[ThreadRow]] = defaultdict(list)
-        for thread in self._reader.threads.values():
-            threads[thread.process].append(thread)
-        for process, rows in self._recordings.items():
-            starts = [row.start_ns - self._ahead_ns for row in rows]
-            for at in range(*(bisect.bisect_left(starts, at_ns) for at_ns in time)):
-                begun = TimeRange(
-                    rows[at].start_ns if at else EVER.from_ns,
-                    rows[at + 1].start_ns if at + 1 < len(rows) else EVER.to_ns,
-                )
-                yield self._recording(rows[at], threads[process], begun)
-
-    def _recording(
-        self, row: RecordingRow, threads: list[ThreadRow], begun: TimeRange
-    ) -> records.RecordingTaken:
-        places: dict[int, int] = {}
-        by_thread: defaultdict[int, list[Interval]] = defaultdict(list)
-        for one in self._reader.intervals(begun, [thread.id for thread in threads]):
-            place = places.setdefault(one.stack, len(places))
-            by_thread[one.thread].append(
-                Interval(one.start_ns - self._ahead_ns, one.duration_ns, place, one.samples)
-            )
-        frames, seen = (
-            map(self._reader.frames_of, places),
-            [thread for thread in threads if thread.id in by_thread],
-        )
-        return self._record(
-            records.RecordingTaken,
-            row,
-            row.process,
-            stacks=tuple(
-                tuple(Frame(one.function, one.file, one.line) for one in stack) for stack in frames
-            ),
-            threads=tuple(
-                ThreadTimeline(one.os_tid, one.name, one.is_main, tuple(by_thread[one.id]))
-                for one in seen
-            ),
-        )
-
-    def _window(self, row: WindowRow) -> records.WindowTaken:
-        return self._record(
-            records.WindowTaken,
-            row,
-            row.process,
-            at_ns=max(row.end_ns, row.asked_ns) - self._ahead_ns,
-            steps=tuple(map(self._moved, self._reader.window_steps(row.id))),
-            gpus=tuple(self._reader.window_gpus(row.id)),
-            gaps=tuple(map(self._moved, self._reader.host_gaps(row.id))),
-            waits=tuple(map(self._moved, self._reader.window_waits(row.id))),
-            operators=tuple(self._reader.operators(row.id)),
-            trace=self._reader.window_trace(row.id),
-        )
+            begin_ns = started_ns + minute * MINUTE_NS
+            with database.transaction(self._connection):
+                for process, intervals in of_process.items():
+                    self._connection.executemany(
+                        "INSERT INTO interval VALUES (?,?,?,?,?)", intervals
+                    )
+                    sums.recorded(
+                        self._ids["process"][process], begin_ns, begin_ns + MINUTE_NS, intervals
+                    )
+                sums.finish()

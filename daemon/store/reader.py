@@ -372,10 +372,7 @@ class RunReader(RunFile):
 
         Empty if the file is older than their table.
         """
-        if not self.has_table("device"):
-            return []
-        sql = "SELECT name, number, model, uuid, memory_bytes FROM device ORDER BY number, name"
-        return self.fetch(rows.DeviceRow, sql)
+        return self.fetch_from("device", rows.DeviceRow, "1 ORDER BY number, name")
 
     def windows(self, asked_ns: int = 0) -> list[rows.WindowRow]:
         """Return the windows requested at this time or later, in the order of writing.

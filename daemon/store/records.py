@@ -187,7 +187,7 @@ class PointsTaken(msgspec.Struct, frozen=True, tag="points"):
     points: tuple[Point, ...]
 
 
-class DeviceSeen(msgspec.Struct, frozen=True, tag="device"):
+class DeviceSeen(msgspec.Struct, frozen=True, tag="device", rename={"index": "number"}):
     """A GPU that is read from now on, or a MIG instance of one.
 
     ``name`` is the one used in ``Point.device``. ``index`` is NVML's number of the GPU.
@@ -483,7 +483,3 @@ class RunStarted(msgspec.Struct, frozen=True):
     versions: dict[str, str]
     options: dict[str, int | float | bool | str | None]
     control_socket: str = ""
-
-
-AS_JSON = ("target", "command", "recorder", "versions", "options")
-"""The fields of ``RunStarted`` that the file stores as JSON."""

@@ -233,7 +233,7 @@ class ColumnTime(msgspec.Struct, frozen=True):
     time_ns: Time
 
 
-class DeviceRow(msgspec.Struct, frozen=True):
+class DeviceRow(msgspec.Struct, frozen=True, rename={"index": "number"}):
     """A GPU that the run used, or a MIG instance of one; ``name`` is the device of its series."""
 
     name: str

@@ -13,7 +13,7 @@ import msgspec
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store import database
-from profd.daemon.store.records import AS_JSON, Count, HangReport, RunStarted
+from profd.daemon.store.records import Count, HangReport, RunStarted
 from profd.daemon.store.rows import RunInfo
 
 Row = TypeVar("Row", bound=msgspec.Struct)
@@ -112,14 +112,16 @@ class RunFile:
     def fetch_from(
         self, table: str, row: type[Row], rest: str = "1", *values: int | str | None
     ) -> list[Row]:
-        """Return the rows of a table whose columns are the fields of ``row``.
+        """Return the rows of a table whose columns are the encoded fields of ``row``.
 
         ``rest`` follows WHERE.
         """
         if table in _LATER_TABLES and not self.has_table(table):
             return []
         return self.fetch(
-            row, f"SELECT {', '.join(row.__struct_fields__)} FROM {table} WHERE {rest}", *values
+            row,
+            f"SELECT {', '.join(row.__struct_encode_fields__)} FROM {table} WHERE {rest}",
+            *values,
         )
 
     def run_info(self) -> RunInfo:
@@ -151,6 +153,7 @@ class RunFile:
 
 
 _LONGEST_NS = 10 * 366 * 86400 * SECOND_NS
+_JSON_FACTS = ("target", "command", "recorder", "versions", "options")
 _STARTED_FIELDS = {*RunStarted.__struct_fields__, "state", "written_ns"}
 
 
@@ -160,7 +163,7 @@ def _run_info(meta: Mapping[str, Any]) -> RunInfo:
     Raises msgspec.DecodeError or ValidationError if a type is wrong.
     """
     values: dict[str, Any] = {name: meta.get(name) for name in RunInfo.__struct_fields__}
-    values |= {name: msgspec.json.decode(str(meta[name])) for name in AS_JSON}
+    values |= {name: msgspec.json.decode(str(meta[name])) for name in _JSON_FACTS}
     values["end_ns"] = meta.get("ended_ns") or meta["written_ns"]
     info = msgspec.convert(values, RunInfo)
     if info.state == "live" and not processes.is_running(*info.recorder):

@@ -16,14 +16,32 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from profd.daemon.store import records
-from profd.daemon.store.database import insert, set_meta
+from profd.daemon.store.database import as_stored, columns_of, insert, set_meta, transaction
 from profd.daemon.store.findings import lose_analysis, say_gone, write_findings
 from profd.daemon.store.interning import Interning
 from profd.daemon.store.pointrollups import PointRollups
-from profd.daemon.store.records import DescribeFrame, Identity, ProcessSeen, Record, RecordingTaken
+from profd.daemon.store.records import (
+    DescribeFrame,
+    GapFound,
+    Identity,
+    ProcessSeen,
+    Record,
+    RecordingTaken,
+)
 from profd.daemon.store.stackrollups import IntervalColumns, StackRollups
 
 OUTPUT_LIMIT_BYTES = 4 << 20
+_SEE_PROCESS = """
+    INSERT INTO process (pid, start_ticks, parent, command, role, rank, ordinal, python, seen_ns)
+    VALUES (?,?,?,?,?,?,?,?,?)
+    ON CONFLICT (pid, start_ticks) DO UPDATE SET
+        parent = excluded.parent,
+        command = excluded.command,
+        role = excluded.role,
+        rank = excluded.rank,
+        ordinal = excluded.ordinal,
+        python = excluded.python
+"""
 
 
 class Tables:
@@ -40,8 +58,6 @@ class Tables:
     def begin(self, started: records.RunStarted) -> None:
         """Write what is known at the start, so that no file is ever without it."""
         values = msgspec.structs.asdict(started)
-        for name in records.AS_JSON:
-            values[name] = msgspec.json.encode(values[name]).decode()
         with self._transaction():
             set_meta(self._connection, **values, state="live", written_ns=started.started_ns)
         self.written_ns = started.started_ns
@@ -93,50 +109,34 @@ class Tables:
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
         """Write to the file all or nothing, and keep the memory consistent with it."""
-        if self._connection.in_transaction:  # without memory, even the rollback had failed
-            self._connection.execute("ROLLBACK")
-        self._connection.execute("BEGIN IMMEDIATE")
         self._point_sums.begin()
         self._stack_sums.begin()
         before = self._output_bytes, self.written_ns
         try:
-            yield
-            self._connection.execute("COMMIT")
+            with transaction(self._connection):
+                yield
         except BaseException:
             self._output_bytes, self.written_ns = before
             self._point_sums.undo()
             self._stack_sums.undo()
             self._ids.forget_all()
-            if self._connection.in_transaction:  # after some errors SQLite itself has ended it
-                self._connection.execute("ROLLBACK")
             raise
 
     @functools.singledispatchmethod
     def _write(self, record: Record) -> None:
-        raise TypeError(f"no table takes {type(record).__name__}")
+        """Write a record that is one row, unless its kind has a method of its own below."""
+        self._insert(record)
 
     @_write.register
     def _(self, record: records.ProcessSeen) -> None:
-        values = {
-            "parent": self._ids.process(record.parent),
-            "command": msgspec.json.encode(record.command).decode(),
-            **{name: getattr(record, name) for name in ("role", "rank", "ordinal", "python")},
-        }
-        known = self._ids.process(record.identity)
-        if known is None:
-            identity = record.identity._asdict()
-            known = insert(
-                self._connection, "process", {**identity, **values, "seen_ns": record.at_ns}
-            )
-        else:
-            changes = ", ".join(f"{name} = ?" for name in values)
-            self._connection.execute(
-                f"UPDATE process SET {changes} WHERE id = ?", (*values.values(), known)
-            )
+        parent, command = self._ids.process(record.parent), as_stored(record.command)
+        about = (record.role, record.rank, record.ordinal, record.python, record.at_ns)
+        self._connection.execute(_SEE_PROCESS, (*record.identity, parent, command, *about))
         if record.placement is not None:
             _, *place = msgspec.structs.astuple(record.placement)
             self._connection.execute(
-                "INSERT OR REPLACE INTO placement VALUES (?,?,?,?,?)", (known, *place)
+                "INSERT OR REPLACE INTO placement VALUES (?,?,?,?,?)",
+                (self._ids.process(record.identity), *place),
             )
 
     @_write.register
@@ -155,9 +155,7 @@ class Tables:
     @_write.register
     def _(self, record: records.RecordingTaken) -> None:
         """Write a recording, and its intervals into the table and the sums."""
-        process = self._process_id(record.identity, record.start_ns)
-        columns = RecordingTaken.__struct_fields__[1:-2]
-        self._insert("recording", record, *columns, process=process)
+        self._insert(record)
         stacks = self._ids.stacks(record.stacks)
         intervals: list[IntervalColumns] = []
         for timeline in record.threads:
@@ -175,12 +173,8 @@ class Tables:
             intervals
         ):  # of those of a thread that start together the table takes the first
             intervals = sorted({row[:2]: row for row in reversed(intervals)}.values())
-        self._stack_sums.recorded(process, record.start_ns, record.end_ns, intervals)
-
-    @_write.register
-    def _(self, record: records.GapFound) -> None:
         process = self._process_id(record.identity, record.start_ns)
-        self._insert("gap", record, "start_ns", "end_ns", "reason", "text", process=process)
+        self._stack_sums.recorded(process, record.start_ns, record.end_ns, intervals)
 
     @_write.register
     def _(self, record: records.PointsTaken) -> None:
@@ -198,27 +192,17 @@ class Tables:
 
     @_write.register
     def _(self, record: records.DeviceSeen) -> None:
-        self._connection.execute(
-            "INSERT OR REPLACE INTO device (name, number, model, uuid, memory_bytes) VALUES "
-            "(?,?,?,?,?)",
-            (record.name, record.index, record.model, record.uuid, record.memory_bytes),
-        )
-
-    @_write.register
-    def _(self, record: records.EventHappened) -> None:
-        process = self._ids.process(record.identity)
-        self._insert("event", record, "at_ns", "kind", "text", process=process)
+        self._connection.execute("DELETE FROM device WHERE name = ?", (record.name,))
+        self._insert(record)
 
     @_write.register
     def _(self, record: records.WindowTaken) -> None:
-        names = ("source", "asked_ns", "error", "start_ns", "end_ns", "trace_bytes", "trace")
         of_devices = {
             f"device_{name}": sum(getattr(gpu, name) for gpu in record.gpus)
             for name in ("busy_ns", "idle_ns", "overlap_ns")
             if record.gpus
         }
-        process = self._process_id(record.identity, record.at_ns)
-        window = self._insert("window", record, *names, process=process, **of_devices)
+        window = self._insert(record, **of_devices)
         tables = {
             "window_step": record.steps,
             "operator": record.operators,
@@ -232,9 +216,7 @@ class Tables:
 
     @_write.register
     def _(self, record: records.HangFound) -> None:
-        report = msgspec.json.encode(record.report).decode()
-        names, cause = ("at_ns", "since_ns", "ended_ns", "text"), record.report.cause
-        self._insert("hang", record, *names, cause=cause, report=report)
+        self._insert(record, cause=record.report.cause)
 
     @_write.register
     def _(self, record: records.HangEnded) -> None:
@@ -252,7 +234,7 @@ class Tables:
 
     @_write.register
     def _(self, record: records.OutputWritten) -> None:
-        self._insert("output", record, "at_ns", "data")
+        self._insert(record)
         self._output_bytes += len(record.data)
         while self._output_bytes > OUTPUT_LIMIT_BYTES:
             sql = "SELECT id, length(data) FROM output ORDER BY id LIMIT 1"
@@ -270,10 +252,20 @@ class Tables:
         }
         set_meta(self._connection, state="ended", ended_ns=record.at_ns, **exit_)
 
-    def _insert(self, table: str, record: Record, *names: str, **others: object) -> int:
-        """Add a row with the record's fields of these names, and other columns; return its id."""
-        columns = {name: getattr(record, name) for name in names}
-        return insert(self._connection, table, columns | others)
+    def _insert(self, record: Record, **others: object) -> int:
+        """Add a row to the table that a record's tag names, and return its id.
+
+        The record's fields are the columns of the same names, and its process is one, too.
+        """
+        table, values = str(record.__struct_config__.tag), msgspec.structs.astuple(record)
+        row = dict(zip(record.__struct_encode_fields__, values, strict=True)) | others
+        if (identity := row.get("identity")) is not None:
+            if isinstance(record, RecordingTaken | GapFound):
+                row["process"] = self._process_id(identity, record.start_ns)
+            else:
+                row["process"] = self._process_id(identity, record.at_ns)
+        columns = columns_of(table) - {"id"}
+        return insert(self._connection, table, {name: row[name] for name in row if name in columns})
 
     def _process_id(self, identity: Identity, at_ns: int) -> int:
         """Return the id of a process.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,7 +24,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.events import EventKind
 from profd.daemon.store import database, interning
 from profd.daemon.store import writer as writer_module
-from profd.daemon.store.interning import REMEMBERED_NS, Interning, Recent
+from profd.daemon.store.interning import REMEMBERED_NS, Interning
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import (
     EventHappened,
@@ -312,7 +312,7 @@ def test_a_process_that_makes_threads_for_ever_holds_few(tables: Tables) -> None
     )
     recording = RecordingTaken(MAIN, STARTED_NS, STARTED_NS, 20, 0, 0, 0, 0, 0, (), threads)
     tables.commit([PointsTaken(STARTED_NS, points), recording])
-    assert len(tables._ids) <= 2 * (interning.THREADS_HELD + interning.SERIES_HELD) + 2
+    assert len(tables._ids) <= interning.THREADS_HELD + interning.SERIES_HELD + 2
 
 
 def test_functions_that_are_made_up_for_ever_are_not_all_held_and_keep_their_ids(
@@ -325,7 +325,7 @@ def test_functions_that_are_made_up_for_ever_are_not_all_held_and_keep_their_ids
     tables.commit(
         [RecordingTaken(Identity(1, 1), STARTED_NS, STARTED_NS, 20, 0, 0, 0, 0, 0, stacks, ())]
     )
-    held = 2 * (interning.STACKS_HELD + interning.FRAMES_HELD) + interning.WHOLE_HELD
+    held = interning.STACKS_HELD + interning.FRAMES_HELD + interning.WHOLE_HELD
     assert len(tables._ids) <= held + 2
     assert tables._ids.stacks([STACK]) == before
 
@@ -384,32 +384,6 @@ def test_nothing_is_written_of_a_process_that_the_file_does_not_know(path: Path)
         Interning(database.create(path), describe).thread(
             Identity(1, 1), 1, "MainThread", is_main=True
         )
-
-
-def test_recent_ids_are_looked_up_once_and_old_ones_again() -> None:
-    recent: Recent[int] = Recent(2)
-    asked: list[int] = []
-
-    def look_up(key: int) -> Callable[[], int]:
-        def found() -> int:
-            asked.append(key)
-            return 10 * key
-
-        return found
-
-    assert [recent.get(key, look_up(key)) for key in (1, 2, 1, 3, 1, 4, 1)] == [
-        10,
-        20,
-        10,
-        30,
-        10,
-        40,
-        10,
-    ]
-    assert asked == [1, 2, 3, 4]  # 1 is asked for all the time, and never forgotten
-    assert recent.get(2, look_up(2)) == 20
-    assert asked == [1, 2, 3, 4, 2]
-    assert len(recent) <= 4
 
 
 def test_a_process_that_has_just_ended_is_still_held(
