@@ -124,7 +124,7 @@ class StackRollups:
         known = self._summed.get(process)
         # At once if the sums of its minutes would lack it from now on.
         if known is not None and begin_ns < known.time.to_ns:
-            self._set(process, self._anew(process, known, max(known.time.to_ns, recording.end_ns)))
+            self._sum_up(recording)
         else:
             self._waiting.append(recording)
 
