@@ -150,6 +150,7 @@ def own_frame(frames: Sequence[FrameRow]) -> FrameRow | None:
     return None
 
 
+_ABOVE_ROOTS = {0: (0, 0)}  # the stack 0 is the parent of the roots, and matches no rule
 MOST_STACKS = 1_000  # with their phases 0.6 MB: restless code has ever new ones
 
 
@@ -176,8 +177,7 @@ class PhaseIndex:
         )
         self._bits_of_phase: dict[str, int] = {}
         self._met_by_frame: dict[int, int] = {}
-        self._met_by_stack: dict[int, int] = {0: 0}  # the stack 0 is the parent of the roots
-        self._met_by_innermost: dict[int, int] = {0: 0}
+        self._met_by_stack = dict(_ABOVE_ROOTS)
         self._rule_of_stack: dict[int, int | None] = {}
         self._of_forgotten: set[str] = set()
         self._needed: int | None = None
@@ -195,7 +195,7 @@ class PhaseIndex:
             return
         self._of_forgotten.update(self.of_run())
         self._reader.stacks.clear()
-        self._met_by_stack, self._met_by_innermost = {0: 0}, {0: 0}
+        self._met_by_stack = dict(_ABOVE_ROOTS)
         self._rule_of_stack.clear()
         self.user_line.cache_clear()
         self._needed = None
@@ -214,7 +214,7 @@ class PhaseIndex:
 
         A batch that an evaluation needs lies within the evaluation, though it counts as data.
         """
-        return bool(self._met_along(stack) & self._rules_of(phase))
+        return bool(self._met_along(stack)[0] & self._rules_of(phase))
 
     def _rules_of(self, phase: str) -> int:
         if phase not in self._bits_of_phase:
@@ -243,34 +243,27 @@ class PhaseIndex:
 
     def _rule(self, stack: int) -> int | None:
         if stack not in self._rule_of_stack:
-            met = self._met_along(stack) | self._met_innermost(stack)
+            along, innermost = self._met_along(stack)
+            met = along | innermost
             if stack:
                 met |= self._met(self._frame(stack)) & ~self._innermost_rules
             # The lowest bit that is set.
             self._rule_of_stack[stack] = (met & -met).bit_length() - 1 if met else None
         return self._rule_of_stack[stack]
 
-    def _met_along(self, stack: int) -> int:
+    def _met_along(self, stack: int) -> tuple[int, int]:
+        """Return the rules that any frame of a stack matches, and those of the user's innermost."""
         unknown = []
         while stack not in self._met_by_stack:
             unknown.append(stack)
             stack = self._reader.stacks[stack].parent
-        met = self._met_by_stack[stack]
+        met, innermost = self._met_by_stack[stack]
         for inner in reversed(unknown):
+            if not self._frame(inner).is_library:
+                innermost = self._met(self._frame(inner)) & self._innermost_rules
             met |= self._met(self._frame(inner)) & ~(self._leaf_rules | self._innermost_rules)
-            self._met_by_stack[inner] = met
-        return met
-
-    def _met_innermost(self, stack: int) -> int:
-        above = []
-        while stack not in self._met_by_innermost and self._frame(stack).is_library:
-            above.append(stack)
-            stack = self._reader.stacks[stack].parent
-        if stack not in self._met_by_innermost:
-            self._met_by_innermost[stack] = self._met(self._frame(stack)) & self._innermost_rules
-        met = self._met_by_innermost[stack]
-        self._met_by_innermost.update(dict.fromkeys(above, met))
-        return met
+            self._met_by_stack[inner] = met, innermost
+        return met, innermost
 
     def _frame(self, stack: int) -> FrameRow:
         return self._reader.frames[self._reader.stacks[stack].frame]
