@@ -16,8 +16,7 @@ import itertools
 import math
 import statistics
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
-from operator import itemgetter
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -146,31 +145,35 @@ def _thinned(
     """
     if len(times_s) <= MOST_POINTS:
         return times_s, values
-    number = _numbering(times_s, MOST_POINTS // 2)
-    kept: list[tuple[float, float]] = []
-    for _, stretch in itertools.groupby(
-        zip(times_s, values, strict=True), key=lambda point: number(point[0])
-    ):
-        points = list(stretch)
-        kept += sorted({min(points, key=itemgetter(1)), max(points, key=itemgetter(1))})
-    return [at_s for at_s, _ in kept], [value for _, value in kept]
+    kept: list[int] = []
+    for stretch in _stretches(times_s, MOST_POINTS // 2):
+        value_at = values.__getitem__
+        kept += sorted({min(stretch, key=value_at), max(stretch, key=value_at)})
+    return [times_s[at] for at in kept], [values[at] for at in kept]
 
 
 def _cut(times_s: Sequence[float], values: Sequence[float]) -> list[_Block]:
-    number = _numbering(times_s, BLOCKS)
     blocks = []
-    begin = 0
-    while begin < len(times_s):
-        end = bisect_right(times_s, number(times_s[begin]), begin, key=number)
-        lowest = min(values[begin:end])
-        blocks.append(_Block(times_s[values.index(lowest, begin)], lowest, max(values[begin:end])))
-        begin = end
+    for stretch in _stretches(times_s, BLOCKS):
+        inside = values[stretch.start : stretch.stop]
+        lowest = min(inside)
+        at = stretch[inside.index(lowest)]
+        blocks.append(_Block(times_s[at], lowest, max(inside)))
     return blocks
 
 
-def _numbering(times_s: Sequence[float], count: int) -> Callable[[float], int]:
+def _stretches(times_s: Sequence[float], count: int) -> Iterator[range]:
+    """Yield the places of the times in each of ``count`` equally long stretches that has any."""
     first_s, length_s = times_s[0], (times_s[-1] - times_s[0]) / count
-    return lambda at_s: min(int((at_s - first_s) / length_s), count - 1)
+
+    def number(at_s: float) -> int:
+        return min(int((at_s - first_s) / length_s), count - 1)
+
+    begin = 0
+    while begin < len(times_s):
+        end = bisect_right(times_s, number(times_s[begin]), begin, key=number)
+        yield range(begin, end)
+        begin = end
 
 
 def _fit(blocks: Sequence[_Block]) -> _Line:
