@@ -13,6 +13,7 @@ others, so the guess is good to within a step or two.
 from __future__ import annotations
 
 import bisect
+import functools
 import itertools
 import math
 import statistics
@@ -25,7 +26,7 @@ from profd.daemon.analyze.confidence import median_interval
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.steps import counts_of
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
-from profd.daemon.frameworks.frames import means
+from profd.daemon.frameworks.frames import any_means, means
 from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import PointRow, ThreadRow
@@ -131,24 +132,18 @@ _JOINED_WITHIN_NS = 60 * MILLISECOND_NS
 
 def joined_ns(reader: RunReader, departures: DepartureIndex) -> dict[str, int]:
     """Return when a rank last left each function in which all ranks join, if it was seen there."""
-    names = {
-        row.id: row.function for row in reader.frames.values() if means(row, "joins all ranks")
-    }
-    stacks: dict[int, frozenset[str]] = {}
-    callers_first = sorted(reader.stacks.values(), key=lambda row: row.id) if names else []
-    for stack in callers_first:
-        above = stacks.get(stack.parent, frozenset())
-        inside = above | {names[stack.frame]} if stack.frame in names else above
-        if inside:
-            stacks[stack.id] = inside
-    if not stacks or not departures.threads:
+    if not departures.threads or not any_means(reader.frames.values(), "joins all ranks"):
         return {}
+
+    @functools.cache
+    def joined_in(stack: int) -> list[str]:
+        frames = reader.frames_of(stack)
+        return [one.function for one in frames if means(one, "joins all ranks")]
+
     rank = departures.threads[0]  # a thread that is renamed has a row under each name
     threads = [thread.id for thread in departures.threads if thread.process == rank.process]
-    found: dict[str, int] = {}
-    for row in reader.intervals(threads=threads):
-        for function in stacks.get(row.stack, ()):
-            found[function] = row.end_ns
+    rows = reader.intervals(threads=threads)
+    found = {function: row.end_ns for row in rows for function in joined_in(row.stack)}
     return {
         function: at_ns - departures.half_a_sample(rank, at_ns) for function, at_ns in found.items()
     }
