@@ -144,23 +144,13 @@ def _calls_by_thread(
 
 def _stays(reader: RunReader, intervals: Iterable[IntervalRow], gap_ns: int) -> Iterator[Stay]:
     """Yield the stays of a thread at lines by its intervals in order of time; a gap ends a stay."""
-    # An interval begins with a sample, and others follow at times that are not known.
     last: Stay | None = None
     for interval in intervals:
-        start_ns, length_ns = interval.start_ns, interval.duration_ns
+        start_ns, end_ns = interval.time
         frame = own_frame(reader.frames_of(interval.stack))
         line = Line(frame.file, frame.module_path, frame.line) if frame else None
-        moments_ns = [
-            start_ns + number * length_ns // interval.samples
-            for number in range(1, interval.samples)
-        ]
-        stay = Stay(
-            start_ns,
-            interval.end_ns,
-            max(interval.end_ns - gap_ns, start_ns),
-            line,
-            [start_ns, *moments_ns],
-        )
+        known_ns = max(end_ns - gap_ns, start_ns)
+        stay = Stay(start_ns, end_ns, known_ns, line, interval.moments_ns)
         if last and last.line is not None and last.line == line and start_ns <= last.end_ns:
             last = stay._replace(
                 start_ns=last.start_ns, moments_ns=last.moments_ns + stay.moments_ns

@@ -25,7 +25,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.events import EventKind
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import HostGap, OperatorTotals, WindowGpu, WindowWait
-from profd.daemon.store.rows import IntervalRow, WindowRow
+from profd.daemon.store.rows import FrameRow, WindowRow
 from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS
 from profd.daemon.timerange import TimeRange
 from profd.daemon.units import percent, plural
@@ -98,12 +98,9 @@ def python_threads(
 
 def idle_gpus(reader: RunReader, window: WindowRow) -> tuple[IdleGpu, ...]:
     """Return the GPUs of a window by number; a file older than their table has none."""
-    seen: defaultdict[int, Counter[tuple[str, str, int, str] | None]] = defaultdict(Counter)
+    seen: defaultdict[int, Counter[FrameRow | None]] = defaultdict(Counter)
     for gap, stack in seen_in(reader, window, reader.host_gaps(window.id)):
-        frame = own_frame(reader.frames_of(stack))
-        seen[gap.gpu][
-            (frame.file, frame.module_path, frame.line, frame.function) if frame else None
-        ] += 1
+        seen[gap.gpu][own_frame(reader.frames_of(stack))] += 1
     return tuple(_idle(row, seen[row.gpu]) for row in reader.window_gpus(window.id))
 
 
@@ -118,7 +115,7 @@ def seen_in(
     begun = TimeRange(window.start_ns - BEFORE_NS, window.end_ns)
     for threads, those in of_threads.items():
         intervals = reader.intervals(begun, threads) if threads else ()
-        samples = sorted(_moments(intervals))
+        samples = sorted((at_ns, row.stack) for row in intervals for at_ns in row.moments_ns)
         for time in those:
             first, after = (
                 bisect_left(samples, (at_ns, 0)) for at_ns in (time.start_ns, time.end_ns)
@@ -126,25 +123,19 @@ def seen_in(
             yield from ((time, stack) for _, stack in samples[first:after])
 
 
-def _moments(intervals: Iterable[IntervalRow]) -> Iterator[tuple[int, int]]:
-    """Yield when a thread was sampled, and its stack.
-
-    An interval begins with a sample, and its other samples follow evenly.
-    """
-    for interval in intervals:
-        count = max(interval.samples, 1)
-        yield from (
-            (interval.start_ns + n * interval.duration_ns // count, interval.stack)
-            for n in range(count)
-        )
-
-
-def _idle(row: WindowGpu, seen: Counter[tuple[str, str, int, str] | None]) -> IdleGpu:
+def _idle(row: WindowGpu, seen: Counter[FrameRow | None]) -> IdleGpu:
     samples = seen.total()
     lines = (
-        WaitingLine(*line, count, row.host_ns * count // samples)
-        for line, count in seen.most_common()
-        if line is not None
+        WaitingLine(
+            frame.file,
+            frame.module_path,
+            frame.line,
+            function=frame.function,
+            samples=count,
+            idle_ns=row.host_ns * count // samples,
+        )
+        for frame, count in seen.most_common()
+        if frame is not None
     )
     return IdleGpu(row.gpu, row.busy_ns, row.idle_ns, row.host_ns, samples, tuple(lines))
 

@@ -205,6 +205,12 @@ class IntervalRow(msgspec.Struct, frozen=True):
     def time(self) -> TimeRange:
         return TimeRange(self.start_ns, self.end_ns)
 
+    @property
+    def moments_ns(self) -> list[int]:
+        """When it was sampled: it begins with a sample, and its other samples follow evenly."""
+        count = max(self.samples, 1)
+        return [self.start_ns + number * self.duration_ns // count for number in range(count)]
+
 
 class StackTotal(msgspec.Struct, frozen=True):
     """What was seen of a thread in one stack, over many intervals."""
