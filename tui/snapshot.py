@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import msgspec
 
-from profd.daemon.analyze.profile import FunctionRow, PhaseLine
+from profd.daemon.analyze.profile import FunctionRow
 from profd.daemon.findings.finding import Finding
 from profd.daemon.store.rows import EventRow, ProcessRow, RunInfo
 from profd.daemon.timerange import TimeRange
@@ -36,19 +34,23 @@ class Steps(msgspec.Struct, frozen=True):
     pauses: bool = False
 
 
-PhaseShares = Mapping[str, float]
-"""Shares of the samples by phase, 0 to 1; phases without any are left out."""
+class PhaseShare(msgspec.Struct, frozen=True):
+    """A phase with its share of the samples, 0 to 1."""
+
+    phase: str
+    share: float
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """The largest phase of so many main threads, and the user's line that called most of it.
+    """The largest phase of the main threads, and the user's line that called most of it.
 
-    ``line`` is None if no line of the user is in its stacks.
+    ``where`` and ``source`` are empty if no line of the user is in its stacks.
     """
 
     phase: str
     share: float
-    line: PhaseLine | None
+    where: str
+    source: str
     threads: int
 
 
@@ -60,8 +62,8 @@ class PhaseRow(msgspec.Struct, frozen=True):
     """
 
     label: str
-    cells: tuple[PhaseShares, ...]
-    shares: PhaseShares
+    cells: tuple[tuple[PhaseShare, ...], ...]
+    shares: tuple[PhaseShare, ...]
 
 
 class Series(msgspec.Struct, frozen=True):

@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from operator import attrgetter
+from operator import attrgetter, itemgetter
+from typing import TypeVar
 
 import msgspec
 
@@ -20,6 +21,7 @@ from profd.daemon.analyze.phases import PhaseIndex, PhasePlace
 from profd.daemon.analyze.selection import Condition, Selection
 from profd.daemon.analyze.uncertainty import (
     ShareVariance,
+    State,
     TransitionsSeen,
     take_transitions,
     together,
@@ -119,6 +121,9 @@ def _totals_while(
     return [StackTotal(*key, samples[key], spent_ns) for key, spent_ns in time_ns.items()]
 
 
+Key = TypeVar("Key")
+
+
 class Profile(msgspec.Struct, frozen=True):
     """By stack id: the samples, and the time that they stand for in the selected threads.
 
@@ -138,6 +143,37 @@ class Profile(msgspec.Struct, frozen=True):
     def total_ns(self) -> float:
         """The sum of the times: thread time, so that two threads have two seconds each second."""
         return sum(self.time_ns.values())
+
+    def spent_ns(self, stacks: Iterable[int]) -> float:
+        return sum(map(self.time_ns.__getitem__, stacks))
+
+    def time_by(
+        self, key_of: Callable[[int], Key | None], stacks: Iterable[int] | None = None
+    ) -> dict[Key, float]:
+        """Return the time of stacks by their key, the most first; a stack without one is left out.
+
+        ``stacks`` are by default all.
+        """
+        spent_ns: defaultdict[Key, float] = defaultdict(float)
+        for stack in self.time_ns if stacks is None else stacks:
+            if (key := key_of(stack)) is not None:
+                spent_ns[key] += self.time_ns[stack]
+        return dict(sorted(spent_ns.items(), key=itemgetter(1), reverse=True))
+
+    def errors(
+        self, shares: Mapping[State, float], states_of: Callable[[int], frozenset[State]]
+    ) -> dict[State, float]:
+        """Return the standard errors of the shares of states, of which a stack may have several."""
+        # Stacks that are not selected are no state: a thread that goes there leaves all states.
+        variance = ShareVariance(
+            lambda stack: states_of(stack) if stack in self.time_ns else frozenset()
+        )
+        variance.add(self.changes)
+        whole_ns = self.total_ns
+        return {
+            state: variance.standard_error(state, share, whole_ns)
+            for state, share in shares.items()
+        }
 
 
 def take_profile(
@@ -302,44 +338,23 @@ def hot_functions(
         for key, _ in index.of_stack(stack)[1]:
             busy_ns[key] += one.utilization * one.known_ns
             known_ns[key] += one.known_ns
-
-    # Stacks that are not selected are no state: a thread that goes there leaves all states.
-    def leaf_of(stack: int) -> frozenset[FunctionKey]:
-        return frozenset({index.of_stack(stack)[0]}) if stack in profile.samples else frozenset()
-
-    def functions_of(stack: int) -> frozenset[FunctionKey]:
-        return (
-            frozenset(key for key, _ in index.of_stack(stack)[1])
-            if stack in profile.samples
-            else frozenset()
-        )
-
-    own_variance, total_variance = ShareVariance(leaf_of), ShareVariance(functions_of)
-    own_variance.add(profile.changes)
-    total_variance.add(profile.changes)
-    whole_ns = profile.total_ns
+    whole_ns = profile.total_ns or 1.0
+    own = {key: own_ns[key] / whole_ns for key in total_ns}
+    total = {key: time_ns / whole_ns for key, time_ns in total_ns.items()}
+    own_errors = profile.errors(own, lambda stack: frozenset({index.of_stack(stack)[0]}))
+    total_errors = profile.errors(total, lambda stack: frozenset(dict(index.of_stack(stack)[1])))
     rows = []
     for key, frames in at_frame.items():
         # Among lines with equal time the first in the file counts, not the first that was seen.
         hottest = max(
             (reader.frames[frame] for frame in frames), key=lambda row: (frames[row.id], -row.line)
         )
-        own, total = own_ns[key] / (whole_ns or 1.0), total_ns[key] / (whole_ns or 1.0)
-        row = FunctionRow(
-            *(
-                key[0],
-                key[1],
-                hottest.module_path,
-                hottest.is_library,
-                hottest.line,
-                hottest.source,
-            ),
-            *(own_samples[key], total_samples[key], own, total),
-            own_variance.standard_error(key, own, whole_ns),
-            total_variance.standard_error(key, total, whole_ns),
-            gpu_utilization=busy_ns[key] / known_ns[key] if known_ns.get(key) else None,
-        )
-        rows.append(row)
+        function, file, _ = key
+        where = hottest.module_path, hottest.is_library, hottest.line, hottest.source
+        seen = own_samples[key], total_samples[key]
+        shares = own[key], total[key], own_errors[key], total_errors[key]
+        utilization = busy_ns[key] / known_ns[key] if known_ns.get(key) else None
+        rows.append(FunctionRow(function, file, *where, *seen, *shares, utilization))
     rows.sort(
         key=lambda row: (-row.self_share, -row.total_share, row.module_path, row.function, row.line)
     )
@@ -354,14 +369,9 @@ class PhaseLine(PhasePlace, frozen=True):
 
 def phase_shares(profile: Profile, phases: PhaseIndex) -> dict[str, float]:
     """Return the share of each phase in a profile, the largest first."""
-    spent_ns: defaultdict[str, float] = defaultdict(float)
-    for stack, time_ns in profile.time_ns.items():
-        spent_ns[phases.of_stack(stack)] += time_ns
     whole_ns = profile.total_ns or 1.0
-    return {
-        phase: spent_ns[phase] / whole_ns
-        for phase in sorted(spent_ns, key=lambda phase: -spent_ns[phase])
-    }
+    spent_ns = profile.time_by(phases.of_stack)
+    return {phase: time_ns / whole_ns for phase, time_ns in spent_ns.items()}
 
 
 def user_lines(profile: Profile, phases: PhaseIndex) -> list[PhaseLine]:
@@ -369,14 +379,14 @@ def user_lines(profile: Profile, phases: PhaseIndex) -> list[PhaseLine]:
 
     A line that belongs to two phases is there twice.
     """
-    spent_ns: defaultdict[tuple[str, str, str, str, int, str | None], float] = defaultdict(float)
-    for stack, time_ns in profile.time_ns.items():
+
+    def place_of(stack: int) -> tuple[str, str, str, str, int, str | None] | None:
         frame = phases.user_line(stack)
-        if frame is not None:
-            spent_ns[(phases.of_stack(stack), *frame.place)] += time_ns
+        return (phases.of_stack(stack), *frame.place) if frame else None
+
     whole_ns = profile.total_ns or 1.0
-    lines = [PhaseLine(*place, share=time_ns / whole_ns) for place, time_ns in spent_ns.items()]
-    return sorted(lines, key=lambda line: -line.share)
+    spent_ns = profile.time_by(place_of)
+    return [PhaseLine(*place, share=time_ns / whole_ns) for place, time_ns in spent_ns.items()]
 
 
 def phase_lines(profile: Profile, phases: PhaseIndex) -> tuple[PhaseLine, ...]:

@@ -1,4 +1,4 @@
-"""By how much steps get faster at most, by the cores and the GPUs of a run."""
+"""The cores that a run may use, and by how much steps get faster until they are all at work."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from profd.daemon.analyze import series
 from profd.daemon.analyze.phases import WITHOUT_WORK
 from profd.daemon.analyze.series import mean_of_known
 from profd.daemon.findings.context import FindingContext
-from profd.daemon.findings.shares import Share
 from profd.daemon.store.rows import ThreadRow
 
 
@@ -47,31 +46,3 @@ def thread_cores(context: FindingContext, threads: Collection[ThreadRow]) -> dic
         thread: [point.value for point in context.reader.points(one, context.time)]
         for thread, one in found.items()
     }
-
-
-# What takes time on the main thread often slows the rest as well: caches are emptied, pages copied,
-# cores fall asleep. In trials, a fix removed half of a step or more, and the rest took 0.81 to 1.09
-# of its time before.
-_INDIRECT = 0.25
-_MOST_CROWDING = 1.5  # a fix gains no more than this: the rest comes if other processes leave
-
-
-def bound(
-    context: FindingContext,
-    share: Share,
-    *limits: float | None,
-    indirect: float = _INDIRECT,
-    beside_gpu: bool = True,
-) -> float:
-    """Return the bound on the gain of removing what takes a share of the time.
-
-    Steps take at least as long as GPUs work for them, unless the removed work is the GPUs' and not
-    ``beside_gpu``.
-
-    The rest of a step may get shorter by the cores that it lacked, and by what the share had cost
-    it: at most the part ``indirect`` of the share. ``limits`` hold even so.
-    """
-    rest = 1 - indirect * min(share.high, 1.0)
-    slower = min(context.crowding, _MOST_CROWDING)
-    busy = context.least_busy if beside_gpu else None
-    return min([slower * share.gain / rest, *filter(None, limits), *([1 / busy] if busy else [])])

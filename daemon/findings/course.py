@@ -16,7 +16,6 @@ from profd.daemon.analyze.profile import phase_shares
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.steps import counts_of
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import INFO, WARNING, Finding, Measure
 from profd.daemon.findings.shares import Share
@@ -113,8 +112,8 @@ def slow_down(context: FindingContext) -> Finding | None:
     if course.first_s > 0:
         # Steps took longer than the very first one; all that has grown is a limit, too.
         lost = max(1 - course.first_s / course.mean_s, 0.0)
-        limit = bound(context, context.share(*grown), indirect=_INDIRECT)
-        gain = bound(context, Share(lost, lost, lost), limit, indirect=_INDIRECT)
+        limit = context.bound(context.share(*grown), indirect=_INDIRECT)
+        gain = context.bound(Share(lost, lost, lost), limit, indirect=_INDIRECT)
     return context.finding(
         "slow-down",
         Measure("longer a step", ratio, "times", ratio - around, ratio + around),

@@ -14,7 +14,7 @@ from profd.daemon.analyze.phases import BACKWARD, FORWARD, LOGGING, LOSS, OPTIMI
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import CORE_WAIT, PRESSURE, mean_of_known
 from profd.daemon.clock import MILLISECOND_NS
-from profd.daemon.findings.bounds import bound, cpu_limits, thread_cores, usable_cores
+from profd.daemon.findings.bounds import cpu_limits, thread_cores, usable_cores
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import WARNING, Finding, Measure
 from profd.daemon.findings.shares import NONE, Share, share_around, share_of_series
@@ -54,7 +54,7 @@ def idle_cores(context: FindingContext) -> Finding | None:
     computing = _computing(context)
     lost = computing.times(idle / (1 + idle))
     spare, words = Measure("idle cores", idle, "cores"), plural(idle, "idle core")
-    gain, line = partial(bound, context, lost, lost.gain), partial(context.line, *STEP)
+    gain, line = partial(context.bound, lost, lost.gain), partial(context.line, *STEP)
     return context.finding(
         "idle-cores",
         computing,
@@ -121,7 +121,7 @@ def interpreter_lock(context: FindingContext) -> Finding | None:
         "interpreter-lock",
         lost,
         used.measure(f"cores of {rival.name}"),
-        gain=lambda: bound(context, lost) if is_known else None,
+        gain=lambda: context.bound(lost) if is_known else None,
         line=lambda: context.heaviest_line(profile=context.profile_on(selection)),
         cases={"nearly-all": not is_known},
         selection=selection,

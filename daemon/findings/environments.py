@@ -6,7 +6,6 @@ from functools import partial
 
 from profd.daemon.analyze.phases import DATA_WAIT
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import Finding, Measure
 from profd.daemon.frameworks.frames import means
@@ -34,7 +33,7 @@ def environments(context: FindingContext) -> Finding | None:
     busy = [one for one in known if one is not None]
     if not busy:
         return None
-    each, gain = Measure("environments busy", sum(busy) / len(busy)), bound(context, share)
+    each = Measure("environments busy", sum(busy) / len(busy))
     cases = {"of-ray": bool(context.stacks_of("env runner"))}
     count = plural(len(busy), "env runner" if cases["of-ray"] else "environment")
     said = percent(each.value)
@@ -43,7 +42,6 @@ def environments(context: FindingContext) -> Finding | None:
         "input-bound-environments-cheap" if is_cheap else "input-bound-environments",
         share,
         each,
-        gain=gain,
         cases=cases,
         environments=count,
         busy=said,
@@ -62,10 +60,8 @@ def _waits_for_environments(context: FindingContext, stack: int) -> bool:
 def _busy_with_environments(context: FindingContext, process: int) -> float | None:
     """Return the share of the time in which a process steps environments; None if it has none."""
     alone = Selection(*context.time, frozenset({process}), thread="MainThread")
-    time_ns = context.profile_on(alone).time_ns
-    stepping = {stack for stack in time_ns if context.means(stack, "environments")}
-    waiting = {stack for stack in time_ns if means(context.leaf(stack), "asked")}
-    busy, whole = (
-        sum(map(time_ns.__getitem__, part)) for part in (stepping - waiting, stepping | waiting)
-    )
-    return busy / whole if stepping and whole else None
+    profile = context.profile_on(alone)
+    stepping = {stack for stack in profile.time_ns if context.means(stack, "environments")}
+    waiting = {stack for stack in profile.time_ns if means(context.leaf(stack), "asked")}
+    whole_ns = profile.spent_ns(stepping | waiting)
+    return profile.spent_ns(stepping - waiting) / whole_ns if stepping and whole_ns else None

@@ -11,7 +11,6 @@ from profd.daemon.analyze.gpu import idle_bounds
 from profd.daemon.analyze.idletime import IdleShare
 from profd.daemon.analyze.phases import COPY, FORWARD
 from profd.daemon.events import EventKind
-from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import WORKED, FindingContext
 from profd.daemon.findings.finding import CRITICAL, INFO, WARNING, Finding, Measure
 from profd.daemon.findings.phases import of_phase
@@ -192,7 +191,6 @@ def pcie_bound(context: FindingContext) -> Finding | None:
             "pcie-bound",
             share,
             Measure("GPU busy", busy),
-            gain=partial(bound, context, share),
             line=lambda: context.line(COPY),
             series=(series, _GENERATION, _LANES),
             carried=size(context.mean(series, device=device) or 0.0),

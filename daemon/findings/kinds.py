@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -128,21 +127,20 @@ def named_rest(
     Parts have the names of the kinds. Time of no kind has the name of the user's function, or of
     the library that a script calls for all of it. Parts below 1 % are left out.
     """
-    kinds, spent = Kinds(reader), {OTHER: Counter[str](), WAITING: Counter[str]()}
-    for stack, time_ns in profile.time_ns.items():
-        if (phase := phases.of_stack(stack)) in spent:
-            kind, frames = kinds.of_stack(stack), reader.frames_of(stack)
-            name = kind.what if kind else part_name(frames)
-            spent[phase][name] += int(time_ns)
-    whole_ns = profile.total_ns or 1.0
-    shares = {
-        phase: {name: time_ns / whole_ns for name, time_ns in of_phase.most_common() if name}
-        for phase, of_phase in spent.items()
-    }
-    named = {
-        phase: {name: one for name, one in some.items() if one >= _LEAST_NAMED}
-        for phase, some in shares.items()
-    }
+    kinds = Kinds(reader)
+    named: dict[str, dict[str, float]] = {OTHER: {}, WAITING: {}}
+
+    def part_of(stack: int) -> tuple[str, str] | None:
+        phase = phases.of_stack(stack)
+        if phase not in named:
+            return None
+        kind = kinds.of_stack(stack)
+        return phase, kind.what if kind else part_name(reader.frames_of(stack))
+
+    least_ns = _LEAST_NAMED * profile.total_ns
+    for (phase, name), time_ns in profile.time_by(part_of).items():
+        if name and time_ns >= least_ns > 0:
+            named[phase][name] = time_ns / profile.total_ns
     return {phase: some for phase, some in named.items() if some}
 
 

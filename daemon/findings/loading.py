@@ -14,7 +14,7 @@ from profd.daemon.analyze.phases import COPY, DATA_LOAD, DATA_WAIT, STARTUP, WAI
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import mean_of_known
 from profd.daemon.analyze.steps import take_steps
-from profd.daemon.findings.bounds import bound, ceiling, usable_cores
+from profd.daemon.findings.bounds import ceiling, usable_cores
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import INFO, Finding, Line
 from profd.daemon.findings.kinds import spoken
@@ -40,12 +40,12 @@ def load_in_process(context: FindingContext) -> Finding | None:
         return None
     if _is_most(context, partial(_steps_environment, context)):
         share = context.share_of(lambda stack: _loads(context, stack))
-        gain, line = bound(context, share, ceiling(context)), partial(_line_of_loading, context)
+        gain, line = context.bound(share, ceiling(context)), partial(_line_of_loading, context)
         return context.finding("input-bound-environment", share, gain=gain, line=line)
     # Workers needed to keep up with steps that no longer load, capped by the cores to spare.
     needed = -(-share.value // (1 - min(share.value, 0.99)))
     workers = max(int(min(needed, max((usable_cores(context) or needed) - 1, 1))), 1)
-    gain = bound(context, share, ceiling(context))
+    gain = context.bound(share, ceiling(context))
     per_s = take_steps(context.reader, context.selection, context.phases).per_s
     step_s = share.value / per_s if per_s else math.inf
     has_loader = _goes_through(context, "loader")
@@ -240,7 +240,7 @@ def saturated_workers(context: FindingContext) -> Finding | None:
         "input-bound-saturated",
         share,
         loaders.busy.measure("workers busy"),
-        gain=bound(context, share, limit if has_cores else None),
+        gain=context.bound(share, limit if has_cores else None),
         cases={"full": not has_cores, "waiting": is_waiting},
         workers_are={1: "its only worker is", 2: "both workers are"}.get(
             count, f"all {count} workers are"
@@ -284,7 +284,6 @@ def idle_workers(context: FindingContext) -> Finding | None:
         # If cores are short, the main thread takes a finished batch late, because it waits for a
         # core, and so do the workers.
         severity=INFO if context.lacking >= share.low and not starts else None,
-        gain=bound(context, share),
         line=partial(_line_of_starts, context) if starts else None,
         cases=cases,
         busy=percent(loaders.busy.value),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping
 from functools import partial
 
 from profd.daemon.analyze.phases import (
@@ -17,7 +15,6 @@ from profd.daemon.analyze.phases import (
     SYNCHRONIZE,
     WAITING,
 )
-from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import Finding
 from profd.daemon.findings.kinds import OwnFunction, own_functions
@@ -35,12 +32,10 @@ def hot_function(context: FindingContext) -> Finding | None:
     A function whose time is mostly of a known kind does not count: its kind says more of it.
     """
     looping = _looping_stacks(context)
-    loop_ns = _ns_by_function(context, looping, looping)
-    known_ns = _ns_by_function(
-        context, looping, (one for one in looping if _is_known(context, one))
-    )
-    unknown = (key for key in loop_ns if known_ns[key] < loop_ns[key] / 2)
-    function = max(unknown, key=loop_ns.__getitem__, default=None)
+    time_by, known = context.profile.time_by, partial(_is_known, context)
+    loop_ns, known_ns = time_by(looping.get), time_by(looping.get, filter(known, looping))
+    unknown = (key for key, time_ns in loop_ns.items() if known_ns.get(key, 0.0) < time_ns / 2)
+    function = next(unknown, None)
     if function is None:
         return None
     of_it = {stack for stack, key in looping.items() if key == function}.__contains__
@@ -48,8 +43,7 @@ def hot_function(context: FindingContext) -> Finding | None:
     if context.is_all_work(share):
         return None
     line = partial(context.heaviest_line, of_it, context.leaf)
-    gain = partial(bound, context, share)
-    return context.finding("hot-function", share, gain=gain, line=line, name=function[0])
+    return context.finding("hot-function", share, line=line, name=function[0])
 
 
 def _looping_stacks(context: FindingContext) -> dict[int, OwnFunction]:
@@ -71,7 +65,7 @@ def _looping_stacks(context: FindingContext) -> dict[int, OwnFunction]:
         and context.phases.of_stack(stack) != OPTIMIZER
     }
     own_ns, loops_ns, others_ns = (
-        _ns_by_function(context, functions, stacks)
+        context.profile.time_by(functions.get, stacks)
         for stacks in (functions, loops, comprehensions - loops)
     )
     # If lines call into C, which has no frames, the line of the loop itself is hardly ever seen.
@@ -79,22 +73,14 @@ def _looping_stacks(context: FindingContext) -> dict[int, OwnFunction]:
     looping = {
         function
         for function, time_ns in own_ns.items()
-        if loops_ns[function] > 0.02 * time_ns or others_ns[function] > 1 / 3 * time_ns
+        if loops_ns.get(function, 0.0) > 0.02 * time_ns
+        or others_ns.get(function, 0.0) > 1 / 3 * time_ns
     }
     return {
         stack: function
         for stack, function in functions.items()
         if stack in comprehensions or function in looping
     }
-
-
-def _ns_by_function(
-    context: FindingContext, functions: Mapping[int, OwnFunction], stacks: Iterable[int]
-) -> Counter[OwnFunction]:
-    spent_ns = Counter[OwnFunction]()
-    for stack in stacks:
-        spent_ns[functions[stack]] += int(context.profile.time_ns[stack])
-    return spent_ns
 
 
 def _is_known(context: FindingContext, stack: int) -> bool:

@@ -6,14 +6,12 @@ Collections by Python itself have no frame and no line: a series has their share
 from __future__ import annotations
 
 import re
-from collections import Counter
 from functools import partial
 
 from profd.daemon.analyze.memory import JUMP_SERIES, growth, tightest
 from profd.daemon.analyze.phases import WITHOUT_WORK
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import total_of_series
-from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import CRITICAL, WARNING, Finding, Measure
 from profd.daemon.findings.kinds import library_of
@@ -57,8 +55,7 @@ def allocator_churn(context: FindingContext) -> Finding | None:
             surely.value, surely.low, min(kernel.high + faults * _BESIDES_S, 1.0), kernel.samples
         )
         pages, memory = Measure("page faults", faults, "/s"), size(faults * _PAGE_BYTES)
-        gain = partial(bound, context, share)
-        if found := context.finding("allocator-churn", share, pages, gain=gain, memory=memory):
+        if found := context.finding("allocator-churn", share, pages, memory=memory):
             return found
     return of_waits("gpu-allocations", context)
 
@@ -73,14 +70,16 @@ def collects_garbage(context: FindingContext, stack: int) -> bool:
 
 def garbage_collection(context: FindingContext) -> Finding | None:
     """Return the finding if the script, or else Python itself, collects garbage for long."""
-    collects, spent_ns = partial(collects_garbage, context), context.profile.time_ns
+    collects = partial(collects_garbage, context)
     share = context.share_of(collects)
     by_itself = context.severity("garbage-collection", share.low) is None
-    callers = Counter[str]()
-    for stack in filter(collects, spent_ns):
+
+    def caller_of(stack: int) -> str | None:
         leaf = context.leaf(stack)
-        callers[library_of(leaf) if leaf.is_library else ""] += int(spent_ns[stack])
-    library = max(callers, key=callers.__getitem__, default="")
+        library = library_of(leaf) if leaf.is_library else ""
+        return library if collects(stack) else None
+
+    library = next(iter(context.profile.time_by(caller_of)), "")
     if by_itself and context.has_only_started:
         return None
     if by_itself:  # in the process with most of it
@@ -91,7 +90,6 @@ def garbage_collection(context: FindingContext) -> Finding | None:
     return context.finding(
         "garbage-collection",
         share,
-        gain=partial(bound, context, share),
         line=None if by_itself else partial(context.heaviest_line, collects),
         cases={"by-itself": by_itself, "of-library": bool(library) and not by_itself},
         library=library,

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -28,10 +27,9 @@ from profd.daemon.analyze.phases import (
     STEP,
     SYNCHRONIZE,
 )
-from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import MOST, FindingContext, line_of
 from profd.daemon.findings.finding import Finding, Line, Measure
-from profd.daemon.findings.kinds import Kind, OwnFunction, own_functions, spoken
+from profd.daemon.findings.kinds import OwnFunction, own_functions, spoken
 from profd.daemon.findings.linetree import STEP_BESIDE, LinePath, LineTree
 from profd.daemon.findings.loading import is_apart_from_environment
 from profd.daemon.findings.loops import UNEXPLAINED, by_element, hot_function
@@ -118,15 +116,12 @@ class _Loss:
     stacks: set[int]
     is_of_line: bool
 
-    def spent_ns(self, stacks: Iterable[int]) -> float:
-        return sum(self.context.profile.time_ns[stack] for stack in stacks)
+    @property
+    def all_ns(self) -> float:
+        return self.spent_ns(self.stacks)
 
-    @cached_property
-    def ns_by_kind(self) -> Counter[Kind | None]:
-        spent_ns: Counter[Kind | None] = Counter()
-        for stack in self.stacks:
-            spent_ns[self.context.kinds.of_stack(stack)] += int(self.context.profile.time_ns[stack])
-        return spent_ns
+    def spent_ns(self, stacks: Iterable[int]) -> float:
+        return self.context.profile.spent_ns(stacks)
 
     @cached_property
     def brought(self) -> set[int]:
@@ -136,7 +131,7 @@ class _Loss:
         }
 
     def is_brought(self) -> bool:
-        return self.spent_ns(self.brought) > _NEARLY_ALL * self.ns_by_kind.total()
+        return self.spent_ns(self.brought) > _NEARLY_ALL * self.all_ns
 
     def may_be_needed(self) -> bool:
         """Say whether a step may need what most of the stacks do.
@@ -149,7 +144,7 @@ class _Loss:
             for stack in self.stacks - self.brought
             if (kind := self.context.kinds.of_stack(stack)) is None or kind.perhaps
         ]
-        return self.spent_ns(perhaps) >= 0.5 * self.ns_by_kind.total()
+        return self.spent_ns(perhaps) >= 0.5 * self.all_ns
 
     def is_input(self, *, has_callee: bool) -> bool:
         """Say whether a generator through which the loop of the steps goes does the work.
@@ -241,9 +236,9 @@ def overhead(context: FindingContext) -> Finding | None:
     severity = context.severity("overhead" if is_loss else "own-function", whole.low)
     if severity is None:
         return None
-    kind, most_ns = loss.ns_by_kind.most_common(1)[0]
-    all_ns = loss.ns_by_kind.total()
-    if kind is None or most_ns < MOST * all_ns:
+    by_kind = context.profile.time_by(context.kinds.of_stack, loss.stacks)
+    kind, most_ns = next(iter(by_kind.items()), (None, 0.0))
+    if kind is None or most_ns < MOST * loss.all_ns:
         return _own_function(loss, whole, severity, function, is_input=is_input)
     # The share is that of what is named; what only waits is apart from the rest of a line. All of
     # it may be gained.
@@ -255,9 +250,9 @@ def overhead(context: FindingContext) -> Finding | None:
         context.share_of(named.__contains__),
         *_rest_of_line(loss, whole, named),
         severity=severity,
-        gain=partial(bound, context, whole),
+        gain=partial(context.bound, whole),
         line=loss.line,
-        cases={"mixed": named == loss.stacks and most_ns < _NEARLY_ALL * all_ns},
+        cases={"mixed": named == loss.stacks and most_ns < _NEARLY_ALL * loss.all_ns},
         function=function,
         what=kind.what,
         instead=kind.instead,
@@ -278,7 +273,7 @@ def _own_function(
         context.share_of(named.__contains__),
         *_rest_of_line(loss, whole, named),
         severity=severity,
-        gain=partial(bound, context, whole),
+        gain=partial(context.bound, whole),
         line=loss.line,
         cases={
             "line": callee is None,
@@ -345,8 +340,8 @@ def _below(path: LinePath, anchor: LinePath) -> LinePath:
 
 def _function(context: FindingContext, stacks: set[int]) -> str:
     """Return the name of the user's function in which most of the time of some stacks goes by."""
-    spent: Counter[str] = Counter()
-    for stack in stacks:
-        name, _ = next(own_functions(context.reader.frames_of(stack)), ("", ""))
-        spent[name] += int(context.profile.time_ns[stack])
-    return spent.most_common(1)[0][0]
+
+    def name_of(stack: int) -> str:
+        return next(own_functions(context.reader.frames_of(stack)), ("", ""))[0]
+
+    return next(iter(context.profile.time_by(name_of, stacks)))

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
 from profd.daemon.analyze.phases import BACKWARD, FORWARD, LOSS, OPTIMIZER, OTHER, own_frame
-from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import ALL_WORK, MOST, FindingContext, line_of
 from profd.daemon.findings.environments import has_environments
 from profd.daemon.findings.finding import Finding, Line
 from profd.daemon.findings.kinds import OwnFunction, own_functions, part_name, spoken
+from profd.daemon.findings.phases import of_stacks
 from profd.daemon.findings.rule import hidden_if
 from profd.daemon.frameworks.frames import means
 from profd.daemon.store.rows import FrameRow
@@ -42,9 +41,13 @@ def part_of_model(context: FindingContext) -> Finding | None:
     function, stacks = _largest(context, function_of)
     if function is None:
         return None
-    share = context.share_of(stacks.__contains__)
-    gain, line = partial(bound, context, share), partial(_line_of, context, stacks)
-    return context.finding("part-of-model", share, gain=gain, line=line, function=function[0])
+    holds = stacks.__contains__
+
+    def own_line(stack: int) -> FrameRow | None:
+        return own_frame(context.reader.frames_of(stack))
+
+    share, line = context.share_of(holds), partial(context.heaviest_line, holds, own_line)
+    return context.finding("part-of-model", share, line=line, function=function[0])
 
 
 class _Runner(NamedTuple):
@@ -74,11 +77,9 @@ def forward_without_gradients(context: FindingContext) -> Finding | None:
     )
     if runner is None:
         return None
-    share = context.share_of(stacks.__contains__)
     return context.finding(
         "forward-without-gradients",
-        share,
-        gain=partial(bound, context, share),
+        context.share_of(stacks.__contains__),
         cases={"of-agent": has_environments(context)},
         line=partial(_line_of_runner, context, runner, stacks),
         function=runner.name,
@@ -108,13 +109,8 @@ def _switches_off(context: FindingContext, frame: FrameRow) -> bool:
 
 def _runs_a_model(context: FindingContext, stacks: set[int]) -> bool:
     """Say whether at least half of the time of some stacks is in modules."""
-    all_ns = in_modules_ns = 0.0
-    for stack in stacks:
-        time_ns = context.profile.time_ns[stack]
-        all_ns += time_ns
-        if context.means(stack, "module"):
-            in_modules_ns += time_ns
-    return in_modules_ns >= all_ns / 2
+    in_modules = (stack for stack in stacks if context.means(stack, "module"))
+    return context.profile.spent_ns(in_modules) >= context.profile.spent_ns(stacks) / 2
 
 
 def _line_of_runner(context: FindingContext, runner: _Runner, stacks: set[int]) -> Line:
@@ -141,9 +137,7 @@ def text_generation(context: FindingContext) -> Finding | None:
     def generates(stack: int) -> bool:
         return stack not in context.evaluating and context.means(stack, "generates")
 
-    share = context.share_of(generates)
-    line = partial(context.heaviest_line, generates)
-    return context.finding("text-generation", share, gain=partial(bound, context, share), line=line)
+    return of_stacks("text-generation", context, generates)
 
 
 @hidden_if(lambda _, other: other.evidence.line is not None)
@@ -167,9 +161,9 @@ def largest_part(context: FindingContext) -> Finding | None:
         return next(own_functions(frames), None)
 
     function, stacks = _largest(context, function_of)
-    share = context.share_of(stacks.__contains__)
     if function is None:
         return None
+    share = context.share_of(stacks.__contains__)
     line = context.line_of_call(stacks)
 
     def is_below(stack: int) -> bool:
@@ -181,14 +175,12 @@ def largest_part(context: FindingContext) -> Finding | None:
     # `svi.step(batch)`.
     if max(share.high, context.share_of(is_below).high) > ALL_WORK:
         return None
-    names = Counter[str]()
-    for stack in stacks:
-        names[part_name(context.reader.frames_of(stack))] += int(context.profile.time_ns[stack])
-    name, time_ns = names.most_common(1)[0]
-    name = name if time_ns >= MOST * names.total() else function[0]
-    return context.finding(
-        "largest-part", share, gain=partial(bound, context, share), line=lambda: line, function=name
+    names = context.profile.time_by(
+        lambda stack: part_name(context.reader.frames_of(stack)), stacks
     )
+    name, time_ns = next(iter(names.items()))
+    name = name if time_ns >= MOST * context.profile.spent_ns(stacks) else function[0]
+    return context.finding("largest-part", share, line=lambda: line, function=name)
 
 
 def _largest(
@@ -200,21 +192,10 @@ def _largest(
 
     ``function_of`` gives the function of a stack.
     """
-    found: defaultdict[Key, set[int]] = defaultdict(set)
-    for stack in context.profile.time_ns:
-        key = function_of(context.reader.frames_of(stack), stack)
-        if key is not None:
-            found[key].add(stack)
-    time_ns: Mapping[int, float] = context.profile.time_ns
-    possible = (key for key, stacks in found.items() if counts(stacks))
-    function = max(
-        possible, key=lambda key: sum(time_ns[stack] for stack in found[key]), default=None
-    )
-    return (None, set()) if function is None else (function, found[function])
-
-
-def _line_of(context: FindingContext, stacks: set[int]) -> Line | None:
-    def frame_of(stack: int) -> FrameRow | None:
-        return own_frame(context.reader.frames_of(stack))
-
-    return context.heaviest_line(stacks.__contains__, frame_of)
+    frames_of, profile = context.reader.frames_of, context.profile
+    functions = {stack: function_of(frames_of(stack), stack) for stack in profile.time_ns}
+    for function in profile.time_by(functions.get):
+        stacks = {stack for stack, one in functions.items() if one == function}
+        if counts(stacks):
+            return function, stacks
+    return None, set()

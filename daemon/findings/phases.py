@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import partial
-from operator import itemgetter
 
 from profd.daemon.analyze.phases import COMPILE, EVALUATION, OPTIMIZER, OTHER, STEP, SYNCHRONIZE
-from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import INFO, Finding, Measure
 from profd.daemon.findings.overhead import overhead
@@ -25,7 +22,7 @@ _COMPILERS: tuple[Meaning, ...] = ("jax", "numba")
 def of_phase(name: str, context: FindingContext) -> Finding | None:
     """Return the finding ``name``, which its phase decides."""
     share = context.share(table().finding[name].phase or OTHER)
-    return context.finding(name, share, gain=lambda: bound(context, share))
+    return context.finding(name, share)
 
 
 checkpoints = partial(of_phase, "checkpoint-stalls")
@@ -34,14 +31,15 @@ logging_stalls = partial(of_phase, "logging-stalls")
 
 def compilation(context: FindingContext) -> Finding | None:
     """Return the finding on compilers, with what helps against the one that takes most."""
-    took_ns: defaultdict[str, float] = defaultdict(float)
-    for stack, time_ns in context.profile.time_ns.items():
-        if context.phases.of_stack(stack) == COMPILE:
-            took_ns[next((one for one in _COMPILERS if context.means(stack, one)), "")] += time_ns
-    compiler, _ = max(took_ns.items(), key=itemgetter(1), default=("", 0))
-    share = context.share(COMPILE)
+
+    def compiler_of(stack: int) -> str | None:
+        if context.phases.of_stack(stack) != COMPILE:
+            return None
+        return next((one for one in _COMPILERS if context.means(stack, one)), "")
+
+    compiler = next(iter(context.profile.time_by(compiler_of)), "")
     cases = {"jax": compiler == "jax", "numba": compiler == "numba"}
-    return context.finding("compile-share", share, gain=lambda: bound(context, share), cases=cases)
+    return context.finding("compile-share", context.share(COMPILE), cases=cases)
 
 
 def of_stacks(
@@ -58,7 +56,6 @@ def of_stacks(
     return context.finding(
         name,
         share,
-        gain=partial(bound, context, share),
         line=partial(context.heaviest_line, holds, frame_of),
         cases=cases,
         selection=None if is_phase else context.selection,
@@ -97,9 +94,7 @@ def unfused_optimizer(context: FindingContext) -> Finding | None:
     for form in _UNFUSED if context.uses_gpu else _UNFUSED[:1]:
         share = context.share_of(context.stacks_of(form).__contains__)
         cases = {"foreach": form == "multi-tensor update"}
-        if found := context.finding(
-            "unfused-optimizer", share, gain=partial(bound, context, share), cases=cases
-        ):
+        if found := context.finding("unfused-optimizer", share, cases=cases):
             return found
     return None
 
@@ -113,9 +108,8 @@ def small_batches(context: FindingContext) -> Finding | None:
     busy = context.utilization
     if busy is None:
         return _of_heavy_optimizer(context) if context.uses_gpu is False else None
-    share = context.share(*STEP)
-    gain, line = partial(bound, context, share, share.gain), partial(context.line, *STEP)
-    also = Measure("GPU busy", busy)
+    also, line = Measure("GPU busy", busy), partial(context.line, *STEP)
+    gain = partial(context.bound, share := context.share(*STEP), share.gain)
     return context.finding("small-batches", share, also, gain=gain, line=line, busy=percent(busy))
 
 
@@ -133,5 +127,5 @@ def _of_heavy_optimizer(context: FindingContext) -> Finding | None:
     # If the optimizer is slow by itself, that is to be mended first.
     severity = INFO if context.once(unfused_optimizer) is not None else None
     return context.finding(
-        "small-batches-on-cpu", share, severity=severity, gain=bound(context, share)
+        "small-batches-on-cpu", share, severity=severity, gain=context.bound(share)
     )

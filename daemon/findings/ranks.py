@@ -45,9 +45,7 @@ def _waiting(context: FindingContext, job: Job) -> Finding | None:
         COLLECTIVE if context.share(COLLECTIVE).value > context.share(BACKWARD).value else BACKWARD
     )
     line, within = partial(context.line, phase), context.in_phase(phase)
-    return context.finding(
-        "collectives", share, gain=share.gain, line=line, selection=within, ranks=len(job.ranks)
-    )
+    return context.finding("collectives", share, line=line, selection=within, ranks=len(job.ranks))
 
 
 def take_waiting(ranks: Sequence[OwnWork], core_pressure: float) -> Share | None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import statistics
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import msgspec
 
 from profd.daemon.analyze.confidence import margin
 from profd.daemon.analyze.profile import Profile
-from profd.daemon.analyze.uncertainty import ShareVariance, State
+from profd.daemon.analyze.uncertainty import State
 from profd.daemon.findings.finding import Measure
 
 _MOST = 0.99
@@ -62,21 +63,14 @@ def share_around(value: float, error: float, samples: int) -> Share:
 
 def shares_by(profile: Profile, state_of: Callable[[int], State]) -> dict[State, Share]:
     """Return the share of each state that the stacks of a profile are in."""
-    states = {stack: state_of(stack) for stack in profile.time_ns}
-    variance = ShareVariance[State](
-        lambda stack: frozenset({states[stack]} if stack in states else ())
-    )
-    variance.add(profile.changes)
-    spent_ns: defaultdict[State, float] = defaultdict(float)
+    state_of = functools.cache(state_of)
     samples: Counter[State] = Counter()
-    for stack, state in states.items():
-        spent_ns[state] += profile.time_ns[stack]
-        samples[state] += profile.samples[stack]
+    for stack, count in profile.samples.items():
+        samples[state_of(stack)] += count
     whole_ns = profile.total_ns
-    shares = {state: time_ns / whole_ns for state, time_ns in spent_ns.items() if whole_ns}
-    errors = {
-        state: variance.standard_error(state, share, whole_ns) for state, share in shares.items()
-    }
+    spent_ns = profile.time_by(state_of) if whole_ns else {}
+    shares = {state: time_ns / whole_ns for state, time_ns in spent_ns.items()}
+    errors = profile.errors(shares, lambda stack: frozenset({state_of(stack)}))
     return {
         state: share_around(share, errors[state], samples[state]) for state, share in shares.items()
     }

@@ -43,6 +43,7 @@ class Texts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scale: str = "loss"
     is_symptom: bool = False
     is_bound: bool = True
+    is_indirect: bool = True
     beside_gpu: bool = True
     kernels: str = ""
     words: dict[str, str] = {}

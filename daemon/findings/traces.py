@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from functools import partial
 
 from profd.daemon.analyze.torchtraces import last_windows
 from profd.daemon.analyze.windows import HOST, python_threads, seen_in
-from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext, line_of
 from profd.daemon.findings.finding import Finding
 from profd.daemon.findings.shares import Share
@@ -39,10 +37,7 @@ def of_kernels(
     kind = re.compile(table().finding[name].kernels)
     found = [row for row in rows if kind.search(row.name)]
     value = busy * sum(row.self_cuda_ns for row in found) / whole_ns if whole_ns else 0.0
-    share = Share(value, value, value)
-    return context.finding(
-        name, share, gain=lambda: bound(context, share, share.gain, beside_gpu=False), cases=cases
-    )
+    return context.finding(name, Share(value, value, value), cases=cases)
 
 
 def of_waits(name: str, context: FindingContext) -> Finding | None:
@@ -62,7 +57,6 @@ def of_waits(name: str, context: FindingContext) -> Finding | None:
             seen.update([frame.id] if frame else [])
     value = min(wait_ns / (sum(row.end_ns - row.start_ns for row in last) or 1), 1.0)
     share, most = Share(value, value, value), max(seen, key=seen.__getitem__, default=None)
-    gain = partial(bound, context, share, share.gain, beside_gpu=table().finding[name].beside_gpu)
     return context.finding(
-        name, share, gain=gain, line=lambda: None if most is None else line_of(reader.frames[most])
+        name, share, line=lambda: None if most is None else line_of(reader.frames[most])
     )

@@ -35,7 +35,8 @@ from profd.daemon.analyze.profile import (
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.analyze.series import mean_of_series
 from profd.daemon.analyze.steps import Steps, take_steps
-from profd.daemon.analyze.uncertainty import ShareVariance, TransitionsSeen, take_transitions
+from profd.daemon.analyze.uncertainty import TransitionsSeen, take_transitions
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.events import EventKind
 from profd.daemon.findings.catalog import findings_in
 from profd.daemon.findings.finding import INFO, Finding
@@ -158,6 +159,7 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
     covered = 0.0 if is_empty and coverage.share else coverage.share
     busy = utilization_by_stack(reader, GpuTracks(reader), selection, phases)
     info = reader.info
+    length_ns = selection.time.within(info.time).length_ns
     losses = _texts(reader, selection, EventKind.LOSS)
     unread = _texts(reader, selection, EventKind.UNREAD)
     hangs, post_mortem = take_hangs(reader, selection), take_post_mortem(reader)
@@ -167,36 +169,23 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
     incidents += [no_samples] if reader.is_over_without_samples else []
     incidents += [hang.text for hang in hangs]
     incidents += [finding.title for finding in findings if finding.severity != INFO]
-    selected = profile.time_ns.keys()
-    variance = ShareVariance(
-        lambda stack: frozenset({phases.of_stack(stack)} if stack in selected else ())
-    )
-    variance.add(profile.changes)
     target = Target(
         info.command, info.target.pid, Exit(info.exit_code, signal_name(info.exit_signal))
     )
-    errors = {
-        name: variance.standard_error(name, share, profile.total_ns)
-        for name, share in shares.items()
-    }
+    errors = profile.errors(shares, lambda stack: frozenset({phases.of_stack(stack)}))
     return Summary(
-        VERSION,
-        info.id,
-        info.name,
-        info.state,
-        info.why_ended,
-        target,
-        selection.time.within(info.time).length_s,
-        profile.total_samples,
-        covered,
-        coverage.torn_share,
-        coverage.cost_core_share,
-        take_steps(reader, selection, phases),
-        shares,
-        errors,
-        phase_lines(profile, phases),
-        tuple(hot_functions(reader, profile, busy)[:20]),
-        _processes(reader, selection, changes),
+        *(
+            VERSION,
+            info.id,
+            info.name,
+            info.state,
+            info.why_ended,
+            target,
+            length_ns / SECOND_NS,
+        ),
+        *(profile.total_samples, covered, coverage.torn_share, coverage.cost_core_share),
+        *(take_steps(reader, selection, phases), shares, errors, phase_lines(profile, phases)),
+        *(tuple(hot_functions(reader, profile, busy)[:20]), _processes(reader, selection, changes)),
         gpus=take_gpus(reader, selection),
         rest=named_rest(reader, profile, phases),
         gpu_idle=take_gpu_idle(reader, selection, phases),
@@ -241,7 +230,7 @@ def why_no_samples(reader: RunReader) -> str:
         return f"no samples were taken: {unread[0].text}"
     if info.state == "live":
         return "no samples were taken yet"
-    length = duration(info.time.length_s)
+    length = duration((info.end_ns - info.started_ns) / SECOND_NS)
     if not any(row.python for row in reader.processes.values()):
         return (
             f"no samples were taken: no process of it ran Python, as far as profd saw in {length}"
@@ -267,21 +256,21 @@ def _processes(
         rss = reader.find_series("rss_bytes", row.id)
         last = reader.last_point(rss.id, selection.time.to_ns) if rss else None
         profile = profiles[row.id]
-        return ProcessSummary(
+        cpu_cores = mean_of_series(reader, "cpu_cores", row.id, selection)
+        sums = (profile.total_samples, cpu_cores, int(last.value) if last else None)
+        fields = (
             row.pid,
             row.role,
             row.rank,
             row.ordinal,
             row.command,
             Exit(row.exit_code, signal_name(row.exit_signal)),
-            profile.total_samples,
-            mean_of_series(reader, "cpu_cores", row.id, selection),
-            int(last.value) if last else None,
-            tuple(hot_functions(reader, profile)[:5]),
         )
+        return ProcessSummary(*fields, *sums, tuple(hot_functions(reader, profile)[:5]))
 
-    rows = sorted(filter(selection.takes_process, reader.processes.values()), key=order)
-    found = map(described, rows)
+    found = map(
+        described, sorted(filter(selection.takes_process, reader.processes.values()), key=order)
+    )
     return tuple(
         sorted(
             found, key=lambda one: one.role != "main" and one.cpu_cores is None and not one.samples

@@ -33,19 +33,19 @@ class TabLine(LineWidget):
         tabs = [run for runs in self._tabs() for run in runs]
         left = width - cells_of(tabs) - 2
         runs = next((runs for runs in self._basis() if cells_of(runs) <= left), [])
-        return [*tabs, (" " * (left - cells_of(runs) + 1), "plain"), *runs]
+        return [*tabs, self.run(" " * (left - cells_of(runs) + 1)), *runs]
 
     async def on_click(self, event: events.Click) -> None:
         if (number := clicked(event.x, self._tabs())) is not None:
             await self.run_action(f"screen.open('{TABS[number][0]}')")
 
     def _tabs(self) -> list[list[Run]]:
-        width, shown = self.size.width, list[list[Run]]()
+        width, shown = self.size.width, []
         events, findings = (
             (self.snapshot.events, self.snapshot.findings) if self.snapshot else ((), ())
         )
         has_errors = any(event.kind.style == "bad" for event in events)
-        gap = ("" if width < _NAMES_FROM else " " if width < _ROOMY_FROM else "  ", "plain")
+        gap = self.run("" if width < _NAMES_FROM else " " if width < _ROOMY_FROM else "  ")
         for number, (tab, name, *_) in enumerate(TABS, start=1):
             is_open = tab == self.tab
             count = (
@@ -57,8 +57,8 @@ class TabLine(LineWidget):
             style = "bad" if tab == "events" and has_errors else "bright" if is_open else "dim"
             shown.append(
                 [
-                    (f" {number}", "accent" if is_open else "faint"),
-                    (text, style),
+                    self.run(f" {number}", "accent" if is_open else "faint"),
+                    self.run(text, style),
                     gap,
                 ]
             )
@@ -68,29 +68,32 @@ class TabLine(LineWidget):
         snapshot = self.snapshot
         if self.note:
             parts = self.note.split(" · ")  # only the first parts if there is no room for all
-            return [[(" · ".join(parts[:count]), "accent")] for count in range(len(parts), 0, -1)]
+            return [
+                [self.run(" · ".join(parts[:count]), "accent")]
+                for count in range(len(parts), 0, -1)
+            ]
         if snapshot is None:
             return []
         if self.tab == "processes" and snapshot.left_out:
-            return [[(f"{snapshot.left_out:,} that ended earlier are not shown", "dim")]]
+            return [[self.run(f"{snapshot.left_out:,} that ended earlier are not shown", "dim")]]
         if self.tab == "events":
-            return [[(plural(len(snapshot.events), "event"), "dim")]]
+            return [[self.run(plural(len(snapshot.events), "event"), "dim")]]
         if self.tab not in ("hot", "flame"):
             return []
-        scope, dot = (snapshot.scope_name, "dim"), (" · ", "faint")
+        scope, dot = self.run(snapshot.scope_name, "dim"), self.run(" · ", "faint")
         times = snapshot.clock_times
-        samples: list[Run] = [dot, (plural(snapshot.samples, "sample"), "plain")]
+        samples = [dot, self.run(plural(snapshot.samples, "sample"))]
         if snapshot.view.chosen is not None:
-            chosen = (times, "accent")
+            chosen = self.run(times, "accent")
             return [[scope, dot, chosen, *samples], [chosen, *samples], samples[1:]]
-        name = (snapshot.view.name, "dim" if snapshot.view.is_everything else "accent")
+        name = self.run(snapshot.view.name, "dim" if snapshot.view.is_everything else "accent")
         return [
-            [scope, dot, name, (f" {times}", "faint"), *samples],
+            [scope, dot, name, self.run(f" {times}", "faint"), *samples],
             [scope, dot, name, *samples],
             *([[scope, *samples]] if snapshot.view.is_everything else []),
             [name, *samples],
             samples[1:],
-            [(f"{snapshot.samples / 1000:.0f}k samples", "plain")],
+            [self.run(f"{snapshot.samples / 1000:.0f}k samples")],
         ]
 
 
@@ -101,7 +104,7 @@ class KeyLine(LineWidget):
     """The keys for which there is room, each with a word for what it does."""
 
     def draw(self, y: int, width: int) -> Sequence[Run]:
-        return [(" ", "plain"), *(run for key in self._shown() for run in self._runs(key))]
+        return [self.run(" "), *(run for key in self._shown() for run in self._runs(key))]
 
     async def on_click(self, event: events.Click) -> None:
         shown = self._shown()
@@ -120,9 +123,9 @@ class KeyLine(LineWidget):
 
     def _runs(self, key: Key) -> list[Run]:
         return [
-            (key.shown or key.names, "accent"),
-            (f" {key.word}", "dim"),
-            (_GAP, "plain"),
+            self.run(key.shown or key.names, "accent"),
+            self.run(f" {key.word}", "dim"),
+            self.run(_GAP),
         ]
 
 
