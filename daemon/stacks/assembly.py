@@ -51,7 +51,7 @@ def as_read(traces: Sequence[ThreadTrace], samples: int, cpu_ns: int) -> list[Th
     ``samples`` is how many stacks were read of all threads together. ``cpu_ns`` is the CPU time
     that the recording took, or 0 if it is not known: then changes keep the times that py-spy noted.
     """
-    lengths = [trace.changes[-1].at_us - trace.changes[0].at_us for trace in traces]
+    lengths = [trace.length_us for trace in traces]
     longest = max(lengths, default=0)
     if not longest or not samples or not cpu_ns:
         return list(traces)
@@ -68,13 +68,8 @@ def as_read(traces: Sequence[ThreadTrace], samples: int, cpu_ns: int) -> list[Th
 
 
 def _mean_depth(trace: ThreadTrace) -> float:
-    whole = trace.changes[-1].at_us - trace.changes[0].at_us
-    stays = zip(trace.changes, trace.changes[1:], strict=False)
-    return (
-        sum(len(now.frames) * (after.at_us - now.at_us) for now, after in stays) / whole
-        if whole
-        else 0.0
-    )
+    frames_us = sum(len(frames) * length_us for frames, length_us in trace.stays())
+    return frames_us / trace.length_us if trace.length_us else 0.0
 
 
 def _shifted(trace: ThreadTrace, per_frame_us: float, frames_around: float) -> ThreadTrace:
@@ -109,18 +104,21 @@ class Threads(msgspec.Struct, frozen=True):
     main_seen_ns: int | None = None
 
 
+class _Piece(NamedTuple):
+    """A part of a thread's time; its stack is empty if it was torn."""
+
+    start_ns: int
+    length_ns: int
+    stack: Stack
+    samples: int = 0
+
+
 class _Seen(NamedTuple):
-    """What a recording saw of a thread.
-
-    ``pieces`` are (start, length, stack, samples), without a stack if they were torn.
-
-    ``torn_ns`` are the times of other torn reads.
-    """
+    """What a recording saw of a thread; ``torn_ns`` are the times of torn reads without a piece."""
 
     timeline: ThreadTimeline
-    pieces: Sequence[tuple[int, int, Stack, int]]
+    pieces: Sequence[_Piece]
     torn_ns: Sequence[int]
-    is_seldom_in_python: bool
 
 
 def assemble(
@@ -138,82 +136,73 @@ def assemble(
     threads, evidence = threads or Threads(), evidence or StackEvidence()
     noted, raw = _of_living(decode(raw.data), raw, identity, rate_hz, threads)
     gaps = _unread(noted, raw, rate_hz, keep)
-    about = _samples_by_thread(noted, raw.samples)
     is_gone = not threads.is_current
     read = [
         _read(trace, samples, raw, evidence, is_gone=is_gone)
-        for trace, samples in zip(noted, about, strict=True)
+        for trace, samples in zip(noted, _samples_by_thread(noted, raw.samples), strict=True)
     ]
-    traces = as_read([trace for trace, *_ in read], raw.samples, raw.cpu_ns)
+    traces = as_read([one.trace for one in read], raw.samples, raw.cpu_ns)
     if threads.is_current:
         living = {None, *threads.ids}
         traces = [trace if trace.os_tid in living else _ended(trace, rate_hz) for trace in traces]
-    totals = _samples_by_thread(traces, raw.samples)
+    stretches = _stretches(keep, gaps)
     seen: list[_Seen] = []
-    for trace, (_, torn_us, is_seldom_in_python), total in zip(traces, read, totals, strict=True):
-        pieces, samples = _pieces(trace, raw.zero_ns, keep, gaps), max(total - len(torn_us), 0)
+    for trace, one, total in zip(
+        traces, read, _samples_by_thread(traces, raw.samples), strict=True
+    ):
+        pieces, samples = _pieces(trace, raw, keep, stretches), max(total - len(one.torn_us), 0)
         # py-spy makes up for late samples at once, and reads a process that is stopped.
         if gaps.length_ns:
-            samples = min(
-                samples, sum(length_ns for _, length_ns, _ in pieces) * rate_hz // SECOND_NS
-            )
-        torn_ns = [raw.zero_ns + at_us * MICROSECOND_NS for at_us in torn_us]
+            samples = min(samples, sum(piece.length_ns for piece in pieces) * rate_hz // SECOND_NS)
+        shares = apportion(samples, [piece.length_ns for piece in pieces])
+        counted = [
+            piece._replace(samples=share)
+            for piece, share in zip(pieces, shares, strict=True)
+            if piece.stack or not one.is_seldom_in_python
+        ]
         known = _timeline(trace, identity, threads, is_alone=len(traces) == 1)
-        seen.append(_Seen(known, _with_shares(pieces, samples), torn_ns, is_seldom_in_python))
+        seen.append(_Seen(known, counted, list(map(raw.at_ns, one.torn_us))))
     first_us = min((trace.changes[0].at_us for trace in traces), default=0)
     last_us = max((trace.changes[-1].at_us for trace in traces), default=0)
-    whole = TimeRange(first_us * MICROSECOND_NS, last_us * MICROSECOND_NS).moved(raw.zero_ns)
+    whole = TimeRange(raw.at_ns(first_us), raw.at_ns(last_us))
     errors = raw.errors - sum(gaps.between(one.at_ns, one.at_ns + 1) for one in raw.failed)
     empty = RecordingTaken(
         identity, 0, 0, rate_hz, 0, 0, errors, raw.clock_error_ns, raw.cpu_ns, (), ()
     )
-    return _stretches(seen, keep, gaps, whole, empty)
-
-
-def _with_shares(
-    pieces: Sequence[tuple[int, int, Stack]], samples: int
-) -> list[tuple[int, int, Stack, int]]:
-    """Return each piece of a thread's time with its share of the samples."""
-    shares = apportion(samples, [length_ns for _, length_ns, _ in pieces])
-    return [(*piece, share) for piece, share in zip(pieces, shares, strict=True)]
-
-
-def _stretches(
-    seen: Sequence[_Seen],
-    keep: TimeRange,
-    gaps: IntervalSet,
-    whole: TimeRange,
-    empty: RecordingTaken,
-) -> tuple[RecordingTaken, ...]:
-    """Return a record for each stretch between gaps; the last one if none has any length."""
-    edges = [keep.from_ns, *itertools.chain.from_iterable(gaps.ranges()), keep.to_ns]
     found: list[RecordingTaken] = []
-    for from_ns, to_ns in zip(edges[::2], edges[1::2], strict=True):
-        record = _stretch(seen, TimeRange(from_ns, to_ns), whole, empty)
-        if record.end_ns > record.start_ns or (not found and to_ns is edges[-1]):
+    for span in stretches:
+        record = _stretch(seen, span, whole, empty)
+        if record.end_ns > record.start_ns or (not found and span is stretches[-1]):
             found.append(record)
             empty = msgspec.structs.replace(empty, errors=0, cpu_ns=0)
     return tuple(found)
+
+
+def _stretches(keep: TimeRange, gaps: IntervalSet) -> list[TimeRange]:
+    """Return the parts of ``keep`` that were read."""
+    edges = [keep.from_ns, *itertools.chain.from_iterable(gaps.ranges()), keep.to_ns]
+    return list(map(TimeRange, edges[::2], edges[1::2]))
 
 
 def _unread(
     noted: Sequence[ThreadTrace], raw: RawRecording, rate_hz: int, keep: TimeRange
 ) -> IntervalSet:
     """Return when, within ``keep``, nothing was read while a recording ran."""
-    # The last change of each trace marks its end and is no sample. A sample reads all threads.
-    seen_us = sorted({change.at_us for trace in noted for change in trace.changes[:-1]})
-    kept = IntervalSet()
-    if seen_us:
-        seen_ns = [raw.zero_ns + at_us * MICROSECOND_NS for at_us in seen_us]
-        end_ns = raw.zero_ns + noted[0].changes[-1].at_us * MICROSECOND_NS
+
+    def times_ns(first: int) -> list[int]:
+        """Return when a thread was seen in another stack, from its ``first`` one on."""
+        # The last change of each trace marks its end and is no sample. A sample reads all threads.
+        seen_us = {change.at_us for trace in noted for change in trace.changes[first:-1]}
+        return list(map(raw.at_ns, sorted(seen_us)))
+
+    kept, seen_ns = IntervalSet(), times_ns(0)
+    if seen_ns:
+        failed_ns = sorted(one.at_ns for one in raw.failed)
         # The first stack of a thread says only that it was read.
-        moved_us = sorted({change.at_us for trace in noted for change in trace.changes[1:-1]})
-        moved_ns = [raw.zero_ns + at_us * MICROSECOND_NS for at_us in moved_us]
-        known = Known(
-            seen_ns, moved_ns, sorted(one.at_ns for one in raw.failed), raw.pulses, raw.spells
-        )
+        known = Known(seen_ns, times_ns(1), failed_ns, raw.pulses, raw.spells)
         begin_ns = min(keep.from_ns or seen_ns[0], seen_ns[0])
-        for span in unread(known, rate_hz, TimeRange(begin_ns, end_ns)).ranges_between(*keep):
+        time = TimeRange(begin_ns, raw.at_ns(noted[0].changes[-1].at_us))
+        for span in unread(known, rate_hz, time).ranges_between(*keep):
             kept.add(*span)
     return kept
 
@@ -237,30 +226,32 @@ def _stretch(
     stacks: dict[Stack, int] = {}
     samples = torn = 0
     for thread in seen:
-        inside = [piece for piece in thread.pieces if span.holds(piece[0])]
-        kept = [
-            (*times, stacks.setdefault(stack, len(stacks)), share)
-            for *times, stack, share in inside
+        inside = [piece for piece in thread.pieces if span.holds(piece.start_ns)]
+        intervals = tuple(
+            Interval(start_ns, length_ns, stacks.setdefault(stack, len(stacks)), share)
+            for start_ns, length_ns, stack, share in inside
             if stack
-        ]
-        intervals = tuple(Interval(*fields) for fields in kept)
-        lost = sum(map(span.holds, thread.torn_ns))
-        lost += (
-            0
-            if thread.is_seldom_in_python
-            else sum(share for *_, stack, share in inside if not stack)
         )
-        samples, torn = (
-            samples + sum(interval.samples for interval in intervals) + lost,
-            torn + lost,
-        )
+        torn += sum(map(span.holds, thread.torn_ns))
+        torn += sum(piece.samples for piece in inside if not piece.stack)
+        samples += sum(interval.samples for interval in intervals)
         timelines.append(msgspec.structs.replace(thread.timeline, intervals=intervals))
     start_ns, end_ns = whole.within(span)
-    counts = {"start_ns": start_ns, "end_ns": end_ns, "samples": samples, "torn": torn}
+    counts = {"start_ns": start_ns, "end_ns": end_ns, "samples": samples + torn, "torn": torn}
     return msgspec.structs.replace(empty, **counts, stacks=tuple(stacks), threads=tuple(timelines))
 
 
-_Read = tuple[ThreadTrace, list[int], bool]
+class _Read(NamedTuple):
+    """A thread without impossible stacks, and the times of its torn reads.
+
+    A thread of a C library is ``is_seldom_in_python``.
+    """
+
+    trace: ThreadTrace
+    torn_us: list[int]
+    is_seldom_in_python: bool
+
+
 _MOST_TORN = 20
 """More samples in a row than this are hardly ever torn.
 
@@ -271,9 +262,7 @@ If they are, Python is shutting down, which takes seconds if much was imported.
 def _read(
     trace: ThreadTrace, samples: int, raw: RawRecording, evidence: StackEvidence, *, is_gone: bool
 ) -> _Read:
-    """Return a thread without impossible stacks, and the times of its torn reads.
-
-    The last value is True if it is a thread of a C library.
+    """Return what was read of a thread.
 
     Like a failed read, a torn read is no sample: the stack seen before it lasts until the next
     sample, unless the thread was most likely in another one. If many samples in a row are torn,
@@ -283,12 +272,7 @@ def _read(
     then and have no frames in between. A thread that has frames most of the time always has some: a
     stack of it without any is torn.
     """
-    end = trace.changes[-1]
-    stays = [
-        (change.frames, after.at_us - change.at_us)
-        for change, after in itertools.pairwise(trace.changes)
-    ]
-    whole_us = end.at_us - trace.changes[0].at_us
+    end, stays, whole_us = trace.changes[-1], trace.stays(), trace.length_us
     is_seldom_in_python = 2 * sum(length_us for frames, length_us in stays if not frames) > whole_us
     roots = misreads.valid_roots(stays)
     mended = misreads.mend([frames for frames, _ in stays], roots, evidence)
@@ -299,18 +283,14 @@ def _read(
     if is_ending:
         mended = [*mended[:ran], *[None] * (len(mended) - ran)]
     found, torn_us = _without_torn(trace, mended, samples, is_seldom_in_python=is_seldom_in_python)
-    failed_us = [
-        (one.at_ns - raw.zero_ns) // MICROSECOND_NS
-        for one in raw.failed
-        if one.ident == trace.ident
-    ]
+    failed_us = [raw.at_us(one.at_ns) for one in raw.failed if one.ident == trace.ident]
     times_us, known = [*failed_us, *torn_us], samples - len(torn_us)
     if is_ending:
         times_us = _without_its_end(
             found, times_us, end.at_us, whole_us / max(samples + len(failed_us), 1)
         )
     visited = misreads.with_visits((*found, end), times_us, known, evidence.torn_shares)
-    return msgspec.structs.replace(trace, changes=visited), torn_us, is_seldom_in_python
+    return _Read(msgspec.structs.replace(trace, changes=visited), torn_us, is_seldom_in_python)
 
 
 def _count_to_last_root(stays: Sequence[tuple[Stack, int]], roots: frozenset[str]) -> int:
@@ -335,12 +315,13 @@ def _without_torn(
     is_seldom_in_python: bool,
 ) -> tuple[list[StackChange], list[int]]:
     """Return a thread's changes that were read whole or mended, and the times of the others."""
-    whole_us = trace.changes[-1].at_us - trace.changes[0].at_us
     found: list[StackChange] = []
     torn_us: list[int] = []
-    for (change, after), stack in zip(itertools.pairwise(trace.changes), mended, strict=True):
-        is_out = is_seldom_in_python and not change.frames
-        is_long = (after.at_us - change.at_us) * samples > 5 * whole_us
+    for change, (frames, length_us), stack in zip(
+        trace.changes, trace.stays(), mended, strict=False
+    ):
+        is_out = is_seldom_in_python and not frames
+        is_long = length_us * samples > 5 * trace.length_us
         # One read is given as many samples as its interval is long; hardly ever more than five.
         if stack is not None or is_out or not found or is_long:
             found.append(StackChange(change.at_us, stack or ()))
@@ -396,16 +377,13 @@ def _of_living(
     if not has_lost_main and threads.main_seen_ns is None:
         return traces, raw
     found, lost = [], 0
-    seen_us = ((threads.main_seen_ns or 0) - raw.zero_ns) // MICROSECOND_NS
+    seen_us = raw.at_us(threads.main_seen_ns or 0)
     for trace, samples in zip(traces, _samples_by_thread(traces, raw.samples), strict=True):
         is_main = trace.os_tid == identity.pid or (
             trace.name == _MAIN_THREAD and trace.os_tid not in threads.ids
         )
         found.append(_ended(trace, rate_hz, seen_us) if is_main else trace)
-        ran_us, whole_us = (
-            one.changes[-1].at_us - one.changes[0].at_us for one in (found[-1], trace)
-        )
-        lost += samples - samples * ran_us // max(whole_us, 1)
+        lost += samples - samples * found[-1].length_us // max(trace.length_us, 1)
     return found, msgspec.structs.replace(raw, samples=raw.samples - lost)
 
 
@@ -440,7 +418,7 @@ def _samples_by_thread(traces: Sequence[ThreadTrace], samples: int) -> list[int]
 
     Every sample reads every thread.
     """
-    lengths = [trace.changes[-1].at_us - trace.changes[0].at_us for trace in traces]
+    lengths = [trace.length_us for trace in traces]
     whole = sum(lengths)
     return [
         round(samples * length / whole) if whole else samples // len(traces) for length in lengths
@@ -448,28 +426,19 @@ def _samples_by_thread(traces: Sequence[ThreadTrace], samples: int) -> list[int]
 
 
 def _pieces(
-    trace: ThreadTrace, zero_ns: int, keep: TimeRange, gaps: IntervalSet
-) -> list[tuple[int, int, Stack]]:
-    """Return start in ns, length in ns and stack of each of a thread's intervals.
+    trace: ThreadTrace, raw: RawRecording, keep: TimeRange, stretches: Sequence[TimeRange]
+) -> list[_Piece]:
+    """Return the parts of a thread's time before, within and after what is kept.
 
-    An interval that spans an end of ``keep`` is split in two.
-
-    A stack that was left at the very time at which it was first seen has no interval: it has no
-    time, and the next one begins there. Time in ``gaps`` has no interval either.
+    A stack that was left at the very time at which it was first seen has no piece: it has no time,
+    and the next one begins there. Time in none of the stretches has no piece either.
     """
-    times = [zero_ns + change.at_us * MICROSECOND_NS for change in trace.changes]
-    pieces = []
-    for change, start_ns, end_ns in zip(trace.changes, times, times[1:], strict=False):
-        inner = [cut_ns for cut_ns in keep if start_ns < cut_ns < end_ns]
-        for first, last in itertools.pairwise([start_ns, *inner, end_ns]):
-            ends = (
-                itertools.chain.from_iterable(gaps.ranges_between(first, last))
-                if gaps.length_ns
-                else ()
-            )
-            edges = [first, *ends, last]
-            read = [
-                (one, two) for one, two in zip(edges[::2], edges[1::2], strict=True) if one < two
-            ]
-            pieces += [(one, two - one, change.frames) for one, two in read]
+    spans = [TimeRange(to_ns=keep.from_ns), *stretches, TimeRange(keep.to_ns)]
+    times_ns = [raw.at_ns(change.at_us) for change in trace.changes]
+    pieces: list[_Piece] = []
+    for change, start_ns, end_ns in zip(trace.changes, times_ns, times_ns[1:], strict=False):
+        for from_ns, to_ns in spans:
+            first_ns, last_ns = max(start_ns, from_ns), min(end_ns, to_ns)
+            if first_ns < last_ns:
+                pieces.append(_Piece(first_ns, last_ns - first_ns, change.frames))
     return pieces

@@ -17,12 +17,13 @@ import sysconfig
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
-from profd.daemon.clock import SECOND_NS
+from profd.daemon.clock import MICROSECOND_NS, SECOND_NS
 from profd.daemon.errors import MissingTool
 from profd.daemon.stacks.reads import Pulse, Spell
 from profd.daemon.store.records import Frame, Stack
@@ -89,6 +90,14 @@ class RawRecording(msgspec.Struct, frozen=True):
     failed: tuple[FailedRead, ...] = ()
     pulses: tuple[Pulse, ...] = ()
     spells: tuple[Spell, ...] = ()
+
+    def at_ns(self, at_us: int) -> int:
+        """Return the time on the run's clock of a time in the trace."""
+        return self.zero_ns + at_us * MICROSECOND_NS
+
+    def at_us(self, at_ns: int) -> int:
+        """Return the time in the trace of a time on the run's clock."""
+        return (at_ns - self.zero_ns) // MICROSECOND_NS
 
 
 _SAMPLE_S, _THREAD_S, _CROWD = 0.0006, 0.0001, 1_000
@@ -251,6 +260,16 @@ class ThreadTrace(msgspec.Struct, frozen=True):
     os_tid: int | None
     name: str
     changes: tuple[StackChange, ...]
+
+    @property
+    def length_us(self) -> int:
+        return self.changes[-1].at_us - self.changes[0].at_us
+
+    def stays(self) -> list[tuple[Stack, int]]:
+        """Return each stack, and for how many microseconds the thread stood in it."""
+        return [
+            (change.frames, after.at_us - change.at_us) for change, after in pairwise(self.changes)
+        ]
 
 
 class TraceDamaged(Exception):

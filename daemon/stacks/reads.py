@@ -14,7 +14,7 @@ Time that was not read is a gap: no stack has time there. The looks also say why
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -169,11 +169,10 @@ def _after_exec(known: Known, time: TimeRange, distance_ns: int) -> Iterator[Tim
 
     The recording goes on reading the program that is gone.
     """
-    for before, after in pairwise(spell for spell in known.spells if spell.image):
-        changed = TimeRange(before.to_ns, after.from_ns)
-        if before.image != after.image and changed.overlaps(time):
+    for changed in _changes(known.spells):
+        if changed.overlaps(time):
             last_ns = max((at_ns + distance_ns for at_ns in known.seen_ns[-1:]), default=0)
-            yield TimeRange(max(before.to_ns, last_ns)).within(time)
+            yield TimeRange(max(changed.from_ns, last_ns)).within(time)
             return
 
 
@@ -203,19 +202,29 @@ def _paused(spells: Sequence[Spell], moved_ns: Sequence[int], end_ns: int) -> In
     later sign, the pause lasts until the end.
     """
     found = IntervalSet()
-    for place, (from_ns, to_ns, state, _) in enumerate(spells):
-        if state in (STOPPED, FROZEN):
-            before, after = bisect_right(moved_ns, from_ns), bisect_left(moved_ns, to_ns)
-            signs_ns = [
-                *moved_ns[max(before - 1, 0) : before],
-                *(spell.to_ns for spell in spells[:place][-1:]),
-            ]
-            ends_ns = [
-                *moved_ns[after : after + 1],
-                *(spell.from_ns for spell in spells[place + 1 :][:1]),
-            ]
-            found.add(max(signs_ns, default=from_ns), min(ends_ns, default=max(to_ns, end_ns)))
+    for before, pause, after in _with_neighbors(spells):
+        if pause.state in (STOPPED, FROZEN):
+            begun_ns = [at_ns for at_ns in moved_ns if at_ns <= pause.from_ns]
+            ended_ns = [at_ns for at_ns in moved_ns if at_ns >= pause.to_ns]
+            begun_ns += [before.to_ns] if before else []
+            ended_ns += [after.from_ns] if after else []
+            found.add(
+                max(begun_ns, default=pause.from_ns),
+                min(ended_ns, default=max(pause.to_ns, end_ns)),
+            )
     return found
+
+
+def _with_neighbors(spells: Sequence[Spell]) -> Iterator[tuple[Spell | None, Spell, Spell | None]]:
+    """Yield each spell between the one before it and the one after it, if there are such."""
+    return zip([None, *spells], spells, [*spells[1:], None], strict=False)
+
+
+def _changes(spells: Iterable[Spell]) -> Iterator[TimeRange]:
+    """Yield the times in which a process became another program."""
+    for before, after in pairwise(spell for spell in spells if spell.image):
+        if before.image != after.image:
+            yield TimeRange(before.to_ns, after.from_ns)
 
 
 class Account:
@@ -339,11 +348,10 @@ class Account:
         """Return the parts of a gap, each with its reason."""
         parts: list[tuple[int, int, str]] = []
         at_ns = from_ns
-        for place, spell in enumerate(self._spells):
+        for before, spell, after in _with_neighbors(self._spells):
             if spell.state:  # it began and ended between two looks that differ
-                before, after = self._spells[place - 1 : place], self._spells[place + 1 : place + 2]
-                begin_ns = max(before[0].to_ns if before else spell.from_ns, at_ns)
-                end_ns = min(after[0].from_ns if after else spell.to_ns, to_ns)
+                begin_ns = max(before.to_ns if before else spell.from_ns, at_ns)
+                end_ns = min(after.from_ns if after else spell.to_ns, to_ns)
                 if begin_ns < end_ns:
                     before_ns = self._otherwise(at_ns, begin_ns, chance_ns)
                     parts += [(at_ns, begin_ns, before_ns), (begin_ns, end_ns, spell.state)]
@@ -357,10 +365,9 @@ class Account:
         If the looks first saw another program just before a gap, the exec began the gap: the
         recorded end of what was read may be up to ``chance_ns`` too late.
         """
-        pairs = pairwise(spell for spell in self._spells if spell.image)
-        changed = ((one.to_ns, other.from_ns) for one, other in pairs if one.image != other.image)
         is_exec = any(
-            before_ns < to_ns and after_ns >= from_ns - chance_ns for before_ns, after_ns in changed
+            changed.from_ns < to_ns and changed.to_ns >= from_ns - chance_ns
+            for changed in _changes(self._spells)
         )
         return EXEC if is_exec else UNREADABLE
 
