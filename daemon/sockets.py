@@ -1,8 +1,13 @@
-"""Reads TCP sockets, as the kernel lists those of a process's network namespace."""
+"""Reads TCP sockets, as the kernel lists those of a process's network namespace.
+
+It also bounds how long one of our own may take.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import threading
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -34,3 +39,26 @@ def endpoint(end: str) -> tuple[str, int]:
     data = b"".join(bytes.fromhex(host[at : at + 8])[::-1] for at in range(0, len(host), 8))
     family = socket.AF_INET if len(data) == 4 else socket.AF_INET6
     return socket.inet_ntop(family, data), int(port, 16)
+
+
+@contextlib.contextmanager
+def hung_up_after(connection: socket.socket, within_s: float) -> Iterator[None]:
+    """Shut a connection down after a time, and then raise TimeoutError.
+
+    A socket's own timeout begins anew with each byte that comes.
+    """
+    is_late = threading.Event()
+
+    def hang_up() -> None:
+        is_late.set()  # set before its reader can see the end
+        with contextlib.suppress(OSError):  # it has ended
+            connection.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(within_s, hang_up)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        if is_late.is_set():
+            raise TimeoutError

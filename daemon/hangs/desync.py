@@ -14,7 +14,7 @@ from collections.abc import Hashable, Sequence
 from profd.daemon.collectives.desync import Behind, DesyncVerdict, Progress
 from profd.daemon.frameworks.frames import any_means, means
 from profd.daemon.hangs.cause import PAUSED, Cause, Death, group_of, is_stuck_worker, place_of
-from profd.daemon.hangs.look import Look, StackState, has_computed, name_of_member
+from profd.daemon.hangs.look import Look, LookPair, StackState, has_computed, name_of_member
 from profd.daemon.stacks.source import is_library, own_frames
 from profd.daemon.store.records import RankBehind
 
@@ -212,14 +212,17 @@ def _is_alive(death: Death, rows: Sequence[StackState]) -> bool:
     return any(row.member.rank == death.rank for row in rows)
 
 
-def is_at_work(first: Look, second: Look, behind: Sequence[RankBehind]) -> bool:
+def is_at_work(looks: LookPair, behind: Sequence[RankBehind]) -> bool:
     """Return whether a rank that the others wait for worked between two looks, and so may come.
 
     CPU time in a wait for the GPU or another rank is no work: such waits spin. A rank on another
     host counts as working, as its activity is not known here.
     """
-    seconds, pids = second.seconds_since(first), {one.pid for one in behind}
-    rows = (row for row in second.mains() if row.member.identity.pid in pids)
+    pids = {one.pid for one in behind}
+    rows = (row for row in looks.second.mains() if row.member.identity.pid in pids)
     ranks = [row.member.rank for row in rows if group_of(row) not in ("collective", "gpu")]
-    used = (second.cpu_s.get(rank, 0.0) - first.cpu_s.get(rank, 0.0) for rank in ranks)
-    return any(one.host for one in behind) or any(has_computed(cpu_s, seconds) for cpu_s in used)
+    before, now = (look.cpu_s for look in looks)
+    used = (now.get(rank, 0.0) - before.get(rank, 0.0) for rank in ranks)
+    return any(one.host for one in behind) or any(
+        has_computed(cpu_s, looks.seconds) for cpu_s in used
+    )

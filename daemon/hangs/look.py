@@ -8,7 +8,7 @@ cannot be read.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ import msgspec
 
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.collectives.desync import DesyncVerdict, compare
 from profd.daemon.collectives.ras import Answer
 from profd.daemon.hangs.waits import Wait, name_of_stranger, read_wait
 from profd.daemon.stacks.dump import DumpFailed, take_dump
@@ -28,10 +29,6 @@ from profd.daemon.tree.tree import Member
 def has_computed(cpu_s: float, seconds: float) -> bool:
     """Return whether CPU time in some seconds is more than that of heartbeats."""
     return cpu_s > 0.03 * seconds + 0.03
-
-
-def _is_often(waits: int, seconds: float) -> bool:
-    return waits > 5 * seconds + 3
 
 
 # A look takes some 20 ms a process, and five hundred workers have the same stacks.
@@ -52,13 +49,6 @@ class StackState(NamedTuple):
     stack: Stack
     wait: Wait
     waits: int = 0
-
-    def transfers_since(self, before: StackState, seconds: float) -> bool:
-        """Return whether it reads or writes data that comes and goes slowly.
-
-        Only data ends such waits.
-        """
-        return self.wait.is_transfer and _is_often(self.waits - before.waits, seconds)
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -82,35 +72,6 @@ class Look(msgspec.Struct, frozen=True):
     def mains(self) -> list[StackState]:
         return [row for row in self.standing if row.is_main and row.member.role == roles.MAIN]
 
-    def seconds_since(self, first: Look) -> float:
-        return (self.at_ns - first.at_ns) / SECOND_NS
-
-    def cpu_s_since(self, first: Look) -> float:
-        return sum(self.cpu_s.values()) - sum(first.cpu_s.values())
-
-    def cores_since(self, first: Look) -> float:
-        """Return how many cores all processes used on average between two looks."""
-        return self.cpu_s_since(first) / self.seconds_since(first)
-
-    def has_read_or_written_since(self, first: Look) -> bool:
-        return self.io_bytes - first.io_bytes > (64 << 10) * self.seconds_since(first)
-
-    def has_moved_since(self, first: Look, *, steps_are_known: bool) -> bool:
-        """Return whether something went on between two looks.
-
-        If steps are known, waits do not count: loops poll.
-        """
-        seconds = self.seconds_since(first)
-        if has_computed(self.cpu_s_since(first), seconds) or self.has_read_or_written_since(first):
-            return True
-        if not steps_are_known and _is_often(self.switches - first.switches, seconds):
-            return True
-        stood = {row.member.identity: row for row in first.mains()}
-        pairs = [(stood.get(row.member.identity, row), row) for row in self.mains()]
-        return not pairs or any(
-            was.stack != row.stack or row.transfers_since(was, seconds) for was, row in pairs
-        )
-
     def groups(self) -> tuple[HangGroup, ...]:
         """Return all threads, grouped by their stacks.
 
@@ -125,6 +86,72 @@ class Look(msgspec.Struct, frozen=True):
             found[row.is_main, row.stack].append(stand)
         ordered = sorted(found.items(), key=lambda item: (not item[0][0], -len(item[1])))
         return tuple(HangGroup(stack, tuple(stands)) for (_, stack), stands in ordered)
+
+
+class LookPair(NamedTuple):
+    """Two looks at a run that may hang, and what went on between them."""
+
+    first: Look
+    second: Look
+
+    @property
+    def seconds(self) -> float:
+        return (self.second.at_ns - self.first.at_ns) / SECOND_NS
+
+    @property
+    def cpu_s(self) -> float:
+        return sum(self.second.cpu_s.values()) - sum(self.first.cpu_s.values())
+
+    @property
+    def cores(self) -> float:
+        """How many cores all processes used on average."""
+        return self.cpu_s / self.seconds
+
+    @property
+    def has_transferred(self) -> bool:
+        """Whether data was read or written."""
+        return self.second.io_bytes - self.first.io_bytes > (64 << 10) * self.seconds
+
+    @property
+    def verdict(self) -> DesyncVerdict:
+        """What NCCL's counts show."""
+        return compare(*(look.job.status if look.job else None for look in self))
+
+    def has_moved(self, *, steps_are_known: bool) -> bool:
+        """Return whether something went on; if steps are known, waits do not count: loops poll."""
+        if has_computed(self.cpu_s, self.seconds) or self.has_transferred:
+            return True
+        if not steps_are_known and self._is_often(self.second.switches - self.first.switches):
+            return True
+        stood = {row.member.identity: row for row in self.first.mains()}
+        pairs = [(stood.get(row.member.identity, row), row) for row in self.second.mains()]
+        # Only data ends a wait for it, which may come slowly.
+        return not pairs or any(
+            was.stack != row.stack
+            or (row.wait.is_transfer and self._is_often(row.waits - was.waits))
+            for was, row in pairs
+        )
+
+    def _is_often(self, waits: int) -> bool:
+        return waits > 5 * self.seconds + 3
+
+    def has_spun(self) -> bool:
+        """Return whether the processes that train only used one core each, and at least one did."""
+        spinning = sum(row.wait.kind == "running" for row in self.second.mains())
+        # Its other threads count too; a process that computes on many cores does not spin.
+        is_one_core = self.cores <= 1.15 * spinning
+        return spinning > 0 and is_one_core and not self.has_transferred
+
+    def is_idle(self) -> bool:
+        """Return whether a server did not compute."""
+        return self.cores <= 0.1
+
+    def has_stopped(self) -> bool:
+        """Return whether a server was idle, or kept the stacks of all threads."""
+        before, now = (
+            Counter((row.member.identity, row.stack) for row in look.standing) for look in self
+        )
+        return self.is_idle() or before == now
 
 
 def take_look(members: Sequence[Member], at_ns: int, *, mains_only: bool) -> Look:

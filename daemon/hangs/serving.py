@@ -11,9 +11,6 @@ import asyncio
 import contextlib
 import math
 import re
-import socket
-import threading
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -24,6 +21,7 @@ from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.events import EventKind
 from profd.daemon.hangs.cause import Cause, sentence_of, waits_for_requests
 from profd.daemon.hangs.look import Look
+from profd.daemon.sockets import hung_up_after
 from profd.daemon.stacks.source import own_frames
 from profd.daemon.store.records import EventHappened, Record
 
@@ -64,43 +62,25 @@ def read_requests(port: int, within_s: float = WITHIN_S) -> Requests:
     """
     import http.client  # loads all of email, and few runs serve
 
-    connection, page = (
-        http.client.HTTPConnection("127.0.0.1", port, timeout=within_s),
-        f"port {port}/metrics",
-    )
-    is_late = threading.Event()
-    timer = threading.Timer(0, lambda: None)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=within_s)
+    page = f"port {port}/metrics"
     try:
         connection.connect()
-        # A socket's own timeout restarts with each byte.
-        timer = threading.Timer(within_s, _hang_up, [connection.sock, is_late])
-        timer.start()
-        connection.request("GET", "/metrics", headers={"Connection": "close"})
-        response = connection.getresponse()
-        text = response.read(_MOST_BYTES).decode(errors="replace") if response.status == 200 else ""
-        if is_late.is_set():
-            raise TimeoutError
+        with hung_up_after(connection.sock, within_s):
+            connection.request("GET", "/metrics", headers={"Connection": "close"})
+            response = connection.getresponse()
+            data = response.read(_MOST_BYTES) if response.status == 200 else b""
     except TimeoutError:
         raise NoMetrics(f"{page} does not answer (not within {within_s:g} s)") from None
     except (OSError, http.client.HTTPException, ValueError) as error:
-        late = f"not within {within_s:g} s" if is_late.is_set() else ""
-        raise NoMetrics(
-            f"{page} does not answer ({late or error or type(error).__name__})"
-        ) from None
+        raise NoMetrics(f"{page} does not answer ({error})") from None
     finally:
-        timer.cancel()
         connection.close()
-    values = list(_values(text))
+    values = list(_values(data.decode(errors="replace")))
     pending = [value for name, value in values if name in _NAMES.pending]
     if not pending:
         raise NoMetrics(f"{page} has no number of requests that profd knows")
     return Requests(sum(pending), sum(value for name, value in values if name in _NAMES.done))
-
-
-def _hang_up(connected: socket.socket, is_late: threading.Event) -> None:
-    is_late.set()  # set before its reader can see the end
-    with contextlib.suppress(OSError):  # it has ended
-        connected.shutdown(socket.SHUT_RDWR)
 
 
 def _values(text: str) -> Iterator[tuple[str, float]]:
@@ -165,17 +145,3 @@ class RequestProgress:
         own = [row for row in rows if own_frames(row.stack)]
         own.sort(key=lambda row: not row.is_main)
         return Cause("requests", "; ".join([text, *map(sentence_of, own[:3])]))
-
-
-def is_idle(first: Look, second: Look) -> bool:
-    """Return whether a server did not compute between two looks."""
-    return second.cores_since(first) <= 0.1
-
-
-def has_stopped(first: Look, second: Look) -> bool:
-    """Return whether a server was idle between two looks, or kept the stacks of all threads."""
-    before, now = (
-        Counter((row.member.identity, row.stack) for row in look.standing)
-        for look in (first, second)
-    )
-    return is_idle(first, second) or before == now

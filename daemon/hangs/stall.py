@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator
 from typing import NamedTuple
 
 from profd.daemon.clock import SECOND_NS, Clock
-from profd.daemon.hangs.look import Look
+from profd.daemon.hangs.look import Look, LookPair
 from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.store.records import (
     STEP_COUNT,
@@ -226,17 +226,6 @@ class StackAges:
         return since_ns is not None and since_ns > at_ns
 
 
-def has_spun(first: Look, second: Look) -> bool:
-    """Return whether the processes that train only used one core each between two looks.
-
-    At least one of them did so.
-    """
-    spinning = sum(row.wait.kind == "running" for row in second.mains())
-    # Its other threads count too; a process that computes on many cores does not spin.
-    is_one_core = second.cores_since(first) <= 1.15 * spinning
-    return spinning > 0 and is_one_core and not second.has_read_or_written_since(first)
-
-
 class TwoLooks:
     """Looks twice at a run that makes no progress, half of a timeout apart.
 
@@ -254,7 +243,7 @@ class TwoLooks:
         self._clock, self._look, self._both_at_all = clock, look, both_at_all
         self._first: Look | None = None
 
-    async def check(self, stalled_s: float, timeout_s: float) -> tuple[Look, Look] | None:
+    async def check(self, stalled_s: float, timeout_s: float) -> LookPair | None:
         """Return two looks at a run that has been stalled for the timeout; else None.
 
         The second one is the first of the next two.
@@ -268,5 +257,5 @@ class TwoLooks:
             self._first = await self._look(not self._both_at_all)
         elif stalled_s >= due_s and self._clock.now_ns() - self._first.at_ns >= apart_ns:
             first, self._first = self._first, await self._look(False)
-            return (first, self._first) if self._first else None
+            return LookPair(first, self._first) if self._first else None
         return None

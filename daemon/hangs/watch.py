@@ -23,7 +23,7 @@ from functools import partial
 import msgspec
 
 from profd.daemon.clock import SECOND_NS, Clock, until_tick_s
-from profd.daemon.collectives.desync import DesyncVerdict, Progress, compare
+from profd.daemon.collectives.desync import Progress
 from profd.daemon.collectives.ras import Answer
 from profd.daemon.events import EventKind
 from profd.daemon.frameworks.frames import any_means
@@ -38,9 +38,9 @@ from profd.daemon.hangs.cause import (
 )
 from profd.daemon.hangs.desync import find_desync, is_at_work, waits_for_device
 from profd.daemon.hangs.job import read_dumps
-from profd.daemon.hangs.look import Look, cost_s, name_of_member, take_look
-from profd.daemon.hangs.serving import RequestProgress, Requests, has_stopped, is_idle
-from profd.daemon.hangs.stall import RunActivity, StackAges, TwoLooks, has_spun
+from profd.daemon.hangs.look import Look, LookPair, cost_s, name_of_member, take_look
+from profd.daemon.hangs.serving import RequestProgress, Requests
+from profd.daemon.hangs.stall import RunActivity, StackAges, TwoLooks
 from profd.daemon.store import records
 from profd.daemon.store.records import (
     EventHappened,
@@ -230,18 +230,19 @@ class HangWatch:
         looks: TwoLooks,
         stalled_s: float,
         timeout_s: float,
-        is_hang: Callable[[Look, Look], bool],
+        is_hang: Callable[[LookPair], bool],
         goes_on: Callable[[int], bool],
     ) -> None:
         """Report a run that has been stalled for so long, if two looks at it show a hang."""
         seen = await looks.check(stalled_s, timeout_s) if self._hang is None else None
-        if seen is not None and is_hang(*seen):
+        if seen is not None and is_hang(seen):
             self._goes_on = goes_on
-            self._report(*seen, stalled_s)
+            self._report(seen, stalled_s)
 
     async def _check_serving(self, serving: RequestProgress) -> None:
         """Report a server that serves none of its requests: later if it uses the CPU."""
         stuck_s, goes_on = serving.stuck_s(), serving.has_served_since
+        is_idle, has_stopped = LookPair.is_idle, LookPair.has_stopped
         await self._find(self._soon, stuck_s, self.after_s, is_idle, goes_on)
         await self._find(self._late, stuck_s, LONG * self.after_s, has_stopped, goes_on)
 
@@ -266,26 +267,23 @@ class HangWatch:
     def _has_new_stack(self, at_ns: int) -> bool:
         return self._activity.has_stepped_since(at_ns) or self._ages.has_moved_since(at_ns)
 
-    def _has_spun(self, first: Look, second: Look) -> bool:
-        goes_on = self._verdict(first, second).progress is Progress.GOES_ON
-        return has_spun(first, second) and not goes_on
+    def _has_spun(self, looks: LookPair) -> bool:
+        return looks.has_spun() and looks.verdict.progress is not Progress.GOES_ON
 
-    def _is_proven(self, first: Look, second: Look) -> bool:
+    def _is_proven(self, looks: LookPair) -> bool:
         """Return whether NCCL's counts show a hang.
 
         Then ranks are behind and do nothing to catch up, or all wait for the GPU.
         """
-        progress = self._verdict(first, second).progress
-        if second.has_read_or_written_since(first):
+        progress = looks.verdict.progress
+        if looks.has_transferred:
             return False
         if progress is Progress.ALIKE:
-            has_stepped, are_full = (
-                self._activity.step_ns is not None,
-                self._activity.gpus_are_full_since(first.at_ns),
-            )
-            return has_stepped and are_full and all(map(waits_for_device, second.mains()))
+            has_stepped = self._activity.step_ns is not None
+            are_full = self._activity.gpus_are_full_since(looks.first.at_ns)
+            return has_stepped and are_full and all(map(waits_for_device, looks.second.mains()))
         if progress is Progress.BEHIND:
-            return not is_at_work(first, second, self._cause(first, second).behind)
+            return not is_at_work(looks, self._cause(looks, self._deaths).behind)
         return progress in (Progress.LOST, Progress.MISMATCH)
 
     async def _check_quiet(self) -> None:
@@ -295,18 +293,19 @@ class HangWatch:
         await self._find(self._soon, quiet_s, timeout_s, self._is_stuck, goes_on)
         await self._find(self._late, quiet_s, LONG * timeout_s, self._is_quiet, goes_on)
 
-    def _is_stuck(self, first: Look, second: Look) -> bool:
-        return not ends_by_itself(second) and self._is_quiet(first, second)
+    def _is_stuck(self, looks: LookPair) -> bool:
+        return not ends_by_itself(looks.second) and self._is_quiet(looks)
 
-    def _is_quiet(self, first: Look, second: Look) -> bool:
+    def _is_quiet(self, looks: LookPair) -> bool:
         """Return whether a run should go on, and does nothing.
 
         A frozen one counts as quiet from now on at the earliest.
         """
-        serves = self._activity.step_ns is None and is_waiting_for_work(second)
-        if serves or is_waiting_for_user(second) or self._has_moved(first, second):
+        now = looks.second
+        serves = self._activity.step_ns is None and is_waiting_for_work(now)
+        if serves or is_waiting_for_user(now) or self._has_moved(looks):
             return False
-        if is_frozen(second):
+        if is_frozen(now):
             self._activity.forget()
             return False
         return True
@@ -364,26 +363,19 @@ class HangWatch:
             or now_ns - since_ns >= _SETTLED_S * SECOND_NS
         )
 
-    def _verdict(self, first: Look, second: Look) -> DesyncVerdict:
-        return compare(
-            first.job.status if first.job else None, second.job.status if second.job else None
-        )
+    def _cause(self, looks: LookPair, deaths: Collection[Death]) -> Cause:
+        now, died = looks.second, list(deaths)
+        return find_desync(now, died, looks.verdict) or find_cause(now, died)
 
-    def _cause(self, first: Look, second: Look, deaths: Sequence[Death] | None = None) -> Cause:
-        deaths = list(self._deaths) if deaths is None else deaths
-        return find_desync(second, deaths, self._verdict(first, second)) or find_cause(
-            second, deaths
-        )
-
-    def _has_moved(self, first: Look, second: Look) -> bool:
-        activity = self._activity
-        if activity.has_stepped_since(first.at_ns) or activity.gpu_moves_since(first.at_ns):
+    def _has_moved(self, looks: LookPair) -> bool:
+        activity, since_ns = self._activity, looks.first.at_ns
+        if activity.has_stepped_since(since_ns) or activity.gpu_moves_since(since_ns):
             return True
-        if self._verdict(first, second).progress is Progress.GOES_ON:
+        if looks.verdict.progress is Progress.GOES_ON:
             return True
-        return second.has_moved_since(first, steps_are_known=activity.step_ns is not None)
+        return looks.has_moved(steps_are_known=activity.step_ns is not None)
 
-    def _report(self, first: Look, look: Look, quiet_s: float) -> None:
+    def _report(self, looks: LookPair, quiet_s: float) -> None:
         now_ns = self.clock.now_ns()
         since_ns = now_ns - int(quiet_s * SECOND_NS)
         deaths = [death for death in self._deaths if death.at_ns >= since_ns - 10 * SECOND_NS]
@@ -394,11 +386,10 @@ class HangWatch:
                 f"the last step that was seen is {self._activity.last_step}, {ago_s:.0f} s before"
             )
         facts += [*(death.in_words() for death in deaths), *self._activity.gpu_facts(since_ns)]
+        look = looks.second
         if look.unread:
             facts.append(f"the stacks of {look.unread} more processes were not read")
-        cause = (
-            self._serving.find_cause(look) if self._serving else self._cause(first, look, deaths)
-        )
+        cause = self._serving.find_cause(look) if self._serving else self._cause(looks, deaths)
         report = records.HangReport(cause.group, look.groups(), tuple(facts), cause.behind)
         text = f"no progress for {quiet_s:.0f} s ({cause.group}): {cause.text}"
         self._hang = HangFound(now_ns, since_ns, text, report)
