@@ -29,19 +29,17 @@ def throttled(reader: RunReader, process: int, time: TimeRange = EVER) -> Interv
     tracks = [_host_track(reader, "cgroup_cpu_throttled_share", time)]
     gpus = GpuTracks(reader, name="gpu_throttle_reasons_mask")
     tracks += [reader.steps(gpus.series[device], time) for device in gpus.used_by(process)]
-    return reduce(stepfunction.united, (track.where(lambda value: value > 0) for track in tracks))
+    slow = (track.where(lambda value: value > 0) for track in tracks)
+    return IntervalSet(time for held in slow for time in held.ranges())
 
 
 def memory_growing(reader: RunReader, process: int) -> IntervalSet:
-    cover = IntervalSet()
-    own = [
-        one
-        for one in growth(reader, Selection(processes=frozenset({process})))
-        if one.verdict == "growing"
-    ]
-    for since_ns in sorted(one.since_ns for one in own if one.since_ns is not None):
-        cover.add(since_ns, reader.info.end_ns)
-    return cover
+    own = growth(reader, Selection(processes=frozenset({process})))
+    return IntervalSet(
+        (one.since_ns, reader.info.end_ns)
+        for one in own
+        if one.verdict == "growing" and one.since_ns is not None
+    )
 
 
 def covers_of(

@@ -195,16 +195,15 @@ def _unread(
         seen_us = {change.at_us for trace in noted for change in trace.changes[first:-1]}
         return list(map(raw.at_ns, sorted(seen_us)))
 
-    kept, seen_ns = IntervalSet(), times_ns(0)
-    if seen_ns:
-        failed_ns = sorted(one.at_ns for one in raw.failed)
-        # The first stack of a thread says only that it was read.
-        known = Known(seen_ns, times_ns(1), failed_ns, raw.pulses, raw.spells)
-        begin_ns = min(keep.from_ns or seen_ns[0], seen_ns[0])
-        time = TimeRange(begin_ns, raw.at_ns(noted[0].changes[-1].at_us))
-        for span in unread(known, rate_hz, time).ranges_between(*keep):
-            kept.add(*span)
-    return kept
+    seen_ns = times_ns(0)
+    if not seen_ns:
+        return IntervalSet()
+    failed_ns = sorted(one.at_ns for one in raw.failed)
+    # The first stack of a thread says only that it was read.
+    known = Known(seen_ns, times_ns(1), failed_ns, raw.pulses, raw.spells)
+    begin_ns = min(keep.from_ns or seen_ns[0], seen_ns[0])
+    time = TimeRange(begin_ns, raw.at_ns(noted[0].changes[-1].at_us))
+    return IntervalSet(unread(known, rate_hz, time).ranges_between(*keep))
 
 
 def _timeline(

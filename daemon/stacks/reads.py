@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.records import GapFound, Identity
-from profd.daemon.store.stepfunction import IntervalSet, common, united
+from profd.daemon.store.stepfunction import IntervalSet
 from profd.daemon.timerange import TimeRange
 
 ENOUGH = 20
@@ -103,20 +103,17 @@ class Known(NamedTuple):
 
 def unread(known: Known, rate_hz: int, time: TimeRange) -> IntervalSet:
     """Return the parts of a range of time in which a recording missed a process that ran."""
-    whole, distance_ns = IntervalSet(), SECOND_NS // rate_hz
-    whole.add(*time)
-    doubts = united(_union(_doubtful(known, rate_hz, time)), _union(_suspended(known.spells)))
-    silent = _without_samples(doubts, known.seen_ns, ENOUGH * distance_ns, distance_ns)
-    found = united(silent, _union(_after_exec(known, time, distance_ns)))
-    return common(united(found, _paused(known.spells, known.moved_ns, time.to_ns)), whole)
-
-
-def _union(spans: Iterable[TimeRange]) -> IntervalSet:
-    """Return the union of spans that are in order of their start."""
-    found = IntervalSet()
-    for span in spans:
-        found.add(*span)
-    return found
+    distance_ns, spells = SECOND_NS // rate_hz, known.spells
+    suspended = ((one.from_ns, one.to_ns) for one in spells if one.state == SUSPENDED)
+    doubts = IntervalSet([*_doubtful(known, rate_hz, time), *suspended])
+    found = IntervalSet(
+        [
+            *_without_samples(doubts, known.seen_ns, ENOUGH * distance_ns, distance_ns),
+            *_after_exec(known, time, distance_ns),
+            *_paused(spells, known.moved_ns, time.to_ns),
+        ]
+    )
+    return IntervalSet(found.ranges_between(*time))
 
 
 def _doubtful(known: Known, rate_hz: int, time: TimeRange) -> Iterator[TimeRange]:
@@ -160,10 +157,6 @@ def _is_read(first: Pulse, last: Pulse, failed_ns: Sequence[int], rate_hz: int, 
     return done >= due - _DEVIATIONS * math.sqrt(due)
 
 
-def _suspended(spells: Sequence[Spell]) -> Iterator[TimeRange]:
-    return (TimeRange(spell.from_ns, spell.to_ns) for spell in spells if spell.state == SUSPENDED)
-
-
 def _after_exec(known: Known, time: TimeRange, distance_ns: int) -> Iterator[TimeRange]:
     """Yield the rest of a recording in which the process became another program.
 
@@ -178,41 +171,37 @@ def _after_exec(known: Known, time: TimeRange, distance_ns: int) -> Iterator[Tim
 
 def _without_samples(
     doubts: IntervalSet, seen_ns: Sequence[int], least_ns: int, distance_ns: int
-) -> IntervalSet:
-    """Return the parts of doubtful spans without a sample for longer than ``least_ns``.
+) -> Iterator[TimeRange]:
+    """Yield the parts of doubtful spans without a sample for longer than ``least_ns``.
 
     A sample stands for one sampling interval after it.
     """
-    found = IntervalSet()
     for start_ns, end_ns in doubts.ranges():
         inner = seen_ns[bisect_left(seen_ns, start_ns - distance_ns) : bisect_left(seen_ns, end_ns)]
         begins = [start_ns, *(max(at_ns + distance_ns, start_ns) for at_ns in inner)]
         for begin_ns, until_ns in zip(begins, [*inner, end_ns], strict=True):
             if until_ns - begin_ns > least_ns:
-                found.add(begin_ns, until_ns)
-    return found
+                yield TimeRange(begin_ns, until_ns)
 
 
-def _paused(spells: Sequence[Spell], moved_ns: Sequence[int], end_ns: int) -> IntervalSet:
-    """Return when a process was paused.
+def _paused(spells: Sequence[Spell], moved_ns: Sequence[int], end_ns: int) -> Iterator[TimeRange]:
+    """Yield when a process was paused.
 
     That is from the last sign of life before a pause to the first one after it.
 
     A stack that changes is such a sign, and so is a look at a process that runs. If there is no
     later sign, the pause lasts until the end.
     """
-    found = IntervalSet()
     for before, pause, after in _with_neighbors(spells):
         if pause.state in (STOPPED, FROZEN):
             begun_ns = [at_ns for at_ns in moved_ns if at_ns <= pause.from_ns]
             ended_ns = [at_ns for at_ns in moved_ns if at_ns >= pause.to_ns]
             begun_ns += [before.to_ns] if before else []
             ended_ns += [after.from_ns] if after else []
-            found.add(
+            yield TimeRange(
                 max(begun_ns, default=pause.from_ns),
                 min(ended_ns, default=max(pause.to_ns, end_ns)),
             )
-    return found
 
 
 def _with_neighbors(spells: Sequence[Spell]) -> Iterator[tuple[Spell | None, Spell, Spell | None]]:

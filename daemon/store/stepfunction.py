@@ -32,17 +32,20 @@ DISTANCES = 9  # the usual distance is the median of the last readings, this man
 
 
 class IntervalSet:
-    """A union of ranges of time, added in order of their start.
+    """A union of ranges of time, (start_ns, end_ns): what recordings cover, or when something held.
 
-    It holds what recordings cover, or when a condition held.
+    Those added to it have to begin no earlier than those before.
     """
 
     __slots__ = ("_before", "_ends", "_starts")
 
-    def __init__(self) -> None:
+    def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
+        """Unite ranges, in any order."""
         self._starts: list[int] = []
         self._ends: list[int] = []
         self._before: list[int] = []
+        for time in sorted(ranges):
+            self.add(*time)
 
     def add(self, start_ns: int, end_ns: int) -> None:
         """Cover [start_ns, end_ns) too; time that is already covered counts once."""
@@ -105,21 +108,9 @@ class IntervalSet:
         ]
 
 
-def united(one: IntervalSet, other: IntervalSet) -> IntervalSet:
-    """Return the time that lies in at least one of the two."""
-    union = IntervalSet()
-    for time in sorted([*one.ranges(), *other.ranges()]):
-        union.add(*time)
-    return union
-
-
 def common(one: IntervalSet, other: IntervalSet) -> IntervalSet:
     """Return the time that lies in both."""
-    both = IntervalSet()
-    for start_ns, end_ns in one.ranges():
-        for part in other.ranges_between(start_ns, end_ns):
-            both.add(*part)
-    return both
+    return IntervalSet(part for time in one.ranges() for part in other.ranges_between(*time))
 
 
 class IntervalCursor:
@@ -286,11 +277,8 @@ class StepFunction:
 
     def where(self, holds: Callable[[float], bool]) -> IntervalSet:
         """Return the time over which the value is known and fulfills a condition."""
-        cover = IntervalSet()
-        for step in self.steps:
-            if holds(step.value):
-                cover.add(step.start_ns, step.end_ns)
-        return cover
+        held = (step for step in self.steps if holds(step.value))
+        return IntervalSet((step.start_ns, step.end_ns) for step in held)
 
     def _between(self, from_ns: int, to_ns: int) -> Sequence[Step]:
         """Return the steps that may overlap [from_ns, to_ns)."""
