@@ -3,11 +3,15 @@
 It is pure.
 
 While the counter grows, the rounds between two readings are their difference. If it has begun anew,
-the number of rounds of the whole loop (an epoch) is needed: from the loop's ``range``, from a
-reading in the last round, or from two readings less than two rounds apart. Until then the count
-goes by the loop's rate, and the error says how exact that is. If epochs have different numbers of
-rounds, as episodes do, it goes by the rate within them: such a loop may also have begun anew, and
-come further than before, between two readings.
+the number of rounds of the whole loop (an epoch) is needed. What is known of it is one of three:
+
+* nothing yet: the count goes by the loop's rate, and the error says how exact that is;
+* all epochs have the same ``length``, once that was learned (``_learn``): from the loop's
+  ``range``, from a reading in the last round, or from two readings less than two rounds apart. It
+  is forgotten if readings do not fit it (``_forget_length``);
+* epochs have different numbers of rounds, as episodes do (``varies``), once several ended early
+  (``_vary``): the count goes by the rate within them. Such a loop may also have begun anew, and
+  come further than before, between two readings. Two that are alike after all end that.
 """
 
 from __future__ import annotations
@@ -269,20 +273,18 @@ class Count:
             epoch,
             epochs,
             length,
-            pace,
+            self.pace_within() if self.varies else pace,
             fastest=max(expected, self._fastest * (since_epoch_s + gap_s)),
             is_anew=may_be_anew and is_anew,
         )
 
     def _made(self, gap: _Gap) -> int:
         """Return the rounds made between two readings."""
-        if self.varies:
-            return self._made_of_unlike(gap)
         has_grown = gap.number >= gap.last and not gap.is_anew
         if has_grown and not self._may_have_passed(gap):
             self._within.append((gap.seconds, gap.grown))
-            fastest = (gap.grown - 1) / gap.seconds if gap.seconds else 0.0
-            self._fastest = max(self._fastest, fastest)
+            if gap.seconds and not self.varies:
+                self._fastest = max(self._fastest, (gap.grown - 1) / gap.seconds)
             return gap.grown
         self._doubt_early_ends(gap)
         self._epoch = gap.epoch
@@ -292,6 +294,9 @@ class Count:
 
     def _may_have_passed(self, gap: _Gap) -> bool:
         """Say whether a counter that has grown may also have begun anew, and come as far again."""
+        if self.varies:
+            is_far = self.is_added or gap.number + 1 > 2 * gap.expected
+            return bool(gap.epochs) or (gap.epochs is None and not is_far)
         is_short = not self._knows_pace or gap.expected >= gap.length / 2
         epochs, most = gap.epochs, 1.5 * (gap.fastest + 1)
         is_next = epochs and self.length and epochs * gap.length + gap.grown <= most
@@ -299,7 +304,7 @@ class Count:
 
     def _doubt_early_ends(self, gap: _Gap) -> None:
         """Add the epochs to the error by which loops of epochs may have ended early."""
-        if gap.epoch is None or self._epoch is None or not self._early:
+        if gap.epoch is None or self._epoch is None or not self._early or self.varies:
             return
         groups = gap.epoch // self._early - self._epoch // self._early
         if groups > 0:
@@ -314,6 +319,8 @@ class Count:
 
     def _made_by_growth(self, gap: _Gap) -> int:
         """Return by how much the counter has grown; add what it may have missed to the error."""
+        if self.varies:
+            return self._count_by_pace(gap.grown, round(gap.expected), gap.expected)
         unmade = round(gap.expected) - gap.grown
         has_ended = self._knows_pace and self._ended_at is not None
         if gap.epochs is None and has_ended and unmade > gap.length / 2:
@@ -326,7 +333,7 @@ class Count:
         """Return the rounds until the end of an epoch, and since, by its length if that fits."""
         fastest_unread = 1.5 * self._fastest * gap.before_ns / SECOND_NS
         is_one = gap.epochs in (None, 1)
-        is_seen = is_one and self._sees_end(gap.last, gap.unread, fastest_unread)
+        is_seen = (is_one or self.varies) and self._sees_end(gap.last, gap.unread, fastest_unread)
         epochs = max(gap.epochs or 1, 1)
         if self.length is not None:
             made = epochs * self.length - gap.last + gap.number
@@ -346,7 +353,7 @@ class Count:
         since = gap.number + round(gap.unread)
         by_pace = max(least, round(gap.expected) if gap.unread >= gap.expected else since)
         missed = epochs * self._longest - gap.last
-        if self._knows_pace:
+        if self._knows_pace and not self.varies:
             missed_ns = gap.before_ns + gap.after_ns * (epochs > 1)
             self._judge_end(missed, missed_ns / SECOND_NS)
         doubtful = min(gap.expected, gap.unread)
@@ -374,25 +381,8 @@ class Count:
         if self._short_ends == 3 or missed > most:
             self._vary()
 
-    def _made_of_unlike(self, gap: _Gap) -> int:
-        """Return the rounds made between two readings if epochs have different lengths."""
-        self._epoch = gap.epoch
-        expected = self.pace_within() * gap.seconds
-        if gap.number >= gap.last and not gap.is_anew and not gap.epochs:
-            if gap.epochs == 0 or self.is_added or gap.number + 1 > 2 * expected:
-                self._within.append((gap.seconds, gap.grown))
-                return gap.grown
-            return self._count_by_pace(gap.grown, expected, expected)
-        unread = self.pace_within() * gap.before_ns / SECOND_NS
-        self._sees_end(gap.last, unread, 0.0)
-        least = max(gap.epochs or 1, 1) + gap.number
-        if not self.varies:  # they are alike after all
-            return least + (self.length or 0) - gap.last - 1
-        by_pace = expected if unread >= expected else gap.number + unread
-        return self._count_by_pace(least, by_pace, min(expected, unread))
-
-    def _count_by_pace(self, least: int, by_pace: float, doubtful: float) -> int:
-        made = max(least, round(by_pace))
+    def _count_by_pace(self, least: int, by_pace: int, doubtful: float) -> int:
+        made = max(least, by_pace)
         self.error += max(made - least, 1 + math.ceil(doubtful / 2))
         return made
 
