@@ -154,13 +154,8 @@ def assemble(
         # py-spy makes up for late samples at once, and reads a process that is stopped.
         if gaps.length_ns:
             samples = min(samples, sum(piece.length_ns for piece in pieces) * rate_hz // SECOND_NS)
-        shares = apportion(samples, [piece.length_ns for piece in pieces])
-        counted = [
-            piece._replace(samples=share)
-            for piece, share in zip(pieces, shares, strict=True)
-            if piece.stack or not one.is_seldom_in_python
-        ]
         known = _timeline(trace, identity, threads, is_alone=len(traces) == 1)
+        counted = _with_shares(pieces, samples, is_seldom_in_python=one.is_seldom_in_python)
         seen.append(_Seen(known, counted, list(map(raw.at_ns, one.torn_us))))
     first_us = min((trace.changes[0].at_us for trace in traces), default=0)
     last_us = max((trace.changes[-1].at_us for trace in traces), default=0)
@@ -169,13 +164,35 @@ def assemble(
     empty = RecordingTaken(
         identity, 0, 0, rate_hz, 0, 0, errors, raw.clock_error_ns, raw.cpu_ns, (), ()
     )
+    return tuple(_records(seen, stretches, whole, empty))
+
+
+def _with_shares(
+    pieces: Sequence[_Piece], samples: int, *, is_seldom_in_python: bool
+) -> list[_Piece]:
+    """Return each piece of a thread's time with its share of the samples.
+
+    A thread that is seldom in Python is out of it, and not torn, if it has no stack.
+    """
+    shares = apportion(samples, [piece.length_ns for piece in pieces])
+    return [
+        piece._replace(samples=share)
+        for piece, share in zip(pieces, shares, strict=True)
+        if piece.stack or not is_seldom_in_python
+    ]
+
+
+def _records(
+    seen: Sequence[_Seen], stretches: Sequence[TimeRange], whole: TimeRange, empty: RecordingTaken
+) -> list[RecordingTaken]:
+    """Return a record for each stretch, or for the last one if none has any length."""
     found: list[RecordingTaken] = []
     for span in stretches:
         record = _stretch(seen, span, whole, empty)
         if record.end_ns > record.start_ns or (not found and span is stretches[-1]):
             found.append(record)
             empty = msgspec.structs.replace(empty, errors=0, cpu_ns=0)
-    return tuple(found)
+    return found
 
 
 def _stretches(keep: TimeRange, gaps: IntervalSet) -> list[TimeRange]:
