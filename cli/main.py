@@ -91,7 +91,8 @@ def run_command_line(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     # The cause is the machine, not this code, so the system's own message is all there is to say.
     except OSError as error:
-        say(f"{error.filename or 'a call of the system'} failed: {error.strerror or error}")
+        what = f"{error.filename or 'a call of the system'} failed"
+        say(str(ProfdError.of_system(what, error)))
         return ExitCode.FAILURE
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):

@@ -6,7 +6,15 @@ entry of the command line and the error screen of the dashboard.
 
 from __future__ import annotations
 
+import errno
 from enum import IntEnum
+
+AGAINST_LIMITS = {
+    errno.EMFILE: "raise the limit of open files (`ulimit -n`)",
+    errno.ENFILE: "end something: the machine can open no more files",
+    errno.ENOMEM: "end something: the machine has no more memory",
+}
+"""What helps if a limit of the machine was met, whatever profd was about to do."""
 
 
 class ExitCode(IntEnum):
@@ -55,6 +63,12 @@ class ProfdError(Exception):
         super().__init__(f"{what}: {remedy}" if remedy else what)
         self.what = what
         self.remedy = remedy
+
+    @classmethod
+    def of_system(cls, what: str, error: OSError, remedy: str = "") -> ProfdError:
+        """Return the error for what the system refused; ``remedy`` helps unless a limit was met."""
+        remedy = AGAINST_LIMITS.get(error.errno or 0, remedy)
+        return cls(f"{what} ({error.strerror or error})", remedy)
 
 
 class UsageError(ProfdError, exit_code=ExitCode.USAGE):

@@ -100,8 +100,8 @@ def make_private(folder: Path) -> Path:
         if is_ours and folder.stat().st_mode & 0o077:
             folder.chmod(0o700)
     except OSError as error:
-        what = f"cannot create {folder} ({error.strerror})"
-        raise OutputUnwritable(what, "set PROFD_HOME to a folder that you can write to") from error
+        remedy = "set PROFD_HOME to a folder that you can write to"
+        raise OutputUnwritable.of_system(f"cannot create {folder}", error, remedy) from error
     if not is_ours:
         raise OutputUnwritable(f"{folder} is not yours", _OWN_FOLDER)
     return folder
@@ -325,5 +325,5 @@ def write_whole(path: Path, content: bytes) -> None:
             with replacing(path.resolve(), mode=0o666) as file:
                 file.write(content)
     except OSError as error:
-        what = f"cannot write {path} ({error.strerror})"
-        raise OutputUnwritable(what, "choose another place with -o FILE") from error
+        remedy = "choose another place with -o FILE"
+        raise OutputUnwritable.of_system(f"cannot write {path}", error, remedy) from error

@@ -173,8 +173,11 @@ def open_job(job: FoundJob) -> Iterator[RunReader]:
         try:
             folder = tempfile.TemporaryDirectory(prefix="profd-")
         except OSError as error:
-            what = f"cannot make a temporary folder ({error.strerror})"
-            raise OutputUnwritable(what, "set TMPDIR to a folder that you can write to") from error
+            what, remedy = (
+                "cannot make a temporary folder",
+                "set TMPDIR to one that you can write to",
+            )
+            raise OutputUnwritable.of_system(what, error, remedy) from error
         # A name from a file could be ../../anything.
         path = Path(open_files.enter_context(folder)) / f"job{SUFFIX}"
         join_files(job, path)

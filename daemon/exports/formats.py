@@ -79,8 +79,8 @@ def write_tables(files: Mapping[str, bytes], folder: Path) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        what = f"cannot make the folder {folder} ({error.strerror})"
-        raise OutputUnwritable(what, "choose another place for it") from error
+        what = f"cannot make the folder {folder}"
+        raise OutputUnwritable.of_system(what, error, "choose another place for it") from error
     for name, content in files.items():
         write_whole(folder / name, content)
     return [folder / name for name in files]

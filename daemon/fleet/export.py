@@ -75,8 +75,8 @@ def export_run(reader: RunReader, data: DataSet) -> Manifest:
                 data, source.run, (info.started_ns, info.end_ns), written, Path(folder)
             )
     except OSError as error:
-        what = f"cannot write temporary files ({error.strerror})"
-        raise OutputUnwritable(what, "set TMPDIR to a folder with space") from error
+        what, remedy = "cannot write temporary files", "set TMPDIR to a folder with space"
+        raise OutputUnwritable.of_system(what, error, remedy) from error
     now = {file.path for file in manifest.files}
     earlier = set() if before is None else {file.path for file in before.files}
     # Exports that failed left files too.

@@ -38,9 +38,8 @@ def read_patterns(file: Path, key: str, kind: type[Pattern], hint: str) -> tuple
         form: type[dict[str, tuple[Pattern, ...]]] = dict[str, tuple[kind, ...]]  # type: ignore[valid-type]
         tables = msgspec.toml.decode(file.read_bytes(), type=form)
     except OSError as error:
-        raise UsageError(
-            f"{file} cannot be read ({error.strerror})", "make it readable, or remove it"
-        ) from error
+        what, remedy = f"{file} cannot be read", "make it readable, or remove it"
+        raise UsageError.of_system(what, error, remedy) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{file} is no table of [[{key}]] ({error})", hint) from error
     if tables.keys() - {key}:

@@ -6,7 +6,6 @@ listens from then on, and the process takes it over.
 
 from __future__ import annotations
 
-import errno
 import importlib.util
 import os
 import signal
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from profd.daemon import paths, program
-from profd.daemon.errors import ExitCode, MissingTool, UsageError
+from profd.daemon.errors import ExitCode, MissingTool, ProfdError, UsageError
 
 
 class ListenAddress(NamedTuple):
@@ -65,10 +64,9 @@ def url_of(listener: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/metrics"
 
 
-def _unusable(address: ListenAddress, error: OSError) -> UsageError:
-    why = "it is in use" if error.errno == errno.EADDRINUSE else error.strerror
-    what = f"metrics cannot be served at {address.host} port {address.port} ({why})"
-    return UsageError(what, "choose another port, or 0 for any that is free")
+def _unusable(address: ListenAddress, error: OSError) -> ProfdError:
+    what = f"metrics cannot be served at {address.host} port {address.port}"
+    return UsageError.of_system(what, error, "choose another port, or 0 for any that is free")
 
 
 PROGRAM = "profd.daemon.metrics"

@@ -110,9 +110,8 @@ def read_configuration(file: Path) -> Configuration:
         with file.open("rb") as opened:
             state, content = os.fstat(opened.fileno()), opened.read()
     except OSError as error:
-        raise UsageError(
-            f"{file} cannot be read ({error.strerror})", "name another one with --config FILE"
-        ) from error
+        what, remedy = f"{file} cannot be read", "name another one with --config FILE"
+        raise UsageError.of_system(what, error, remedy) from error
     # It names commands, which root would run.
     if os.geteuid() == 0 and (state.st_uid != 0 or state.st_mode & 0o022):
         raise UsageError(

@@ -81,9 +81,8 @@ class RunRegistry:
             with replacing(path) as file:
                 file.write(msgspec.json.encode(entry))
         except OSError as error:
-            raise OutputUnwritable(
-                f"cannot write {path} ({error.strerror})", "make room on its disk"
-            ) from error
+            what, remedy = f"cannot write {path}", "make room on its disk"
+            raise OutputUnwritable.of_system(what, error, remedy) from error
 
     def remove(self, run_id: str) -> None:
         with contextlib.suppress(OSError):

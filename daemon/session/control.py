@@ -120,8 +120,8 @@ class ControlServer:
             )
         except OSError as error:
             listening.close()
-            reason = f"{self.path} cannot be bound ({error.strerror or error})"
-            raise SessionFailed(reason, "set PROFD_HOME to a local folder") from error
+            what, remedy = f"{self.path} cannot be bound", "set PROFD_HOME to a local folder"
+            raise SessionFailed.of_system(what, error, remedy) from error
         finally:
             os.umask(previous)
 
@@ -186,8 +186,11 @@ class ControlClient:
             self._socket.connect(str(path))
         except OSError as error:
             self._socket.close()
-            reason = f"the session at {path} cannot be reached ({error.strerror or error})"
-            raise SessionFailed(reason, "it may have ended: see `profd ls`") from error
+            what, remedy = (
+                f"the session at {path} cannot be reached",
+                "it may have ended: see `profd ls`",
+            )
+            raise SessionFailed.of_system(what, error, remedy) from error
         # The PID is 0 if the process is in a container and cannot be seen from here.
         found, uid = _peer(self._socket)
         if (uid != os.getuid() and os.getuid() != 0) or (pid is not None and found not in (pid, 0)):

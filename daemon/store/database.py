@@ -442,7 +442,7 @@ def _check_header(path: Path) -> None:
                 header = file.read(_HEADER.size)
         size = path.stat().st_size
     except OSError as error:
-        raise RunUnreadable(f"{path} cannot be read ({error.strerror})", _SEE_RUNS) from error
+        raise RunUnreadable.of_system(f"{path} cannot be read", error, _SEE_RUNS) from error
     if len(header) < _HEADER.size or not header.startswith(b"SQLite format 3\0"):
         raise RunUnreadable(f"{path} is no run file", _SEE_RUNS)
     page_size, pages = _HEADER.unpack(header)[1], _HEADER.unpack(header)[9]

@@ -76,8 +76,8 @@ def watch_target(identity: Identity) -> ProcessWatch:
             f"process {identity.pid} has ended already", "nothing was recorded"
         ) from None
     except OSError as error:
-        what = f"process {identity.pid} cannot be watched ({error.strerror})"
-        raise SessionFailed(what, "profd needs Linux 5.3 or later") from error
+        what, remedy = f"process {identity.pid} cannot be watched", "profd needs Linux 5.3 or later"
+        raise SessionFailed.of_system(what, error, remedy) from error
 
 
 def code_and_signal(status: int | None) -> tuple[int | None, int | None]:

@@ -160,9 +160,8 @@ def armed(inherited: Mapping[str, str]) -> Iterator[KinetoEnvironment]:
     try:
         folder.mkdir(mode=0o700)
     except OSError as error:
-        raise OutputUnwritable(
-            f"cannot create {folder} ({error.strerror})", "make room in /tmp"
-        ) from error
+        what = f"cannot create {folder}"
+        raise OutputUnwritable.of_system(what, error, "make room in /tmp") from error
     try:
         yield KinetoEnvironment(folder, _variables(folder, inherited))
     finally:
@@ -203,9 +202,8 @@ def _variables(folder: Path, inherited: Mapping[str, str]) -> dict[str, str]:
     try:
         config.write_text(f"{settings}ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=1\n")
     except OSError as error:
-        raise OutputUnwritable(
-            f"cannot write {config} ({error.strerror})", "make room in /tmp"
-        ) from error
+        what = f"cannot write {config}"
+        raise OutputUnwritable.of_system(what, error, "make room in /tmp") from error
     return {
         _SWITCH: "1",
         _SOCKETS: str(folder),

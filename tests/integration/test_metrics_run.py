@@ -76,7 +76,7 @@ def test_a_port_in_use_ends_the_command_before_the_script_starts(tmp_path: Path)
         done = launches.run(f"--metrics={port}", "--", "touch", str(tmp_path / "started"))
 
     assert done.returncode == 2
-    assert f"port {port} (it is in use)".encode() in done.stderr
+    assert f"port {port} (Address already in use)".encode() in done.stderr
     assert b"Traceback" not in done.stderr
     assert not (tmp_path / "started").exists()
 
