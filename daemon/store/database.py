@@ -235,6 +235,7 @@ def is_of_the_data(error: Exception) -> bool:
     return isinstance(error, of_the_data) or not isinstance(error, (sqlite3.Error, MemoryError))
 
 
+@functools.cache
 def columns_of(table: str) -> frozenset[str]:
     """Return the names of the columns of a table."""
     return frozenset(name for name, *_ in _own_schema()[0][table])

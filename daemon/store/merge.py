@@ -9,7 +9,9 @@ from __future__ import annotations
 import itertools
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from profd.daemon.store import database
 from profd.daemon.store.pointrollups import PointRollups
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Identity, RunStarted
-from profd.daemon.store.rows import RunInfo
+from profd.daemon.store.rows import RunInfo, WindowRow
 from profd.daemon.store.stackrollups import IntervalColumns, StackRollups
 from profd.daemon.store.stepfunction import MINUTE_NS
 
@@ -86,13 +88,9 @@ def join_runs(
             for copy in copies:
                 copy.add_entities()
             # What happened to several nodes is read in the order of writing.
-            happened = sorted(
-                (one for copy in copies for one in copy.occasions()), key=lambda one: one[0]
-            )
-            for _, copy, table, values in happened:
-                copy.add(table, values)
-            for copy in copies:
-                copy.add_parts_of_windows()
+            occasions = [one for copy in copies for one in copy.occasions()]
+            for _, add in sorted(occasions, key=itemgetter(0)):
+                add()
         # The sums of stacks need the points of all devices.
         for copy in copies:
             copy.add_points(started_ns)
@@ -156,18 +154,20 @@ class _Copy:
         """Return a time of this node by the clock of the first."""
         return at_ns - self._node.offset_ns
 
-    def _moved(self, row: msgspec.Struct, **others: object) -> dict[str, object]:
-        """Return the columns of a row in the joined file, with others; ``id`` is the old one."""
-        values = dict(zip(row.__struct_encode_fields__, msgspec.structs.astuple(row), strict=True))
+    def add(self, table: str, row: msgspec.Struct, **others: object) -> None:
+        """Add a row, with ``others`` in place of its own columns, and remember its id.
+
+        What the nodes have in common is added once.
+        """
+        names, columns = row.__struct_encode_fields__, database.columns_of(table)
+        fields = zip(names, msgspec.structs.astuple(row), strict=True)
+        values = {name: value for name, value in fields if name in columns}
         for name in _TIMES & values.keys():
             if values[name]:  # a failed window has no times, and a hang may not have ended
                 values[name] = max(self.moved_ns(values[name]), 0)
         for name in self._ids.keys() & values.keys():
             values[name] = self._ids[name][values[name]]
-        return values | others
-
-    def add(self, table: str, values: dict[str, object]) -> None:
-        """Add a row, unless the nodes have it in common and it is there, and remember its id."""
+        values |= others
         old = values.pop("id", None)
         key = (table, *(values[name] for name in _SHARED.get(table, ())))
         new = self._shared.get(key)
@@ -186,56 +186,55 @@ class _Copy:
         for process in sorted(reader.processes.values(), key=lambda row: row.id):
             start_ticks = process.start_ticks + (self._node.number << _NODE_BIT)
             parent = processes.get(process.parent)
-            self.add("process", self._moved(process, start_ticks=start_ticks, parent=parent))
+            self.add("process", process, start_ticks=start_ticks, parent=parent)
         for place in reader.placements().values():
-            self.add("placement", self._moved(place, node=self._node.number))
+            self.add("placement", place, node=self._node.number)
         for thread in reader.threads.values():
-            self.add("thread", self._moved(thread))
+            self.add("thread", thread)
         for frame in reader.frames.values():
-            self.add("frame", self._moved(frame))
+            self.add("frame", frame)
         for stack in sorted(reader.stacks.values(), key=lambda row: row.id):
-            self.add("stack", self._moved(stack, parent=self._ids["stack"][stack.parent]))
+            self.add("stack", stack, parent=self._ids["stack"][stack.parent])
         for gpu in reader.devices():
-            self.add("device", self._moved(gpu, name=self._device(gpu.name)))
+            self.add("device", gpu, name=self._device(gpu.name))
         for series in reader.list_series():
             is_of_host = series.process is None or series.device is not None
             device = self._device(series.device) if is_of_host else None
-            self.add("series", self._moved(series, device=device))
+            self.add("series", series, device=device)
 
     def _device(self, name: str | None) -> str:
         return self._node.host if name is None else f"{name} on {self._node.host}"
 
-    def occasions(self) -> Iterator[tuple[int, _Copy, str, dict[str, object]]]:
-        """Yield what happened once, and the recordings: a time, the table and the columns."""
-        reader, host = self.reader, self._node.host
+    def occasions(self) -> Iterator[tuple[int, Callable[[], None]]]:
+        """Yield what happened once, and the recordings: the time, and what adds the row."""
+        reader, host, moved_ns = self.reader, self._node.host, self.moved_ns
         for recording in reader.recordings():
-            yield self.moved_ns(recording.end_ns), self, "recording", self._moved(recording)
+            yield moved_ns(recording.end_ns), partial(self.add, "recording", recording)
         for event in reader.events():
             text = f"{host}: {event.text}" if event.process is None else event.text
-            yield self.moved_ns(event.at_ns), self, "event", self._moved(event, text=text)
+            yield moved_ns(event.at_ns), partial(self.add, "event", event, text=text)
         for gap in reader.gaps():
-            yield self.moved_ns(gap.end_ns), self, "gap", self._moved(gap)
+            yield moved_ns(gap.end_ns), partial(self.add, "gap", gap)
         for window in reader.windows():
-            values = self._moved(window, trace=reader.window_trace(window.id))
-            del values["kept_bytes"]
-            yield self.moved_ns(max(window.end_ns, window.asked_ns)), self, "window", values
+            end_ns = max(window.end_ns, window.asked_ns)
+            yield moved_ns(end_ns), partial(self._add_window, window)
         for hang in reader.hangs():
-            values = self._moved(hang, text=f"{host}: {hang.text}", cause=hang.report.cause)
-            yield self.moved_ns(hang.at_ns), self, "hang", values
+            others = {"text": f"{host}: {hang.text}", "cause": hang.report.cause}
+            yield moved_ns(hang.at_ns), partial(self.add, "hang", hang, **others)
 
-    def add_parts_of_windows(self) -> None:
+    def _add_window(self, window: WindowRow) -> None:
         reader = self.reader
-        for window in reader.windows():
-            parts: Mapping[str, Sequence[msgspec.Struct]] = {
-                "window_step": reader.window_steps(window.id),
-                "window_gpu": reader.window_gpus(window.id),
-                "host_gap": reader.host_gaps(window.id),
-                "window_wait": reader.window_waits(window.id),
-                "operator": reader.operators(window.id),
-            }
-            for table, rows in parts.items():
-                for row in rows:
-                    self.add(table, self._moved(row, window=self._ids["window"][window.id]))
+        self.add("window", window, trace=reader.window_trace(window.id))
+        parts: Mapping[str, Sequence[msgspec.Struct]] = {
+            "window_step": reader.window_steps(window.id),
+            "window_gpu": reader.window_gpus(window.id),
+            "host_gap": reader.host_gaps(window.id),
+            "window_wait": reader.window_waits(window.id),
+            "operator": reader.operators(window.id),
+        }
+        for table, rows in parts.items():
+            for row in rows:
+                self.add(table, row, window=self._ids["window"][window.id])
 
     def add_points(self, started_ns: int) -> None:
         """Add the points, series by series, and their sums."""
