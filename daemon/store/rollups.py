@@ -121,9 +121,7 @@ class StoredRollups:
         self._growing: dict[Rest, _Growing] = {}
         self._ends_ns: dict[int, int] = {}
         self._ends_read_to = 0
-        self._kept: OrderedDict[tuple[frozenset[int], str, int, int, int], list[StackMinuteRow]] = (
-            OrderedDict()
-        )
+        self._kept: OrderedDict[tuple[Split, int], list[StackMinuteRow]] = OrderedDict()
 
     def processes(self) -> Mapping[int, SummedRow]:
         """Return by process what the sums contain of it.
@@ -166,14 +164,17 @@ class StoredRollups:
     def by_stack(self, one: Split) -> list[StackMinuteRow]:
         """Return the sums of a split by thread and stack.
 
-        They come in up to three parts, to be added up.
+        They are cached, because a run that grows is asked for nearly the same again and again.
         """
-        first, last = one.minutes.start, one.minutes.stop
-        if not one.hours:
-            return self._added_up(one, "minutes", first, last)
-        head = self._added_up(one, "minutes", first, one.hours.start * HOUR_MINUTES)
-        tail = self._added_up(one, "minutes", one.hours.stop * HOUR_MINUTES, last)
-        return [*head, *self._added_up(one, "hours", one.hours.start, one.hours.stop), *tail]
+        key = one, 0 if one.is_settled else self._reader.newest_id("recording")
+        rows = self._kept.pop(key, None)
+        if rows is None:
+            rows = _stack_sums(self._reader, one)
+        if len(rows) <= 50_000:
+            self._kept[key] = rows
+        if len(self._kept) > _KEPT:
+            self._kept.popitem(last=False)
+        return rows
 
     def sums(
         self, time: TimeRange, threads: Collection[int]
@@ -186,26 +187,6 @@ class StoredRollups:
         return [row for one in splits for row in self.by_stack(one)], [
             Rest(one.threads, rest) for one in splits for rest in one.rest
         ]
-
-    def _added_up(self, one: Split, unit: str, first: int, last: int) -> list[StackMinuteRow]:
-        """Return sums over minutes or hours.
-
-        They are cached, because a run that grows is asked for nearly the same again and again.
-        """
-        if first >= last:
-            return []
-        version = 0 if one.is_settled else self._reader.newest_id("recording")
-        key = (one.threads, unit, first, last, version)
-        rows, some = self._kept.pop(key, None), range(first, last)
-        if rows is None and unit == "hours":
-            rows = stack_hours(self._reader, one.threads, some)
-        elif rows is None:
-            rows = stack_minutes(self._reader, one.threads, some, ALL_TOGETHER)
-        if len(rows) <= 50_000:
-            self._kept[key] = rows
-        if len(self._kept) > _KEPT:
-            self._kept.popitem(last=False)
-        return rows
 
     def beside(self, rest: Rest) -> Iterable[StackTotal]:
         """Return by thread and stack the intervals that lie outside of the sums.
@@ -315,8 +296,6 @@ def stack_minutes(
         f"SELECT thread, ?, stack, {ADDED_UP} FROM stack_minute WHERE {where} GROUP BY "
         "thread, stack"
     )
-    if together >= ALL_TOGETHER:
-        return _known(reader, reader.fetch(StackMinuteRow, sql, 0, minutes.start, minutes.stop))
     found: list[StackMinuteRow] = []
     # Sorting a few at a time is faster than sorting all.
     of_thread = (
@@ -335,19 +314,24 @@ def stack_minutes(
     return _known(reader, found)
 
 
-def stack_hours(reader: RunReader, threads: Collection[int], hours: range) -> list[StackMinuteRow]:
-    """Return the sums of some threads over whole hours, by stack.
-
-    The file must have the sums of all these hours.
-    """
-    sql = (
-        f"SELECT thread, ?, stack, {ADDED_UP} FROM stack_hour WHERE {_among(threads, 'hour')} "
-        "GROUP BY thread, stack"
+def _stack_sums(reader: RunReader, one: Split) -> list[StackMinuteRow]:
+    """Return the sums of a split: of its hours, and of the minutes before and after them."""
+    if not one.minutes:
+        return []
+    first, last = one.minutes.start, one.minutes.stop
+    hours = one.hours.start * HOUR_MINUTES, one.hours.stop * HOUR_MINUTES
+    head, tail = hours if one.hours else (last, last)
+    parts = (
+        ("minute", first, head),
+        ("hour", one.hours.start, one.hours.stop),
+        ("minute", tail, last),
     )
-    return _known(
-        reader,
-        reader.fetch(StackMinuteRow, sql, hours.start * HOUR_MINUTES, hours.start, hours.stop),
+    rows = " UNION ALL ".join(
+        f"SELECT * FROM stack_{unit} WHERE {_among(one.threads, unit)}" for unit, _, _ in parts
     )
+    sql = f"SELECT thread, ?, stack, {ADDED_UP} FROM ({rows}) GROUP BY thread, stack"
+    bounds = [bound for _, *part in parts for bound in part]
+    return _known(reader, reader.fetch(StackMinuteRow, sql, first, *bounds))
 
 
 def minute_times(
