@@ -2,8 +2,8 @@
 
 What is seen repeatedly (processes, threads, series, frames, stacks) is written once, and then
 referred to by an integer. A run may go on for weeks, with new workers every few seconds and
-functions that are created as it goes. So the memory for ids is bounded: processes that ended are
-forgotten soon, other ids once many are newer. What was forgotten is found again in the file.
+functions that are created as it goes. So the memory for ids is bounded: an id is forgotten once
+many others were used since. What was forgotten is found again in the file.
 """
 
 from __future__ import annotations
@@ -81,7 +81,6 @@ class Tables:
             set_meta(self._connection, written_ns=self.written_ns)
             self._point_sums.settle(self.written_ns)
             self._stack_sums.settle(self.written_ns)
-        self._ids.forget(self.written_ns)
 
     def finish(self) -> None:
         """Complete the sums in one transaction; after an error it can be called again."""
@@ -150,7 +149,6 @@ class Tables:
                 self._ids.process(record.identity),
             ),
         )
-        self._ids.end(record.identity, record.at_ns)
 
     @_write.register
     def _(self, record: records.RecordingTaken) -> None:

@@ -24,7 +24,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.events import EventKind
 from profd.daemon.store import database, interning
 from profd.daemon.store import writer as writer_module
-from profd.daemon.store.interning import REMEMBERED_NS, Interning
+from profd.daemon.store.interning import Interning
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import (
     EventHappened,
@@ -216,13 +216,21 @@ def raise_memory_error(now_ns: int) -> None:
 
 
 STACK = (Frame("<module>", "/srv/train.py", 3), Frame("train", "/srv/train.py", 9))
-LATER_NS = STARTED_NS + 10 * REMEMBERED_NS
+LATER_NS = STARTED_NS + 300 * SECOND_NS
+HELD = (
+    "PROCESSES_HELD",
+    "THREADS_HELD",
+    "SERIES_HELD",
+    "FRAMES_HELD",
+    "STACKS_HELD",
+    "WHOLE_HELD",
+)
 
 
 @pytest.fixture
 def tables(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tables]:
-    for name in ("FRAMES_HELD", "STACKS_HELD", "WHOLE_HELD", "THREADS_HELD", "SERIES_HELD"):
-        monkeypatch.setattr(interning, name, getattr(interning, name) >> 4)
+    for name in HELD:
+        monkeypatch.setattr(interning, name, getattr(interning, name) >> 5)
     made = Tables(database.create(path), describe)
     made.begin(run_started())
     yield made
@@ -247,7 +255,8 @@ def life(number: int, at_ns: int) -> list[Record]:
 def test_workers_that_came_and_went_are_not_held(tables: Tables) -> None:
     for number in range(400):
         tables.commit(life(number, STARTED_NS + number * 10 * SECOND_NS))
-    assert len(tables._ids) < 40
+    of_workers = interning.PROCESSES_HELD + interning.THREADS_HELD + interning.SERIES_HELD
+    assert len(tables._ids) <= of_workers + 10
 
 
 @pytest.mark.parametrize(
@@ -305,10 +314,10 @@ def test_a_thread_leads_from_when_it_is_said_to(tables: Tables, path: Path) -> N
 
 
 def test_a_process_that_makes_threads_for_ever_holds_few(tables: Tables) -> None:
-    points = tuple(Point("cpu_cores", 0.0, MAIN, 5000 + number) for number in range(200))
+    points = tuple(Point("cpu_cores", 0.0, MAIN, 5000 + number) for number in range(400))
     threads = tuple(
         ThreadTimeline(5000 + number, "feeder", is_main=False, intervals=())
-        for number in range(200)
+        for number in range(400)
     )
     recording = RecordingTaken(MAIN, STARTED_NS, STARTED_NS, 20, 0, 0, 0, 0, 0, (), threads)
     tables.commit([PointsTaken(STARTED_NS, points), recording])
@@ -333,26 +342,24 @@ def test_functions_that_are_made_up_for_ever_are_not_all_held_and_keep_their_ids
 def test_late_records_of_a_forgotten_process_belong_to_the_same_process(
     tables: Tables, path: Path
 ) -> None:
-    first, late = life(1, STARTED_NS), life(1, LATER_NS)
-    tables.commit(first)
-    tables.commit(life(2, LATER_NS))  # time goes on: worker 1 is forgotten
-    assert len(tables._ids) < 15
-    tables.commit(late[1:3])
+    others = range(2, 2 + interning.SERIES_HELD)
+    tables.commit(life(1, STARTED_NS))
+    tables.commit([record for number in others for record in life(number, STARTED_NS)])
+    tables.commit(life(1, LATER_NS)[1:3])
     tables.finish()
     with RunReader(path) as reader:
-        assert [row.pid for row in reader.processes.values()] == [1001, 1002]
-        assert len(reader.threads) == 2
-        assert len(reader.list_series()) == 6
-        assert len(list(reader.intervals())) == 3
+        (first,) = (row.id for row in reader.processes.values() if row.pid == 1001)
+        (thread,) = (row.id for row in reader.threads.values() if row.process == first)
+        assert len(reader.processes) == 1 + len(others)
+        assert len(reader.list_series(processes=[first])) == 3
+        assert len(list(reader.intervals(threads=[thread]))) == 2
 
 
 def test_a_child_keeps_its_parent_when_that_was_forgotten(tables: Tables, path: Path) -> None:
     parent, child = Identity(1001, 7), Identity(3000, 7)
     tables.commit(life(1, STARTED_NS))
     tables.commit([ProcessSeen(child, parent, (), "helper", None, None, "3.11", LATER_NS)])
-    tables.commit(
-        [ProcessSeen(child, parent, (), "worker", None, 1, "3.11", LATER_NS + 20 * REMEMBERED_NS)]
-    )
+    tables.commit([ProcessSeen(child, parent, (), "worker", None, 1, "3.11", LATER_NS + 1)])
     tables.finish()
     with RunReader(path) as reader:
         ids = {row.pid: row.id for row in reader.processes.values()}
@@ -360,15 +367,6 @@ def test_a_child_keeps_its_parent_when_that_was_forgotten(tables: Tables, path: 
             (parent.pid, None, "worker"),
             (child.pid, ids[parent.pid], "worker"),
         ]
-
-
-def test_a_process_forgotten_again_is_not_held_either(tables: Tables) -> None:
-    tables.commit(life(1, STARTED_NS))
-    for number in range(2, 100):
-        tables.commit(
-            [*life(number, STARTED_NS + number * REMEMBERED_NS), *life(1, STARTED_NS)[1:2]]
-        )
-    assert len(tables._ids) < 40
 
 
 def test_the_machine_has_series_of_its_own(tables: Tables) -> None:
@@ -384,12 +382,3 @@ def test_nothing_is_written_of_a_process_that_the_file_does_not_know(path: Path)
         Interning(database.create(path), describe).thread(
             Identity(1, 1), 1, "MainThread", is_main=True
         )
-
-
-def test_a_process_that_has_just_ended_is_still_held(
-    tables: Tables, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tables.commit(life(1, STARTED_NS))
-    tables.commit(life(2, STARTED_NS + REMEMBERED_NS)[:1])
-    monkeypatch.setattr(tables._ids, "_connection", None)  # nothing can be looked up
-    assert tables._ids.process(Identity(1001, 7)) == 1
