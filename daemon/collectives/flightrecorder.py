@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
+import msgspec
+
 VARIABLES = frozenset(
     {"TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "HOME", "XDG_CACHE_HOME"}
 )
@@ -62,42 +64,54 @@ def read_dump(
     There are none if all of the dump is from before ``since_ns``.
     """
     found = _load(data)
-    dump: dict[str, object] = found if isinstance(found, dict) else {}
-    entries = dump.get("entries")
-    if not isinstance(entries, list) or not _text(dump.get("version")).startswith("2."):
+    try:
+        dump = msgspec.convert(found, _Dump)
+    except msgspec.ValidationError as error:
+        raise BadDump(f"no dump of the flight recorder ({error})") from None
+    if not dump.version.startswith("2."):
         raise BadDump("no dump of the flight recorder, version 2")
-    rows = [one for one in entries if isinstance(one, dict)]
-    if not any(
-        isinstance(at_ns := one.get("time_created_ns"), int) and at_ns >= since_ns for one in rows
-    ):
+    if not any(one.time_created_ns >= since_ns for one in dump.entries):
         return ()
-    return tuple(_collective(one, is_library) for one in rows if _is_open(one))
+    return tuple(_collective(one, is_library) for one in dump.entries if one.is_open)
 
 
-def _is_open(entry: dict[str, Any]) -> bool:
-    return not entry.get("retired") and entry.get("state") in ("scheduled", "started")
+class _Frame(msgspec.Struct):
+    filename: str = ""
+    line: int = 0
 
 
-def _text(value: object) -> str:
-    """Return a word of a dump; anything else may be of any depth, and is not written out."""
-    return value[:300] if isinstance(value, str) else ""
+class _Entry(msgspec.Struct):
+    """A collective of a dump, whose texts may be of any length."""
+
+    state: str = ""
+    retired: bool = False
+    profiling_name: str = ""
+    process_group: tuple[str, ...] = ()
+    collective_seq_id: int = 0
+    p2p_seq_id: int = 0
+    time_created_ns: int = 0
+    frames: tuple[_Frame, ...] = ()
+
+    @property
+    def is_open(self) -> bool:
+        return not self.retired and self.state in ("scheduled", "started")
 
 
-def _collective(entry: dict[str, Any], is_library: Callable[[str], bool]) -> Collective:
-    group, frames = entry.get("process_group"), entry.get("frames")
-    lines = [
-        f"{PurePath(file).name}:{line}"
-        for frame in (frames if isinstance(frames, list) else ())
-        if isinstance(frame, dict)
-        and (file := _text(frame.get("filename")))
-        and isinstance(line := frame.get("line"), int)
-        and not is_library(file)
-    ]
-    number = entry.get("collective_seq_id") or entry.get("p2p_seq_id")
-    name = _text(entry.get("profiling_name")).rpartition(":")[2]
-    named = _text(group[-1]) if isinstance(group, tuple) and group else ""
-    whole = number if isinstance(number, int) else 0
-    return Collective(named, whole, name, _text(entry["state"]), lines[0] if lines else "")
+class _Dump(msgspec.Struct):
+    version: str
+    entries: tuple[_Entry, ...]
+
+
+def _collective(entry: _Entry, is_library: Callable[[str], bool]) -> Collective:
+    own = (one for one in entry.frames if one.filename and not is_library(one.filename))
+    lines = (f"{PurePath(_short(one.filename)).name}:{one.line}" for one in own)
+    group, number = _short("".join(entry.process_group[-1:])), entry.collective_seq_id
+    operation = _short(entry.profiling_name).rpartition(":")[2]
+    return Collective(group, number or entry.p2p_seq_id, operation, entry.state, next(lines, ""))
+
+
+def _short(text: str) -> str:
+    return text[:300]
 
 
 _PUSHED = frozenset(

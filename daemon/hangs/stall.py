@@ -55,12 +55,12 @@ class RunActivity:
             if point.name == THREAD_CPU and point.os_tid is None:
                 cores, processes = cores + point.value, processes + 1
             elif point.name == STEP_COUNT:
-                before = self._steps.get(point.identity)
-                if before is not None and point.value > before[1]:
-                    self.step_s = (record.at_ns - before[0]) / SECOND_NS / (point.value - before[1])
+                seen = record.at_ns, point.value
+                before_ns, before = self._steps.setdefault(point.identity, seen)
+                if point.value > before:
+                    self.step_s = (record.at_ns - before_ns) / SECOND_NS / (point.value - before)
                     self.step_ns, self.last_step = record.at_ns, int(point.value)
-                if before is None or point.value > before[1]:
-                    self._steps[point.identity] = (record.at_ns, point.value)
+                    self._steps[point.identity] = seen
             elif point.name == UTILIZATION and point.device is not None:
                 at_ns = record.at_ns if point.at_ns is None else point.at_ns
                 self._gpus.setdefault(point.device, deque(maxlen=_HISTORY)).append(

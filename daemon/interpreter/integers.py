@@ -22,7 +22,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from profd.daemon.interpreter.frames import Code, Interpreter, PythonFrame, open_interpreter
-from profd.daemon.interpreter.memory import Unreadable
+from profd.daemon.interpreter.memory import Unreadable, word_at
 from profd.daemon.interpreter.objects import Held, Missing, alive, generator_frame, object_at
 from profd.daemon.interpreter.offsets import CELL_VALUE, DIGITS, SIZE, TYPE
 from profd.daemon.interpreter.slots import Link, Slot, Slots
@@ -185,7 +185,7 @@ class IntegerReader:
                 found = object_at(self._python, look.address)
             except Unreadable:
                 continue
-            if found.type == int.from_bytes(look.data, "little"):
+            if found.type == word_at(look.data, 0):
                 return found
         self._python.main_thread()  # raises if the memory cannot be read at all
         raise Moved("it changes faster than it can be read")
@@ -200,9 +200,7 @@ class IntegerReader:
                 before = self._look(slot, length)
                 if before is None or self._slot(variable) != slot:
                     continue
-                addresses = [
-                    self._python.untagged(int.from_bytes(link, "little")) for link in before.links
-                ]
+                addresses = [self._python.untagged(word_at(link, 0)) for link in before.links]
                 if addresses != [link.address for link in slot.links]:
                     continue
                 if all(self._look(slot, length) == before for _ in range(LOOKS - 1)):
@@ -240,7 +238,7 @@ class IntegerReader:
         reference = memory.read(slot.address, 8)
         path, beside = [slot.address], [(link.place, 8) for link in slot.links]
         for _ in range(2):
-            address = python.untagged(int.from_bytes(reference, "little"))
+            address = python.untagged(word_at(reference, 0))
             if not address:
                 raise Missing("it has no value")
             target = (
@@ -255,9 +253,7 @@ class IntegerReader:
             if not first == second == third or first[-2] != reference:
                 return None
             data = first[-1]
-            if not slot.may_be_cell or int.from_bytes(data[:8], "little") != python.type(
-                "PyCell_Type"
-            ):
+            if not slot.may_be_cell or word_at(data, 0) != python.type("PyCell_Type"):
                 links = tuple(found[: len(beside)])
                 places = *beside, *once[:-1], (target[0], length)
                 return _Look(
@@ -273,12 +269,9 @@ class IntegerReader:
         place = (iterator + TYPE, offsets.range_left + 8 - TYPE)
         before = self._python.memory.read_together(place, place, place)
         alive(self._python, iterator, self._python.type("PyRangeIter_Type"))
-        looks = [
-            before,
-            *(self._python.memory.read_together(place, place, place) for _ in range(LOOKS - 1)),
-        ]
-        if len({data for look in looks for data in look}) > 1:
-            raise Unreadable("it changed meanwhile")
+        for _ in range(LOOKS - 1):
+            if {*before, *self._python.memory.read_together(place, place, place)} != {before[0]}:
+                raise Unreadable("it changed meanwhile")
         (left,) = struct.unpack_from("<q", before[0], offsets.range_left - TYPE)
         if offsets.range_index is not None:
             left -= struct.unpack_from("<q", before[0], offsets.range_index - TYPE)[0]
@@ -289,7 +282,7 @@ class IntegerReader:
     def _value(self, data: bytes) -> int:
         """Return the number in an object's bytes from its type on."""
         python = self._python
-        if int.from_bytes(data[:8], "little") != python.types["PyLong_Type"]:
+        if word_at(data, 0) != python.types["PyLong_Type"]:
             raise Missing("it is no int")
         size = int.from_bytes(data[SIZE - TYPE :][:8], "little", signed=True)
         length, is_negative = (

@@ -347,10 +347,9 @@ class _Stacks:
         self._changes: list[StackChange] = []
         self._at_us = -1
         self._roots: dict[str, None] = {}
-        self._known: dict[tuple[str, str, int], Frame] = {}
 
     def take(self, events: Sequence[_Event]) -> None:
-        stack, known, at_us = self._stack, self._known, self._at_us
+        stack, at_us = self._stack, self._at_us
         for event in events:
             if event.ts != at_us:
                 if event.ts < at_us:
@@ -359,13 +358,10 @@ class _Stacks:
                     self._add(at_us)
                 at_us = event.ts
             if event.ph == "B":
-                named = (event.name, event.args.filename, event.args.line or 0)
-                frame = known.get(named)
-                if frame is None:
-                    # The root names a single thread: the roots of workers that come and go would
-                    # fill the cache.
-                    frame = known[named] = _frame(*named) if stack else Frame(*named)
-                stack.append(frame)
+                # The root names a single thread: the roots of workers that come and go would fill
+                # the cache.
+                make = _frame if stack else Frame
+                stack.append(make(event.name, event.args.filename, event.args.line or 0))
             elif stack:
                 stack.pop()
             else:

@@ -135,7 +135,7 @@ def find_loop(sights: Sequence[Sight]) -> StepLoop | None:
         # A program of torch that is in neither evaluates: its training comes later.
         uses_torch = any(any_means(sight.stack, "torch") for sight in sights)
         return None if uses_torch or len(others) < 10 else _by_names(others)
-    inner, outer = _most_common(backward), _most_common(optimizer)
+    inner, outer = (next(iter(_chains(of_part)), ()) for of_part in (backward, optimizer))
     # A stack that is read while the program goes on may be of two moments: one alone does not
     # count. That the optimizer is never seen takes more stacks in the backward pass.
     is_plain = bool(optimizer) or len(inner) < 2 or _updating(inner)
@@ -174,10 +174,10 @@ def _lines(place: LoopPlace, sights: Sequence[Sight]) -> frozenset[int]:
     )
 
 
-def _most_common(sights: Sequence[Sight]) -> _Chain:
-    """Return the chain that most of the stacks show, an empty one if there are none."""
+def _chains(sights: Sequence[Sight]) -> list[_Chain]:
+    """Return the different chains that stacks show, the most frequent first."""
     chains = {sight.keys: sight.chain for sight in sights}
-    return chains[Tally(sight.keys for sight in sights).most_common(1)[0][0]] if sights else ()
+    return [chains[keys] for keys, _ in Tally(sight.keys for sight in sights).most_common()]
 
 
 def trains(frame: Frame) -> bool:
@@ -222,11 +222,10 @@ def _updating(chain: _Chain) -> int:
 def _by_names(sights: Sequence[Sight]) -> StepLoop | None:
     """Return the outermost loop on nearly all stacks whose names say that its rounds are steps."""
     seen = Tally(key for sight in sights for key in set(sight.keys))
-    chains = {sight.keys: sight.chain for sight in sights}
-    for keys, _ in Tally(sight.keys for sight in sights).most_common():
-        for number, place in enumerate(chains[keys]):
+    for chain in _chains(sights):
+        for number, place in enumerate(chain):
             names = {*place.loop.given, *(counter.name for counter in place.loop.counters)}
             says_step = any(_STEP.search(name) and not _NO_STEP.search(name) for name in names)
             if seen[place.key] >= 0.6 * len(sights) and says_step:
-                return StepLoop(place, chains[keys][:number])
+                return StepLoop(place, chain[:number])
     return None

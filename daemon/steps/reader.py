@@ -198,8 +198,9 @@ class StepReader:
                 self._say(EventKind.NOTE, f"its steps are not read: {error}")
         return self._program
 
-    def _say(self, kind: EventKind, text: str) -> None:
-        self.put(records.EventHappened(self.clock.now_ns(), kind, text, self.identity))
+    def _say(self, kind: EventKind, text: str, at_ns: int | None = None) -> None:
+        at_ns = self.clock.now_ns() if at_ns is None else at_ns
+        self.put(records.EventHappened(at_ns, kind, text, self.identity))
 
     # The loop, and what counts it
 
@@ -258,9 +259,8 @@ class StepReader:
         why = f"the loop at {place} has no counter that can be read"
         if self._loop.place.key == self._counted[0]:
             why = f"the training goes on outside of the loop at {place}"
-        text = f"steps are not counted any more: {why}"
         at_ns = self._count.changed_ns or self._bound_ns
-        self.put(records.EventHappened(at_ns, EventKind.STEPS_LOST, text, self.identity))
+        self._say(EventKind.STEPS_LOST, f"steps are not counted any more: {why}", at_ns)
         self._before, self._error_before = self._made()
         self._counted = self._source = self._off = None
         self._count, self._elsewhere = Count(), 0
@@ -483,9 +483,7 @@ class StepReader:
             if step is not None and self._loop is not None:
                 if self._counted_by() != LOG.name:
                     self._begin(self._loop, LOG)
-                    self.put(
-                        records.EventHappened(at_ns, EventKind.STEP_SOURCE, LOG.name, self.identity)
-                    )
+                    self._say(EventKind.STEP_SOURCE, LOG.name, at_ns)
                 self._count.take(at_ns, step)
                 # The last line may be older than it was read.
                 self._count.error = max(self._count.error, self._log.apart)
