@@ -27,8 +27,6 @@ CLOSE_ROUNDS = 0.5
 # The rate is known from this many readings on, and from this many rounds within epochs.
 _KNOWN = 5
 
-Off = tuple[int, int] | None
-
 
 class _Gap(NamedTuple):
     """The time between two readings, the rounds ``last`` and ``number``."""
@@ -150,21 +148,25 @@ class Count:
         """How many epochs in a row were read last in the same round."""
         self._fastest = 0.0
         """The most rounds a second that surely passed from one reading to the next."""
+        self.left_ns: int | None = None
+        """When the loop was first seen to be left since the last reading; None if it was not."""
+        self._still_left_ns = 0
+        """When it was last seen to be left."""
         self._off_ns = 0
         """How long the loop was left in all."""
 
+    def leave(self, at_ns: int) -> None:
+        """Note that the loop is left at a time: what counts it is not there."""
+        self.left_ns = at_ns if self.left_ns is None else self.left_ns
+        self._still_left_ns = at_ns
+
     def take(
-        self,
-        at_ns: int,
-        number: int,
-        epoch: int | None = None,
-        end: int | None = None,
-        off: Off = None,
+        self, at_ns: int, number: int, epoch: int | None = None, end: int | None = None
     ) -> None:
         """Add a reading: the counter showed the round ``number`` (from 0).
 
         ``epoch`` is the counter of the loop outside; ``end`` is the number of rounds, if the loop
-        has it. ``off`` is from when to when the loop was seen to be left since the last reading.
+        has it.
         """
         if end is not None and self.needs_end:
             self._learn(end)
@@ -172,12 +174,12 @@ class Count:
         if self.round is None:
             self.rounds, self.changed_ns, self._epoch = 0 if self._goes_on else number, at_ns, epoch
         else:
-            gap = self._gap(self.round, at_ns, number, epoch, off)
+            gap = self._gap(self.round, at_ns, number, epoch)
             self._off_ns += gap.off_ns
             if made := self._made(gap):
                 self.rounds += made
                 self.changed_ns, self.has_moved = at_ns, True
-        self.round, self.at_ns = number, at_ns
+        self.round, self.at_ns, self.left_ns = number, at_ns, None
         if epoch == self._epoch:
             self._epoch_ns = at_ns
         longer = max(number + (not self._is_late) - self._longest, 0)
@@ -197,13 +199,14 @@ class Count:
         """Compare the next number of the loops outside with none of those before."""
         self._epoch = None
 
-    def rest(self, gap_s: float) -> tuple[int, int]:
+    def rest(self, usual_s: float) -> tuple[int, int]:
         """Return the rounds of a left loop after its last reading, and their error.
 
-        The loop was left within ``gap_s`` seconds of that reading.
+        If it was not seen to be left, that was within ``usual_s`` seconds of that reading.
         """
         if self.round is None:
             return 0, 0
+        gap_s = usual_s if self.left_ns is None else (self.left_ns - self.at_ns) / SECOND_NS
         unread = self.per_s() * gap_s
         left = self.length - self.round if self.length is not None else -1
         if 0 <= left <= unread + 2:
@@ -248,8 +251,10 @@ class Count:
             return False  # it may be left soon, unless it was not for long
         return self.round + self.per_s() * ahead_s < self.length
 
-    def _gap(self, last: int, at_ns: int, number: int, epoch: int | None, off: Off) -> _Gap:
-        left_ns, back_ns = off or (at_ns, at_ns)
+    def _gap(self, last: int, at_ns: int, number: int, epoch: int | None) -> _Gap:
+        left_ns, back_ns = at_ns, at_ns
+        if self.left_ns is not None:
+            left_ns, back_ns = self.left_ns, self._still_left_ns
         before_ns, after_ns, off_ns = left_ns - self.at_ns, at_ns - back_ns, back_ns - left_ns
         gap_s, length = (before_ns + after_ns) / SECOND_NS, self.length or self._longest
         pace = self.per_s()

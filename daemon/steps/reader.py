@@ -98,8 +98,6 @@ class StepReader:
         self._has_paused = False
         self._unsure_firsts = 0
         """How often the first count was given up, as it was not sure."""
-        self._off: tuple[int, int] | None = None
-        """From when to when the program was not seen in the loop; None while it is."""
 
     def hear(self, data: bytes) -> None:
         self._heard.append((self.clock.now_ns(), data))
@@ -156,9 +154,9 @@ class StepReader:
             self._lose()
         count = self._count
         if count.round is not None and (self._stored is None or count.has_moved):
-            rest, error = count.rest(self._unread_s())
+            rest, error = count.rest(self._usual_s())
             made_ns = int(rest * SECOND_NS / count.per_s()) if count.per_s() else 0
-            left_ns = self._off[0] if self._off else count.at_ns + made_ns
+            left_ns = count.at_ns + made_ns if count.left_ns is None else count.left_ns
             self._before, self._error_before = self._made(rest, error)
             self._put_count(min(left_ns, at_ns), self._before, self._error_before)
         if self._program is not None:
@@ -232,8 +230,8 @@ class StepReader:
 
     def _wait_s(self, now_ns: int) -> float:
         """Return the time between two looks: it is short while the known loop pauses."""
-        is_in_loop = self._source is not None and not self._off and not self._elsewhere
-        if is_in_loop and not self._pauses(now_ns):
+        is_in_loop = self._source is not None and self._count.left_ns is None
+        if is_in_loop and not self._elsewhere and not self._pauses(now_ns):
             return 2.0
         looks_elsewhere = self._sights.without_training() if self._loop is not None else 0
         wait_s = READ_S * max(looks_elsewhere - _NO_OTHER, 1)
@@ -262,7 +260,7 @@ class StepReader:
         at_ns = self._count.changed_ns or self._bound_ns
         self._say(EventKind.STEPS_LOST, f"steps are not counted any more: {why}", at_ns)
         self._before, self._error_before = self._made()
-        self._counted = self._source = self._off = None
+        self._counted = self._source = None
         self._count, self._elsewhere = Count(), 0
 
     def _counted_by(self) -> str | None:
@@ -303,7 +301,7 @@ class StepReader:
             return  # one number of all loops
         goes_on = key == loop.place.key and self._count.round is not None
         if self._count.round is not None:
-            rest = (0, 0) if goes_on else self._count.rest(self._unread_s())
+            rest = (0, 0) if goes_on else self._count.rest(self._usual_s())
             self._before, self._error_before = self._made(*rest)
         self._every, self._count = every, self._count_of(source, goes_on=goes_on)
         # The script's own number: a loop that goes on from a checkpoint begins there.
@@ -336,20 +334,19 @@ class StepReader:
                 break
         is_variable = isinstance(source.variable, Local | Global)
         if number is None:
-            if not self._off:
+            if self._count.left_ns is None:
                 self._sights.clear()
-            self._off = self._off[0] if self._off else at_ns, at_ns
+            self._count.leave(at_ns)
             # A variable is there again with its function, an iterator is another one then.
             return is_variable
         end = self._end_of(program, source, number)
-        self._count.take(at_ns, number, epoch, end, self._off)
+        self._count.take(at_ns, number, epoch, end)
         # All counts are compared with the first, so it must be sure. If epochs are too short for
         # that, it is given up after five seconds.
         if self._stored is None and self._count.error and self._unsure_firsts < 50:
             self._unsure_firsts += 1
             self._count = self._count_of(source)
             self._count.take(at_ns, number, epoch, end)
-        self._off = None
         return is_variable or not self._pauses(at_ns)
 
     def _end_of(self, program: Program, source: Source, number: int) -> int | None:
@@ -359,12 +356,6 @@ class StepReader:
         left = program.value(source.end)
         is_same = left is not None and program.round_of(source) == number
         return number + 1 + left if left is not None and is_same else None
-
-    def _unread_s(self) -> float:
-        """Return how long after its last reading the loop was left at most."""
-        if self._off:
-            return (self._off[0] - self._count.at_ns) / SECOND_NS
-        return self._usual_s()
 
     def _usual_s(self) -> float:
         """Return the time between two readings in the midst of a loop."""
@@ -414,16 +405,16 @@ class StepReader:
 
         So nobody extrapolates over the pause.
         """
-        is_known = self._stored is not None and self._count.has_moved
-        if self._off and not is_known:
+        left_ns = self._count.left_ns
+        if left_ns is not None and (self._stored is None or not self._count.has_moved):
             return  # it went on after the last reading, but nobody knows how fast
         steps, error = self._made_by(now_ns)
         stored_ns, stored = self._stored or (0, 0)
         has_changed = self._count.has_moved if self._stored is None else steps > stored
         at_ns = now_ns
         if has_changed and self._every == 1:
-            at_ns = self._off[0] if self._off else self._count.changed_ns
-        pauses = bool(self._off) or self._pauses(now_ns)
+            at_ns = self._count.changed_ns if left_ns is None else left_ns
+        pauses = left_ns is not None or self._pauses(now_ns)
         wait_ns = SECOND_NS if pauses == self._has_paused else SECOND_NS // 4
         is_due = is_last or now_ns - stored_ns >= wait_ns
         if (has_changed or pauses) and is_due and at_ns > stored_ns:
@@ -442,11 +433,12 @@ class StepReader:
 
     def _made_by(self, now_ns: int) -> tuple[int, int]:
         """Return the steps by now, and their error: another loop may go on if this one is left."""
-        if not self._off:
+        left_ns = self._count.left_ns
+        if left_ns is None:
             return self._made()
-        steps, error = self._made(*self._count.rest(self._unread_s()))
+        steps, error = self._made(*self._count.rest(self._usual_s()))
         if self._sights.without_training() < _NO_OTHER:
-            since_s = max(now_ns - self._off[0], 0) / SECOND_NS
+            since_s = max(now_ns - left_ns, 0) / SECOND_NS
             error += 3 + math.ceil(1.2 * self._count.per_s() * since_s)  # or faster than it did
         return steps, error
 

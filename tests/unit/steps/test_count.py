@@ -57,7 +57,7 @@ class Followed:
     ) -> None:
         self.count = Count(breaks=breaks)
         self.off = 0
-        program, at_s, off = list(moments), 0.0, None
+        program, at_s = list(moments), 0.0
         place = 0
         first: int | None = None
         while place < len(program) - 1:
@@ -66,14 +66,12 @@ class Followed:
             now = program[place]
             number = program[place - 1].round if now.round is None and stands else now.round
             if number is None:
-                at_ns = round(at_s * SECOND_NS)
-                off = off[0] if off else at_ns, at_ns
+                self.count.leave(round(at_s * SECOND_NS))
                 at_s += 0.1
                 continue
             self.count.take(
-                round(at_s * SECOND_NS), number, now.epoch if knows_epoch else None, ends, off
+                round(at_s * SECOND_NS), number, now.epoch if knows_epoch else None, ends
             )
-            off = None
             first = now.made - self.count.rounds if first is None else first
             wrong = abs(self.count.rounds - now.made + first)
             self.off = max(self.off, wrong - self.count.error)
@@ -173,9 +171,9 @@ def test_a_loop_that_was_left_has_begun_anew_where_its_pace_says_so(
     for tenth in range(12):
         count.take(tenth * SECOND_NS // 10, 1 + 4 * tenth)
     assert (count.round, count.rounds) == (45, 45)
-    count.take(
-        round(at_s * SECOND_NS), number, off=(round(1.5 * SECOND_NS), round(back_s * SECOND_NS))
-    )
+    for left_s in (1.5, back_s):
+        count.leave(round(left_s * SECOND_NS))
+    count.take(round(at_s * SECOND_NS), number)
     assert (count.rounds - 45, count.error) == (made, error)
 
 
