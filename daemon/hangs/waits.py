@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from profd.daemon import processes
-from profd.daemon.freezer import is_frozen
+from profd.daemon.controlgroups import is_frozen
 from profd.daemon.sockets import endpoint, tcp_sockets
 
 # Name, number on x86-64 and number on aarch64 of the system calls that wait.

@@ -8,32 +8,15 @@ we can see.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import PurePosixPath
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.controlgroups import Group, Hierarchy, groups_of, hierarchies
 from profd.daemon.events import EventKind
 from profd.daemon.machine.machine import Rates, Watched, pressure
 from profd.daemon.store.records import EventHappened, Identity, Point
-
-
-class Hierarchy(NamedTuple):
-    """A mounted tree of groups, with the group ``root`` at ``mount``."""
-
-    version: int
-    controllers: frozenset[str]
-    root: str
-    mount: str
-
-
-class Group(NamedTuple):
-    """A group of one hierarchy: its folder, and its path in the hierarchy, which is its name."""
-
-    version: int
-    folder: str
-    path: str
 
 
 class MemoryState(NamedTuple):
@@ -57,53 +40,6 @@ class CpuState(NamedTuple):
     periods: int
     throttled_periods: int
     throttled_s: float
-
-
-def hierarchies(mountinfo: bytes | None) -> list[Hierarchy]:
-    found = []
-    for line in (mountinfo or b"").decode(errors="replace").splitlines():
-        before, _, after = line.partition(" - ")
-        fields, file_system = before.split(" "), after.split(" ")
-        if len(fields) > 4 and file_system[0] in ("cgroup", "cgroup2"):
-            version = 2 if file_system[0] == "cgroup2" else 1
-            found.append(
-                Hierarchy(version, frozenset(file_system[-1].split(",")), fields[3], fields[4])
-            )
-    return found
-
-
-def groups_of(pid: int, controller: str, mounted: Sequence[Hierarchy]) -> list[Group]:
-    """Return the group of a process that has a controller, and those above it.
-
-    The innermost group comes first.
-    """
-    text = (processes.read(f"/proc/{pid}/cgroup") or b"").decode(errors="replace")
-    lines = (line.split(":", 2) for line in text.splitlines() if line.count(":") > 1)
-    paths = {names: path for _, names, path in lines}
-    first = next((path for names, path in paths.items() if controller in names.split(",")), None)
-    for hierarchy in mounted:
-        if hierarchy.version == 1 and controller in hierarchy.controllers and first is not None:
-            return list(_upwards(hierarchy, first))
-        if hierarchy.version == 2 and first is None and "" in paths:
-            return list(_upwards(hierarchy, paths[""]))
-    return []
-
-
-def _upwards(hierarchy: Hierarchy, path: str) -> Iterator[Group]:
-    top, inner = PurePosixPath(hierarchy.root), PurePosixPath(path)
-    # A container without a namespace for groups sees its own at the mount point, and calls it by
-    # its path outside.
-    below = (
-        inner.relative_to(top)
-        if inner.is_relative_to(top) and ".." not in inner.parts
-        else PurePosixPath()
-    )
-    while True:
-        folder = str(PurePosixPath(hierarchy.mount) / below)
-        yield Group(hierarchy.version, folder, str(top / below))
-        if below == PurePosixPath():
-            return
-        below = below.parent
 
 
 def memory_of(group: Group) -> MemoryState | None:
@@ -209,7 +145,7 @@ class Limits:
         """
         now_ns = self._clock.now_ns()
         if now_ns - self._searched_ns >= 60 * SECOND_NS:
-            self._mounted = hierarchies(processes.read("/proc/self/mountinfo"))
+            self._mounted = hierarchies()
             self._memory, self._cpu, self._searched_ns = {}, {}, now_ns
         living = set(watched.identities)
         for known in (self._memory, self._cpu):

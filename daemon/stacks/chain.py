@@ -18,8 +18,8 @@ import msgspec
 
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.controlgroups import is_frozen
 from profd.daemon.events import EventKind
-from profd.daemon.freezer import is_frozen
 from profd.daemon.scheduling import FreeCores
 from profd.daemon.stacks import assembly
 from profd.daemon.stacks.assembly import Threads

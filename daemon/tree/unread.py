@@ -12,13 +12,14 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator
-from pathlib import Path, PurePath
+from pathlib import Path
 
 import msgspec
 
 from profd.daemon import elf, processes
 from profd.daemon.interpreter.frames import Interpreter, open_interpreter
 from profd.daemon.interpreter.memory import FreeThreaded, Unreadable, mapped_files
+from profd.daemon.paths import mount_of
 
 _MOST_FRAMES, _ENDLESS = 4_096, 1 << 18
 """The most frames of a thread: if one has more, py-spy gives up the whole process.
@@ -126,14 +127,8 @@ def _of_files(pid: int) -> Reason | None:
 
 def _file_system(path: str) -> str:
     """Return the type and the mount point of the file system that holds a path."""
-    text = (processes.read(f"{processes.PROC}/self/mountinfo") or b"").decode(errors="replace")
-    mounts = [
-        (words[4], words[words.index("-") + 1])
-        for words in map(str.split, text.splitlines())
-        if "-" in words
-    ]
-    over = [mount for mount in mounts if PurePath(path).is_relative_to(mount[0])]
-    at, kind = max(over, key=lambda mount: len(mount[0]), default=("", ""))
+    mounts = (processes.read(f"{processes.PROC}/self/mounts") or b"").decode(errors="replace")
+    at, kind = mount_of(Path(path), mounts)
     return f"the {kind} file system at {at}" if kind else "an unknown file system"
 
 

@@ -6,69 +6,16 @@ import pytest
 from support.clocks import StoppedClock
 from support.procfiles import TARGET, ProcFiles, files_of, values
 
+from profd.daemon.controlgroups import Group
 from profd.daemon.machine import cgroup
-from profd.daemon.machine.cgroup import CpuState, Group, Hierarchy, Limits, MemoryState
+from profd.daemon.machine.cgroup import CpuState, Limits, MemoryState
 from profd.daemon.machine.machine import Watched
 from profd.daemon.store.records import EventHappened, Identity, Point
-
-VERSION_2 = Hierarchy(2, frozenset({"rw"}), "/", "/sys/fs/cgroup")
-MEMORY_1 = Hierarchy(1, frozenset({"rw", "memory"}), "/", "/sys/fs/cgroup/memory")
-CPU_1 = Hierarchy(1, frozenset({"rw", "cpu", "cpuacct"}), "/", "/sys/fs/cgroup/cpu,cpuacct")
-UNIFIED = Hierarchy(2, frozenset({"rw"}), "/", "/sys/fs/cgroup/unified")
 
 
 @pytest.fixture
 def files(monkeypatch: pytest.MonkeyPatch) -> ProcFiles:
     return files_of(monkeypatch)
-
-
-def test_hierarchies_are_found_among_the_mounts() -> None:
-    text = (
-        "27 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n"
-        "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime shared:9 - cgroup cgroup rw,memory\n"
-        "36 31 0:33 /docker/ab /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n"
-        "cut off"
-    )
-    assert cgroup.hierarchies(text.encode()) == [
-        MEMORY_1,
-        Hierarchy(2, frozenset({"rw", "nsdelegate"}), "/docker/ab", "/sys/fs/cgroup"),
-    ]
-    assert cgroup.hierarchies(None) == []
-
-
-def folders(files: ProcFiles, text: str, controller: str, *mounted: Hierarchy) -> list[str]:
-    files.contents["/proc/5/cgroup"] = text
-    return [group.folder for group in cgroup.groups_of(5, controller, mounted)]
-
-
-def test_where_both_versions_are_there_a_controller_has_one(files: ProcFiles) -> None:
-    text = "5:cpu,cpuacct:/b\n4:memory:/a\n1:name=systemd:/x\n0::/z\n"
-    mounted = (UNIFIED, MEMORY_1, CPU_1)
-    assert folders(files, text, "memory", *mounted)[0] == "/sys/fs/cgroup/memory/a"
-    assert folders(files, text, "cpu", *mounted)[0] == "/sys/fs/cgroup/cpu,cpuacct/b"
-    assert folders(files, text, "io", *mounted)[0] == "/sys/fs/cgroup/unified/z"
-
-
-@pytest.mark.parametrize(
-    ("root", "path"), [("/docker/ab", "/docker/ab"), ("/", "/../../outside"), ("/pod", "/else")]
-)
-def test_a_container_sees_its_own_group_at_the_mount_point(
-    files: ProcFiles, root: str, path: str
-) -> None:
-    inside = VERSION_2._replace(root=root)
-    assert folders(files, f"0::{path}\n", "memory", inside) == ["/sys/fs/cgroup"]
-
-
-def test_a_process_is_in_its_group_and_in_all_above_once_it_is_there(files: ProcFiles) -> None:
-    assert cgroup.groups_of(5, "memory", [VERSION_2]) == []
-    found = folders(files, "0::/user.slice/job 1:2/step\n", "memory", VERSION_2)
-    base = "/sys/fs/cgroup"
-    assert found == [
-        f"{base}/user.slice/job 1:2/step",
-        f"{base}/user.slice/job 1:2",
-        f"{base}/user.slice",
-        base,
-    ]
 
 
 def test_memory_and_cpu_of_version_2(files: ProcFiles) -> None:

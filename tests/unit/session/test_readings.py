@@ -12,8 +12,8 @@ from support.training_stacks import describe
 
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.controlgroups import Group
 from profd.daemon.machine import cgroup
-from profd.daemon.machine.cgroup import Group
 from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.session.budget import CostMeter, Governor, Spending
 from profd.daemon.session.readings import Readings

@@ -127,11 +127,11 @@ def test_a_python_in_a_library_of_another_name_is_said_to_be(
 def test_a_file_that_may_not_be_opened_is_named_with_its_file_system(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    mounts = b"1 0 0:1 / / rw - ext4 /dev/vda rw\n2 1 0:2 / /home/ada/far rw - fuse.sshfs far: rw\n"
+    mounts = b"/dev/vda / ext4 rw 0 0\nfar: /home/ada/far fuse.sshfs rw 0 0\n"
     real_open, real_read = os.open, processes.read
 
     def read(path: str, most: int = 1 << 20) -> bytes | None:
-        return mounts if path.endswith("mountinfo") else real_read(path, most)
+        return mounts if path.endswith("mounts") else real_read(path, most)
 
     def refuse(path: Path, flags: int, **options: int) -> int:
         if Path(path).name == "exe":

@@ -1,0 +1,105 @@
+"""Finds the control groups of a process, and says whether they keep it frozen."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from profd.daemon import processes
+
+_TRAPS = (b"do_freezer_trap", b"get_signal", b"__refrigerator")
+"""The functions of the kernel in which frozen threads are kept.
+
+Version 2 of control groups uses the first, which may be compiled into the second.
+"""
+
+
+class Hierarchy(NamedTuple):
+    """A mounted tree of groups, with the group ``root`` at ``mount``."""
+
+    version: int
+    controllers: frozenset[str]
+    root: str
+    mount: str
+
+
+class Group(NamedTuple):
+    """A group of one hierarchy: its folder, and its path in the hierarchy, which is its name."""
+
+    version: int
+    folder: str
+    path: str
+
+
+def hierarchies() -> list[Hierarchy]:
+    """Return the hierarchies that are mounted for this process."""
+    found = []
+    for line in _lines("self/mountinfo"):
+        before, _, after = line.partition(" - ")
+        fields, file_system = before.split(" "), after.split(" ")
+        if len(fields) > 4 and file_system[0] in ("cgroup", "cgroup2"):
+            version = 2 if file_system[0] == "cgroup2" else 1
+            controllers = frozenset(file_system[-1].split(","))
+            found.append(Hierarchy(version, controllers, fields[3], fields[4]))
+    return found
+
+
+def groups_of(pid: int, controller: str, mounted: Sequence[Hierarchy]) -> list[Group]:
+    """Return the group of a process that has a controller, and those above it.
+
+    The innermost group comes first.
+    """
+    lines = (line.split(":", 2) for line in _lines(f"{pid}/cgroup") if line.count(":") > 1)
+    paths = {names: path for _, names, path in lines}
+    first = next((path for names, path in paths.items() if controller in names.split(",")), None)
+    for hierarchy in mounted:
+        if hierarchy.version == 1 and controller in hierarchy.controllers and first is not None:
+            return list(_upwards(hierarchy, first))
+        if hierarchy.version == 2 and first is None and "" in paths:
+            return list(_upwards(hierarchy, paths[""]))
+    return []
+
+
+def _upwards(hierarchy: Hierarchy, path: str) -> Iterator[Group]:
+    top, inner = PurePosixPath(hierarchy.root), PurePosixPath(path)
+    # A container without a namespace for groups sees its own at the mount point, and calls it by
+    # its path outside.
+    below = (
+        inner.relative_to(top)
+        if inner.is_relative_to(top) and ".." not in inner.parts
+        else PurePosixPath()
+    )
+    while True:
+        folder = str(PurePosixPath(hierarchy.mount) / below)
+        yield Group(hierarchy.version, folder, str(top / below))
+        if below == PurePosixPath():
+            return
+        below = below.parent
+
+
+def is_frozen(pid: int, os_tid: int) -> bool:
+    """Say whether the kernel keeps a thread frozen with its group; False if we may not look.
+
+    `docker pause` and batch systems freeze groups. Such a thread looks asleep, in whatever system
+    call it was. Either the kernel function that it is in shows that it is frozen, or, if it was
+    frozen in its sleep, its group does.
+    """
+    if processes.read(f"{processes.PROC}/{pid}/task/{os_tid}/wchan") in _TRAPS:
+        return True
+    for group in groups_of(pid, "freezer", _mounted())[:1]:
+        file = "cgroup.events" if group.version == 2 else "freezer.state"
+        state = processes.read(f"{group.folder}/{file}") or b""
+        return b"frozen 1" in state or state.strip() == b"FROZEN"
+    return False
+
+
+@functools.lru_cache(1)
+def _mounted() -> list[Hierarchy]:
+    return hierarchies()
+
+
+def _lines(name: str) -> list[str]:
+    text = processes.read(f"{processes.PROC}/{name}") or b""
+    return text.decode(errors="replace").splitlines()
