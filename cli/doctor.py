@@ -31,7 +31,7 @@ from profd.daemon.errors import ExitCode, ProfdError
 from profd.daemon.gpu.devices import GpuNames
 from profd.daemon.gpu.nvml import explain
 from profd.daemon.gpu.nvmlsource import NvmlSource
-from profd.daemon.gpu.source import Questions
+from profd.daemon.gpu.questions import Questions
 from profd.daemon.launch.terminal import can_move_cursor
 from profd.daemon.render.plaintext import visible
 from profd.daemon.session.session import CLOSING_S, start_session

@@ -1,7 +1,8 @@
 """How long each run's steps take, slow nodes, and jobs that slowed since last week.
 
-Runs differ by chance; those of the nodes of one execution count as one. If one run lasts from one
-week to the other, its days are compared. Without several runs or days a job is not compared.
+Runs differ by chance, all of a job alike; those of the nodes of one execution count as one. If one
+run lasts from one week to the other, its days are compared. Without several runs or days a job is
+not compared.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import methodcaller
 from typing import NamedTuple
 
 import msgspec
@@ -22,8 +24,6 @@ from profd.daemon.compare.blocks import mean_of
 from profd.daemon.fleet.answers import JobPace, PhaseChange, Slower, SlowNode, WeekPace
 from profd.daemon.fleet.reduction import Partial, RunPart, Spent, Stepped
 
-WEEK_DAYS = 7
-
 
 class DaysPace(msgspec.Struct, frozen=True):
     """Some days of a run: the seconds of a step, and the part of it that each phase takes."""
@@ -31,38 +31,35 @@ class DaysPace(msgspec.Struct, frozen=True):
     step_s: float
     phases: Mapping[str, float]
 
+    def in_phase(self, phase: str) -> float:
+        """Return the seconds of a step in a phase."""
+        return self.phases.get(phase, 0.0)
+
 
 class RunPaces:
-    """A run by days."""
+    """A run by days.
+
+    ``weeks`` has the days of each week that it made steps in, in order of time; 0 is the last one.
+    """
 
     def __init__(
         self, run: RunPart, steps: Mapping[int, Stepped], phases: Mapping[int, Mapping[str, Spent]]
     ) -> None:
         self.run, self._steps, self._phases = run, steps, phases
+        self.weeks: defaultdict[int, list[int]] = defaultdict(list)
+        for day in sorted(steps, reverse=True):
+            if steps[day].microsteps:
+                self.weeks[day // 7].append(day)
 
-    @property
-    def weeks(self) -> frozenset[int]:
-        """The weeks that it made steps in; 0 is the last one."""
-        return frozenset(day // WEEK_DAYS for day, one in self._steps.items() if one.microsteps)
-
-    def days(self, week: int) -> list[int]:
-        """Return the days of a week that it made steps in, in order of time."""
-        found = (
-            day for day, one in self._steps.items() if day // WEEK_DAYS == week and one.microsteps
-        )
-        return sorted(found, reverse=True)
-
-    def pace(self, days: Collection[int]) -> DaysPace | None:
-        """Return the pace over some of the days that it made steps in; None over no day."""
-        if not days:
-            return None
+    def pace(self, days: Sequence[int]) -> DaysPace:
+        """Return the pace over some of the days that it made steps in."""
         microsteps = sum(self._steps[day].microsteps for day in days)
         step_s = sum(self._steps[day].duration_ns for day in days) / SECOND_NS * 1e6 / microsteps
-        spent: defaultdict[str, int] = defaultdict(int)
+        spent: Counter[str] = Counter()
         for day in days:
             for phase, one in self._phases.get(day, {}).items():
                 spent[phase] += one.rank_ns
-        whole = sum(spent.values())
+        whole = spent.total()
         return DaysPace(
             step_s,
             {phase: step_s * spent[phase] / whole for phase in sorted(spent)} if whole else {},
@@ -90,19 +87,20 @@ def executions(runs: Iterable[RunPaces]) -> list[list[RunPaces]]:
     """
     found: list[list[RunPaces]] = []
     for one in sorted(runs, key=lambda one: (one.run.command, one.run.started_ns, one.run.run)):
-        before, run = found[-1][-1].run if found else one.run, one.run
-        is_one = (
-            before.is_part and run.is_part and run.started_ns - before.started_ns <= 600 * SECOND_NS
-        )
-        if (
-            found
-            and is_one
-            and (before.command, before.world_size) == (run.command, run.world_size)
-        ):
+        if found and _are_together(found[-1][-1].run, one.run):
             found[-1].append(one)
         else:
             found.append([one])
     return found
+
+
+def _are_together(one: RunPart, later: RunPart) -> bool:
+    return (
+        one.is_part
+        and later.is_part
+        and later.started_ns - one.started_ns <= 600 * SECOND_NS
+        and (one.command, one.world_size) == (later.command, later.world_size)
+    )
 
 
 class Gap(NamedTuple):
@@ -122,39 +120,13 @@ class Gap(NamedTuple):
         return self.value - width, self.value + width
 
 
-def gap(new: Sequence[float], base: Sequence[float]) -> Gap | None:
-    """Return the gap of two groups with variances of their own (Welch).
-
-    None if one has a single value.
-    """
-    if min(len(new), len(base)) < 2:
-        return None
-    one, other = statistics.variance(new) / len(new), statistics.variance(base) / len(base)
-    error = math.sqrt(one + other)
-    freedom = len(new) + len(base) - 2.0
-    if error:
-        freedom = (one + other) ** 2 / (one**2 / (len(new) - 1) + other**2 / (len(base) - 1))
-    return Gap(statistics.fmean(new) - statistics.fmean(base), error, max(int(freedom), 1))
-
-
-def pooled_gap(new: Sequence[float], base: Sequence[float]) -> Gap | None:
-    """Return the gap of two groups that vary alike, of which one may have a single value.
-
-    None of three in all.
-    """
+def gap(new: Sequence[float], base: Sequence[float]) -> Gap:
+    """Return the gap of two groups that vary alike, of which one may have a single value."""
     freedom = len(new) + len(base) - 2
-    if not new or not base or freedom < 2:
-        return None
-    squares = sum(
-        statistics.variance(values) * (len(values) - 1) for values in (new, base) if len(values) > 1
-    )
+    squares = sum(statistics.pvariance(values) * len(values) for values in (new, base))
     weight = 1 / (1 / len(new) + 1 / len(base))
-    return Gap(
-        statistics.fmean(new) - statistics.fmean(base),
-        math.sqrt(squares / freedom / weight),
-        freedom,
-        weight,
-    )
+    error = math.sqrt(squares / freedom / weight)
+    return Gap(statistics.fmean(new) - statistics.fmean(base), error, freedom, weight)
 
 
 def combined(gaps: Sequence[Gap]) -> Gap:
@@ -192,9 +164,9 @@ def find_slow_nodes(paces: Iterable[RunPaces], least: float) -> tuple[list[SlowN
     )
     for one in paces:
         for week in sorted(one.weeks):
-            pace = one.pace(one.days(week))
+            pace = one.pace(one.weeks[week])
             # Without waiting for other ranks, as far as that can be seen.
-            own_s = pace.step_s - pace.phases.get(COLLECTIVE, 0.0) if pace else 0.0
+            own_s = pace.step_s - pace.in_phase(COLLECTIVE)
             if own_s > 0:
                 values[one.run.job, one.run.command, week][one.run.node].append(math.log(own_s))
     compared = len(_gaps(values, frozenset()))
@@ -207,9 +179,8 @@ def find_slow_nodes(paces: Iterable[RunPaces], least: float) -> tuple[list[SlowN
             if low > 0 and math.exp(gap.value) >= 1 + least:
                 runs = sum(len(values[work][node]) for work in gaps)
                 jobs = tuple(sorted({job for job, _, _ in gaps}))
-                slow.append(
-                    SlowNode(node, math.exp(gap.value), math.exp(low), math.exp(high), jobs, runs)
-                )
+                times = math.exp(gap.value), math.exp(low), math.exp(high)
+                slow.append(SlowNode(node, *times, jobs, runs))
         if not slow:
             break
         found.append(max(slow, key=lambda one: (one.low, one.node)))
@@ -225,9 +196,8 @@ def _gaps(values: Values, known: frozenset[str]) -> dict[str, dict[Work, Gap]]:
     for work, by_node in values.items():
         for node in by_node.keys() - known:
             others = [one for other in by_node.keys() - known - {node} for one in by_node[other]]
-            difference = pooled_gap(by_node[node], others)
-            if difference is not None:
-                found[node][work] = difference
+            if others and len(by_node[node]) + len(others) > 3:  # fewer tell nothing
+                found[node][work] = gap(by_node[node], others)
     return found
 
 
@@ -246,15 +216,13 @@ class PacePair(NamedTuple):
     weeks_ago: int
     basis: str
 
-    def gap(self, measure: Callable[[DaysPace], float]) -> Gap | None:
-        now, before = ([measure(one) for one in paces] for paces in (self.now, self.before))
+    def gap(self, measure: Callable[[DaysPace], float]) -> Gap:
+        now, before = (list(map(measure, paces)) for paces in (self.now, self.before))
         if self.basis == RUNS:
             return gap(now, before)
         # Neighboring days are alike.
-        one, other = mean_of(now), mean_of(before)
-        return Gap(
-            one.value - other.value, math.hypot(one.error, other.error), len(now) + len(before) - 2
-        )
+        more = mean_of(now).less(mean_of(before))
+        return Gap(more.value, more.error, len(now) + len(before) - 2)
 
     def means(self, measure: Callable[[DaysPace], float]) -> tuple[float, float]:
         return statistics.fmean(map(measure, self.before)), statistics.fmean(map(measure, self.now))
@@ -266,41 +234,38 @@ def find_slower(paces: Iterable[RunPaces], least: float) -> tuple[list[Slower], 
     Longer means by ``least`` or more.
     """
     ordered = sorted(paces, key=lambda one: (one.run.job, one.run.run))
-    jobs = {
-        job: list(some) for job, some in itertools.groupby(ordered, key=lambda one: one.run.job)
-    }
-    pairs = {job: _pair(job, runs) for job, runs in jobs.items()}
-    compared = [pair for pair in pairs.values() if isinstance(pair, PacePair)]
-    slower = [one for pair in compared if (one := _judged(pair, len(compared), least)) is not None]
+    pairs, job_paces = list[PacePair](), list[JobPace]()
+    for job, some in itertools.groupby(ordered, key=lambda one: one.run.job):
+        runs = list(some)
+        pair = _pair(job, runs)
+        if isinstance(pair, PacePair):
+            pairs.append(pair)
+        weeks = sorted({week for run in runs for week in run.weeks}, reverse=True)
+        week_paces = tuple(_week_pace(runs, week) for week in weeks)
+        job_paces.append(JobPace(job, week_paces, pair if isinstance(pair, str) else None))
+    slower = [one for pair in pairs if (one := _judged(pair, len(pairs), least)) is not None]
     slower.sort(key=lambda one: (-one.times, one.job))
-    job_paces = []
-    for job, runs in jobs.items():
-        weeks = []
-        for week in sorted({week for run in runs for week in run.weeks}, reverse=True):
-            of_week = _paces(runs, week)
-            weeks.append(
-                WeekPace(week, statistics.fmean(pace.step_s for pace in of_week), len(of_week))
-            )
-        pair = pairs[job]
-        job_paces.append(JobPace(job, tuple(weeks), pair if isinstance(pair, str) else None))
     return slower, job_paces
+
+
+def _week_pace(runs: Sequence[RunPaces], week: int) -> WeekPace:
+    paces = _paces(runs, week)
+    return WeekPace(week, statistics.fmean(pace.step_s for pace in paces), len(paces))
 
 
 def _pair(job: str, runs: Sequence[RunPaces]) -> PacePair | str:
     """Return the paces of a job to compare, or why there are none."""
-    earlier = [week for run in runs for week in run.weeks if week > 0]
-    if not any(0 in run.weeks for run in runs):
+    weeks = {week for run in runs for week in run.weeks}
+    if 0 not in weeks:
         return "it did not run in the last seven days"
-    if not earlier:
+    if len(weeks) == 1:
         return "it did not run before the last seven days"
-    week = min(earlier)
+    week = min(weeks - {0})
     now, before = _paces(runs, 0), _paces(runs, week)
     if min(len(now), len(before)) >= 2:
         return PacePair(job, now, before, week, RUNS)
     for run in runs:
-        now, before = (
-            [pace for day in run.days(one) if (pace := run.pace([day]))] for one in (0, week)
-        )
+        now, before = ([run.pace([day]) for day in run.weeks.get(one, ())] for one in (0, week))
         if min(len(now), len(before)) >= 3:
             return PacePair(job, now, before, week, DAYS)
     return "one run a week tells nothing of how much runs differ by chance"
@@ -310,25 +275,22 @@ def _paces(runs: Iterable[RunPaces], week: int) -> list[DaysPace]:
     """Return the paces of a week, one for each execution however many nodes it ran on."""
     found = []
     for together in executions(runs):
-        paces = [pace for run in together if (pace := run.pace(run.days(week))) is not None]
+        paces = [run.pace(run.weeks[week]) for run in together if week in run.weeks]
         if paces:
+            names = sorted({name for pace in paces for name in pace.phases})
+            step_s = statistics.fmean(pace.step_s for pace in paces)
             phases = {
-                name: [pace.phases.get(name, 0.0) for pace in paces]
-                for pace in paces
-                for name in pace.phases
+                name: statistics.fmean(pace.in_phase(name) for pace in paces) for name in names
             }
-            means = {name: statistics.fmean(phases[name]) for name in sorted(phases)}
-            found.append(DaysPace(statistics.fmean(pace.step_s for pace in paces), means))
+            found.append(DaysPace(step_s, phases))
     return found
 
 
 def _judged(pair: PacePair, comparisons: int, least: float) -> Slower | None:
     """Return a job as one that got slower; None if that may be chance, or is little."""
     found = pair.gap(lambda pace: math.log(pace.step_s))
-    if found is None or found.value < math.log1p(least):
-        return None
     low, high = found.bounds(comparisons)
-    if low <= 0:
+    if low <= 0 or found.value < math.log1p(least):
         return None
     before_s, now_s = pair.means(lambda pace: pace.step_s)
     times = (math.exp(found.value), math.exp(low), math.exp(high))
@@ -341,13 +303,9 @@ def _phases(pair: PacePair, least_s: float) -> list[PhaseChange]:
     names = sorted({phase for pace in (*pair.now, *pair.before) for phase in pace.phases})
     found = []
     for phase in names:
-
-        def in_phase(pace: DaysPace, phase: str = phase) -> float:
-            return pace.phases.get(phase, 0.0)
-
-        difference = pair.gap(in_phase)
-        if difference is not None and difference.value >= least_s:
-            low, high = difference.bounds(len(names))
-            if low > 0:
-                found.append(PhaseChange(phase, *pair.means(in_phase), low, high))
+        in_phase = methodcaller("in_phase", phase)
+        more = pair.gap(in_phase)
+        low, high = more.bounds(len(names))
+        if low > 0 and more.value >= least_s:
+            found.append(PhaseChange(phase, *pair.means(in_phase), low, high))
     return sorted(found, key=lambda one: one.before_s - one.now_s)

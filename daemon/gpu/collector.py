@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable
 
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.events import EventKind
+from profd.daemon.gpu.answers import DriverCall
 from profd.daemon.gpu.devices import GpuNames
 from profd.daemon.gpu.events import GpuEvents
 from profd.daemon.gpu.nvml import LIBRARY_NOT_FOUND, NO_MODULE, explain
 from profd.daemon.gpu.nvmlsource import NvmlSource
 from profd.daemon.gpu.reader import GpuSet
-from profd.daemon.gpu.source import DriverCall, GpuSource
 from profd.daemon.gpu.users import GpuUsers
 from profd.daemon.store.records import EventHappened, Identity, Record
 
@@ -59,7 +59,7 @@ class GpuCollector:
         self._retry_after_ns = int(retry_s * SECOND_NS)
         self._identities: tuple[Identity, ...] = ()
         self._names = GpuNames()
-        self._source: GpuSource = NvmlSource(clock, self._names)
+        self._source = NvmlSource(clock, self._names)
         self._has_listed = False
         self._users = GpuUsers(clock)
         self._gpus: GpuSet | None = None

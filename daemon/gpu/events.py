@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable
 
 from profd.daemon.clock import MILLISECOND_NS, Clock
-from profd.daemon.gpu.source import GpuSource, NoDriverAnswer, Why
+from profd.daemon.gpu.answers import NoDriverAnswer, Why
+from profd.daemon.gpu.nvmlsource import NvmlSource
 
 _WAIT_MS = 1000  # a wait cannot be called off, and a driver that is gone is to be let go soon
 # The Xid errors that training runs meet, in the words of NVIDIA's catalog; others show their
@@ -38,7 +39,7 @@ class GpuEvents:
     ``take`` is called in the thread with the name of the device and the error in words.
     """
 
-    def __init__(self, source: GpuSource, clock: Clock, take: Callable[[str, str], None]) -> None:
+    def __init__(self, source: NvmlSource, clock: Clock, take: Callable[[str, str], None]) -> None:
         self._source, self._clock, self._take = source, clock, take
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="profd-gpu-events", daemon=True)

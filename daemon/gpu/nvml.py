@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from profd.daemon.clock import Clock
-from profd.daemon.gpu.source import DriverCall, NoDriverAnswer, Why
+from profd.daemon.gpu.answers import DriverCall, NoDriverAnswer, Why
 
 Answer: TypeAlias = Any
 """What NVML's module takes and gives: numbers, text, C structures; it has no types of its own."""

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from profd.daemon.clock import Clock
-from profd.daemon.gpu.devices import GpuDevice, GpuNames
-from profd.daemon.gpu.nvml import Answer, Nvml, number_of, text_of
-from profd.daemon.gpu.source import (
+from profd.daemon.gpu.answers import (
     BusySample,
     ByteCount,
     DeviceMemory,
@@ -20,6 +18,8 @@ from profd.daemon.gpu.source import (
     NoDriverAnswer,
     Why,
 )
+from profd.daemon.gpu.devices import GpuDevice, GpuNames
+from profd.daemon.gpu.nvml import Answer, Nvml, number_of, text_of
 
 _GPU_UTILIZATION_SAMPLES = 1
 _HERTZ_PER_MHZ = 1e6
@@ -86,7 +86,11 @@ _DOUBLE_BIT_ECC, _XID = 0x2, 0x8
 
 
 class NvmlSource(Nvml):
-    """NVML, asked in the words of ``GpuSource``."""
+    """The driver, once it is open. It belongs to one thread; others may read ``calling`` only.
+
+    Every method with a ``gpu`` raises ``NoDriverAnswer``; ``processes`` and ``counters`` may leave
+    out what they lack.
+    """
 
     def __init__(self, clock: Clock, names: GpuNames) -> None:
         super().__init__(clock)
@@ -107,6 +111,7 @@ class NvmlSource(Nvml):
         super().close()
 
     def gpus(self) -> list[GpuDevice]:
+        """Return the GPUs that answer, each followed by its parts."""
         found: list[GpuDevice] = []
         for index in range(self.ask("nvmlDeviceGetCount") or 0):
             handle = self.ask("nvmlDeviceGetHandleByIndex", index)
@@ -139,6 +144,7 @@ class NvmlSource(Nvml):
         return self._has_activity[gpu.name]
 
     def samples(self, gpu: GpuDevice, after_us: int) -> list[BusySample]:
+        """Return what the driver keeps of its samples after a stamp of its own; 0 gives all."""
         kind, samples = self.call(
             "nvmlDeviceGetSamples", gpu.handle, _GPU_UTILIZATION_SAMPLES, after_us
         )
@@ -150,12 +156,14 @@ class NvmlSource(Nvml):
         ]
 
     def utilization(self, gpu: GpuDevice) -> float:
+        """Return the share of the driver's last sampling period in which the GPU was busy."""
         rates = self.call("nvmlDeviceGetUtilizationRates", gpu.handle)
         if rates.gpu > 100:
             raise NoDriverAnswer(Why.FAILED, f"nvmlDeviceGetUtilizationRates says {rates.gpu} %")
         return float(rates.gpu) / 100
 
     def process_samples(self, gpu: GpuDevice, after_us: int) -> list[BusySample]:
+        """Return samples of the processes after a stamp; only of those that were not idle."""
         samples = self.call("nvmlDeviceGetProcessUtilization", gpu.handle, after_us)
         # The driver gives rows of zeros if it has none, and now and then more than there can be.
         known = (
@@ -174,27 +182,17 @@ class NvmlSource(Nvml):
         return DeviceMemory(int(memory.used), int(memory.total))
 
     def gauge(self, gpu: GpuDevice, name: str) -> float:
-        (function, *older), what, factor = _GAUGES[name]
-        try:
-            answer = self.call(function, gpu.handle, *what)
-            return (
-                float(answer.violationTime if hasattr(answer, "violationTime") else answer) * factor
-            )
-        except NoDriverAnswer:
-            if not older:
-                raise
-            return float(self.call(older[0], gpu.handle, *what)) * factor
+        """Return the value of a series as it is now, or of a counter that only grows."""
+        functions, what, factor = _GAUGES[name]
+        answer = self._call_newest(functions, gpu.handle, *what)
+        value: Answer = getattr(answer, "violationTime", answer)
+        return float(value) * factor
 
     def processes(self, gpu: GpuDevice, kind: str) -> dict[int, int | None]:
-        newer, older = _LISTS[kind]
-        try:
-            listed = self.call(newer, gpu.handle)
-        except NoDriverAnswer as error:
-            if error.why is not Why.LACKING:
-                raise
-            listed = self.call(older, gpu.handle)
+        """Return the bytes of each process by PID, None if the driver does not tell them."""
+        listed = self._call_newest(_LISTS[kind], gpu.handle)
         if any(process.pid in _NO_PIDS for process in listed):
-            listed = self.ask(older, gpu.handle) or ()
+            listed = self.ask(_LISTS[kind][-1], gpu.handle) or ()
         # In a container some drivers know the process and say 0 bytes: it is not there without any.
         return {
             one.pid: int(one.usedGpuMemory or 0) or None
@@ -221,10 +219,12 @@ class NvmlSource(Nvml):
         return found
 
     def traffic(self, gpu: GpuDevice, name: str) -> float:
+        """Measure the bytes a second of a series; takes some 20 ms, and sees those alone."""
         kilobytes_per_s = self.call("nvmlDeviceGetPcieThroughput", gpu.handle, _MEASURED[name])
         return float(kilobytes_per_s) * 1000.0
 
     def activity(self, gpu: GpuDevice) -> dict[str, float]:
+        """Return means by series since this was last asked; of the first time nothing."""
         window = self._windows.get(gpu.name)
         if window is None:
             if not self.has_activity(gpu):
@@ -233,11 +233,23 @@ class NvmlSource(Nvml):
         return window.read()
 
     def wait_event(self, timeout_ms: int) -> DriverEvent:
+        """Wait for an error that the driver reports; raises ``NoDriverAnswer`` if none came."""
         if self._events is None:
             self._register()
         event = self.call("nvmlEventSetWait_v2", self._events, timeout_ms)
         name = self._devices.get(_address(event.device), "a GPU")
         return DriverEvent(name, event.eventData if event.eventType == _XID else None)
+
+    def _call_newest(self, functions: Sequence[str], *arguments: Answer) -> Answer:
+        """Return the answer of the first of some functions that the driver has."""
+        *newer, oldest = functions
+        for function in newer:
+            try:
+                return self.call(function, *arguments)
+            except NoDriverAnswer as error:
+                if error.why is not Why.LACKING:
+                    raise
+        return self.call(oldest, *arguments)
 
     def _register(self) -> None:
         events, self._devices = self.call("nvmlEventSetCreate"), {}

@@ -11,9 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from profd.daemon import units
 from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.gpu.answers import Why
 from profd.daemon.gpu.devices import GpuDevice
 from profd.daemon.gpu.driverclock import POLL_NS
-from profd.daemon.gpu.source import GpuSource, Questions, Why
+from profd.daemon.gpu.nvmlsource import NvmlSource
+from profd.daemon.gpu.questions import Questions
 from profd.daemon.gpu.traffic import LOOK_NS, Traffic
 from profd.daemon.gpu.users import GpuUsers, Named, memory_by_pid
 from profd.daemon.gpu.utilization import ProcessShares, UtilizationSamples
@@ -256,7 +258,9 @@ class GpuSet:
     read: the driver's buffers hold what came later. It belongs to one thread.
     """
 
-    def __init__(self, source: GpuSource, clock: Clock, *, since_ns: int, everything: bool) -> None:
+    def __init__(
+        self, source: NvmlSource, clock: Clock, *, since_ns: int, everything: bool
+    ) -> None:
         """List the devices, last read at ``since_ns``.
 
         With ``everything`` all are read, whoever uses them.

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS, Clock
 from profd.daemon.gpu.devices import GpuDevice
-from profd.daemon.gpu.source import Questions
+from profd.daemon.gpu.questions import Questions
 from profd.daemon.store.records import Point
 
 LOOK_NS = 110 * MILLISECOND_NS

@@ -17,7 +17,7 @@ import msgspec
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.gpu.devices import VARIABLES, GpuDevice, visible_gpus
-from profd.daemon.gpu.source import Questions
+from profd.daemon.gpu.questions import Questions
 from profd.daemon.store.records import Identity
 
 _LISTS = ("compute", "graphics", "mps")

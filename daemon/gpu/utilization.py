@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS, Clock
+from profd.daemon.gpu.answers import BusySample, NoDriverAnswer, Why
 from profd.daemon.gpu.devices import GpuDevice
 from profd.daemon.gpu.driverclock import DriverClock
-from profd.daemon.gpu.source import BusySample, NoDriverAnswer, Questions, Why
+from profd.daemon.gpu.questions import Questions
 
 FINEST_NS = 50 * MILLISECOND_NS
 """Samples closer to each other than this are merged, so that no driver can flood a run file."""

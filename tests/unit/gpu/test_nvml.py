@@ -14,7 +14,7 @@ from profd.daemon.gpu import nvml
 from profd.daemon.gpu.devices import GpuDevice, GpuNames
 from profd.daemon.gpu.nvml import Nvml, Unavailable
 from profd.daemon.gpu.nvmlsource import NvmlSource
-from profd.daemon.gpu.source import Questions
+from profd.daemon.gpu.questions import Questions
 
 POWER = "nvmlDeviceGetPowerUsage"
 INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, TIMEOUT, DRIVER_NOT_LOADED, GPU_IS_LOST = (

@@ -9,7 +9,7 @@ from support.gpusets import MAIN, GpuRoom, values
 from support.gpusim import SimulatedDriver
 from support.gputraces import FakeTraces
 
-from profd.daemon.gpu.source import NoDriverAnswer
+from profd.daemon.gpu.answers import NoDriverAnswer
 
 GIB = 1 << 30
 NO_PERMISSION = 4
