@@ -7,6 +7,9 @@ changes its meaning. Hours are those of ranks (training processes) and of their 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from operator import attrgetter
+from typing import TypeVar
 
 import msgspec
 
@@ -15,6 +18,7 @@ from profd.daemon.fleet.reduction import Partial, RuleCost, Spent
 
 VERSION = 1
 _HOUR_NS = 3600 * SECOND_NS
+Key = TypeVar("Key")
 
 
 class Hours(msgspec.Struct, frozen=True):
@@ -165,14 +169,12 @@ def hours_of(spent: Spent) -> Hours:
 
 def phase_costs(partial: Partial) -> tuple[PhaseCost, ...]:
     job_of = {run.run: run.job for run in partial.runs}
-    spent: defaultdict[str, Spent] = defaultdict(Spent)
-    jobs: defaultdict[str, set[str]] = defaultdict(set)
-    for (run, _, phase), one in partial.phases:
-        spent[phase] = spent[phase].plus(one)
-        jobs[phase].add(job_of[run])
-    costs = [PhaseCost(phase, hours_of(spent[phase]), len(jobs[phase])) for phase in sorted(spent)]
-    order = ("gpus_lost", "ranks_lost", "gpus", "ranks")
-    return tuple(sorted(costs, key=lambda one: [-getattr(one.hours, name) for name in order]))
+    parts = ((phase, job_of[run], one) for (run, _, phase), one in partial.phases)
+    costs = [PhaseCost(phase, hours_of(spent), jobs) for phase, spent, jobs in _summed(parts)]
+    order = attrgetter("gpus_lost", "ranks_lost", "gpus", "ranks")
+    costs.sort(key=lambda one: one.phase)
+    costs.sort(key=lambda one: order(one.hours), reverse=True)
+    return tuple(costs)
 
 
 def finding_costs(partial: Partial) -> tuple[FindingCost, ...]:
@@ -197,18 +199,26 @@ def finding_costs(partial: Partial) -> tuple[FindingCost, ...]:
 
 
 def function_costs(partial: Partial, *, leaves: bool, most: int) -> tuple[FunctionCost, ...]:
-    spent: defaultdict[tuple[str, str, str], Spent] = defaultdict(Spent)
-    jobs: defaultdict[tuple[str, str, str], set[str]] = defaultdict(set)
-    for (is_leaf, job, function, file, phase), one in partial.functions:
-        if is_leaf == leaves:
-            place = function, file, phase
-            spent[place] = spent[place].plus(one)
-            jobs[place].add(job)
+    parts = (
+        ((function, file, phase), job, one)
+        for (is_leaf, job, function, file, phase), one in partial.functions
+        if is_leaf == leaves
+    )
     found = [
-        FunctionCost(*place, hours_of(one), len(jobs[place]), one.runs)
-        for place, one in spent.items()
+        FunctionCost(*place, hours_of(spent), jobs, spent.runs)
+        for place, spent, jobs in _summed(parts)
     ]
     found.sort(
         key=lambda one: (-one.hours.gpus, -one.hours.ranks, one.function, one.file, one.phase)
     )
     return tuple(found[:most])
+
+
+def _summed(parts: Iterable[tuple[Key, str, Spent]]) -> Iterator[tuple[Key, Spent, int]]:
+    """Yield what was spent by key, given by key and job, and in how many jobs."""
+    spent: defaultdict[Key, Spent] = defaultdict(Spent)
+    jobs: defaultdict[Key, set[str]] = defaultdict(set)
+    for key, job, part in parts:
+        spent[key] = spent[key].plus(part)
+        jobs[key].add(job)
+    return ((key, whole, len(jobs[key])) for key, whole in spent.items())

@@ -7,10 +7,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
-from profd.daemon.fleet.answers import Fleet, FunctionCost, Hours, PhaseCost, Slower, SlowNode
+from profd.daemon.fleet.answers import (
+    FindingCost,
+    Fleet,
+    FunctionCost,
+    Hours,
+    PhaseCost,
+    Slower,
+    SlowNode,
+)
 from profd.daemon.paths import write_whole
 from profd.daemon.render.htmlpage import render_page
-from profd.daemon.render.plaintext import fit, listed, visible, width
+from profd.daemon.render.plaintext import aligned, cut, listed, visible
 from profd.daemon.units import UNKNOWN, number, percent, plural, step_time
 
 
@@ -24,7 +32,7 @@ class AnswerTable(NamedTuple):
     title: str
     note: str
     heads: Sequence[str]
-    numbers: frozenset[str]
+    numbers: Sequence[str]
     rows: Sequence[Sequence[str]]
     nothing: str = ""
 
@@ -82,21 +90,15 @@ def tables(fleet: Fleet) -> list[AnswerTable]:
             "Lost is the time for which a GPU was idle; where nobody read it, that of phases "
             "that leave it idle.",
             ("lost", "of", "share", "measured", "phase", "jobs"),
-            frozenset(("lost", "of", "share", "measured", "jobs")),
+            ("lost", "of", "share", "measured", "jobs"),
             [_phase(one, unit) for one in fleet.phases],
         ),
         AnswerTable(
             "Findings that cost most",
             f"{name} that fixes give back at most; two findings may mean the same ones.",
             ("at most", "finding", "rule", "jobs", "runs", "most in"),
-            frozenset(("at most", "jobs", "runs")),
-            [
-                (number(lost), one.label, one.rule, f"{one.jobs:,}", f"{one.runs:,}", one.most_in)
-                for one in fleet.findings
-                for lost in [
-                    one.gpus_lost_at_most if unit == "GPU hours" else one.ranks_lost_at_most
-                ]
-            ],
+            ("at most", "jobs", "runs"),
+            [_finding(one, unit) for one in fleet.findings],
             "No findings.",
         ),
         _functions(
@@ -110,7 +112,7 @@ def tables(fleet: Fleet) -> list[AnswerTable]:
             "Steps against those of the same job, command and week on other nodes, without time "
             "in collectives; bounds hold for all nodes at once (95 %).",
             ("times", "bounds", "node", "runs", "jobs"),
-            frozenset(("times", "bounds", "runs")),
+            ("times", "bounds", "runs"),
             [
                 (*_times(one), one.node, f"{one.runs:,}", listed(one.jobs, 4))
                 for one in fleet.slow_nodes
@@ -124,7 +126,7 @@ def tables(fleet: Fleet) -> list[AnswerTable]:
             "differ by chance; bounds "
             "hold for all jobs at once (95 %). Below a job the phases that grew.",
             ("times", "bounds", "before", "now", "job", "runs", "against"),
-            frozenset(("times", "bounds", "before", "now")),
+            ("times", "bounds", "before", "now"),
             [row for one in fleet.slower for row in _job(one)],
             f"None of {plural(sum(one.why_untold is None for one in fleet.paces), 'job')} that "
             "could be compared is surely slower.",
@@ -133,7 +135,7 @@ def tables(fleet: Fleet) -> list[AnswerTable]:
             "Steps of each job",
             "Seconds a step by the week, the last one last, without runs on slow nodes.",
             ("job", "weeks", "not compared, as"),
-            frozenset(),
+            (),
             steps,
         ),
     ]
@@ -149,6 +151,11 @@ def _phase(one: PhaseCost, unit: str) -> tuple[str, ...]:
     )
     share = percent(lost / whole) if whole else UNKNOWN
     return number(lost), number(whole), share, measured, one.phase, f"{one.jobs:,}"
+
+
+def _finding(one: FindingCost, unit: str) -> tuple[str, ...]:
+    lost = one.gpus_lost_at_most if unit == "GPU hours" else one.ranks_lost_at_most
+    return number(lost), one.label, one.rule, f"{one.jobs:,}", f"{one.runs:,}", one.most_in
 
 
 def _functions(functions: Sequence[FunctionCost], unit: str, title: str) -> AnswerTable:
@@ -167,7 +174,7 @@ def _functions(functions: Sequence[FunctionCost], unit: str, title: str) -> Answ
         )
     heads = (unit, "lost", "function", "file", "phase", "jobs")
     return AnswerTable(
-        title, "Of the main threads of all ranks.", heads, frozenset((unit, "lost", "jobs")), rows
+        title, "Of the main threads of all ranks.", heads, (unit, "lost", "jobs"), rows
     )
 
 
@@ -221,15 +228,8 @@ def _section(table: AnswerTable) -> Iterator[str]:
         yield f"  {table.nothing or 'Nothing.'}"
         return
     yield from textwrap.wrap(table.note, 100, initial_indent="  ", subsequent_indent="  ")
-    shown = [table.heads, *table.rows[:ROWS]]
-    widths = [
-        min(max(width(row[column]) for row in shown), 48) for column in range(len(table.heads))
-    ]
-    for row in shown:
-        cells = zip(row, widths, table.heads, strict=True)
-        yield "  " + "  ".join(
-            fit(text, room, right=head in table.numbers) for text, room, head in cells
-        )
+    shown = [[cut(cell, 48) for cell in row] for row in table.rows[:ROWS]]
+    yield textwrap.indent(aligned(table.heads, shown, right=table.numbers), "  ")
     if len(table.rows) > ROWS:
         yield f"  and {len(table.rows) - ROWS} more"
 

@@ -103,14 +103,12 @@ def aligned(
 
     What is invisible in a cell, or would steer the terminal, is spelled out.
     """
-    lines = [list(heads), *(list(map(visible, row)) for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
-    sides = [str.rjust if head in right else str.ljust for head in heads]
-    padded = (
-        [side(cell, room) for side, cell, room in zip(sides, line, widths, strict=True)]
-        for line in lines
-    )
-    return "\n".join("  ".join(cells).rstrip() for cells in padded)
+    lines = [heads, *(list(map(visible, row)) for row in rows)]
+    columns = []
+    for head, *cells in zip(*lines, strict=True):
+        room = max(map(width, (head, *cells)))
+        columns.append([fit(cell, room, right=head in right) for cell in (head, *cells)])
+    return "\n".join("  ".join(line).rstrip() for line in zip(*columns, strict=True))
 
 
 def titled(title: str, table: str) -> str:
