@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 
 import msgspec
 
@@ -116,11 +115,11 @@ class ProcessPlace(msgspec.Struct, frozen=True):
         return f"srun --jobid={self.job} --overlap --pty profd attach {pid}" if self.job else ""
 
 
-def place_of(pid: int | str = "self", proc: Path = processes.PROC) -> ProcessPlace:
+def place_of(pid: int | str) -> ProcessPlace:
     """Return the place in which a process runs, as far as /proc shows it to us."""
-    of = f"{proc}/{pid}"
+    of = f"{processes.PROC}/{pid}"
     groups, mounts = (_text(f"{of}/{name}") for name in ("cgroup", "mountinfo"))
-    words = processes.environment(of, _VARIABLES)
+    words = processes.environment(pid, _VARIABLES)
     runtime, container = _container_of(of, groups, mounts, words)
     job = _JOB.search(groups)
     place = ProcessPlace(

@@ -229,12 +229,13 @@ def is_running(pid: int, start_ticks: int) -> bool:
     return read_running(pid, start_ticks) is not None
 
 
-def status(pid: int, os_tid: int | None = None) -> dict[str, str]:
-    """Return the fields of ``/proc/PID/status``, or that of one thread; empty if it is gone."""
-    text = (
-        read(f"{PROC}/{pid}/status" if os_tid is None else f"{PROC}/{pid}/task/{os_tid}/status")
-        or b""
-    )
+def status(pid: int | str, os_tid: int | None = None) -> dict[str, str]:
+    """Return the fields of ``/proc/PID/status``, or that of one thread; empty if it is gone.
+
+    ``pid`` is a number or ``self``.
+    """
+    place = f"{PROC}/{pid}" if os_tid is None else f"{PROC}/{pid}/task/{os_tid}"
+    text = read(f"{place}/status") or b""
     pairs = (line.partition(":") for line in text.decode(errors="replace").splitlines())
     return {name: value.strip() for name, _, value in pairs}
 
@@ -349,10 +350,9 @@ def own_id(pid: int, os_tid: int | None = None) -> int | None:
 def environment(pid: int | str, allowed: frozenset[str]) -> dict[str, str]:
     """Return the variables in ``allowed`` that the process was started with.
 
-    No other variable leaves this function. ``pid`` is a number, ``self``, or the folder of a
-    process.
+    No other variable leaves this function. ``pid`` is a number or ``self``.
     """
-    words = (read(f"{PROC / str(pid)}/environ", _MOST_ENVIRONMENT_BYTES) or b"").split(b"\0")
+    words = (read(f"{PROC}/{pid}/environ", _MOST_ENVIRONMENT_BYTES) or b"").split(b"\0")
     pairs = (word.decode(errors="replace").partition("=") for word in words)
     return {name: value for name, _, value in pairs if name in allowed}
 

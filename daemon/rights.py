@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import re
+import struct
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,17 +43,10 @@ class Credentials(msgspec.Struct, frozen=True):
     is_kernel_thread: bool
 
 
-class _IoVec(ctypes.Structure):
-    """``struct iovec`` of the C library."""
-
-    _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]
-
-
 class Rights:
     """The rights of this process, by the running kernel."""
 
-    def __init__(self, proc: Path = Path("/proc"), yama: Path = _YAMA) -> None:
-        self._proc, self._yama = proc, yama
+    def __init__(self) -> None:
         self.uid = os.geteuid()
 
     def credentials(self, pid: int) -> Credentials | None:
@@ -61,13 +54,9 @@ class Rights:
 
         None if there is none, or it is hidden.
         """
-        try:
-            text = (self._proc / str(processes.shown_as(pid)) / "status").read_text(
-                errors="replace"
-            )
-        except OSError:
+        fields = processes.status(processes.shown_as(pid))
+        if not fields:
             return None
-        fields = dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
         real, effective, saved, _ = map(int, fields["Uid"].split())
         state, uids = fields["State"][0], (real, effective, saved)
         is_kernel = "VmSize" not in fields and state not in "ZX"
@@ -90,21 +79,16 @@ class Rights:
 
     def may_read_all(self) -> bool:
         """Say whether this process has CAP_SYS_PTRACE, the right to read everyone's processes."""
-        found = re.search(
-            r"(?m)^CapEff:\s*([0-9a-f]+)$", (self._proc / "self" / "status").read_text()
-        )
-        return bool(found and int(found[1], 16) >> _SYS_PTRACE & 1)
+        effective = processes.status("self").get("CapEff", "0")
+        return bool(int(effective, 16) >> _SYS_PTRACE & 1)
 
     def ptrace_scope(self) -> int:
         """Return Yama's ptrace_scope, 0 to 3; 0 if the kernel has no Yama."""
-        try:
-            return int(self._yama.read_text())
-        except OSError:
-            return 0
+        return processes.read_number(str(_YAMA)) or 0
 
     def place(self, pid: int | str = "self") -> ProcessPlace:
         """Return the place of a process, of profd itself if none is named."""
-        return place_of(pid, self._proc)
+        return place_of(pid)
 
     def in_container(self) -> bool:
         """Say whether profd runs in a container, as far as one can tell from inside."""
@@ -115,10 +99,10 @@ class Rights:
 
         In that case the kernel opens the memory, but forbids the call.
         """
-        if not re.search(r"(?m)^Seccomp:\s*2$", (self._proc / "self" / "status").read_text()):
+        if processes.status("self").get("Seccomp") != "2":
             return False
         try:
-            os.close(os.open(self._proc / str(pid) / "mem", os.O_RDONLY | os.O_CLOEXEC))
+            os.close(os.open(processes.PROC / str(pid) / "mem", os.O_RDONLY | os.O_CLOEXEC))
         except OSError:
             return False
         return True
@@ -130,7 +114,7 @@ class Rights:
         """
         if processes.read_number(str(_SELINUX)) == 1:
             return "SELinux"
-        label = processes.read(f"{self._proc}/self/attr/current") or b""
+        label = processes.read(f"{processes.PROC}/self/attr/current") or b""
         return "AppArmor" if label.rstrip(b"\n\0").endswith(b"(enforce)") else ""
 
     def descendants(self, pid: int) -> Iterator[int]:
@@ -157,21 +141,19 @@ class Rights:
         """
         try:
             pid = processes.shown_as(pid)
-            with (self._proc / str(pid) / "maps").open() as maps:
+            with (processes.PROC / str(pid) / "maps").open() as maps:
                 readable = (line for line in maps if line.split(" ", 2)[1].startswith("r"))
                 address = int(next(readable, "0").partition("-")[0], 16)
         except OSError as error:  # we may not read its map
             return error.errno or errno.EIO
         if not address:
             return errno.ESRCH
-        buffer = ctypes.create_string_buffer(_READ_LENGTH)
-        local, remote = (
-            _IoVec(at, _READ_LENGTH) for at in (ctypes.cast(buffer, ctypes.c_void_p), address)
+        buffer, one = ctypes.create_string_buffer(_READ_LENGTH), ctypes.c_ulong(1)
+        into, of = (
+            struct.pack("@PN", at, _READ_LENGTH) for at in (ctypes.addressof(buffer), address)
         )
         libc = ctypes.CDLL(None, use_errno=True)
-        libc.process_vm_readv.restype = ctypes.c_ssize_t
-        into, of, one = ctypes.byref(local), ctypes.byref(remote), ctypes.c_ulong(1)
-        done = libc.process_vm_readv(ctypes.c_int(pid), into, one, of, one, ctypes.c_ulong(0))
+        done = libc.process_vm_readv(pid, into, one, of, one, ctypes.c_ulong(0))
         # EFAULT: access was granted, but the mapping has gone in the meantime.
         return 0 if done >= 0 or ctypes.get_errno() == errno.EFAULT else ctypes.get_errno()
 

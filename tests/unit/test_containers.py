@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from profd.daemon import processes
 from profd.daemon.containers import ProcessPlace, place_of
 
 ID = "946995504dacf6a08adac695cc576125fbdcd308b93681e5aac53fc587caaed1"
@@ -69,7 +70,10 @@ PLACES = {
 
 @pytest.mark.parametrize(("seen", "place"), PLACES.values(), ids=PLACES)
 def test_a_place_is_known(
-    seen: tuple[str, str, dict[str, str]], place: ProcessPlace, tmp_path: Path
+    seen: tuple[str, str, dict[str, str]],
+    place: ProcessPlace,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     groups, mounts, variables = seen
     of = tmp_path / "7"
@@ -81,7 +85,8 @@ def test_a_place_is_known(
     (of / "environ").write_bytes(
         b"".join(f"{name}={value}\0".encode() for name, value in variables.items())
     )
-    assert place_of(7, tmp_path) == place
+    monkeypatch.setattr(processes, "PROC", tmp_path)
+    assert place_of(7) == place
 
 
 EXEC = "exec --privileged --user 0 -it 946995504dac profd attach 12"

@@ -15,6 +15,7 @@ from support.interpreters import Standing, standing
 from support.present import there
 from support.sessions import ready
 
+from profd.daemon import processes
 from profd.daemon.rights import Rights
 
 
@@ -25,12 +26,12 @@ def sleeper() -> Iterator[Standing]:
         yield process
 
 
-def proc_with(folder: Path, **files: str) -> Path:
-    """Make a /proc in which this process has these files."""
-    own = folder / "self"
-    own.mkdir()
-    for name, text in files.items():
-        (own / name).write_text(text)
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put a /proc in the place of the real one, and return the folder of this process in it."""
+    monkeypatch.setattr(processes, "PROC", tmp_path)
+    folder = tmp_path / "self"
+    folder.mkdir()
     return folder
 
 
@@ -70,44 +71,43 @@ def test_descendants_reach_over_generations_and_leave_this_process_out() -> None
 @pytest.mark.parametrize(
     ("mask", "capable"), [("0000000000000000", False), ("0000000000080000", True)]
 )
-def test_capability_is_read_from_the_effective_set(
-    tmp_path: Path, mask: str, capable: bool
-) -> None:
+def test_capability_is_read_from_the_effective_set(own: Path, mask: str, capable: bool) -> None:
     status = f"CapPrm:\tffffffffffffffff\nCapEff:\t{mask}\nCapBnd:\tffffffffffffffff\n"
-    assert Rights(proc=proc_with(tmp_path, status=status)).may_read_all() is capable
+    (own / "status").write_text(status)
+    assert Rights().may_read_all() is capable
 
 
-def test_ptrace_scope_is_read_and_is_0_without_yama(tmp_path: Path) -> None:
-    assert Rights(yama=tmp_path / "nothing").ptrace_scope() == 0
-    (tmp_path / "scope").write_text("1\n")
-    assert Rights(yama=tmp_path / "scope").ptrace_scope() == 1
-
-
-def test_a_filter_is_one_of_seccomp_that_forbids_what_the_kernel_would_allow(
-    tmp_path: Path,
+def test_ptrace_scope_is_read_and_is_0_without_yama(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("profd.daemon.rights._YAMA", tmp_path / "scope")
+    assert Rights().ptrace_scope() == 0
+    (tmp_path / "scope").write_text("1\n")
+    assert Rights().ptrace_scope() == 1
+
+
+def test_a_filter_is_one_of_seccomp_that_forbids_what_the_kernel_would_allow(own: Path) -> None:
     status = "Name:\tpython\nSeccomp:\t{}\nSeccomp_filters:\t1\n"
-    rights = Rights(proc=proc_with(tmp_path, status=status.format(2)))
-    (tmp_path / "7").mkdir()
+    rights, other = Rights(), own.parent / "7"
+    (own / "status").write_text(status.format(2))
+    other.mkdir()
     assert not rights.is_filtered(7)  # closed by the kernel itself
-    (tmp_path / "7" / "mem").touch()
+    (other / "mem").touch()
     assert rights.is_filtered(7)
-    (tmp_path / "self" / "status").write_text(status.format(0))
+    (own / "status").write_text(status.format(0))
     assert not rights.is_filtered(7)
 
 
-def test_a_security_module_is_one_that_enforces(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("profd.daemon.rights._SELINUX", tmp_path / "enforce")
-    rights = Rights(proc=tmp_path)
+def test_a_security_module_is_one_that_enforces(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("profd.daemon.rights._SELINUX", own / "enforce")
+    rights = Rights()
     assert rights.security_module() == ""
-    (tmp_path / "self" / "attr").mkdir(parents=True)
-    (tmp_path / "self" / "attr" / "current").write_bytes(b"docker-default (enforce)\n")
+    (own / "attr").mkdir()
+    (own / "attr/current").write_bytes(b"docker-default (enforce)\n")
     assert rights.security_module() == "AppArmor"
-    (tmp_path / "self" / "attr" / "current").write_bytes(b"unconfined\n")
+    (own / "attr/current").write_bytes(b"unconfined\n")
     assert rights.security_module() == ""
-    (tmp_path / "enforce").write_text("1")
+    (own / "enforce").write_text("1")
     assert rights.security_module() == "SELinux"
 
 
