@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import secrets
 import shutil
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
@@ -25,6 +24,7 @@ import msgspec
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import OutputUnwritable, RunUnreadable, UsageError
 from profd.daemon.exports.tables import columns
+from profd.daemon.paths import replacing
 from profd.daemon.store.remote import open_url, reaching
 
 if TYPE_CHECKING:
@@ -196,12 +196,8 @@ class DataSet:
                 return
             target = Path(place)
             target.parent.mkdir(parents=True, exist_ok=True)
-            beside = target.with_name(f".{secrets.token_hex(8)}")
-            try:
-                shutil.copyfile(source, beside)
-                beside.replace(target)
-            finally:
-                beside.unlink(missing_ok=True)
+            with source.open("rb") as content, replacing(target, mode=0o666) as file:
+                shutil.copyfileobj(content, file)
 
     def commit(self, manifest: Manifest, source: Path) -> None:
         """Make a run's new files the ones that count.

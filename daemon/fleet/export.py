@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,23 +54,7 @@ def export_run(reader: RunReader, data: DataSet) -> Manifest:
     before = data.manifest(source.run)
     try:
         with tempfile.TemporaryDirectory(prefix="profd-") as folder:
-            files: dict[tuple[str, Partition], ParquetFile] = {}
-            for table, rows in ROWS.items():
-                complete = len(files)
-                for row in rows(source):
-                    key = (table, Partition(date_of(row.at_ns), info.name, info.host, row.rank))
-                    if key not in files:
-                        files[key] = ParquetFile(
-                            schema_of(table), Path(folder) / str(len(files)), 16_384
-                        )
-                    files[key].add(row.values)
-                for file in list(files.values())[complete:]:
-                    file.close()
-            places = (Path(folder) / str(number) for number in range(len(files)))
-            written = [
-                (*key, place, file.rows)
-                for place, (key, file) in zip(places, files.items(), strict=True)
-            ]
+            written = list(_write_tables(source, Path(folder)))
             manifest = place_files(
                 data, source.run, (info.started_ns, info.end_ns), written, Path(folder)
             )
@@ -83,6 +67,22 @@ def export_run(reader: RunReader, data: DataSet) -> Manifest:
     folders = sorted({path.rpartition("/")[0] for path in now})
     data.remove({*earlier, *data.leftovers(folders, f"{encoded(manifest.run)}-")} - now)
     return manifest
+
+
+def _write_tables(source: RunSource, folder: Path) -> Iterator[tuple[str, Partition, Path, int]]:
+    """Write the rows of a run, and yield each file with its table, partition and rows."""
+    info = source.reader.info
+    for table, rows in ROWS.items():
+        files: dict[Partition, tuple[Path, ParquetFile]] = {}
+        for row in rows(source):
+            partition = Partition(date_of(row.at_ns), info.name, info.host, row.rank)
+            if partition not in files:
+                path = folder / f"{table}-{len(files)}"
+                files[partition] = path, ParquetFile(schema_of(table), path, 16_384)
+            files[partition][1].add(row.values)
+        for partition, (path, file) in files.items():
+            file.close()
+            yield table, partition, path, file.rows
 
 
 def place_files(

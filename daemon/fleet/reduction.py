@@ -6,13 +6,14 @@ The same here and on a cluster.
 from __future__ import annotations
 
 import contextlib
-import operator
 import tempfile
 from collections.abc import Iterable, Iterator
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import astuple
 
 from profd.daemon.analyze.phases import (
     CHECKPOINT,
@@ -80,24 +81,21 @@ class Spent(msgspec.Struct, frozen=True):
     runs: int = 0
 
     def plus(self, other: Spent) -> Spent:
-        return Spent(
-            *map(operator.add, msgspec.structs.astuple(self), msgspec.structs.astuple(other))
-        )
+        return Spent(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
 
 class RuleCost(msgspec.Struct, frozen=True):
     """What a rule found in some runs of a job: what a fix can give back at most."""
 
-    label: str
-    runs: int
-    lost_ns: int
-    gpu_lost_ns: int
+    label: str = ""
+    runs: int = 0
+    lost_ns: int = 0
+    gpu_lost_ns: int = 0
 
     def plus(self, other: RuleCost) -> RuleCost:
         label, lost_ns = max(self.label, other.label), self.lost_ns + other.lost_ns
-        return RuleCost(
-            label, self.runs + other.runs, lost_ns, self.gpu_lost_ns + other.gpu_lost_ns
-        )
+        gpu_lost_ns = self.gpu_lost_ns + other.gpu_lost_ns
+        return RuleCost(label, self.runs + other.runs, lost_ns, gpu_lost_ns)
 
 
 class Stepped(msgspec.Struct, frozen=True):
@@ -119,28 +117,22 @@ class Partial(msgspec.Struct, frozen=True, tag=True):
 
 def merged(parts: Iterable[Partial]) -> Partial:
     """Return the sums of all parts, in an order of its own; no run is in two of them."""
-    runs, phases, steps = (
-        list[RunPart](),
-        list[tuple[PhaseKey, Spent]](),
-        list[tuple[str, int, Stepped]](),
-    )
+    whole = Partial()
     functions, findings = dict[FunctionKey, Spent](), dict[RuleKey, RuleCost]()
     for part in parts:
-        runs += part.runs
-        phases += part.phases
-        steps += part.steps
+        whole.runs.extend(part.runs)
+        whole.phases.extend(part.phases)
+        whole.steps.extend(part.steps)
         for function, spent in part.functions:
-            functions[function] = (
-                functions[function].plus(spent) if function in functions else spent
-            )
+            functions[function] = functions.get(function, Spent()).plus(spent)
         for rule, found in part.findings:
-            findings[rule] = findings[rule].plus(found) if rule in findings else found
+            findings[rule] = findings.get(rule, RuleCost()).plus(found)
     return Partial(
-        sorted(runs, key=lambda one: one.run),
-        sorted(phases, key=lambda one: one[0]),
-        sorted(steps, key=lambda one: one[:2]),
-        sorted(functions.items(), key=lambda one: one[0]),
-        sorted(findings.items(), key=lambda one: one[0]),
+        sorted(whole.runs, key=attrgetter("run")),
+        sorted(whole.phases, key=itemgetter(0)),
+        sorted(whole.steps, key=itemgetter(0, 1)),
+        sorted(functions.items(), key=itemgetter(0)),
+        sorted(findings.items(), key=itemgetter(0)),
     )
 
 
@@ -245,11 +237,8 @@ def reduce_runs(task: Task) -> Partial:
     """
     data = DataSet(task.url)
     with _connected(data, task) as (database, folder):
-        given: dict[str, Any] = {
-            "until": task.until_ns,
-            "since": task.since_ns,
-            "idling": list(IDLING),
-        }
+        given: dict[str, Any] = {"until": task.until_ns, "since": task.since_ns}
+        given["idling"] = list(IDLING)
         for table, sql in _QUERIES.items():
             if table in TABLES:
                 places = [

@@ -7,6 +7,7 @@ and what these do not cover interval by interval: both say the same.
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ from profd.daemon.analyze.gputracks import GpuTracks
 from profd.daemon.analyze.phases import PhaseIndex, own_frame, training_range
 from profd.daemon.analyze.profile import process_weights
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
-from profd.daemon.analyze.series import SeriesCourse, take_course
+from profd.daemon.analyze.series import CoursePart, SeriesCourse, take_course
 from profd.daemon.analyze.steps import counts_of, take_steps
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.compare.blocks import BLOCKS
@@ -26,7 +27,7 @@ from profd.daemon.findings.catalog import findings_in
 from profd.daemon.findings.finding import Line
 from profd.daemon.fleet.dataset import TABLES
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rollups import stack_minutes
+from profd.daemon.store.rollups import StackMinuteRow, stack_minutes
 from profd.daemon.store.rows import FrameRow, PointRow, ProcessRow
 from profd.daemon.store.stepfunction import MINUTE_NS
 from profd.daemon.timerange import EVER, TimeRange
@@ -53,36 +54,16 @@ def take_minutes(reader: RunReader) -> Iterator[Minute]:
     """Yield the minutes of all threads, those of a thread in order of time."""
     weights = process_weights(reader, take_lives(reader))
     found: dict[tuple[int, int, int], Minute] = {}
-
-    def add(thread: int, number: int, stack: int, sums: tuple[int, int, int, float]) -> None:
-        key = (thread, number, stack)
+    for row in _sums(reader):
+        key = row.thread, row.minute, row.stack
         if key not in found:
-            found[key] = Minute(thread, stack, reader.info.started_ns + number * MINUTE_NS)
-        minute, (samples, time_ns, known_ns, idle_ns) = found[key], sums
-        minute.samples += samples
-        minute.time_ns += time_ns
-        minute.gpu_known_ns += known_ns
-        minute.gpu_idle_ns += idle_ns
-
-    for one in reader.rollups.split(EVER, reader.threads):
-        for row in stack_minutes(reader, one.threads, one.minutes):
-            idle_ns = row.known_ns - row.busy_ns
-            add(
-                row.thread,
-                row.minute,
-                row.stack,
-                (row.samples, row.duration_ns, row.known_ns, idle_ns),
-            )
-        for rest in one.rest:
-            tracks = GpuTracks(reader, rest)
-            for interval in reader.intervals(rest, one.threads):
-                track = tracks.of_process(reader.threads[interval.thread].process)
-                busy, known_ns = track.mean(
-                    interval.start_ns, interval.start_ns + interval.duration_ns
-                )
-                number = (interval.start_ns - reader.info.started_ns) // MINUTE_NS
-                sums = (interval.samples, interval.duration_ns, known_ns, (1 - busy) * known_ns)
-                add(interval.thread, number, interval.stack, sums)
+            start_ns = reader.info.started_ns + row.minute * MINUTE_NS
+            found[key] = Minute(row.thread, row.stack, start_ns)
+        minute = found[key]
+        minute.samples += row.samples
+        minute.time_ns += row.duration_ns
+        minute.gpu_known_ns += row.known_ns
+        minute.gpu_idle_ns += row.known_ns - row.busy_ns
     for key in sorted(found):
         minute = found.pop(key)
         weight = weights[reader.threads[minute.thread].process]
@@ -90,6 +71,33 @@ def take_minutes(reader: RunReader) -> Iterator[Minute]:
         minute.gpu_known_ns *= weight
         minute.gpu_idle_ns *= weight
         yield minute
+
+
+class _StackTime(NamedTuple):
+    """The time of a thread in a stack within a minute of the run, as ``StackMinuteRow`` has it."""
+
+    thread: int
+    minute: int
+    stack: int
+    samples: int
+    duration_ns: int
+    known_ns: int
+    busy_ns: float
+
+
+def _sums(reader: RunReader) -> Iterator[StackMinuteRow | _StackTime]:
+    """Yield all time of the run, once each: by rollups, and by intervals outside of them."""
+    for one in reader.rollups.split(EVER, reader.threads):
+        yield from stack_minutes(reader, one.threads, one.minutes)
+        for rest in one.rest:
+            tracks = GpuTracks(reader, rest)
+            for interval in reader.intervals(rest, one.threads):
+                track = tracks.of_process(reader.threads[interval.thread].process)
+                start_ns, duration_ns = interval.start_ns, interval.duration_ns
+                busy, known_ns = track.mean(start_ns, start_ns + duration_ns)
+                minute = (start_ns - reader.info.started_ns) // MINUTE_NS
+                counts = interval.samples, duration_ns, known_ns, busy * known_ns
+                yield _StackTime(interval.thread, minute, interval.stack, *counts)
 
 
 StepCount = tuple[int, int, float]
@@ -114,16 +122,18 @@ def _by_minute(reader: RunReader, points: Sequence[PointRow]) -> Iterator[StepCo
     started_ns, first_ns, last_ns = reader.info.started_ns, points[0].at_ns, points[-1].at_ns
     next_minute_ns = started_ns + ((first_ns - started_ns) // MINUTE_NS + 1) * MINUTE_NS
     edges = [first_ns, *range(next_minute_ns, last_ns, MINUTE_NS), last_ns]
-    counts, number = [], 0
-    for at_ns in edges:
-        while number + 2 < len(points) and points[number + 1].at_ns < at_ns:
-            number += 1
-        before, after = points[number], points[number + 1]
+    times_ns = [point.at_ns for point in points]
+
+    def count_at(at_ns: int) -> float:
+        number = max(bisect_left(times_ns, at_ns), 1)
+        before, after = points[number - 1], points[number]
         part = (at_ns - before.at_ns) / (after.at_ns - before.at_ns)
-        counts.append(before.value + (after.value - before.value) * part)
-    for (start_ns, least), (end_ns, most) in itertools.pairwise(zip(edges, counts, strict=True)):
-        if end_ns > start_ns and most >= least:
-            yield start_ns, end_ns - start_ns, most - least
+        return before.value + (after.value - before.value) * part
+
+    for start_ns, end_ns in itertools.pairwise(edges):
+        steps = count_at(end_ns) - count_at(start_ns)
+        if end_ns > start_ns and steps >= 0:
+            yield start_ns, end_ns - start_ns, steps
 
 
 def _by_cycles(reader: RunReader, process: ProcessRow, phases: PhaseIndex) -> Iterator[StepCount]:
@@ -175,21 +185,13 @@ def _samples(source: RunSource) -> Iterator[Row]:
         thread = reader.threads[minute.thread]
         process = reader.processes[thread.process]
         source.seen.add(minute.stack)
-        time_ns, known_ns = (
-            round(minute.time_ns),
-            min(round(minute.gpu_known_ns), round(minute.time_ns)),
-        )
-        place = (
-            source.run,
-            process.pid,
-            process.role,
-            thread.name,
-            thread.is_main,
-            minute.minute_ns,
-            minute.stack,
-        )
-        sums = (minute.samples, time_ns, known_ns, min(round(minute.gpu_idle_ns), known_ns))
-        yield Row(minute.minute_ns, process.rank, (*place, *sums))
+        time_ns = round(minute.time_ns)
+        known_ns = min(round(minute.gpu_known_ns), time_ns)
+        idle_ns = min(round(minute.gpu_idle_ns), known_ns)
+        place = (source.run, process.pid, process.role, thread.name, thread.is_main)
+        sums = (minute.samples, time_ns, known_ns, idle_ns)
+        values = (*place, minute.minute_ns, minute.stack, *sums)
+        yield Row(minute.minute_ns, process.rank, values)
 
 
 def _stacks(source: RunSource) -> Iterator[Row]:
@@ -199,16 +201,8 @@ def _stacks(source: RunSource) -> Iterator[Row]:
         leaf = frames[-1]
         path = ";".join(frame.label for frame in frames)
         phase = source.phases.of_stack(stack)
-        values = (
-            source.run,
-            stack,
-            phase,
-            leaf.function,
-            leaf.file,
-            leaf.line,
-            *_place(own_frame(frames)),
-            path,
-        )
+        places = (*_place(leaf), *_place(own_frame(frames)))
+        values = (source.run, stack, phase, *places, path)
         yield Row(source.reader.info.started_ns, None, values)
 
 
@@ -231,18 +225,15 @@ def _means(
     reader: RunReader, course: SeriesCourse
 ) -> Iterator[tuple[int, int, float, float, float]]:
     """Yield time, duration, mean, least and highest value of each reading or minute."""
-    for step in course.head.steps():
-        yield step.end_ns, step.end_ns - step.start_ns, step.value, step.value, step.value
+    yield from _readings(course.head)
     for one in course.minutes:
-        mean = one.aggregate.mean or 0.0
-        yield (
-            reader.info.started_ns + one.minute * MINUTE_NS,
-            one.known_ns,
-            mean,
-            one.least,
-            one.most,
-        )
-    for step in course.tail.steps():
+        start_ns = reader.info.started_ns + one.minute * MINUTE_NS
+        yield start_ns, one.known_ns, one.aggregate.mean or 0.0, one.least, one.most
+    yield from _readings(course.tail)
+
+
+def _readings(part: CoursePart) -> Iterator[tuple[int, int, float, float, float]]:
+    for step in part.steps():
         yield step.end_ns, step.end_ns - step.start_ns, step.value, step.value, step.value
 
 
@@ -280,19 +271,9 @@ def _runs(source: RunSource) -> Iterator[Row]:
     model = next((device.model for device in source.reader.devices()), None)
     for process in source.trainers:
         place, gpus = placements.get(process.id), source.gpus(process)
-        words = (
-            info.id,
-            info.name,
-            info.host,
-            " ".join(info.command),
-            info.versions.get("profd"),
-            info.state,
-        )
-        times = (
-            info.started_ns,
-            info.end_ns,
-            source.lived_ns(process, info.time),
-        )
+        command, version = " ".join(info.command), info.versions.get("profd")
+        words = (info.id, info.name, info.host, command, version, info.state)
+        times = (info.started_ns, info.end_ns, source.lived_ns(process, info.time))
         ranks = (place.local_rank, place.world_size) if place else (None, None)
         values = (source.run, process.pid, *words, *times, gpus, model if gpus else None, *ranks)
         yield Row(info.started_ns, process.rank, values)
