@@ -118,9 +118,9 @@ class Stat(msgspec.Struct, frozen=True):
     zombie), and during an exec, in which the kernel moves the stack once more before it says where
     the code starts.
     """
-    block_delay_ticks: int | None
-    """The time for which it waited for disks; None if the kernel is too old to count that."""
-    core: int | None
+    block_delay_ticks: int
+    """The time for which it waited for disks; 0 if the kernel does not count that."""
+    core: int
     """The core on which its main thread runs, or ran last."""
     exit_status: int
     """As of ``waitpid``; 0 unless the process is a zombie that we may look into."""
@@ -199,9 +199,9 @@ def read_stat(pid: int, os_tid: int | None = None) -> Stat | None:
             start_ticks=int(fields[19]),
             rss_bytes=int(fields[21]) * _PAGE_BYTES,
             image=int(fields[25]) if int(fields[23]) else 0,
-            block_delay_ticks=int(fields[39]) if len(fields) > 39 else None,
-            core=int(fields[36]) if len(fields) > 36 else None,
-            exit_status=int(fields[49]) if len(fields) > 49 else 0,
+            block_delay_ticks=int(fields[39]),
+            core=int(fields[36]),
+            exit_status=int(fields[49]),
         )
     except (IndexError, ValueError):
         return None
@@ -213,9 +213,9 @@ def read_running(pid: int, start_ticks: int) -> Stat | None:
     None if it is a zombie, gone, or another process with the same PID.
     """
     stat = read_stat(pid)
-    return (
-        stat if stat is not None and stat.start_ticks == start_ticks and stat.is_running else None
-    )
+    if stat is None or stat.start_ticks != start_ticks or not stat.is_running:
+        return None
+    return stat
 
 
 def start_ticks(pid: int) -> int:

@@ -85,11 +85,8 @@ def quantity(value: float, unit: str) -> str:
         return step_time(value)
     if unit.startswith("bytes"):
         return size(value) + unit.removeprefix("bytes")
-    return (
-        f"{int(value):,} {unit}".rstrip()
-        if float(value).is_integer()
-        else f"{number(value)} {unit}".rstrip()
-    )
+    shown = f"{int(value):,}" if float(value).is_integer() else number(value)
+    return f"{shown} {unit}".rstrip()
 
 
 def difference(value: float, unit: str) -> str:
@@ -97,12 +94,8 @@ def difference(value: float, unit: str) -> str:
 
     A difference of shares is in points: ``+1.2 pts``.
     """
-    sign = "-" if value < 0 else "+"
-    return (
-        f"{sign}{100 * abs(value):.1f} pts"
-        if unit == "share"
-        else f"{sign}{quantity(abs(value), unit)}"
-    )
+    sign, amount = "-" if value < 0 else "+", abs(value)
+    return f"{sign}{100 * amount:.1f} pts" if unit == "share" else f"{sign}{quantity(amount, unit)}"
 
 
 def duration(seconds: float) -> str:
@@ -125,11 +118,9 @@ def step_time(seconds: float) -> str:
         return duration(seconds)
     if seconds >= 0.9995:
         return f"{number(seconds)} s"
-    return (
-        f"{number(1e3 * seconds)} ms"
-        if seconds >= 0.9995e-3 or not seconds
-        else f"{number(1e6 * seconds)} µs"
-    )
+    if seconds >= 0.9995e-3 or not seconds:
+        return f"{number(1e3 * seconds)} ms"
+    return f"{number(1e6 * seconds)} µs"
 
 
 def elapsed(length_ns: int) -> str:

@@ -189,12 +189,10 @@ class UserFiles:
         Return whether there is a child to ask. Raises OSError.
         """
         if self._socket is not None:
-            if self._helper is not None and self._helper.poll() is None:
+            if self._has_helper():
                 return True
             self._give_up()  # it ended because nothing was asked for a while
-        if time.monotonic() < self._paused_until_s or (
-            self._helper is not None and self._helper.poll() is None
-        ):
+        if time.monotonic() < self._paused_until_s or self._has_helper():
             return False
         self._socket, theirs = socket.socketpair()
         with theirs:
@@ -213,6 +211,9 @@ class UserFiles:
         if self._socket.recv(len(asuser.READY)) != asuser.READY:
             raise ConnectionError("it has ended")
         return True
+
+    def _has_helper(self) -> bool:
+        return self._helper is not None and self._helper.poll() is None
 
     def _exchange(
         self, request: bytes, argument: bytes, until_s: float

@@ -6,6 +6,7 @@ changes its meaning. Hours are those of ranks (training processes) and of their 
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
@@ -184,12 +185,9 @@ def finding_costs(partial: Partial) -> tuple[FindingCost, ...]:
     costs = []
     for rule, some in by_rule.items():
         job, most = max(some, key=lambda one: (one[1].gpu_lost_ns, one[1].lost_ns, one[0]))
-        ranks_lost = sum(one.lost_ns for _, one in some)
-        gpus_lost = sum(one.gpu_lost_ns for _, one in some)
-        counts = (len(some), sum(one.runs for _, one in some))
-        costs.append(
-            FindingCost(rule, most.label, ranks_lost / _HOUR_NS, gpus_lost / _HOUR_NS, *counts, job)
-        )
+        whole = functools.reduce(RuleCost.plus, (one for _, one in some))
+        lost = whole.lost_ns / _HOUR_NS, whole.gpu_lost_ns / _HOUR_NS
+        costs.append(FindingCost(rule, most.label, *lost, len(some), whole.runs, job))
     return tuple(
         sorted(
             costs,

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime, timezone
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
@@ -214,15 +214,12 @@ class DataSet:
                 self.files.rm_file(f"{self.root}/{path}")
 
     def leftovers(self, folders: Iterable[str], prefix: str) -> list[str]:
+        """Return the files in some folders that begin with a prefix."""
         found = []
         for folder in folders:
             with self._reading():
-                if self.files.isdir(f"{self.root}/{folder}"):
-                    names = [
-                        str(name).rpartition("/")[2]
-                        for name in self.files.ls(f"{self.root}/{folder}", False)
-                    ]
-                    found += [f"{folder}/{name}" for name in names if name.startswith(prefix)]
+                places = self.files.glob(f"{self.root}/{folder}/{prefix}*")
+            found += [f"{folder}/{PurePath(place).name}" for place in places]
         return found
 
     def _decoded(self, path: str, content: object) -> Manifest:

@@ -19,9 +19,6 @@ from profd.daemon.errors import MissingTool, ProfdError, RunUnreadable, SessionF
 from profd.daemon.fleet.answers import (
     VERSION,
     Fleet,
-    JobPace,
-    Slower,
-    SlowNode,
     finding_costs,
     function_costs,
     hours_of,
@@ -149,7 +146,12 @@ def ask(data: DataSet, question: Question, dask: str | None = None) -> Fleet:
         for group in grouped(chosen)
     ]
     partial = merged(map(reduce_runs, tasks) if dask is None else _reduce_on_dask(dask, tasks))
-    slow_nodes, compared, slower, job_paces = _steps(partial, question.least)
+    paces = take_paces(partial)
+    slow_nodes, compared = find_slow_nodes(paces, question.least)
+    slow = {one.node for one in slow_nodes}
+    # A slow node is reported once: its effect on a job would hide what the job does itself.
+    others = [one for one in paces if one.run.node not in slow]
+    slower, job_paces = find_slower(others, question.least)
     spent = functools.reduce(Spent.plus, (spent for _, spent in partial.phases), Spent())
     return Fleet(
         VERSION,
@@ -164,24 +166,11 @@ def ask(data: DataSet, question: Question, dask: str | None = None) -> Fleet:
         finding_costs(partial),
         function_costs(partial, leaves=False, most=question.functions),
         function_costs(partial, leaves=True, most=question.functions),
-        slow_nodes,
+        tuple(slow_nodes),
         compared,
-        slower,
-        job_paces,
+        tuple(slower),
+        tuple(job_paces),
     )
-
-
-_Steps = tuple[tuple[SlowNode, ...], int, tuple[Slower, ...], tuple[JobPace, ...]]
-
-
-def _steps(partial: Partial, least: float) -> _Steps:
-    """Return slow nodes, of how many compared, the jobs that got slower, and the paces of jobs."""
-    paces = take_paces(partial)
-    slow_nodes, compared = find_slow_nodes(paces, least)
-    slow = {one.node for one in slow_nodes}
-    # A slow node is reported once: its effect on a job would hide what the job does itself.
-    slower, job_paces = find_slower([one for one in paces if one.run.node not in slow], least)
-    return tuple(slow_nodes), compared, tuple(slower), tuple(job_paces)
 
 
 def _in_words(at_ns: int) -> str:

@@ -137,7 +137,7 @@ class GpuCollector:
         """Read once, or try to open the driver again; False if that is hopeless."""
         if (self._gpus is None or self._lost_reported) and self.clock.now_ns() >= self._retry_ns:
             self._release()
-            self._retry_ns = self.clock.now_ns() + self._retry_after_ns
+            self._try_later()
             if not self._source.open():
                 self._report_failure()
                 return self._source.failure not in _HOPELESS
@@ -170,14 +170,17 @@ class GpuCollector:
         for name, words in gpus.lost.items():
             if name not in self._lost_reported and name in self._used:
                 self._lost_reported.add(name)
-                self._retry_ns = self.clock.now_ns() + self._retry_after_ns
+                self._try_later()
                 self._report(f"{name} does not answer any more: {words}")
         if self._source.failure is None:
             self._read_ns = gpus.read_ns
         else:
             self._release()
-            self._retry_ns = self.clock.now_ns() + self._retry_after_ns
+            self._try_later()
             self._report_failure()
+
+    def _try_later(self) -> None:
+        self._retry_ns = self.clock.now_ns() + self._retry_after_ns
 
     def _release(self) -> None:
         """Close all that NVML has open, its events first, as they hold the library."""

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+from profd.daemon import processes
 from profd.daemon.clock import Clock
 from profd.daemon.gpu.answers import DriverCall, NoDriverAnswer, Why
 
@@ -57,11 +58,9 @@ class Nvml:
             if "pynvml" not in sys.modules:
                 ctypes.CDLL(_LIBRARY)
             import pynvml
-        except OSError as error:
-            self.failure, self.failure_text = LIBRARY_NOT_FOUND, str(error)
-            return False
-        except ImportError as error:
-            self.failure, self.failure_text = NO_MODULE, str(error)
+        except (OSError, ImportError) as error:
+            self.failure = NO_MODULE if isinstance(error, ImportError) else LIBRARY_NOT_FOUND
+            self.failure_text = str(error)
             return False
         self.module = pynvml
         self._why = {
@@ -141,7 +140,7 @@ def number_of(kind: int, value: Answer) -> float:
     return number
 
 
-_NVIDIA_VENDOR = "0x10de"
+_NVIDIA_VENDOR = b"0x10de"
 _LIBRARY = "libnvidia-ml.so.1"
 _RUN_CONTAINER = "start the container with the NVIDIA runtime (`docker run --gpus all`)"
 
@@ -165,8 +164,8 @@ def has_driver() -> bool:
 def has_gpu() -> bool:
     """Say whether a GPU of NVIDIA (class 03, display) is on the PCI bus."""
     devices = Path("/sys/bus/pci/devices").glob("*")
-    displays = (device for device in devices if _first_line(device / "class").startswith("0x03"))
-    return any(_first_line(device / "vendor") == _NVIDIA_VENDOR for device in displays)
+    displays = (one for one in devices if _content(one / "class").startswith(b"0x03"))
+    return any(_content(one / "vendor") == _NVIDIA_VENDOR for one in displays)
 
 
 def explain(code: int, text: str, *, in_container: bool) -> Unavailable:
@@ -222,8 +221,5 @@ def explain(code: int, text: str, *, in_container: bool) -> Unavailable:
     return Unavailable(f"NVML fails ({text})", "see whether `nvidia-smi` works")
 
 
-def _first_line(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""
+def _content(path: Path) -> bytes:
+    return (processes.read(str(path)) or b"").strip()

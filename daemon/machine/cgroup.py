@@ -8,7 +8,8 @@ we can see.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from profd.daemon import processes
@@ -65,11 +66,8 @@ def cpu_of(group: Group) -> CpuState | None:
     if len(words) != 2 or not all(word.isdigit() and int(word) for word in words):
         return None
     stat = processes.read_pairs(f"{group.folder}/cpu.stat")
-    throttled_s = (
-        stat.get(b"throttled_usec", 0) / 1e6
-        if group.version == 2
-        else stat.get(b"throttled_time", 0) / 1e9
-    )
+    # Each version has one of them.
+    throttled_s = stat.get(b"throttled_usec", 0) / 1e6 + stat.get(b"throttled_time", 0) / 1e9
     periods, throttled = stat.get(b"nr_periods", 0), stat.get(b"nr_throttled", 0)
     return CpuState(int(words[0]) / int(words[1]), periods, throttled, throttled_s)
 
@@ -86,6 +84,13 @@ def oom_kills_of(group: Group) -> int | None:
 MOST_GROUPS = 16
 
 
+class _Groups(NamedTuple):
+    """The groups that a process is in, the innermost first."""
+
+    memory: list[Group]
+    cpu: list[Group]
+
+
 class Limits:
     """The groups of the processes, looked up for each new process, and for all once a minute."""
 
@@ -94,7 +99,7 @@ class Limits:
     def __init__(self, clock: Clock) -> None:
         self._clock, self._rates, self._slow_rates = clock, Rates(clock), Rates(clock)
         self._mounted: list[Hierarchy] = []
-        self._memory, self._cpu = dict[Identity, list[Group]](), dict[Identity, list[Group]]()
+        self._groups: dict[Identity, _Groups] = {}
         self._kills: dict[Group, int] = {}
         self._searched_ns = self._readings = 0
 
@@ -106,7 +111,7 @@ class Limits:
         yield from self._search(watched)
         self._rates.turn()
         shares, lost = [], []
-        for group in _different(self._cpu):
+        for group in _different(one.cpu for one in self._groups.values()):
             cpu = cpu_of(group)
             if cpu is not None:
                 periods = self._rates.grown((group, "periods"), cpu.periods)
@@ -121,7 +126,7 @@ class Limits:
         yield from self._kills_since()
         if self._readings % 5 == 0:
             self._slow_rates.turn()
-            for group in _different(self._memory):
+            for group in _different(one.memory for one in self._groups.values()):
                 memory = memory_of(group)
                 if memory is not None:
                     yield Point("cgroup_memory_used_bytes", memory.used_bytes, device=group.path)
@@ -130,12 +135,10 @@ class Limits:
                         memory.working_set_bytes,
                         device=group.path,
                     )
-            for group in {
-                groups[0] for groups in self._memory.values() if groups and groups[0].version == 2
-            }:
-                yield from pressure(
-                    self._slow_rates, "cgroup", group.folder + "/{}.pressure", group.path
-                )
+            for group in self._innermost():
+                if group.version == 2:
+                    path = group.folder + "/{}.pressure"
+                    yield from pressure(self._slow_rates, "cgroup", path, group.path)
         self._readings += 1
 
     def _search(self, watched: Watched) -> Iterator[Point]:
@@ -146,30 +149,18 @@ class Limits:
         now_ns = self._clock.now_ns()
         if now_ns - self._searched_ns >= 60 * SECOND_NS:
             self._mounted = hierarchies()
-            self._memory, self._cpu, self._searched_ns = {}, {}, now_ns
-        living = set(watched.identities)
-        for known in (self._memory, self._cpu):
-            for gone in known.keys() - living:
-                del known[gone]
+            self._groups, self._searched_ns = {}, now_ns
+        for gone in self._groups.keys() - set(watched.identities):
+            del self._groups[gone]
         for identity in watched.identities:
-            if identity not in self._memory:
-                self._memory[identity] = groups_of(identity.pid, "memory", self._mounted)
-                self._cpu[identity] = groups_of(identity.pid, "cpu", self._mounted)
-                for group in self._memory[identity]:
-                    memory = memory_of(group)
-                    if memory is not None:
-                        yield Point(
-                            "cgroup_memory_limit_bytes",
-                            memory.limit_bytes,
-                            identity,
-                            device=group.path,
-                        )
-                for group in self._cpu[identity]:
-                    cpu = cpu_of(group)
-                    if cpu is not None:
-                        yield Point(
-                            "cgroup_cpu_limit_cores", cpu.limit_cores, identity, device=group.path
-                        )
+            if identity not in self._groups:
+                found = (groups_of(identity.pid, of, self._mounted) for of in ("memory", "cpu"))
+                self._groups[identity] = groups = _Groups(*found)
+                yield from _limits(identity, groups)
+
+    def _innermost(self) -> set[Group]:
+        """Return the groups that hold processes themselves."""
+        return {groups.memory[0] for groups in self._groups.values() if groups.memory}
 
     def _kills_since(self) -> Iterator[EventHappened]:
         """Yield an event if the kernel ended processes of a group that holds ours.
@@ -177,7 +168,7 @@ class Limits:
         Groups above that one do not count.
         """
         # A known group stays known: its last process may be the one that was ended.
-        for group in {*self._kills, *(groups[0] for groups in self._memory.values() if groups)}:
+        for group in {*self._kills, *self._innermost()}:
             kills = oom_kills_of(group)
             if kills is None:
                 self._kills.pop(group, None)
@@ -192,6 +183,17 @@ class Limits:
                 yield EventHappened(self._clock.now_ns(), EventKind.OOM, text)
 
 
-def _different(groups: dict[Identity, list[Group]]) -> list[Group]:
+def _limits(identity: Identity, groups: _Groups) -> Iterator[Point]:
+    """Yield the limits that bind a process."""
+    for group in groups.memory:
+        if (memory := memory_of(group)) is not None:
+            limit = memory.limit_bytes
+            yield Point("cgroup_memory_limit_bytes", limit, identity, device=group.path)
+    for group in groups.cpu:
+        if (cpu := cpu_of(group)) is not None:
+            yield Point("cgroup_cpu_limit_cores", cpu.limit_cores, identity, device=group.path)
+
+
+def _different(groups: Iterable[list[Group]]) -> list[Group]:
     """Return the groups of all processes, each once, in a steady order, at most ``MOST_GROUPS``."""
-    return list(dict.fromkeys(group for above in groups.values() for group in above))[:MOST_GROUPS]
+    return list(dict.fromkeys(itertools.chain.from_iterable(groups)))[:MOST_GROUPS]

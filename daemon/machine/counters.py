@@ -99,7 +99,7 @@ class SlowCounters:
         yield from rates.points("cpu_system_cores", stat.system_ticks / CLOCK_TICKS, identity)
         yield from rates.points("minor_faults_per_s", stat.minor_faults, identity)
         yield from rates.points("major_faults_per_s", stat.major_faults, identity)
-        if self._knows_delays and stat.block_delay_ticks is not None:
+        if self._knows_delays:
             yield from rates.points(
                 "main_thread_io_wait_share", stat.block_delay_ticks / CLOCK_TICKS, identity
             )

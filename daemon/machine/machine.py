@@ -138,13 +138,8 @@ class MachineAtLength(_Rated):
                 yield Point("host_swap_total_bytes", swap.total)
         machine = processes.cpu_ticks().get("cpu")
         if machine is not None:
-            for name, part in (
-                ("host_io_wait_share", machine.io_wait),
-                ("host_steal_share", machine.stolen),
-            ):
-                share = _share(rates, name, part, machine.all)
-                if share is not None:
-                    yield Point(name, share)
+            yield from _share(rates, "host_io_wait_share", machine.io_wait, machine.all)
+            yield from _share(rates, "host_steal_share", machine.stolen, machine.all)
         with _IF_SHOWN:
             disks = psutil.disk_io_counters(perdisk=True, nowrap=False)
             traffic = {
@@ -183,14 +178,17 @@ def _cpu_busy(name: str, rates: Rates, *, of_cores: bool) -> Iterator[Point]:
     """
     for label, ticks in processes.cpu_ticks().items():
         if (label == "cpu") != of_cores:
-            share = _share(rates, label, ticks.busy, ticks.all)
-            if share is not None:
-                yield Point(name, share, device=label if of_cores else None)
+            yield from _share(rates, name, ticks.busy, ticks.all, label if of_cores else None)
 
 
-def _share(rates: Rates, key: str, part: int, whole: int) -> float | None:
-    part_grown, whole_grown = rates.grown((key, "part"), part), rates.grown((key, "whole"), whole)
-    return min(part_grown / whole_grown, 1.0) if part_grown is not None and whole_grown else None
+def _share(
+    rates: Rates, name: str, part: int, whole: int, device: str | None = None
+) -> Iterator[Point]:
+    """Yield which part of a total's growth since the last reading was another's; not at first."""
+    part_grown = rates.grown((name, device, "part"), part)
+    whole_grown = rates.grown((name, device, "whole"), whole)
+    if part_grown is not None and whole_grown:
+        yield Point(name, min(part_grown / whole_grown, 1.0), device=device)
 
 
 def pressure(rates: Rates, prefix: str, path: str, device: str | None = None) -> Iterator[Point]:

@@ -77,13 +77,10 @@ def gpus(look: RunLook) -> Iterator[Sample]:
 
 def shared_memory(look: RunLook) -> Iterator[Sample]:
     """Yield the memory that the run shares with others, as far as the kernel tells it."""
-    for metric, name in (
-        (catalog.HOST_MEMORY_USED, HOST_USED),
-        (catalog.HOST_MEMORY_TOTAL, HOST_TOTAL),
-    ):
-        value = look.value(name)
-        if value is not None:
-            yield look.sample(metric, value)
+    if (used := look.value(HOST_USED)) is not None:
+        yield look.sample(catalog.HOST_MEMORY_USED, used)
+    if (total := look.value(HOST_TOTAL)) is not None:
+        yield look.sample(catalog.HOST_MEMORY_TOTAL, total)
     groups: list[tuple[float, float, float]] = []
     for series in look.of_name(CGROUP_LIMIT):
         limit, used = look.newest.get(series.id), look.value(CGROUP_USED, series.device)
@@ -228,16 +225,15 @@ class PhaseSeconds:
         to_ns: dict[int, int] = {}
         for recording in look.recordings:
             to_ns[recording.process] = max(to_ns.get(recording.process, 0), recording.end_ns)
-        spans = [
-            (thread.id, TimeRange(self._read_to_ns.get(thread.id, look.began_ns), end_ns))
-            for thread in look.reader.main_threads()
-            if (end_ns := to_ns.get(thread.process)) is not None
-        ]
-        spans = [(thread, time) for thread, time in spans if time.length_ns > 0]
-        counted = self._read_to_ns | {thread: time.to_ns for thread, time in spans}
-        self._read_to_ns = {
-            thread: at_ns for thread, at_ns in counted.items() if thread in look.reader.threads
-        }
+        spans = []
+        for thread in look.reader.main_threads():
+            from_ns = self._read_to_ns.get(thread.id, look.began_ns)
+            end_ns = to_ns.get(thread.process, from_ns)
+            if end_ns > from_ns:
+                spans.append((thread.id, TimeRange(from_ns, end_ns)))
+                self._read_to_ns[thread.id] = end_ns
+        for gone in self._read_to_ns.keys() - look.reader.threads.keys():
+            del self._read_to_ns[gone]
         return spans
 
 

@@ -67,17 +67,14 @@ class Trends:
         for process in look.trainers():
             for series, memory in _MEMORIES.items():
                 one = self._growths.get((process.id, series))
-                if process.ended_ns is None and (one is not None or memory == "rss"):
-                    left_s = (
-                        math.inf
-                        if one is None or one.time_to_limit_s is None
-                        else one.time_to_limit_s
-                    )
-                    is_growing = one is not None and one.verdict == "growing"
-                    labels = rank_of(process), memory
-                    yield look.sample(MEMORY_SLOPE, one.slope_bytes_per_s if one else None, *labels)
-                    yield look.sample(MEMORY_GROWING, is_growing, *labels)
-                    yield look.sample(MEMORY_LEFT, left_s, *labels)
+                if process.ended_ns is not None or (one is None and memory != "rss"):
+                    continue
+                labels = rank_of(process), memory
+                left_s = one.time_to_limit_s if one else None
+                is_growing = one is not None and one.verdict == "growing"
+                yield look.sample(MEMORY_SLOPE, one.slope_bytes_per_s if one else None, *labels)
+                yield look.sample(MEMORY_GROWING, is_growing, *labels)
+                yield look.sample(MEMORY_LEFT, math.inf if left_s is None else left_s, *labels)
 
     def _look(self, path: Path) -> None:
         begun_s = self.spent_s()

@@ -6,6 +6,7 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from profd.daemon.boundedreads import Unread
 from profd.daemon.clock import SECOND_NS, Clock
@@ -28,36 +29,42 @@ What a kernel of a notebook takes to listen is a tenth of it.
 """
 
 
+class _LastLook(NamedTuple):
+    """When a job was looked at last, and the CPU seconds that it had used by then.
+
+    ``busy_ns`` is when it was last known to be busy; the first look counts.
+    """
+
+    at_ns: int
+    cpu_s: float
+    busy_ns: int
+
+
 class Activity:
     """What was seen of the jobs that are asked about."""
 
     def __init__(self, table: HostProcesses, clock: Clock) -> None:
         self._table, self._clock = table, clock
-        self._seen: dict[Identity, tuple[int, float]] = {}
-        """When each was looked at last, and the CPU seconds that it had used by then."""
-        self._busy_ns: dict[
-            Identity, int
-        ] = {}  # when it was last known to be busy; the first look counts
+        self._seen: dict[Identity, _LastLook] = {}
 
     def look(self, roots: Iterable[Identity]) -> None:
         """Look at jobs, those that were not looked at lately, and forget all others."""
         now_ns, roots = self._clock.now_ns(), set(roots)
         for root in self._seen.keys() - roots:
-            del self._seen[root], self._busy_ns[root]
+            del self._seen[root]
         for root in roots:
-            at_ns, before_s = self._seen.get(root, (0, 0.0))
-            if now_ns - at_ns < 10 * SECOND_NS:
+            before = self._seen.get(root, _LastLook(0, 0.0, 0))
+            passed_s = (now_ns - before.at_ns) / SECOND_NS
+            if passed_s < 10:
                 continue
             cpu_s = self._table.cpu_s(root.pid)
-            if not at_ns or cpu_s - before_s >= QUIET_BELOW_CORES * (now_ns - at_ns) / SECOND_NS:
-                self._busy_ns[root] = now_ns
-            self._seen[root] = (now_ns, cpu_s)
+            is_busy = not before.at_ns or cpu_s - before.cpu_s >= QUIET_BELOW_CORES * passed_s
+            self._seen[root] = _LastLook(now_ns, cpu_s, now_ns if is_busy else before.busy_ns)
 
     def quiet_s(self, root: Identity) -> float:
         """Return for how long a job has been quiet by now; 0 of one that was not looked at."""
-        return (
-            (self._seen[root][0] - self._busy_ns[root]) / SECOND_NS if root in self._seen else 0.0
-        )
+        seen = self._seen.get(root)
+        return (seen.at_ns - seen.busy_ns) / SECOND_NS if seen else 0.0
 
 
 STOPPED, DURATION, QUIET = "stopped", "duration", "quiet"

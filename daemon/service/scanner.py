@@ -215,16 +215,14 @@ def matching_rule(configuration: Configuration, process: ProcessInfo) -> JobRule
     """Return the rule that a process meets, its age aside; of several the one of the least age."""
     if any(_names(exclusion, process) for exclusion in configuration.exclude):
         return None
-    met = [
+    met = (
         rule
         for rule in configuration.rule
-        if process.uses_torch >= rule.torch and process.uses_gpu >= rule.gpu
-    ]
-    return min(
-        (rule for rule in met if _names(rule, process)),
-        key=lambda rule: rule.min_age_s,
-        default=None,
+        if process.uses_torch >= rule.torch
+        and process.uses_gpu >= rule.gpu
+        and _names(rule, process)
     )
+    return min(met, key=lambda rule: rule.min_age_s, default=None)
 
 
 def _names(rule: JobRule | Exclusion, process: ProcessInfo) -> bool:

@@ -146,7 +146,7 @@ class StackChain:
         Call it each second.
         """
         stat = processes.read_running(*self.identity) if self._in_flight else None
-        if stat is not None and stat.core is not None:
+        if stat is not None:
             self._cores = cores.beside(stat.core)
             for recording in self._in_flight:
                 recording.run_on(self._cores)

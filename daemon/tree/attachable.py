@@ -309,11 +309,7 @@ def _refusal(pid: int, number: int, system: System) -> ProfdError:
     if scope >= 3 or (scope >= 1 and not system.may_read_all()):
         where = " on the host" if place.runtime else ""
         launch = ", or launch the script with `profd run`" if scope == 1 else ""
-        first = (
-            f"on the host: {command} (it gives the right to this command alone), or "
-            if command
-            else ""
-        )
+        first = _on_host(command)
         remedy = f"{first}sudo sysctl kernel.yama.ptrace_scope=0{where}{launch}"
         if not command:
             remedy += f", or {_AS_ROOT.format(pid=pid)}"
@@ -326,6 +322,13 @@ def _refusal(pid: int, number: int, system: System) -> ProfdError:
         )
         return errors.PtraceScopeForbids(what, remedy)
     return errors.MissingCapability(*_withheld(pid, system, place))
+
+
+def _on_host(command: str) -> str:
+    """Return the remedy that a command on the host is, before another one; empty if none is."""
+    return (
+        f"on the host: {command} (it gives the right to this command alone), or " if command else ""
+    )
 
 
 def _withheld(pid: int, system: System, place: ProcessPlace) -> tuple[str, str]:
@@ -349,11 +352,8 @@ def _withheld(pid: int, system: System, place: ProcessPlace) -> tuple[str, str]:
     if system.may_read_all() and not module:
         what = (
             f"the kernel keeps profd from reading pid {pid}, and it is unknown why: profd has "
-            "the right to read all "
-        )
-        what += (
-            "processes (CAP_SYS_PTRACE), and neither a seccomp filter, SELinux nor AppArmor "
-            "confines it"
+            "the right to read all processes (CAP_SYS_PTRACE), and neither a seccomp filter, "
+            "SELinux nor AppArmor confines it"
         )
         return what, "run profd on the host" if place.runtime else ""
     if system.may_read_all():
@@ -369,11 +369,7 @@ def _withheld(pid: int, system: System, place: ProcessPlace) -> tuple[str, str]:
     if place.runtime:
         what = f"this container may not read pid {pid}: it lacks the capability SYS_PTRACE"
         command = place.command(pid)
-        first = (
-            f"on the host: {command} (it gives the right to this command alone), or "
-            if command
-            else ""
-        )
+        first = _on_host(command)
         return what, first + on_host % "--cap-add=SYS_PTRACE"
     what = (
         f"the kernel closes pid {pid} even to its own user (it has more rights than you, or is "

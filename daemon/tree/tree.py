@@ -171,9 +171,9 @@ class ProcessTree:
         if member.role == roles.LAUNCHER:
             member.role = roles.MAIN
             return [member]
-        above = self.members.get(member.parent) if member.parent else None
+        above = self._parent_of(member)
         while above is not None and above.role == roles.HELPER:
-            above = self.members.get(above.parent) if above.parent else None
+            above = self._parent_of(above)
         if above is None or above.trains or above.role == roles.WORKER:
             return []
         member.role, member.ordinal = roles.MAIN, self._next_ordinal(member)
@@ -183,6 +183,9 @@ class ProcessTree:
         changed = [member] if member.role == roles.MAIN else []
         member.role, member.has_ranks = roles.LAUNCHER, True
         return changed
+
+    def _parent_of(self, member: Member) -> Member | None:
+        return self.members.get(member.parent) if member.parent else None
 
     def _next_ordinal(self, member: Member) -> int:
         others = (other for other in self.members.values() if other is not member)
@@ -204,7 +207,7 @@ class ProcessTree:
                 continue
             member.role, member.rank, member.ordinal = roles.MAIN, rank, None
             changed += [member, *self._inherit(member)]
-            above = self.members.get(member.parent) if member.parent else None
+            above = self._parent_of(member)
             if above is not None and above.role == roles.MAIN and above.identity.pid not in ranks:
                 changed += self._take_launcher(above)
         return changed
@@ -268,18 +271,8 @@ class ProcessTree:
         return changed
 
     def record_of(self, member: Member) -> ProcessSeen:
-        fields = msgspec.structs.asdict(member)
-        for name in (
-            "image",
-            "origin",
-            "looks",
-            "tries",
-            "trains",
-            "polls",
-            "has_ranks",
-            "exec_ns",
-        ):
-            del fields[name]
+        names = (name for name in ProcessSeen.__struct_fields__ if name != "at_ns")
+        fields = {name: getattr(member, name) for name in names}
         return ProcessSeen(**fields, at_ns=self.clock.now_ns())
 
     def _look_at(self, member: Member) -> Iterator[ProcessChange]:
@@ -345,7 +338,7 @@ class ProcessTree:
         program = self._ask(member.identity.pid, lambda pid: _program_of(pid, exec_ns, folder))
         if program is None:
             return False
-        parent = self.members.get(member.parent) if member.parent else None
+        parent = self._parent_of(member)
         member.image, member.trains, member.has_ranks = image, False, False
         member.command, member.python = self.mask(program.command), program.python
         is_forked = parent is not None and parent.image == image  # it shares its parent's code

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import shutil
 import subprocess
 import sys
@@ -152,12 +153,9 @@ class Injection:
                     f"process {pid} has not written its window within {timeout_s:.0f} s"
                 )
             try:
-                with (
-                    place.opened(intarget.REPORT) as report,
-                    open(report, "rb", closefd=False) as file,
-                ):
-                    said = file.read(1 << 16)  # the process may have made it as long as it likes
-                    error = msgspec.json.decode(said, type=dict[str, str])["error"]
+                with place.opened(intarget.REPORT) as report:
+                    said = os.read(report, 1 << 16)  # the process may have made it any length
+                error = msgspec.json.decode(said, type=dict[str, str])["error"]
             except (OSError, KeyError, msgspec.DecodeError) as failure:
                 raise WindowFailed(
                     f"what the process reported cannot be read ({failure})"

@@ -40,7 +40,7 @@ import errno
 import socket
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -241,24 +241,26 @@ class KinetoDaemon:
         return isinstance(address, str) and Path(address).parent == self._folder
 
 
-def _is_of(pid: int, notes: list[tuple[int, int, bytes]]) -> bool:
+Notes = Sequence[tuple[int, int, bytes]]
+"""What the kernel noted on a datagram: the level, the kind and the bytes of each note."""
+
+
+def _noted(notes: Notes, kind: int, form: struct.Struct) -> tuple[int, ...] | None:
+    """Return the numbers in a note of the kernel; None if there is no whole one of its kind."""
+    found = (note for level, one, note in notes if (level, one) == (socket.SOL_SOCKET, kind))
+    return next((form.unpack_from(note) for note in found if len(note) >= form.size), None)
+
+
+def _is_of(pid: int, notes: Notes) -> bool:
     """Say whether the user of a process, or root, sent a datagram, as the kernel noted on it."""
-    for level, kind, note in notes:
-        is_whole = len(note) >= _CREDENTIALS.size
-        if (level, kind) == (socket.SOL_SOCKET, _CREDENTIALS_NOTE) and is_whole:
-            uid = _CREDENTIALS.unpack_from(note)[1]
-            return uid in (0, processes.owner_uid(pid))
-    return False
+    sender = _noted(notes, _CREDENTIALS_NOTE, _CREDENTIALS)
+    return sender is not None and sender[1] in (0, processes.owner_uid(pid))
 
 
-def _age_ns(notes: list[tuple[int, int, bytes]]) -> int:
+def _age_ns(notes: Notes) -> int:
     """Return for how long a datagram has waited here, by the time that the kernel noted on it."""
-    for level, kind, note in notes:
-        if (level, kind) == (socket.SOL_SOCKET, _TIMESTAMP_NOTE) and len(note) >= _TIMESTAMP.size:
-            seconds, nanoseconds = _TIMESTAMP.unpack_from(note)
-            sent_ns: int = seconds * SECOND_NS + nanoseconds
-            return time.time_ns() - sent_ns
-    return 0
+    sent = _noted(notes, _TIMESTAMP_NOTE, _TIMESTAMP)
+    return time.time_ns() - (sent[0] * SECOND_NS + sent[1]) if sent else 0
 
 
 def _is_served(path: Path) -> bool:

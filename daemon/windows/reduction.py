@@ -17,7 +17,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from operator import attrgetter
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 import msgspec
 
@@ -37,6 +37,7 @@ from profd.daemon.windows import trace
 from profd.daemon.windows.operators import sum_up
 from profd.daemon.windows.trace import (
     DeviceSpan,
+    Event,
     HostSpan,
     Spans,
     TraceUnreadable,
@@ -44,6 +45,7 @@ from profd.daemon.windows.trace import (
     read_spans,
 )
 
+Kept = TypeVar("Kept", HostGap, WindowWait)
 KEPT_BYTES = 32 << 20
 """The most that a gzipped trace may take in a run file."""
 TIMEOUT_S = 600.0
@@ -94,11 +96,7 @@ def reduce(file: BinaryIO, *, begins_with_step: bool) -> Reduction:
         OperatorTotals(*values(key), *values(totals)) for key, totals in sum_up(spans).items()
     )
     kept = packed if len(packed) <= KEPT_BYTES else None
-    waits = tuple(
-        sorted(
-            heapq.nlargest(KEPT_GAPS, waits_of(spans), key=lambda wait: wait.end_ns - wait.start_ns)
-        )
-    )
+    waits = _longest(waits_of(spans))
     reduction = Reduction(start_ns, end_ns, steps, gpus, gaps, waits, operators, len(text), kept)
     fields = (
         field
@@ -132,9 +130,18 @@ def gpu_times(spans: Spans) -> tuple[tuple[WindowGpu, ...], tuple[HostGap, ...]]
             work[one.device[0]].append(one)
     gaps: list[HostGap] = []
     gpus = tuple(_time_of(gpu, work[gpu], launches, gaps) for gpu in sorted(work))
-    return gpus, tuple(
-        sorted(heapq.nlargest(KEPT_GAPS, gaps, key=lambda gap: gap.end_ns - gap.start_ns))
-    )
+    return gpus, _longest(gaps)
+
+
+def _longest(found: Iterable[Kept]) -> tuple[Kept, ...]:
+    """Return the longest gaps or waits, as many as are kept, in order."""
+    kept = heapq.nlargest(KEPT_GAPS, found, key=lambda one: one.end_ns - one.start_ns)
+    return tuple(sorted(kept))
+
+
+def _thread_of(event: Event) -> int:
+    """Return the id of the thread that an event is of; 0 if it is no number."""
+    return abs(event.tid) & _TID if isinstance(event.tid, int) else 0
 
 
 def _time_of(
@@ -152,10 +159,7 @@ def _time_of(
             late_ns = min(launch.end_ns, span.start_ns) if launch else one_ns
             if launch and launch.event and late_ns > one_ns:
                 host_ns += late_ns - one_ns
-                tid = launch.event.tid
-                gaps.append(
-                    HostGap(gpu, one_ns, late_ns, abs(tid) & _TID if isinstance(tid, int) else 0)
-                )
+                gaps.append(HostGap(gpu, one_ns, late_ns, _thread_of(launch.event)))
         both_ns = min(span.end_ns, one_ns)
         overlap_ns += max(both_ns - max(span.start_ns, two_ns), 0)
         one_ns, two_ns = max(one_ns, span.end_ns), max(two_ns, both_ns)
@@ -173,17 +177,9 @@ def waits_of(spans: Spans) -> Iterator[WindowWait]:
             and _WAITS.match(span.name)
             and span.event is not None
         ):
-            tid = span.event.tid
-            yield WindowWait(
-                span.name,
-                span.start_ns,
-                span.end_ns,
-                abs(tid) & _TID if isinstance(tid, int) else 0,
-            )
-    exchanges, others = (
-        defaultdict[int, IntervalSet](IntervalSet),
-        defaultdict[int, IntervalSet](IntervalSet),
-    )
+            yield WindowWait(span.name, span.start_ns, span.end_ns, _thread_of(span.event))
+    exchanges: defaultdict[int, IntervalSet] = defaultdict(IntervalSet)
+    others: defaultdict[int, IntervalSet] = defaultdict(IntervalSet)
     for one in sorted(spans.device, key=attrgetter("start_ns")):
         if one.category not in trace.ANNOTATIONS and isinstance(one.device[0], int):
             (exchanges if _COLLECTIVE.match(one.name) else others)[one.device[0]].add(
