@@ -309,7 +309,7 @@ def check_gpus(system: System) -> Answer:
         version = nvml.driver_version() or "of unknown version"
         gpm = (
             "with GPM metrics"
-            if Questions(nvml, clock).ask(nvml.has_activity, whole[0])
+            if Questions(nvml, whole[0], clock).ask(nvml.has_activity)
             else "without GPM metrics"
         )
         return (

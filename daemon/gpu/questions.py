@@ -11,54 +11,47 @@ from profd.daemon.gpu.devices import GpuDevice
 from profd.daemon.gpu.nvmlsource import NvmlSource
 
 T = TypeVar("T")
-AGAIN_NS = 60 * SECOND_NS
 
 
 class Questions:
-    """Asks a source, and keeps in mind for each device what it lacks for ever.
+    """Asks a driver about one device, and keeps in mind what that lacks for ever.
 
-    It also keeps in mind what to ask again each minute.
+    It also keeps in mind what to ask again each minute. ``lost`` has the words of the driver once
+    the device does not answer any more; it is empty before.
     """
 
-    def __init__(self, source: NvmlSource, clock: Clock) -> None:
-        self.source = source
-        self.lost: dict[str, str] = {}
-        self._clock = clock
+    def __init__(self, source: NvmlSource, gpu: GpuDevice, clock: Clock) -> None:
+        self.source, self.gpu, self._clock = source, gpu, clock
+        self.lost = ""
         self._silent: dict[tuple[str, ...], tuple[NoDriverAnswer, int | None]] = {}
 
-    def ask(
-        self, question: Callable[..., T], gpu: GpuDevice, *what: str, then: tuple[Any, ...] = ()
-    ) -> T | None:
+    def ask(self, question: Callable[..., T], *what: str, then: tuple[Any, ...] = ()) -> T | None:
         """Return the answer, None if there is none.
 
         ``what`` says which of the question's quantities is meant, and is remembered with it if the
         device lacks it; ``then`` are arguments that change each time.
         """
-        if self.source.failure is not None or gpu.name in self.lost:
+        if self.source.failure is not None or self.lost:
             return None
-        key = (gpu.name, question.__name__, *what)
-        known = self._silent.get(key)
-        if known is not None and (known[1] is None or self._clock.now_ns() < known[1]):
+        key = (question.__name__, *what)
+        _, again_ns = self._silent.get(key, (None, 0))
+        if again_ns is None or self._clock.now_ns() < again_ns:
             return None
         try:
-            answer = question(gpu, *what, *then)
+            answer = question(self.gpu, *what, *then)
         except NoDriverAnswer as error:
             if error.why is Why.LOST:
-                self.lost[gpu.name] = str(error)
-            again_ns = {Why.LACKING: None, Why.REFUSED: self._clock.now_ns() + AGAIN_NS}.get(
-                error.why, 0
-            )
-            self._silent[key] = error, again_ns
+                self.lost = str(error)
+            later_ns = self._clock.now_ns() + 60 * SECOND_NS if error.why is Why.REFUSED else 0
+            self._silent[key] = error, None if error.why is Why.LACKING else later_ns
             return None
         self._silent.pop(key, None)
         return answer
 
-    def why_not(
-        self, question: Callable[..., object], gpu: GpuDevice, *what: str
-    ) -> NoDriverAnswer | None:
+    def why_not(self, question: Callable[..., object], *what: str) -> NoDriverAnswer | None:
         """Return why a question had no answer when it was last asked.
 
         None if it had one, or never was.
         """
-        known = self._silent.get((gpu.name, question.__name__, *what))
+        known = self._silent.get((question.__name__, *what))
         return known and known[0]

@@ -59,23 +59,22 @@ class GpuReader:
     def __init__(
         self,
         questions: Questions,
-        gpu: GpuDevice,
         gpus: Sequence[GpuDevice],
         clock: Clock,
         since_ns: int,
     ) -> None:
         """Read one of ``gpus`` from ``since_ns`` on, as far as the driver remembers."""
-        self.gpu, self._gpus, self._questions = gpu, gpus, questions
+        self.gpu, self._gpus, self._questions = questions.gpu, gpus, questions
         self._source = questions.source
         self._clock = clock
-        self._samples = UtilizationSamples(questions, gpu, clock, since_ns)
-        self._shares = ProcessShares(questions, gpu)
-        self._traffic = Traffic(questions, gpu, clock)
+        self._samples = UtilizationSamples(questions, clock, since_ns)
+        self._shares = ProcessShares(questions)
+        self._traffic = Traffic(questions, clock)
         self._counted: dict[str, tuple[int, float]] = {}
         self._looked_ns = 0
         self._has_counters = True
         # MIG has no utilization but that of GPM.
-        self._has_samples = gpu.parent is None and not gpu.is_mig_parent
+        self._has_samples = self.gpu.parent is None and not self.gpu.is_mig_parent
         self._readings = 0
         self._active_ns = clock.now_ns()
         self._told_behind_ns = 0
@@ -136,7 +135,7 @@ class GpuReader:
         if self.gpu.is_mig_parent:
             return ""
         if self.gpu.parent is not None:
-            error = self._questions.why_not(self._source.activity, self.gpu)
+            error = self._questions.why_not(self._source.activity)
             is_missing = (
                 error is not None and self._clock.now_ns() - self._active_ns > 2 * SECOND_NS
             )
@@ -151,13 +150,13 @@ class GpuReader:
         )
 
     def _ask_gauge(self, name: str) -> float | None:
-        return self._questions.ask(self._source.gauge, self.gpu, name)
+        return self._questions.ask(self._source.gauge, name)
 
     def _point(self, name: str, value: float, identity: Identity | None = None) -> Point:
         return Point(name, float(value), identity, None, self.gpu.name)
 
     def _gauges(self) -> Iterator[Point]:
-        memory = self._questions.ask(self._source.memory, self.gpu)
+        memory = self._questions.ask(self._source.memory)
         if memory is not None:
             yield self._point("gpu_memory_used_bytes", memory.used_bytes)
             if self._readings % _SLOW_EVERY == 0:
@@ -212,12 +211,12 @@ class GpuReader:
 
     def _has_activity(self) -> bool:
         """Say whether GPM tells the traffic, as far as is known."""
-        is_refused = self._questions.why_not(self._source.activity, self.gpu) is not None
-        return bool(self._questions.ask(self._source.has_activity, self.gpu)) and not is_refused
+        is_refused = self._questions.why_not(self._source.activity) is not None
+        return bool(self._questions.ask(self._source.has_activity)) and not is_refused
 
     def _activity(self) -> Iterator[Point]:
         """Yield the means since the last reading, of GPM and of what it lacks."""
-        means = self._questions.ask(self._source.activity, self.gpu) or {}
+        means = self._questions.ask(self._source.activity) or {}
         yield from (self._point(name, value) for name, value in means.items())
         if not self._has_samples and ACTIVE in means:  # the same quantity
             self._active_ns = self._clock.now_ns()
@@ -227,7 +226,7 @@ class GpuReader:
 
     def _is_integrated(self) -> bool:
         """Say whether the device shares the machine's memory: then its PCIe link is made up."""
-        error = self._questions.why_not(self._source.memory, self.gpu)
+        error = self._questions.why_not(self._source.memory)
         return error is not None and error.why is Why.LACKING
 
     def _processes(
@@ -267,14 +266,18 @@ class GpuSet:
         """
         self.gpus = source.gpus()
         self.readers: dict[str, GpuReader] = {}
-        self._questions = Questions(source, clock)
-        self.lost = self._questions.lost
+        self._questions = {gpu.name: Questions(source, gpu, clock) for gpu in self.gpus}
         self._clock, self._everything = clock, everything
         self.pause_ns: int | None = None
         """After how long to ``look``; None if nothing needs it before the next reading."""
         self._readings = 0
         self._looked_ns = since_ns
         self.read_ns = since_ns
+
+    @property
+    def lost(self) -> dict[str, str]:
+        """The devices that do not answer any more, by name, with the words of the driver."""
+        return {name: one.lost for name, one in self._questions.items() if one.lost}
 
     def look(self) -> None:
         """Look at what cannot wait, and keep it for the next reading."""
@@ -289,7 +292,7 @@ class GpuSet:
         if self._readings % _PROCESSES_EVERY == 0:
             # The processes of a GPU that is cut up are those of its instances.
             memory = {
-                gpu: {} if gpu.is_mig_parent else memory_by_pid(self._questions, gpu)
+                gpu: {} if gpu.is_mig_parent else memory_by_pid(self._questions[gpu.name])
                 for gpu in self.gpus
             }
             identities = users.identify(
@@ -314,8 +317,8 @@ class GpuSet:
             yield from reader.remarks()
 
     def _answering(self) -> list[GpuReader]:
-        used = (self.readers[gpu.name] for gpu in self.gpus if gpu.name in self.readers)
-        return [reader for reader in used if reader.gpu.name not in self.lost]
+        used = (gpu.name for gpu in self.gpus if gpu.name in self.readers)
+        return [self.readers[name] for name in used if not self._questions[name].lost]
 
     def _is_used(
         self,
@@ -334,10 +337,9 @@ class GpuSet:
         """Read a device from now on, and the GPU it is part of, which has power and temperature."""
         if gpu.parent is not None and gpu.parent.name not in self.readers:
             yield from self._begin(gpu.parent)
-        self.readers[gpu.name] = GpuReader(
-            self._questions, gpu, self.gpus, self._clock, self._looked_ns
-        )
-        memory = self._questions.ask(self._questions.source.memory, gpu)
+        questions = self._questions[gpu.name]
+        self.readers[gpu.name] = GpuReader(questions, self.gpus, self._clock, self._looked_ns)
+        memory = questions.ask(questions.source.memory)
         total_bytes = None if memory is None else memory.total_bytes
         yield DeviceSeen(
             self._clock.now_ns(), gpu.name, gpu.index, gpu.model, gpu.uuid, total_bytes

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS, Clock
-from profd.daemon.gpu.devices import GpuDevice
 from profd.daemon.gpu.questions import Questions
 from profd.daemon.store.records import Point
 
@@ -25,8 +24,8 @@ _LINK_BYTES_PER_S = {1: 4.0e9, 2: 8.0e9, 3: 15.8e9, 4: 31.5e9, 5: 63.0e9, 6: 126
 class Traffic:
     """The rates of one GPU; adds up what its counters count."""
 
-    def __init__(self, questions: Questions, gpu: GpuDevice, clock: Clock) -> None:
-        self._questions, self._gpu, self._clock = questions, gpu, clock
+    def __init__(self, questions: Questions, clock: Clock) -> None:
+        self._questions, self._clock = questions, clock
         self._before: dict[str, tuple[int, int]] = {}
         self._sums: dict[str, tuple[int, int]] = {}
         self._since_ns = clock.now_ns()
@@ -35,20 +34,16 @@ class Traffic:
 
     def look(self) -> bool:
         """Add what the counters counted since the last look; False if there are none."""
-        counts = self._questions.ask(self._questions.source.counters, self._gpu)
+        counts = self._questions.ask(self._questions.source.counters)
         now_ns = self._clock.now_ns()
         for name, count in (counts or {}).items():
             before_ns, before = self._before.get(name, (now_ns, count.bytes))
             self._before[name] = now_ns, count.bytes
-            counted = (
-                count.bytes - before
-                if count.wraps_at is None
-                else (count.bytes - before) % count.wraps_at
-            )
-            is_sure = (
-                count.wraps_at is None
-                or (now_ns - before_ns) * self._bytes_per_s() < count.wraps_at * SECOND_NS
-            )
+            counted, is_sure = count.bytes - before, True
+            if count.wraps_at is not None:
+                counted %= count.wraps_at
+                most = (now_ns - before_ns) * self._bytes_per_s() / SECOND_NS
+                is_sure = most < count.wraps_at
             if counted >= 0 and is_sure:  # one that was reset says nothing of this time
                 time_ns, total = self._sums.get(name, (0, 0))
                 self._sums[name] = time_ns + now_ns - before_ns, total + counted
@@ -67,10 +62,10 @@ class Traffic:
         rates = {name: total * SECOND_NS / time_ns for name, (time_ns, total) in enough.items()}
         for name in _MEASURED:
             if name not in rates and name not in known and (was_read or name not in self._before):
-                measured = self._questions.ask(self._questions.source.traffic, self._gpu, name)
+                measured = self._questions.ask(self._questions.source.traffic, name)
                 rates.update({} if measured is None else {name: measured})
         yield from (
-            Point(name, rate, device=self._gpu.name)
+            Point(name, rate, device=self._questions.gpu.name)
             for name, rate in rates.items()
             if name not in known
         )
@@ -78,9 +73,7 @@ class Traffic:
     def _bytes_per_s(self) -> float:
         """Return the capacity of the link in its best generation: an idle one is put lower."""
         if self._fullest is None:
-            best = self._questions.ask(
-                self._questions.source.gauge, self._gpu, "gpu_pcie_generation_most"
-            )
+            best = self._questions.ask(self._questions.source.gauge, "gpu_pcie_generation_most")
             usual = 4
             self._fullest = _LINK_BYTES_PER_S.get(round(best or usual), _LINK_BYTES_PER_S[6])
         return self._fullest

@@ -23,7 +23,7 @@ from profd.daemon.store.records import Identity
 _LISTS = ("compute", "graphics", "mps")
 
 
-def memory_by_pid(questions: Questions, gpu: GpuDevice) -> dict[int, int | None] | None:
+def memory_by_pid(questions: Questions) -> dict[int, int | None] | None:
     """Return the bytes that each process holds on a device, None if the driver names no processes.
 
     The bytes are None if the driver does not tell them. A process that both computes and draws, or
@@ -32,7 +32,7 @@ def memory_by_pid(questions: Questions, gpu: GpuDevice) -> dict[int, int | None]
     found: dict[int, int | None] = {}
     names_processes = False
     for kind in _LISTS:
-        answer = questions.ask(questions.source.processes, gpu, kind)
+        answer = questions.ask(questions.source.processes, kind)
         names_processes |= answer is not None
         for pid, used in (answer or {}).items():
             known = found.get(pid)

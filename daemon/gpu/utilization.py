@@ -14,7 +14,6 @@ from itertools import pairwise
 
 from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS, Clock
 from profd.daemon.gpu.answers import BusySample, NoDriverAnswer, Why
-from profd.daemon.gpu.devices import GpuDevice
 from profd.daemon.gpu.driverclock import DriverClock
 from profd.daemon.gpu.questions import Questions
 
@@ -29,10 +28,9 @@ _MOST_KEPT = 512
 class UtilizationSamples:
     """The samples of one GPU, each read once and at its time on the run's clock."""
 
-    def __init__(self, questions: Questions, gpu: GpuDevice, clock: Clock, since_ns: int) -> None:
+    def __init__(self, questions: Questions, clock: Clock, since_ns: int) -> None:
         """Begin at ``since_ns``: earlier samples are left in the driver's buffer."""
-        self._questions, self._source = questions, questions.source
-        self._gpu, self._clock = gpu, clock
+        self._questions, self._source, self._clock = questions, questions.source, clock
         self._jump_ns = clock.wall_jump_ns()
         self.driver_clock = DriverClock(clock.now_ns())
         self.newest_ns = clock.now_ns()
@@ -50,7 +48,7 @@ class UtilizationSamples:
 
     def poll(self) -> None:
         now_ns = self._clock.now_ns()
-        answer = self._questions.ask(self._source.samples, self._gpu, then=(self._stamp_us,)) or []
+        answer = self._questions.ask(self._source.samples, then=(self._stamp_us,)) or []
         new = sorted(
             sample for sample in _since_clock_was_set(answer) if sample.stamp_us not in self._seen
         )
@@ -96,8 +94,7 @@ class UtilizationSamples:
         if self._clock.now_ns() - self.newest_ns < _LONG_NS + self._patience_ns():
             return None
         errors = (
-            self._questions.why_not(one, self._gpu)
-            for one in (self._source.samples, self._source.utilization)
+            self._questions.why_not(one) for one in (self._source.samples, self._source.utilization)
         )
         return (
             "; ".join(str(error) for error in errors if error is not None)
@@ -116,7 +113,7 @@ class UtilizationSamples:
 
         If it has no samples because the GPU idles, all the time since the last one was idle.
         """
-        share, error = self._questions.ask(self._source.utilization, self._gpu), self._error()
+        share, error = self._questions.ask(self._source.utilization), self._error()
         if share is None:
             return []
         is_dry = error is None or error.why is Why.EMPTY
@@ -152,7 +149,7 @@ class UtilizationSamples:
         if now_ns - self._looked_ns < _LONG_NS:
             return
         self._looked_ns = now_ns
-        all_samples = self._questions.ask(self._source.samples, self._gpu, then=(0,))
+        all_samples = self._questions.ask(self._source.samples, then=(0,))
         if all_samples and max(all_samples).stamp_us < self._stamp_us:
             self._stamp_us, self._has_looked = 0, False
             self.driver_clock.restart(now_ns)
@@ -167,7 +164,7 @@ class UtilizationSamples:
         return error is not None and error.why in (Why.LACKING, Why.REFUSED)
 
     def _error(self) -> NoDriverAnswer | None:
-        return self._questions.why_not(self._source.samples, self._gpu)
+        return self._questions.why_not(self._source.samples)
 
 
 def _since_clock_was_set(samples: list[BusySample]) -> list[BusySample]:
@@ -191,8 +188,8 @@ def _put_together(before_ns: int, samples: list[tuple[int, float]]) -> Iterator[
 class ProcessShares:
     """The share of a device's time that each process keeps its SMs busy, since the last reading."""
 
-    def __init__(self, questions: Questions, gpu: GpuDevice) -> None:
-        self._questions, self._gpu = questions, gpu
+    def __init__(self, questions: Questions) -> None:
+        self._questions = questions
         self._stamp_us: int | None = None
 
     def read(self) -> dict[int, float]:
@@ -202,12 +199,8 @@ class ProcessShares:
         samples since then.
         """
         last_us = self._stamp_us
-        samples = (
-            self._questions.ask(
-                self._questions.source.process_samples, self._gpu, then=(last_us or 0,)
-            )
-            or []
-        )
+        question = self._questions.source.process_samples
+        samples = self._questions.ask(question, then=(last_us or 0,)) or []
         self._stamp_us = max((sample.stamp_us for sample in samples), default=last_us or 0)
         if last_us is None:
             return {}

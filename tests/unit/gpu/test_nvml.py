@@ -11,7 +11,7 @@ from support.clocks import StoppedClock
 from support.gpusim import SimulatedDriver
 
 from profd.daemon.gpu import nvml
-from profd.daemon.gpu.devices import GpuDevice, GpuNames
+from profd.daemon.gpu.devices import GpuNames
 from profd.daemon.gpu.nvml import Nvml, Unavailable
 from profd.daemon.gpu.nvmlsource import NvmlSource
 from profd.daemon.gpu.questions import Questions
@@ -34,11 +34,11 @@ class Asker:
         self.clock = StoppedClock()
         self.source = NvmlSource(self.clock, GpuNames())
         assert self.source.open()
-        self.questions = Questions(self.source, self.clock)
         self.gpus = self.source.gpus()
+        self.questions = [Questions(self.source, gpu, self.clock) for gpu in self.gpus]
 
-    def power(self, gpu: GpuDevice | None = None, series: str = "gpu_power_watts") -> float | None:
-        return self.questions.ask(self.source.gauge, gpu or self.gpus[0], series)
+    def power(self, index: int = 0, series: str = "gpu_power_watts") -> float | None:
+        return self.questions[index].ask(self.source.gauge, series)
 
 
 @pytest.fixture
@@ -84,9 +84,7 @@ def test_an_answer_comes_through_and_quantities_of_one_question_are_remembered_a
 def test_passing_error_is_asked_again(asker: Asker, driver: SimulatedDriver) -> None:
     driver.add("error", TIMEOUT, "gpu0", POWER)
     assert asker.power() is None
-    assert "timeout" in str(
-        asker.questions.why_not(asker.source.gauge, asker.gpus[0], "gpu_power_watts")
-    )
+    assert "timeout" in str(asker.questions[0].why_not(asker.source.gauge, "gpu_power_watts"))
     driver.add("error", "", "gpu0", POWER)
     assert asker.power() == 212
 
@@ -104,9 +102,9 @@ def test_lost_device_is_left_alone_and_the_driver_stays(driver: SimulatedDriver)
     driver.calls()
     assert [asker.power() for _ in range(3)] == [None] * 3
     assert driver.calls() == [f"{POWER} gpu0"]
-    assert asker.questions.lost == {"gpu0": f"{POWER}: GPU is lost"}
+    assert [one.lost for one in asker.questions] == [f"{POWER}: GPU is lost", ""]
     assert asker.source.failure is None
-    assert asker.power(asker.gpus[1]) == 90
+    assert asker.power(1) == 90
     assert [gpu.name for gpu in asker.source.gpus()] == ["gpu1"]
 
 
