@@ -22,6 +22,8 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, TypeVar
 
+from profd.daemon import processes
+
 DEADLINE_S = 1.0
 """The timeout of one read, and the CPU time of all reads of a user's processes in a turn.
 
@@ -61,8 +63,9 @@ class BoundedReads:
         self._spent_s.clear()
         self._stuck = {pid: stuck for pid, stuck in self._stuck.items() if stuck[1].is_alive()}
 
-    def read(self, pid: int, uid: int, ask: Callable[[], Value]) -> Value:
-        """Return ``ask()`` on a process of a user; raises Unread."""
+    def read(self, pid: int, ask: Callable[[int], Value]) -> Value:
+        """Return ``ask(pid)`` at the expense of the process's user; raises Unread."""
+        uid = processes.owner_uid(pid) or 0
         if pid in self._stuck and not self._stuck[pid][1].is_alive():
             del self._stuck[pid]
         is_full = sum(user == uid for user, _ in self._stuck.values()) >= MOST_STUCK
@@ -73,7 +76,7 @@ class BoundedReads:
             self._reader = _Reader(self._cpu_s)
             self._reader.start()
         answer: Future[tuple[Value, float]] = Future()
-        self._reader.asked.put((ask, answer))
+        self._reader.asked.put((pid, ask, answer))
         try:
             value, spent_s = answer.result(self._deadline_s)
         except FutureTimeoutError:
@@ -91,15 +94,15 @@ class _Reader(threading.Thread):
     def __init__(self, cpu_s: Callable[[], float]) -> None:
         super().__init__(name="profd-reads", daemon=True)
         self._cpu_s = cpu_s
-        self.asked: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = (
+        self.asked: queue.SimpleQueue[tuple[int, Callable[[int], Any], Future[Any]] | None] = (
             queue.SimpleQueue()
         )
 
     def run(self) -> None:
         while (work := self.asked.get()) is not None:
-            ask, answer = work
+            pid, ask, answer = work
             began_s = self._cpu_s()
             try:
-                answer.set_result((ask(), self._cpu_s() - began_s))
+                answer.set_result((ask(pid), self._cpu_s() - began_s))
             except Exception as error:  # noqa: BLE001  it is raised in the thread that asked
                 answer.set_exception(error)

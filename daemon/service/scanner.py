@@ -15,10 +15,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
@@ -30,7 +28,6 @@ from profd.daemon.service.configuration import Configuration, Exclusion, JobRule
 from profd.daemon.store.records import Identity
 from profd.daemon.tree.attachable import TORCH_LIBRARY
 
-Value = TypeVar("Value")
 _GPU_DEVICE = (
     "/dev/nvidia"  # a CUDA context maps the driver's devices, which loading torch alone does not
 )
@@ -110,7 +107,7 @@ class HostProcesses:
         """Return the maps of a Python; None if the process is none, which is cheap from then on."""
         executable = processes.link(pid, "exe")
         if _PYTHON.search(executable):
-            return self._maps(pid)
+            return self._reads.read(pid, processes.maps)
         known, looks = self._strangers.get(pid, ("", 0))
         looks = looks if known == executable else 0
         # An embedded Python is loaded early: to look into the maps of every program again and again
@@ -118,8 +115,8 @@ class HostProcesses:
         if not executable or looks == 5:
             return None
         self._strangers[pid] = (executable, looks + 1)
-        is_python = self._read(pid, processes.python_version) is not None
-        return self._maps(pid) if is_python else None
+        is_python = self._reads.read(pid, processes.python_version) is not None
+        return self._reads.read(pid, processes.maps) if is_python else None
 
     def program(self, pid: int) -> HostProgram | None:
         stat, uid = processes.read_stat(pid), processes.owner_uid(pid)
@@ -152,14 +149,8 @@ class HostProcesses:
             if target is not None and owner(pid) in (0, owner(target))
         }
 
-    def _maps(self, pid: int) -> str:
-        return self._read(pid, processes.maps)
-
     def _command(self, pid: int) -> tuple[str, ...]:
-        return self._read(pid, processes.command_line)
-
-    def _read(self, pid: int, ask: Callable[[int], Value]) -> Value:
-        return self._reads.read(pid, processes.owner_uid(pid) or 0, lambda: ask(pid))
+        return self._reads.read(pid, processes.command_line)
 
 
 def _recorded_by(command: tuple[str, ...]) -> int | None:

@@ -87,13 +87,13 @@ def find_attachable() -> list[Attachable]:
     )
     reads, found = BoundedReads(user_s=LOOK_S / 2, all_s=LOOK_S), dict[int, Attachable]()
     for pid in pids:
-        if pid != os.getpid() and (one := _look(pid, owners[pid], reads)) is not None:
+        if pid != os.getpid() and (one := _look(pid, reads)) is not None:
             found[pid] = one
     worth = [process for process in found.values() if not _is_covered(process, found)]
     return sorted(worth, key=lambda process: (not process.uses_torch, process.age_s))
 
 
-def _look(pid: int, uid: int, reads: BoundedReads) -> Attachable | None:
+def _look(pid: int, reads: BoundedReads) -> Attachable | None:
     """Return what is shown of a process; without time left to read it, only what costs nothing.
 
     Returns None if it is no Python.
@@ -105,17 +105,20 @@ def _look(pid: int, uid: int, reads: BoundedReads) -> Attachable | None:
     words: tuple[str, ...] = (stat.comm,)
     maps, notebook = "", ""
     with contextlib.suppress(Unread):
-        version = reads.read(pid, uid, lambda: processes.python_version(pid))
+        version = reads.read(pid, processes.python_version)
         if version is None:
             return None
-        words = reads.read(pid, uid, lambda: processes.command_line(pid))
-        maps = reads.read(pid, uid, lambda: processes.maps(pid))
-        variables = reads.read(pid, uid, lambda: processes.environment(pid, frozenset({_NOTEBOOK})))
-        notebook = variables.get(_NOTEBOOK, "")
+        words = reads.read(pid, processes.command_line)
+        maps = reads.read(pid, processes.maps)
+        notebook = reads.read(pid, _notebook_of)
     if version is None or is_profd(words):
         return None
     uses_torch = TORCH_LIBRARY in maps if maps else None
     return Attachable(pid, version, uses_torch, stat.age_s, mask_command(words), notebook)
+
+
+def _notebook_of(pid: int) -> str:
+    return processes.environment(pid, frozenset({_NOTEBOOK})).get(_NOTEBOOK, "")
 
 
 def _is_covered(process: Attachable, found: dict[int, Attachable]) -> bool:

@@ -326,7 +326,7 @@ class ProcessTree:
     def _ask(self, pid: int, ask: Callable[[int], Value]) -> Value | None:
         """Return what a process's memory says, or None if that takes too long."""
         with contextlib.suppress(Unread):
-            return self.reads.read(pid, processes.owner_uid(pid) or 0, lambda: ask(pid))
+            return self.reads.read(pid, ask)
         return None
 
     def _read(self, member: Member, image: int) -> bool:
