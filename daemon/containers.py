@@ -141,14 +141,14 @@ def place_of(pid: int | str) -> ProcessPlace:
 
 def _container_of(of: str, groups: str, mounts: str, words: Mapping[str, str]) -> tuple[str, str]:
     """Return the runtime and the id of a process's container; each is empty if it is unknown."""
-    found = [(runtime, match["id"]) for runtime, form in _GROUPS if (match := form.search(groups))]
-    found += [(runtime, match["id"]) for runtime, form in _MOUNTS if (match := form.search(mounts))]
-    found += [
-        (runtime, "") for runtime, mark in _MARKS if processes.read(f"{of}/root/{mark}") is not None
+    forms = [(*form, groups) for form in _GROUPS] + [(*form, mounts) for form in _MOUNTS]
+    found = [
+        (runtime, match["id"]) for runtime, form, text in forms if (match := form.search(text))
     ]
-    if words.get(
-        "container"
-    ):  # podman, LXC and systemd-nspawn set it: systemd's CONTAINER_INTERFACE.md
+    marks = (runtime for runtime, mark in _MARKS if processes.read(f"{of}/root/{mark}") is not None)
+    found += [(runtime, "") for runtime in marks]
+    # podman, LXC and systemd-nspawn set it: systemd's CONTAINER_INTERFACE.md
+    if words.get("container"):
         found.append((words["container"], ""))
     runtime, container = found[0] if found else ("", "")
     if runtime and not container and re.fullmatch(r"[0-9a-f]{12}", words.get("HOSTNAME", "")):

@@ -53,13 +53,14 @@ def groups_of(pid: int, controller: str, mounted: Sequence[Hierarchy]) -> list[G
     """
     lines = (line.split(":", 2) for line in _lines(f"{pid}/cgroup") if line.count(":") > 1)
     paths = {names: path for _, names, path in lines}
-    first = next((path for names, path in paths.items() if controller in names.split(",")), None)
-    for hierarchy in mounted:
-        if hierarchy.version == 1 and controller in hierarchy.controllers and first is not None:
-            return list(_upwards(hierarchy, first))
-        if hierarchy.version == 2 and first is None and "" in paths:
-            return list(_upwards(hierarchy, paths[""]))
-    return []
+    of_version_1 = [path for names, path in paths.items() if controller in names.split(",")]
+    if of_version_1:
+        fitting = [one for one in mounted if one.version == 1 and controller in one.controllers]
+        path = of_version_1[0]
+    else:
+        fitting = [one for one in mounted if one.version == 2 and "" in paths]
+        path = paths.get("", "")
+    return list(_upwards(fitting[0], path)) if fitting else []
 
 
 def _upwards(hierarchy: Hierarchy, path: str) -> Iterator[Group]:

@@ -89,13 +89,12 @@ def visible_gpus(
 
 def _named(name: str, gpus: Sequence[GpuDevice], whole: Sequence[GpuDevice]) -> GpuDevice | None:
     """Return the device that one word means: a number, or the beginning of one UUID."""
+    found: Sequence[GpuDevice] = ()
     if _INDEX.fullmatch(name):
-        return next((gpu for gpu in whole if gpu.index == int(name)), None)
-    old = _OLD_MIG.fullmatch(name)
-    if old:
-        parts = (gpu for gpu in gpus if gpu.parent is not None and gpu.parent.uuid == old[1])
-        return next((gpu for gpu in parts if gpu.instance == int(old[2])), None)
-    if not name.startswith(("GPU-", "MIG-")):
-        return None
-    matching = [gpu for gpu in gpus if gpu.uuid.startswith(name)]
-    return matching[0] if len(matching) == 1 else None
+        found = [gpu for gpu in whole if gpu.index == int(name)]
+    elif old := _OLD_MIG.fullmatch(name):
+        parts = [gpu for gpu in gpus if gpu.instance == int(old[2])]
+        found = [gpu for gpu in parts if gpu.parent and gpu.parent.uuid == old[1]]
+    elif name.startswith(("GPU-", "MIG-")):
+        found = [gpu for gpu in gpus if gpu.uuid.startswith(name)]
+    return found[0] if len(found) == 1 else None

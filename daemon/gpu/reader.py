@@ -85,14 +85,14 @@ class GpuReader:
 
         None if nothing is to be looked at between two readings.
         """
-        polls = self._has_samples and self._samples.polls
-        if polls:
-            self._samples.poll()
-        counts = self.gpu.parent is None and not self.gpu.is_mig_parent and not self._has_activity()
+        counts = self._has_samples and not self._has_activity()
         if counts and now_ns - self._looked_ns >= LOOK_NS:
             self._looked_ns = now_ns
             self._has_counters = self._traffic.look()
-        return POLL_NS if polls else LOOK_NS if counts and self._has_counters else None
+        if self._has_samples and self._samples.polls:
+            self._samples.poll()
+            return POLL_NS
+        return LOOK_NS if counts and self._has_counters else None
 
     def read(
         self, memory: _Memory | None, users: GpuUsers, identities: Mapping[int, Identity]

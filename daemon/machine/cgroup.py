@@ -58,11 +58,9 @@ def memory_of(group: Group) -> MemoryState | None:
 
 def cpu_of(group: Group) -> CpuState | None:
     """Return the CPU time of a group that has a limit; None of one that has none."""
-    if group.version == 2:
-        words = (processes.read(f"{group.folder}/cpu.max") or b"").split()
-    else:
-        files = (f"{group.folder}/cpu.cfs_{name}_us" for name in ("quota", "period"))
-        words = [word for file in files for word in (processes.read(file) or b"").split()]
+    version_1 = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+    names = ("cpu.max",) if group.version == 2 else version_1
+    words = b" ".join(processes.read(f"{group.folder}/{name}") or b"" for name in names).split()
     if len(words) != 2 or not all(word.isdigit() and int(word) for word in words):
         return None
     stat = processes.read_pairs(f"{group.folder}/cpu.stat")

@@ -7,7 +7,7 @@ yields samples of one look. A class also keeps what it needs of those before.
 from __future__ import annotations
 
 import math
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from profd.daemon.analyze.coverage import COST_SERIES, sampled_life
@@ -103,39 +103,30 @@ class Processes:
     """The processes of one run; a group of them that had memory once has a series from then on."""
 
     def __init__(self) -> None:
-        self._groups: dict[Metric, set[tuple[str, str]]] = {}
+        self._groups: defaultdict[Metric, list[tuple[str, str]]] = defaultdict(list)
 
     def take(self, look: RunLook) -> Iterator[Sample]:
-        living = {
-            process.id: process
-            for process in look.reader.processes.values()
-            if process.ended_ns is None
-        }
+        processes = look.reader.processes.values()
+        living = {process.id: process for process in processes if process.ended_ns is None}
         roles = Counter(process.role for process in living.values())
         for role in ("main", "worker", "helper", "launcher"):
             yield look.sample(catalog.PROCESSES, roles[role], role)
-        for metric, name in (
-            (catalog.PROCESS_MEMORY, RSS),
-            (catalog.PROCESS_GPU_MEMORY, MEMORY_OF_PROCESS),
-        ):
-            sums = _sums(look, name, living)
-            groups = self._groups.setdefault(metric, set())
-            groups |= sums.keys()
-            for group in sorted(groups):
-                yield look.sample(metric, sums.get(group, 0.0), *group)
+        yield from self._memory(look, catalog.PROCESS_MEMORY, RSS, living)
+        yield from self._memory(look, catalog.PROCESS_GPU_MEMORY, MEMORY_OF_PROCESS, living)
 
-
-def _sums(
-    look: RunLook, name: str, living: Mapping[int, ProcessRow]
-) -> dict[tuple[str, str], float]:
-    """Return the newest values of a series, added up by rank and role of living processes."""
-    sums: dict[tuple[str, str], float] = {}
-    for series in look.of_name(name):
-        process, value = living.get(series.process or 0), look.newest.get(series.id)
-        if process is not None and value is not None:
-            group = rank_of(process), process.role
-            sums[group] = sums.get(group, 0.0) + value
-    return sums
+    def _memory(
+        self, look: RunLook, metric: Metric, name: str, living: Mapping[int, ProcessRow]
+    ) -> Iterator[Sample]:
+        """Yield the newest values of a series, added up by rank and role of living processes."""
+        sums = dict.fromkeys(self._groups[metric], 0.0)
+        for series in look.of_name(name):
+            process, value = living.get(series.process or 0), look.newest.get(series.id)
+            if process is not None and value is not None:
+                group = rank_of(process), process.role
+                sums[group] = sums.get(group, 0.0) + value
+        self._groups[metric] = sorted(sums)
+        for group in self._groups[metric]:
+            yield look.sample(metric, sums[group], *group)
 
 
 class StepCounts:

@@ -189,51 +189,32 @@ class RunStorage:
 
     def size(self, part: str, run_id: str) -> int:
         """Return the bytes of a part on disk; 0 if nothing is left of it."""
-        return sum(found.st_size for found in self._files(part, run_id))
+        return sum(found.st_size for _, _, found in self._files(part, run_id))
 
     def written_ns(self, run_id: str) -> int:
         files = [*self._files(RUN_FILES, run_id), *self._files(REPORT_FILES, run_id)]
-        return max((found.st_mtime_ns for found in files), default=0)
+        return max((found.st_mtime_ns for _, _, found in files), default=0)
 
     def remove(self, part: str, run_id: str) -> None:
+        for folder, name, _ in self._files(part, run_id):
+            with contextlib.suppress(OSError):
+                os.unlink(name, dir_fd=folder)
+
+    def _files(self, part: str, run_id: str) -> Iterator[tuple[int, str, os.stat_result]]:
+        """Yield the plain files of a part, each by its open folder and name, with its status."""
         folder, endings = self._parts[part]
-        with _opened(folder) as descriptor:
-            for name in (f"{run_id}{ending}" for ending in endings):
-                if _plain_file(name, descriptor) is not None:
-                    with contextlib.suppress(OSError):
-                        os.unlink(name, dir_fd=descriptor)
-
-    def _files(self, part: str, run_id: str) -> list[os.stat_result]:
-        folder, endings = self._parts[part]
-        with _opened(folder) as descriptor:
-            return [
-                found
-                for ending in endings
-                if (found := _plain_file(f"{run_id}{ending}", descriptor)) is not None
-            ]
-
-
-def _plain_file(name: str, folder: int | None) -> os.stat_result | None:
-    """Return the status of a plain file in a folder; None if it is none, or not there."""
-    if folder is None or os.sep in name:
-        return None
-    try:
-        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except OSError:
-        return None
-    return found if stat.S_ISREG(found.st_mode) else None
-
-
-@contextlib.contextmanager
-def _opened(folder: Path) -> Iterator[int | None]:
-    descriptor = None
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        yield descriptor
-    finally:
-        if descriptor is not None:
-            os.close(descriptor)
+        try:
+            opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return
+        try:
+            for name in (f"{run_id}{ending}" for ending in endings if os.sep not in run_id):
+                with contextlib.suppress(OSError):
+                    found = os.stat(name, dir_fd=opened, follow_symlinks=False)
+                    if stat.S_ISREG(found.st_mode):
+                        yield opened, name, found
+        finally:
+            os.close(opened)
 
 
 @dataclass(frozen=True)

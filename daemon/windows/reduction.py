@@ -54,7 +54,6 @@ _QUICK = 1  # levels of gzip above it save a few percent and take several times 
 _WITH_STEP = "--begins-with-step"
 KEPT_GAPS = 1 << 16
 """How many gaps are kept at most, the longest ones: a window of many steps has millions."""
-_TID = (1 << 32) - 1
 _COLLECTIVE = re.compile("(?i)nccl|rccl")
 _WAITS = re.compile(
     r"(cuda|hip)((Stream|Device|Event)Synchronize|Malloc|Free|HostAlloc|FreeHost|MallocHost"
@@ -84,11 +83,11 @@ def reduce(file: BinaryIO, *, begins_with_step: bool) -> Reduction:
     """Return the summary of the trace in a file; raises TraceUnreadable."""
     text = trace.read_text(file)
     spans = read_spans(trace.decode(text))
-    everything = [(span.start_ns, span.end_ns) for span in spans.host]
-    everything += [(work.start_ns, work.end_ns) for work in spans.device]
+    everything: list[HostSpan | DeviceSpan] = [*spans.host, *spans.device]
     if not everything:
         raise TraceUnreadable("the trace is empty", "nothing ran in torch while it was taken")
-    start_ns, end_ns = min(start for start, _ in everything), max(end for _, end in everything)
+    start_ns = min(one.start_ns for one in everything)
+    end_ns = max(one.end_ns for one in everything)
     packed, (gpus, gaps) = gzip.compress(text, _QUICK), gpu_times(spans)
     values = msgspec.structs.astuple
     steps = find_steps(spans, start_ns if begins_with_step else None)
@@ -141,7 +140,7 @@ def _longest(found: Iterable[Kept]) -> tuple[Kept, ...]:
 
 def _thread_of(event: Event) -> int:
     """Return the id of the thread that an event is of; 0 if it is no number."""
-    return abs(event.tid) & _TID if isinstance(event.tid, int) else 0
+    return abs(event.tid) & 0xFFFFFFFF if isinstance(event.tid, int) else 0
 
 
 def _time_of(
