@@ -10,53 +10,42 @@ import itertools
 import re
 from collections.abc import Collection
 from pathlib import Path
-from typing import NamedTuple
 
 from profd.daemon import processes
-from profd.daemon.interpreter.memory import PAGE_BYTES, Memory, Unreadable, exported
+from profd.daemon.interpreter.memory import (
+    PAGE_BYTES,
+    Memory,
+    Unreadable,
+    exported,
+    mapped_files,
+)
 
 _INTERPRETER = re.compile(r"(libpython\d|python(\d|$)|lib(c|pthread)[.-]|ld-musl)")
 """Names of files in which the functions of Python and of the C library are."""
+_TAKEN = re.compile(r"(?m)^([0-9a-f]+)-([0-9a-f]+) (?!\S+ \S+ \S+ 0 +\[vsyscall\]$)")
+"""A part of a memory map, from the start of its line.
 
-
-class Mapping(NamedTuple):
-    """A line of ``/proc/PID/maps``; ``path`` is empty for memory of no file."""
-
-    start: int
-    end: int
-    offset: int
-    path: str
-
-
-def mappings(pid: int) -> list[Mapping]:
-    """Return the map of a process in order of addresses; empty if it may not be read."""
-    found = []
-    for line in filter(None, processes.maps(pid).split("\n")):
-        words = line.split(None, 5)
-        start, _, end = words[0].partition("-")
-        path = words[5] if len(words) > 5 else ""
-        found.append(Mapping(int(start, 16), int(end, 16), int(words[2], 16), path))
-    return found
+That of vsyscall lies above all addresses that a process may use.
+"""
 
 
 def find(pid: int, names: Collection[str]) -> dict[str, int]:
     """Return the addresses of those functions that the process has; raises Unreadable."""
-    known, executable = mappings(pid), processes.link(pid, "exe")
-    found: dict[str, int] = {}
+    executable, found = processes.link(pid, "exe"), dict[str, int]()
     with contextlib.closing(Memory(pid)) as memory:
-        for mapping in known:
-            is_executable = mapping.path == executable
-            if mapping.offset or not (is_executable or _INTERPRETER.match(Path(mapping.path).name)):
-                continue
-            with contextlib.suppress(Unreadable):  # a file of that name that is no program
-                new = exported(memory, mapping.start, names)
-                found = {**found, **new} if is_executable else {**new, **found}
+        for start, path in mapped_files(processes.maps(pid)):
+            is_executable = path == executable
+            if is_executable or _INTERPRETER.match(Path(path).name):
+                with contextlib.suppress(Unreadable):  # a file of that name that is no program
+                    new = exported(memory, start, names)
+                    found = {**found, **new} if is_executable else {**new, **found}
     return found
 
 
 def free_page(pid: int) -> int:
     """Return an address in the middle of the widest range of nothing, 0 of a process that ends."""
-    taken = [mapping for mapping in mappings(pid) if mapping.path != "[vsyscall]"]
-    gaps = ((after.start - before.end, before.end) for before, after in itertools.pairwise(taken))
+    taken = _TAKEN.findall(processes.maps(pid))
+    edges = [(int(start, 16), int(end, 16)) for start, end in taken]
+    gaps = ((after - end, end) for (_, end), (after, _) in itertools.pairwise(edges))
     width, start = max(gaps, default=(0, 0))
     return (start + width // 2) // PAGE_BYTES * PAGE_BYTES

@@ -21,7 +21,6 @@ from profd.daemon.interpreter.memory import (
     mapped_files,
     variables_now,
 )
-from profd.daemon.windows import symbols
 
 ADDRESSES = """
 import ctypes
@@ -38,9 +37,7 @@ def own() -> Memory:
 
 def starts() -> dict[str, int]:
     """Return where the files that are mapped into this process begin."""
-    return {
-        one.path: one.start for one in reversed(symbols.mappings(os.getpid())) if one.offset == 0
-    }
+    return {path: start for start, path in reversed(mapped_files(processes.maps(os.getpid())))}
 
 
 def test_no_name_in_a_map_makes_it_slow() -> None:

@@ -7,9 +7,9 @@ import os
 
 import pytest
 
+from profd.daemon import processes
 from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.windows import symbols
-from profd.daemon.windows.symbols import Mapping
 
 NAMES = ("mmap", "Py_AddPendingCall", "PyRun_SimpleString")
 
@@ -31,13 +31,13 @@ def test_functions_are_found_where_the_loader_has_put_them_or_left_out() -> None
 
 
 def test_free_page_lies_in_the_middle_of_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = [
-        Mapping(0x1000, 0x2000, 0, "/bin/python3"),
-        Mapping(0x3000, 0x4000, 0, ""),
-        Mapping(0x10000000, 0x10001000, 0, "[stack]"),
-        Mapping(0xFFFFFFFFFF600000, 0xFFFFFFFFFF601000, 0, "[vsyscall]"),
-    ]
-    monkeypatch.setattr(symbols, "mappings", lambda _: known)
+    maps = (
+        "1000-2000 r-xp 00000000 fe:00 1 /bin/python3\n"
+        "3000-4000 rw-p 00000000 00:00 0 \n"
+        "10000000-10001000 rw-p 00000000 00:00 0 [stack]\n"
+        "ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]\n"
+    )
+    monkeypatch.setattr(processes, "maps", lambda _: maps)
     assert symbols.free_page(1) == 0x8002000
-    monkeypatch.setattr(symbols, "mappings", lambda _: [])  # as of a process that has just ended
+    monkeypatch.setattr(processes, "maps", lambda _: "")  # as of a process that has just ended
     assert symbols.free_page(1) == 0
