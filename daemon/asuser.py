@@ -23,7 +23,7 @@ from contextlib import contextmanager
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
 READ, IS_FILE, OPEN, MAKE, WRITE, REMOVE = b"r", b"i", b"o", b"m", b"w", b"d"
@@ -184,6 +184,16 @@ def become(uid: int, gid: int, groups: Sequence[int]) -> None:
         os.setresuid(uid, uid, uid)
 
 
+_ANSWERS: Mapping[bytes, Callable[[int, str], bytes | int | None]] = {
+    READ: read,
+    IS_FILE: is_file,
+    OPEN: open_file,
+    MAKE: make_folder,
+    REMOVE: remove,
+}
+"""By request what gives the bytes of the answer, or a descriptor, which has none."""
+
+
 def serve(requests: socket.socket, root: int) -> None:
     """Answer requests, one after the other, until the socket is closed.
 
@@ -193,28 +203,25 @@ def serve(requests: socket.socket, root: int) -> None:
     with requests, requests.makefile("rb") as coming:
         while head := coming.read(1 + HEADER.size):
             request, argument = head[:1], coming.read(*HEADER.unpack(head[1:]))
-            answer: bytes | None = None
-            opened = None
+            answer: bytes | int | None = None
             try:
                 if request == WRITE:
                     name, _, content = argument.partition(b"\0")
                     answer = write(root, os.fsdecode(name), content)
-                elif request == OPEN:
-                    opened = open_file(root, os.fsdecode(argument))
-                    answer = None if opened is None else b""
                 else:
-                    functions = {READ: read, IS_FILE: is_file, MAKE: make_folder, REMOVE: remove}
-                    answer = functions[request](root, os.fsdecode(argument))
+                    answer = _ANSWERS[request](root, os.fsdecode(argument))
             except (
                 OSError,
                 ValueError,
             ):  # missing, not ours to enter, or a name that no file system takes
                 pass
-            length = HEADER.pack(NOTHING if answer is None else len(answer))
-            socket.send_fds(requests, [length], [] if opened is None else [opened])
-            requests.sendall(answer or b"")
-            if opened is not None:
-                os.close(opened)
+            opened = [answer] if isinstance(answer, int) else []
+            text = answer if isinstance(answer, bytes) else b""
+            length = HEADER.pack(NOTHING if answer is None else len(text))
+            socket.send_fds(requests, [length], opened)
+            requests.sendall(text)
+            for fd in opened:
+                os.close(fd)
 
 
 if __name__ == "__main__":

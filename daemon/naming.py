@@ -81,9 +81,9 @@ def is_profd(words: Sequence[str]) -> bool:
     ):
         return True
     given = list(itertools.pairwise(words))
-    return any(flag == "-m" and module.split(".")[0] == "profd" for flag, module in given) or any(
-        flag == "-c" and _OWN_CODE.search(code) for flag, code in given
-    )
+    if any(flag == "-m" and module.split(".")[0] == "profd" for flag, module in given):
+        return True
+    return any(flag == "-c" and _OWN_CODE.search(code) for flag, code in given)
 
 
 def starts_script(words: Sequence[str]) -> bool:

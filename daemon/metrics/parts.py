@@ -32,8 +32,18 @@ HOST_USED, HOST_TOTAL = "host_memory_used_bytes", "host_memory_total_bytes"
 CGROUP_USED, CGROUP_LIMIT = "cgroup_memory_working_set_bytes", "cgroup_memory_limit_bytes"
 RSS, OWN_RSS = "rss_bytes", "profd_rss_bytes"
 SERIES = (
-    *(STEP_COUNT, UTILIZATION, MEMORY_OF_PROCESS, GPU_USED, GPU_TOTAL),
-    *(RSS, HOST_USED, HOST_TOTAL, CGROUP_USED, CGROUP_LIMIT, COST_SERIES, OWN_RSS),
+    STEP_COUNT,
+    UTILIZATION,
+    MEMORY_OF_PROCESS,
+    GPU_USED,
+    GPU_TOTAL,
+    RSS,
+    HOST_USED,
+    HOST_TOTAL,
+    CGROUP_USED,
+    CGROUP_LIMIT,
+    COST_SERIES,
+    OWN_RSS,
 )
 """The names of all series that are read."""
 

@@ -39,18 +39,18 @@ class RunWatch:
         self._integrals: dict[int, Integral] = {}
         trends, phases = trends or Trends(), PhaseIndex(self._living)
         self._forget_many = phases.forget_many
-        times = (
+        self._parts: tuple[Callable[[RunLook], Iterable[Sample]], ...] = (
+            parts.state,
             parts.StepCounts(trends).take,
             parts.PhaseSeconds(phases).take,
             parts.IdleSeconds(phases).take,
-        )
-        memory = (parts.gpus, parts.Processes().take, parts.shared_memory)
-        rest = (parts.Quality().take, parts.own_cost, parts.findings, trends.take)
-        self._parts: tuple[Callable[[RunLook], Iterable[Sample]], ...] = (
-            parts.state,
-            *times,
-            *memory,
-            *rest,
+            parts.gpus,
+            parts.Processes().take,
+            parts.shared_memory,
+            parts.Quality().take,
+            parts.own_cost,
+            parts.findings,
+            trends.take,
         )
 
     def is_recorded(self) -> bool:

@@ -31,7 +31,7 @@ from profd.daemon.windows.request import WindowFailed
 SOURCE = "gdb"
 TIMEOUT_S = 15.0
 _GRACE_S = 3.0
-_MAP, _QUEUE, _RUN = "mmap", "Py_AddPendingCall", "PyRun_SimpleString"
+_CALLED = ("mmap", "Py_AddPendingCall", "PyRun_SimpleString")
 _READ_WRITE = 3
 _PRIVATE_ANONYMOUS_AT = 0x100022  # MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE
 _SETTINGS = (
@@ -102,14 +102,14 @@ def require() -> str:
 def find_calls(pid: int) -> CallAddresses:
     """Return the addresses of the functions to call in a process; raises WindowFailed."""
     try:
-        found = symbols.find(pid, (_MAP, _QUEUE, _RUN))
+        found = symbols.find(pid, _CALLED)
     except Unreadable as error:
         raise WindowFailed(
             f"the functions of process {pid} cannot be looked up: {error}", _ALLOW
         ) from error
-    if missing := [name for name in (_MAP, _QUEUE, _RUN) if name not in found]:
+    if missing := [name for name in _CALLED if name not in found]:
         raise WindowFailed(f"process {pid} has no {missing[0]} that can be found", _REMEDY)
-    return CallAddresses(found[_MAP], found[_QUEUE], found[_RUN])
+    return CallAddresses(*(found[name] for name in _CALLED))
 
 
 def lay_out(pid: int, write: Callable[[int, int], str]) -> Text:

@@ -25,16 +25,18 @@ WARMUP_S = 1
 # time and are no work. Kineto reads no further than a name it does not know, so cuda_driver comes
 # last, which torch 2.0 has not.
 _ACTIVITIES = (
-    *(
-        "cpu_op",
-        "user_annotation",
-        "gpu_user_annotation",
-        "gpu_memcpy",
-        "gpu_memset",
-        "kernel",
-        "external_correlation",
-    ),
-    *("cuda_runtime", "cpu_instant_event", "python_function", "overhead", "cuda_driver"),
+    "cpu_op",
+    "user_annotation",
+    "gpu_user_annotation",
+    "gpu_memcpy",
+    "gpu_memset",
+    "kernel",
+    "external_correlation",
+    "cuda_runtime",
+    "cpu_instant_event",
+    "python_function",
+    "overhead",
+    "cuda_driver",
 )
 
 
