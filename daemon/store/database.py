@@ -235,10 +235,11 @@ def is_of_the_data(error: Exception) -> bool:
     return isinstance(error, of_the_data) or not isinstance(error, (sqlite3.Error, MemoryError))
 
 
-@functools.cache
-def columns_of(table: str) -> frozenset[str]:
-    """Return the names of the columns of a table."""
-    return frozenset(name for name, *_ in _own_schema()[0][table])
+def row_of(stored: msgspec.Struct, table: str) -> dict[str, Any]:
+    """Return the fields of a record or a row that are columns of a table."""
+    columns = {name for name, *_ in _own_schema()[0][table]}
+    fields = zip(stored.__struct_encode_fields__, msgspec.structs.astuple(stored), strict=True)
+    return {name: value for name, value in fields if name in columns}
 
 
 def insert(connection: sqlite3.Connection, table: str, row: Mapping[str, object]) -> int:

@@ -159,9 +159,7 @@ class _Copy:
 
         What the nodes have in common is added once.
         """
-        names, columns = row.__struct_encode_fields__, database.columns_of(table)
-        fields = zip(names, msgspec.structs.astuple(row), strict=True)
-        values = {name: value for name, value in fields if name in columns}
+        values = database.row_of(row, table)
         for name in _TIMES & values.keys():
             if values[name]:  # a failed window has no times, and a hang may not have ended
                 values[name] = max(self.moved_ns(values[name]), 0)

@@ -67,11 +67,10 @@ class PointRollups:
             self._complete, self._is_written = [], False
         added, self._added = self._added, []
         for series, at_ns, value in added:
-            known = self._minutes.get(series)
-            if known is None:
-                known = self._minutes[series] = _Minute(self._minute_of(at_ns), StepBuilder())
-            for step in known.builder.add(at_ns, value):
-                self._hold(series, known, step)
+            if series not in self._minutes:
+                self._minutes[series] = _Minute(self._minute_of(at_ns), StepBuilder())
+            for step in self._minutes[series].builder.add(at_ns, value):
+                self._hold(series, step)
 
     def undo(self) -> None:
         self._added, self._is_written = [], False
@@ -102,15 +101,14 @@ class PointRollups:
         self._end(list(self._minutes))
         self._write()
 
-    def _hold(self, series: int, known: _Minute, step: Step) -> None:
+    def _hold(self, series: int, step: Step) -> None:
         """Count a step in the minutes that it covers."""
-        start_ns = max(step.start_ns, self._started_ns)
+        known, start_ns = self._minutes[series], max(step.start_ns, self._started_ns)
         while True:
             minute = self._minute_of(start_ns)
             if minute != known.minute:
                 self._close(series, known)
-                known.minute, known.readings, known.known_ns, known.area = minute, 0, 0, 0.0
-                known.least, known.most = math.inf, -math.inf
+                known = self._minutes[series] = _Minute(minute, known.builder)
             # Instead of min and max, because this runs for each reading of a run.
             end_ns, value = self._started_ns + (minute + 1) * MINUTE_NS, step.value
             end_ns = step.end_ns if step.end_ns < end_ns else end_ns
@@ -130,10 +128,9 @@ class PointRollups:
 
     def _end(self, every: Iterable[int]) -> None:
         for series in every:
-            known = self._minutes.pop(series)
-            for step in known.builder.close():
-                self._hold(series, known, step)
-            self._close(series, known)
+            for step in self._minutes[series].builder.close():
+                self._hold(series, step)
+            self._close(series, self._minutes.pop(series))
 
     def _close(self, series: int, known: _Minute) -> None:
         if known.readings:

@@ -1,7 +1,8 @@
 """What collectors hand to the writer: frozen, self-contained records.
 
 A process is named by its ``Identity`` and a stack by its frames; the writer turns both into
-integers. All times are nanoseconds of the run's clock.
+integers. All times are nanoseconds of the run's clock. A record's tag is its table, and its fields
+are the columns of the same names; ``Tables`` has methods for the records that are more than a row.
 """
 
 from __future__ import annotations
@@ -457,6 +458,11 @@ Record = (
     | AnalysisLost
     | RunEnded
 )
+
+
+def begin_of(record: Record) -> int:
+    """Return the time from which a record reaches."""
+    return record.start_ns if isinstance(record, RecordingTaken | GapFound) else record.at_ns
 
 
 def time_of(record: Record) -> int:

@@ -11,22 +11,20 @@ from __future__ import annotations
 import contextlib
 import functools
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from profd.daemon.store import records
-from profd.daemon.store.database import as_stored, columns_of, insert, set_meta, transaction
+from profd.daemon.store.database import as_stored, insert, row_of, set_meta, transaction
 from profd.daemon.store.findings import lose_analysis, say_gone, write_findings
 from profd.daemon.store.interning import Interning
 from profd.daemon.store.pointrollups import PointRollups
 from profd.daemon.store.records import (
     DescribeFrame,
-    GapFound,
     Identity,
     ProcessSeen,
     Record,
-    RecordingTaken,
 )
 from profd.daemon.store.stackrollups import IntervalColumns, StackRollups
 
@@ -201,12 +199,14 @@ class Tables:
             if record.gpus
         }
         window = self._insert(record, **of_devices)
-        tables = {
+        parts: Mapping[str, Sequence[msgspec.Struct]] = {
             "window_step": record.steps,
-            "operator": record.operators,
+            "window_gpu": record.gpus,
+            "host_gap": record.gaps,
             "window_wait": record.waits,
+            "operator": record.operators,
         }
-        for table, rows in {**tables, "window_gpu": record.gpus, "host_gap": record.gaps}.items():
+        for table, rows in parts.items():
             values_of = [(window, *msgspec.structs.astuple(row)) for row in rows]
             if values_of:
                 sql = f"INSERT OR IGNORE INTO {table} VALUES (?{',?' * (len(values_of[0]) - 1)})"
@@ -255,15 +255,12 @@ class Tables:
 
         The record's fields are the columns of the same names, and its process is one, too.
         """
-        table, values = str(record.__struct_config__.tag), msgspec.structs.astuple(record)
-        row = dict(zip(record.__struct_encode_fields__, values, strict=True)) | others
-        if (identity := row.get("identity")) is not None:
-            if isinstance(record, RecordingTaken | GapFound):
-                row["process"] = self._process_id(identity, record.start_ns)
-            else:
-                row["process"] = self._process_id(identity, record.at_ns)
-        columns = columns_of(table) - {"id"}
-        return insert(self._connection, table, {name: row[name] for name in row if name in columns})
+        table = str(record.__struct_config__.tag)
+        row = row_of(record, table) | others
+        row.pop("id", None)
+        if (identity := getattr(record, "identity", None)) is not None:
+            row["process"] = self._process_id(identity, records.begin_of(record))
+        return insert(self._connection, table, row)
 
     def _process_id(self, identity: Identity, at_ns: int) -> int:
         """Return the id of a process.
