@@ -118,7 +118,8 @@ class StoredRollups:
     def __init__(self, reader: RunReader) -> None:
         self._reader: RunReader = proxy(reader)
         self._processes: tuple[int, Mapping[int, SummedRow]] = (-1, {})
-        self._growing: dict[Rest, _Growing] = {}
+        self._growing: dict[Rest, tuple[int, dict[tuple[int, int], StackTotal]]] = {}
+        """What lies beside the sums at the end of a run that grows, up to one recording."""
         self._ends_ns: dict[int, int] = {}
         self._ends_read_to = 0
         self._kept: OrderedDict[tuple[Split, int], list[StackMinuteRow]] = OrderedDict()
@@ -134,14 +135,11 @@ class StoredRollups:
             # one, and counts once.
             rows = self._reader.fetch_from("summed_process", SummedRow)
             newest = self._reader.newest_id("recording")
-            sql = (
-                "SELECT process, max(end_ns) FROM recording WHERE id > ? AND id <= ? GROUP BY "
-                "process"
-            )
-            for process, end_ns in self._reader.select(
-                tuple[int, Time], sql, self._ends_read_to, newest
-            ):
-                self._ends_ns[process] = max(end_ns, self._ends_ns.get(process, 0))
+            for process, time in self._recorded(self._ends_read_to, newest).items():
+                before_ns = self._ends_ns.get(process, 0)
+                if time.from_ns < before_ns:  # it came late
+                    self._growing.clear()
+                self._ends_ns[process] = max(time.to_ns, before_ns)
             self._ends_read_to = newest
             self._processes = (
                 version,
@@ -197,36 +195,34 @@ class StoredRollups:
         reader = self._reader
         if rest.time.has_end or reader.info.state == "ended":
             return reader.stack_totals(rest.time, rest.threads)
-        growing = self._growing.pop(rest, None)
-        newest = reader.newest_id("recording")
-        if growing is None or not self._add_recorded(growing, rest):
-            growing = _Growing(newest, self._ends_ns.copy())
-            growing.add(reader.stack_totals(rest.time, rest.threads))
+        self.processes()
+        newest = self._ends_read_to
+        recording, totals = self._growing.pop(rest, (0, {}))
+        if recording:
+            new = self._recorded(recording, newest)
+            of_threads = ((one, new.get(reader.threads[one].process)) for one in rest.threads)
+            spans = [(one, time.within(rest.time)) for one, time in of_threads if time is not None]
+            found = span_totals(reader, spans)
+        else:
+            found = reader.stack_totals(rest.time, rest.threads)
+        for total in found:
+            count_total(totals, total)
         # Whatever was written during this read may or may not be included. If anything was, the
         # next call reads all of it anew.
-        if newest == self._ends_read_to == reader.newest_id("recording"):
-            self._growing[rest] = growing
+        if newest == reader.newest_id("recording"):
+            self._growing[rest] = newest, totals
         if len(self._growing) > _KEPT:
             del self._growing[next(iter(self._growing))]
-        return growing.totals.values()
+        return totals.values()
 
-    def _add_recorded(self, growing: _Growing, rest: Rest) -> bool:
-        """Add what was recorded since the last call.
-
-        False if a recording came late, so that nothing is known.
-        """
-        threads: defaultdict[int, list[int]] = defaultdict(list)
-        for thread in rest.threads:
-            threads[self._reader.threads[thread].process].append(thread)
-        spans: list[tuple[int, TimeRange]] = []
-        for row in self._reader.recordings_after(growing.recording):
-            if row.start_ns < growing.ends_ns.get(row.process, 0):
-                return False
-            growing.ends_ns[row.process], growing.recording = row.end_ns, row.id
-            time = TimeRange(row.start_ns, row.end_ns).within(rest.time)
-            spans += [(thread, time) for thread in threads[row.process]]
-        growing.add(span_totals(self._reader, spans))
-        return True
+    def _recorded(self, after: int, last: int) -> dict[int, TimeRange]:
+        """Return by process from when to when the recordings with the ids after one reach."""
+        sql = (
+            "SELECT process, min(start_ns), max(end_ns) FROM recording WHERE id > ? AND id <= ? "
+            "GROUP BY process"
+        )
+        found = self._reader.select(tuple[int, Time, Time], sql, after, last)
+        return {process: TimeRange(start_ns, end_ns) for process, start_ns, end_ns in found}
 
 
 def hours_in(time: TimeRange) -> range:
@@ -234,21 +230,6 @@ def hours_in(time: TimeRange) -> range:
     hour_ns = HOUR_MINUTES * MINUTE_NS
     first = max(-(-time.from_ns // hour_ns), 0)
     return range(first, max(time.to_ns // hour_ns, first))
-
-
-class _Growing:
-    """What was seen at the end of a run that grows, up to one recording.
-
-    It also holds when the recordings of each process end.
-    """
-
-    def __init__(self, recording: int, ends_ns: dict[int, int]) -> None:
-        self.recording, self.ends_ns = recording, ends_ns
-        self.totals: dict[tuple[int, int], StackTotal] = {}
-
-    def add(self, totals: Iterable[StackTotal]) -> None:
-        for total in totals:
-            count_total(self.totals, total)
 
 
 def _split(started_ns: int, time: TimeRange, summed: SummedRow | None, recorded_ns: int) -> Split:
