@@ -6,8 +6,8 @@ Startup and the time after the last step are left out, so that shares are those 
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
@@ -45,7 +45,7 @@ Seen = TypeVar("Seen")
 WORKED = 0.01
 """A GPU that was utilized for less of the time did not work for the training."""
 _LEAST_SAMPLES = 100
-ALL_WORK = 0.9
+NEARLY_ALL = 0.9
 MOST = 2 / 3
 """A finding names what has at least this part of some time."""
 # What takes time on the main thread often slows the rest as well: caches are emptied, pages copied,
@@ -359,7 +359,7 @@ class FindingContext:
 
         That is no loss, but the work of the program.
         """
-        return not self.is_training and share.high > ALL_WORK
+        return not self.is_training and share.high > NEARLY_ALL
 
     def line(self, *phases: str) -> Line | None:
         """Return the user's line with the most time of some phases, evaluations left out."""
@@ -388,27 +388,6 @@ class FindingContext:
 
         frames = iter((profile or self.profile).time_by(frame_id))
         return next((line_of(self.reader.frames[frame]) for frame in frames), None)
-
-    def line_of_call(self, stacks: Collection[int]) -> Line | None:
-        """Return the outermost of the user's lines below which nearly all time is in these stacks.
-
-        Mostly that is the line of the loop. The line also leaves out most of the other stacks:
-        otherwise, if these stacks are nearly all of a step, it would be that of ``main()``.
-        """
-        every_ns, these_ns = Counter[tuple[int, ...]](), Counter[tuple[int, ...]]()
-        for stack, time_ns in self.profile.time_ns.items():
-            path = tuple(one.id for one in self.reader.frames_of(stack) if not one.is_library)
-            for depth in range(1, len(path) + 1):
-                every_ns[path[:depth]] += int(time_ns)
-                these_ns[path[:depth]] += int(time_ns) if stack in stacks else 0
-        rest_ns = sum(ns for stack, ns in self.profile.time_ns.items() if stack not in stacks)
-        line: tuple[int, ...] = ()
-        while below := [path for path, ns in these_ns.items() if ns and path[:-1] == line]:
-            line = max(below, key=these_ns.__getitem__)
-            other_ns = every_ns[line] - these_ns[line]
-            if other_ns <= min((1 - 0.9) * every_ns[line], rest_ns / 2):
-                break
-        return line_of(self.reader.frames[line[-1]]) if line else None
 
     def innermost(self, paths: Mapping[int, Sequence[int]]) -> tuple[str | None, set[int]]:
         """Return the innermost function with most of the time of stacks, and its stacks.

@@ -5,10 +5,11 @@ from __future__ import annotations
 import enum
 import itertools
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from profd.daemon.analyze.phases import BACKWARD, OPTIMIZER
-from profd.daemon.findings.context import FindingContext
+from profd.daemon.findings.context import NEARLY_ALL, FindingContext, line_of
+from profd.daemon.findings.finding import Line
 from profd.daemon.frameworks.frames import means
 from profd.daemon.store.rows import FrameRow
 
@@ -30,7 +31,9 @@ class _StepPart(enum.Enum):
 class LineTree:
     """The tree of the user's lines, with the time below each by its part of the step."""
 
-    def __init__(self, context: FindingContext, lost: set[int], step: set[int]) -> None:
+    def __init__(
+        self, context: FindingContext, lost: Collection[int], step: Collection[int] = ()
+    ) -> None:
         self._ns: defaultdict[LinePath, dict[_StepPart, float]] = defaultdict(
             lambda: dict.fromkeys(_StepPart, 0.0)
         )
@@ -59,6 +62,9 @@ class LineTree:
     def _all_ns(self, line: LinePath) -> float:
         return sum(self._ns[line].values())
 
+    def _rest_ns(self, line: LinePath) -> float:
+        return self.step_ns(line) + self._ns[line][_StepPart.OTHER]
+
     def lost_ns(self, line: LinePath) -> float:
         return self._ns[line][_StepPart.LOST]
 
@@ -82,7 +88,7 @@ class LineTree:
         while children := self._children[line]:
             heaviest = max(children, key=self.lost_ns)
             is_apart = bool(line) and self._own_step_ns(line) <= STEP_BESIDE * self.lost_ns(line)
-            has_all = self._all_ns(heaviest) > 0.9 * self._all_ns(line)
+            has_all = self._all_ns(heaviest) > NEARLY_ALL * self._all_ns(line)
             if not self.lost_ns(heaviest) or (is_apart and not has_all):
                 break
             line = heaviest
@@ -91,3 +97,23 @@ class LineTree:
         if is_around_step or lost_ns < (self._all_ns(line) - of_step_ns) / 2:
             return None
         return line
+
+    def line_of_call(self) -> LinePath:
+        """Return the outermost line below which nearly all time is lost; empty if none is.
+
+        Mostly that is the line of the loop. The line also leaves out most of the rest: otherwise,
+        if nearly all of a step is lost, it would be that of ``main()``.
+        """
+        line: LinePath = ()
+        while below := list(filter(self.lost_ns, self._children[line])):
+            line = max(below, key=self.lost_ns)
+            most_ns = min((1 - NEARLY_ALL) * self._all_ns(line), self._rest_ns(()) / 2)
+            if self._rest_ns(line) <= most_ns:
+                break
+        return line
+
+
+def line_of_call(context: FindingContext, stacks: Collection[int]) -> Line | None:
+    """Return the outermost of the user's lines below which nearly all time is in these stacks."""
+    path = LineTree(context, stacks).line_of_call()
+    return line_of(context.reader.frames[path[-1]]) if path else None

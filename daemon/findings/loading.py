@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from functools import partial
 
 import msgspec
@@ -18,6 +18,7 @@ from profd.daemon.findings.bounds import ceiling, usable_cores
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import INFO, Finding, Line
 from profd.daemon.findings.kinds import spoken
+from profd.daemon.findings.linetree import line_of_call
 from profd.daemon.findings.shares import Share
 from profd.daemon.findings.texts import at
 from profd.daemon.frameworks.frames import Meaning, function_means, means
@@ -54,8 +55,8 @@ def load_in_process(context: FindingContext) -> Finding | None:
     is_iterable = _goes_through(context, "iterable dataset")
     is_iterable &= not _goes_through(context, "shares data out")
     is_quick = has_loader and not is_iterable and step_s < HAND_OVER_S
-    loading = [stack for stack in context.profile.time_ns if _loads(context, stack)]
-    call = None if has_loader else context.line_of_call(set(loading))
+    loading = {stack for stack in context.profile.time_ns if _loads(context, stack)}
+    call = None if has_loader else line_of_call(context, loading)
     function, of_function, function_line = _costly_function(context, loading, call)
     cases = {
         "iterable": is_iterable,
@@ -80,7 +81,7 @@ def load_in_process(context: FindingContext) -> Finding | None:
 
 
 def _costly_function(
-    context: FindingContext, loading: Sequence[int], call: Line | None
+    context: FindingContext, loading: Collection[int], call: Line | None
 ) -> tuple[str | None, Share, Line | None]:
     """Return the user's function with most of the loading, its share and line; None without one.
 
@@ -133,8 +134,6 @@ def _share(context: FindingContext, phase: str) -> Share:
 
     Batches of evaluations do not count: evaluating less spares them.
     """
-    if not context.evaluating:
-        return context.share(phase)
     of_stack, aside = context.phases.of_stack, context.evaluating
     return context.share_of(lambda stack: of_stack(stack) == phase and stack not in aside)
 

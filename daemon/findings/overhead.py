@@ -27,7 +27,7 @@ from profd.daemon.analyze.phases import (
     STEP,
     SYNCHRONIZE,
 )
-from profd.daemon.findings.context import MOST, FindingContext, line_of
+from profd.daemon.findings.context import MOST, NEARLY_ALL, FindingContext, line_of
 from profd.daemon.findings.finding import Finding, Line, Measure
 from profd.daemon.findings.kinds import OwnFunction, own_functions, spoken
 from profd.daemon.findings.linetree import STEP_BESIDE, LinePath, LineTree
@@ -41,7 +41,6 @@ from profd.daemon.store.rows import FrameRow
 
 _PASSES = frozenset({FORWARD, LOSS, BACKWARD})
 _OF_INPUT = frozenset({DATA_LOAD, DATA_WAIT})  # the rules on input count it
-_NEARLY_ALL = 0.9
 
 
 def _lost(context: FindingContext) -> set[int]:
@@ -131,7 +130,7 @@ class _Loss:
         }
 
     def is_brought(self) -> bool:
-        return self.spent_ns(self.brought) > _NEARLY_ALL * self.all_ns
+        return self.spent_ns(self.brought) > NEARLY_ALL * self.all_ns
 
     def may_be_needed(self) -> bool:
         """Say whether a step may need what most of the stacks do.
@@ -252,7 +251,7 @@ def overhead(context: FindingContext) -> Finding | None:
         severity=severity,
         gain=partial(context.bound, whole),
         line=loss.line,
-        cases={"mixed": named == loss.stacks and most_ns < _NEARLY_ALL * loss.all_ns},
+        cases={"mixed": named == loss.stacks and most_ns < NEARLY_ALL * loss.all_ns},
         function=function,
         what=kind.what,
         instead=kind.instead,
@@ -277,7 +276,7 @@ def _own_function(
         line=loss.line,
         cases={
             "line": callee is None,
-            "elements": elements_ns > _NEARLY_ALL * loss.spent_ns(named),
+            "elements": elements_ns > NEARLY_ALL * loss.spent_ns(named),
             "input": is_input,
         },
         function=callee or around or function,

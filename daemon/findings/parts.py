@@ -7,10 +7,11 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from profd.daemon.analyze.phases import BACKWARD, FORWARD, LOSS, OPTIMIZER, OTHER, own_frame
-from profd.daemon.findings.context import ALL_WORK, MOST, FindingContext, line_of
+from profd.daemon.findings.context import MOST, NEARLY_ALL, FindingContext, line_of
 from profd.daemon.findings.environments import has_environments
 from profd.daemon.findings.finding import Finding, Line
 from profd.daemon.findings.kinds import OwnFunction, own_functions, part_name, spoken
+from profd.daemon.findings.linetree import line_of_call
 from profd.daemon.findings.phases import of_stacks
 from profd.daemon.findings.rule import hidden_if
 from profd.daemon.frameworks.frames import means
@@ -164,7 +165,7 @@ def largest_part(context: FindingContext) -> Finding | None:
     if function is None:
         return None
     share = context.share_of(stacks.__contains__)
-    line = context.line_of_call(stacks)
+    line = line_of_call(context, stacks)
 
     def is_below(stack: int) -> bool:
         return line is not None and any(
@@ -173,7 +174,7 @@ def largest_part(context: FindingContext) -> Finding | None:
 
     # The loop itself is no part of it, and neither is a line that takes the whole step:
     # `svi.step(batch)`.
-    if max(share.high, context.share_of(is_below).high) > ALL_WORK:
+    if max(share.high, context.share_of(is_below).high) > NEARLY_ALL:
         return None
     names = context.profile.time_by(
         lambda stack: part_name(context.reader.frames_of(stack)), stacks
