@@ -172,24 +172,24 @@ def take_counts(reader: RunReader, threads: Sequence[ThreadRow]) -> list[PointRo
 def guess_by_counts(first: Sequence[PointRow], second: Sequence[PointRow]) -> Guess | None:
     if len(first) < 2:
         return None
-    differences = []
-    for point in second:
-        number = bisect.bisect_left(first, point.value, key=lambda row: row.value)
-        if first[0].value <= point.value and number < len(first):
-            before, after = first[max(number - 1, 0)], first[number]
-            share = (
-                (point.value - before.value) / (after.value - before.value)
-                if after.value > before.value
-                else 1.0
-            )
-            differences.append(
-                point.at_ns - before.at_ns - int(share * (after.at_ns - before.at_ns))
-            )
+    differences = [
+        point.at_ns - _counted_ns(first, point.value)
+        for point in second
+        if first[0].value <= point.value <= first[-1].value
+    ]
     if not differences:
         return None
     spread_ns = (max(differences) - min(differences)) / 2
     step_ns = (first[-1].at_ns - first[0].at_ns) / (first[-1].value - first[0].value)
     return Guess(int(statistics.median(differences)), int(spread_ns + 1.5 * step_ns))
+
+
+def _counted_ns(counts: Sequence[PointRow], value: float) -> int:
+    """Return when counts that rise reached a value, as if they rose evenly between two readings."""
+    number = max(bisect.bisect_left(counts, value, key=lambda row: row.value), 1)
+    before, after = counts[number - 1], counts[number]
+    share = (value - before.value) / (after.value - before.value)
+    return before.at_ns + int(share * (after.at_ns - before.at_ns))
 
 
 FIRST, COLLECTIVES, JOINING = "the first node", "collectives", "the start of the job"

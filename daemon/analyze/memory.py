@@ -6,7 +6,7 @@ import bisect
 import itertools
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -126,17 +126,18 @@ def _growths(reader: RunReader, selection: Selection) -> tuple[Growth, ...]:
     ]
     # All that grow towards the same limit use it up together.
     slopes: defaultdict[tuple[str, str, str], float] = defaultdict(float)
-    growing = [
-        (number, one, one.limit)
-        for number, one in enumerate(found)
-        if one.verdict == "growing" and one.limit
-    ]
-    for _, one, limit in growing:
-        slopes[one.series, limit.kind, limit.name] += one.slope_bytes_per_s or 0.0
-    for number, one, limit in growing:
-        left_s = limit.left_bytes / slopes[one.series, limit.kind, limit.name]
-        found[number] = msgspec.structs.replace(one, time_to_limit_s=left_s)
-    return tuple(found)
+    for one in found:
+        if one.verdict == "growing" and (limit := one.limit):
+            slopes[one.series, limit.kind, limit.name] += one.slope_bytes_per_s or 0.0
+    return tuple(_with_time_left(one, slopes) for one in found)
+
+
+def _with_time_left(one: Growth, slopes: Mapping[tuple[str, str, str], float]) -> Growth:
+    """Return a growth with the time until its limit, by what all take of it in a second."""
+    if one.verdict != "growing" or one.limit is None:
+        return one
+    slope = slopes[one.series, one.limit.kind, one.limit.name]
+    return msgspec.structs.replace(one, time_to_limit_s=one.limit.left_bytes / slope)
 
 
 def _growth(reader: RunReader, process: ProcessRow, row: SeriesRow, selection: Selection) -> Growth:

@@ -6,7 +6,7 @@ This module also says when a run trains, and how a phase looks on all screens (l
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -171,16 +171,16 @@ class PhaseIndex:
         self._reader = reader
         self.rules = load_rules(_BY_NAME) if rules is None else rules
         self._tests = [frame_test(rule) for rule in self.rules]
-        self._leaf_rules = sum(1 << number for number, rule in enumerate(self.rules) if rule.leaf)
-        self._innermost_rules = sum(
-            1 << number for number, rule in enumerate(self.rules) if rule.innermost
-        )
-        self._bits_of_phase: dict[str, int] = {}
+        self._leaf_rules = self._rules_that(lambda rule: rule.leaf)
+        self._innermost_rules = self._rules_that(lambda rule: rule.innermost)
         self._met_by_frame: dict[int, int] = {}
         self._met_by_stack = dict(_ABOVE_ROOTS)
         self._rule_of_stack: dict[int, int | None] = {}
         self._of_forgotten: set[str] = set()
         self._needed: int | None = None
+        self._rules_of = functools.cache(
+            lambda phase: self._rules_that(lambda rule: rule.phase == phase)
+        )
         self.user_line = functools.cache(self._user_line)
 
     def forget_many(self) -> None:
@@ -216,11 +216,8 @@ class PhaseIndex:
         """
         return bool(self._met_along(stack)[0] & self._rules_of(phase))
 
-    def _rules_of(self, phase: str) -> int:
-        if phase not in self._bits_of_phase:
-            numbers = (number for number, rule in enumerate(self.rules) if rule.phase == phase)
-            self._bits_of_phase[phase] = sum(1 << number for number in numbers)
-        return self._bits_of_phase[phase]
+    def _rules_that(self, holds: Callable[[Rule], bool]) -> int:
+        return sum(1 << number for number, rule in enumerate(self.rules) if holds(rule))
 
     def _user_line(self, stack: int, within: str | None = None) -> FrameRow | None:
         """Return the user's line that gives a stack its phase; None without code of the user's.

@@ -29,7 +29,7 @@ from profd.daemon.analyze.uncertainty import (
 from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import Rest, StackMinuteRow
-from profd.daemon.store.rows import FrameRow, IntervalRow, StackTotal
+from profd.daemon.store.rows import FrameRow, IntervalRow, StackTotal, count_total
 from profd.daemon.store.stepfunction import samples_inside
 from profd.daemon.timerange import EVER, TimeRange
 
@@ -103,8 +103,7 @@ _PARTS: Mapping[frozenset[str], tuple[str, str]] = {
 def _totals_while(
     reader: RunReader, selection: Selection, threads: frozenset[int]
 ) -> list[StackTotal]:
-    time_ns: defaultdict[tuple[int, int], int] = defaultdict(int)
-    samples: Counter[tuple[int, int]] = Counter()
+    totals: dict[tuple[int, int], StackTotal] = {}
     rests = [Rest(threads, selection.time)]
     if all(one.name == "on-cpu" or one == Condition("gpu-idle") for one in selection.when):
         part = parts_while([selection.when])
@@ -112,13 +111,11 @@ def _totals_while(
         for minute in sums:
             seen, spent_ns = part(minute)
             if seen or spent_ns:
-                time_ns[minute.thread, minute.stack] += spent_ns
-                samples[minute.thread, minute.stack] += seen
+                count_total(totals, StackTotal(minute.thread, minute.stack, seen, spent_ns))
     for rest in rests:
         for row in selected_intervals(reader, selection.during(rest.time), rest.threads):
-            time_ns[row.thread, row.stack] += row.duration_ns
-            samples[row.thread, row.stack] += row.samples
-    return [StackTotal(*key, samples[key], spent_ns) for key, spent_ns in time_ns.items()]
+            count_total(totals, StackTotal(row.thread, row.stack, row.samples, row.duration_ns))
+    return list(totals.values())
 
 
 Key = TypeVar("Key")
@@ -316,7 +313,7 @@ def hot_functions(
     Those with most come first. ``busy`` is how busy the GPUs were during each stack, if known.
     """
     index = index or FunctionIndex(reader)
-    own_ns: defaultdict[FunctionKey, float] = defaultdict(float)
+    own_ns = profile.time_by(lambda stack: index.of_stack(stack)[0])
     own_samples: Counter[FunctionKey] = Counter()
     total_ns: defaultdict[FunctionKey, float] = defaultdict(float)
     total_samples: Counter[FunctionKey] = Counter()
@@ -326,7 +323,6 @@ def hot_functions(
     for stack, samples in profile.samples.items():
         time_ns = profile.time_ns[stack]
         leaf, functions = index.of_stack(stack)
-        own_ns[leaf] += time_ns
         own_samples[leaf] += samples
         for key, frame in functions:
             total_ns[key] += time_ns
@@ -339,7 +335,7 @@ def hot_functions(
             busy_ns[key] += one.utilization * one.known_ns
             known_ns[key] += one.known_ns
     whole_ns = profile.total_ns or 1.0
-    own = {key: own_ns[key] / whole_ns for key in total_ns}
+    own = {key: own_ns.get(key, 0.0) / whole_ns for key in total_ns}
     total = {key: time_ns / whole_ns for key, time_ns in total_ns.items()}
     own_errors = profile.errors(own, lambda stack: frozenset({index.of_stack(stack)[0]}))
     total_errors = profile.errors(total, lambda stack: frozenset(dict(index.of_stack(stack)[1])))

@@ -136,16 +136,17 @@ def csv_files(reader: RunReader, selection: Selection) -> dict[str, bytes]:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(columns)
         for row in rows(reader, selection):
-            cells = [visible(value) if isinstance(value, str) else value for value in row]
-            # With a quote in front, no spreadsheet takes a cell for a formula.
-            formulas = [
-                isinstance(cell, str) and cell.startswith(_STARTS_FORMULA) for cell in cells
-            ]
-            writer.writerow(
-                f"'{cell}" if quoted else cell for cell, quoted in zip(cells, formulas, strict=True)
-            )
+            writer.writerow(map(_cell, row))
         files[f"{name}.csv"] = text.getvalue().encode()
     return files
+
+
+def _cell(value: Value) -> Value:
+    if not isinstance(value, str):
+        return value
+    text = visible(value)
+    # With a quote in front, no spreadsheet takes a cell for a formula.
+    return f"'{text}" if text.startswith(_STARTS_FORMULA) else text
 
 
 def parquet_files(reader: RunReader, selection: Selection) -> dict[str, bytes]:

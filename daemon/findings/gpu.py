@@ -10,6 +10,7 @@ from functools import partial
 from profd.daemon.analyze.gpu import idle_bounds
 from profd.daemon.analyze.idletime import IdleShare
 from profd.daemon.analyze.phases import COPY, FORWARD
+from profd.daemon.analyze.ranks import SM_ACTIVE, SM_CLOCK
 from profd.daemon.events import EventKind
 from profd.daemon.findings.context import WORKED, FindingContext
 from profd.daemon.findings.finding import CRITICAL, INFO, WARNING, Finding, Measure
@@ -113,13 +114,13 @@ def pcie_link(context: FindingContext) -> Finding | None:
     return None
 
 
-_SM_ACTIVE, _TENSOR_ACTIVE = "gpu_sm_active_share", "gpu_tensor_active_share"
+_TENSOR_ACTIVE = "gpu_tensor_active_share"
 
 
 def underfilled(context: FindingContext) -> Finding | None:
     """Return the remark if a GPU is always busy, but on few multiprocessors: with small kernels."""
     for device in context.devices:
-        share = context.mean_share(_SM_ACTIVE, device)
+        share = context.mean_share(SM_ACTIVE, device)
         busy = context.mean(UTILIZATION, device=device)
         if share is not None and busy is not None and busy >= 0.8 and share.high < 0.25:
             return context.finding(
@@ -131,7 +132,7 @@ def underfilled(context: FindingContext) -> Finding | None:
 def tensor_cores_idle(context: FindingContext) -> Finding | None:
     for device in context.devices:
         share = context.mean_share(_TENSOR_ACTIVE, device)
-        active = context.mean(_SM_ACTIVE, device=device)
+        active = context.mean(SM_ACTIVE, device=device)
         if share is not None and share.high < WORKED and (active or 0.0) >= 0.4:
             return context.finding(
                 "tensor-cores-idle", share, severity=INFO, device=device, active=percent(active)
@@ -139,7 +140,7 @@ def tensor_cores_idle(context: FindingContext) -> Finding | None:
     return None
 
 
-_REASONS, _CLOCK = "gpu_throttle_reasons_mask", "gpu_sm_clock_hz"
+_REASONS = "gpu_throttle_reasons_mask"
 _HEAT, _CAPPED = "gpu_heat_slowed_share", "gpu_power_capped_share"
 _POWER_CAP = 0x4
 _HARD_REASONS = 0x8 | 0x20 | 0x40 | 0x80  # hardware slowdown, heat (driver, hardware), power brake
@@ -148,8 +149,8 @@ _HARD_REASONS = 0x8 | 0x20 | 0x40 | 0x80  # hardware slowdown, heat (driver, har
 def gpu_held_back(context: FindingContext) -> Finding | None:
     """Return the finding if heat or hardware slows a GPU; a remark if it draws all its power."""
     for device in context.devices:
-        masks, clocks = (context.values(name, device=device) for name in (_REASONS, _CLOCK))
-        slower = 1 - (context.mean(_CLOCK, device=device) or 0.0) / max(clocks, default=math.inf)
+        masks, clocks = (context.values(name, device=device) for name in (_REASONS, SM_CLOCK))
+        slower = 1 - (context.mean(SM_CLOCK, device=device) or 0.0) / max(clocks, default=math.inf)
         for mask, severity, counted in (
             (_HARD_REASONS, WARNING, _HEAT),
             (_POWER_CAP, INFO, _CAPPED),
