@@ -6,6 +6,7 @@ summary has shares of time.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import shlex
 from collections import Counter
@@ -102,23 +103,22 @@ def collapsed_lines(
     and thread in front, as py-spy's options --subprocesses and --threads do. The numbers add up to
     the samples of the selection. No line ends in a newline.
     """
+
+    @functools.cache
+    def root(thread: int) -> list[str]:
+        row = reader.threads[thread]
+        process = reader.processes[row.process]
+        found = [f'process {process.pid}:"{shlex.join(process.command)}"'] if processes else []
+        found += [f"thread ({row.os_tid}): {row.name}"] if threads else []
+        return list(map(_safe, found))
+
+    @functools.cache
+    def labels(stack: int) -> list[str]:
+        return [_safe(frame.label) for frame in reader.frames_of(stack)]
+
     counted: Counter[str] = Counter()
-    roots: dict[int, list[str]] = {}
-    labels: dict[int, str] = {}
     for total in selected_totals(reader, selection):
-        if total.thread not in roots:
-            thread = reader.threads[total.thread]
-            process = reader.processes[thread.process]
-            found = [f'process {process.pid}:"{shlex.join(process.command)}"'] if processes else []
-            found += [f"thread ({thread.os_tid}): {thread.name}"] if threads else []
-            roots[total.thread] = list(map(_safe, found))
-        frames = reader.frames_of(total.stack)
-        for frame in frames:
-            if frame.id not in labels:
-                labels[frame.id] = _safe(frame.label)
-        counted[";".join([*roots[total.thread], *(labels[frame.id] for frame in frames)])] += (
-            total.samples
-        )
+        counted[";".join(root(total.thread) + labels(total.stack))] += total.samples
     for stack_text, samples in sorted(counted.items()):
         yield f"{stack_text} {samples}"
 

@@ -70,20 +70,14 @@ def _events(reader: RunReader, selection: Selection) -> Iterator[Event]:
     yield name_event("process_name", HOST_PID, 0, "host")
     for process in reader.processes.values():
         yield name_event("process_name", process.pid, 0, process_title(process))
-    for thread in intervals:
-        row = reader.threads[thread]
-        pid = reader.processes[row.process].pid
-        yield name_event("thread_name", pid, row.os_tid, visible(row.name))
-        if row.is_main:
-            yield name_event("thread_name", pid, _PHASE_TID + row.os_tid, "phases")
     for thread, run in intervals.items():
         row = reader.threads[thread]
-        pid = reader.processes[row.process].pid
-        yield from _frame_slices(reader, run, {"pid": pid, "tid": row.os_tid})
+        pid, tid = reader.processes[row.process].pid, row.os_tid
+        yield name_event("thread_name", pid, tid, visible(row.name))
+        yield from _frame_slices(reader, run, {"pid": pid, "tid": tid})
         if row.is_main:
-            yield from _phase_slices(
-                reader, run, phases, {"pid": pid, "tid": _PHASE_TID + row.os_tid}
-            )
+            yield name_event("thread_name", pid, _PHASE_TID + tid, "phases")
+            yield from _phase_slices(reader, run, phases, {"pid": pid, "tid": _PHASE_TID + tid})
     yield from _counters(reader, selection)
     for event in reader.events():
         happened_to = reader.processes.get(event.process) if event.process is not None else None

@@ -84,6 +84,7 @@ def pprof(reader: RunReader, selection: Selection) -> bytes:
         for key, number in numbers.items():
             if number is not None:
                 sample.label.add(key=string(key), num=number)
+    message.string_table.extend(profile.strings)
     # Without a time stamp, so that the same run gives the same bytes.
     return gzip.compress(message.SerializeToString(deterministic=True), mtime=0)
 
@@ -93,10 +94,9 @@ class _Profile:
 
     def __init__(self) -> None:
         self.message = profile_message()
-        self._strings: dict[str, int] = {}
+        self.strings = {"": 0}
         self._locations: dict[int, int] = {}
         self._functions: dict[tuple[str, str], int] = {}
-        self.string("")
 
     def location(self, frame: FrameRow) -> int:
         if frame.id not in self._locations:
@@ -111,7 +111,4 @@ class _Profile:
         return self._locations[frame.id]
 
     def string(self, text: str) -> int:
-        if text not in self._strings:
-            self._strings[text] = len(self._strings)
-            self.message.string_table.append(text)
-        return self._strings[text]
+        return self.strings.setdefault(text, len(self.strings))

@@ -6,6 +6,7 @@ Docs/file-format.md describes their columns.
 from __future__ import annotations
 
 import csv
+import functools
 import io
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -34,29 +35,19 @@ def columns(text: str) -> Mapping[str, type]:
 def _samples(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, ...]]:
     """Yield the selected intervals: from a time on, a thread stood in a stack."""
     phases = PhaseIndex(reader)
-    leaves: dict[int, tuple[Value, ...]] = {}
+
+    @functools.cache
+    def leaf(stack: int) -> tuple[Value, ...]:
+        frames = reader.frames_of(stack)
+        path = ";".join(frame.label for frame in frames)
+        return phases.of_stack(stack), frames[-1].function, frames[-1].file, frames[-1].line, path
+
     for interval in selected_intervals(reader, selection, selection.threads(reader), phases):
         thread = reader.threads[interval.thread]
         process = reader.processes[thread.process]
-        if interval.stack not in leaves:
-            frames = reader.frames_of(interval.stack)
-            leaf = frames[-1]
-            path = ";".join(frame.label for frame in frames)
-            leaves[interval.stack] = (
-                phases.of_stack(interval.stack),
-                leaf.function,
-                leaf.file,
-                leaf.line,
-                path,
-            )
-        place = (process.pid, process.role, process.rank, thread.name, thread.os_tid)
-        yield (
-            interval.start_ns,
-            interval.duration_ns,
-            interval.samples,
-            *place,
-            *leaves[interval.stack],
-        )
+        seen = interval.start_ns, interval.duration_ns, interval.samples
+        place = process.pid, process.role, process.rank, thread.name, thread.os_tid
+        yield (*seen, *place, *leaf(interval.stack))
 
 
 def _series(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, ...]]:
@@ -75,16 +66,13 @@ def _series(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, ..
 def _processes(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, ...]]:
     for row in filter(selection.takes_process, reader.processes.values()):
         parent = reader.processes.get(row.parent) if row.parent is not None else None
-        identity = (
+        yield (
             row.pid,
             None if parent is None else parent.pid,
             row.role,
             row.rank,
             row.ordinal,
             row.python,
-        )
-        yield (
-            *identity,
             " ".join(row.command),
             row.seen_ns,
             row.ended_ns,
