@@ -9,7 +9,8 @@ import click
 from profd.cli.console import print_json, say
 from profd.cli.options import SelectionWords, json_option, output_option, selection_options
 from profd.cli.runs import code_of, open_run
-from profd.daemon.compare.diff import ALIKE, LEAST, parse_limit, take_diff
+from profd.daemon.compare.diff import ALIKE, parse_limit, take_diff
+from profd.daemon.compare.readings import LEAST
 from profd.daemon.errors import ExitCode
 from profd.daemon.render.difftext import diff_text
 

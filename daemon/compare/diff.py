@@ -31,13 +31,18 @@ from profd.daemon.compare.blocks import (
     take_blocks,
     take_cpu_contention,
 )
-from profd.daemon.compare.readings import Reading, gpu_pairs, judged, memory_pairs, operator_pairs
+from profd.daemon.compare.readings import (
+    LEAST,
+    Reading,
+    gpu_pairs,
+    judged,
+    memory_pairs,
+    operator_pairs,
+)
 from profd.daemon.errors import UsageError
 from profd.daemon.store.reader import RunReader
 
 VERSION = 1
-LEAST = 0.02
-"""The smallest part of a step that is a change: two runs of one script are seldom more alike."""
 ALIKE = 0.15
 """By how much all parts of a step may be longer in one of two runs of one script.
 

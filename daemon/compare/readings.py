@@ -86,8 +86,11 @@ def judged(pairs: Sequence[Pair], error_rate: float) -> tuple[Reading, ...]:
     return tuple(found)
 
 
-LEAST_POINTS = 0.02
-"""A utilization that differs by less than two points is alike."""
+LEAST = 0.02
+"""The smallest part of a step, of a GPU's time, or of that of all operators that is a change.
+
+Two runs of one script are seldom more alike.
+"""
 
 
 def gpu_pairs(
@@ -99,9 +102,7 @@ def gpu_pairs(
             busy = [mean_of(side) for side in sides]
             idle = [Mean(1 - one.value, one.error) for one in busy]
             for name, (base, new) in (("utilization", busy), ("idle share", idle)):
-                yield Pair(
-                    "gpu", f"GPU {number}", name, "share", base, new, BLOCKS - 1, LEAST_POINTS
-                )
+                yield Pair("gpu", f"GPU {number}", name, "share", base, new, BLOCKS - 1, LEAST)
 
 
 def _tracks(reader: RunReader) -> Iterator[StepFunction]:
@@ -190,8 +191,6 @@ def role_title(row: ProcessRow) -> str:
 
 MOST = 40
 """How many operators of each measure are compared: a step has hundreds, and few matter."""
-LEAST_OPERATOR_SHARE = 0.02
-"""A difference of less than this part of all operators' time is none."""
 _LEAST_WINDOWS = 3
 _OPERATOR_MEASURES = ("self CPU", "self CUDA")
 
@@ -213,7 +212,7 @@ def operator_pairs(
     for measure in _OPERATOR_MEASURES:
         sides = [_means(side, measure) for side in (base, new)]
         whole = sum(mean.value for mean in sides[0].values())
-        least = LEAST_OPERATOR_SHARE * whole if freedom else math.inf
+        least = LEAST * whole if freedom else math.inf
         both = {
             name: [side.get(name, Mean(0.0, 0.0)) for side in sides]
             for name in sorted({*sides[0], *sides[1]})

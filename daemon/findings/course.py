@@ -19,7 +19,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import INFO, WARNING, Finding, Measure
 from profd.daemon.findings.shares import Share
-from profd.daemon.findings.texts import at, place
+from profd.daemon.findings.texts import at, place, table
 from profd.daemon.store.rows import PointRow
 from profd.daemon.timerange import TimeRange
 from profd.daemon.units import duration, percent
@@ -27,10 +27,9 @@ from profd.daemon.units import duration, percent
 _LEAST_NS = 90 * SECOND_NS
 # A pace takes five seconds and more: in less, a step or two make too much of a difference.
 _PACE_NS = 5 * SECOND_NS
+# With fewer in a third, a line through all paces decides, twice as many, which have to span half of
+# the run.
 _LEAST_PACES = 3
-# With fewer in a third, a line through all paces decides, which have to span half of the run.
-_LEAST_PACES_OF_LINE = 6
-_LEAST_SPAN = 0.5
 _SLOWER = 1.1
 # Early counts show how long the first step took at the machine's pace of that minute: in four runs
 # of one loop the first steps took 1.7 to 2.4 ms, and 1.4 to 2.1 with nothing that grows. So more is
@@ -140,7 +139,7 @@ def _course(context: FindingContext, process: int) -> _Course | None:
         for before, after in itertools.pairwise(points)
         if after.value > before.value
     ]
-    if len(paces) < _LEAST_PACES_OF_LINE:
+    if len(paces) < 2 * _LEAST_PACES:
         return None
     line = _line_through(paces)
     first, _, last = (
@@ -148,7 +147,7 @@ def _course(context: FindingContext, process: int) -> _Course | None:
     )
     if min(len(first), len(last)) >= _LEAST_PACES:
         early, late, begin = _mean_pace(first, line.around), _mean_pace(last, line.around), first
-    elif paces[-1].at_ns - paces[0].at_ns >= _LEAST_SPAN * context.time.length_ns:
+    elif 2 * (paces[-1].at_ns - paces[0].at_ns) >= context.time.length_ns:
         early, late, begin = line.first, line.last, paces
     else:
         return None
@@ -233,7 +232,6 @@ def _third(context: FindingContext, number: int) -> Selection:
 
 
 _LONG_S, _VERY_LONG_S = 20.0, 60.0
-_PART, _LARGE_PART = 0.1, 0.25
 
 
 def slow_start(context: FindingContext) -> Finding | None:
@@ -243,14 +241,15 @@ def slow_start(context: FindingContext) -> Finding | None:
     start = TimeRange(info.started_ns, context.time.from_ns)
     start_s = start.length_ns / SECOND_NS
     part = start.length_ns / (context.time.to_ns - info.started_ns)
-    if start_s < _LONG_S or part < _PART:
+    severity = table().severity("slow-start", part)
+    if severity is None or start_s < _LONG_S:
         return None
     selection = context.selection.during(start)
     return context.finding(
         "slow-start",
         Measure("until the first step", start_s, "s"),
         Measure("of the run", part),
-        severity=WARNING if start_s >= _VERY_LONG_S and part >= _LARGE_PART else INFO,
+        severity=severity if start_s >= _VERY_LONG_S else INFO,
         line=lambda: context.heaviest_line(profile=context.profile_on(selection)),
         selection=selection,
         took=duration(start_s),
