@@ -213,51 +213,21 @@ class AboutWindow(msgspec.Struct, frozen=True, kw_only=True):
 
 def about_window(reader: RunReader, window: WindowRow) -> AboutWindow:
     """Return what a window says beside its operators."""
-    times = step_times(reader, window)
-    uses_gpu = bool(reader.list_series(MEMORY_OF_PROCESS, processes={window.process}))
-    gpus, operators = idle_gpus(reader, window), reader.operators(window.id)
-    notes = _notes(operators, times, gpus, uses_gpu=uses_gpu)
-    busy = total_utilization(reader, [window.process], window.time).mean
-    if len(gpus) == 1 and busy is not None:
-        notes += _shared(gpus[0], operators, busy)
-    return AboutWindow(gpus=gpus, step_times=times, notes=notes)
-
-
-def _shared(gpu: IdleGpu, operators: Sequence[OperatorTotals], busy: float) -> tuple[str, ...]:
-    """Say that another process used a GPU if it did.
-
-    It did if the driver saw more work than the trace has, and the trace's work waited.
-    """
-    works = sum(row.calls for row in operators if row.device != HOST and not row.is_annotation)
-    ours = gpu.share(gpu.busy_ns)
-    # Work starts within some microseconds if its process has the GPU to itself.
-    if gpu.idle_ns - gpu.host_ns < 20_000 * works or busy - ours < 0.2:
-        return ()
-    return (
-        f"Another process used GPU {gpu.gpu}: the driver saw it busy {percent(busy)} of the "
-        "time, and the trace has "
-        f"work for {percent(ours)}. What this process had launched waited for that.",
-    )
-
-
-def _notes(
-    operators: Sequence[OperatorTotals],
-    steps: StepTimes,
-    gpus: Sequence[IdleGpu],
-    *,
-    uses_gpu: bool,
-) -> tuple[str, ...]:
+    times, gpus = step_times(reader, window), idle_gpus(reader, window)
+    operators = reader.operators(window.id)
     host = [row for row in operators if row.device == HOST]
-    device_ns = sum(
-        row.self_cuda_ns for row in operators if row.device != HOST and not row.is_annotation
-    )
+    works = [row for row in operators if row.device != HOST and not row.is_annotation]
+    device_ns = sum(row.self_cuda_ns for row in works)
+    uses_gpu = bool(reader.list_series(MEMORY_OF_PROCESS, processes={window.process}))
+    busy = total_utilization(reader, [window.process], window.time).mean
     notes = (
         _about_graphs(host, device_ns),
         None if device_ns else _about_missing_work(host, uses_gpu=uses_gpu),
-        _about_longer_steps(steps, gpus),
-        _about_slower_steps(steps, device_ns),
+        _about_longer_steps(times, gpus),
+        _about_slower_steps(times, device_ns),
+        _about_another_process(gpus, sum(row.calls for row in works), busy),
     )
-    return tuple(filter(None, notes))
+    return AboutWindow(gpus=gpus, step_times=times, notes=tuple(filter(None, notes)))
 
 
 def _about_graphs(host: Sequence[OperatorTotals], device_ns: int) -> str | None:
@@ -311,4 +281,22 @@ def _about_slower_steps(steps: StepTimes, device_ns: int) -> str | None:
         f"Steps take {slower} longer since the window: torch leaves CUPTI attached; "
         "TEARDOWN_CUPTI=1 in the script's environment has it detached, where no CUDA graphs are "
         "used."
+    )
+
+
+def _about_another_process(gpus: Sequence[IdleGpu], works: int, busy: float | None) -> str | None:
+    """Say that another process used a GPU if it did.
+
+    It did if the driver saw more work than the trace has, and the trace's work waited.
+    """
+    if len(gpus) != 1 or busy is None:
+        return None
+    gpu, ours = gpus[0], gpus[0].share(gpus[0].busy_ns)
+    # Work starts within some microseconds if its process has the GPU to itself.
+    if gpu.idle_ns - gpu.host_ns < 20_000 * works or busy - ours < 0.2:
+        return None
+    return (
+        f"Another process used GPU {gpu.gpu}: the driver saw it busy {percent(busy)} of the "
+        f"time, and the trace has work for {percent(ours)}. What this process had launched waited "
+        "for that."
     )
