@@ -55,7 +55,10 @@ class Hang(msgspec.Struct, frozen=True):
 
 def take_hangs(reader: RunReader, selection: Selection) -> tuple[Hang, ...]:
     """Return the hangs that were reported in the selection's range of time, in order."""
-    started_ns = reader.info.started_ns
+
+    def seconds(at_ns: int) -> float:
+        return (at_ns - reader.info.started_ns) / SECOND_NS
+
     found = []
     for row in reader.hangs():
         if row.at_ns < selection.time.from_ns or row.since_ns >= selection.time.to_ns:
@@ -67,12 +70,11 @@ def take_hangs(reader: RunReader, selection: Selection) -> tuple[Hang, ...]:
             )
             for group in row.report.groups
         )
-        ended_s = None if row.ended_ns is None else (row.ended_ns - started_ns) / SECOND_NS
         found.append(
             Hang(
-                since_s=(row.since_ns - started_ns) / SECOND_NS,
-                reported_s=(row.at_ns - started_ns) / SECOND_NS,
-                ended_s=ended_s,
+                since_s=seconds(row.since_ns),
+                reported_s=seconds(row.at_ns),
+                ended_s=None if row.ended_ns is None else seconds(row.ended_ns),
                 cause=row.report.cause,
                 text=row.text,
                 places=places,

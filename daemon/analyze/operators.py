@@ -245,14 +245,14 @@ def _heaviest(reader: RunReader, window: WindowRow) -> tuple[OperatorSummary, ..
     )
     return tuple(
         OperatorSummary(
-            *(
-                row.name,
-                row.calls,
-                row.self_cpu_ns,
-                row.self_cpu_ns / cpu_ns if cpu_ns else 0.0,
-                row.cpu_total_ns,
-            ),
-            *(row.self_cuda_ns, row.self_cuda_ns / cuda_ns if cuda_ns else None, row.cuda_total_ns),
+            row.name,
+            row.calls,
+            row.self_cpu_ns,
+            row.self_cpu_ns / cpu_ns if cpu_ns else 0.0,
+            row.cpu_total_ns,
+            row.self_cuda_ns,
+            row.self_cuda_ns / cuda_ns if cuda_ns else None,
+            row.cuda_total_ns,
             line=next(iter(lines.get(row.name, ())), None),
         )
         for row in own[:OPERATORS]

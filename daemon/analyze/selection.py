@@ -10,7 +10,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import UsageError
 from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import ProcessRow, RunInfo, ThreadRow
+from profd.daemon.store.rows import ProcessRow, RunInfo
 from profd.daemon.timerange import EVER, TimeRange
 
 
@@ -62,18 +62,14 @@ class Selection(msgspec.Struct, frozen=True):
         is_chosen = self.processes is None or process.id in self.processes
         return is_chosen and (self.rank is None or process.rank == self.rank)
 
-    def takes(self, thread: ThreadRow, reader: RunReader) -> bool:
-        """Say whether the samples of a thread belong to the selection, times and phases aside."""
-        process = reader.processes[thread.process]
-        return (
-            self.takes_process(process)
-            and (self.thread is None or thread.name == self.thread)
-            and (not self.main_threads or (thread.is_main and process.role == "main"))
-        )
-
     def threads(self, reader: RunReader) -> frozenset[int]:
+        """Return the threads whose samples belong to the selection, times and phases aside."""
+        threads = reader.main_threads() if self.main_threads else reader.threads.values()
         return frozenset(
-            thread.id for thread in reader.threads.values() if self.takes(thread, reader)
+            thread.id
+            for thread in threads
+            if self.takes_process(reader.processes[thread.process])
+            and (self.thread is None or thread.name == self.thread)
         )
 
 

@@ -5,6 +5,7 @@ Collections by Python itself have no frame and no line: a series has their share
 
 from __future__ import annotations
 
+import math
 import re
 from functools import partial
 
@@ -106,12 +107,13 @@ def memory_growth(context: FindingContext) -> Finding | None:
         for one in growth(context.reader, so_far)
         if one.verdict == "growing" and one.series in JUMP_SERIES
     ]
-    if not growing:
-        return None
     worst = min(
         growing,
-        key=lambda one: (one.time_to_limit_s or float("inf"), -(one.slope_bytes_per_s or 0.0)),
+        key=lambda one: (one.time_to_limit_s or math.inf, -(one.slope_bytes_per_s or 0.0)),
+        default=None,
     )
+    if worst is None:
+        return None
     left_s, slope = worst.time_to_limit_s, worst.slope_bytes_per_s or 0.0
     row = context.reader.processes[worst.process]
     low, high = worst.interval_bytes_per_s or (None, None)
