@@ -83,25 +83,14 @@ class HostProcesses:
         maps = self._maps_of_python(pid)
         if maps is None:
             return None
-        uid, stat, command = processes.owner_uid(pid), processes.read_stat(pid), self._command(pid)
-        if (
-            uid is None
-            or self._uid not in (0, uid)
-            or stat is None
-            or not command
-            or is_profd(command)
-        ):
+        found = self.program(pid)
+        if found is None or self._uid not in (0, found.uid):
             return None
+        if not found.command or is_profd(found.command):
+            return None
+        program = found.identity, found.parent, found.uid, found.command
         uses_torch, uses_gpu = TORCH_LIBRARY in maps, _GPU_DEVICE in maps
-        return ProcessInfo(
-            Identity(pid, stat.start_ticks),
-            stat.ppid,
-            uid,
-            command,
-            uses_torch,
-            uses_gpu,
-            stat.age_s,
-        )
+        return ProcessInfo(*program, uses_torch, uses_gpu, self.age_s(pid))
 
     def _maps_of_python(self, pid: int) -> str | None:
         """Return the maps of a Python; None if the process is none, which is cheap from then on."""
