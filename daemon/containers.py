@@ -118,7 +118,7 @@ class ProcessPlace(msgspec.Struct, frozen=True):
 def place_of(pid: int | str) -> ProcessPlace:
     """Return the place in which a process runs, as far as /proc shows it to us."""
     of = f"{processes.PROC}/{pid}"
-    groups, mounts = (_text(f"{of}/{name}") for name in ("cgroup", "mountinfo"))
+    groups, mounts = (processes.read_text(f"{of}/{name}") for name in ("cgroup", "mountinfo"))
     words = processes.environment(pid, _VARIABLES)
     runtime, container = _container_of(of, groups, mounts, words)
     job = _JOB.search(groups)
@@ -131,8 +131,8 @@ def place_of(pid: int | str) -> ProcessPlace:
     in_pod = _POD_MOUNT.search(mounts)
     if not (in_pod or _POD_GROUP.search(groups) or "KUBERNETES_SERVICE_HOST" in words):
         return place
-    namespace = _text(f"{of}/root/{_NAMESPACE}").strip()
-    pod = words.get("HOSTNAME") or _text(f"{of}/root/etc/hostname").strip()
+    namespace = processes.read_text(f"{of}/root/{_NAMESPACE}").strip()
+    pod = words.get("HOSTNAME") or processes.read_text(f"{of}/root/etc/hostname").strip()
     name = in_pod["name"] if in_pod else ""
     return msgspec.structs.replace(
         place, runtime=runtime or "Kubernetes", pod=pod, namespace=namespace, pod_container=name
@@ -154,7 +154,3 @@ def _container_of(of: str, groups: str, mounts: str, words: Mapping[str, str]) -
     if runtime and not container and re.fullmatch(r"[0-9a-f]{12}", words.get("HOSTNAME", "")):
         container = words["HOSTNAME"]
     return runtime, container
-
-
-def _text(path: str) -> str:
-    return (processes.read(path) or b"").decode(errors="replace")

@@ -36,7 +36,7 @@ class Group(NamedTuple):
 def hierarchies() -> list[Hierarchy]:
     """Return the hierarchies that are mounted for this process."""
     found = []
-    for line in _lines("self/mountinfo"):
+    for line in processes.read_text(f"{processes.PROC}/self/mountinfo").splitlines():
         before, _, after = line.partition(" - ")
         fields, file_system = before.split(" "), after.split(" ")
         if len(fields) > 4 and file_system[0] in ("cgroup", "cgroup2"):
@@ -51,8 +51,9 @@ def groups_of(pid: int, controller: str, mounted: Sequence[Hierarchy]) -> list[G
 
     The innermost group comes first.
     """
-    lines = (line.split(":", 2) for line in _lines(f"{pid}/cgroup") if line.count(":") > 1)
-    paths = {names: path for _, names, path in lines}
+    lines = processes.read_text(f"{processes.PROC}/{pid}/cgroup").splitlines()
+    parts = (line.split(":", 2) for line in lines if line.count(":") > 1)
+    paths = {names: path for _, names, path in parts}
     of_version_1 = [path for names, path in paths.items() if controller in names.split(",")]
     if of_version_1:
         fitting = [one for one in mounted if one.version == 1 and controller in one.controllers]
@@ -99,8 +100,3 @@ def is_frozen(pid: int, os_tid: int) -> bool:
 @functools.lru_cache(1)
 def _mounted() -> list[Hierarchy]:
     return hierarchies()
-
-
-def _lines(name: str) -> list[str]:
-    text = processes.read(f"{processes.PROC}/{name}") or b""
-    return text.decode(errors="replace").splitlines()

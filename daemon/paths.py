@@ -267,7 +267,7 @@ def is_in_memory(path: Path, mounts: str | None = None) -> bool:
 def _file_system(path: Path, mounts: str | None) -> str:
     """Return the type of the file system on which a path of this process lies."""
     if mounts is None:
-        mounts = (processes.read("/proc/self/mounts") or b"").decode(errors="replace")
+        mounts = processes.read_text("/proc/self/mounts")
     return mount_of(path.resolve(), mounts)[1]
 
 

@@ -78,9 +78,14 @@ def read(path: str, most_bytes: int = MOST_BYTES) -> bytes | None:
     return b"".join(parts)
 
 
+def read_text(path: str) -> str:
+    """Return the text of a file; empty if it cannot be read."""
+    return (read(path) or b"").decode(errors="replace")
+
+
 def read_number(path: str) -> int | None:
     """Return the number in a file; None if it holds a word, such as ``max`` for no limit."""
-    text = (read(path) or b"").strip()
+    text = read_text(path).strip()
     return int(text) if text.isdigit() else None
 
 
@@ -179,15 +184,14 @@ def pids() -> Iterator[int]:
 
 def read_stat(pid: int, os_tid: int | None = None) -> Stat | None:
     """Read ``/proc/PID/stat``, or that of one thread."""
-    found = read(f"{PROC}/{pid}/stat" if os_tid is None else f"{PROC}/{pid}/task/{os_tid}/stat")
     # The name is in parentheses and may contain anything, even parentheses and spaces.
-    head, _, tail = (found or b"").rpartition(b")")
+    head, _, tail = read_text(f"{_folder(pid, os_tid)}/stat").rpartition(")")
     fields = tail.split()
     try:
         return Stat(
             pid=pid,
-            comm=head.partition(b"(")[2].decode(errors="replace"),
-            state=fields[0].decode(),
+            comm=head.partition("(")[2],
+            state=fields[0],
             ppid=int(fields[1]),
             pgrp=int(fields[2]),
             minor_faults=int(fields[7]),
@@ -234,10 +238,22 @@ def status(pid: int | str, os_tid: int | None = None) -> dict[str, str]:
 
     ``pid`` is a number or ``self``.
     """
-    place = f"{PROC}/{pid}" if os_tid is None else f"{PROC}/{pid}/task/{os_tid}"
-    text = read(f"{place}/status") or b""
-    pairs = (line.partition(":") for line in text.decode(errors="replace").splitlines())
+    lines = read_text(f"{_folder(pid, os_tid)}/status").splitlines()
+    pairs = (line.partition(":") for line in lines)
     return {name: value.strip() for name, _, value in pairs}
+
+
+def _folder(pid: int | str, os_tid: int | None) -> str:
+    """Return the folder of a process, or of one thread of it."""
+    return f"{PROC}/{pid}" if os_tid is None else f"{PROC}/{pid}/task/{os_tid}"
+
+
+def _names_in(pid: int, folder: str) -> list[str]:
+    """Return what is in a folder of a process; nothing if we may not look."""
+    try:
+        return os.listdir(f"{PROC}/{pid}/{folder}")
+    except OSError:
+        return []
 
 
 def link(pid: int, name: str) -> str:
@@ -257,10 +273,7 @@ def open_files(pid: int) -> list[str]:
 
     Empty if we may not look.
     """
-    try:
-        return [link(pid, f"fd/{fd}") for fd in os.listdir(f"{PROC}/{pid}/fd")]
-    except OSError:
-        return []
+    return [link(pid, f"fd/{fd}") for fd in _names_in(pid, "fd")]
 
 
 def maps(pid: int) -> str:
@@ -268,8 +281,7 @@ def maps(pid: int) -> str:
 
     Empty if we may not look, or if it is too long.
     """
-    files = (f"{PROC}/{shown}/maps" for shown in _showing(pid))
-    found = next(filter(None, (read(file, MOST_BYTES + 1) for file in files)), b"")
+    found = _read_shown(pid, "maps", MOST_BYTES + 1)
     return found.decode(errors="replace") if len(found) <= MOST_BYTES else ""
 
 
@@ -291,15 +303,18 @@ def _showing(pid: int) -> Iterator[int]:
         yield other
 
 
+def _read_shown(pid: int, name: str, most_bytes: int) -> bytes:
+    """Return the content of a file about a process's memory; empty if it shows none."""
+    files = (f"{PROC}/{shown}/{name}" for shown in _showing(pid))
+    return next(filter(None, (read(file, most_bytes) for file in files)), b"")
+
+
 def children(pid: int, *, of_all_threads: bool = True) -> list[int]:
     """Return the PIDs of living children.
 
     With ``of_all_threads`` False, return only those of the main thread, which is cheaper.
     """
-    try:
-        threads = os.listdir(f"{PROC}/{pid}/task") if of_all_threads else [str(pid)]
-    except OSError:
-        return []
+    threads = _names_in(pid, "task") if of_all_threads else [str(pid)]
     if len(threads) > _MANY_THREADS:
         return [stat.pid for stat in map(read_stat, pids()) if stat and stat.ppid == pid]
     lists = (read(f"{PROC}/{pid}/task/{thread}/children") or b"" for thread in threads)
@@ -327,13 +342,9 @@ def thread_ids(pid: int) -> dict[int, int]:
 
     In a container the two differ.
     """
-    try:
-        os_tids = [int(name) for name in os.listdir(f"{PROC}/{pid}/task")]
-    except OSError:
-        return {}
-    if (
-        len(os_tids) > 1 and (main := read_stat(pid)) is not None and main.state in "ZX"
-    ):  # an ended main thread stays in the list
+    os_tids = [int(name) for name in _names_in(pid, "task")]
+    main = read_stat(pid) if len(os_tids) > 1 else None
+    if main is not None and main.state in "ZX":  # an ended main thread stays in the list
         os_tids.remove(pid)
     if own_id(pid) in (pid, None):
         return {os_tid: os_tid for os_tid in os_tids}
@@ -362,13 +373,8 @@ def command_line(pid: int) -> tuple[str, ...]:
 
     Empty for kernel threads, zombies, and processes that are gone.
     """
-    files = (f"{PROC}/{shown}/cmdline" for shown in _showing(pid))
-    words = next(filter(None, (read(file, _MOST_COMMAND_BYTES) for file in files)), b"")
-    return (
-        tuple(word.decode(errors="replace") for word in words.rstrip(b"\0").split(b"\0"))
-        if words
-        else ()
-    )
+    words = _read_shown(pid, "cmdline", _MOST_COMMAND_BYTES).decode(errors="replace")
+    return tuple(words.rstrip("\0").split("\0")) if words else ()
 
 
 def owner_uid(pid: int) -> int | None:

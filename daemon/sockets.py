@@ -27,7 +27,7 @@ class TcpSocket(NamedTuple):
 def tcp_sockets(pid: int) -> Iterator[TcpSocket]:
     """Yield the sockets of a process's namespace, IPv4 first; none if we may not look."""
     for name in ("tcp", "tcp6"):
-        lines = (processes.read(f"{processes.PROC}/{pid}/net/{name}") or b"").decode().splitlines()
+        lines = processes.read_text(f"{processes.PROC}/{pid}/net/{name}").splitlines()
         for fields in map(str.split, lines[1:]):
             if len(fields) > 9:
                 yield TcpSocket(fields[1], fields[2], fields[3] == "0A", f"socket:[{fields[9]}]")

@@ -144,7 +144,7 @@ def number_of(kind: int, value: Answer) -> float:
     return number
 
 
-_NVIDIA_VENDOR = b"0x10de"
+_NVIDIA_VENDOR = "0x10de"
 _LIBRARY = "libnvidia-ml.so.1"
 _RUN_CONTAINER = "start the container with the NVIDIA runtime (`docker run --gpus all`)"
 
@@ -168,8 +168,9 @@ def has_driver() -> bool:
 def has_gpu() -> bool:
     """Say whether a GPU of NVIDIA (class 03, display) is on the PCI bus."""
     devices = Path("/sys/bus/pci/devices").glob("*")
-    displays = (one for one in devices if _content(one / "class").startswith(b"0x03"))
-    return any(_content(one / "vendor") == _NVIDIA_VENDOR for one in displays)
+    read = processes.read_text
+    displays = (one for one in devices if read(f"{one}/class").startswith("0x03"))
+    return any(read(f"{one}/vendor").strip() == _NVIDIA_VENDOR for one in displays)
 
 
 def explain(code: int, text: str, *, in_container: bool) -> Unavailable:
@@ -223,7 +224,3 @@ def explain(code: int, text: str, *, in_container: bool) -> Unavailable:
         )
         return Unavailable("you may not use the NVIDIA driver", remedy)
     return Unavailable(f"NVML fails ({text})", "see whether `nvidia-smi` works")
-
-
-def _content(path: Path) -> bytes:
-    return (processes.read(str(path)) or b"").strip()

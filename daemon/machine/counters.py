@@ -104,7 +104,7 @@ class SlowCounters:
                 "main_thread_io_wait_share", stat.block_delay_ticks / CLOCK_TICKS, identity
             )
         # For how long the main thread could run and had no core; not every kernel counts that.
-        times = (processes.read(f"/proc/{pid}/schedstat") or b"").split()
+        times = processes.read_text(f"/proc/{pid}/schedstat").split()
         if len(times) > 1:
             yield from rates.points(
                 "main_thread_core_wait_share", int(times[1]) / SECOND_NS, identity

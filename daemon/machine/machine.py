@@ -88,7 +88,7 @@ class Rates:
         return None if before is None else max(total - before[1], 0.0)
 
 
-_NETWORK_LINE = re.compile(rb"^ *(\S+): *([\d ]+)$", re.MULTILINE)
+_NETWORK_LINE = re.compile(r"^ *(\S+): *([\d ]+)$", re.MULTILINE)
 # Partitions, and devices stacked on others or in memory: their traffic is that of the disks
 # below.
 _NO_DISK = re.compile(
@@ -98,7 +98,7 @@ _NO_DISK = re.compile(
 warnings.filterwarnings("ignore", category=RuntimeWarning, module="psutil")
 _IF_SHOWN = contextlib.suppress(OSError, NotImplementedError, LookupError, ValueError)
 """For questions to psutil: not every kernel or container shows each file, or writes it alike."""
-_STALLED_US = re.compile(rb"^(some|full) .*total=(\d+)", re.MULTILINE)
+_STALLED_US = re.compile(r"^(some|full) .*total=(\d+)", re.MULTILINE)
 
 
 class _Rated:
@@ -127,7 +127,7 @@ class MachineAtLength(_Rated):
     def read(self, watched: Watched) -> Iterator[Point]:
         rates = self._rates
         rates.turn()
-        load = (processes.read("/proc/loadavg") or b"").split()
+        load = processes.read_text("/proc/loadavg").split()
         if load:
             yield Point("host_load_1min", float(load[0]))
         with _IF_SHOWN:
@@ -197,8 +197,8 @@ def pressure(rates: Rates, prefix: str, path: str, device: str | None = None) ->
     There is a share for some of the tasks, and one for all.
     """
     for resource in ("cpu", "memory", "io"):
-        for kind, total_us in _STALLED_US.findall(processes.read(path.format(resource)) or b""):
-            full = "_full" if kind == b"full" else ""
+        for kind, total_us in _STALLED_US.findall(processes.read_text(path.format(resource))):
+            full = "_full" if kind == "full" else ""
             # All tasks of a machine never wait for a CPU at once: that line is there, and 0.
             if not (resource == "cpu" and full):
                 name = f"{prefix}_{resource}{full}_pressure_share"
@@ -210,10 +210,10 @@ def pressure(rates: Rates, prefix: str, path: str, device: str | None = None) ->
 def _network_bytes(path: str) -> dict[str, tuple[int, int]]:
     """Return the bytes that each network device but the loopback has received and sent."""
     found = {}
-    for name, words in _NETWORK_LINE.findall(processes.read(path) or b""):
+    for name, words in _NETWORK_LINE.findall(processes.read_text(path)):
         numbers = words.split()
-        if name != b"lo":
-            found[name.decode()] = int(numbers[0]), int(numbers[8])
+        if name != "lo":
+            found[name] = int(numbers[0]), int(numbers[8])
     return found
 
 
@@ -235,7 +235,7 @@ class Space:
         if not watched.identities:
             return
         process = f"/proc/{watched.identities[0].pid}"
-        mounts = (processes.read(f"{process}/mounts") or b"").decode(errors="replace")
+        mounts = processes.read_text(f"{process}/mounts")
         yield from _space("shm", f"{process}/root/dev/shm", "/dev/shm", mounts)
         try:
             folder = os.readlink(f"{process}/cwd")  # noqa: PTH115

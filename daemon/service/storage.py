@@ -111,7 +111,7 @@ def register_folder() -> Path:
 
 def boot_id() -> str:
     """Return the kernel's id of this boot of the machine; empty if /proc does not show it."""
-    return (processes.read("/proc/sys/kernel/random/boot_id") or b"").decode().strip()
+    return processes.read_text("/proc/sys/kernel/random/boot_id").strip()
 
 
 RUN_FILES, REPORT_FILES = "detail", "report"

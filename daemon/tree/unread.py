@@ -127,8 +127,7 @@ def _of_files(pid: int) -> Reason | None:
 
 def _file_system(path: str) -> str:
     """Return the type and the mount point of the file system that holds a path."""
-    mounts = (processes.read(f"{processes.PROC}/self/mounts") or b"").decode(errors="replace")
-    at, kind = mount_of(Path(path), mounts)
+    at, kind = mount_of(Path(path), processes.read_text(f"{processes.PROC}/self/mounts"))
     return f"the {kind} file system at {at}" if kind else "an unknown file system"
 
 
