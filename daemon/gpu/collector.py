@@ -160,7 +160,7 @@ class GpuCollector:
             self._report(f"{name} answers again")
 
     def _read(self, gpus: GpuSet) -> None:
-        self._users.take(self._identities)
+        self._users.take(self._identities, gpus.gpus)
         # All at once: the first record wakes the writer, which would else commit a few at a time.
         for record in list(gpus.read(self._users)):
             self._hand_over(record)

@@ -7,7 +7,7 @@ looked at more often.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from profd.daemon import units
 from profd.daemon.clock import SECOND_NS, Clock
@@ -59,12 +59,11 @@ class GpuReader:
     def __init__(
         self,
         questions: Questions,
-        gpus: Sequence[GpuDevice],
         clock: Clock,
         since_ns: int,
     ) -> None:
-        """Read one of ``gpus`` from ``since_ns`` on, as far as the driver remembers."""
-        self.gpu, self._gpus, self._questions = questions.gpu, gpus, questions
+        """Read a device from ``since_ns`` on, as far as the driver remembers."""
+        self.gpu, self._questions = questions.gpu, questions
         self._source = questions.source
         self._clock = clock
         self._samples = UtilizationSamples(questions, clock, since_ns)
@@ -236,11 +235,7 @@ class GpuReader:
             yield self._point("gpu_processes_known_share", 1.0 if users.knows(identities) else 0.0)
         ours = {pid: identities[pid] for pid in memory if pid in identities}
         shares = self._shares.read() if ours else {}
-        named = (
-            users.identify({self.gpu: shares.keys()}, self._gpus, Named.IN_SAMPLES)
-            if shares
-            else {}
-        )
+        named = users.identify({self.gpu: shares.keys()}, Named.IN_SAMPLES) if shares else {}
         share_of = {identity: shares[pid] for pid, identity in named.items()}
         for pid, identity in ours.items():
             used = memory[pid]
@@ -295,9 +290,7 @@ class GpuSet:
                 gpu: {} if gpu.is_mig_parent else memory_by_pid(self._questions[gpu.name])
                 for gpu in self.gpus
             }
-            identities = users.identify(
-                {gpu: used or {} for gpu, used in memory.items()}, self.gpus
-            )
+            identities = users.identify({gpu: used or {} for gpu, used in memory.items()})
             for gpu, used in memory.items():
                 if gpu.name not in self.readers and self._is_used(gpu, used, identities, users):
                     yield from self._begin(gpu)
@@ -331,14 +324,14 @@ class GpuSet:
             return True
         if gpu.is_mig_parent:
             return False  # it is as soon as one of its instances is
-        return users.may_use(gpu, self.gpus, tells_pids=memory is not None)
+        return users.may_use(gpu, tells_pids=memory is not None)
 
     def _begin(self, gpu: GpuDevice) -> Iterator[DeviceSeen]:
         """Read a device from now on, and the GPU it is part of, which has power and temperature."""
         if gpu.parent is not None and gpu.parent.name not in self.readers:
             yield from self._begin(gpu.parent)
         questions = self._questions[gpu.name]
-        self.readers[gpu.name] = GpuReader(questions, self.gpus, self._clock, self._looked_ns)
+        self.readers[gpu.name] = GpuReader(questions, self._clock, self._looked_ns)
         memory = questions.ask(questions.source.memory)
         total_bytes = None if memory is None else memory.total_bytes
         yield DeviceSeen(

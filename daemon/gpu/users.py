@@ -101,17 +101,17 @@ class GpuUsers:
         self._sees_host = self._traces.sees_host_pids()
         self._numbers_mean_us: set[Named] = set()
         self._users: dict[Identity, _User] = {}
+        self._gpus: Sequence[GpuDevice] = ()
 
-    def take(self, identities: Iterable[Identity]) -> None:
+    def take(self, identities: Iterable[Identity], gpus: Sequence[GpuDevice]) -> None:
+        """Take the processes of the run, and the devices that there are."""
+        self._gpus = gpus
         self._users = {
             identity: self._users.get(identity) or _User(identity) for identity in identities
         }
 
     def identify(
-        self,
-        pids: Mapping[GpuDevice, Collection[int]],
-        gpus: Sequence[GpuDevice],
-        where: Named = Named.IN_LISTS,
+        self, pids: Mapping[GpuDevice, Collection[int]], where: Named = Named.IN_LISTS
     ) -> dict[int, Identity]:
         """Match the PIDs that NVML names for each GPU with processes of the run.
 
@@ -127,7 +127,7 @@ class GpuUsers:
         # nothing to guess.
         if found or any(_computes(self._traces.open_devices(pid)) for pid in unknown):
             self._numbers_mean_us.add(where)
-        return found if where in self._numbers_mean_us else self._by_exclusion(pids, gpus)
+        return found if where in self._numbers_mean_us else self._by_exclusion(pids)
 
     def knows(self, identities: Mapping[int, Identity]) -> bool:
         """Say whether the driver's lists tell which processes of the run use GPUs.
@@ -140,14 +140,14 @@ class GpuUsers:
             _computes(self._devices_of(user)) for user in self._users.values()
         )
 
-    def may_use(self, gpu: GpuDevice, gpus: Sequence[GpuDevice], *, tells_pids: bool) -> bool:
+    def may_use(self, gpu: GpuDevice, *, tells_pids: bool) -> bool:
         """Say whether the run counts as a user of a GPU though NVML does not name it.
 
         That is so in a container. ``tells_pids`` is False if NVML names no processes at all.
         """
         if tells_pids and (self._sees_host or Named.IN_LISTS in self._numbers_mean_us):
             return False
-        return any(self._may_compute_on(user, gpu, gpus) for user in self._users.values())
+        return any(self._may_compute_on(user, gpu) for user in self._users.values())
 
     def _by_number(self, host_pid: int) -> Identity | None:
         """Return the process that has this PID here, or in its own namespace, if it uses GPUs.
@@ -163,39 +163,31 @@ class GpuUsers:
         computing = [user.identity for user in named if _computes(self._devices_of(user))]
         return computing[0] if len(computing) == 1 else None
 
-    def _by_exclusion(
-        self, pids: Mapping[GpuDevice, Collection[int]], gpus: Sequence[GpuDevice]
-    ) -> dict[int, Identity]:
+    def _by_exclusion(self, pids: Mapping[GpuDevice, Collection[int]]) -> dict[int, Identity]:
         """Match a number with the only process that can be meant by it.
 
         Do so only if that process can be meant by no other number.
         """
         candidates: defaultdict[int, set[Identity]] = defaultdict(lambda: set(self._users))
         for gpu, numbers in pids.items():
-            able = {
-                user.identity
-                for user in self._users.values()
-                if self._may_compute_on(user, gpu, gpus)
-            }
+            users = self._users.values()
+            able = {user.identity for user in users if self._may_compute_on(user, gpu)}
             for number in numbers:
                 candidates[number] &= able
         claims = Counter(identity for able in candidates.values() for identity in able)
         lone = ((number, next(iter(able))) for number, able in candidates.items() if len(able) == 1)
         return {number: identity for number, identity in lone if claims[identity] == 1}
 
-    def _may_compute_on(self, user: _User, gpu: GpuDevice, gpus: Sequence[GpuDevice]) -> bool:
+    def _may_compute_on(self, user: _User, gpu: GpuDevice) -> bool:
         devices = self._devices_of(user)
         if not _computes(devices):
             return False
-        if (
-            gpu.minor is not None
-            and "/dev/nvidiactl" in devices
-            and f"/dev/nvidia{gpu.minor}" not in devices
-        ):
+        names_gpus = gpu.minor is not None and "/dev/nvidiactl" in devices
+        if names_gpus and f"/dev/nvidia{gpu.minor}" not in devices:
             return False
         if user.environment is None:
             user.environment = self._traces.environment(user.identity.pid)
-        visible = visible_gpus(user.environment, gpus)
+        visible = visible_gpus(user.environment, self._gpus)
         return visible is None or gpu in visible or any(one.parent is gpu for one in visible)
 
     def _devices_of(self, user: _User) -> frozenset[str]:

@@ -37,7 +37,7 @@ class GpuRoom:
         self._everything = everything
         self.gpus = GpuSet(self.source, self.clock, since_ns=self.start_ns, everything=everything)
         self.users = GpuUsers(self.clock, traces or FakeTraces())
-        self.users.take([MAIN])
+        self.users.take([MAIN], self.gpus.gpus)
         self.devices: list[DeviceSeen] = []
         self.taken: list[PointsTaken] = []
         self.remarks: list[str] = []
