@@ -134,7 +134,7 @@ class HangWatch:
         self._known: dict[Identity, tuple[Member, int]] = {}
         """The processes, and since when they are known."""
         self._hang: HangFound | None = None
-        self._goes_on: Callable[[int], bool] = lambda _: False
+        self._goes_on = self._activity.goes_on_since
         """Returns whether what stood still in the hang has moved since a time."""
         self._is_wait_said = False
         self._dumps_due_ns, self._dumped, self._silent_until_ns = 0, set[str](), 0
@@ -171,13 +171,7 @@ class HangWatch:
                 await self.check()
         except Exception as error:  # noqa: BLE001  the recording goes on without it
             traceback.print_exception(error)
-            self.put(
-                EventHappened(
-                    self.clock.now_ns(),
-                    EventKind.ERROR,
-                    f"hangs are no longer watched for: {error!r}",
-                )
-            )
+            self._say(EventKind.ERROR, f"hangs are no longer watched for: {error!r}")
 
     async def check(self) -> None:
         self.hook.reap()
@@ -223,7 +217,7 @@ class HangWatch:
         for text in (await asyncio.to_thread(self.dumps, list(self.members()), since_ns)).values():
             if text not in self._dumped:
                 self._dumped.add(text)
-                self.put(EventHappened(self.clock.now_ns(), EventKind.HANG, text))
+                self._say(EventKind.HANG, text)
 
     async def _find(
         self,
@@ -338,7 +332,7 @@ class HangWatch:
         if not self._is_wait_said:
             self._is_wait_said = True
             text = f"looks for hangs wait for profd's budget: each takes about {cpu_s:.1f} s of CPU"
-            self.put(EventHappened(self.clock.now_ns(), EventKind.NOTE, text))
+            self._say(EventKind.NOTE, text)
 
     def _may_ask(self, look: Look) -> bool:
         """Return whether all ranks surely have their communicators.
@@ -397,7 +391,7 @@ class HangWatch:
         self.put(EventHappened(now_ns, EventKind.HANG, text))
         failure = self.hook.start(text, cause.group, cause.behind)
         if failure is not None:
-            self.put(EventHappened(self.clock.now_ns(), EventKind.ERROR, failure))
+            self._say(EventKind.ERROR, failure)
 
     def _check_end(self, hang: HangFound) -> None:
         if self._goes_on(hang.at_ns):
@@ -406,8 +400,8 @@ class HangWatch:
             self._hang = None
             self._activity.forget()
             self.put(records.HangEnded(now_ns, hang.at_ns))
-            self.put(
-                EventHappened(
-                    now_ns, EventKind.HANG, f"progress again, after {lasted_s:.0f} s without"
-                )
-            )
+            again = f"progress again, after {lasted_s:.0f} s without"
+            self.put(EventHappened(now_ns, EventKind.HANG, again))
+
+    def _say(self, kind: EventKind, text: str) -> None:
+        self.put(EventHappened(self.clock.now_ns(), kind, text))
