@@ -134,7 +134,7 @@ class HangWatch:
         self._known: dict[Identity, tuple[Member, int]] = {}
         """The processes, and since when they are known."""
         self._hang: HangFound | None = None
-        self._goes_on = self._activity.goes_on_since
+        self._goes_on: Callable[[int], bool] = self._activity.goes_on_since
         """Returns whether what stood still in the hang has moved since a time."""
         self._is_wait_said = False
         self._dumps_due_ns, self._dumped, self._silent_until_ns = 0, set[str](), 0

@@ -174,10 +174,10 @@ class StepReader:
             self._source = self._bind(program, self._loop)
             self._vain = 0 if self._source is not None else self._vain + 1
         if self._source is None:
-            if self._counted_by() in (None, LOG.name):
-                self._read_log()
-            else:  # it pauses: what counted it is there again afterwards
+            if self._is_counted():  # it pauses: what counted it is there again afterwards
                 self._store(self.clock.now_ns())
+            else:
+                self._read_log()
         elif self._read(program, self._source):
             self._store(self.clock.now_ns())
             self._compare(program, self._source)
@@ -204,7 +204,7 @@ class StepReader:
 
     def _is_without_counter(self) -> bool:
         """Say whether so many looks for what counts the loop were in vain that they may be rare."""
-        return self._vain > 50 and self._counted_by() in (None, LOG.name)
+        return self._vain > 50 and not self._is_counted()
 
     def _follows_log(self) -> bool:
         """Say whether the script's output has steps, or is a file, whose lines have no times."""
@@ -268,6 +268,10 @@ class StepReader:
         if self._loop is None or self._counted is None or self._counted[0] != self._loop.place.key:
             return None
         return self._counted[1].name
+
+    def _is_counted(self) -> bool:
+        """Say whether a variable counts the present loop, or did before it paused."""
+        return self._counted_by() not in (None, LOG.name)
 
     def _bind(self, program: Program, loop: StepLoop) -> Source | None:
         """Return what counts a loop now, and count by it."""
