@@ -3,14 +3,15 @@
 The mutants are a list of patches, not those of a mutation library: mutmut and cosmic-ray change each operator and each
 constant of 48,000 lines, which would take days to try, for bugs that hardly anybody would write.
 
-Each mutant meets the tests that mirror its file first, then the quick ones, then with ``--until gate`` all. A test
-catches it that fails with it and passes without it.
+Each mutant meets the file of the test that caught it last first, with the tests that mirror its own file, then the
+quick ones, then with ``--until gate`` all. A test catches it that fails with it and passes without it.
 """
 
 from __future__ import annotations
 
 import argparse
 import queue
+import re
 import sys
 import tempfile
 import time
@@ -59,7 +60,10 @@ def outcome_of(mutant: Mutant, tree: Worktree, until: str, flawed: list[str]) ->
 def _selection(stage: str, mutant: Mutant, root: Path) -> tuple[list[str], list[str]]:
     """Return the tests of a stage, and how they are run."""
     if stage == "mirrored":
-        return named_tests(mutant, root), ["-n", "0", _TIMEOUT]
+        tests = dict.fromkeys(
+            [*caught_last(mutant, root / "docs" / PAGE.name), *named_tests(mutant, root)]
+        )
+        return [test for test in tests if (root / test).exists()], ["-n", "0", _TIMEOUT]
     if stage == "quick":
         return [folder for folder in QUICK if (root / folder).exists()], [
             "-n",
@@ -70,6 +74,14 @@ def _selection(stage: str, mutant: Mutant, root: Path) -> tuple[list[str], list[
         ]
     # The list's own test knows each of them by its text.
     return ["tests"], ["-n", "2", "--dist", "loadgroup", "--ignore=tests/mutants"]
+
+
+def caught_last(mutant: Mutant, page: Path) -> list[str]:
+    """Return the file of the test that caught a mutant when the page was written; none for a new one."""
+    row = re.search(
+        rf"^\| `\S+` {re.escape(mutant.name)} \|.*\| `([^`:]+)::", page.read_text(), re.MULTILINE
+    )
+    return [f"tests/{row[1]}"] if row else []
 
 
 def _caught_by(

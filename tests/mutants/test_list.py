@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from mutants.mutants import Mutant, NotApplicable, all_of, load, mutated, named_tests
+from mutants.run import caught_last
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,6 +27,20 @@ def test_each_mutant_applies_to_the_code_and_has_tests_to_meet() -> None:
     mutants = all_of(load(), ())
     assert len(mutants) >= 75
     assert {mutant.name: why for mutant in mutants if (why := why_not(mutant)) is not None} == {}
+
+
+def test_the_page_of_the_last_run_says_which_tests_to_ask_first(tmp_path: Path) -> None:
+    page = tmp_path / "mutants.md"
+    page.write_text(
+        "| place | the bug | caught by |\n|---|---|---|\n"
+        "| `daemon/a.py` cut | it is cut | `unit/test_a.py::test_b[`x`]` |\n"
+        "| `daemon/a.py` cut-more | it is cut | **survived**: no test notices |\n"
+    )
+    found = [
+        caught_last(Mutant(name, "daemon/a.py", "", "", ""), page)
+        for name in ("cut", "cut-more", "new")
+    ]
+    assert found == [["tests/unit/test_a.py"], [], []]
 
 
 def test_a_text_that_is_gone_or_stands_twice_is_no_mutant() -> None:
