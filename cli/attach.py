@@ -133,13 +133,12 @@ def _outcome(session: RunningSession, options: SessionOptions, *, has_closed: bo
 
 def _say_outcome(run_file: Path) -> tuple[str | None, ExitCode]:
     """Print the summary of a run, and return why it ended and the matching exit code."""
+    from profd.cli.run import sum_up
     from profd.cli.runs import code_of
-    from profd.daemon.render.summary import summarize
-    from profd.daemon.render.text import closing_lines
     from profd.daemon.store.reader import RunReader
 
+    click.echo(sum_up(run_file), err=True)
     with RunReader(run_file) as reader:
-        click.echo(closing_lines(summarize(reader), run=paths.word_for(run_file)), err=True)
         return reader.info.why_ended, code_of(reader, says_why=False)
 
 

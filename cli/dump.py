@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import PurePath
-
 import click
 
 from profd.cli.console import print_json
@@ -53,11 +51,8 @@ def command(target: str, as_json: bool) -> int:
     stacks = []
     for stack in merge(dumped):
         owners = click.style(visible(", ".join(stack.owners)), bold=True)
-        # A frame as py-spy writes it, with its file's last two parts; the innermost is on top.
-        files = ["/".join(PurePath(frame.filename).parts[-2:]) for frame in stack.frames]
-        frames = [
-            f"{one.name} ({file}:{one.line})" for one, file in zip(stack.frames, files, strict=True)
-        ]
-        stacks.append("\n".join([owners, *(f"    {visible(frame)}" for frame in frames)]))
+        # A frame as py-spy writes it; the innermost is on top.
+        frames = (visible(f"    {frame.name} ({frame.place})") for frame in stack.frames)
+        stacks.append("\n".join([owners, *frames]))
     click.echo("\n\n".join([*hangs, "\n".join(lines), *stacks]))
     return code

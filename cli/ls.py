@@ -98,11 +98,17 @@ def list_run(path: Path) -> ListedRun:
         .astimezone()
         .isoformat(timespec="seconds")
     )
-    which, length_s = (
-        (info.id, str(path), info.state, info.name),
-        (info.end_ns - info.started_ns) / SECOND_NS,
+    return ListedRun(
+        info.id,
+        str(path),
+        info.state,
+        info.name,
+        info.target.pid,
+        info.command,
+        started,
+        info.time.length_s,
+        samples,
     )
-    return ListedRun(*which, info.target.pid, info.command, started, length_s, samples)
 
 
 def _run_cells(run: ListedRun) -> tuple[str, ...]:

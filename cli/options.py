@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import UsageError
 from profd.daemon.recordingconfig import RECORDING, RecordingSettings
 from profd.daemon.timerange import EVER, TimeRange
@@ -302,7 +301,7 @@ class SelectionWords(NamedTuple):
             from profd.daemon.units import clock, duration
 
             began, zone = clock(info.started_ns, "%Y-%m-%d %H:%M:%S"), clock(info.started_ns, "%Z")
-            length = duration((info.end_ns - info.started_ns) / SECOND_NS)
+            length = duration(info.time.length_s)
             option = (
                 f"--from {self.from_time} is after" if is_late else f"--to {self.to_time} is before"
             )

@@ -17,7 +17,6 @@ from profd.daemon import paths
 from profd.daemon.analyze.operators import by_name, issuing_lines
 from profd.daemon.analyze.torchtraces import of_last_request
 from profd.daemon.analyze.windows import about_window
-from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import SessionFailed, UsageError
 from profd.daemon.events import EventKind
 from profd.daemon.recordingconfig import RECORDING
@@ -26,7 +25,6 @@ from profd.daemon.render.operators import (
     describe,
     operator_table,
     sort_rows,
-    usual_order,
 )
 from profd.daemon.render.plaintext import visible
 from profd.daemon.session.control import ControlClient
@@ -129,8 +127,8 @@ def command(
             path = find_run(run) if show else find_live(run)
         reader = stack.enter_context(RunReader(path))
         windows = last_windows(reader) if show else take(reader, request)
+        field = SORTABLE[sort] if sort else None
         if as_json:
-            field = SORTABLE[sort] if sort else usual_order(reader.operators(windows[0].id))
             print_json(describe(reader, windows[0], field), indent=0)
             return
         for window in windows:
@@ -140,14 +138,13 @@ def command(
                 if process.rank is None
                 else f"rank {process.rank}, pid {process.pid}"
             )
-            length = step_time((window.end_ns - window.start_ns) / SECOND_NS)
+            length = step_time(window.time.length_s)
             click.echo(
                 f"{name}: {length}, {plural(steps, 'whole step')}, by {visible(window.source)}"
             )
             for text in about_lines(about_window(reader, window)):
                 click.echo(visible(text))
             rows = reader.operators(window.id)
-            field = SORTABLE[sort] if sort else usual_order(rows)
             sorted_rows = sort_rows(rows if by_shape else by_name(rows), field)
             click.echo(operator_table(sorted_rows, limit, issuing_lines(reader, window)))
 

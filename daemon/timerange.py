@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from profd.daemon.clock import SECOND_NS
+
 
 class TimeRange(NamedTuple):
     """The time [from_ns, to_ns) of a run's clock; an end that is not given is open.
@@ -17,6 +19,10 @@ class TimeRange(NamedTuple):
     @property
     def length_ns(self) -> int:
         return self.to_ns - self.from_ns
+
+    @property
+    def length_s(self) -> float:
+        return self.length_ns / SECOND_NS
 
     @property
     def has_end(self) -> bool:

@@ -89,13 +89,10 @@ def change_rate(info: RunInfo, steps: int) -> ActionDone:
     """Sample at the next rate above (``steps`` > 0) or below."""
     with _session(info) as client:
         rate_hz = client.hello().rate_hz
-        above, below = (
-            [rate for rate in RATES_HZ if rate > rate_hz],
-            [rate for rate in RATES_HZ if rate < rate_hz],
-        )
-        wanted_hz = next(iter(above), None) if steps > 0 else next(reversed(below), None)
-        if wanted_hz is None:
+        further = [rate for rate in RATES_HZ if (rate - rate_hz) * steps > 0]
+        if not further:
             return ActionDone(f"profd samples at {rate_hz} Hz, which is as far as it goes", "Rate")
+        wanted_hz = further[0 if steps > 0 else -1]
         now_hz = client.aim_at_rate(wanted_hz).rate_hz
     why = "" if now_hz == wanted_hz else f"; {wanted_hz} Hz would cost more than the budget"
     return ActionDone(f"profd samples at {now_hz} Hz instead of {rate_hz} Hz{why}", "Rate")

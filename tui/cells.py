@@ -8,9 +8,8 @@ markup.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
-from typing import NamedTuple
 
 from rich.cells import cell_len
 from rich.style import Style
@@ -20,18 +19,14 @@ from profd.daemon.render.plaintext import ELLIPSIS, cut, width
 from profd.daemon.units import clock
 from profd.tui.colors import PhaseLook
 from profd.tui.columns import Ruler
-from profd.tui.snapshot import PhaseShare
+from profd.tui.snapshot import PhaseShares
 
-
-class Run(NamedTuple):
-    """Text in one style."""
-
-    text: str
-    style: Style
+Run = tuple[str, Style | str]
+"""Text and its style, or the name of one in the style sheet: ``plain``, ``dim``, ``bad`` …"""
 
 
 def cells_of(runs: Iterable[Run]) -> int:
-    return sum(width(run.text) for run in runs)
+    return sum(width(text) for text, _ in runs)
 
 
 def cut_path(path: str, cells: int) -> str:
@@ -47,10 +42,7 @@ def cut_path(path: str, cells: int) -> str:
     short = f"{first}/{ELLIPSIS}/{rest.rpartition('/')[2]}" if "/" in rest else path
     if cell_len(short) <= cells:
         return short
-    last = path.rpartition("/")[2]
-    while last and cell_len(last) > cells - 1:
-        last = last[1:]
-    return ELLIPSIS + last if cells > 0 else ""
+    return cut(ELLIPSIS + path.rpartition("/")[2], cells, keep_end=True)
 
 
 def cut_name(name: str, cells: int) -> str:
@@ -63,35 +55,46 @@ def cut_name(name: str, cells: int) -> str:
     return cut(name, cells)
 
 
-def fit_runs(runs: Iterable[Run], cells: int, *, blank: Style, right: bool = False) -> list[Run]:
-    """Return runs in exactly ``cells`` cells; ``blank`` is the style of the padding."""
+def fit_runs(
+    runs: Iterable[Run],
+    cells: int,
+    *,
+    blank: Style | str = "plain",
+    right: bool = False,
+    shorten: Callable[[str, int], str] = cut,
+) -> list[Run]:
+    """Return runs in exactly ``cells`` cells.
+
+    ``blank`` is the style of the padding; ``shorten`` cuts the text that does not fit.
+    """
     fitted: list[Run] = []
     left = cells
     for text, style in runs:
-        fitting = text if cell_len(text) <= left else cut(text, left)
+        fitting = text if cell_len(text) <= left else shorten(text, left)
         if fitting:
-            fitted.append(Run(fitting, style))
+            fitted.append((fitting, style))
             left -= cell_len(fitting)
         if fitting != text:
             break
-    filling = [Run(" " * left, blank)] if left > 0 else []
+    filling: list[Run] = [(" " * left, blank)] if left > 0 else []
     return filling + fitted if right else fitted + filling
 
 
 _WORDS = re.compile(r" *[^ ]+| +$")
 
 
-def wrap_runs(runs: Sequence[Run], cells: int, *, indent: int = 0) -> list[list[Run]]:
+def wrap_runs(runs: Iterable[Run], cells: int, *, most: int, indent: int = 0) -> list[list[Run]]:
     """Return runs in lines of at most ``cells`` cells, all but the first indented.
 
-    A word that is longer than a line is not broken.
+    A word that is longer than a line is not broken. Of ``most`` lines the last has the whole rest.
     """
     lines: list[list[Run]] = [[]]
     left = cells
     for chunk in _chunks(runs):
         needed = cells_of(chunk)
-        if needed > left and lines[-1] and cells > indent:
-            chunk[0] = Run(" " * indent + chunk[0].text.lstrip(" "), chunk[0].style)
+        if needed > left and lines[-1] and cells > indent and len(lines) < most:
+            text, style = chunk[0]
+            chunk[0] = (" " * indent + text.lstrip(" "), style)
             needed = cells_of(chunk)
             lines.append([])
             left = cells
@@ -100,18 +103,18 @@ def wrap_runs(runs: Sequence[Run], cells: int, *, indent: int = 0) -> list[list[
     return lines
 
 
-def _chunks(runs: Sequence[Run]) -> Iterator[list[Run]]:
+def _chunks(runs: Iterable[Run]) -> Iterator[list[Run]]:
     """Yield the words, within which no line is broken.
 
     A word is of one run, or of several that no blank separates.
     """
     chunk: list[Run] = []
-    for run in runs:
-        for word in _WORDS.findall(run.text):
+    for text, style in runs:
+        for word in _WORDS.findall(text):
             if chunk and word.startswith(" "):
                 yield chunk
                 chunk = []
-            chunk.append(Run(word, run.style))
+            chunk.append((word, style))
     if chunk:
         yield chunk
 
@@ -137,7 +140,7 @@ def _level(share: float) -> str:
     return _LEVELS[min(max(round(share * _EIGHTHS), 1), _EIGHTHS)]
 
 
-def slices(mixture: Sequence[PhaseShare], rows: int) -> list[list[tuple[str, int]]]:
+def slices(mixture: PhaseShares, rows: int) -> list[list[tuple[str, int]]]:
     """Return the phases stacked in each row of a column, in eighths of a cell.
 
     Rows are from the top, and the phases in a row are from the bottom. Each row's eighths add up to
@@ -146,36 +149,34 @@ def slices(mixture: Sequence[PhaseShare], rows: int) -> list[list[tuple[str, int
     if not mixture:
         return [[] for _ in range(rows)]
     if rows == 1:
-        return [[(max(mixture, key=lambda part: part.share).phase, _EIGHTHS)]]
+        return [[(max(mixture, key=mixture.__getitem__), _EIGHTHS)]]
     whole = rows * _EIGHTHS
-    ends = [round(whole * end) for end in accumulate(part.share for part in mixture)]
+    ends = [round(whole * end) for end in accumulate(mixture.values())]
     ends[-1] = whole
     stacked: list[list[tuple[str, int]]] = []
     for row in reversed(range(rows)):
         low, high = row * _EIGHTHS, (row + 1) * _EIGHTHS
         bounds = zip([0, *ends], ends, mixture, strict=False)
-        parts = [(part.phase, min(end, high) - max(start, low)) for start, end, part in bounds]
+        parts = [(phase, min(end, high) - max(start, low)) for start, end, phase in bounds]
         stacked.append([(phase, eighths) for phase, eighths in parts if eighths > 0])
     return stacked
 
 
-def slice_run(parts: Sequence[tuple[str, int]], looks: dict[str, PhaseLook], empty: Style) -> Run:
+def slice_run(parts: Sequence[tuple[str, int]], looks: Mapping[str, PhaseLook]) -> Run:
     """Return the cell that shows the phases stacked in it.
 
     It is a letter on its color, or the two largest phases as two colors.
     """
     if not parts:
-        return Run(" ", empty)
+        return (" ", "plain")
     largest = sorted(parts, key=lambda part: -part[1])[:2]
-    lower, upper = (
-        (part for part in parts if part in largest) if len(largest) == 2 else (parts[0], None)
-    )
-    look = looks[max(parts, key=lambda part: part[1])[0]]
-    if upper is None or look.color is None:
-        return Run(look.letter, look.quiet)
+    look = looks[largest[0][0]]
+    if len(parts) == 1 or look.color is None:
+        return (look.letter, look.quiet)
+    lower, upper = sorted(largest, key=parts.index)
     eighths = round(_EIGHTHS * lower[1] / (lower[1] + upper[1]))
     style = Style(color=looks[lower[0]].color, bgcolor=looks[upper[0]].color)
-    return Run(_LEVELS[min(max(eighths, 1), _EIGHTHS - 1)], style)
+    return (_LEVELS[min(max(eighths, 1), _EIGHTHS - 1)], style)
 
 
 def axis(ruler: Ruler, columns: int) -> str:

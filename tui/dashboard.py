@@ -1,7 +1,7 @@
 """The dashboard: one run, live or finished.
 
-The screen keeps what the person looks at (``View``), asks the feed for it, and hands the snapshots
-to the widgets. Actions that take long (``actions``) run in a thread, and post a message when they
+The screen asks the feed for what the person looks at (``View``), and hands the snapshots to the
+widgets. Actions that take long (``actions``) run in a thread, and post a message when they
 are done.
 """
 
@@ -38,7 +38,6 @@ from profd.tui.feed import Feed, FlameGrown, OperatorsRead, OutputDrawn, Snapsho
 from profd.tui.keys import BINDINGS, TABS
 from profd.tui.snapshot import Snapshot
 from profd.tui.terminal import Terminal
-from profd.tui.view import OutputView, View
 from profd.tui.widgets.findings import FindingChosen, FindingsPane
 from profd.tui.widgets.flame import FlameView
 from profd.tui.widgets.header import Header, VerdictLine, ended
@@ -66,7 +65,6 @@ class Dashboard(Screen[None]):
     def __init__(self, run_file: Path, feed: Feed, terminal: Terminal | None) -> None:
         super().__init__()
         self._run_file, self._feed, self._terminal = run_file, feed, terminal
-        self._view, self._output_view = View(), OutputView()
         self._snapshot: Snapshot | None = None
 
     def compose(self) -> ComposeResult:
@@ -87,7 +85,6 @@ class Dashboard(Screen[None]):
 
     def on_mount(self) -> None:
         self.query_one(HotTable).focus()
-        self._feed.look(self._view)
         self.screen_layout_refresh_signal.subscribe(self, self._fit)
 
     @property
@@ -97,7 +94,7 @@ class Dashboard(Screen[None]):
     @property
     def _pane(self) -> Pane | None:
         """The pane below the tabs; None if it is the script's output."""
-        pane = self.query_one(f"#{self._view.tab}")
+        pane = self.query_one(f"#{self._feed.view.tab}")
         return pane if isinstance(pane, Pane) else None
 
     @on(SnapshotTaken)
@@ -141,11 +138,11 @@ class Dashboard(Screen[None]):
             if pane.has_cursor and self._is_live():
                 note = "rows hold their places · esc lets them go"
         elif self._terminal is not None and self._terminal.is_open:
-            is_typing = self._output_view.is_typing
+            is_typing = self._feed.output_view.is_typing
             note = (
                 "keys go to the script · esc comes back" if is_typing else "⏎ types to the script"
             )
-        self.query_one(TabLine).open(self._view.tab, note)
+        self.query_one(TabLine).open(self._feed.view.tab, note)
 
     def _is_live(self) -> bool:
         return self._snapshot is not None and self._snapshot.info.state == "live"
@@ -223,9 +220,9 @@ class Dashboard(Screen[None]):
     def action_scope(self) -> None:
         scope, current = MAIN_THREADS, self.query_one(ProcessTable).current
         rows = self._snapshot.process_rows if self._snapshot is not None else ()
-        if self._view.scope == MAIN_THREADS:
+        if self._feed.view.scope == MAIN_THREADS:
             scope = Selection()
-        elif self._view.scope == Selection() and rows:
+        elif self._feed.view.scope == Selection() and rows:
             row = (
                 current.row
                 if current is not None
@@ -235,7 +232,7 @@ class Dashboard(Screen[None]):
         self._look(scope=scope)
 
     def action_lines(self) -> None:
-        self._look(by_line=not self._view.by_line)
+        self._look(by_line=not self._feed.view.by_line)
 
     def action_pause(self) -> None:
         header = self.query_one(Header)
@@ -272,13 +269,12 @@ class Dashboard(Screen[None]):
         )
 
     def _look(self, **changes: object) -> None:
-        self._view = replace(self._view, **changes)
-        self._feed.look(self._view)
+        self._feed.look(replace(self._feed.view, **changes))
 
     # --- the script's output
 
     def action_type(self) -> None:
-        if self._output_view.is_shown:
+        if self._feed.output_view.is_shown:
             self.query_one(OutputPane).start_typing()
 
     def action_page_output(self, pages: int) -> None:
@@ -292,13 +288,13 @@ class Dashboard(Screen[None]):
 
     def _fit(self, screen: Screen[None] | None = None) -> None:
         """Tell the feed and the script how much room there is."""
-        size, shown = self.query_one(ContentSwitcher).size, self._output_view
+        size, shown = self.query_one(ContentSwitcher).size, self._feed.output_view
         columns, lines = max(size.width - 1, 1), max(size.height, 1)
         if (columns, lines) != (shown.columns, shown.lines):
             if self._terminal is not None:
                 self._terminal.resize(columns, lines)
             self._look_at_output(columns=columns, lines=lines)
-        if self._view.columns != (strip := self.query_one(Timeline).columns):
+        if self._feed.view.columns != (strip := self.query_one(Timeline).columns):
             self._look(columns=strip)
 
     @on(TypingChanged)
@@ -307,8 +303,7 @@ class Dashboard(Screen[None]):
         self._update_note()
 
     def _look_at_output(self, **changes: object) -> None:
-        self._output_view = replace(self._output_view, **changes)
-        self._feed.look_at_output(self._output_view)
+        self._feed.look_at_output(replace(self._feed.output_view, **changes))
 
     # --- actions: windows, dumps, marks, exports, the rate, and the end of a recording
 
@@ -331,7 +326,7 @@ class Dashboard(Screen[None]):
 
     def action_export(self) -> None:
         def export(form: str) -> None:
-            chosen, looked_at = self._view.chosen, self._view.scope
+            chosen, looked_at = self._feed.view.chosen, self._feed.view.scope
             if chosen is not None:
                 looked_at = looked_at.during(chosen)
             self.notify("exporting…", timeout=3, markup=False)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from rich.console import RenderableType
@@ -60,12 +59,12 @@ class ChoiceScreen(Dialog[str]):
             sheet.border_title, sheet.border_subtitle = self._title, "esc goes back"
             if self._text:
                 yield Static(self._text, markup=False)
-            shown = {
-                one.id: f"{one.keys[0]}  {one.words}" if one.keys else one.words
-                for one in self._choices
-            }
             yield OptionList(
-                *(Option(words, id=answer) for answer, words in shown.items()), markup=False
+                *(
+                    Option("  ".join([*one.keys[:1], one.words]), id=one.id)
+                    for one in self._choices
+                ),
+                markup=False,
             )
 
     def on_mount(self) -> None:
@@ -171,12 +170,8 @@ class StacksScreen(SheetScreen):
         for stack in stacks:
             lines.append(Text(visible(", ".join(stack.owners)), style="bold"))
             for frame in stack.frames:
-                place = "/".join(PurePath(frame.filename).parts[-2:])
-                lines.append(
-                    Text(visible(f"    {frame.name}  ")).append(
-                        visible(f"{place}:{frame.line}"), style="dim"
-                    )
-                )
+                place = (visible(frame.place), "dim")
+                lines.append(Text.assemble(visible(f"    {frame.name}  "), place))
             lines.append(Text())
         threads = sum(len(stack.owners) for stack in stacks)
         super().__init__(

@@ -16,12 +16,10 @@ from operator import itemgetter
 import pyte
 from rich.style import Style
 
-from profd.tui.cells import Run
+from profd.daemon.render.plaintext import HIDDEN
 from profd.tui.terminal import Line, Picture
 
 SCROLLED_LINES = 1000
-# Controls, direction marks, surrogate halves, characters without a meaning yet.
-_WITHOUT_PICTURE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 # What pyte raises on sequences with too many numbers, or with numbers that no terminal knows.
 _FAILURES = (TypeError, ValueError, LookupError, AttributeError, NameError)
 # Sequences of xterm's that pyte takes for others with the same last letter: one that sets keys
@@ -94,12 +92,10 @@ class _ScrollingScreen(pyte.Screen):
         row = self.buffer[y]
         cells = [row[x] for x in range(max(row, default=-1) + 1)]
         groups = itertools.groupby(cells, key=itemgetter(slice(1, 8)))
-        runs = [
-            Run("".join(cell.data for cell in group), _style_of(look)) for look, group in groups
-        ]
-        if runs and runs[-1].style == _PLAIN:
-            last = runs.pop().text.rstrip()
-            runs += [Run(last, _PLAIN)] if last else []
+        runs = [("".join(cell.data for cell in group), _style_of(look)) for look, group in groups]
+        if runs and runs[-1][1] == _PLAIN:
+            last, _ = runs.pop()
+            runs += [(last.rstrip(), _PLAIN)] if last.rstrip() else []
         return tuple(runs)
 
 
@@ -126,7 +122,7 @@ def _pictured(data: str) -> str:
     for character in data:
         category = unicodedata.category(character)
         marks = marks + 1 if category in _MARKS else 0
-        if category not in _WITHOUT_PICTURE and marks <= _MOST_MARKS:
+        if category not in HIDDEN and marks <= _MOST_MARKS:
             kept.append(character)
     return "".join(kept)
 

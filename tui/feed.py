@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,13 +62,11 @@ class Watch:
             self._looks_to_retry = max(self._looks_to_retry - 1, 0)
         else:
             self._looks_to_retry = LOOKS_TO_RETRY
-            with contextlib.suppress(SessionFailed), contextlib.ExitStack() as unwatched:
-                connection = unwatched.enter_context(
-                    contextlib.closing(self._connect(Path(info.control_socket)))
-                )
-                connection.watch()
-                unwatched.pop_all()
-                self._connection = connection
+            try:
+                self._connection = self._connect(Path(info.control_socket))
+                self._connection.watch()
+            except SessionFailed:
+                self.close()
 
     def close(self) -> None:
         if self._connection is not None:
@@ -134,7 +132,7 @@ class TabContent:
 
     def __init__(self, reader: RunReader, model: RunModel) -> None:
         self._reader, self._model = reader, model
-        self._answered: Hashable = None
+        self._answered: View | None = None
         self._rests_until_s = 0.0
         self._is_stale = True
 
@@ -145,7 +143,7 @@ class TabContent:
         ``is_new`` says that something was written since the last call.
         """
         self._is_stale = self._is_stale or is_new
-        asked = (view.tab, view.scope, view.span_ns, view.end_ns, view.chosen)
+        asked = replace(view, columns=0, by_line=False)
         begun_s = time.monotonic()
         is_early = asked == self._answered and (not self._is_stale or begun_s < self._rests_until_s)
         if view.tab not in ("flame", "torch") or is_early:
@@ -218,16 +216,16 @@ class Feed:
         self._own_cost = OwnCost(
             time.monotonic, lambda: time.process_time() + self._analysis.spent_s()
         )
-        self._view, self._output_view = View(), OutputView()
+        self.view, self.output_view = View(), OutputView()
         self._is_paused = self._is_stopped = False
         self._wake = threading.Event()
 
     def look(self, view: View) -> None:
-        self._view = view
+        self.view = view
         self._wake.set()
 
     def look_at_output(self, view: OutputView) -> None:
-        self._output_view = view
+        self.output_view = view
         self._wake.set()
 
     def pause(self, *, is_paused: bool) -> None:
@@ -265,7 +263,7 @@ class Feed:
                 reading.is_stale = True
             # A run that is not read to its end is shown now and then, and at once where another
             # view was asked for.
-            view = self._view
+            view = self.view
             is_due = shown is None or view != shown[0] or time.monotonic() - shown_at_s >= REFRESH_S
             if not self._is_paused and (not reading.is_behind or is_due):
                 shown_at_s = time.monotonic()
@@ -281,7 +279,7 @@ class Feed:
                 if reading.is_behind:
                     self._wake.wait(_DRAWING_S)
             if not reading.is_behind:
-                self._wake.wait(TYPING_S if self._output_view.is_typing else REFRESH_S)
+                self._wake.wait(TYPING_S if self.output_view.is_typing else REFRESH_S)
 
     def _snapshot(self, model: RunModel, findings: Findings, view: View) -> Snapshot:
         return replace(
@@ -293,5 +291,5 @@ class Feed:
         )
 
     def _draw_output(self, playback: Playback) -> None:
-        if (picture := playback.play(self._output_view)) is not None:
+        if (picture := playback.play(self.output_view)) is not None:
             self._post(OutputDrawn(picture))

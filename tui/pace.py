@@ -16,7 +16,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import STEP_COUNT
 from profd.daemon.store.rollups import Grid
-from profd.daemon.store.rows import EventRow, PointRow
+from profd.daemon.store.rows import EventRow, PointRow, SeriesRow
 from profd.daemon.timerange import TimeRange
 from profd.tui.columns import Columns, Ruler, Sums
 from profd.tui.snapshot import Series, Steps
@@ -44,8 +44,7 @@ class Pace:
         self._reader, self._phases, self._now_ns = reader, phases, now_ns
         self._first: PointRow | None = None
         self._whole: Steps | None = None
-        self._series: int | None = None
-        self._process: int | None = None
+        self._series: SeriesRow | None = None
         self._counts: deque[PointRow] = deque(maxlen=GAPS + 1)
         self.columns = Columns[str](reader, self._read)
         self._events: Sequence[EventRow] = ()
@@ -53,21 +52,20 @@ class Pace:
 
     def catch_up(self, events: Sequence[EventRow]) -> None:
         """Take in the new counts; ``events`` are all of the run so far."""
+        self._series = self._series or next(iter(self._reader.list_series(STEP_COUNT)), None)
         if self._series is None:
-            for row in self._reader.list_series(STEP_COUNT)[:1]:
-                self._series = row.id
-                self._process = row.process
-        if self._series is not None:
-            self._events = events
-            before = self._lost
-            self._lost = lost_ranges(events, self._process) if self._process is not None else []
-            last = self._counts[-1] if self._counts else self._reader.last_point(self._series)
-            last_ns = last.at_ns if last else 0
-            new_ns = last_ns + 1 if self._counts else last_ns - _RECENT_NS
-            self._counts.extend(self._reader.points(self._series, TimeRange(new_ns)))
-            # What looked like a pause may turn out to be time of which nobody knows the steps.
-            self.columns.forget(new_ns if self._lost == before else 0)
-            self._first = self._first or self._reader.points_around(self._series, 0)[1]
+            return
+        before, self._events = self._lost, events
+        self._lost = lost_ranges(events, self._series.process or 0)
+        if self._counts:
+            new_ns = self._counts[-1].at_ns + 1
+        else:
+            last = self._reader.last_point(self._series.id)
+            new_ns = (last.at_ns if last else 0) - _RECENT_NS
+        self._counts.extend(self._reader.points(self._series.id, TimeRange(new_ns)))
+        # What looked like a pause may turn out to be time of which nobody knows the steps.
+        self.columns.forget(new_ns if self._lost == before else 0)
+        self._first = self._first or self._reader.points_around(self._series.id, 0)[1]
 
     def steps(self, *, of_all: bool = True) -> Steps | None:
         """Return the newest count and the rate up to it, or the totals of an ended run.
@@ -123,8 +121,6 @@ class Pace:
             if is_live and not pauses and 0 < since_s <= AHEAD_NS / SECOND_NS
             else 0
         )
-        begun = self._first or first
-        mean = _per_s(begun, last) if last.at_ns > begun.at_ns else per_s
         if self._lost:  # nobody knows how many steps there were before
             return Steps(None, per_s, recent, pauses=pauses)
         return Steps(
@@ -132,7 +128,7 @@ class Pace:
             per_s,
             recent,
             exactness="~" if ahead else "",
-            mean_per_s=mean,
+            mean_per_s=_per_s(self._first or first, last),
             pauses=pauses,
         )
 
@@ -148,7 +144,7 @@ class Pace:
             steps = self.steps()
             return Series(STEPS, cells, steps.per_s if steps else None, "now")
         about = chosen or ruler.time
-        mean = self._rate(self._series, about, self._lost) if self._series is not None else None
+        mean = self._rate(self._series.id, about, self._lost) if self._series else None
         return Series(STEPS, cells, mean, "mean")
 
     def _rate(self, series: int, within: TimeRange, lost: Sequence[Lost]) -> float | None:
@@ -170,7 +166,7 @@ class Pace:
         if self._series is None:
             return [{}] * (last - first)
         counts = [
-            self._count_at(self._series, grid.origin_ns + column * grid.column_ns)
+            self._count_at(self._series.id, grid.origin_ns + column * grid.column_ns)
             for column in range(first, last + 1)
         ]
         return [

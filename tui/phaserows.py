@@ -19,20 +19,17 @@ from profd.daemon.store.rows import ColumnTime, RecordingRow
 from profd.daemon.store.stepfunction import MINUTE_NS
 from profd.daemon.timerange import TimeRange
 from profd.tui.columns import Columns, Ruler, Sums
-from profd.tui.snapshot import PhaseRow, PhaseShare
+from profd.tui.snapshot import PhaseRow, PhaseShares
 
 # A column that is not read yet is estimated from this much time after its middle.
 _PART_NS = SECOND_NS // 2
 
-Cells = tuple[tuple[PhaseShare, ...], ...]
 ThreadPhase = tuple[int, str]
 
 
-def shown_shares(profile: Profile, phases: PhaseIndex) -> tuple[PhaseShare, ...]:
+def shown_shares(profile: Profile, phases: PhaseIndex) -> PhaseShares:
     """Return the phases of a profile, the largest first."""
-    return tuple(
-        PhaseShare(phase, share) for phase, share in phase_shares(profile, phases).items() if share
-    )
+    return {phase: share for phase, share in phase_shares(profile, phases).items() if share}
 
 
 class PhaseRows:
@@ -53,7 +50,7 @@ class PhaseRows:
     def ids(self) -> list[int]:
         return [thread.id for thread in self._reader.main_threads()]
 
-    def cells(self, ruler: Ruler) -> dict[int, Cells]:
+    def cells(self, ruler: Ruler) -> dict[int, tuple[PhaseShares, ...]]:
         """Return by main thread the mixture of its phases in each column.
 
         Threads that were not seen are left out.
@@ -66,11 +63,9 @@ class PhaseRows:
             for index, sums in enumerate(self.columns.take(ruler))
         ]
         seen = {thread for column in columns for thread in column}
-        return {thread: tuple(column.get(thread, ()) for column in columns) for thread in seen}
+        return {thread: tuple(column.get(thread, {}) for column in columns) for thread in seen}
 
-    def rows(
-        self, ruler: Ruler, shares: Mapping[int, tuple[PhaseShare, ...]]
-    ) -> tuple[PhaseRow, ...]:
+    def rows(self, ruler: Ruler, shares: Mapping[int, PhaseShares]) -> tuple[PhaseRow, ...]:
         """Return the rows of the main threads, by rank.
 
         ``shares`` are those of their phases over the whole view. A row is labeled by its rank or
@@ -82,7 +77,8 @@ class PhaseRows:
         ]
         ranked = [(self._reader.processes[row.process], row.id) for row in threads]
         ranked.sort(key=lambda pair: (pair[0].rank is None, pair[0].rank or 0, pair[1]))
-        rows, empty = [], ((),) * ruler.count
+        rows: list[PhaseRow] = []
+        empty: tuple[PhaseShares, ...] = ({},) * ruler.count
         for process, thread in ranked:
             is_numbered = len(ranked) == 1 or (process.rank, process.ordinal) != (None, None)
             label = (
@@ -90,7 +86,7 @@ class PhaseRows:
                 if is_numbered
                 else str(process.pid)
             )
-            rows.append(PhaseRow(label, cells.get(thread, empty), shares.get(thread, ())))
+            rows.append(PhaseRow(label, cells.get(thread, empty), shares.get(thread, {})))
         return tuple(rows)
 
     def _estimate(self, index: int) -> Sums[ThreadPhase]:
@@ -138,7 +134,7 @@ class PhaseRows:
         return [*found]
 
 
-def _mixtures(sums: Sums[ThreadPhase]) -> dict[int, tuple[PhaseShare, ...]]:
+def _mixtures(sums: Sums[ThreadPhase]) -> dict[int, PhaseShares]:
     """Return the mixture of phases of each thread in a column."""
     threads: defaultdict[int, dict[str, float]] = defaultdict(dict)
     for (thread, phase), time_ns in sums.items():
@@ -146,10 +142,8 @@ def _mixtures(sums: Sums[ThreadPhase]) -> dict[int, tuple[PhaseShare, ...]]:
     return {thread: _mixture(phases) for thread, phases in threads.items()}
 
 
-def _mixture(phases: Mapping[str, float]) -> tuple[PhaseShare, ...]:
-    whole_ns = sum(phases.values())
-    return tuple(
-        PhaseShare(phase.name, phases[phase.name] / whole_ns)
-        for phase in PHASES
-        if phases.get(phase.name)
-    )
+def _mixture(times_ns: Mapping[str, float]) -> PhaseShares:
+    whole_ns = sum(times_ns.values())
+    return {
+        phase.name: time_ns / whole_ns for phase in PHASES if (time_ns := times_ns.get(phase.name))
+    }

@@ -39,7 +39,7 @@ from profd.tui.phaserows import PhaseRows, shown_shares
 from profd.tui.processes import ProcessStates
 from profd.tui.scrub import marks_of
 from profd.tui.series import RunSeries, with_slope
-from profd.tui.snapshot import PhaseShare, Snapshot, Timeline, Verdict
+from profd.tui.snapshot import PhaseShares, Snapshot, Timeline, Verdict
 from profd.tui.view import View, is_near, shown_part
 
 # Transitions between stacks show how exact the shares of a range are. They are read interval by
@@ -225,7 +225,7 @@ class RunModel:
 
     def _shares_by_thread(
         self, totals: Sequence[StackTotal], weights: Mapping[int, float]
-    ) -> Mapping[int, tuple[PhaseShare, ...]]:
+    ) -> Mapping[int, PhaseShares]:
         """Return by thread the shares of phases in what was seen of it."""
         of_threads = defaultdict[int, list[StackTotal]](list)
         for total in totals:
@@ -250,10 +250,9 @@ class RunModel:
         shares = shown_shares(profile, self._phases)
         if not shares:
             return None
-        phase, share = shares[0].phase, shares[0].share
+        phase, share = next(iter(shares.items()))
         line = next((one for one in user_lines(profile, self._phases) if one.phase == phase), None)
-        where, source = (f"{line.module_path}:{line.line}", line.source or "") if line else ("", "")
-        return Verdict(phase, share, where, source, threads)
+        return Verdict(phase, share, line, threads)
 
     def _shown(self, view: View) -> tuple[Ruler, TimeRange]:
         info = self._reader.info
@@ -274,7 +273,7 @@ class RunModel:
         if self._was_read or not (self._has_more or self.has_backlog):
             return 1.0
         info = self._reader.info
-        listed = (self._lives.known_to_ns - info.started_ns) / max(info.end_ns - info.started_ns, 1)
+        listed = (self._lives.known_to_ns - info.started_ns) / max(info.time.length_ns, 1)
         shares = [listed, *(columns.read_share for columns in self._columns)]
         return min(statistics.fmean(shares), 0.99)
 

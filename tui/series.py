@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import operator
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from msgspec.structs import replace
 
@@ -129,6 +130,9 @@ class RunSeries:
         found = {column: defaultdict[Measured, float](float) for column in range(first, last)}
         asked = TimeRange(first * grid.column_ns, last * grid.column_ns).moved(grid.origin_ns)
         for name in _STRIPS:
+            # A process that lives for a part of a column, as workers do, counts for that part. Of
+            # GPUs the mean is shown.
+            joined: Callable[[float, float], float] = operator.add if name == GPU_SERIES else max
             rows = list(self._living(name, asked))
             is_much = len(rows) * grid.column_ns > MOST_READINGS * SECOND_NS
             least_minutes = 1 if is_much or grid.column_ns >= MINUTE_NS else _NEVER_MINUTES
@@ -141,11 +145,8 @@ class RunSeries:
                             known_ns[column] += length_ns
                             found[column][name, "area"] += step.value * length_ns
                 for column, length_ns in known_ns.items():
-                    sums, time = found[column], (name, "time")
-                    # A process that lives for a part of a column, as workers do, counts for that
-                    # part. Of GPUs the mean is shown.
-                    is_mean = name == GPU_SERIES
-                    sums[time] = sums[time] + length_ns if is_mean else max(sums[time], length_ns)
+                    sums = found[column]
+                    sums[name, "time"] = joined(sums[name, "time"], length_ns)
         return list(found.values())
 
     def _living(self, name: str, time: TimeRange) -> Iterator[SeriesRow]:
@@ -183,8 +184,9 @@ def _of_all(name: str, values: Collection[float]) -> float | None:
 
 def _mean(name: str, sums: Sums[Measured] | None) -> Cell:
     """Return the mean of a series in a column; None if nothing was read in it."""
-    time_ns = sums.get((name, "time")) if sums else None
-    return sums[name, "area"] / time_ns if sums and time_ns else None
+    known = sums or {}
+    time_ns = known.get((name, "time"))
+    return known[name, "area"] / time_ns if time_ns else None
 
 
 def with_slope(series: Series, ruler: Ruler) -> Series:
@@ -197,8 +199,6 @@ def with_slope(series: Series, ruler: Ruler) -> Series:
     seen = {number: cell for number, cell in enumerate(series.cells) if cell is not None}
     times_s = [(ruler.from_ns + (number + 0.5) * ruler.column_ns) / SECOND_NS for number in seen]
     found = memory_trend(times_s, list(seen.values()))
-    return (
-        replace(series, slope_per_s=found.slope_per_s, is_growing=found.is_growing)
-        if found
-        else series
-    )
+    if found is None:
+        return series
+    return replace(series, slope_per_s=found.slope_per_s, is_growing=found.is_growing)

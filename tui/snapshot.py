@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
-from profd.daemon.analyze.profile import FunctionRow
+from profd.daemon.analyze.profile import FunctionRow, PhaseLine
 from profd.daemon.findings.finding import Finding
 from profd.daemon.store.rows import EventRow, ProcessRow, RunInfo
 from profd.daemon.timerange import TimeRange
@@ -34,23 +36,19 @@ class Steps(msgspec.Struct, frozen=True):
     pauses: bool = False
 
 
-class PhaseShare(msgspec.Struct, frozen=True):
-    """A phase with its share of the samples, 0 to 1."""
-
-    phase: str
-    share: float
+PhaseShares = Mapping[str, float]
+"""Shares of the samples by phase, 0 to 1; phases without any are left out."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """The largest phase of the main threads, and the user's line that called most of it.
+    """The largest phase of so many main threads, and the user's line that called most of it.
 
-    ``where`` and ``source`` are empty if no line of the user is in its stacks.
+    ``line`` is None if no line of the user is in its stacks.
     """
 
     phase: str
     share: float
-    where: str
-    source: str
+    line: PhaseLine | None
     threads: int
 
 
@@ -62,8 +60,8 @@ class PhaseRow(msgspec.Struct, frozen=True):
     """
 
     label: str
-    cells: tuple[tuple[PhaseShare, ...], ...]
-    shares: tuple[PhaseShare, ...]
+    cells: tuple[PhaseShares, ...]
+    shares: PhaseShares
 
 
 class Series(msgspec.Struct, frozen=True):

@@ -10,17 +10,17 @@ import os
 from typing import TYPE_CHECKING
 
 import msgspec
+from rich.style import Style
 
 from profd.daemon.launch.keyboard import keys_packet, size_packet
 from profd.daemon.store.reader import RunReader
-from profd.tui.cells import Run
 from profd.tui.view import OutputView
 
 if TYPE_CHECKING:
     from profd.tui.emulator import Emulator
 
 
-Line = tuple[Run, ...]
+Line = tuple[tuple[str, Style], ...]
 
 
 class Picture(msgspec.Struct, frozen=True):

@@ -8,6 +8,7 @@ import msgspec
 
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.store.records import Count, Time, Value
+from profd.daemon.units import plural, quantity
 
 INFO, WARNING, CRITICAL = "info", "warning", "critical"
 SEVERITIES = (INFO, WARNING, CRITICAL)
@@ -30,6 +31,20 @@ class Measure(msgspec.Struct, frozen=True):
     low: Value | None = None
     high: Value | None = None
     samples: Count | None = None
+
+    @property
+    def shown(self) -> str:
+        return quantity(self.value, self.unit)
+
+    @property
+    def basis(self) -> list[str]:
+        """What the number rests on, in words: its interval and its samples, as far as known."""
+        found = []
+        if self.low is not None and self.high is not None:
+            found.append(f"{quantity(self.low, self.unit)} to {quantity(self.high, self.unit)}")
+        if self.samples is not None:
+            found.append(plural(self.samples, "sample"))
+        return found
 
 
 class Line(msgspec.Struct, frozen=True):

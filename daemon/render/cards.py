@@ -15,7 +15,7 @@ from profd.daemon.render.plaintext import listed, visible
 from profd.daemon.render.sections import ALARM, WORTH_KNOWING, post_mortem_sentence, went_on
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Stand
-from profd.daemon.units import LARGEST_BOUND, duration, plural, quantity, size, times
+from profd.daemon.units import LARGEST_BOUND, duration, size, times
 
 _PLACES = _STANDS = 64
 CURVE_WIDTH, CURVE_HEIGHT = 320, 60
@@ -36,16 +36,10 @@ def mark(finding: Finding) -> str:
 
 def measures(finding: Finding) -> list[Fact]:
     """Return the numbers that a finding rests on, and how much faster steps get at most."""
-    facts = []
-    for measure in finding.evidence.measures:
-        hints = []
-        if measure.low is not None and measure.high is not None:
-            hints.append(
-                f"{quantity(measure.low, measure.unit)} to {quantity(measure.high, measure.unit)}"
-            )
-        if measure.samples is not None:
-            hints.append(plural(measure.samples, "sample"))
-        facts.append(Fact(measure.name, quantity(measure.value, measure.unit), " · ".join(hints)))
+    facts = [
+        Fact(measure.name, measure.shown, " · ".join(measure.basis))
+        for measure in finding.evidence.measures
+    ]
     if finding.gain_bound is not None and finding.gain_bound <= LARGEST_BOUND:
         facts.append(Fact("steps get", f"at most {times(finding.gain_bound)} as fast"))
     return facts
@@ -54,27 +48,26 @@ def measures(finding: Finding) -> list[Fact]:
 def proof_address(reader: RunReader, evidence: Evidence) -> str:
     """Return the address that sets the page's range and filters to what a finding rests on."""
     info, selection = reader.info, evidence.selection
-    words = []
+    words = {}
     if evidence.from_ns > info.started_ns or evidence.to_ns < info.end_ns:
         from_s, to_s = (
             (at_ns - info.started_ns) / SECOND_NS for at_ns in (evidence.from_ns, evidence.to_ns)
         )
-        words.append(("t", f"{max(from_s, 0):.2f}-{to_s:.2f}"))
+        words["t"] = f"{max(from_s, 0):.2f}-{to_s:.2f}"
     # Processes and threads, unless they are those that the page opens with.
     if selection.processes is not None:
-        words.append(("process", _process_places(reader, selection, selection.processes)))
+        words["process"] = _process_places(reader, selection, selection.processes)
     elif not selection.main_threads:
-        words.append(("process", "all"))
+        words["process"] = "all"
     if selection.thread is not None:
-        words.append(("thread", f"={visible(selection.thread)}"))
+        words["thread"] = f"={visible(selection.thread)}"
     elif not selection.main_threads:
-        words.append(("thread", "all"))
+        words["thread"] = "all"
     if selection.rank is not None:
-        words.append(("rank", str(selection.rank)))
+        words["rank"] = str(selection.rank)
     if selection.phase is not None:
-        words.append(("phase", selection.phase))
-    asked_for = [(one.name, "1") for one in selection.when if one.name in ASKED_FOR]
-    return urlencode([*words, *asked_for])
+        words["phase"] = selection.phase
+    return urlencode(words | {one.name: "1" for one in selection.when if one.name in ASKED_FOR})
 
 
 def _process_places(reader: RunReader, selection: Selection, processes: Collection[int]) -> str:
@@ -137,18 +130,15 @@ def hang_card(hang: Hang) -> dict[str, Any]:
         stacks.append({"title": title, "frames": place.frames[::-1], "waits": waits})
     from_s = max(hang.since_s - 60, 0.0)
     to_s = hang.reported_s if hang.ended_s is None else hang.ended_s
-    when = (
-        f"{duration(hang.since_s)} into the run, reported after "
-        f"{duration(hang.reported_s - hang.since_s)}"
-    )
-    words = {
+    return {
         "text": hang.text,
         "facts": hang.facts,
-        "when": f"{when}; {went_on(hang)}",
+        "when": f"{duration(hang.since_s)} into the run, reported after "
+        f"{duration(hang.reported_s - hang.since_s)}; {went_on(hang)}",
         "stacks": stacks,
+        "left_out": max(len(hang.places) - _PLACES, 0),
+        "address": urlencode({"t": f"{from_s:.2f}-{to_s:.2f}", "process": "all", "thread": "all"}),
     }
-    address = urlencode([("t", f"{from_s:.2f}-{to_s:.2f}"), ("process", "all"), ("thread", "all")])
-    return {**words, "left_out": max(len(hang.places) - _PLACES, 0), "address": address}
 
 
 def _name(stand: Stand) -> str:

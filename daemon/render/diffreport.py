@@ -102,18 +102,21 @@ def render_diff_report(readers: Readers, selections: Selections, diff: Diff) -> 
             for one in rows
         ]
 
-    changes = {
-        name: shown(name, "name", "module_path")
-        for name in ("functions", "lines", "leaves", "phases")
-    }
-    readings = {name: shown(name, "name") for name in ("operators", "memory", "gpus")}
-    rows = {"unit": diff.unit, "least": diff.least, "changes": changes, "readings": readings}
     shares = "Shares of the time, as the steps of one of the runs are unknown"
     what = "Seconds a step" if diff.unit == "s/step" else shares
     return render_page(
         "diff.html.j2",
         SCRIPTS,
-        {**rows, "tree": take_diff_tree(readers, selections, diff)},
+        {
+            "unit": diff.unit,
+            "least": diff.least,
+            "changes": {
+                name: shown(name, "name", "module_path")
+                for name in ("functions", "lines", "leaves", "phases")
+            },
+            "readings": {name: shown(name, "name") for name in ("operators", "memory", "gpus")},
+            "tree": take_diff_tree(readers, selections, diff),
+        },
         names=[side.run for side in (diff.base, diff.new)],
         verdict=verdict(diff),
         step=_step(diff),
@@ -145,26 +148,16 @@ def _step(diff: Diff) -> str:
 def _facts(reader: RunReader, selection: Selection, side: Side) -> dict[str, str]:
     info = reader.info
     coverage = take_coverage(reader, compared(reader, selection, side))
-    words = {
+    return {
         "run": info.id,
         "script": script(info.command),
         "command": " ".join(info.command),
         "host": info.host,
-    }
-    lengths_s = {"lasted": (info.end_ns - info.started_ns) / SECOND_NS, "compared": side.compared_s}
-    times = {
         "started": units.moment(info.started_ns),
-        **{name: units.duration(s) for name, s in lengths_s.items()},
-    }
-    shares = {
+        "lasted": units.duration(info.time.length_s),
+        "compared": units.duration(side.compared_s),
         "coverage": units.percent(coverage.share, 1),
         "torn": units.percent(coverage.torn_share, 1),
-    }
-    versions = {name.replace("_", "-"): version for name, version in info.versions.items()}
-    return {
-        **words,
-        **times,
-        **shares,
         "GPUs": ", ".join(device.model for device in reader.devices()),
-        **versions,
+        **{name.replace("_", "-"): version for name, version in info.versions.items()},
     }

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from profd.daemon.compare.blocks import slowing
 from profd.daemon.compare.diff import Change, Diff
 from profd.daemon.compare.readings import Reading
-from profd.daemon.render.plaintext import cut, fit, visible
+from profd.daemon.render.plaintext import fit, joined, visible
 from profd.daemon.units import difference, duration, percent, quantity, signed_percent, step_time
 
 WIDTH = 100
@@ -21,8 +21,8 @@ _TITLES = (
 )
 
 
-def diff_text(diff: Diff, *, columns: int = WIDTH) -> str:
-    """Return a diff as text, no line wider than ``columns``. No newline at the end."""
+def diff_text(diff: Diff) -> str:
+    """Return a diff as text, no line wider than ``WIDTH``. No newline at the end."""
     lines = []
     for name, side in (("base", diff.base), ("new", diff.new)):
         step = "" if side.step_s is None else f", {step_time(side.step_s)} a step"
@@ -46,7 +46,7 @@ def diff_text(diff: Diff, *, columns: int = WIDTH) -> str:
         "Operators by themselves, a step", [one for one in diff.operators if one.is_significant]
     )
     lines += ["", *_basis(diff)]
-    return "\n".join(cut(line, columns).rstrip() for line in lines)
+    return joined(lines, WIDTH)
 
 
 def verdict(diff: Diff) -> str:

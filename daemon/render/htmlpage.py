@@ -12,6 +12,7 @@ offset after the head, and its length. All of it is deflated, then base64.
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import struct
 import sys
@@ -28,13 +29,14 @@ import msgspec
 from profd.daemon.render.plaintext import visible
 
 _LENGTH = struct.Struct("<I")
-_TYPECODES = {
-    "Uint8Array": "B",
-    "Uint16Array": "H",
-    "Uint32Array": "I",
-    "Int32Array": "i",
-    "Float64Array": "d",
+_KINDS = {
+    "B": "Uint8Array",
+    "H": "Uint16Array",
+    "I": "Uint32Array",
+    "i": "Int32Array",
+    "d": "Float64Array",
 }
+"""The typed arrays of JavaScript by the type codes of Python's, the narrowest first."""
 
 
 def pack(data: object) -> str:
@@ -60,15 +62,12 @@ def _without_columns(value: Any, columns: bytearray) -> Any:  # noqa: ANN401  wh
 
 def _moved(numbers: Sequence[int], columns: bytearray) -> dict[str, str | int]:
     """Move a column into the narrowest typed array that holds it."""
-    least, most = min(numbers), max(numbers)
-    if least < 0:
-        kind = "Int32Array" if least >= -(1 << 31) and most < 1 << 31 else "Float64Array"
-    else:
-        kind = next(
-            (f"Uint{bits}Array" for bits in (8, 16, 32) if most < 1 << bits), "Float64Array"
-        )
+    for typecode in _KINDS:
+        with contextlib.suppress(OverflowError):
+            values = array(typecode, numbers)
+            break
+    kind = _KINDS[values.typecode]
     place: dict[str, str | int] = {"numbers": kind, "at": len(columns), "count": len(numbers)}
-    values = array(_TYPECODES[kind], numbers)
     if sys.byteorder == "big":
         values.byteswap()
     columns += _padded(values.tobytes())

@@ -7,17 +7,19 @@ them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import msgspec
 
 from profd.daemon.analyze.operators import IssuingLine, WindowSummary, issuing_lines
 from profd.daemon.analyze.windows import HOST, AboutWindow, about_window
-from profd.daemon.clock import MICROSECOND_NS, SECOND_NS
-from profd.daemon.render.plaintext import cut, fit, visible, wrapped
+from profd.daemon.clock import MICROSECOND_NS
+from profd.daemon.render.plaintext import aligned, fit, visible, wrapped
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import OperatorTotals
 from profd.daemon.store.rows import WindowRow
+from profd.daemon.timerange import TimeRange
 from profd.daemon.units import percent, plural, step_time
 
 _NAME_CELLS = 55
@@ -32,17 +34,20 @@ class Sums(NamedTuple):
 
 
 class OperatorColumn(NamedTuple):
-    """A head, and the cell of a row."""
+    """A head, and the cell of a row.
+
+    If ``shows`` is given, the column is only in tables with a row of which it returns true.
+    """
 
     head: str
     cell: Callable[[OperatorTotals, Sums], str]
+    shows: Callable[[OperatorTotals], object] | None = None
 
 
-def sort_rows(rows: Iterable[OperatorTotals], field: str) -> list[OperatorTotals]:
-    """Return the rows by a field of theirs, the largest first; by name from A."""
-    if field == "name":
-        return sorted(rows, key=lambda row: row.name)
-    return sorted(rows, key=lambda row: getattr(row, field), reverse=True)
+def sort_rows(rows: Sequence[OperatorTotals], field: str | None) -> list[OperatorTotals]:
+    """Return the rows by a field, by default the usual one: the largest first, names from A."""
+    order = attrgetter(field or usual_order(rows))
+    return sorted(rows, key=order, reverse=field != "name")
 
 
 def usual_order(rows: Sequence[OperatorTotals]) -> str:
@@ -62,36 +67,32 @@ def operator_table(
     sums, columns = sums_of(rows), columns_of(rows)
     if issuers:
         columns.append(OperatorColumn("From (samples)", lambda row, _: issuer_of(row, issuers)))
-    texts: list[list[str]] = []
-    for column in columns:
-        cells = [column.head, *(column.cell(row, sums) for row in rows[:limit])]
-        room, justify = max(map(len, cells)), str.rjust if texts else str.ljust
-        texts.append([justify(cell, room) for cell in cells])
-    lines = ["  ".join(line).rstrip() for line in zip(*texts, strict=True)]
-    lines.insert(1, "  ".join("-" * len(column[0]) for column in texts))
-    lines.append(f"Self CPU time total: {_time(sums.self_cpu_ns)}")
+    heads = [column.head for column in columns]
+    cells = [[column.cell(row, sums) for column in columns] for row in rows[:limit]]
+    lines = [
+        aligned(heads, cells, right=heads[1:], has_rule=True),
+        f"Self CPU time total: {_time(sums.self_cpu_ns)}",
+    ]
     if sums.self_cuda_ns:
         lines.append(f"Self CUDA time total: {_time(sums.self_cuda_ns)}")
     return "\n".join(lines)
 
 
-def operator_lines(windows: Sequence[WindowSummary], columns: int) -> Iterator[str]:
+def operator_lines(windows: Sequence[WindowSummary]) -> Iterator[str]:
     """Yield what took most in each process of the last window, if one was taken."""
     for window in windows:
         rank = "" if window.rank is None else f"rank {window.rank}, "
         on_gpu = any(row.self_cuda_share is not None for row in window.operators)
-        length = step_time((window.end_ns - window.start_ns) / SECOND_NS)
+        length = step_time(TimeRange(window.start_ns, window.end_ns).length_s)
         yield f"  {rank}{plural(window.steps, 'whole step')} in {length}"
         for text in about_lines(window):
-            yield from wrapped(text, columns, "  ")
+            yield from wrapped(text, "  ")
         yield f"  {'self CUDA  ' if on_gpu else ''}self CPU    calls  operator"
         for row in window.operators[:_LINES]:
             cuda = f"{percent(row.self_cuda_share or 0.0):>9}  " if on_gpu else ""
             shares = f"{cuda}{percent(row.self_cpu_share):>8}"
             place = row.line.label if row.line else ""
-            yield cut(
-                f"  {shares}  {row.calls:>7,}  {fit(row.name, 34)}  {visible(place)}", columns
-            )
+            yield f"  {shares}  {row.calls:>7,}  {fit(row.name, 34)}  {place}"
 
 
 def about_lines(about: AboutWindow) -> Iterator[str]:
@@ -136,27 +137,7 @@ def sums_of(rows: Iterable[OperatorTotals]) -> Sums:
 
 def columns_of(rows: Sequence[OperatorTotals]) -> list[OperatorColumn]:
     """Return the columns in which these rows have anything to show, the name first."""
-    columns = list(_HOST_COLUMNS)
-    if any(row.self_cuda_ns for row in rows):
-        columns += _DEVICE_COLUMNS
-    if any(row.cpu_bytes or row.self_cpu_bytes for row in rows):
-        columns.append(OperatorColumn("CPU Mem", lambda row, _: _bytes(row.cpu_bytes)))
-        columns.append(OperatorColumn("Self CPU Mem", lambda row, _: _bytes(row.self_cpu_bytes)))
-    if any(row.cuda_bytes or row.self_cuda_bytes for row in rows):
-        columns.append(OperatorColumn("CUDA Mem", lambda row, _: _bytes(row.cuda_bytes)))
-        columns.append(OperatorColumn("Self CUDA Mem", lambda row, _: _bytes(row.self_cuda_bytes)))
-    columns.append(OperatorColumn("# of Calls", lambda row, _: str(row.calls)))
-    if any(row.input_shapes not in ("", "[]") for row in rows):
-        columns.append(
-            OperatorColumn("Input Shapes", lambda row, _: visible(row.input_shapes)[:80])
-        )
-    if any(row.flops for row in rows):
-        columns.append(
-            OperatorColumn(
-                "Total MFLOPs", lambda row, _: f"{row.flops / 1e6:.3f}" if row.flops else "--"
-            )
-        )
-    return columns
+    return [one for one in _COLUMNS if one.shows is None or any(map(one.shows, rows))]
 
 
 def _time(time_ns: float) -> str:
@@ -181,24 +162,51 @@ def _name(row: OperatorTotals) -> str:
     return name if len(name) < _NAME_CELLS - 3 else f"{name[: _NAME_CELLS - 3]}..."
 
 
-_HOST_COLUMNS = (
+def _device(row: OperatorTotals) -> object:
+    return row.self_cuda_ns
+
+
+def _memory(row: OperatorTotals) -> object:
+    return row.cpu_bytes or row.self_cpu_bytes
+
+
+def _device_memory(row: OperatorTotals) -> object:
+    return row.cuda_bytes or row.self_cuda_bytes
+
+
+_COLUMNS = (
     OperatorColumn("Name", lambda row, _: _name(row)),
     OperatorColumn("Self CPU %", lambda row, sums: _share(row.self_cpu_ns, sums.self_cpu_ns)),
     OperatorColumn("Self CPU", lambda row, _: _time(row.self_cpu_ns)),
     OperatorColumn("CPU total %", lambda row, sums: _share(row.cpu_total_ns, sums.self_cpu_ns)),
     OperatorColumn("CPU total", lambda row, _: _time(row.cpu_total_ns)),
     OperatorColumn("CPU time avg", lambda row, _: _time(row.cpu_total_ns / row.calls)),
-)
-_DEVICE_COLUMNS = (
-    OperatorColumn("Self CUDA", lambda row, _: _time(row.self_cuda_ns)),
-    OperatorColumn("Self CUDA %", lambda row, sums: _share(row.self_cuda_ns, sums.self_cuda_ns)),
-    OperatorColumn("CUDA total", lambda row, _: _time(row.cuda_total_ns)),
-    OperatorColumn("CUDA time avg", lambda row, _: _time(row.cuda_total_ns / row.calls)),
+    OperatorColumn("Self CUDA", lambda row, _: _time(row.self_cuda_ns), _device),
+    OperatorColumn(
+        "Self CUDA %", lambda row, sums: _share(row.self_cuda_ns, sums.self_cuda_ns), _device
+    ),
+    OperatorColumn("CUDA total", lambda row, _: _time(row.cuda_total_ns), _device),
+    OperatorColumn("CUDA time avg", lambda row, _: _time(row.cuda_total_ns / row.calls), _device),
+    OperatorColumn("CPU Mem", lambda row, _: _bytes(row.cpu_bytes), _memory),
+    OperatorColumn("Self CPU Mem", lambda row, _: _bytes(row.self_cpu_bytes), _memory),
+    OperatorColumn("CUDA Mem", lambda row, _: _bytes(row.cuda_bytes), _device_memory),
+    OperatorColumn("Self CUDA Mem", lambda row, _: _bytes(row.self_cuda_bytes), _device_memory),
+    OperatorColumn("# of Calls", lambda row, _: str(row.calls)),
+    OperatorColumn(
+        "Input Shapes",
+        lambda row, _: visible(row.input_shapes)[:80],
+        lambda row: row.input_shapes not in ("", "[]"),
+    ),
+    OperatorColumn(
+        "Total MFLOPs",
+        lambda row, _: f"{row.flops / 1e6:.3f}" if row.flops else "--",
+        lambda row: row.flops,
+    ),
 )
 
 
-def describe(reader: RunReader, window: WindowRow, field: str) -> dict[str, Any]:
-    """Return a window as its JSON has it, with operators sorted by a field of their rows.
+def describe(reader: RunReader, window: WindowRow, field: str | None) -> dict[str, Any]:
+    """Return a window as its JSON has it, with operators as ``sort_rows`` sorts them.
 
     Operators are kept apart by input shape. ``steps`` counts the whole steps in the window,
     ``lines`` are those that issued the operators of a name, by the samples. Raises RunUnreadable.
@@ -207,27 +215,23 @@ def describe(reader: RunReader, window: WindowRow, field: str) -> dict[str, Any]
     operators = []
     for row in sort_rows(reader.operators(window.id), field):
         fields: dict[str, Any] = {}
-        for name in [
-            one for one in row.__struct_fields__ if one not in ("is_annotation", "input_shapes")
-        ]:
-            value, is_time = getattr(row, name), name.endswith("_ns")
-            fields |= {f"{name[:-3]}_us": value / MICROSECOND_NS} if is_time else {name: value}
-        lines = issuers.get(row.name, ()) if row.device == HOST else ()
-        operators.append({**fields, "input_shapes": row.input_shapes, "lines": lines})
-    device = {
-        name: getattr(window, name)
-        for name in ("device_busy_ns", "device_idle_ns", "device_overlap_ns")
-    }
-    of_process = {"source": window.source, "pid": process.pid, "rank": process.rank}
-    when = {
+        for name, value in msgspec.structs.asdict(row).items():
+            if name.endswith("_ns"):
+                fields[f"{name.removesuffix('_ns')}_us"] = value / MICROSECOND_NS
+            elif name != "is_annotation":
+                fields[name] = value
+        fields["lines"] = issuers.get(row.name, ()) if row.device == HOST else ()
+        operators.append(fields)
+    return {
+        "source": window.source,
+        "pid": process.pid,
+        "rank": process.rank,
         "start_ns": window.start_ns,
         "end_ns": window.end_ns,
         "steps": len(reader.window_steps(window.id)),
-    }
-    return {
-        **of_process,
-        **when,
-        **device,
+        "device_busy_ns": window.device_busy_ns,
+        "device_idle_ns": window.device_idle_ns,
+        "device_overlap_ns": window.device_overlap_ns,
         **msgspec.structs.asdict(about_window(reader, window)),
         "operators": operators,
     }

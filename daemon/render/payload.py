@@ -76,7 +76,7 @@ def take_payload(reader: RunReader, phases: PhaseIndex, memory: Iterable[Growth]
     windows = [row for row in reader.windows() if not row.error]
     return {
         "startedMs": info.started_ns // MILLISECOND_NS,
-        "durationMs": max((info.end_ns - info.started_ns) // MILLISECOND_NS, 1),
+        "durationMs": max(info.time.length_ns // MILLISECOND_NS, 1),
         "knownToMs": (lives.known_to_ns - info.started_ns) // MILLISECOND_NS,
         "bucketMs": buckets.width_ms,
         "phases": PHASES,
@@ -133,9 +133,15 @@ def _threads(
     entries: list[dict[str, object]] = []
     for thread in sorted(columns_of, key=order):
         row, columns = reader.threads[thread], columns_of[thread]
-        entry = {"process": processes[row.process], "name": visible(row.name), "main": row.is_main}
-        stacks = [stack_index[stack] for stack in columns["stacks"]]
-        entries.append({**entry, **columns, "stacks": stacks})
+        entries.append(
+            {
+                "process": processes[row.process],
+                "name": visible(row.name),
+                "main": row.is_main,
+                **columns,
+                "stacks": [stack_index[stack] for stack in columns["stacks"]],
+            }
+        )
     return entries
 
 
@@ -175,9 +181,14 @@ def _window(reader: RunReader, row: WindowRow, processes: Mapping[int, int]) -> 
     for name in ("name", "device", "input_shapes"):
         columns[name] = list(map(visible, columns[name]))
     columns["issuer"] = [issuer_of(one, issuers) for one in kept]
-    start_ns, end_ns = row.start_ns - reader.info.started_ns, row.end_ns - reader.info.started_ns
-    times = {"start_ms": start_ns // MILLISECOND_NS, "end_ms": -(-end_ns // MILLISECOND_NS)}
-    words = {"process": processes[row.process], "source": visible(row.source), **times}
-    words |= {"steps": len(reader.window_steps(row.id)), "left_out": len(operators) - len(kept)}
-    about = [visible(text) for text in about_lines(about_window(reader, row))]
-    return {**words, "about": about, "operators": columns}
+    start_ns, end_ns = row.time.moved(-reader.info.started_ns)
+    return {
+        "process": processes[row.process],
+        "source": visible(row.source),
+        "start_ms": start_ns // MILLISECOND_NS,
+        "end_ms": -(-end_ns // MILLISECOND_NS),
+        "steps": len(reader.window_steps(row.id)),
+        "left_out": len(operators) - len(kept),
+        "about": [visible(text) for text in about_lines(about_window(reader, row))],
+        "operators": columns,
+    }

@@ -19,7 +19,7 @@ from rich.cells import cell_len, set_cell_size
 from profd.daemon import naming
 from profd.daemon.store.rows import ProcessRow
 
-_HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 """Unicode categories without a glyph: controls, marks of direction, surrogates, line separators."""
 
 
@@ -27,7 +27,7 @@ def visible(text: str) -> str:
     r"""Return ``text`` with invisible characters as escapes: ``\n``, ``\x1b``, ``\u202e``."""
     if text.isascii() and text.isprintable():
         return text
-    hidden = {character for character in set(text) if unicodedata.category(character) in _HIDDEN}
+    hidden = {character for character in set(text) if unicodedata.category(character) in HIDDEN}
     return "".join(
         one.encode("unicode_escape").decode("ascii") if one in hidden else one for one in text
     )
@@ -39,13 +39,15 @@ def visible_json(text: str) -> str:
         return text
     found = []
     for character in text:
-        if character != "\n" and unicodedata.category(character) in _HIDDEN:
+        if character != "\n" and unicodedata.category(character) in HIDDEN:
             units = character.encode("utf-16-be", "surrogatepass")
             character = "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
         found.append(character)
     return "".join(found)
 
 
+WIDTH = 80
+"""The most cells of a line of text; ``diff`` needs more for its columns."""
 ELLIPSIS = "…"
 width = cell_len
 """Return how many cells a text takes."""
@@ -73,16 +75,27 @@ def fit(text: str, cells: int, *, right: bool = False, keep_end: bool = False) -
     return blanks + text if right else text + blanks
 
 
-def wrapped(text: str, columns: int, lead: str = "") -> list[str]:
+def wrapped(text: str, lead: str = "") -> list[str]:
     """Return a text escaped and broken at its blanks, with all lines but the first indented."""
     indent = " " * max(len(lead), 2)
     return textwrap.wrap(
         visible(text),
-        columns,
+        WIDTH,
         initial_indent=lead,
         subsequent_indent=indent,
         break_on_hyphens=False,
     )
+
+
+def joined(lines: Iterable[str], cells: int) -> str:
+    """Return lines as one text, each cut to at most so many cells. No newline at the end."""
+    return "\n".join(cut(line.rstrip(" "), cells) for line in lines)
+
+
+def bar(share: float, cells: int) -> str:
+    """Return a share of 0 to 1 as a bar that takes all of so many cells at 1, in eighths."""
+    full, rest = divmod(min(max(round(share * cells * 8), 0), cells * 8), 8)
+    return "█" * full + " ▏▎▍▌▋▊▉"[rest].strip()
 
 
 def listed(names: Sequence[str], most: int) -> str:
@@ -97,17 +110,23 @@ def process_title(row: ProcessRow, host: str | None = None) -> str:
 
 
 def aligned(
-    heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    right: Sequence[str] = (),
+    has_rule: bool = False,
 ) -> str:
     """Return a table with a line of heads; the columns named in ``right`` are aligned to the right.
 
-    What is invisible in a cell, or would steer the terminal, is spelled out.
+    What is invisible in a cell, or would steer the terminal, is spelled out. ``has_rule`` asks for
+    dashes below the heads.
     """
     lines = [heads, *(list(map(visible, row)) for row in rows)]
     columns = []
     for head, *cells in zip(*lines, strict=True):
         room = max(map(width, (head, *cells)))
-        columns.append([fit(cell, room, right=head in right) for cell in (head, *cells)])
+        rule = ["-" * room] if has_rule else []
+        columns.append([fit(cell, room, right=head in right) for cell in (head, *rule, *cells)])
     return "\n".join("  ".join(line).rstrip() for line in zip(*columns, strict=True))
 
 

@@ -13,7 +13,6 @@ from typing import Any
 
 from profd.daemon import units
 from profd.daemon.analyze.phases import PhaseIndex, phase_named
-from profd.daemon.clock import SECOND_NS
 from profd.daemon.naming import script
 from profd.daemon.paths import write_whole
 from profd.daemon.render import cards
@@ -29,7 +28,7 @@ def take_words(reader: RunReader, summary: Summary, bucket_ms: int) -> dict[str,
     """Return the words outside of the charts; the page selects time in steps of ``bucket_ms``."""
     info = reader.info
     command = " ".join(info.command)
-    length = units.duration(max(info.end_ns - info.started_ns, 0) / SECOND_NS)
+    length = units.duration(max(info.time.length_s, 0.0))
     how = "profd launched it" if info.mode == "launched" else "profd attached to it"
     versions = ", ".join(
         f"{name.replace('_', '-')} {version}" for name, version in info.versions.items()

@@ -18,7 +18,7 @@ from profd.daemon.analyze.memory import Growth, Jump
 from profd.daemon.analyze.phases import STARTUP, STEP
 from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.findings.finding import INFO, Finding
-from profd.daemon.render.plaintext import cut, fit, listed, visible, width, wrapped
+from profd.daemon.render.plaintext import fit, listed, visible, width, wrapped
 from profd.daemon.render.summary import Summary
 from profd.daemon.store.merge import JoinedNode
 from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS
@@ -61,16 +61,14 @@ def worked_share(phases: Mapping[str, float]) -> float:
     )
 
 
-def finding_lines(
-    findings: Sequence[Finding], phases: Mapping[str, float], columns: int
-) -> Iterator[str]:
+def finding_lines(findings: Sequence[Finding], phases: Mapping[str, float]) -> Iterator[str]:
     """Yield each finding and its remedy, wrapped, below the verdict if that is no finding."""
     if not findings or findings[0].severity == INFO:
-        yield from wrapped(verdict(findings, phases), columns)
+        yield from wrapped(verdict(findings, phases))
     for finding in findings:
         mark = WORTH_KNOWING if finding.severity == INFO else ALARM
-        yield from wrapped(f"{mark} {finding.title}", columns)
-        yield from wrapped(finding.remedy, columns, "  ")
+        yield from wrapped(f"{mark} {finding.title}")
+        yield from wrapped(finding.remedy, "  ")
 
 
 _LEAST_IDLE = 0.05
@@ -89,7 +87,7 @@ def gpu_lines(gpus: Iterable[Gpu]) -> Iterator[str]:
         yield f"  {visible(gpu.device)}  {visible(gpu.name)}: {', '.join(facts)}"
 
 
-def idle_lines(idle: GpuIdle | None, columns: int) -> Iterator[str]:
+def idle_lines(idle: GpuIdle | None) -> Iterator[str]:
     """Yield for how long the GPUs were idle, if any was read, and in which phases that may lie."""
     if idle is None:
         return
@@ -97,10 +95,9 @@ def idle_lines(idle: GpuIdle | None, columns: int) -> Iterator[str]:
     for phase, found in idle.phases.items():
         if found.high < _LEAST_IDLE or found.high - found.low > _VAGUE:
             continue
-        text = f"  {of_idle(found)} of the idle time is {phase}"
         line = next((one for one in idle.lines if one.phase == phase), None)
-        place = f" ({visible(line.module_path)}:{line.line}  {line.source or ''})" if line else ""
-        yield cut(text + place, columns)
+        place = f" ({line.module_path}:{line.line}  {line.source or ''})" if line else ""
+        yield f"  {of_idle(found)} of the idle time is {phase}{place}"
     yield f"  gaps shorter than {step_time(idle.period_s)} are resolved in windows only"
 
 
@@ -160,10 +157,10 @@ def jump_lines(jumps: Iterable[Jump], names: Mapping[int, str]) -> Iterator[str]
         yield f"  {clock(jump.at_ns)}  {name} {jump.pid} rose{where} by {size(jump.by_bytes)}{line}"
 
 
-def hang_lines(hangs: Sequence[Hang], columns: int) -> Iterator[str]:
+def hang_lines(hangs: Sequence[Hang]) -> Iterator[str]:
     for hang in hangs:
         yield from wrapped(
-            f"{duration(hang.since_s)} into the run: {hang.text}; {went_on(hang)}", columns, "  ▲ "
+            f"{duration(hang.since_s)} into the run: {hang.text}; {went_on(hang)}", "  ▲ "
         )
         for place in hang.places[:6]:
             names = [
@@ -171,12 +168,12 @@ def hang_lines(hangs: Sequence[Hang], columns: int) -> Iterator[str]:
                 for stand in place.stands
             ]
             waits = sorted({stand.wait for stand in place.stands})
-            yield from wrapped(f"{listed(names, 4)}: {' / '.join(waits[:2])}", columns, "    ")
-            yield from wrapped(" ← ".join(map(_short, place.frames[:-4:-1])), columns, "      ")
+            yield from wrapped(f"{listed(names, 4)}: {' / '.join(waits[:2])}", "    ")
+            yield from wrapped(" ← ".join(map(_short, place.frames[:-4:-1])), "      ")
         if len(hang.places) > 6:
             yield f"    and {len(hang.places) - 6} more stacks"
         for fact in hang.facts:
-            yield from wrapped(fact, columns, "    ")
+            yield from wrapped(fact, "    ")
 
 
 def went_on(hang: Hang) -> str:
@@ -203,11 +200,11 @@ def post_mortem_sentence(post_mortem: PostMortem) -> str:
     return visible(f"{text}; {post_mortem.error}" if post_mortem.error else text)
 
 
-def post_mortem_lines(post_mortem: PostMortem | None, columns: int) -> Iterator[str]:
+def post_mortem_lines(post_mortem: PostMortem | None) -> Iterator[str]:
     """Yield the sentence on a target's death, if it died, who else died, and its last output."""
     if post_mortem is None:
         return
-    yield from wrapped(post_mortem_sentence(post_mortem), columns, "  ")
+    yield from wrapped(post_mortem_sentence(post_mortem), "  ")
     if post_mortem.others:
         yield f"  ended shortly before: {', '.join(f'pid {pid}' for pid in post_mortem.others)}"
     for place in post_mortem.last[1:]:
@@ -235,7 +232,7 @@ LEAST_SURPLUS = 0.02
 _NODES = 32
 
 
-def rank_lines(ranks: Sequence[RankSummary], columns: int) -> Iterator[str]:
+def rank_lines(ranks: Sequence[RankSummary]) -> Iterator[str]:
     """Yield the table of the ranks, if there are any; of many, those that wait least."""
     if not ranks:
         return
@@ -256,7 +253,7 @@ def rank_lines(ranks: Sequence[RankSummary], columns: int) -> Iterator[str]:
                 f"+{percent(part.surplus)} {part.function}  {part.module_path}:{part.line}  "
                 f"{part.phase}"
             )
-        yield cut(f"{place}  {shares}  {where}", columns)
+        yield f"{place}  {shares}  {where}"
     if len(ranks) > len(shown):
         yield f"  and {len(ranks) - len(shown)} more that wait longer"
 

@@ -36,7 +36,6 @@ from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.analyze.series import mean_of_series
 from profd.daemon.analyze.steps import Steps, take_steps
 from profd.daemon.analyze.uncertainty import TransitionsSeen, take_transitions
-from profd.daemon.clock import SECOND_NS
 from profd.daemon.events import EventKind
 from profd.daemon.findings.catalog import findings_in
 from profd.daemon.findings.finding import INFO, Finding
@@ -159,7 +158,6 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
     covered = 0.0 if is_empty and coverage.share else coverage.share
     busy = utilization_by_stack(reader, GpuTracks(reader), selection, phases)
     info = reader.info
-    length_ns = selection.time.within(info.time).length_ns
     losses = _texts(reader, selection, EventKind.LOSS)
     unread = _texts(reader, selection, EventKind.UNREAD)
     hangs, post_mortem = take_hangs(reader, selection), take_post_mortem(reader)
@@ -174,18 +172,23 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
     )
     errors = profile.errors(shares, lambda stack: frozenset({phases.of_stack(stack)}))
     return Summary(
-        *(
-            VERSION,
-            info.id,
-            info.name,
-            info.state,
-            info.why_ended,
-            target,
-            length_ns / SECOND_NS,
-        ),
-        *(profile.total_samples, covered, coverage.torn_share, coverage.cost_core_share),
-        *(take_steps(reader, selection, phases), shares, errors, phase_lines(profile, phases)),
-        *(tuple(hot_functions(reader, profile, busy)[:20]), _processes(reader, selection, changes)),
+        VERSION,
+        info.id,
+        info.name,
+        info.state,
+        info.why_ended,
+        target,
+        selection.time.within(info.time).length_s,
+        profile.total_samples,
+        covered,
+        coverage.torn_share,
+        coverage.cost_core_share,
+        take_steps(reader, selection, phases),
+        shares,
+        errors,
+        phase_lines(profile, phases),
+        tuple(hot_functions(reader, profile, busy)[:20]),
+        _processes(reader, selection, changes),
         gpus=take_gpus(reader, selection),
         rest=named_rest(reader, profile, phases),
         gpu_idle=take_gpu_idle(reader, selection, phases),
@@ -230,7 +233,7 @@ def why_no_samples(reader: RunReader) -> str:
         return f"no samples were taken: {unread[0].text}"
     if info.state == "live":
         return "no samples were taken yet"
-    length = duration((info.end_ns - info.started_ns) / SECOND_NS)
+    length = duration(info.time.length_s)
     if not any(row.python for row in reader.processes.values()):
         return (
             f"no samples were taken: no process of it ran Python, as far as profd saw in {length}"
@@ -256,21 +259,21 @@ def _processes(
         rss = reader.find_series("rss_bytes", row.id)
         last = reader.last_point(rss.id, selection.time.to_ns) if rss else None
         profile = profiles[row.id]
-        cpu_cores = mean_of_series(reader, "cpu_cores", row.id, selection)
-        sums = (profile.total_samples, cpu_cores, int(last.value) if last else None)
-        fields = (
+        return ProcessSummary(
             row.pid,
             row.role,
             row.rank,
             row.ordinal,
             row.command,
             Exit(row.exit_code, signal_name(row.exit_signal)),
+            profile.total_samples,
+            mean_of_series(reader, "cpu_cores", row.id, selection),
+            int(last.value) if last else None,
+            tuple(hot_functions(reader, profile)[:5]),
         )
-        return ProcessSummary(*fields, *sums, tuple(hot_functions(reader, profile)[:5]))
 
-    found = map(
-        described, sorted(filter(selection.takes_process, reader.processes.values()), key=order)
-    )
+    rows = sorted(filter(selection.takes_process, reader.processes.values()), key=order)
+    found = map(described, rows)
     return tuple(
         sorted(
             found, key=lambda one: one.role != "main" and one.cpu_cores is None and not one.samples

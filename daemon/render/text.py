@@ -12,19 +12,16 @@ from profd.daemon.analyze.steps import Steps
 from profd.daemon.naming import process_title, script
 from profd.daemon.render import sections
 from profd.daemon.render.operators import operator_lines
-from profd.daemon.render.plaintext import cut, fit, visible, width, wrapped
+from profd.daemon.render.plaintext import WIDTH, bar, fit, joined, visible, width, wrapped
 from profd.daemon.render.summary import ProcessSummary, Summary
 from profd.daemon.units import UNKNOWN, duration, percent, rate, size
 
-WIDTH = 80
 _PROCESSES = 12
 _NAMED = 4
 _BAR_CELLS, _FUNCTION_CELLS, _PLACE_CELLS = 12, 24, 22
 
 
-def closing_lines(
-    summary: Summary, *, run: str | None = None, report: str | None = None, columns: int = WIDTH
-) -> str:
+def closing_lines(summary: Summary, *, run: str | None = None, report: str | None = None) -> str:
     """Return the words at the end of a session: how the run ended, its largest phases, their basis.
 
     ``run`` is the run's name on a command line, by default its id. ``report`` is the path of its
@@ -32,72 +29,65 @@ def closing_lines(
     """
     lines = [f"profd  {_title(summary)}"]
     shown = [(name, share) for name, share in summary.phases.items() if share >= 0.05][:5]
-    phase_lines = {line.phase: line for line in summary.phase_lines}
-    places = {name: _place(phase_lines[name]) if name in phase_lines else "" for name, _ in shown}
-    name_cells, place_cells = _widest(places), _widest(places.values(), _PLACE_CELLS)
-    for name, share in shown:
-        where = f"{fit(name, name_cells)}   {fit(places[name], place_cells, keep_end=True)}"
-        source = phase_lines[name].source or "" if name in phase_lines else ""
-        lines.append(f"  {percent(share):>5}  {where}   {source}".rstrip())
+    known = _lines_of_phases(summary)
+    places = [known.get(name, ("", "")) for name, _ in shown]
+    name_cells = _widest(name for name, _ in shown)
+    place_cells = _widest((place for place, _ in places), _PLACE_CELLS)
+    for (name, share), (place, source) in zip(shown, places, strict=True):
+        where = f"{fit(name, name_cells)}   {fit(place, place_cells, keep_end=True)}"
+        lines.append(f"  {percent(share):>5}  {where}   {source}")
     verdict = sections.verdict(summary.findings, summary.phases)
     for hang in summary.hangs[-1:]:
         verdict = f"{sections.ALARM} {hang.text}; {sections.went_on(hang)}"
-    lines += wrapped(verdict, columns)
+    lines += wrapped(verdict)
     for text in _unread(summary)[:1]:
-        lines += wrapped(f"{sections.ALARM} {text}", columns)
+        lines += wrapped(f"{sections.ALARM} {text}")
     # Never cut: these two are there to be copied.
     facts = [
         f"{_evidence(summary)} · {summary.run}",
         f"report: {report or f'profd report {run or summary.run}'}",
     ]
-    return "\n".join([*(cut(line, columns) for line in lines), *map(visible, facts)])
+    return "\n".join([joined(lines, WIDTH), *map(visible, facts)])
 
 
-def summary_text(summary: Summary, *, columns: int = WIDTH) -> str:
-    """Return a summary as text, no line wider than ``columns``, no newline at the end."""
-    roles, steps = {row.pid: _role(row) for row in summary.processes}, summary.steps
+def summary_text(summary: Summary) -> str:
+    """Return a summary as text, no line wider than ``WIDTH``, no newline at the end."""
+    roles = {row.pid: _role(row) for row in summary.processes}
     worked = {} if summary.hangs else summary.phases  # a run that hung is not called healthy
-    led_by = (
-        f"thread {', '.join(summary.leading_threads)}"
-        if summary.leading_threads
-        else "the main thread"
-    )
-    by = (
-        "" if steps.per_s_error is None else f"steps by {steps.source}, ± {rate(steps.per_s_error)}"
-    )
+    threads = ", ".join(summary.leading_threads)
+    led_by = f"thread {threads}" if threads else "the main thread"
     lines = [
-        _title(summary),
-        f"pid {summary.target.pid} · {summary.run}",
-        *([by] if by and steps.source is not None else []),
-        *(wrapped(steps.why_unknown, columns) if steps.why_unknown else []),
-        _evidence(summary),
-        *(f"lost: {visible(text)}" for text in summary.losses),
-        *(
-            f"not read for {duration(gap.seconds)}: {gap.reason} ({visible(gap.text)})"
-            for gap in summary.gaps
-        ),
-        *(
-            line
-            for text in _unread(summary)
-            for line in wrapped(f"{sections.ALARM} {text}", columns)
-        ),
-        *_section("How it ended", sections.post_mortem_lines(summary.post_mortem, columns)),
-        *_section("Hangs", sections.hang_lines(summary.hangs, columns)),
-        *_section(None, sections.finding_lines(summary.findings, worked, columns)),
-        *_section(f"Phases of {visible(led_by)}", _phase_table(summary, columns)),
-        *_section(
-            f"Hot functions of {visible(led_by)}", _function_table(summary.functions, columns)
-        ),
-        *_section("Operators of the last window", operator_lines(summary.last_window, columns)),
-        *_section("Ranks", sections.rank_lines(summary.ranks, columns)),
+        *_about(summary),
+        *_section("How it ended", sections.post_mortem_lines(summary.post_mortem)),
+        *_section("Hangs", sections.hang_lines(summary.hangs)),
+        *_section(None, sections.finding_lines(summary.findings, worked)),
+        *_section(f"Phases of {led_by}", _phase_table(summary)),
+        *_section(f"Hot functions of {led_by}", _function_table(summary.functions)),
+        *_section("Operators of the last window", operator_lines(summary.last_window)),
+        *_section("Ranks", sections.rank_lines(summary.ranks)),
         *_section("Nodes", sections.node_lines(summary.nodes)),
         *_section("GPUs", sections.gpu_lines(summary.gpus)),
-        *sections.idle_lines(summary.gpu_idle, columns),
-        *_section("Processes", _process_table(summary.processes, columns)),
+        *sections.idle_lines(summary.gpu_idle),
+        *_section("Processes", _process_table(summary.processes)),
         *_section("Growing memory", sections.growth_lines(summary.memory, roles)),
         *_section("Memory that jumped", sections.jump_lines(summary.memory_jumps, roles)),
     ]
-    return "\n".join(cut(line, columns).rstrip() for line in lines)
+    return joined(lines, WIDTH)
+
+
+def _about(summary: Summary) -> Iterator[str]:
+    """Yield what the run is, its evidence, and what was lost or not read of it."""
+    steps = summary.steps
+    yield from (_title(summary), f"pid {summary.target.pid} · {summary.run}")
+    if steps.source is not None and steps.per_s_error is not None:
+        yield f"steps by {steps.source}, ± {rate(steps.per_s_error)}"
+    yield from wrapped(steps.why_unknown or "")
+    yield _evidence(summary)
+    yield from (f"lost: {text}" for text in summary.losses)
+    for gap in summary.gaps:
+        yield f"not read for {duration(gap.seconds)}: {gap.reason} ({gap.text})"
+    for text in _unread(summary):
+        yield from wrapped(f"{sections.ALARM} {text}")
 
 
 def _title(summary: Summary) -> str:
@@ -148,56 +138,53 @@ def _section(title: str | None, rows: Iterable[str]) -> Iterator[str]:
         yield from ("", *([title] if title else []), *found)
 
 
-def _phase_table(summary: Summary, columns: int) -> Iterator[str]:
-    lines = {line.phase: line for line in summary.phase_lines}
+def _lines_of_phases(summary: Summary) -> dict[str, tuple[str, str]]:
+    """Return by phase the place and the text of the line that most of it was called from."""
+    return {line.phase: (_place(line), line.source or "") for line in summary.phase_lines}
+
+
+def _phase_table(summary: Summary) -> Iterator[str]:
+    known = _lines_of_phases(summary)
     name_cells = _widest(summary.phases)
-    place_cells = _widest(map(_place, summary.phase_lines), _PLACE_CELLS)
+    place_cells = _widest((place for place, _ in known.values()), _PLACE_CELLS)
     for name, share in summary.phases.items():
-        row = f"  {phase_named(name).letter}  {fit(name, name_cells)}  {percent(share):>5}"
-        row += f" {_margin(summary.phase_errors[name])}  {_bar(share)}"
-        if name in lines:
-            row += (
-                f"  {fit(_place(lines[name]), place_cells, keep_end=True)}  "
-                f"{lines[name].source or ''}"
-            )
-        yield cut(row, columns)
+        place, source = known.get(name, ("", ""))
+        shown = f"{percent(share):>5} {_margin(summary.phase_errors[name])}"
+        yield (
+            f"  {phase_named(name).letter}  {fit(name, name_cells)}  {shown}  "
+            f"{bar(share, _BAR_CELLS):{_BAR_CELLS}}  {fit(place, place_cells, keep_end=True)}  "
+            f"{source}"
+        )
         for what, part in itertools.islice(summary.rest.get(name, {}).items(), _NAMED):
-            yield cut(f"       {percent(part):>5} {visible(what)}", columns)
+            yield f"       {percent(part):>5} {what}"
 
 
-def _function_table(functions: Sequence[FunctionRow], columns: int) -> Iterator[str]:
+def _function_table(functions: Sequence[FunctionRow]) -> Iterator[str]:
     shown = functions[:10]
     name_cells = _widest((row.function for row in shown), _FUNCTION_CELLS)
     place_cells = _widest(map(_place, shown), _PLACE_CELLS)
     with_gpu = any(row.gpu_utilization is not None for row in shown)
-    gpu_title = "   GPU" if with_gpu else ""
     if shown:
         yield (
-            f"     self          total{gpu_title}  {fit('function', name_cells)}  "
-            f"{fit('where', place_cells)}  line"
+            f"     self          total{'   GPU' if with_gpu else ''}  "
+            f"{fit('function', name_cells)}  {fit('where', place_cells)}  line"
         )
     for row in shown:
-        shares = (
-            f"{percent(row.self_share, 1):>7} {_margin(row.self_error)} "
-            f"{percent(row.total_share, 1):>7}"
-        )
-        shares += f"{percent(row.gpu_utilization):>6}" if with_gpu else ""
+        own = f"{percent(row.self_share, 1):>7} {_margin(row.self_error)}"
+        gpu = f"{percent(row.gpu_utilization):>6}" if with_gpu else ""
         where = f"{fit(row.function, name_cells)}  {fit(_place(row), place_cells, keep_end=True)}"
-        yield cut(f"  {shares}  {where}  {row.source or ''}", columns)
+        yield f"  {own} {percent(row.total_share, 1):>7}{gpu}  {where}  {row.source or ''}"
 
 
-def _process_table(processes: Sequence[ProcessSummary], columns: int) -> Iterator[str]:
+def _process_table(processes: Sequence[ProcessSummary]) -> Iterator[str]:
     if processes:
         yield f"      pid  {'role':12}    CPU       RSS  hottest function"
     for process in processes[:_PROCESSES]:
-        hottest = process.functions[0] if process.functions else None
-        doing = (
-            f"{percent(hottest.self_share):>5}  {hottest.function}  {_place(hottest)}"
-            if hottest
-            else UNKNOWN
-        )
+        doing = UNKNOWN
+        for row in process.functions[:1]:
+            doing = f"{percent(row.self_share):>5}  {row.function}  {_place(row)}"
         use = f"{percent(process.cpu_cores):>5}  {size(process.rss_bytes):>8}"
-        yield cut(f"  {process.pid:>7}  {fit(_role(process), 12)}  {use}  {doing}", columns)
+        yield f"  {process.pid:>7}  {fit(_role(process), 12)}  {use}  {doing}"
     if len(processes) > _PROCESSES:
         yield f"  and {len(processes) - _PROCESSES} more"
 
@@ -217,8 +204,3 @@ def _place(line: FunctionRow | PhaseLine) -> str:
 def _margin(error: float) -> str:
     """Return the margin of a share with this standard error, in points, for a 95 % interval."""
     return f"± {100 * min(margin(error), 1):.1f}".ljust(6)
-
-
-def _bar(share: float) -> str:
-    eighths = round(share * _BAR_CELLS * 8)
-    return f"{'█' * (eighths // 8)}{' ▏▎▍▌▋▊▉'[eighths % 8].strip()}".ljust(_BAR_CELLS)

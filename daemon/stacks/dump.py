@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from pathlib import PurePath
 
 import msgspec
 
@@ -24,6 +25,11 @@ class DumpedFrame(msgspec.Struct, frozen=True):
     name: str
     filename: str
     line: int
+
+    @property
+    def place(self) -> str:
+        """The last two parts of its file's path, and its line."""
+        return f"{'/'.join(PurePath(self.filename).parts[-2:])}:{self.line}"
 
 
 class DumpedThread(msgspec.Struct, frozen=True):

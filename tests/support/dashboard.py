@@ -187,7 +187,7 @@ class OpenDashboard:
         ):
             return True
         shown = self.widget(Header).snapshot
-        return shown is not None and shown.view == self.app.feed._view
+        return shown is not None and shown.view == self.app.feed.view
 
     @property
     def dashboard(self) -> Dashboard:

@@ -19,7 +19,7 @@ from textual.widgets import Static
 
 from profd.daemon.findings.finding import CRITICAL, INFO, Finding
 from profd.daemon.render.plaintext import visible
-from profd.daemon.units import LARGEST_BOUND, clock, plural, quantity, times
+from profd.daemon.units import LARGEST_BOUND, clock, times
 from profd.tui.cells import Run
 from profd.tui.snapshot import Snapshot
 from profd.tui.widgets.linewidget import StyledWidget
@@ -53,9 +53,9 @@ class FindingTable(Table[Finding]):
 
     def columns(self) -> Sequence[Column[Finding]]:
         return (
-            Column("", lambda item, _: self.run(*_MARKS.get(item.severity, ("▲", "warn"))), 1),
-            Column("finding", self._finding, share=1),
-            Column("at most", self._gain, 7, 34, right=True),
+            Column("", lambda item: _MARKS.get(item.severity, ("▲", "warn")), 1),
+            Column("finding", _finding, share=1),
+            Column("at most", _gain, 7, 34, right=True),
         )
 
     def key(self, item: Finding) -> Hashable:
@@ -64,19 +64,17 @@ class FindingTable(Table[Finding]):
     def text(self, item: Finding) -> str:
         return f"{item.title} {item.cause} {item.remedy}"
 
-    def _gain(self, item: Finding, room: int) -> Run:
-        bound = item.gain_bound
-        gain = (
-            ""
-            if bound is None
-            else times(bound)
-            if bound <= LARGEST_BOUND
-            else f"> {times(LARGEST_BOUND)}"
-        )
-        return self.run(gain, "bright")
 
-    def _finding(self, item: Finding, room: int) -> list[Run]:
-        return [self.run(f"{visible(item.label)}  ", "bright"), self.run(visible(item.sentence))]
+def _finding(item: Finding) -> list[Run]:
+    return [(f"{visible(item.label)}  ", "bright"), (visible(item.sentence), "plain")]
+
+
+def _gain(item: Finding) -> Run:
+    bound = item.gain_bound
+    if bound is None:
+        return ("", "bright")
+    is_large = bound > LARGEST_BOUND
+    return (f"> {times(LARGEST_BOUND)}" if is_large else times(bound), "bright")
 
 
 class EvidencePane(VerticalScroll, StyledWidget):
@@ -98,14 +96,10 @@ class EvidencePane(VerticalScroll, StyledWidget):
         measures = Grid.grid(padding=(0, 2, 0, 0))  # a long text goes on below itself
         measures.add_column(min_width=10, justify="right")
         for measure in evidence.measures:
-            parts = [self._text(measure.name)]
-            if measure.low is not None and measure.high is not None:
-                low, high = (quantity(value, measure.unit) for value in (measure.low, measure.high))
-                parts.append(self._text(f"  {low} to {high}", "dim"))
-            if measure.samples is not None:
-                parts.append(self._text(f"  {plural(measure.samples, 'sample')}", "dim"))
+            basis = "".join(f"  {text}" for text in measure.basis)
             measures.add_row(
-                self._text(quantity(measure.value, measure.unit), "bright"), Text.assemble(*parts)
+                self._text(measure.shown, "bright"),
+                Text.assemble(self._text(measure.name), self._text(basis, "dim")),
             )
         yield measures
         yield self._text(f"between {clock(evidence.from_ns)}–{clock(evidence.to_ns)}", "dim")  # noqa: RUF001

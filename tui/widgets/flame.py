@@ -128,15 +128,15 @@ class FlameView(LineWidget):
                 if self.cursor.tree is not None
                 else "  Adding up the stacks…"
             )
-            return [self.run(text if y == 1 else "", "dim")]
+            return [(text if y == 1 else "", "dim")]
         if y < self._picture_lines:
             return self._blocks(self.cursor.row(y + self.cursor.first_row))
         if y == self._picture_lines:
             return self._about(self.cursor.block.node) if self.cursor.block else self._legend()
         if not self.search.text:
-            return [self.run(_KEYS, "faint")]
+            return [(_KEYS, "faint")]
         found = f" of the time has “{visible(self.search.text)}” in its stack"
-        return [self.run(f" {percent(self._found_share, 1)}", "bright"), self.run(found)]
+        return [(f" {percent(self._found_share, 1)}", "bright"), (found, "plain")]
 
     @property
     def _picture_lines(self) -> int:
@@ -157,10 +157,11 @@ class FlameView(LineWidget):
         self.refresh()
 
     def _blocks(self, row: Row) -> list[Run]:
-        runs, at, current = [], 0, self.cursor.block
+        runs: list[Run] = []
+        at, current = 0, self.cursor.block
         for block in row:
             if block.left > at:
-                runs.append(self.run(" " * (block.left - at)))
+                runs.append((" " * (block.left - at), "plain"))
             look, is_found = self._look(block.node), self.search.finds(block.node)
             if block is current:
                 style = self.style_of("bright") + Style(reverse=True)
@@ -170,7 +171,7 @@ class FlameView(LineWidget):
                 style = look.label
             # Add a letter if the color says nothing.
             letter = "" if look.color or self.coloring == BY_MODULE else f"{look.letter} "
-            runs.append(Run(_label(block, letter), style))
+            runs.append((_label(block, letter), style))
             at = block.right
         return runs
 
@@ -194,27 +195,25 @@ class FlameView(LineWidget):
         )
         if node.gpu_idle is not None:
             shares += f"   GPU {percent(1 - node.gpu_idle)}"
-        runs = [
-            self.run(f" {visible(node.title)}", "bright"),
-            self.run(f"  {visible(node.place)}", "accent"),
-        ]
         return [
-            *runs,
-            self.run(shares),
-            self.run(f"   {visible((node.frame and node.frame.source) or '')}", "dim"),
+            (f" {visible(node.title)}", "bright"),
+            (f"  {visible(node.place)}", "accent"),
+            (shares, "plain"),
+            (f"   {visible((node.frame and node.frame.source) or '')}", "dim"),
         ]
 
     def _legend(self) -> list[Run]:
-        scale = []
+        scale: list[Run] = []
         if self.coloring == BY_GPU:
             looks = [self.idle_look(share) for share in _IDLE_SHARES]
-            colors = [Run(f" {look.letter} ", look.label) for look in looks]
-            scale = [self.run("   busy ", "dim"), *colors, self.run(" idle", "dim")]
+            scale.append(("   busy ", "dim"))
+            scale += [(f" {look.letter} ", look.label) for look in looks]
+            scale.append((" idle", "dim"))
         states = {"leaves on top": self.cursor.is_inverted, "folded": self.cursor.is_folded}
         # The scale comes first: in a narrow view the end is cut, and without the scale the colors
         # say nothing.
-        about = self.run(f"   {' · '.join(word for word, is_so in states.items() if is_so)}", "dim")
-        return [self.run(f" {self.coloring}", "dim"), *scale, about]
+        about = (f"   {' · '.join(word for word, is_so in states.items() if is_so)}", "dim")
+        return [(f" {self.coloring}", "dim"), *scale, about]
 
 
 def _label(block: Block, letter: str) -> str:

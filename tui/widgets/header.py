@@ -5,7 +5,7 @@ The second line is one sentence.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from textual.reactive import reactive
@@ -40,29 +40,25 @@ class Header(LineWidget):
 
     def draw(self, y: int, width: int) -> Sequence[Run]:
         if self.snapshot is None:
-            return [self.run(" profd ", "bright"), self.run("opening the run…", "dim")]
-        left, right = self._identity(self.snapshot), self._vitals(self.snapshot)
-        for rank in range(9, 0, -1):
-            if _blanks(left, right, width) >= 0:
+            return [(" profd ", "bright"), ("opening the run…", "dim")]
+        halves = self._identity(self.snapshot), self._vitals(self.snapshot)
+        for most in range(9, -1, -1):
+            left, right = (_joined(part for part in half if part.rank <= most) for half in halves)
+            blanks = width - 2 - cells_of([*left, *right])
+            if blanks >= (len(_GAP) if right else 0):
                 break
-            left, right = ([part for part in half if part.rank < rank] for half in (left, right))
-        gap = self.run(" " * max(_blanks(left, right, width), 0) + (_GAP if right else ""))
-        joined = [
-            [run for part in half for run in (*part.runs, self.run(_GAP))][:-1]
-            for half in (left, right)
-        ]
-        return [self.run(" "), *joined[0], gap, *joined[1]]
+        return [(" ", "plain"), *left, (" " * blanks, "plain"), *right]
 
     def _identity(self, snapshot: Snapshot) -> list[Part]:
         info, workers = snapshot.info, snapshot.workers
         beside = f" + {plural(workers, 'worker')}" if workers else ""
         mark, words, style = self._state(info)
         return [
-            Part(0, (self.run("profd ", "bright"), self.run(mark, style))),
-            Part(1, (self.run(visible(script(info.command)), "bright"),)),
-            *([Part(2, (self.run(words, style),))] if words else []),
-            Part(6, (self.run(f"pid {info.target.pid}{beside}", "dim"),)),
-            Part(3, (self.run(elapsed(info.end_ns - info.started_ns)),)),
+            Part(0, (("profd ", "bright"), (mark, style))),
+            Part(1, ((visible(script(info.command)), "bright"),)),
+            *([Part(2, ((words, style),))] if words else []),
+            Part(6, ((f"pid {info.target.pid}{beside}", "dim"),)),
+            Part(3, ((elapsed(info.time.length_ns), "plain"),)),
             *self._steps(snapshot),
         ]
 
@@ -83,30 +79,28 @@ class Header(LineWidget):
         count = "steps" if steps.step is None else f"step {steps.exactness}{steps.step:,}"
         count = count if steps.made is None else f"{steps.exactness}{plural(steps.made, 'step')}"
         pauses = steps.pauses and steps.made is None
-        pace = self.run("pauses", "warn") if pauses else self.run(rate(steps.per_s), "bright")
-        parts = [Part(4, (self.run(f"{count}  "), pace))]
+        pace = ("pauses", "warn") if pauses else (rate(steps.per_s), "bright")
+        parts = [Part(4, ((f"{count}  ", "plain"), pace))]
         # Show the mean only if it differs from the present rate.
         if (
             steps.made is None
             and steps.mean_per_s is not None
             and rate(steps.mean_per_s) != rate(steps.per_s)
         ):
-            parts.append(Part(6, (self.run(f"mean {rate(steps.mean_per_s)}", "dim"),)))
+            parts.append(Part(6, ((f"mean {rate(steps.mean_per_s)}", "dim"),)))
         course = sparkline(steps.recent_per_s, _HEADROOM * max(steps.recent_per_s))
-        return [*parts, Part(9, (self.run(course, "dim"),))]
+        return [*parts, Part(9, ((course, "dim"),))]
 
     def _vitals(self, snapshot: Snapshot) -> list[Part]:
         info = snapshot.info
         if snapshot.read_share < 1:
-            return [
-                Part(2, (self.run(f"reading the run, {percent(snapshot.read_share)}", "accent"),))
-            ]
+            return [Part(2, ((f"reading the run, {percent(snapshot.read_share)}", "accent"),))]
         parts = []
         if snapshot.coverage is not None:
             style = "dim" if snapshot.coverage >= 0.99 else "warn"
-            parts.append(Part(5, (self.run(f"{percent(snapshot.coverage, 1)} covered", style),)))
+            parts.append(Part(5, ((f"{percent(snapshot.coverage, 1)} covered", style),)))
         if snapshot.torn_share is not None:
-            parts.append(Part(8, (self.run(f"{percent(snapshot.torn_share, 1)} torn", "dim"),)))
+            parts.append(Part(8, ((f"{percent(snapshot.torn_share, 1)} torn", "dim"),)))
         if snapshot.cost_cores is not None:
             is_live, budget = info.state == "live", info.options.get("budget_percent")
             style = (
@@ -115,13 +109,13 @@ class Header(LineWidget):
                 else "plain"
             )
             runs = [
-                self.run("costs " if is_live else "cost ", "dim"),
-                self.run(percent(snapshot.cost_cores, 1), style),
+                ("costs " if is_live else "cost ", "dim"),
+                (percent(snapshot.cost_cores, 1), style),
             ]
             if (
                 snapshot.view_cores is not None and is_live
             ):  # while somebody can still compare the two
-                runs.append(self.run(f" + view {percent(snapshot.view_cores, 1)}", "dim"))
+                runs.append((f" + view {percent(snapshot.view_cores, 1)}", "dim"))
             parts.append(Part(4, tuple(runs)))
         return parts
 
@@ -130,12 +124,8 @@ def ended(info: RunInfo) -> str:
     return ending(info.state, info.why_ended, info.exit_code, signal_name(info.exit_signal))
 
 
-def _blanks(left: Sequence[Part], right: Sequence[Part], width: int) -> int:
-    """Return the cells left over between the two halves, with a margin of one on both sides.
-
-    It is negative if the halves do not fit.
-    """
-    return width - 2 - sum(cells_of(part.runs) + len(_GAP) for part in (*left, *right)) + len(_GAP)
+def _joined(parts: Iterable[Part]) -> list[Run]:
+    return [run for part in parts for run in (*part.runs, (_GAP, "plain"))][:-1]
 
 
 # On a screen of fewer lines the sentence has one of them, otherwise two if it needs them.
@@ -152,14 +142,9 @@ class VerdictLine(LineWidget):
     _lines = 1
     _width = 0
 
-    def show(self, snapshot: Snapshot) -> None:
-        self.snapshot = snapshot
-        self.on_resize()
-        self.redraw()
-
     def on_resize(self) -> None:
         width, is_roomy = self.size.width, self.app.size.height >= _TWO_LINES_FROM
-        needed = len(wrap_runs(self._sentence(), width, indent=_INDENT)) if width else 1
+        needed = len(self._wrapped(width, 2)) if width else 1
         wanted = 2 if is_roomy and (needed > 1 or (self._lines > 1 and width == self._width)) else 1
         self._width = width
         if wanted != self._lines:  # setting a height causes another layout
@@ -167,11 +152,11 @@ class VerdictLine(LineWidget):
 
     def draw(self, y: int, width: int) -> Sequence[Run]:
         """Return a line of the sentence; the last one has the whole rest, and is cut."""
-        lines = wrap_runs(self._sentence(), width, indent=_INDENT)
-        runs = lines[y] if y < len(lines) else []
-        for line in lines[y + 1 :] if y >= self.size.height - 1 else ():
-            runs = [*runs, self.run(" "), Run(line[0].text.lstrip(" "), line[0].style), *line[1:]]
-        return runs
+        lines = self._wrapped(width, self.size.height)
+        return lines[y] if y < len(lines) else []
+
+    def _wrapped(self, width: int, most: int) -> list[list[Run]]:
+        return wrap_runs(self._sentence(), width, most=most, indent=_INDENT)
 
     def _sentence(self) -> Sequence[Run]:
         if self.snapshot is None:
@@ -179,17 +164,12 @@ class VerdictLine(LineWidget):
         strongest = next((one for one in self.snapshot.findings if one.severity != INFO), None)
         if strongest is not None:
             style = "bad" if strongest.severity == CRITICAL else "warn"
-            label = self.run(f" ▲ {visible(strongest.label).upper()}  ", style)
             return [
-                label,
-                self.run(visible(strongest.sentence), "bright"),
-                self.run("   5 why", "dim"),
+                (f" ▲ {visible(strongest.label).upper()}  ", style),
+                (visible(strongest.sentence), "bright"),
+                ("   5 why", "dim"),
             ]
-        rows = [
-            {one.phase: one.share for one in row.shares}
-            for row in self.snapshot.timeline.phase_rows
-            if row.shares
-        ]
+        rows = [row.shares for row in self.snapshot.timeline.phase_rows if row.shares]
         work = sum(map(worked_share, rows)) / (len(rows) or 1)
         # Call no run healthy before it was searched for problems.
         if work >= HEALTHY_SHARE and self.snapshot.is_diagnosed:
@@ -202,14 +182,14 @@ class VerdictLine(LineWidget):
         if verdict is None:
             reason = without_samples(snapshot, "a main thread")
             return [
-                self.run(" "),
-                self.run(reason, "bad" if reason.startswith("No samples: ") else "dim"),
+                (" ", "plain"),
+                (reason, "bad" if reason.startswith("No samples: ") else "dim"),
             ]
         runs = self._share_of(verdict.phase, verdict.share, sentence(verdict))
-        if verdict.where:
-            runs += [self.run(", at ", "plain"), self.run(visible(verdict.where), "accent")]
-        if verdict.source:
-            runs += [self.run(f"   {visible(verdict.source)}", "dim")]
+        if verdict.line:
+            place = f"{verdict.line.module_path}:{verdict.line.line}"
+            source = f"   {visible(verdict.line.source or '')}".rstrip(" ")
+            runs += [(", at ", "plain"), (visible(place), "accent"), (source, "dim")]
         return runs
 
     def _healthy(self, work: float, startup: float) -> Sequence[Run]:
@@ -219,19 +199,22 @@ class VerdictLine(LineWidget):
         """
         is_work = "is forward, backward and optimizer"
         if startup < MUCH_STARTUP:
-            share = self.run(percent(work), "bright")
             return [
-                self.run(" ✓ healthy: ", "good"),
-                share,
-                self.run(f" of the training's time {is_work}"),
+                (" ✓ healthy: ", "good"),
+                (percent(work), "bright"),
+                (f" of the training's time {is_work}", "plain"),
             ]
         rest = f"of this time is startup and import; of the rest {percent(work)} {is_work}"
         return self._share_of(STARTUP, startup, rest)
 
     def _share_of(self, phase: str, share: float, rest: str) -> list[Run]:
         look = self.phase_look(phase)
-        letter = Run(f" {look.letter} ", look.cell)
-        return [letter, self.run(" "), self.run(percent(share), "bright"), self.run(f" {rest}")]
+        return [
+            (f" {look.letter} ", look.cell),
+            (" ", "plain"),
+            (percent(share), "bright"),
+            (f" {rest}", "plain"),
+        ]
 
 
 def sentence(verdict: Verdict) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 
 from profd.daemon.analyze.confidence import is_hint
 from profd.daemon.analyze.profile import FunctionRow
-from profd.daemon.render.plaintext import visible
+from profd.daemon.render.plaintext import bar, visible
 from profd.daemon.units import percent
 from profd.tui.cells import Run, cut_name, cut_path
 from profd.tui.snapshot import Snapshot
@@ -37,7 +38,6 @@ def without_samples(snapshot: Snapshot, of_whom: str) -> str:
 SELF, TOTAL, GPU = "self", "total", "GPU"
 _BAR_CELLS = 8
 _LEAST_SHARE = 0.01
-_EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 class HotTable(Table[FunctionRow]):
@@ -69,35 +69,30 @@ class HotTable(Table[FunctionRow]):
         return sorted(items, key=_ORDERS[self.sorted_by])
 
     def columns(self) -> Sequence[Column[FunctionRow]]:
-        columns: list[Column[FunctionRow]] = [
-            Column(
-                SELF, lambda item, _: self._share(item.self_share, item.self_error), 7, right=True
-            ),
+        function = partial(Column, "function", _function, shorten=cut_name)
+        where = partial(Column, "where", _where, shorten=cut_path)
+        line = partial(Column, "line", _source)
+        order, shares = (
+            ((where, line, function), (6, 8, 5))
+            if self.is_by_line
+            else ((function, where, line), (6, 6, 7))
+        )
+        return [
+            Column(SELF, lambda item: _share(item.self_share, item.self_error), 7, right=True),
             Column(
                 "",
-                lambda item, _: self.run(bar(item.self_share / self._largest), "bar"),
+                lambda item: (bar(item.self_share / self._largest, _BAR_CELLS), "bar"),
                 _BAR_CELLS,
                 100,
             ),
             Column(
-                TOTAL,
-                lambda item, _: self._share(item.total_share, item.total_error),
-                7,
-                28,
-                right=True,
+                TOTAL, lambda item: _share(item.total_share, item.total_error), 7, 28, right=True
             ),
-            Column(GPU, self._gpu, 5, 72 if self._has_gpu else NEVER, right=True),
-        ]
-        function, where, line = (
-            ("function", self._function),
-            ("where", self._where),
-            ("line", self._source),
-        )
-        order = (where, line, function) if self.is_by_line else (function, where, line)
-        widths = zip((0, 56, 96), (6, 8, 5) if self.is_by_line else (6, 6, 7), strict=True)
-        return [
-            *columns,
-            *(Column(*one, 0, *width) for one, width in zip(order, widths, strict=True)),
+            Column(GPU, _gpu, 5, 72 if self._has_gpu else NEVER, right=True),
+            *(
+                column(from_width=cells, share=share)
+                for column, cells, share in zip(order, (0, 56, 96), shares, strict=True)
+            ),
         ]
 
     def key(self, item: FunctionRow) -> Hashable:
@@ -109,23 +104,26 @@ class HotTable(Table[FunctionRow]):
     def text(self, item: FunctionRow) -> str:
         return f"{item.function} {item.module_path}:{item.line} {item.source or ''}"
 
-    def _share(self, share: float, error: float) -> Run:
-        return self.run(percent(share, 1), "faint" if is_hint(share, error) else "plain")
 
-    def _gpu(self, item: FunctionRow, room: int) -> Run:
-        return self.run(percent(item.gpu_utilization), "plain" if counts(item) else "faint")
+def _share(share: float, error: float) -> Run:
+    return (percent(share, 1), "faint" if is_hint(share, error) else "plain")
 
-    def _function(self, item: FunctionRow, room: int) -> Run:
-        return self.run(
-            cut_name(visible(item.function), room), "dim" if item.is_library else "bright"
-        )
 
-    def _where(self, item: FunctionRow, room: int) -> Run:
-        place = f"{item.module_path}:{item.line}" if item.line else item.module_path
-        return self.run(cut_path(visible(place), room), "faint" if item.is_library else "plain")
+def _gpu(item: FunctionRow) -> Run:
+    return (percent(item.gpu_utilization), "plain" if counts(item) else "faint")
 
-    def _source(self, item: FunctionRow, room: int) -> Run:
-        return self.run(visible(item.source or ""), "faint" if item.is_library else "plain")
+
+def _function(item: FunctionRow) -> Run:
+    return (visible(item.function), "dim" if item.is_library else "bright")
+
+
+def _where(item: FunctionRow) -> Run:
+    place = f"{item.module_path}:{item.line}" if item.line else item.module_path
+    return (visible(place), "faint" if item.is_library else "plain")
+
+
+def _source(item: FunctionRow) -> Run:
+    return (visible(item.source or ""), "faint" if item.is_library else "plain")
 
 
 def counts(item: FunctionRow) -> bool:
@@ -143,9 +141,3 @@ _ORDERS: dict[str, Callable[[FunctionRow], tuple[float, ...]]] = {
         -row.total_share,
     ),
 }
-
-
-def bar(share: float) -> str:
-    eighths = round(share * _BAR_CELLS * 8)
-    full, rest = divmod(min(max(eighths, 0), _BAR_CELLS * 8), 8)
-    return "█" * full + (_EIGHTHS[rest] if rest else "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from rich.segment import Segment
@@ -20,32 +20,39 @@ from profd.tui.snapshot import Snapshot
 class StyledWidget(Widget):
     """A widget with the named styles of the style sheet: ``plain``, ``dim``, ``bad`` and so on."""
 
-    def style_of(self, name: str) -> Style:
-        """Return a named style on the background of this widget.
+    def style_of(self, style: Style | str) -> Style:
+        """Return a style; a named one on the background of this widget.
 
         The style sheet is applied to the class here. Textual does so for component classes, but
         computes them anew, used or not, whenever a style of the widget may have changed: that took
         a third of the time to open the dashboard.
         """
+        if isinstance(style, Style):
+            return style
         known: dict[tuple[str, str], Style] = self.__dict__.setdefault("_named_styles", {})
-        asked = (name, self.app.theme)
+        asked = (style, self.app.theme)
         if asked not in known:
-            node = DOMNode(classes=f"style--{name}")
+            node = DOMNode(classes=f"style--{style}")
             node._attach(self)
             self.app.stylesheet.apply(node, animate=False)
             known[asked] = node.rich_style
         return known[asked]
 
-    def run(self, text: str, style: str = "plain") -> Run:
-        return Run(text, self.style_of(style))
+    def strip_of(self, runs: Iterable[Run]) -> Strip:
+        """Return runs as a line of this widget, cut or filled with blanks."""
+        width = self.size.width
+        fitted = fit_runs(runs, width)
+        return Strip([Segment(text, self.style_of(style)) for text, style in fitted], width)
 
     def phase_look(self, name: str) -> PhaseLook:
-        return phase_look(name, None if self.app.no_color else self.app.console.color_system)
+        return phase_look(name, self._color_system)
 
     def idle_look(self, share: float) -> PhaseLook:
-        return idle_look(
-            round(10 * share), None if self.app.no_color else self.app.console.color_system
-        )
+        return idle_look(round(10 * share), self._color_system)
+
+    @property
+    def _color_system(self) -> str | None:
+        return None if self.app.no_color else self.app.console.color_system
 
 
 class LineWidget(StyledWidget):
@@ -59,16 +66,18 @@ class LineWidget(StyledWidget):
 
     def show(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
+        self.on_resize()
         self.redraw()
+
+    def on_resize(self) -> None:
+        """Fit what is shown into the size of this widget."""
 
     def draw(self, y: int, width: int) -> Sequence[Run]:
         """Return line ``y``; anything beyond ``width`` cells is cut."""
         raise NotImplementedError
 
     def make_line(self, y: int) -> Strip:
-        width = self.size.width
-        runs = fit_runs(self.draw(y, width), width, blank=self.style_of("plain"))
-        return Strip([Segment(*run) for run in runs], width)
+        return self.strip_of(self.draw(y, self.size.width))
 
     def render_line(self, y: int) -> Strip:
         line = self._on_screen[y] = self.make_line(y)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 
-from profd.daemon.clock import SECOND_NS
 from profd.daemon.render.operators import columns_of, sort_rows, sums_of, usual_order
-from profd.daemon.render.plaintext import cut, visible, width
+from profd.daemon.render.plaintext import visible, width
 from profd.daemon.store.records import OperatorTotals
 from profd.daemon.units import percent, plural, step_time
 from profd.tui.cells import Run
@@ -47,13 +46,13 @@ class OperatorTable(Table[OperatorTotals]):
             )
         self.shown = shown
         # Columns are as wide as their contents; in a narrow table the last ones are left out.
-        columns, taken = [Column("Name", self._operator, share=1)], 1 + _NAME_CELLS + _GAP
-        for head, text in columns_of(operators)[1:]:
+        columns, taken = [Column("Name", _operator, share=1)], 1 + _NAME_CELLS + _GAP
+        for head, text, _ in columns_of(operators)[1:]:
 
             def cell(
-                item: OperatorTotals, _: int, head: str = head, text: Callable[..., str] = text
+                item: OperatorTotals, head: str = head, text: Callable[..., str] = text
             ) -> Run:
-                return self.run(text(item, sums), "plain" if head == self.sorted_by else "dim")
+                return (text(item, sums), "plain" if head == self.sorted_by else "dim")
 
             cells = max([width(head) + 2, *(width(text(row, sums)) for row in operators)])
             taken += cells + _GAP
@@ -70,7 +69,7 @@ class OperatorTable(Table[OperatorTotals]):
             return ""
         process, window = self.shown.process, self.shown.window
         title = f"pid {process.pid}" if process.rank is None else f"rank {process.rank}"
-        length = step_time((window.end_ns - window.start_ns) / SECOND_NS)
+        length = step_time(window.time.length_s)
         shares = (
             (one.gpu, percent(one.share(one.idle_ns)), percent(one.share(one.host_ns)))
             for one in self.shown.gpus
@@ -88,7 +87,7 @@ class OperatorTable(Table[OperatorTotals]):
         return sort_rows(items, SORTS[self.sorted_by])
 
     def columns(self) -> Sequence[Column[OperatorTotals]]:
-        return self._columns or (Column("Name", self._operator, share=1),)
+        return self._columns or (Column("Name", _operator, share=1),)
 
     def key(self, item: OperatorTotals) -> Hashable:
         return item.name, item.device, item.is_annotation
@@ -96,7 +95,6 @@ class OperatorTable(Table[OperatorTotals]):
     def text(self, item: OperatorTotals) -> str:
         return item.name
 
-    def _operator(self, item: OperatorTotals, room: int) -> Run:
-        return self.run(
-            cut(visible(item.name), room), "bright" if item.device == "cpu" else "accent"
-        )
+
+def _operator(item: OperatorTotals) -> Run:
+    return (visible(item.name), "bright" if item.device == "cpu" else "accent")

@@ -17,7 +17,6 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from profd.tui.cells import fit_runs
 from profd.tui.terminal import Picture, Terminal, key_bytes
 from profd.tui.widgets.linewidget import StyledWidget
 
@@ -109,9 +108,8 @@ class OutputPane(ScrollView, StyledWidget):
         if index >= len(lines):
             is_alone = y == 1 and self.mode and not any(lines)
             text = _ATTACHED if self.mode == "attached" else "Nothing was written here."
-            shown = self.run(f"  {text}" if is_alone else "", "dim")
-            return Strip([Segment(*run) for run in fit_runs([shown], width, blank=plain)], width)
-        segments = [Segment(run.text, plain + run.style) for run in lines[index]]
+            return self.strip_of([(f"  {text}" if is_alone else "", "dim")])
+        segments = [Segment(text, plain + style) for text, style in lines[index]]
         strip = Strip(segments).adjust_cell_length(width, plain)
         cursor = self.picture.cursor
         if self.is_typing and cursor is not None and cursor[1] == index and cursor[0] < width:

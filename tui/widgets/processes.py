@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from functools import partial
 
 from profd.daemon.naming import exit_words, process_title, signal_name
 from profd.daemon.render.plaintext import visible
@@ -35,12 +34,13 @@ class ProcessTable(Table[ProcessState]):
             await self.run_action(f"screen.open_process({self.current.row.id})")
 
     def columns(self) -> Sequence[Column[ProcessState]]:
-        def cell(text: Callable[[ProcessState], str | None]) -> Callable[[ProcessState, int], Run]:
-            return lambda item, _: self.run(
-                text(item) or "", "plain" if item.row.ended_ns is None else "faint"
+        def cell(text: Callable[[ProcessState], str | None]) -> Callable[[ProcessState], Run]:
+            return lambda item: (
+                text(item) or "",
+                "plain" if item.row.ended_ns is None else "faint",
             )
 
-        def known(text: Callable[[float], str], field: str) -> Callable[[ProcessState, int], Run]:
+        def known(text: Callable[[float], str], field: str) -> Callable[[ProcessState], Run]:
             return cell(
                 lambda item: None if getattr(item, field) is None else text(getattr(item, field))
             )
@@ -65,16 +65,15 @@ class ProcessTable(Table[ProcessState]):
             Column(
                 "function now" if self._is_live else "function, mostly",
                 self._function,
-                0,
-                34,
+                from_width=34,
                 share=1,
             ),
             Column(
                 "where",
-                lambda item, room: self.run(cut_path(visible(item.where), room), "dim"),
-                0,
-                100,
+                lambda item: (visible(item.where), "dim"),
+                from_width=100,
                 share=1,
+                shorten=cut_path,
             ),
         )
 
@@ -86,30 +85,22 @@ class ProcessTable(Table[ProcessState]):
             f"{name(item)} {item.row.pid} {' '.join(item.row.command)} {item.function} {item.where}"
         )
 
-    def _process(self, item: ProcessState, room: int) -> list[Run]:
-        row, is_running = item.row, item.row.ended_ns is None
-        style = (
-            "faint"
-            if not is_running and self._is_live
-            else "bright"
-            if row.role == "main"
-            else "plain"
-        )
-        runs = [
-            self.run("  " * (item.depth - 1) + "└ " if item.depth else "", "faint"),
-            self.run(name(item), style),
+    def _process(self, item: ProcessState) -> list[Run]:
+        row = item.row
+        style, end = "bright" if row.role == "main" else "plain", ""
+        if row.ended_ns is not None:
+            style = "faint" if self._is_live else style
+            end = signal_name(row.exit_signal) or exit_words(row.exit_code or None, None)
+        return [
+            ("  " * (item.depth - 1) + "└ " if item.depth else "", "faint"),
+            (name(item), style),
+            (f" {end}" if end else "", "bad" if row.exit_signal or row.exit_code else "faint"),
         ]
-        if is_running:
-            return runs
-        if row.exit_signal is not None:
-            return [*runs, self.run(f" {signal_name(row.exit_signal)}", "bad")]
-        words = exit_words(row.exit_code or None, None)
-        return [*runs, self.run(f" {words}", "bad" if row.exit_code else "faint")]
 
-    def _function(self, item: ProcessState, room: int) -> list[Run]:
-        function = self.run(visible(item.function), "plain" if item.row.ended_ns is None else "dim")
+    def _function(self, item: ProcessState) -> list[Run]:
+        function: Run = (visible(item.function), "plain" if item.row.ended_ns is None else "dim")
         look = self.phase_look(item.phase) if item.phase is not None else None
-        return [Run(look.letter, look.cell), self.run(" "), function] if look else [function]
+        return [(look.letter, look.cell), (" ", "plain"), function] if look else [function]
 
 
 def name(item: ProcessState) -> str:
@@ -130,20 +121,15 @@ class EventTable(Table[EventRow]):
         self.show_rows(snapshot.events[::-1])
 
     def columns(self) -> Sequence[Column[EventRow]]:
-        dim, pids = partial(self.run, style="dim"), self._pids
+        started_ns, pids = self._started_ns, self._pids
         return (
-            Column("at", lambda item, _: dim(clock(item.at_ns)), 8),
-            Column("after", lambda item, _: dim(elapsed(item.at_ns - self._started_ns)), 10, 60),
+            Column("at", lambda item: (clock(item.at_ns), "dim"), 8),
+            Column("after", lambda item: (elapsed(item.at_ns - started_ns), "dim"), 10, 60),
+            Column("event", lambda item: (visible(item.kind), item.kind.style), 10, 30),
             Column(
-                "event",
-                lambda item, _: self.run(visible(item.kind), item.kind.style),
-                10,
-                30,
+                "pid", lambda item: (str(pids.get(item.process or 0, "")), "dim"), 8, 70, right=True
             ),
-            Column(
-                "pid", lambda item, _: dim(str(pids.get(item.process or 0, ""))), 8, 70, right=True
-            ),
-            Column("what", lambda item, _: self.run(visible(item.text)), share=1),
+            Column("what", lambda item: (visible(item.text), "plain"), share=1),
         )
 
     def key(self, item: EventRow) -> Hashable:

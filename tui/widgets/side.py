@@ -13,10 +13,11 @@ from profd.daemon.render.plaintext import fit, visible
 from profd.daemon.timerange import TimeRange
 from profd.daemon.units import UNKNOWN, percent, rate, size, time_range
 from profd.tui.cells import Run, cells_of, sparkline, squeezed
+from profd.tui.columns import Ruler
 from profd.tui.pace import STEPS
 from profd.tui.scrub import Mark, Scrub
 from profd.tui.series import GPU_MEMORY_SERIES, GPU_POWER_SERIES, GPU_SERIES
-from profd.tui.snapshot import PhaseShare, Series, Snapshot
+from profd.tui.snapshot import PhaseShares, Series, Snapshot
 from profd.tui.view import shown_part
 from profd.tui.widgets.linewidget import LineWidget
 
@@ -41,9 +42,10 @@ _MOST_BESIDE = 11
 _HEADROOM = 1.2
 
 
-def columns_of(chosen: TimeRange, snapshot: Snapshot, columns: int) -> range:
-    """Return the columns in which a range lies, none if it is not on the timeline."""
-    ruler = snapshot.timeline.ruler
+def columns_of(chosen: TimeRange | None, ruler: Ruler, columns: int) -> range:
+    """Return the columns in which a range lies, none of no range or of one that is not shown."""
+    if chosen is None:
+        return range(0)
     first, last = ruler.column_of(chosen.from_ns), ruler.column_of(chosen.to_ns - 1) + 1
     return range(max(first, 0), max(min(last, columns), 0))
 
@@ -53,91 +55,76 @@ def _marks(snapshot: Snapshot) -> list[Mark]:
 
     The mark of a checkpoint is at the time at which the first rank begins to write it.
     """
-    ruler, rows, marks, was_saving = (
-        snapshot.timeline.ruler,
-        snapshot.timeline.phase_rows,
-        [],
-        False,
-    )
-    for column, mixture in enumerate(rows[0].cells if rows else ()):
-        is_saving = any(part.phase == CHECKPOINT and part.share >= _SAVE_SHARE for part in mixture)
-        if is_saving and not was_saving:
-            from_ns = ruler.from_ns + column * ruler.column_ns
-            marks.append(Mark(Sign.SAVE, TimeRange(from_ns, from_ns + 1), "save"))
-        was_saving = is_saving
+    ruler, marks, was_saving = snapshot.timeline.ruler, [], False
+    for row in snapshot.timeline.phase_rows[:1]:
+        for column, mixture in enumerate(row.cells):
+            is_saving = mixture.get(CHECKPOINT, 0.0) >= _SAVE_SHARE
+            if is_saving and not was_saving:
+                from_ns = ruler.from_ns + column * ruler.column_ns
+                marks.append(Mark(Sign.SAVE, TimeRange(from_ns, from_ns + 1), "save"))
+            was_saving = is_saving
     return [*marks, *snapshot.timeline.marks]
 
 
-def mark_cells(widget: LineWidget, snapshot: Snapshot, scrub: Scrub, columns: int) -> list[Run]:
+def mark_cells(snapshot: Snapshot, scrub: Scrub, columns: int) -> list[Run]:
     """Return the line of marks: the range in brackets, the cursor, what happened."""
-    cells = [widget.run(" ")] * columns
-    if scrub.has_range and scrub.chosen is not None:
-        chosen = columns_of(scrub.chosen, snapshot, columns)
+    cells: list[Run] = [(" ", "plain")] * columns
+    ruler = snapshot.timeline.ruler
+    if scrub.has_range and (chosen := columns_of(scrub.chosen, ruler, columns)):
         for column in chosen:
-            cells[column] = widget.run("─", "accent")
-        if (
-            chosen
-            and scrub.from_ns is not None
-            and scrub.from_ns >= snapshot.timeline.ruler.from_ns
-        ):
-            cells[chosen[0]] = widget.run("[", "accent")
-        if chosen and scrub.to_ns is not None and scrub.to_ns <= snapshot.timeline.ruler.to_ns:
-            cells[chosen[-1]] = widget.run("]", "accent")
+            cells[column] = ("─", "accent")
+        if scrub.from_ns is not None and scrub.from_ns >= ruler.from_ns:
+            cells[chosen[0]] = ("[", "accent")
+        if scrub.to_ns is not None and scrub.to_ns <= ruler.to_ns:
+            cells[chosen[-1]] = ("]", "accent")
     for mark in _marks(snapshot):
-        for column in columns_of(mark.time, snapshot, columns):
-            cells[column] = widget.run(*mark.sign.value)
-    for column in columns_of(scrub.cursor, snapshot, columns) if scrub.cursor else ():
-        cells[column] = widget.run("┃", "bright")
+        for column in columns_of(mark.time, ruler, columns):
+            cells[column] = mark.sign.value
+    for column in columns_of(scrub.cursor, ruler, columns):
+        cells[column] = ("┃", "bright")
     return cells
 
 
-def mark_side(widget: LineWidget, snapshot: Snapshot, scrub: Scrub, cells: int) -> list[Run]:
+def mark_side(snapshot: Snapshot, scrub: Scrub, cells: int) -> list[Run]:
     """Return the text of the marks under the cursor, else a legend of the marks.
 
     The legend is as much as fits into ``cells``.
     """
     ruler, marks, at = snapshot.timeline.ruler, _marks(snapshot), scrub.cursor
     found: list[Run] = []
-    here = [mark for mark in marks if at is not None and mark.time.overlaps(at)]
-    if here:
-        glyphs = ((mark, *mark.sign.value) for mark in here)
-        return [
-            widget.run(f"{glyph} {visible(mark.text)}  ", style) for mark, glyph, style in glyphs
-        ]
+    for mark in marks:
+        if at is not None and mark.time.overlaps(at):
+            glyph, style = mark.sign.value
+            found.append((f"{glyph} {visible(mark.text)}  ", style))
+    if found:
+        return found
     for sign in dict.fromkeys(mark.sign for mark in marks if mark.time.overlaps(ruler.time)):
         glyph, style = sign.value
         name = sign.name.lower()
         cells -= len(f"{glyph} {name}")
         if cells >= 0:
-            found += [widget.run(glyph, style), widget.run(f" {name}  ", "dim")]
+            found += [(glyph, style), (f" {name}  ", "dim")]
         cells -= 2
     return found
 
 
-def time_side(
-    widget: LineWidget, snapshot: Snapshot, scrub: Scrub, *, is_narrow: bool
-) -> list[Run]:
+def time_side(snapshot: Snapshot, scrub: Scrub, *, is_narrow: bool) -> list[Run]:
     """Return what is chosen, and whether the view goes on with the run."""
     chosen, info = scrub.chosen, snapshot.info
-    live = (
-        [widget.run("live ▶", "good" if scrub.is_live else "faint")] if info.state == "live" else []
+    live: list[Run] = (
+        [("live ▶", "good" if scrub.is_live else "faint")] if info.state == "live" else []
     )
     if chosen is None:
-        name = (
-            []
-            if snapshot.view.span_ns is None
-            else [widget.run(f"{snapshot.view.name}   ", "accent")]
-        )
-        return [*name, *live]
+        return [*([(f"{snapshot.view.name}   ", "accent")] if snapshot.view.span_ns else []), *live]
     first, last = time_range(*shown_part(chosen, snapshot.timeline.run))
     if scrub.has_range and scrub.to_ns is None and live:
         last = "now"
     if is_narrow:  # the hour is on the axis
-        return [widget.run(f"{first[3:]}–{last[3:] or last}", "accent")]  # noqa: RUF001
+        return [(f"{first[3:]}–{last[3:] or last}", "accent")]  # noqa: RUF001
     times = f"{first} – {last}"  # noqa: RUF001
     if scrub.has_range:
         times = f"[── {times} ──]"
-    return [widget.run(f"{times}   ", "accent"), *live]
+    return [(f"{times}   ", "accent"), *live]
 
 
 def top_of(series: Series) -> float:
@@ -159,90 +146,79 @@ def _amount(series: Series) -> str:
     return size(series.value) if series.name.endswith("_bytes") else percent(series.value)
 
 
-def side_of(
-    widget: LineWidget, series: Series, beside: Mapping[str, Series], cells: int
-) -> list[Run]:
+def side_of(series: Series, beside: Mapping[str, Series], cells: int) -> list[Run]:
     """Return the text right of a strip, in ``cells`` cells.
 
     ``beside`` are the series without a line.
     """
     amount = _amount(series) if cells < _ALIGNED_FROM else f"{_amount(series):<{_VALUE_CELLS}}"
-    lead = [widget.run(amount), *_about(widget, series)]
+    lead = [(amount, "plain"), *_about(series)]
     power = beside.get(GPU_POWER_SERIES) if series.name == GPU_SERIES else None
-    watts = (
-        [widget.run(f"  {_amount(power)}", "dim")]
-        if power is not None and power.value is not None
-        else []
+    watts: list[Run] = (
+        [(f"  {_amount(power)}", "dim")] if power is not None and power.value is not None else []
     )
     other_name, label = _BESIDE.get(series.name, ("", ""))
     other = beside.get(other_name)
     if other is None or other.value is None:
-        return _fitting([[*lead, *watts], [widget.run(_amount(series)), *watts], lead[:1]], cells)
-    lead.append(widget.run(f"  {label}", "dim"))
+        return _fitting([[*lead, *watts], [(_amount(series), "plain"), *watts], lead[:1]], cells)
+    lead.append((f"  {label}", "dim"))
     # A cut text would be misread, so the limit is dropped first, then the watts.
-    value, whole = widget.run(f" {_amount(other)}"), _about(widget, other)
-    brief = _about(widget, other, has_limit=False)
+    value: Run = (f" {_amount(other)}", "plain")
+    whole, brief = _about(other), _about(other, has_limit=False)
     tail = _fitting(
         [[value, *whole, *watts], [value, *brief, *watts], [value, *brief]], cells - cells_of(lead)
     )
     room = min(cells - cells_of([*lead, *tail]) - 1, _MOST_BESIDE)
     strip = f" {sparkline(squeezed(other.cells, room), top_of(other))}" if room >= 3 else ""
-    return [*lead, widget.run(strip, "bar"), *tail]
+    return [*lead, (strip, "bar"), *tail]
 
 
 def _fitting(choices: Sequence[list[Run]], cells: int) -> list[Run]:
     return next((runs for runs in choices if cells_of(runs) <= cells), choices[-1])
 
 
-def _about(widget: LineWidget, series: Series, *, has_limit: bool = True) -> list[Run]:
+def _about(series: Series, *, has_limit: bool = True) -> list[Run]:
     """Return what kind of value it is, its limit, and how fast memory grows per minute.
 
     If memory does not grow, say that it is steady.
     """
-    runs = (
-        []
-        if series.kind == "now" or series.value is None
-        else [widget.run(f" {series.kind}", "dim")]
-    )
+    runs: list[Run] = []
+    if series.kind != "now" and series.value is not None:
+        runs.append((f" {series.kind}", "dim"))
     if series.limit and series.value is not None and has_limit:
-        runs.append(widget.run(f" of {size(series.limit)}"))
-    if series.slope_per_s is not None:
-        slope = (
-            (f"  +{size(60 * series.slope_per_s)}/min", "warn")
-            if series.is_growing
-            else ("  steady", "dim")
-        )
-        runs.append(widget.run(*slope))
+        runs.append((f" of {size(series.limit)}", "plain"))
+    if series.is_growing and series.slope_per_s is not None:
+        runs.append((f"  +{size(60 * series.slope_per_s)}/min", "warn"))
+    elif series.slope_per_s is not None:
+        runs.append(("  steady", "dim"))
     return runs
 
 
-def tall_legend(
-    widget: LineWidget, shares: Sequence[PhaseShare], part: int, parts: int
-) -> list[Run]:
+def tall_legend(widget: LineWidget, shares: PhaseShares, part: int, parts: int) -> list[Run]:
     """Return a line of the legend beside a tall row.
 
     The legend is read down the first column, then the second.
     """
     runs: list[Run] = []
-    for share in shares[part::parts][:2]:
-        look = widget.phase_look(share.phase)
-        name = share.phase if len(share.phase) <= 12 else phase_named(share.phase).short
-        runs += [Run(look.letter, look.cell), widget.run(f" {fit(name, 12)}", "dim")]
-        runs += [widget.run(f"{percent(share.share):>5}"), widget.run("   ")]
+    for phase, share in list(shares.items())[part::parts][:2]:
+        look = widget.phase_look(phase)
+        name = phase if len(phase) <= 12 else phase_named(phase).short
+        runs += [(look.letter, look.cell), (f" {fit(name, 12)}", "dim")]
+        runs.append((f"{percent(share):>5}   ", "plain"))
     return runs
 
 
-def short_legend(widget: LineWidget, shares: Sequence[PhaseShare], cells: int) -> list[Run]:
-    """Return as many phases as fit beside each other, the largest first."""
+def short_legend(
+    widget: LineWidget, shares: PhaseShares, cells: int, most: int | None = None
+) -> list[Run]:
+    """Return as many phases as fit beside each other, at most ``most``, the largest first."""
     runs: list[Run] = []
-    for share in shares:
-        look, name = widget.phase_look(share.phase), phase_named(share.phase).short
-        number = widget.run(percent(share.share).removesuffix(" %"))
-        item = [
-            Run(look.letter, look.cell),
-            widget.run(f" {name} ", "dim"),
-            number,
-            widget.run("  "),
+    for phase, share in list(shares.items())[:most]:
+        look, name = widget.phase_look(phase), phase_named(phase).short
+        item: list[Run] = [
+            (look.letter, look.cell),
+            (f" {name} ", "dim"),
+            (f"{percent(share).removesuffix(' %')}  ", "plain"),
         ]
         cells -= cells_of(item)
         if cells < 0:

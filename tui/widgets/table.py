@@ -6,7 +6,7 @@ nothing moves away from the reader. Without a cursor the rows follow their order
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -17,6 +17,7 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 
+from profd.daemon.render.plaintext import cut
 from profd.tui.cells import Run, fit_runs
 from profd.tui.widgets.linewidget import LineWidget
 
@@ -33,16 +34,17 @@ _GAP = 2
 class Column(Generic[Item]):
     """A column: ``cells`` wide, or with a ``share`` of what the others leave.
 
-    Tables narrower than ``from_width`` lack it. ``cell`` returns its content for an item, in so
-    many cells.
+    Tables narrower than ``from_width`` lack it. ``cell`` returns its content for an item, and
+    ``shorten`` cuts a text of that which does not fit.
     """
 
     title: str
-    cell: Callable[[Item, int], Run | list[Run]]
+    cell: Callable[[Item], Run | list[Run]]
     cells: int = 0
     from_width: int = 0
     share: int = 0
     right: bool = False
+    shorten: Callable[[str, int], str] = cut
 
 
 class CursorMoved(Message):
@@ -179,21 +181,17 @@ class Table(ScrollView, LineWidget, Generic[Item]):
         """Return a line: the titles at the top, however far the rows are scrolled."""
         index, columns = y - _TITLE_LINES + self.scroll_offset.y, self._shown()
         if y < _TITLE_LINES:
-            titles = [
+            titles = (
                 f"{one.title} ▾" if one.title == self.sorted_by != "" else one.title
                 for one, _ in columns
-            ]
-            return self._row(
-                columns, [self.run(title, "faint") for title in titles], is_current=False
             )
+            return self._row(columns, ((title, "faint") for title in titles), is_current=False)
         if index < len(self.rows):
-            cells = [column.cell(self.rows[index], room) for column, room in columns]
+            cells = [column.cell(self.rows[index]) for column, _ in columns]
             return self._row(columns, cells, is_current=self.has_cursor and index == self._cursor)
         if self._folded and index == len(self.rows):
             return [
-                self.run(
-                    f"  and {self._folded:,} more that are nothing to a tenth of a percent", "dim"
-                )
+                (f"  and {self._folded:,} more that are nothing to a tenth of a percent", "dim")
             ]
         if self.rows or y != _TITLE_LINES + 1:
             return []
@@ -202,7 +200,7 @@ class Table(ScrollView, LineWidget, Generic[Item]):
             if self._needle and self._items
             else self.empty_text
         )
-        return [self.run(f"  {text}", "dim")]
+        return [(f"  {text}", "dim")]
 
     def on_resize(self) -> None:
         self.virtual_size = Size(
@@ -256,7 +254,7 @@ class Table(ScrollView, LineWidget, Generic[Item]):
     def _row(
         self,
         columns: Sequence[tuple[Column[Item], int]],
-        cells: Sequence[Run | list[Run]],
+        cells: Iterable[Run | list[Run]],
         *,
         is_current: bool,
     ) -> Sequence[Run]:
@@ -268,15 +266,15 @@ class Table(ScrollView, LineWidget, Generic[Item]):
         over = Style()
         if is_current:
             over = Style(reverse=True) if self.app.no_color else Style(bgcolor=background.bgcolor)
-        row = [Run(" ", background)]
+        row: list[Run] = [(" ", background)]
         for (column, room), cell in zip(columns, cells, strict=True):
-            runs = [cell] if isinstance(cell, Run) else cell
-            styled = [
-                Run(text, style + over if style.bgcolor == ground else style)
-                for text, style in runs
-            ]
-            row += [
-                *fit_runs(styled, room, right=column.right, blank=background),
-                Run(" " * _GAP, background),
-            ]
+            runs = [cell] if isinstance(cell, tuple) else cell
+            styles = ((text, self.style_of(style)) for text, style in runs)
+            styled = (
+                (text, style + over if style.bgcolor == ground else style) for text, style in styles
+            )
+            row += fit_runs(
+                styled, room, right=column.right, blank=background, shorten=column.shorten
+            )
+            row.append((" " * _GAP, background))
         return fit_runs(row, self.size.width, blank=background)

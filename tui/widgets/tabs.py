@@ -33,19 +33,19 @@ class TabLine(LineWidget):
         tabs = [run for runs in self._tabs() for run in runs]
         left = width - cells_of(tabs) - 2
         runs = next((runs for runs in self._basis() if cells_of(runs) <= left), [])
-        return [*tabs, self.run(" " * (left - cells_of(runs) + 1)), *runs]
+        return [*tabs, (" " * (left - cells_of(runs) + 1), "plain"), *runs]
 
     async def on_click(self, event: events.Click) -> None:
         if (number := clicked(event.x, self._tabs())) is not None:
             await self.run_action(f"screen.open('{TABS[number][0]}')")
 
     def _tabs(self) -> list[list[Run]]:
-        width, shown = self.size.width, []
+        width, shown = self.size.width, list[list[Run]]()
         events, findings = (
             (self.snapshot.events, self.snapshot.findings) if self.snapshot else ((), ())
         )
         has_errors = any(event.kind.style == "bad" for event in events)
-        gap = self.run("" if width < _NAMES_FROM else " " if width < _ROOMY_FROM else "  ")
+        gap = ("" if width < _NAMES_FROM else " " if width < _ROOMY_FROM else "  ", "plain")
         for number, (tab, name, *_) in enumerate(TABS, start=1):
             is_open = tab == self.tab
             count = (
@@ -57,8 +57,8 @@ class TabLine(LineWidget):
             style = "bad" if tab == "events" and has_errors else "bright" if is_open else "dim"
             shown.append(
                 [
-                    self.run(f" {number}", "accent" if is_open else "faint"),
-                    self.run(text, style),
+                    (f" {number}", "accent" if is_open else "faint"),
+                    (text, style),
                     gap,
                 ]
             )
@@ -68,32 +68,29 @@ class TabLine(LineWidget):
         snapshot = self.snapshot
         if self.note:
             parts = self.note.split(" · ")  # only the first parts if there is no room for all
-            return [
-                [self.run(" · ".join(parts[:count]), "accent")]
-                for count in range(len(parts), 0, -1)
-            ]
+            return [[(" · ".join(parts[:count]), "accent")] for count in range(len(parts), 0, -1)]
         if snapshot is None:
             return []
         if self.tab == "processes" and snapshot.left_out:
-            return [[self.run(f"{snapshot.left_out:,} that ended earlier are not shown", "dim")]]
+            return [[(f"{snapshot.left_out:,} that ended earlier are not shown", "dim")]]
         if self.tab == "events":
-            return [[self.run(plural(len(snapshot.events), "event"), "dim")]]
+            return [[(plural(len(snapshot.events), "event"), "dim")]]
         if self.tab not in ("hot", "flame"):
             return []
-        scope, dot = self.run(snapshot.scope_name, "dim"), self.run(" · ", "faint")
+        scope, dot = (snapshot.scope_name, "dim"), (" · ", "faint")
         times = snapshot.clock_times
-        samples = [dot, self.run(plural(snapshot.samples, "sample"))]
+        samples: list[Run] = [dot, (plural(snapshot.samples, "sample"), "plain")]
         if snapshot.view.chosen is not None:
-            chosen = self.run(times, "accent")
+            chosen = (times, "accent")
             return [[scope, dot, chosen, *samples], [chosen, *samples], samples[1:]]
-        name = self.run(snapshot.view.name, "dim" if snapshot.view.is_everything else "accent")
+        name = (snapshot.view.name, "dim" if snapshot.view.is_everything else "accent")
         return [
-            [scope, dot, name, self.run(f" {times}", "faint"), *samples],
+            [scope, dot, name, (f" {times}", "faint"), *samples],
             [scope, dot, name, *samples],
             *([[scope, *samples]] if snapshot.view.is_everything else []),
             [name, *samples],
             samples[1:],
-            [self.run(f"{snapshot.samples / 1000:.0f}k samples")],
+            [(f"{snapshot.samples / 1000:.0f}k samples", "plain")],
         ]
 
 
@@ -104,7 +101,7 @@ class KeyLine(LineWidget):
     """The keys for which there is room, each with a word for what it does."""
 
     def draw(self, y: int, width: int) -> Sequence[Run]:
-        return [self.run(" "), *(run for key in self._shown() for run in self._runs(key))]
+        return [(" ", "plain"), *(run for key in self._shown() for run in self._runs(key))]
 
     async def on_click(self, event: events.Click) -> None:
         shown = self._shown()
@@ -123,9 +120,9 @@ class KeyLine(LineWidget):
 
     def _runs(self, key: Key) -> list[Run]:
         return [
-            self.run(key.shown or key.names, "accent"),
-            self.run(f" {key.word}", "dim"),
-            self.run(_GAP),
+            (key.shown or key.names, "accent"),
+            (f" {key.word}", "dim"),
+            (_GAP, "plain"),
         ]
 
 

@@ -62,11 +62,6 @@ class Timeline(LineWidget):
     _lines: tuple[Line, ...] = (Line("axis"),)
     _drag_from_ns: int | None = None
 
-    def show(self, snapshot: Snapshot) -> None:
-        self.snapshot = snapshot
-        self.on_resize()
-        self.refresh()
-
     def move(self, to: Move) -> None:
         """Look at another time.
 
@@ -131,24 +126,22 @@ class Timeline(LineWidget):
             return self._phases(snapshot, line, width)
         if line.kind == "series":
             return self._series(snapshot, line.series, width)
-        label = self.run(" " * LABEL_CELLS)
+        label = (" " * LABEL_CELLS, "plain")
         if line.kind == "legend":
             rows = snapshot.timeline.phase_rows
             return [
                 label,
-                *side.short_legend(self, rows[0].shares if rows else (), width - LABEL_CELLS),
+                *side.short_legend(self, rows[0].shares if rows else {}, width - LABEL_CELLS),
             ]
         if line.kind == "marks":
-            cells = side.mark_cells(self, snapshot, self.scrub, self.columns)
-            beside_it = side.mark_side(self, snapshot, self.scrub, _side_cells(width))
+            cells = side.mark_cells(snapshot, self.scrub, self.columns)
+            beside_it = side.mark_side(snapshot, self.scrub, _side_cells(width))
         else:
-            cells = [
-                self.run(fit(axis(snapshot.timeline.ruler, self.columns), self.columns), "faint")
-            ]
+            cells = [(fit(axis(snapshot.timeline.ruler, self.columns), self.columns), "faint")]
             beside_it = side.time_side(
-                self, snapshot, self.scrub, is_narrow=_side_cells(width) != _SIDE_CELLS
+                snapshot, self.scrub, is_narrow=_side_cells(width) != _SIDE_CELLS
             )
-        return [label, *cells, self.run("  "), *beside_it]
+        return [label, *cells, ("  ", "plain"), *beside_it]
 
     def on_resize(self) -> None:
         rows = len(self.snapshot.timeline.phase_rows) if self.snapshot else 1
@@ -165,19 +158,20 @@ class Timeline(LineWidget):
             return []
         row = rows[line.row]
         looks = {phase.name: self.phase_look(phase.name) for phase in PHASES}
-        empty, cursor = self.style_of("plain"), self._cursor_columns(snapshot)
+        cursor = side.columns_of(self.scrub.cursor, snapshot.timeline.ruler, self.columns)
+        under = self.style_of("plain") + Style(reverse=True, bold=True)
         label = visible(row.label) if line.part == 0 else ""
-        runs = [self.run(f" {fit(label, LABEL_CELLS - 2)} ", "dim")]
+        runs: list[Run] = [(f" {fit(label, LABEL_CELLS - 2)} ", "dim")]
         for column, mixture in enumerate(row.cells[: self.columns]):
             parts = slices(mixture, line.parts)[line.part]
             if column in cursor:
                 letter = looks[max(parts, key=lambda part: part[1])[0]].letter if parts else " "
-                runs.append(Run(letter, empty + Style(reverse=True, bold=True)))
+                runs.append((letter, under))
             else:
-                runs.append(slice_run(parts, looks, empty))
-        runs += [Run(" " * max(self.columns - len(row.cells), 0), empty), self.run("  ")]
+                runs.append(slice_run(parts, looks))
+        runs.append((" " * (max(self.columns - len(row.cells), 0) + 2), "plain"))
         if _side_cells(width) != _SIDE_CELLS:
-            return runs + side.short_legend(self, row.shares[:1], _NARROW_SIDE_CELLS)
+            return runs + side.short_legend(self, row.shares, _NARROW_SIDE_CELLS, 1)
         if line.parts > 1:
             return runs + side.tall_legend(self, row.shares, line.part, line.parts)
         return runs + side.short_legend(self, row.shares, _SIDE_CELLS)
@@ -186,39 +180,30 @@ class Timeline(LineWidget):
         known = {series.name: series for series in snapshot.timeline.series}
         if (series := known.get(name)) is None:
             return []
-        label = self.run(f" {fit(side.LABELS[name], LABEL_CELLS - 1)}", "dim")
+        label = (f" {fit(side.LABELS[name], LABEL_CELLS - 1)}", "dim")
         if name == GPU_SERIES and not _is_known(series):
-            return [label, self.run(fit("no GPU", self.columns), "faint")]
+            return [label, (fit("no GPU", self.columns), "faint")]
         # The cursor stands out in the strip, and the chosen range is brighter than the rest.
-        chosen, cursor = self.scrub.chosen, self._cursor_columns(snapshot)
-        inside = (
-            side.columns_of(chosen, snapshot, self.columns)
-            if chosen and self.scrub.has_range
-            else range(0)
+        cursor, inside = (
+            side.columns_of(time, snapshot.timeline.ruler, self.columns)
+            for time in (self.scrub.cursor, self.scrub.chosen if self.scrub.has_range else None)
         )
         strip = []
         for column, cell in enumerate(
             fit(sparkline(series.cells[: self.columns], side.top_of(series)), self.columns)
         ):
             style = self.style_of("accent" if column in inside else "bar")
-            strip.append(Run(cell, style + Style(reverse=True) if column in cursor else style))
+            strip.append((cell, style + Style(reverse=True) if column in cursor else style))
         # A narrow screen has room for a short number, but for no second strip.
         choice = known if _side_cells(width) == _SIDE_CELLS else {GPU_POWER_SERIES} & known.keys()
-        beside = {
-            other: known[other]
-            for other in choice
-            if other not in {line.series for line in self._lines}
-        }
+        lines = {line.series for line in self._lines}
+        beside = {other: known[other] for other in choice if other not in lines}
         return [
             label,
             *strip,
-            self.run("  "),
-            *side.side_of(self, series, beside, _side_cells(width) - 1),
+            ("  ", "plain"),
+            *side.side_of(series, beside, _side_cells(width) - 1),
         ]
-
-    def _cursor_columns(self, snapshot: Snapshot) -> range:
-        cursor = self.scrub.cursor
-        return side.columns_of(cursor, snapshot, self.columns) if cursor else range(0)
 
     def _time_at(self, x: int, *, nearest: bool = False) -> int | None:
         """Return the time of the column at a cell.

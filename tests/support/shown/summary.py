@@ -11,7 +11,7 @@ from typing import Any
 from unittest import mock
 
 from profd.daemon.analyze.confidence import margin
-from profd.daemon.render import text
+from profd.daemon.render import plaintext, text
 from profd.daemon.render.summary import summarize
 from profd.daemon.store.reader import RunReader
 from support.shown.numbers import IDLE, IDLE_TEXT, NONE, Numbers, command, exact, function, read
@@ -168,9 +168,10 @@ _MARGINS = (
 
 def of_text(path: Path) -> Numbers:
     """Yield the numbers of ``profd summary``, on paper that is wide enough for all names."""
-    wide = mock.patch.multiple(text, _FUNCTION_CELLS=_WIDE, _PLACE_CELLS=_WIDE)
-    with wide, RunReader(path) as reader:
-        lines = text.summary_text(summarize(reader), columns=_WIDE).splitlines()
+    wide = mock.patch.multiple(text, WIDTH=_WIDE, _FUNCTION_CELLS=_WIDE, _PLACE_CELLS=_WIDE)
+    unbroken = mock.patch.object(plaintext, "WIDTH", _WIDE)
+    with wide, unbroken, RunReader(path) as reader:
+        lines = text.summary_text(summarize(reader)).splitlines()
     yield exact(
         "findings",
         "run",

@@ -120,7 +120,7 @@ def test_the_post_mortem_has_the_last_error_and_the_last_lines(tmp_path: Path) -
     found = post_mortem(path)
     assert found.output[:2] == ("step 2", "Traceback:")
     assert post_mortem_sentence(found).endswith("; RuntimeError: bad \\x1b[1m\ufffd")
-    lines = list(post_mortem_lines(found, 80))
+    lines = list(post_mortem_lines(found))
     assert lines[-1] == "  │ RuntimeError: bad \\x1b[1m\ufffd"
     assert lines[0].startswith("  the target ended with 1")
     with RunReader(path) as reader:

@@ -166,7 +166,8 @@ def test_the_verdict_is_the_strongest_finding_that_is_more_than_worth_knowing(ca
     assert [one.severity for one in found] == [INFO]
     phases = {"forward": 0.5, "backward": 0.4, "data load in process": 0.08, "optimizer": 0.02}
     assert verdict(found, phases).startswith("✓ healthy: 92 % of the training's time")
-    assert [line[0] for line in finding_lines(found, phases, 300)] == ["✓", "·", " "]
+    lines = finding_lines(found, phases)
+    assert [line[0] for line in lines if not line.startswith(" ")] == ["✓", "·"]
 
 
 def test_a_run_of_long_startup_is_not_called_healthy_and_of_one_that_trains_nothing_nothing_is_said() -> (

@@ -52,13 +52,12 @@ def test_text_is_cut_by_cells_and_broken_lines_are_indented() -> None:
     assert cut("a/long/path.py:3", 8, keep_end=True) == "…th.py:3"
     assert cut("as it is", 8) == "as it is"
     assert (fit("训", 4), fit("训", 4, right=True), fit("日本語", 4)) == ("训  ", "  训", "日… ")
-    assert wrapped("a well-known cause of \x1b[1m waits", 16) == [
-        "a well-known",
-        "  cause of",
-        "  \\x1b[1m waits",
+    assert wrapped(f"{'word ' * 15}well-known \x1b[1m waits") == [
+        f"{'word ' * 14}word",
+        "  well-known \\x1b[1m waits",
     ]
-    assert wrapped("one two three", 12, "  ▲ ") == ["  ▲ one two", "    three"]
-    assert wrapped("", 12, "  ▲ ") == []
+    assert wrapped("word " * 18, "  ▲ ") == [f"  ▲ {'word ' * 14}word", "    word word word"]
+    assert wrapped("", "  ▲ ") == []
 
 
 @pytest.mark.parametrize(

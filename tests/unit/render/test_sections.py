@@ -13,6 +13,7 @@ from support.synthetic import STARTED_NS, main_process, write_records
 from profd.daemon.analyze.memory import Growth, Jump, Limit
 from profd.daemon.analyze.nodes import open_job, read_folder
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.render.plaintext import WIDTH, joined
 from profd.daemon.render.report import render_report
 from profd.daemon.render.sections import growth_lines, jump_lines, node_lines, rank_lines
 from profd.daemon.render.summary import summarize
@@ -138,19 +139,19 @@ LINES = [
 def test_the_table_shows_ranks_that_are_late_and_ranks_that_wait(tmp_path: Path) -> None:
     with RunReader(write_job(tmp_path / "a.profd", USUAL, USUAL, LATE)) as reader:
         summary = summarize(reader)
-    assert [line.rstrip() for line in rank_lines(summary.ranks, 120)] == LINES
-    text = summary_text(summary, columns=120).splitlines()
-    assert text[text.index("Ranks") + 1 :][:4] == LINES
+    assert [line.rstrip() for line in rank_lines(summary.ranks)] == LINES
+    text = summary_text(summary).splitlines()
+    assert text[text.index("Ranks") + 1 :][:4] == joined(LINES, WIDTH).splitlines()
     # Of many those that wait least are shown.
     late = summary.ranks[2]
     many = [
         msgspec.structs.replace(late, rank=rank, waiting_share=1 - rank / 100)
         for rank in range(100)
     ]
-    _, *lines, last = rank_lines(many, 80)
+    _, *lines, last = rank_lines(many)
     assert [int(line.split()[1]) for line in lines] == list(range(84, 100))
     assert last == "  and 84 more that wait longer"
-    assert list(rank_lines((), 80)) == []
+    assert list(rank_lines(())) == []
 
 
 def test_tables_and_report_of_a_job_on_three_nodes_show_node_clock_and_error(
@@ -166,7 +167,7 @@ def test_tables_and_report_of_a_job_on_three_nodes_show_node_clock_and_error(
     assert list(node_lines([JoinedNode(1, "b", "r", 0, None, "the wall clock", 0)]))[1].split()[
         1:3
     ] == ["not", "known"]
-    heads, _, late, *_ = rank_lines(summary.ranks, 160)
+    heads, _, late, *_ = rank_lines(summary.ranks)
     assert heads.split()[:2] == ["rank", "node"]
     assert late.split()[:3] == ["▲", "1", "node1"]
     tables = report[report.index('aria-label="Ranks"') :]

@@ -13,7 +13,6 @@ from profd.daemon.units import clock
 from profd.tui.cells import Run, axis, cut_name, cut_path, slice_run, slices, sparkline, wrap_runs
 from profd.tui.colors import PhaseLook, phase_look
 from profd.tui.columns import Ruler
-from profd.tui.snapshot import PhaseShare
 
 TEXT = some.text().map(visible)
 
@@ -50,41 +49,37 @@ NONE = {name: phase_look(name, None) for name in NAMES}
 
 
 @some.composite
-def mixtures(draw: some.DrawFn) -> list[PhaseShare]:
+def mixtures(draw: some.DrawFn) -> dict[str, float]:
     weights = draw(some.lists(some.integers(1, 1000), min_size=1, max_size=len(NAMES)))
-    return [
-        PhaseShare(name, weight / sum(weights))
-        for name, weight in zip(NAMES, weights, strict=False)
-    ]
+    return {name: weight / sum(weights) for name, weight in zip(NAMES, weights, strict=False)}
 
 
 @given(mixtures(), some.integers(2, 8))
-def test_slices_fill_every_row_and_keep_the_shares(mixture: list[PhaseShare], rows: int) -> None:
+def test_slices_fill_every_row_and_keep_the_shares(mixture: dict[str, float], rows: int) -> None:
     found = slices(mixture, rows)
     assert [sum(eighths for _, eighths in row) for row in found] == [8] * rows
-    for part in mixture:
-        drawn = sum(eighths for row in found for phase, eighths in row if phase == part.phase)
-        assert abs(drawn / (8 * rows) - part.share) <= 1 / (8 * rows) + 1e-9
+    for name, share in mixture.items():
+        drawn = sum(eighths for row in found for phase, eighths in row if phase == name)
+        assert abs(drawn / (8 * rows) - share) <= 1 / (8 * rows) + 1e-9
 
 
 def test_slices_are_stacked_from_the_bottom_and_a_single_row_has_the_largest_alone() -> None:
-    mixture = [PhaseShare("data wait", 0.75), PhaseShare("forward", 0.25)]
+    mixture = {"data wait": 0.75, "forward": 0.25}
     assert slices(mixture, 2) == [[("data wait", 4), ("forward", 4)], [("data wait", 8)]]
-    mixture = [PhaseShare("data wait", 0.4), PhaseShare("forward", 0.6)]
-    assert slices(mixture, 1) == [[("forward", 8)]]
-    assert slices([], 3) == [[], [], []]
+    assert slices({"data wait": 0.4, "forward": 0.6}, 1) == [[("forward", 8)]]
+    assert slices({}, 3) == [[], [], []]
 
 
 def test_two_phases_in_a_cell_are_two_colors_where_there_are_many() -> None:
-    cell = slice_run([("data wait", 6), ("forward", 2)], MANY, Style())
-    assert (cell.text, cell.style) == ("▆", Style(color="#e69f00", bgcolor="#0072b2"))
+    cell = slice_run([("data wait", 6), ("forward", 2)], MANY)
+    assert cell == ("▆", Style(color="#e69f00", bgcolor="#0072b2"))
 
 
 @pytest.mark.parametrize("looks", [FEW, NONE])
 def test_with_few_colors_or_none_a_cell_has_the_letter_of_the_largest(
     looks: dict[str, PhaseLook],
 ) -> None:
-    assert slice_run([("data wait", 3), ("forward", 5)], looks, Style()).text == "F"
+    assert slice_run([("data wait", 3), ("forward", 5)], looks)[0] == "F"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -92,7 +87,7 @@ def test_every_phase_has_its_letter_in_an_ink_that_can_be_read(name: str) -> Non
     look = MANY[name]
     ink, ground = (there(color).get_truecolor() for color in (look.cell.color, look.cell.bgcolor))
     assert max(abs(a - b) for a, b in zip(ink, ground, strict=True)) >= 60
-    assert NONE[name].letter == look.letter == slice_run([(name, 8)], MANY, Style()).text
+    assert NONE[name].letter == look.letter == slice_run([(name, 8)], MANY)[0]
 
 
 def test_sparklines_have_gaps_where_nothing_is_known() -> None:
@@ -114,12 +109,10 @@ def test_times_stand_at_the_columns_they_name(column_s: float, columns: int) -> 
             assert clock(int(at_ns)) <= label <= clock(int(at_ns + ruler.column_ns))
 
 
-PLAIN, BOLD = Style(), Style(bold=True)
-
-
-def texts(*words: str, cells: int, indent: int = 0) -> list[str]:
-    runs = [Run(word, PLAIN) for word in words]
-    return ["".join(run.text for run in line) for line in wrap_runs(runs, cells, indent=indent)]
+def texts(*words: str, cells: int, most: int = 99, indent: int = 0) -> list[str]:
+    runs: list[Run] = [(word, "plain") for word in words]
+    lines = wrap_runs(runs, cells, most=most, indent=indent)
+    return ["".join(text for text, _ in line) for line in lines]
 
 
 def test_a_line_ends_at_a_blank_and_the_next_is_indented_and_a_word_of_two_styles_is_not_broken() -> (
@@ -136,9 +129,10 @@ def test_a_line_ends_at_a_blank_and_the_next_is_indented_and_a_word_of_two_style
         assert "incomprehensible" in " ".join(
             texts("an incomprehensible word", cells=cells, indent=3)
         )
-    lines = wrap_runs([Run("at most", PLAIN), Run(" 1", BOLD), Run(".7x", PLAIN)], 8)
-    assert [[run.text for run in line] for line in lines] == [["at", " most"], ["1", ".7x"]]
-    assert lines[1][0].style == BOLD
+    assert texts("it waits for its data", cells=8, most=2) == ["it waits", "for its data"]
+    lines = wrap_runs([("at most", "plain"), (" 1", "bright"), (".7x", "plain")], 8, most=2)
+    assert [[text for text, _ in line] for line in lines] == [["at", " most"], ["1", ".7x"]]
+    assert lines[1][0] == ("1", "bright")
 
 
 @given(some.lists(some.text("ab 名", max_size=12), max_size=6), some.integers(8, 30))

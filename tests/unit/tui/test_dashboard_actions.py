@@ -309,7 +309,7 @@ async def test_every_tab_fits_every_size(
                 assert_lines_fit(opened)
                 assert live or there(opened.widget(Header).snapshot).samples > 0
             assert "train.py" in opened.text(Header)
-            if opened.dashboard._view.scope == Selection():  # t goes through them
+            if opened.app.feed.view.scope == Selection():  # t goes through them
                 assert "10.0 %" in opened.text(HotTable)
         # In a small room the table has the lines.
         shown = [

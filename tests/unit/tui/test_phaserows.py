@@ -14,8 +14,8 @@ from profd.daemon.analyze.phases import PHASES, PhaseIndex
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.tui.columns import Ruler
-from profd.tui.phaserows import Cells, PhaseRows
-from profd.tui.snapshot import PhaseShare
+from profd.tui.phaserows import PhaseRows
+from profd.tui.snapshot import PhaseShares
 
 SECONDS = 24
 WHOLE = Ruler.filling(STARTED_NS, STARTED_NS + SECONDS * SECOND_NS, SECONDS)
@@ -55,17 +55,17 @@ def test_wide_columns_are_of_minutes(tmp_path: Path) -> None:
     assert_shares(cells, error=1e-9)
 
 
-def assert_shares(cells: Cells, error: float) -> None:
+def assert_shares(cells: tuple[PhaseShares, ...], error: float) -> None:
     for cell in cells:
-        assert {one.phase: one.share for one in cell} == pytest.approx(PHASE_SHARES, abs=error)
-        assert sum(one.share for one in cell) == pytest.approx(1.0)
+        assert cell == pytest.approx(PHASE_SHARES, abs=error)
+        assert sum(cell.values()) == pytest.approx(1.0)
 
 
 def test_a_mixture_has_the_order_of_the_phases_and_nothing_where_nothing_was_seen(
     reader: RunReader,
 ) -> None:
     (cells,) = rows_of(reader).cells(Ruler.filling(STARTED_NS, STARTED_NS + SECOND_NS, 1)).values()
-    names = [one.phase for one in cells[0]]
+    names = list(cells[0])
     assert names == [phase.name for phase in PHASES if phase.name in names]
     (cells,) = rows_of(reader).cells(Ruler(STARTED_NS - 2 * SECOND_NS, SECOND_NS, 4)).values()
     assert [bool(cell) for cell in cells] == [False, False, True, True]
@@ -101,7 +101,7 @@ def test_rows_are_called_and_ordered_by_rank_or_pid(
         mains = [ranks.processes[ranks.threads[thread].process] for thread in threads]
         for row, rank in zip(mains, (1, 0), strict=True):  # the other way round: they come by rank
             monkeypatch.setitem(ranks.processes, row.id, msgspec.structs.replace(row, rank=rank))
-        rows = rows_of(ranks).rows(ruler, {threads[0]: (), threads[1]: (PhaseShare("other", 1.0),)})
+        rows = rows_of(ranks).rows(ruler, {threads[0]: {}, threads[1]: {"other": 1.0}})
         assert [(row.label, bool(row.shares)) for row in rows] == [
             ("rank 0", True),
             ("rank 1", False),

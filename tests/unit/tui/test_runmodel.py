@@ -107,7 +107,9 @@ def test_a_snapshot_has_what_the_analysis_has_of_its_scope_its_time_and_its_proc
         verdict = there(model_of(reader).snapshot(View()).verdict)
     assert verdict.phase == "data wait"
     assert verdict.share == pytest.approx(0.4)
-    assert (verdict.where, verdict.source) == ("train.py:58", "for images, labels in loader:")
+    line = there(verdict.line)
+    assert (line.module_path, line.line) == ("train.py", 58)
+    assert line.source == "for images, labels in loader:"
 
 
 @pytest.mark.parametrize("from_s", [0, 12])

@@ -15,7 +15,6 @@ from support.waiting import until
 
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
-from profd.tui.cells import Run
 from profd.tui.emulator import SCROLLED_LINES, Emulator
 from profd.tui.terminal import MOST_BYTES, STEP_BYTES, Picture, Playback, Terminal, key_bytes
 from profd.tui.view import OutputView
@@ -25,7 +24,7 @@ Write = Callable[..., RunReader]
 
 
 def text(picture: Picture | None) -> list[str]:
-    return ["".join(run.text for run in line) for line in there(picture).lines]
+    return ["".join(text for text, _ in line) for line in there(picture).lines]
 
 
 @pytest.fixture
@@ -187,7 +186,7 @@ def test_what_a_terminal_would_draw_is_read_and_what_would_reorder_it_left_out()
     assert len(line) < 10
     emulator = Emulator(10, 2)
     emulator.feed(b"\x1b[>4;2mkeys")
-    assert emulator.picture().lines == ((Run("keys", Style()),),)
+    assert emulator.picture().lines == ((("keys", Style()),),)
 
 
 def test_what_scrolls_out_is_kept_up_to_a_limit() -> None:
@@ -216,7 +215,9 @@ def test_colors_come_out_by_name_or_by_number_and_lines_that_did_not_change_are_
         Style(bgcolor="bright_magenta"),
         Style(),
     ]
-    assert [run for run in before.lines[0] if run.text != " "] == list(map(Run, "wxyz", looks))
+    assert [run for run in before.lines[0] if run[0] != " "] == list(
+        zip("wxyz", looks, strict=True)
+    )
     emulator.feed(b"\r 2%")
     after = emulator.picture()
     assert after.lines[0] is before.lines[0]

@@ -51,7 +51,7 @@ async def test_a_range_that_startup_takes_much_of_is_not_called_healthy(tmp_path
 
 
 def test_what_goes_on_is_said_of_one_process_and_of_several() -> None:
-    one = Verdict(phase=DATA_WAIT, share=0.4, threads=1, where="", source="")
+    one = Verdict(phase=DATA_WAIT, share=0.4, threads=1, line=None)
     assert sentence(one) == "of the time the main thread waits for data"
     several = msgspec.structs.replace(one, threads=4)
     assert sentence(several) == "of the time the main thread of each of 4 processes waits for data"

@@ -4,18 +4,13 @@ drawn again.
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import cast
-
 import msgspec
 import pytest
-from rich.style import Style
 from support.dashboard import OpenDashboard
 from support.present import there
 from textual.geometry import Region
 from textual.strip import Strip
 
-from profd.tui.cells import Run
 from profd.tui.colors import LIGHT
 from profd.tui.series import GPU_MEMORY_SERIES, GPU_POWER_SERIES, GPU_SERIES
 from profd.tui.snapshot import Series
@@ -84,10 +79,9 @@ def test_beside_a_gpu_memory_stays_and_watts_go_where_there_is_less_room() -> No
         Series(GPU_MEMORY_SERIES, cells, 12.1e9, "peak", 139e9),
         Series(GPU_POWER_SERIES, cells, 2212.0, "mean"),
     )
-    widget = SimpleNamespace(run=lambda text, style="": Run(text, Style()))
     beside = {one.name: one for one in (memory, watts)}
-    runs = side_of(cast(LineWidget, widget), Series(GPU_SERIES, cells, 1.0, "mean"), beside, 36)
-    text = "".join(run.text for run in runs)
+    runs = side_of(Series(GPU_SERIES, cells, 1.0, "mean"), beside, 36)
+    text = "".join(text for text, _ in runs)
     assert len(text) <= 36
     assert "12 GB peak" in text
     assert "W" not in text
