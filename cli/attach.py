@@ -153,8 +153,8 @@ def _join(run_file: Path) -> None:
 
     leaving = run_dashboard(run_file, may_end=False)
     with RunReader(run_file) as reader:
-        is_live = reader.info.state == "live"
-    if leaving is Leaving.KEEP and is_live:
+        is_kept = leaving is Leaving.KEEP and reader.info.is_live
+    if is_kept:
         say(_KEPT.format(paths.word_for(run_file)))
     else:
         _say_outcome(run_file)

@@ -49,7 +49,7 @@ def live_runs_of(pids: Iterable[int]) -> dict[int, Path]:
         wanted = set(pids)
         for path in live:
             with contextlib.suppress(ProfdError), RunReader(path) as reader:
-                if reader.info.state == "live":
+                if reader.info.is_live:
                     found |= {pid: path for pid in wanted - found.keys() if _is_in(reader, pid)}
     return found
 
@@ -88,7 +88,7 @@ def find_live(word: str) -> Path:
     found: list[tuple[int, Path]] = []
     for path in _listening() if word == paths.LATEST else ():
         with contextlib.suppress(ProfdError), RunReader(path) as reader:
-            found += [(reader.info.started_ns, path)] if reader.info.state == "live" else []
+            found += [(reader.info.started_ns, path)] if reader.info.is_live else []
     return max(found)[1] if found else find_run(word)
 
 

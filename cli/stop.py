@@ -25,7 +25,7 @@ def command(run: str) -> None:
 
     with RunReader(find_live(run)) as reader:
         info = reader.info
-    if info.state != "live":
+    if not info.is_live:
         past = (
             "has ended already"
             if info.state == "ended"

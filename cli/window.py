@@ -162,7 +162,7 @@ def last_windows(reader: RunReader) -> list[WindowRow]:
 
 def take(reader: RunReader, request: WindowRequest) -> list[WindowRow]:
     """Take windows of a live run and return them; raises SessionFailed if there are none."""
-    if reader.info.state != "live":
+    if not reader.info.is_live:
         raise SessionFailed(f"{reader.info.id} is not live", "show the windows it took with --show")
     with contextlib.closing(
         ControlClient(Path(reader.info.control_socket), reader.info.recorder.pid)
@@ -207,7 +207,7 @@ def _wait_for(reader: RunReader, asked_ns: int, count: int) -> list[WindowRow]:
         reader.refresh()
         if len(windows) >= count:
             return windows
-        if reader.info.state != "live":
+        if not reader.info.is_live:
             raise SessionFailed(
                 "the run ended before its window was written", "nothing was lost but the window"
             )

@@ -106,7 +106,7 @@ def stop(info: RunInfo) -> ActionDone:
 
 
 def _check_live(info: RunInfo) -> None:
-    if info.state != "live":
+    if not info.is_live:
         raise SessionFailed(
             "the run is not recorded any more", "this can be asked of a live run alone"
         )

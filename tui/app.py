@@ -106,7 +106,7 @@ class ProfdApp(App[Leaving]):
                 # asked.
                 self.run_worker(lambda: self._end(info), thread=True, group="action")
 
-        if info is None or info.state != "live" or isinstance(self.screen, FailureScreen):
+        if info is None or not info.is_live or isinstance(self.screen, FailureScreen):
             self.exit(Leaving.END)
         elif not isinstance(self.screen, LeavingScreen):
             self.push_screen(LeavingScreen(), leave)

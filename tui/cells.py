@@ -16,17 +16,26 @@ from rich.style import Style
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.render.plaintext import ELLIPSIS, cut, width
+from profd.daemon.store.stepfunction import MINUTE_NS
 from profd.daemon.units import clock
 from profd.tui.colors import PhaseLook
 from profd.tui.columns import Ruler
 from profd.tui.snapshot import PhaseShares
 
-Run = tuple[str, Style | str]
+StyledRun = tuple[str, Style | str]
 """Text and its style, or the name of one in the style sheet: ``plain``, ``dim``, ``bad`` …"""
+Run = str | StyledRun
+"""A text alone is plain."""
+
+
+def styled(runs: Iterable[Run]) -> Iterator[StyledRun]:
+    """Yield runs, each with its style."""
+    for run in runs:
+        yield (run, "plain") if isinstance(run, str) else run
 
 
 def cells_of(runs: Iterable[Run]) -> int:
-    return sum(width(text) for text, _ in runs)
+    return sum(width(text) for text, _ in styled(runs))
 
 
 def cut_path(path: str, cells: int) -> str:
@@ -62,33 +71,35 @@ def fit_runs(
     blank: Style | str = "plain",
     right: bool = False,
     shorten: Callable[[str, int], str] = cut,
-) -> list[Run]:
+) -> list[StyledRun]:
     """Return runs in exactly ``cells`` cells.
 
     ``blank`` is the style of the padding; ``shorten`` cuts the text that does not fit.
     """
-    fitted: list[Run] = []
+    fitted: list[StyledRun] = []
     left = cells
-    for text, style in runs:
+    for text, style in styled(runs):
         fitting = text if cell_len(text) <= left else shorten(text, left)
         if fitting:
             fitted.append((fitting, style))
             left -= cell_len(fitting)
         if fitting != text:
             break
-    filling: list[Run] = [(" " * left, blank)] if left > 0 else []
+    filling: list[StyledRun] = [(" " * left, blank)] if left > 0 else []
     return filling + fitted if right else fitted + filling
 
 
 _WORDS = re.compile(r" *[^ ]+| +$")
 
 
-def wrap_runs(runs: Iterable[Run], cells: int, *, most: int, indent: int = 0) -> list[list[Run]]:
+def wrap_runs(
+    runs: Iterable[Run], cells: int, *, most: int, indent: int = 0
+) -> list[list[StyledRun]]:
     """Return runs in lines of at most ``cells`` cells, all but the first indented.
 
     A word that is longer than a line is not broken. Of ``most`` lines the last has the whole rest.
     """
-    lines: list[list[Run]] = [[]]
+    lines: list[list[StyledRun]] = [[]]
     left = cells
     for chunk in _chunks(runs):
         needed = cells_of(chunk)
@@ -103,13 +114,13 @@ def wrap_runs(runs: Iterable[Run], cells: int, *, most: int, indent: int = 0) ->
     return lines
 
 
-def _chunks(runs: Iterable[Run]) -> Iterator[list[Run]]:
+def _chunks(runs: Iterable[Run]) -> Iterator[list[StyledRun]]:
     """Yield the words, within which no line is broken.
 
     A word is of one run, or of several that no blank separates.
     """
-    chunk: list[Run] = []
-    for text, style in runs:
+    chunk: list[StyledRun] = []
+    for text, style in styled(runs):
         for word in _WORDS.findall(text):
             if chunk and word.startswith(" "):
                 yield chunk
@@ -121,10 +132,9 @@ def _chunks(runs: Iterable[Run]) -> Iterator[list[Run]]:
 
 _LEVELS = " ▁▂▃▄▅▆▇█"
 _EIGHTHS = 8
-_MINUTE_NS = 60 * SECOND_NS
 _TICKS_NS = tuple(
     [seconds * SECOND_NS for seconds in (1, 2, 5, 10, 15, 30)]
-    + [minutes * _MINUTE_NS for minutes in (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440)]
+    + [minutes * MINUTE_NS for minutes in (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440)]
 )
 _TICK_CELLS = 12
 
@@ -140,26 +150,20 @@ def _level(share: float) -> str:
     return _LEVELS[min(max(round(share * _EIGHTHS), 1), _EIGHTHS)]
 
 
-def slices(mixture: PhaseShares, rows: int) -> list[list[tuple[str, int]]]:
-    """Return the phases stacked in each row of a column, in eighths of a cell.
+def slice_of(mixture: PhaseShares, row: int, rows: int) -> list[tuple[str, int]]:
+    """Return the phases stacked in one of the rows of a column, in eighths of a cell.
 
     Rows are from the top, and the phases in a row are from the bottom. Each row's eighths add up to
     8. A single row has only the largest phase: three colors in one cell would be a guess.
     """
-    if not mixture:
-        return [[] for _ in range(rows)]
-    if rows == 1:
-        return [[(max(mixture, key=mixture.__getitem__), _EIGHTHS)]]
-    whole = rows * _EIGHTHS
+    if mixture and rows == 1:
+        return [(max(mixture, key=mixture.__getitem__), _EIGHTHS)]
+    low, whole = (rows - row - 1) * _EIGHTHS, rows * _EIGHTHS
     ends = [round(whole * end) for end in accumulate(mixture.values())]
-    ends[-1] = whole
-    stacked: list[list[tuple[str, int]]] = []
-    for row in reversed(range(rows)):
-        low, high = row * _EIGHTHS, (row + 1) * _EIGHTHS
-        bounds = zip([0, *ends], ends, mixture, strict=False)
-        parts = [(phase, min(end, high) - max(start, low)) for start, end, phase in bounds]
-        stacked.append([(phase, eighths) for phase, eighths in parts if eighths > 0])
-    return stacked
+    ends[-1:] = [whole]
+    bounds = zip(mixture, [0, *ends], ends, strict=False)
+    parts = [(phase, min(end, low + _EIGHTHS) - max(begin, low)) for phase, begin, end in bounds]
+    return [(phase, eighths) for phase, eighths in parts if eighths > 0]
 
 
 def slice_run(parts: Sequence[tuple[str, int]], looks: Mapping[str, PhaseLook]) -> Run:
@@ -168,7 +172,7 @@ def slice_run(parts: Sequence[tuple[str, int]], looks: Mapping[str, PhaseLook]) 
     It is a letter on its color, or the two largest phases as two colors.
     """
     if not parts:
-        return (" ", "plain")
+        return " "
     largest = sorted(parts, key=lambda part: -part[1])[:2]
     look = looks[largest[0][0]]
     if len(parts) == 1 or look.color is None:
@@ -184,9 +188,7 @@ def axis(ruler: Ruler, columns: int) -> str:
     step_ns = next(
         (step for step in _TICKS_NS if step >= _TICK_CELLS * ruler.column_ns), _TICKS_NS[-1]
     )
-    form = (
-        "%H:%M:%S" if step_ns < _MINUTE_NS else "%H:%M" if step_ns < 1440 * _MINUTE_NS else "%d %b"
-    )
+    form = "%H:%M:%S" if step_ns < MINUTE_NS else "%H:%M" if step_ns < 1440 * MINUTE_NS else "%d %b"
     text = ""
     at_ns = -(-ruler.from_ns // step_ns) * step_ns
     while (column := int((at_ns - ruler.from_ns) / ruler.column_ns)) < columns:

@@ -110,7 +110,7 @@ class Dashboard(Screen[None]):
             self.notify(
                 "profd's recorder was ended; all it wrote is kept", severity="error", markup=False
             )
-        elif was_live and info.state != "live":
+        elif was_live and not info.is_live:
             self.notify(f"the run has come to its end: {ended(info)}", markup=False)
 
     @on(FlameGrown)
@@ -145,7 +145,7 @@ class Dashboard(Screen[None]):
         self.query_one(TabLine).open(self._feed.view.tab, note)
 
     def _is_live(self) -> bool:
-        return self._snapshot is not None and self._snapshot.info.state == "live"
+        return self._snapshot is not None and self._snapshot.info.is_live
 
     # --- tabs, rows and the filter
 
@@ -280,7 +280,7 @@ class Dashboard(Screen[None]):
     def action_page_output(self, pages: int) -> None:
         """Scroll the script's output, which has no focus as long as nobody types to the script."""
         pane = self.query_one(OutputPane)
-        pane.scroll_to(y=pane.scroll_offset.y + pages * max(pane.size.height - 1, 1), animate=False)
+        pane.scroll_relative(y=pages * max(pane.size.height - 1, 1), animate=False)
 
     @on(OutputDrawn)
     def _show_output(self, message: OutputDrawn) -> None:

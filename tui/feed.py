@@ -56,7 +56,7 @@ class Watch:
         self._looks_to_retry = 0
 
     def keep(self, info: RunInfo) -> None:
-        if info.state != "live" or not info.control_socket:
+        if not info.is_live or not info.control_socket:
             self.close()
         elif self._connection is not None or self._looks_to_retry > 0:
             self._looks_to_retry = max(self._looks_to_retry - 1, 0)
@@ -191,7 +191,7 @@ class _Reading:
             self._bound.renew()
         if has_grown or self.is_behind or self._model.has_backlog:
             self.is_behind, self.is_stale = self._model.catch_up(), True
-        elif self._reader.info.state == "live":
+        elif self._reader.info.is_live:
             # A recorder that was killed writes nothing any more: its absence has to be looked
             # for.
             self._reader.refresh()

@@ -101,7 +101,7 @@ class Findings:
         Raises RunUnreadable.
         """
         info = self._reader.info
-        is_live = info.state == "live"
+        is_live = info.is_live
         of = (info.state, info.analyzed_ns, info.analysis_lost_ns, info.findings_made_by)
         if of == self._shown_of:
             return False

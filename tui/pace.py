@@ -76,7 +76,7 @@ class Pace:
         """
         if len(self._counts) < 2:
             return None
-        if of_all and self._reader.info.state != "live":
+        if of_all and not self._reader.info.is_live:
             if self._whole is None:
                 # Imported here because the summary's text imports all the rules, which the first
                 # picture does not need.
@@ -84,7 +84,12 @@ class Pace:
 
                 whole = take_steps(self._reader, Selection(), self._phases)
                 self._whole = replace(
-                    self._latest(), per_s=whole.per_s, made=whole.count, exactness=exactness(whole)
+                    self._latest(),
+                    per_s=whole.per_s,
+                    made=whole.count,
+                    exactness=exactness(whole),
+                    mean_per_s=None,
+                    pauses=False,
                 )
             return self._whole
         return self._latest()
@@ -113,12 +118,11 @@ class Pace:
         )
         per_s = _per_s(first, last)
         recent = tuple(_per_s(before, after) for before, after in itertools.pairwise(counts))
-        is_live = self._reader.info.state == "live"
         pauses = last.value == counts[-2].value
         since_s = (self._now_ns() - last.at_ns) / SECOND_NS
         ahead = (
             int(per_s * since_s)
-            if is_live and not pauses and 0 < since_s <= AHEAD_NS / SECOND_NS
+            if self._reader.info.is_live and not pauses and 0 < since_s <= AHEAD_NS / SECOND_NS
             else 0
         )
         if self._lost:  # nobody knows how many steps there were before
@@ -140,7 +144,7 @@ class Pace:
         cells = tuple(
             sums["steps"] / sums["s"] if sums else None for sums in self.columns.take(ruler)
         )
-        if chosen is None and self._reader.info.state == "live":
+        if chosen is None and self._reader.info.is_live:
             steps = self.steps()
             return Series(STEPS, cells, steps.per_s if steps else None, "now")
         about = chosen or ruler.time

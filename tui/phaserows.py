@@ -72,10 +72,11 @@ class PhaseRows:
         number, or by its PID if there are several without one.
         """
         cells = self.cells(ruler)
-        threads = [
-            row for row in self._reader.main_threads() if row.id in cells or row.id in shares
+        ranked = [
+            (self._reader.processes[row.process], row.id)
+            for row in self._reader.main_threads()
+            if row.id in cells or row.id in shares
         ]
-        ranked = [(self._reader.processes[row.process], row.id) for row in threads]
         ranked.sort(key=lambda pair: (pair[0].rank is None, pair[0].rank or 0, pair[1]))
         rows: list[PhaseRow] = []
         empty: tuple[PhaseShares, ...] = ({},) * ruler.count

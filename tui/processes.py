@@ -26,7 +26,7 @@ _PACE_NS = 60 * SECOND_NS
 # A script that starts its workers anew each epoch leaves hundreds behind; the last few are enough
 # to show.
 _ENDED_SHOWN = 16
-_ROLES = ("launcher", "main", "worker", "helper")
+_ROLES = {"launcher": 0, "main": 1, "worker": 2, "helper": 3}
 
 
 class ProcessStates:
@@ -94,20 +94,17 @@ class ProcessStates:
 
 def _running(rows: Sequence[ProcessRow]) -> list[ProcessRow]:
     """Return the processes that run, those that train, and the last others that ended."""
-    ended = sorted(
-        (row for row in rows if row.ended_ns is not None), key=lambda row: row.ended_ns or 0
-    )
-    old = {row.id for row in ended[:-_ENDED_SHOWN] if row.role != "main"}
-    return [row for row in rows if row.id not in old]
+    ended = sorted((row.ended_ns, row.id) for row in rows if row.ended_ns is not None)
+    old = {process for _, process in ended[:-_ENDED_SHOWN]}
+    return [row for row in rows if row.role == "main" or row.id not in old]
 
 
 def _tree(rows: Sequence[ProcessRow]) -> Iterator[tuple[int, ProcessRow]]:
     """Yield (depth, process): children below their parents, the main ones first."""
     there = {row.id for row in rows}
     children: defaultdict[int | None, list[ProcessRow]] = defaultdict(list)
-    rank = {role: number for number, role in enumerate(_ROLES)}
     for row in sorted(
-        rows, key=lambda row: (row.ended_ns is not None, rank.get(row.role, 9), row.id)
+        rows, key=lambda row: (row.ended_ns is not None, _ROLES.get(row.role, 9), row.id)
     ):
         children[row.parent if row.parent in there else None].append(row)
     pending = [(0, row) for row in reversed(children[None])]

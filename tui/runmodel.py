@@ -83,8 +83,8 @@ class Samples:
         the one that was read.
         """
         threads, (before, of_threads) = scope.threads(self._reader), self._busy_of
-        is_live = self._reader.info.state == "live"
-        if of_threads != threads or not (is_near(asked, before) if is_live else asked == before):
+        is_same = is_near(asked, before) if self._reader.info.is_live else asked == before
+        if of_threads != threads or not is_same:
             time = asked.open_at(self._reader.info.time)
             tracks = GpuTracks(self._reader, time)
             self._busy = utilization_by_stack(self._reader, tracks, scope.during(time))
@@ -178,7 +178,7 @@ class RunModel:
         info = self._reader.info
         samples = self._samples
         rows = tuple(self._reader.processes.values())
-        is_live = info.state == "live"
+        is_live = info.is_live
         run = info.time
         ruler, _ = self._shown(view)
         about = self._about(view)
@@ -261,7 +261,7 @@ class RunModel:
             shown = TimeRange(max(end_ns - view.span_ns, info.started_ns), end_ns)
             return Ruler.moving(view.span_ns, end_ns, view.columns), shown
         run = TimeRange(info.started_ns, max(info.end_ns, info.started_ns + 1))
-        make = Ruler.growing if info.state == "live" else Ruler.filling
+        make = Ruler.growing if info.is_live else Ruler.filling
         return make(run.from_ns, run.to_ns, view.columns), run
 
     def _about(self, view: View) -> TimeRange:

@@ -13,12 +13,12 @@ from msgspec.structs import replace
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.events import Sign
 from profd.daemon.store.rows import EventRow, WindowRow
+from profd.daemon.store.stepfunction import MINUTE_NS
 from profd.daemon.timerange import EVER, TimeRange
 from profd.tui.columns import Ruler
 from profd.tui.view import shown_part
 
-_MINUTE_NS = 60 * SECOND_NS
-SPANS_NS = (30 * SECOND_NS, *(minutes * _MINUTE_NS for minutes in (2, 10, 30, 120, 480)))
+SPANS_NS = (30 * SECOND_NS, *(minutes * MINUTE_NS for minutes in (2, 10, 30, 120, 480)))
 """How much time the timeline can show, besides all of it."""
 
 

@@ -98,7 +98,7 @@ class RunSeries:
             means = [mean for course in courses if (mean := course.total().mean) is not None]
             mean = _of_all(name, means)
             info = self._reader.info
-            if info.state == "live" and within.to_ns > info.end_ns - _UNSETTLED_NS:
+            if info.is_live and within.to_ns > info.end_ns - _UNSETTLED_NS:
                 return mean
             if len(self._means) >= _MEANS:
                 self._means.clear()
@@ -117,7 +117,7 @@ class RunSeries:
         for name, kind in _STRIPS.items():
             cells = tuple(_mean(name, sums) for sums in columns)
             seen = [cell for cell in cells[first : last + 1] if cell is not None]
-            if info.state == "live" and chosen is None:
+            if info.is_live and chosen is None:
                 value, kind = self._newest_of_all(name), "now"
             elif kind == "mean" and self._ids[name, None]:
                 value = self.mean(name, None, about)

@@ -24,7 +24,8 @@ class Steps(msgspec.Struct, frozen=True):
     that rate from the last count, a second ago. ``mean_per_s`` is the rate since the first count;
     ``pauses`` says that the loop stands still. ``made`` is the number of all steps of a run that
     has ended, as the summary counts them, with the summary's word for its exactness; ``per_s`` is
-    then the rate over all of them. ``made`` is None while the run is live.
+    then the rate over all of them, without a mean or pauses beside it. ``made`` is None while the
+    run is live.
     """
 
     step: int | None

@@ -25,7 +25,6 @@ from profd.daemon.store.rollups import Rest, StackMinuteRow, count_stack_minutes
 from profd.daemon.store.rows import IntervalRow
 from profd.daemon.store.stepfunction import (
     IntervalCursor,
-    IntervalSet,
     common,
     samples_inside,
 )
@@ -209,22 +208,20 @@ def _add_intervals(
     reader: RunReader, builder: BucketBuilder, parts: Sequence[Part], rest: Rest
 ) -> None:
     ends_in = rest.time.longer(RECORDING.longest_ns)
-    alone: dict[Part, dict[int, IntervalSet]] = {
-        part: covers_of(reader, (Condition(part[0]),), rest.threads, ends_in)
-        for part in parts
-        if len(part) == 1
+    covers = {
+        name: covers_of(reader, (Condition(name),), rest.threads, ends_in)
+        for name in {name for part in parts for name in part}
     }
-    cursors: dict[int, list[IntervalCursor]] = {}
-    for thread in rest.threads:
-        held = {part: cover[thread] for part, cover in alone.items()}
-        # All conditions together hold while each of them does.
-        all_held = held | {
-            part: reduce(common, held.values()) for part in parts if part not in held
-        }
-        cursors[thread] = [IntervalCursor(all_held[part]) for part in parts]
+    # All conditions together hold while each of them does.
+    cursors = {
+        thread: [
+            IntervalCursor(reduce(common, (covers[name][thread] for name in part)))
+            for part in parts
+        ]
+        for thread in rest.threads
+    }
     for interval in reader.intervals(rest.time, rest.threads):
-        end_ns = interval.start_ns + interval.duration_ns
+        held = cursors[interval.thread]
         builder.add(
-            interval,
-            [cursor.between(interval.start_ns, end_ns) for cursor in cursors[interval.thread]],
+            interval, [cursor.between(interval.start_ns, interval.end_ns) for cursor in held]
         )

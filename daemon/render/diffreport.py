@@ -8,8 +8,9 @@ change nothing. Values are in the unit of the diff: seconds a step, or shares of
 
 from __future__ import annotations
 
+from collections import defaultdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -32,11 +33,6 @@ Readers = tuple[RunReader, RunReader]
 Selections = tuple[Selection, Selection]
 
 
-class _Node(NamedTuple):
-    values: list[float]
-    children: dict[int, _Node]
-
-
 def take_diff_tree(readers: Readers, selections: Selections, diff: Diff) -> dict[str, Any]:
     """Return nodes as columns, callers first.
 
@@ -44,38 +40,34 @@ def take_diff_tree(readers: Readers, selections: Selections, diff: Diff) -> dict
     root. ``up`` is how far back the caller lies, 0 at the root.
     """
     functions = NumberedFunctions(lambda frame: frame.module_path)
-    root = _Node([0.0, 0.0], {})
-    for place, (reader, selection, side) in enumerate(
-        zip(readers, selections, (diff.base, diff.new), strict=True)
-    ):
+    nodes = {(0, -1): 0}  # by caller and function
+    values = defaultdict[int, list[float]](lambda: [0.0, 0.0])
+    sides = zip(readers, selections, (diff.base, diff.new), strict=True)
+    for place, (reader, selection, side) in enumerate(sides):
         whole = side.step_s if diff.unit == "s/step" and side.step_s else 1.0
         profile = take_profile(reader, compared(reader, selection, side))
         for stack, time_ns in profile.time_ns.items():
             # The part compared may have no time of any stack.
-            value = time_ns * (whole / (profile.total_ns or 1.0))
-            node = root
-            node.values[place] += value
+            value, node = time_ns * (whole / (profile.total_ns or 1.0)), 0
+            values[node][place] += value
             for frame in reader.frames_of(stack):
-                node = node.children.setdefault(functions.of(frame), _Node([0.0, 0.0], {}))
-                node.values[place] += value
-    up, key, base, new = list[int](), list[int](), list[float](), list[float]()
+                node = nodes.setdefault((node, functions.of(frame)), len(nodes))
+                values[node][place] += value
     # Nodes with less of either run's time are counted with their caller: nobody sees them.
-    least = [0.0003 * value for value in root.values]
-    waiting = [(-1, root, 0)]
-    while waiting:
-        function, node, caller = waiting.pop()
-        place = len(up)
-        up.append(place - caller)
-        key.append(function)
-        base.append(float(f"{node.values[0]:.5g}"))
-        new.append(float(f"{node.values[1]:.5g}"))
-        found = node.children.items()
-        waiting += [
-            (called, child, place)
-            for called, child in found
-            if any(map(float.__gt__, child.values, least))
-        ]
-    return {**functions.columns(), "up": up, "key": key, "base": base, "new": new}
+    least = [0.0003 * value for value in values[0]]
+    kept = {
+        node: key
+        for key, node in nodes.items()
+        if not node or any(map(float.__gt__, values[node], least))
+    }
+    places = {node: place for place, node in enumerate(kept)}
+    return {
+        **functions.columns(),
+        "up": [places[node] - places[caller] for node, (caller, _) in kept.items()],
+        "key": [function for _, function in kept.values()],
+        "base": [float(f"{values[node][0]:.5g}") for node in kept],
+        "new": [float(f"{values[node][1]:.5g}") for node in kept],
+    }
 
 
 def compared(reader: RunReader, selection: Selection, side: Side) -> Selection:

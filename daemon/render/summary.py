@@ -158,8 +158,6 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
     covered = 0.0 if is_empty and coverage.share else coverage.share
     busy = utilization_by_stack(reader, GpuTracks(reader), selection, phases)
     info = reader.info
-    losses = _texts(reader, selection, EventKind.LOSS)
-    unread = _texts(reader, selection, EventKind.UNREAD)
     hangs, post_mortem = take_hangs(reader, selection), take_post_mortem(reader)
     findings = findings_in(reader, selection, phases)
     no_samples = "" if profile.total_samples else why_no_samples(reader)
@@ -167,9 +165,6 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
     incidents += [no_samples] if reader.is_over_without_samples else []
     incidents += [hang.text for hang in hangs]
     incidents += [finding.title for finding in findings if finding.severity != INFO]
-    target = Target(
-        info.command, info.target.pid, Exit(info.exit_code, signal_name(info.exit_signal))
-    )
     errors = profile.errors(shares, lambda stack: frozenset({phases.of_stack(stack)}))
     return Summary(
         VERSION,
@@ -177,7 +172,7 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
         info.name,
         info.state,
         info.why_ended,
-        target,
+        Target(info.command, info.target.pid, Exit(info.exit_code, signal_name(info.exit_signal))),
         selection.time.within(info.time).length_s,
         profile.total_samples,
         covered,
@@ -200,10 +195,10 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
         ranks=take_ranks(reader, selection, phases),
         last_window=last_window(reader, selection),
         nodes=nodes_of(reader),
-        losses=losses,
+        losses=_texts(reader, selection, EventKind.LOSS),
         gaps=take_gaps(reader, selection),
         incident="; ".join(incidents),
-        unread=unread,
+        unread=_texts(reader, selection, EventKind.UNREAD),
         no_samples=no_samples,
         leading_threads=_leading_threads(reader, selection) if selection.main_threads else (),
     )
@@ -231,7 +226,7 @@ def why_no_samples(reader: RunReader) -> str:
         return f"no samples were taken: all {read.samples:,} stacks that were read were torn"
     if unread:
         return f"no samples were taken: {unread[0].text}"
-    if info.state == "live":
+    if info.is_live:
         return "no samples were taken yet"
     length = duration(info.time.length_s)
     if not any(row.python for row in reader.processes.values()):

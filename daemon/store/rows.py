@@ -44,6 +44,10 @@ class RunInfo(RunStarted, frozen=True, kw_only=True):
     findings_made_by: str | None = None
 
     @property
+    def is_live(self) -> bool:
+        return self.state == "live"
+
+    @property
     def time(self) -> TimeRange:
         """All of the run."""
         return TimeRange(self.started_ns, self.end_ns)

@@ -66,7 +66,7 @@ class FindingTable(Table[Finding]):
 
 
 def _finding(item: Finding) -> list[Run]:
-    return [(f"{visible(item.label)}  ", "bright"), (visible(item.sentence), "plain")]
+    return [(f"{item.label}  ", "bright"), item.sentence]
 
 
 def _gain(item: Finding) -> Run:
@@ -135,7 +135,7 @@ class FindingsPane(Horizontal):
         return self.table.has_cursor
 
     def show(self, snapshot: Snapshot) -> None:
-        is_done = snapshot.is_diagnosed and snapshot.info.state != "live"
+        is_done = snapshot.is_diagnosed and not snapshot.info.is_live
         self.table.empty_text = (
             _NOT_LOOKED if snapshot.is_undiagnosable else _NONE if is_done else _NONE_YET
         )

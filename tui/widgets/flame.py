@@ -136,7 +136,7 @@ class FlameView(LineWidget):
         if not self.search.text:
             return [(_KEYS, "faint")]
         found = f" of the time has “{visible(self.search.text)}” in its stack"
-        return [(f" {percent(self._found_share, 1)}", "bright"), (found, "plain")]
+        return [(f" {percent(self._found_share, 1)}", "bright"), found]
 
     @property
     def _picture_lines(self) -> int:
@@ -161,7 +161,7 @@ class FlameView(LineWidget):
         at, current = 0, self.cursor.block
         for block in row:
             if block.left > at:
-                runs.append((" " * (block.left - at), "plain"))
+                runs.append(" " * (block.left - at))
             look, is_found = self._look(block.node), self.search.finds(block.node)
             if block is current:
                 style = self.style_of("bright") + Style(reverse=True)
@@ -198,7 +198,7 @@ class FlameView(LineWidget):
         return [
             (f" {visible(node.title)}", "bright"),
             (f"  {visible(node.place)}", "accent"),
-            (shares, "plain"),
+            shares,
             (f"   {visible((node.frame and node.frame.source) or '')}", "dim"),
         ]
 

@@ -17,7 +17,7 @@ from profd.daemon.render.plaintext import visible
 from profd.daemon.render.sections import HEALTHY_SHARE, MUCH_STARTUP, worked_share
 from profd.daemon.store.rows import RunInfo
 from profd.daemon.units import elapsed, percent, plural, rate
-from profd.tui.cells import Run, cells_of, sparkline, wrap_runs
+from profd.tui.cells import Run, StyledRun, cells_of, sparkline, wrap_runs
 from profd.tui.snapshot import Snapshot, Verdict
 from profd.tui.widgets.hot import without_samples
 from profd.tui.widgets.linewidget import LineWidget
@@ -47,7 +47,7 @@ class Header(LineWidget):
             blanks = width - 2 - cells_of([*left, *right])
             if blanks >= (len(_GAP) if right else 0):
                 break
-        return [(" ", "plain"), *left, (" " * blanks, "plain"), *right]
+        return [" ", *left, " " * blanks, *right]
 
     def _identity(self, snapshot: Snapshot) -> list[Part]:
         info, workers = snapshot.info, snapshot.workers
@@ -58,14 +58,14 @@ class Header(LineWidget):
             Part(1, ((visible(script(info.command)), "bright"),)),
             *([Part(2, ((words, style),))] if words else []),
             Part(6, ((f"pid {info.target.pid}{beside}", "dim"),)),
-            Part(3, ((elapsed(info.time.length_ns), "plain"),)),
+            Part(3, (elapsed(info.time.length_ns),)),
             *self._steps(snapshot),
         ]
 
     def _state(self, info: RunInfo) -> tuple[str, str, str]:
         if self.is_paused:
             return "❚❚", "paused", "warn"
-        if info.state == "live":
+        if info.is_live:
             return "●", "", "good"
         if info.state == "interrupted":
             return "▲", ended(info), "bad"
@@ -76,17 +76,15 @@ class Header(LineWidget):
         steps = snapshot.steps
         if steps is None or steps.per_s is None:
             return []
-        count = "steps" if steps.step is None else f"step {steps.exactness}{steps.step:,}"
-        count = count if steps.made is None else f"{steps.exactness}{plural(steps.made, 'step')}"
-        pauses = steps.pauses and steps.made is None
-        pace = ("pauses", "warn") if pauses else (rate(steps.per_s), "bright")
-        parts = [Part(4, ((f"{count}  ", "plain"), pace))]
+        count = "steps"
+        if steps.made is not None:
+            count = f"{steps.exactness}{plural(steps.made, 'step')}"
+        elif steps.step is not None:
+            count = f"step {steps.exactness}{steps.step:,}"
+        pace = ("pauses", "warn") if steps.pauses else (rate(steps.per_s), "bright")
+        parts = [Part(4, (f"{count}  ", pace))]
         # Show the mean only if it differs from the present rate.
-        if (
-            steps.made is None
-            and steps.mean_per_s is not None
-            and rate(steps.mean_per_s) != rate(steps.per_s)
-        ):
+        if steps.mean_per_s is not None and rate(steps.mean_per_s) != rate(steps.per_s):
             parts.append(Part(6, ((f"mean {rate(steps.mean_per_s)}", "dim"),)))
         course = sparkline(steps.recent_per_s, _HEADROOM * max(steps.recent_per_s))
         return [*parts, Part(9, ((course, "dim"),))]
@@ -102,7 +100,7 @@ class Header(LineWidget):
         if snapshot.torn_share is not None:
             parts.append(Part(8, ((f"{percent(snapshot.torn_share, 1)} torn", "dim"),)))
         if snapshot.cost_cores is not None:
-            is_live, budget = info.state == "live", info.options.get("budget_percent")
+            is_live, budget = info.is_live, info.options.get("budget_percent")
             style = (
                 "warn"
                 if isinstance(budget, int | float) and 100 * snapshot.cost_cores > budget
@@ -125,7 +123,7 @@ def ended(info: RunInfo) -> str:
 
 
 def _joined(parts: Iterable[Part]) -> list[Run]:
-    return [run for part in parts for run in (*part.runs, (_GAP, "plain"))][:-1]
+    return [run for part in parts for run in (*part.runs, _GAP)][:-1]
 
 
 # On a screen of fewer lines the sentence has one of them, otherwise two if it needs them.
@@ -155,7 +153,7 @@ class VerdictLine(LineWidget):
         lines = self._wrapped(width, self.size.height)
         return lines[y] if y < len(lines) else []
 
-    def _wrapped(self, width: int, most: int) -> list[list[Run]]:
+    def _wrapped(self, width: int, most: int) -> list[list[StyledRun]]:
         return wrap_runs(self._sentence(), width, most=most, indent=_INDENT)
 
     def _sentence(self) -> Sequence[Run]:
@@ -182,14 +180,14 @@ class VerdictLine(LineWidget):
         if verdict is None:
             reason = without_samples(snapshot, "a main thread")
             return [
-                (" ", "plain"),
+                " ",
                 (reason, "bad" if reason.startswith("No samples: ") else "dim"),
             ]
         runs = self._share_of(verdict.phase, verdict.share, sentence(verdict))
         if verdict.line:
             place = f"{verdict.line.module_path}:{verdict.line.line}"
             source = f"   {visible(verdict.line.source or '')}".rstrip(" ")
-            runs += [(", at ", "plain"), (visible(place), "accent"), (source, "dim")]
+            runs += [", at ", (visible(place), "accent"), (source, "dim")]
         return runs
 
     def _healthy(self, work: float, startup: float) -> Sequence[Run]:
@@ -202,7 +200,7 @@ class VerdictLine(LineWidget):
             return [
                 (" ✓ healthy: ", "good"),
                 (percent(work), "bright"),
-                (f" of the training's time {is_work}", "plain"),
+                f" of the training's time {is_work}",
             ]
         rest = f"of this time is startup and import; of the rest {percent(work)} {is_work}"
         return self._share_of(STARTUP, startup, rest)
@@ -211,9 +209,9 @@ class VerdictLine(LineWidget):
         look = self.phase_look(phase)
         return [
             (f" {look.letter} ", look.cell),
-            (" ", "plain"),
+            " ",
             (percent(share), "bright"),
-            (f" {rest}", "plain"),
+            f" {rest}",
         ]
 
 

@@ -11,7 +11,7 @@ from profd.daemon.render.plaintext import bar, visible
 from profd.daemon.units import percent
 from profd.tui.cells import Run, cut_name, cut_path
 from profd.tui.snapshot import Snapshot
-from profd.tui.widgets.table import NEVER, Column, Table
+from profd.tui.widgets.table import Column, Table
 
 
 def without_samples(snapshot: Snapshot, of_whom: str) -> str:
@@ -21,7 +21,7 @@ def without_samples(snapshot: Snapshot, of_whom: str) -> str:
         mains = (row for row in snapshot.process_rows if row.role == "main")
         if not any(row.life.overlaps(snapshot.time) for row in mains):
             why = "no training process was there"
-        elif snapshot.info.state == "live" and snapshot.time.to_ns >= snapshot.info.end_ns:
+        elif snapshot.info.is_live and snapshot.time.to_ns >= snapshot.info.end_ns:
             why = "the newest are still being recorded"
         else:
             why = "nothing was recorded then"
@@ -30,7 +30,7 @@ def without_samples(snapshot: Snapshot, of_whom: str) -> str:
         return "Reading the run…"
     if errors:
         return f"No samples: {visible(errors[-1].text)}"
-    if snapshot.info.state == "live":
+    if snapshot.info.is_live:
         return f"Waiting for the first samples of {of_whom}…"
     return f"No samples of {of_whom} were taken."
 
@@ -88,7 +88,7 @@ class HotTable(Table[FunctionRow]):
             Column(
                 TOTAL, lambda item: _share(item.total_share, item.total_error), 7, 28, right=True
             ),
-            Column(GPU, _gpu, 5, 72 if self._has_gpu else NEVER, right=True),
+            *([Column(GPU, _gpu, 5, 72, right=True)] if self._has_gpu else []),
             *(
                 column(from_width=cells, share=share)
                 for column, cells, share in zip(order, (0, 56, 96), shares, strict=True)
@@ -114,16 +114,16 @@ def _gpu(item: FunctionRow) -> Run:
 
 
 def _function(item: FunctionRow) -> Run:
-    return (visible(item.function), "dim" if item.is_library else "bright")
+    return (item.function, "dim" if item.is_library else "bright")
 
 
 def _where(item: FunctionRow) -> Run:
     place = f"{item.module_path}:{item.line}" if item.line else item.module_path
-    return (visible(place), "faint" if item.is_library else "plain")
+    return (place, "faint" if item.is_library else "plain")
 
 
 def _source(item: FunctionRow) -> Run:
-    return (visible(item.source or ""), "faint" if item.is_library else "plain")
+    return (item.source or "", "faint" if item.is_library else "plain")
 
 
 def counts(item: FunctionRow) -> bool:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
+from functools import partial
 
-from profd.daemon.render.operators import columns_of, sort_rows, sums_of, usual_order
-from profd.daemon.render.plaintext import visible, width
+from profd.daemon.render.operators import (
+    OperatorColumn,
+    Sums,
+    columns_of,
+    sort_rows,
+    sums_of,
+    usual_order,
+)
+from profd.daemon.render.plaintext import width
 from profd.daemon.store.records import OperatorTotals
 from profd.daemon.units import percent, plural, step_time
 from profd.tui.cells import Run
 from profd.tui.feed import WindowOperators
 from profd.tui.snapshot import Snapshot
-from profd.tui.widgets.table import Column, Table
+from profd.tui.widgets.table import GAP, Column, Table
 
 SORTS = {
     "Self CPU": "self_cpu_ns",
@@ -23,7 +31,6 @@ SORTS = {
 }
 """The possible orders of rows: a column and the field that it shows."""
 _NAME_CELLS = 26
-_GAP = 2
 
 
 class OperatorTable(Table[OperatorTotals]):
@@ -46,19 +53,18 @@ class OperatorTable(Table[OperatorTotals]):
             )
         self.shown = shown
         # Columns are as wide as their contents; in a narrow table the last ones are left out.
-        columns, taken = [Column("Name", _operator, share=1)], 1 + _NAME_CELLS + _GAP
-        for head, text, _ in columns_of(operators)[1:]:
-
-            def cell(
-                item: OperatorTotals, head: str = head, text: Callable[..., str] = text
-            ) -> Run:
-                return (text(item, sums), "plain" if head == self.sorted_by else "dim")
-
-            cells = max([width(head) + 2, *(width(text(row, sums)) for row in operators)])
-            taken += cells + _GAP
-            columns.append(Column(head, cell, cells, taken, right=True))
+        columns, taken = [Column("Name", _operator, share=1)], 1 + _NAME_CELLS + GAP
+        for column in columns_of(operators)[1:]:
+            texts = (column.cell(row, sums) for row in operators)
+            cells = max([width(column.head) + 2, *map(width, texts)])
+            taken += cells + GAP
+            cell = partial(self._cell, column, sums)
+            columns.append(Column(column.head, cell, cells, taken, right=True))
         self._columns = columns
         self.show_rows(operators)
+
+    def _cell(self, column: OperatorColumn, sums: Sums, item: OperatorTotals) -> Run:
+        return (column.cell(item, sums), "plain" if column.head == self.sorted_by else "dim")
 
     def show(self, snapshot: Snapshot) -> None:
         """Do nothing: the operators of a window are read separately."""
@@ -97,4 +103,4 @@ class OperatorTable(Table[OperatorTotals]):
 
 
 def _operator(item: OperatorTotals) -> Run:
-    return (visible(item.name), "bright" if item.device == "cpu" else "accent")
+    return (item.name, "bright" if item.device == "cpu" else "accent")

@@ -58,13 +58,13 @@ class OutputPane(ScrollView, StyledWidget):
 
     def show(self, picture: Picture) -> None:
         """Show another picture; a view of its end stays at its end."""
-        was_at_end = self.scroll_offset.y >= self.max_scroll_y
+        was_at_end = self.is_vertical_scroll_end
         self.picture = picture
         self.virtual_size = Size(self.size.width, len(picture.lines))
         if was_at_end:
             # Forced, because nothing scrolls without the scrollbar, which comes with the next
             # layout.
-            self.scroll_to(y=self.max_scroll_y, animate=False, force=True)
+            self.scroll_end(animate=False, force=True)
         self.refresh()
 
     def send(self, data: bytes) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 
 from profd.daemon.naming import exit_words, process_title, signal_name
-from profd.daemon.render.plaintext import visible
 from profd.daemon.store.rows import EventRow
 from profd.daemon.units import clock, elapsed, percent, rate, size
 from profd.tui.cells import Run, cut_path
 from profd.tui.snapshot import ProcessState, Snapshot
-from profd.tui.widgets.table import NEVER, Column, Table
+from profd.tui.widgets.table import Column, Table
 
 
 class ProcessTable(Table[ProcessState]):
@@ -24,7 +23,7 @@ class ProcessTable(Table[ProcessState]):
     def show(self, snapshot: Snapshot) -> None:
         if snapshot.view.tab != self.id:
             return  # nobody looked at them while another tab was open
-        self._is_live = snapshot.info.state == "live"
+        self._is_live = snapshot.info.is_live
         self._has_gpu = any(one.gpu_memory_bytes is not None for one in snapshot.processes)
         self._has_steps = any(one.steps_per_s is not None for one in snapshot.processes)
         self.show_rows(snapshot.processes)
@@ -45,22 +44,15 @@ class ProcessTable(Table[ProcessState]):
                 lambda item: None if getattr(item, field) is None else text(getattr(item, field))
             )
 
+        gpu_memory, steps = known(size, "gpu_memory_bytes"), known(rate, "steps_per_s")
         return (
             Column("process", self._process, 22),
             Column("pid", cell(lambda item: str(item.row.pid)), 8, 40, right=True),
             Column("CPU", known(percent, "cpu_cores"), 7, right=True),
             Column("RSS", known(size, "rss_bytes"), 8, 48, right=True),
-            Column(
-                "GPU mem",
-                known(size, "gpu_memory_bytes"),
-                8,
-                64 if self._has_gpu else NEVER,
-                right=True,
-            ),
+            *([Column("GPU mem", gpu_memory, 8, 64, right=True)] if self._has_gpu else []),
             Column("threads", known("{:.0f}".format, "threads"), 7, 96, right=True),
-            Column(
-                "steps", known(rate, "steps_per_s"), 8, 80 if self._has_steps else NEVER, right=True
-            ),
+            *([Column("steps", steps, 8, 80, right=True)] if self._has_steps else []),
             Column("phase", cell(lambda item: item.phase), 22, 140),
             Column(
                 "function now" if self._is_live else "function, mostly",
@@ -70,7 +62,7 @@ class ProcessTable(Table[ProcessState]):
             ),
             Column(
                 "where",
-                lambda item: (visible(item.where), "dim"),
+                lambda item: (item.where, "dim"),
                 from_width=100,
                 share=1,
                 shorten=cut_path,
@@ -98,9 +90,9 @@ class ProcessTable(Table[ProcessState]):
         ]
 
     def _function(self, item: ProcessState) -> list[Run]:
-        function: Run = (visible(item.function), "plain" if item.row.ended_ns is None else "dim")
+        function: Run = (item.function, "plain" if item.row.ended_ns is None else "dim")
         look = self.phase_look(item.phase) if item.phase is not None else None
-        return [(look.letter, look.cell), (" ", "plain"), function] if look else [function]
+        return [(look.letter, look.cell), " ", function] if look else [function]
 
 
 def name(item: ProcessState) -> str:
@@ -125,11 +117,11 @@ class EventTable(Table[EventRow]):
         return (
             Column("at", lambda item: (clock(item.at_ns), "dim"), 8),
             Column("after", lambda item: (elapsed(item.at_ns - started_ns), "dim"), 10, 60),
-            Column("event", lambda item: (visible(item.kind), item.kind.style), 10, 30),
+            Column("event", lambda item: (item.kind, item.kind.style), 10, 30),
             Column(
                 "pid", lambda item: (str(pids.get(item.process or 0, "")), "dim"), 8, 70, right=True
             ),
-            Column("what", lambda item: (visible(item.text), "plain"), share=1),
+            Column("what", lambda item: item.text, share=1),
         )
 
     def key(self, item: EventRow) -> Hashable:

@@ -68,7 +68,7 @@ def _marks(snapshot: Snapshot) -> list[Mark]:
 
 def mark_cells(snapshot: Snapshot, scrub: Scrub, columns: int) -> list[Run]:
     """Return the line of marks: the range in brackets, the cursor, what happened."""
-    cells: list[Run] = [(" ", "plain")] * columns
+    cells: list[Run] = [" "] * columns
     ruler = snapshot.timeline.ruler
     if scrub.has_range and (chosen := columns_of(scrub.chosen, ruler, columns)):
         for column in chosen:
@@ -111,9 +111,7 @@ def mark_side(snapshot: Snapshot, scrub: Scrub, cells: int) -> list[Run]:
 def time_side(snapshot: Snapshot, scrub: Scrub, *, is_narrow: bool) -> list[Run]:
     """Return what is chosen, and whether the view goes on with the run."""
     chosen, info = scrub.chosen, snapshot.info
-    live: list[Run] = (
-        [("live ▶", "good" if scrub.is_live else "faint")] if info.state == "live" else []
-    )
+    live: list[Run] = [("live ▶", "good" if scrub.is_live else "faint")] if info.is_live else []
     if chosen is None:
         return [*([(f"{snapshot.view.name}   ", "accent")] if snapshot.view.span_ns else []), *live]
     first, last = time_range(*shown_part(chosen, snapshot.timeline.run))
@@ -149,21 +147,19 @@ def _amount(series: Series) -> str:
 def side_of(series: Series, beside: Mapping[str, Series], cells: int) -> list[Run]:
     """Return the text right of a strip, in ``cells`` cells.
 
-    ``beside`` are the series without a line.
+    ``beside`` are the series without a line, as far as they have a value.
     """
     amount = _amount(series) if cells < _ALIGNED_FROM else f"{_amount(series):<{_VALUE_CELLS}}"
-    lead = [(amount, "plain"), *_about(series)]
+    lead = [amount, *_about(series)]
     power = beside.get(GPU_POWER_SERIES) if series.name == GPU_SERIES else None
-    watts: list[Run] = (
-        [(f"  {_amount(power)}", "dim")] if power is not None and power.value is not None else []
-    )
+    watts: list[Run] = [(f"  {_amount(power)}", "dim")] if power else []
     other_name, label = _BESIDE.get(series.name, ("", ""))
     other = beside.get(other_name)
-    if other is None or other.value is None:
-        return _fitting([[*lead, *watts], [(_amount(series), "plain"), *watts], lead[:1]], cells)
+    if other is None:
+        return _fitting([[*lead, *watts], [_amount(series), *watts], lead[:1]], cells)
     lead.append((f"  {label}", "dim"))
     # A cut text would be misread, so the limit is dropped first, then the watts.
-    value: Run = (f" {_amount(other)}", "plain")
+    value: Run = f" {_amount(other)}"
     whole, brief = _about(other), _about(other, has_limit=False)
     tail = _fitting(
         [[value, *whole, *watts], [value, *brief, *watts], [value, *brief]], cells - cells_of(lead)
@@ -186,7 +182,7 @@ def _about(series: Series, *, has_limit: bool = True) -> list[Run]:
     if series.kind != "now" and series.value is not None:
         runs.append((f" {series.kind}", "dim"))
     if series.limit and series.value is not None and has_limit:
-        runs.append((f" of {size(series.limit)}", "plain"))
+        runs.append(f" of {size(series.limit)}")
     if series.is_growing and series.slope_per_s is not None:
         runs.append((f"  +{size(60 * series.slope_per_s)}/min", "warn"))
     elif series.slope_per_s is not None:
@@ -204,7 +200,7 @@ def tall_legend(widget: LineWidget, shares: PhaseShares, part: int, parts: int) 
         look = widget.phase_look(phase)
         name = phase if len(phase) <= 12 else phase_named(phase).short
         runs += [(look.letter, look.cell), (f" {fit(name, 12)}", "dim")]
-        runs.append((f"{percent(share):>5}   ", "plain"))
+        runs.append(f"{percent(share):>5}   ")
     return runs
 
 
@@ -218,7 +214,7 @@ def short_legend(
         item: list[Run] = [
             (look.letter, look.cell),
             (f" {name} ", "dim"),
-            (f"{percent(share).removesuffix(' %')}  ", "plain"),
+            f"{percent(share).removesuffix(' %')}  ",
         ]
         cells -= cells_of(item)
         if cells < 0:

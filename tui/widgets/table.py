@@ -13,29 +13,28 @@ from typing import Generic, TypeVar
 from rich.style import Style
 from textual import events
 from textual.actions import SkipAction
-from textual.geometry import Size
+from textual.geometry import Region, Size, Spacing
 from textual.message import Message
 from textual.scroll_view import ScrollView
 
-from profd.daemon.render.plaintext import cut
-from profd.tui.cells import Run, fit_runs
+from profd.daemon.render.plaintext import cut, visible
+from profd.tui.cells import Run, fit_runs, styled
 from profd.tui.widgets.linewidget import LineWidget
 
 Item = TypeVar("Item")
-NEVER = 1 << 20
-"""The ``from_width`` of a column that has nothing in it."""
 _TITLE_LINES = 1
 _MOST_WHOLE = 100
 """A table of up to this many rows shows all of them: scrolling through it takes a moment."""
-_GAP = 2
+GAP = 2
+"""The cells between two columns."""
 
 
 @dataclass(frozen=True)
 class Column(Generic[Item]):
     """A column: ``cells`` wide, or with a ``share`` of what the others leave.
 
-    Tables narrower than ``from_width`` lack it. ``cell`` returns its content for an item, and
-    ``shorten`` cuts a text of that which does not fit.
+    Tables narrower than ``from_width`` lack it. ``cell`` returns its content for an item, in which
+    the table makes all characters visible. ``shorten`` cuts a text that does not fit.
     """
 
     title: str
@@ -128,12 +127,12 @@ class Table(ScrollView, LineWidget, Generic[Item]):
         """
         if title not in self.orders():
             return
-        current, self.sorted_by = self.current, title
+        self.sorted_by = title
         if self._held is not None:
             self._held = self._keys(self.ordered(self._items))
         self.show_rows(self._items)
-        if current is not None:
-            self._move_to(self._keys(self.rows).index(self.key(current)))
+        if self._held is not None:
+            self._move_to(self._cursor)
 
     def let_go(self) -> None:
         self._held, self._cursor = None, 0
@@ -169,7 +168,7 @@ class Table(ScrollView, LineWidget, Generic[Item]):
         if event.y < _TITLE_LINES:
             end = 1
             for column, room in self._shown():
-                end += room + _GAP
+                end += room + GAP
                 if event.x < end:
                     self.sort_by(column.title)
                     break
@@ -212,9 +211,8 @@ class Table(ScrollView, LineWidget, Generic[Item]):
 
     def _move_to(self, row: int) -> None:
         self._cursor = row
-        top, height = self.scroll_offset.y, max(self.size.height - _TITLE_LINES, 1)
-        if not top <= row < top + height:
-            self.scroll_to(y=row if row < top else row - height + 1, animate=False)
+        below_titles = Region(0, _TITLE_LINES + row, 1, 1)
+        self.scroll_to_region(below_titles, spacing=Spacing(_TITLE_LINES), animate=False)
         self.refresh()
         self.post_message(CursorMoved())
 
@@ -245,7 +243,7 @@ class Table(ScrollView, LineWidget, Generic[Item]):
     def _shown(self) -> list[tuple[Column[Item], int]]:
         width = self.size.width
         columns = [column for column in self.columns() if width >= column.from_width]
-        left = width - 1 - sum(column.cells + _GAP for column in columns)
+        left = width - 1 - sum(column.cells + GAP for column in columns)
         shares = max(sum(column.share for column in columns), 1)
         return [
             (column, column.cells or max(left * column.share // shares, 0)) for column in columns
@@ -268,13 +266,13 @@ class Table(ScrollView, LineWidget, Generic[Item]):
             over = Style(reverse=True) if self.app.no_color else Style(bgcolor=background.bgcolor)
         row: list[Run] = [(" ", background)]
         for (column, room), cell in zip(columns, cells, strict=True):
-            runs = [cell] if isinstance(cell, tuple) else cell
-            styles = ((text, self.style_of(style)) for text, style in runs)
-            styled = (
+            runs = cell if isinstance(cell, list) else [cell]
+            styles = ((visible(text), self.style_of(style)) for text, style in styled(runs))
+            over_it = (
                 (text, style + over if style.bgcolor == ground else style) for text, style in styles
             )
             row += fit_runs(
-                styled, room, right=column.right, blank=background, shorten=column.shorten
+                over_it, room, right=column.right, blank=background, shorten=column.shorten
             )
-            row.append((" " * _GAP, background))
+            row.append((" " * GAP, background))
         return fit_runs(row, self.size.width, blank=background)

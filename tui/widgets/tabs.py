@@ -33,7 +33,7 @@ class TabLine(LineWidget):
         tabs = [run for runs in self._tabs() for run in runs]
         left = width - cells_of(tabs) - 2
         runs = next((runs for runs in self._basis() if cells_of(runs) <= left), [])
-        return [*tabs, (" " * (left - cells_of(runs) + 1), "plain"), *runs]
+        return [*tabs, " " * (left - cells_of(runs) + 1), *runs]
 
     async def on_click(self, event: events.Click) -> None:
         if (number := clicked(event.x, self._tabs())) is not None:
@@ -45,7 +45,7 @@ class TabLine(LineWidget):
             (self.snapshot.events, self.snapshot.findings) if self.snapshot else ((), ())
         )
         has_errors = any(event.kind.style == "bad" for event in events)
-        gap = ("" if width < _NAMES_FROM else " " if width < _ROOMY_FROM else "  ", "plain")
+        gap = "" if width < _NAMES_FROM else " " if width < _ROOMY_FROM else "  "
         for number, (tab, name, *_) in enumerate(TABS, start=1):
             is_open = tab == self.tab
             count = (
@@ -79,7 +79,7 @@ class TabLine(LineWidget):
             return []
         scope, dot = (snapshot.scope_name, "dim"), (" · ", "faint")
         times = snapshot.clock_times
-        samples: list[Run] = [dot, (plural(snapshot.samples, "sample"), "plain")]
+        samples: list[Run] = [dot, plural(snapshot.samples, "sample")]
         if snapshot.view.chosen is not None:
             chosen = (times, "accent")
             return [[scope, dot, chosen, *samples], [chosen, *samples], samples[1:]]
@@ -90,7 +90,7 @@ class TabLine(LineWidget):
             *([[scope, *samples]] if snapshot.view.is_everything else []),
             [name, *samples],
             samples[1:],
-            [(f"{snapshot.samples / 1000:.0f}k samples", "plain")],
+            [f"{snapshot.samples / 1000:.0f}k samples"],
         ]
 
 
@@ -101,7 +101,7 @@ class KeyLine(LineWidget):
     """The keys for which there is room, each with a word for what it does."""
 
     def draw(self, y: int, width: int) -> Sequence[Run]:
-        return [(" ", "plain"), *(run for key in self._shown() for run in self._runs(key))]
+        return [" ", *(run for key in self._shown() for run in self._runs(key))]
 
     async def on_click(self, event: events.Click) -> None:
         shown = self._shown()
@@ -122,7 +122,7 @@ class KeyLine(LineWidget):
         return [
             (key.shown or key.names, "accent"),
             (f" {key.word}", "dim"),
-            (_GAP, "plain"),
+            _GAP,
         ]
 
 

@@ -16,9 +16,9 @@ from textual.geometry import Size
 from textual.message import Message
 
 from profd.daemon.analyze.phases import PHASES
-from profd.daemon.render.plaintext import fit, visible
+from profd.daemon.render.plaintext import fit
 from profd.daemon.timerange import TimeRange
-from profd.tui.cells import Run, axis, slice_run, slices, sparkline
+from profd.tui.cells import Run, axis, slice_of, slice_run, sparkline
 from profd.tui.columns import Ruler
 from profd.tui.pace import STEPS
 from profd.tui.scrub import Scrub
@@ -126,7 +126,7 @@ class Timeline(LineWidget):
             return self._phases(snapshot, line, width)
         if line.kind == "series":
             return self._series(snapshot, line.series, width)
-        label = (" " * LABEL_CELLS, "plain")
+        label = " " * LABEL_CELLS
         if line.kind == "legend":
             rows = snapshot.timeline.phase_rows
             return [
@@ -141,7 +141,7 @@ class Timeline(LineWidget):
             beside_it = side.time_side(
                 snapshot, self.scrub, is_narrow=_side_cells(width) != _SIDE_CELLS
             )
-        return [label, *cells, ("  ", "plain"), *beside_it]
+        return [label, *cells, "  ", *beside_it]
 
     def on_resize(self) -> None:
         rows = len(self.snapshot.timeline.phase_rows) if self.snapshot else 1
@@ -153,23 +153,22 @@ class Timeline(LineWidget):
             self.refresh(layout=True)
 
     def _phases(self, snapshot: Snapshot, line: Line, width: int) -> list[Run]:
-        rows = snapshot.timeline.phase_rows
-        if line.row >= len(rows):
+        if not snapshot.timeline.phase_rows:
             return []
-        row = rows[line.row]
+        row = snapshot.timeline.phase_rows[line.row]
         looks = {phase.name: self.phase_look(phase.name) for phase in PHASES}
         cursor = side.columns_of(self.scrub.cursor, snapshot.timeline.ruler, self.columns)
         under = self.style_of("plain") + Style(reverse=True, bold=True)
-        label = visible(row.label) if line.part == 0 else ""
+        label = row.label if line.part == 0 else ""
         runs: list[Run] = [(f" {fit(label, LABEL_CELLS - 2)} ", "dim")]
         for column, mixture in enumerate(row.cells[: self.columns]):
-            parts = slices(mixture, line.parts)[line.part]
+            parts = slice_of(mixture, line.part, line.parts)
             if column in cursor:
                 letter = looks[max(parts, key=lambda part: part[1])[0]].letter if parts else " "
                 runs.append((letter, under))
             else:
                 runs.append(slice_run(parts, looks))
-        runs.append((" " * (max(self.columns - len(row.cells), 0) + 2), "plain"))
+        runs.append(" " * (max(self.columns - len(row.cells), 0) + 2))
         if _side_cells(width) != _SIDE_CELLS:
             return runs + side.short_legend(self, row.shares, _NARROW_SIDE_CELLS, 1)
         if line.parts > 1:
@@ -178,8 +177,7 @@ class Timeline(LineWidget):
 
     def _series(self, snapshot: Snapshot, name: str, width: int) -> list[Run]:
         known = {series.name: series for series in snapshot.timeline.series}
-        if (series := known.get(name)) is None:
-            return []
+        series = known[name]
         label = (f" {fit(side.LABELS[name], LABEL_CELLS - 1)}", "dim")
         if name == GPU_SERIES and not _is_known(series):
             return [label, (fit("no GPU", self.columns), "faint")]
@@ -189,21 +187,19 @@ class Timeline(LineWidget):
             for time in (self.scrub.cursor, self.scrub.chosen if self.scrub.has_range else None)
         )
         strip = []
-        for column, cell in enumerate(
-            fit(sparkline(series.cells[: self.columns], side.top_of(series)), self.columns)
-        ):
+        levels = sparkline(series.cells[: self.columns], side.top_of(series))
+        for column, cell in enumerate(fit(levels, self.columns)):
             style = self.style_of("accent" if column in inside else "bar")
             strip.append((cell, style + Style(reverse=True) if column in cursor else style))
         # A narrow screen has room for a short number, but for no second strip.
         choice = known if _side_cells(width) == _SIDE_CELLS else {GPU_POWER_SERIES} & known.keys()
         lines = {line.series for line in self._lines}
-        beside = {other: known[other] for other in choice if other not in lines}
-        return [
-            label,
-            *strip,
-            ("  ", "plain"),
-            *side.side_of(series, beside, _side_cells(width) - 1),
-        ]
+        beside = {
+            other: known[other]
+            for other in choice
+            if other not in lines and known[other].value is not None
+        }
+        return [label, *strip, "  ", *side.side_of(series, beside, _side_cells(width) - 1)]
 
     def _time_at(self, x: int, *, nearest: bool = False) -> int | None:
         """Return the time of the column at a cell.

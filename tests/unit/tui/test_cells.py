@@ -10,7 +10,7 @@ from profd.daemon.analyze.phases import PHASES
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.render.plaintext import visible, width
 from profd.daemon.units import clock
-from profd.tui.cells import Run, axis, cut_name, cut_path, slice_run, slices, sparkline, wrap_runs
+from profd.tui.cells import axis, cut_name, cut_path, slice_of, slice_run, sparkline, wrap_runs
 from profd.tui.colors import PhaseLook, phase_look
 from profd.tui.columns import Ruler
 
@@ -52,6 +52,10 @@ NONE = {name: phase_look(name, None) for name in NAMES}
 def mixtures(draw: some.DrawFn) -> dict[str, float]:
     weights = draw(some.lists(some.integers(1, 1000), min_size=1, max_size=len(NAMES)))
     return {name: weight / sum(weights) for name, weight in zip(NAMES, weights, strict=False)}
+
+
+def slices(mixture: dict[str, float], rows: int) -> list[list[tuple[str, int]]]:
+    return [slice_of(mixture, row, rows) for row in range(rows)]
 
 
 @given(mixtures(), some.integers(2, 8))
@@ -110,8 +114,7 @@ def test_times_stand_at_the_columns_they_name(column_s: float, columns: int) -> 
 
 
 def texts(*words: str, cells: int, most: int = 99, indent: int = 0) -> list[str]:
-    runs: list[Run] = [(word, "plain") for word in words]
-    lines = wrap_runs(runs, cells, most=most, indent=indent)
+    lines = wrap_runs(words, cells, most=most, indent=indent)
     return ["".join(text for text, _ in line) for line in lines]
 
 
@@ -130,7 +133,7 @@ def test_a_line_ends_at_a_blank_and_the_next_is_indented_and_a_word_of_two_style
             texts("an incomprehensible word", cells=cells, indent=3)
         )
     assert texts("it waits for its data", cells=8, most=2) == ["it waits", "for its data"]
-    lines = wrap_runs([("at most", "plain"), (" 1", "bright"), (".7x", "plain")], 8, most=2)
+    lines = wrap_runs(["at most", (" 1", "bright"), ".7x"], 8, most=2)
     assert [[text for text, _ in line] for line in lines] == [["at", " most"], ["1", ".7x"]]
     assert lines[1][0] == ("1", "bright")
 

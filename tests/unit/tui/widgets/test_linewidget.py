@@ -11,6 +11,7 @@ from support.present import there
 from textual.geometry import Region
 from textual.strip import Strip
 
+from profd.tui.cells import styled
 from profd.tui.colors import LIGHT
 from profd.tui.series import GPU_MEMORY_SERIES, GPU_POWER_SERIES, GPU_SERIES
 from profd.tui.snapshot import Series
@@ -81,7 +82,7 @@ def test_beside_a_gpu_memory_stays_and_watts_go_where_there_is_less_room() -> No
     )
     beside = {one.name: one for one in (memory, watts)}
     runs = side_of(Series(GPU_SERIES, cells, 1.0, "mean"), beside, 36)
-    text = "".join(text for text, _ in runs)
+    text = "".join(text for text, _ in styled(runs))
     assert len(text) <= 36
     assert "12 GB peak" in text
     assert "W" not in text
