@@ -19,7 +19,7 @@ from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.store.records import Count, IntervalLength, Time, Value
 from profd.daemon.store.rows import ColumnTime, StackTotal, count_total
 from profd.daemon.store.stepfunction import MINUTE_NS, Aggregate
-from profd.daemon.timerange import EVER, TimeRange
+from profd.daemon.timerange import TimeRange
 
 if TYPE_CHECKING:
     from profd.daemon.store.reader import RunReader
@@ -28,7 +28,6 @@ ALL_TOGETHER = 1 << 40  # more minutes than any run has
 LEAST_MINUTES = 2  # fewer minutes are read from the intervals as quickly
 HOUR_MINUTES = 60
 Seen = TypeVar("Seen", "StackMinuteRow", ColumnTime, StackTotal)
-MINUTES = range(-ALL_TOGETHER, ALL_TOGETHER)
 _KEPT = 12
 
 
@@ -242,14 +241,14 @@ def _split(started_ns: int, time: TimeRange, summed: SummedRow | None, recorded_
     if summed is None:
         return one_by_one
     begin_ns = max(summed.from_ns, time.from_ns)
-    first = -((started_ns - begin_ns) // MINUTE_NS) if begin_ns else MINUTES.start
+    first = -((started_ns - begin_ns) // MINUTE_NS)
     end_ns = min(summed.to_ns, time.to_ns) if summed.to_ns < recorded_ns else time.to_ns
-    last = (end_ns - started_ns) // MINUTE_NS if end_ns < EVER.to_ns else MINUTES.stop
+    last = (end_ns - started_ns) // MINUTE_NS
     if last - first < LEAST_MINUTES:
         return one_by_one
     first_ns, last_ns = started_ns + first * MINUTE_NS, started_ns + last * MINUTE_NS
     rest: list[TimeRange] = []
-    if first != MINUTES.start and time.from_ns < first_ns:
+    if begin_ns and time.from_ns < first_ns:
         rest.append(TimeRange(time.from_ns, first_ns))
     if last_ns < min(recorded_ns, time.to_ns):
         # The same for all processes, so that they are read in one scan.
