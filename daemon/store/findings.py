@@ -14,7 +14,7 @@ import msgspec
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.events import EventKind
-from profd.daemon.store.database import set_meta
+from profd.daemon.store.database import insert, row_of, set_meta
 from profd.daemon.store.records import FindingsTaken
 from profd.daemon.store.rows import FindingRow
 from profd.daemon.store.runfile import RunFile
@@ -28,10 +28,6 @@ _GOES_ON = """
     UPDATE finding SET title = ?, report = ?, seen_ns = ?, to_ns = NULL
     WHERE NOT is_whole AND rule = ? AND severity = ? AND (to_ns IS NULL OR to_ns > ?)
 """
-_ADD = (
-    "INSERT INTO finding (is_whole, rule, severity, title, from_ns, seen_ns, report) VALUES "
-    "(?,?,?,?,?,?,?)"
-)
 
 
 class RuleFound(msgspec.Struct, frozen=True):
@@ -74,9 +70,8 @@ def write_findings(connection: sqlite3.Connection, taken: FindingsTaken) -> None
     for one in taken.findings:
         known = (one.title, one.report, at_ns, one.rule, one.severity, at_ns - AWAY_NS)
         if is_whole or not connection.execute(_GOES_ON, known).rowcount:
-            connection.execute(
-                _ADD, (is_whole, one.rule, one.severity, one.title, at_ns, at_ns, one.report)
-            )
+            times = {"is_whole": is_whole, "from_ns": at_ns, "seen_ns": at_ns}
+            insert(connection, "finding", row_of(one, "finding") | times)
             if not is_whole:
                 _say(connection, at_ns, one.severity, one.title)
     if is_whole:

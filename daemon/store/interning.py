@@ -10,9 +10,7 @@ import functools
 import sqlite3
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
-from profd.daemon.store.database import insert
+from profd.daemon.store.database import insert, row_of
 from profd.daemon.store.records import DescribeFrame, Frame, Identity, Point, Stack
 
 # Some hundred bytes for each. A training has some thousand stacks, and few at a time. Workers come
@@ -91,10 +89,10 @@ class Interning:
         found = self._find("frame", frame._asdict())
         if found is not None:
             return found
-        more = msgspec.structs.asdict(self._describe_frame(frame))
-        is_without_gradients = more.pop("is_without_gradients")
-        added = insert(self._connection, "frame", {**frame._asdict(), **more})
-        if is_without_gradients:
+        described = self._describe_frame(frame)
+        row = frame._asdict() | row_of(described, "frame")
+        added = insert(self._connection, "frame", row)
+        if described.is_without_gradients:
             insert(self._connection, "frame_without_gradients", {"id": added})
         return added
 

@@ -50,17 +50,15 @@ class Tables:
         self._ids = Interning(connection, describe_frame)
         self._output_bytes = 0
         self.written_ns = 0  # the time up to which the run is written
-        self._stack_sums = StackRollups(connection, 0)
-        self._point_sums = PointRollups(connection, 0)
 
     def begin(self, started: records.RunStarted) -> None:
         """Write what is known at the start, so that no file is ever without it."""
-        values = msgspec.structs.asdict(started)
-        with self._transaction():
-            set_meta(self._connection, **values, state="live", written_ns=started.started_ns)
-        self.written_ns = started.started_ns
-        self._stack_sums = StackRollups(self._connection, started.started_ns)
-        self._point_sums = PointRollups(self._connection, started.started_ns)
+        values, started_ns = msgspec.structs.asdict(started), started.started_ns
+        with transaction(self._connection):
+            set_meta(self._connection, **values, state="live", written_ns=started_ns)
+        self.written_ns = started_ns
+        self._stack_sums = StackRollups(self._connection, started_ns)
+        self._point_sums = PointRollups(self._connection, started_ns)
 
     def commit(self, batch: Sequence[Record]) -> None:
         """Write a batch in one transaction.
@@ -130,11 +128,10 @@ class Tables:
         about = (record.role, record.rank, record.ordinal, record.python, record.at_ns)
         self._connection.execute(_SEE_PROCESS, (*record.identity, parent, command, *about))
         if record.placement is not None:
-            _, *place = msgspec.structs.astuple(record.placement)
-            self._connection.execute(
-                "INSERT OR REPLACE INTO placement VALUES (?,?,?,?,?)",
-                (self._ids.process(record.identity), *place),
-            )
+            process = self._ids.process(record.identity)
+            self._connection.execute("DELETE FROM placement WHERE process = ?", (process,))
+            place = row_of(record.placement, "placement")
+            insert(self._connection, "placement", place | {"process": process})
 
     @_write.register
     def _(self, record: records.ProcessEnded) -> None:
