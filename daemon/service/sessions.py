@@ -165,10 +165,8 @@ def _cpu_ticks(pid: int) -> int:
 
 
 def _watch(pid: int) -> ProcessWatch:
-    stat = processes.read_stat(pid)
-    if stat is None:
-        raise ProcessLookupError(f"pid {pid} is gone")
-    return ProcessWatch(Identity(pid, stat.start_ticks))
+    """Watch a session; raises ProcessLookupError if it has ended."""
+    return ProcessWatch(Identity(pid, processes.start_ticks(pid)))
 
 
 def _find_session(run_id: str) -> int | None:

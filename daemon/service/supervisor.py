@@ -81,12 +81,10 @@ class Supervisor:
         self._take_over()
         self._exporting.use(metrics_command(self.configuration, paths.runs_folder()))
         works = [
-            *(
-                self._look(),
-                self._reports.work(),
-                self._beat(self._apply_retention, 300.0),
-                self._ended.wait(),
-            ),
+            self._look(),
+            self._reports.work(),
+            self._beat(self._apply_retention, 300.0),
+            self._ended.wait(),
             self._beat(lambda: self._incidents.look(self._pool.live), INCIDENTS_EVERY_S),
         ]
         if notifier.watchdog_s:
