@@ -105,7 +105,10 @@ class Threads(msgspec.Struct, frozen=True):
 
 
 class _Piece(NamedTuple):
-    """A part of a thread's time; its stack is empty if it was torn."""
+    """A part of a thread's time; its stack is empty if it was torn.
+
+    A torn read that is no sample of a stack has no length.
+    """
 
     start_ns: int
     length_ns: int
@@ -113,12 +116,8 @@ class _Piece(NamedTuple):
     samples: int = 0
 
 
-class _Seen(NamedTuple):
-    """What a recording saw of a thread; ``torn_ns`` are the times of torn reads without a piece."""
-
-    timeline: ThreadTimeline
-    pieces: Sequence[_Piece]
-    torn_ns: Sequence[int]
+_Seen = tuple[ThreadTimeline, Sequence[_Piece]]
+"""What a recording saw of a thread."""
 
 
 def assemble(
@@ -156,7 +155,8 @@ def assemble(
             samples = min(samples, sum(piece.length_ns for piece in pieces) * rate_hz // SECOND_NS)
         known = _timeline(trace, identity, threads, is_alone=len(traces) == 1)
         counted = _with_shares(pieces, samples, is_seldom_in_python=one.is_seldom_in_python)
-        seen.append(_Seen(known, counted, list(map(raw.at_ns, one.torn_us))))
+        torn = [_Piece(raw.at_ns(at_us), 0, (), 1) for at_us in one.torn_us]
+        seen.append((known, [*counted, *torn]))
     first_us = min((trace.changes[0].at_us for trace in traces), default=0)
     last_us = max((trace.changes[-1].at_us for trace in traces), default=0)
     whole = TimeRange(raw.at_ns(first_us), raw.at_ns(last_us))
@@ -241,17 +241,16 @@ def _stretch(
     timelines: list[ThreadTimeline] = []
     stacks: dict[Stack, int] = {}
     samples = torn = 0
-    for thread in seen:
-        inside = [piece for piece in thread.pieces if span.holds(piece.start_ns)]
+    for timeline, pieces in seen:
+        inside = [piece for piece in pieces if span.holds(piece.start_ns)]
         intervals = tuple(
             Interval(start_ns, length_ns, stacks.setdefault(stack, len(stacks)), share)
             for start_ns, length_ns, stack, share in inside
             if stack
         )
-        torn += sum(map(span.holds, thread.torn_ns))
         torn += sum(piece.samples for piece in inside if not piece.stack)
         samples += sum(interval.samples for interval in intervals)
-        timelines.append(msgspec.structs.replace(thread.timeline, intervals=intervals))
+        timelines.append(msgspec.structs.replace(timeline, intervals=intervals))
     start_ns, end_ns = whole.within(span)
     counts = {"start_ns": start_ns, "end_ns": end_ns, "samples": samples + torn, "torn": torn}
     return msgspec.structs.replace(empty, **counts, stacks=tuple(stacks), threads=tuple(timelines))
@@ -435,10 +434,8 @@ def _samples_by_thread(traces: Sequence[ThreadTrace], samples: int) -> list[int]
     Every sample reads every thread.
     """
     lengths = [trace.length_us for trace in traces]
-    whole = sum(lengths)
-    return [
-        round(samples * length / whole) if whole else samples // len(traces) for length in lengths
-    ]
+    whole = max(sum(lengths), 1)
+    return [round(samples * length / whole) for length in lengths]
 
 
 def _pieces(
