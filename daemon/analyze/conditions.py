@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import functools
+from collections.abc import Collection, Mapping
 from functools import reduce
 
 from profd.daemon.analyze.gputracks import GpuTracks
@@ -45,7 +46,7 @@ def memory_growing(reader: RunReader, process: int) -> IntervalSet:
 def covers_of(
     reader: RunReader,
     conditions: tuple[Condition, ...],
-    threads: Iterable[int],
+    threads: Collection[int],
     time: TimeRange = EVER,
 ) -> dict[int, IntervalSet]:
     """Return by thread when all conditions held for it or its process, in ``time``.
@@ -55,7 +56,9 @@ def covers_of(
     if not conditions:
         return {}
     tracks = GpuTracks(reader, time, longest_ns=0)
+    used = cpu_series(reader, [reader.threads[thread] for thread in threads])
 
+    @functools.cache
     def held(condition: Condition, process: int) -> IntervalSet:
         if condition.name == "gpu-idle":  # by the mean utilization of its GPUs
             return stepfunction.idle_time(tracks.of_process(process), condition.limit)
@@ -65,20 +68,15 @@ def covers_of(
             return throttled(reader, process, time)
         return memory_growing(reader, process)
 
-    processes = {thread: reader.threads[thread].process for thread in threads}
-    of_process = [one for one in conditions if one.name != "on-cpu"]
-    covers = {
-        process: [held(one, process) for one in of_process] for process in set(processes.values())
-    }
-    own: dict[int, list[IntervalSet]] = {thread: [] for thread in processes}
-    if len(of_process) < len(conditions):
-        used = cpu_series(reader, [reader.threads[thread] for thread in processes])
-        for thread, covered in own.items():
-            track = reader.steps(used[thread], time) if thread in used else StepFunction([], None)
-            covered.append(stepfunction.on_cpu_time(track))
+    def held_for(condition: Condition, thread: int) -> IntervalSet:
+        if condition.name != "on-cpu":
+            return held(condition, reader.threads[thread].process)
+        track = reader.steps(used[thread], time) if thread in used else StepFunction([], None)
+        return stepfunction.on_cpu_time(track)
+
     return {
-        thread: reduce(stepfunction.common, own[thread] + covers[process])
-        for thread, process in processes.items()
+        thread: reduce(stepfunction.common, (held_for(one, thread) for one in conditions))
+        for thread in threads
     }
 
 

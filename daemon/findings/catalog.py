@@ -111,11 +111,13 @@ def ranked(found: Iterable[Finding]) -> tuple[Finding, ...]:
         one.rule or name: number for number, (name, one) in enumerate(table().finding.items())
     }
     symptoms = {one.rule or name for name, one in table().finding.items() if one.is_symptom}
-    found = sorted(found, key=lambda one: places.get(one.rule, len(table().finding)))
-    found = sorted(
-        found, key=lambda one: (-SEVERITIES.index(one.severity), -(one.gain_bound or 1.0))
-    )
-    return tuple(sorted(found, key=lambda one: 2 if one.severity == INFO else one.rule in symptoms))
+
+    def place(one: Finding) -> tuple[float, ...]:
+        gravest = (-SEVERITIES.index(one.severity), -(one.gain_bound or 1.0))
+        group = 2 if one.severity == INFO else one.rule in symptoms
+        return (group, *gravest, places.get(one.rule, len(table().finding)))
+
+    return tuple(sorted(found, key=place))
 
 
 def findings_in(reader: RunReader, selection: Selection, phases: PhaseIndex) -> tuple[Finding, ...]:
