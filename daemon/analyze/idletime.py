@@ -122,9 +122,13 @@ class IdleTime(Generic[State]):
                 self._visits[now] += 1
             before = now
 
+    @property
+    def _idle_ns(self) -> float:
+        return sum(one.idle * one.length_ns for one in self._readings)
+
     def bounds(self) -> dict[State, IdleShare]:
         """Return only the bounds of ``shares``, which take less time than estimates."""
-        whole_ns = sum(one.idle * one.length_ns for one in self._readings)
+        whole_ns = self._idle_ns
         if whole_ns <= 0:
             return {}
         states = {state for one in self._readings for state in one.spent_ns}
@@ -158,7 +162,6 @@ class IdleTime(Generic[State]):
 
     def _by_queue(self, bounds: Mapping[State, IdleShare]) -> dict[State, tuple[float, float]]:
         """Return the range of each state's idle share by its bounds and what the queue tells."""
-        whole_ns = sum(one.idle * one.length_ns for one in self._readings)
         sampled_ns = self._spent_ns.total()
         if not sampled_ns or not bounds:
             return {}
@@ -169,7 +172,7 @@ class IdleTime(Generic[State]):
             if spent_ns[idle] >= 0.75 * (spent_ns[idle] + spent_ns[unknown]):
                 spent_ns[idle] += spent_ns.pop(unknown, 0)
                 visits[idle] += visits.pop(unknown, 0)
-        scale = sum(one.length_ns for one in self._readings) / sampled_ns / whole_ns
+        scale = sum(one.length_ns for one in self._readings) / sampled_ns / self._idle_ns
 
         def part(*keys: tuple[State, Queue | None]) -> tuple[float, float]:
             """Return the time of some states as a part of the idle time, and its error."""

@@ -192,17 +192,13 @@ def _readings(
 
 def _before_its_end(points: Sequence[PointRow], process: ProcessRow) -> Sequence[PointRow]:
     """Leave out the readings that fell as a process ended and gave everything back."""
-    first = len(points)
-    # Longer than it takes to give back what was in use.
-    while (
-        process.ended_ns is not None
-        and first > 1
-        and points[first - 1].at_ns > process.ended_ns - 10 * SECOND_NS
-    ):
-        if points[first - 1].value >= points[first - 2].value:
-            break
-        first -= 1
-    return points[:first]
+    if process.ended_ns is None:
+        return points
+    late_ns = process.ended_ns - 10 * SECOND_NS  # longer than it takes to give all back
+    last = len(points) - 1
+    while last > 0 and points[last].at_ns > late_ns and points[last].value < points[last - 1].value:
+        last -= 1
+    return points[: last + 1]
 
 
 def _by_steps(points: Sequence[PointRow], counts: Sequence[PointRow]) -> Trend | None:

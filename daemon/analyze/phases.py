@@ -279,11 +279,8 @@ def training_range(reader: RunReader, whole: Selection, phases: PhaseIndex) -> T
     None without a step.
     """
     time = whole.time.within(reader.info.time)
-    threads = frozenset(
-        row.id
-        for row in reader.main_threads()
-        if whole.takes_process(reader.processes[row.process])
-    )
+    mains = Selection(processes=whole.processes, rank=whole.rank, main_threads=True)
+    threads = mains.threads(reader)
     starts = range(*time, 60 * SECOND_NS)
 
     def steps(start_ns: int) -> list[tuple[int, int]]:

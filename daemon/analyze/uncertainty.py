@@ -237,14 +237,12 @@ class ShareVariance(Generic[State]):
                 for state in changed:
                     self._shared[state] += square
             return
-        net: defaultdict[State, int] = defaultdict(int)
+        net: Counter[State] = Counter()
         whole = 0
         for before, after in moment:
             left, entered = self._known[before], self._known[after]
-            for state in entered - left:
-                net[state] += 1
-            for state in left - entered:
-                net[state] -= 1
+            net.update(entered - left)
+            net.subtract(left - entered)
             whole += bool(entered) - bool(left)
         self._whole += whole**2 * square
         for state, by in net.items():

@@ -6,7 +6,6 @@ from collections.abc import Collection
 
 from profd.daemon.analyze import series
 from profd.daemon.analyze.phases import WITHOUT_WORK
-from profd.daemon.analyze.series import mean_of_known
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.store.rows import ThreadRow
 
@@ -33,9 +32,8 @@ def ceiling(context: FindingContext) -> float | None:
         for row in context.trainers
         if (cores := context.main_thread_cores(row.id)) is not None
     ]
-    work = sum(mains) + context.workers_at_once * (
-        mean_of_known(context.worker_means("cpu_cores")) or 0.0
-    )
+    each = context.mean_of_workers("cpu_cores") or 0.0
+    work = sum(mains) + context.workers_at_once * each
     return max(usable / work, 1.0) if usable is not None and mains and work else None
 
 

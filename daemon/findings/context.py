@@ -417,8 +417,8 @@ class FindingContext:
     ) -> float | None:
         return series.mean_of_series(self.reader, name, process, self.selection, device)
 
-    def worker_means(self, name: str) -> list[float | None]:
-        return [self.mean(name, row.id) for row in self.workers]
+    def mean_of_workers(self, name: str) -> float | None:
+        return series.mean_of_known(self.mean(name, row.id) for row in self.workers)
 
     def main_thread_cores(self, process: int) -> float | None:
         """Return the CPU time per second of the main thread of a process; None if not read."""

@@ -12,7 +12,7 @@ from functools import partial
 
 from profd.daemon.analyze.phases import BACKWARD, FORWARD, LOGGING, LOSS, OPTIMIZER, OTHER, STEP
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.series import CORE_WAIT, PRESSURE, mean_of_known
+from profd.daemon.analyze.series import CORE_WAIT, PRESSURE
 from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.findings.bounds import cpu_limits, thread_cores, usable_cores
 from profd.daemon.findings.context import FindingContext
@@ -186,4 +186,4 @@ def oversubscription(context: FindingContext) -> Finding | None:
 
 def _sum_over_processes(context: FindingContext, series: str) -> float:
     mains = sum(context.mean(series, row.id) or 0.0 for row in context.trainers)
-    return mains + context.workers_at_once * (mean_of_known(context.worker_means(series)) or 0.0)
+    return mains + context.workers_at_once * (context.mean_of_workers(series) or 0.0)

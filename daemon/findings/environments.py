@@ -26,11 +26,9 @@ def environments(context: FindingContext) -> Finding | None:
     if context.severity("input-bound-environments-cheap", share.low) is None:
         return None
     trainers = {row.id for row in context.trainers}
-    looks = (_busy_with_environments(context, row.id) for row in context.reader.processes.values())
-    known = [
-        one for row, one in zip(context.reader.processes, looks, strict=True) if row not in trainers
-    ]
-    busy = [one for one in known if one is not None]
+    others = context.reader.processes.keys() - trainers
+    looks = (_busy_with_environments(context, process) for process in sorted(others))
+    busy = [one for one in looks if one is not None]
     if not busy:
         return None
     each = Measure("environments busy", sum(busy) / len(busy))

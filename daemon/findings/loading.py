@@ -12,7 +12,6 @@ import msgspec
 
 from profd.daemon.analyze.phases import COPY, DATA_LOAD, DATA_WAIT, STARTUP, WAITING
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.series import mean_of_known
 from profd.daemon.analyze.steps import take_steps
 from profd.daemon.findings.bounds import ceiling, usable_cores
 from profd.daemon.findings.context import FindingContext
@@ -206,7 +205,7 @@ def take_loaders(context: FindingContext) -> Loaders | None:
         busy=context.share_of(
             lambda stack: context.phases.of_stack(stack) not in _NOT_LOADING, profile
         ),
-        cores=mean_of_known(context.worker_means("cpu_cores")),
+        cores=context.mean_of_workers("cpu_cores"),
         line=context.heaviest_line(frame_of=frame_of, profile=profile),
     )
 
@@ -259,7 +258,7 @@ def _most_workers(context: FindingContext, cores: float | None) -> int:
     256 are enough for any machine.
     """
     used, total = context.mean("host_memory_used_bytes"), context.mean("host_memory_total_bytes")
-    each = mean_of_known(context.worker_means("rss_bytes"))
+    each = context.mean_of_workers("rss_bytes")
     limits = [256, (cores or math.inf) - 1]
     if used is not None and total is not None and each:
         limits.append(context.workers_at_once + (total - used) / each)
