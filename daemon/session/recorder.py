@@ -19,8 +19,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from profd.daemon import VERSION, paths, processes
 from profd.daemon.clock import SECOND_NS, Clock, until_tick_s
 from profd.daemon.errors import OutputUnwritable
@@ -29,16 +27,16 @@ from profd.daemon.interpreter.frames import count_threads
 from profd.daemon.launch.channelreader import ScriptChannelReader
 from profd.daemon.naming import exit_words, script_folder, signal_name
 from profd.daemon.rights import Rights
-from profd.daemon.secrets import mask_command, mask_line
+from profd.daemon.secrets import mask_command
 from profd.daemon.session import analyst
 from profd.daemon.session.budget import Governor
 from profd.daemon.session.control import ControlServer, Request, SessionStatus, WindowBegun
+from profd.daemon.session.framedescriber import FrameDescriber
 from profd.daemon.session.livefile import LiveFile
 from profd.daemon.session.openings import Openings
 from profd.daemon.session.sampling import Members, Sampling
 from profd.daemon.session.session import Ready, SessionOptions
 from profd.daemon.session.unread import ReadingWatch
-from profd.daemon.stacks import origin
 from profd.daemon.stacks.cells import Cells
 from profd.daemon.stacks.pyspy import find_py_spy, version_of
 from profd.daemon.stacks.source import SourceTree
@@ -65,11 +63,6 @@ LATER = (
     "session.stepping",
 )
 """Modules that the first sample does not need; importing them takes half as long as the rest."""
-_MOST_FILES, _LONGEST_PATH = 4096, 4096
-"""The most files for which the process that runs them is known, and the longest path of one.
-
-A training run has some hundred files. The kernel takes no longer path.
-"""
 _STORED = "rate_hz budget_percent subprocesses steps source all_gpus duration_s hang_after_s"
 """The options that change what the numbers mean."""
 
@@ -89,10 +82,6 @@ class Recorder:
             self._root, mask_command, clock, options.subprocesses, options.folder
         )
         self._reading = ReadingWatch(clock, self._put)
-        self._root_origin, self._origins = origin.ANY, dict[str, origin.Origin]()
-        """The origin of the process whose stacks first showed a file, by file; else the root's."""
-        self._changed: set[str] = set()
-        """The files that were reported as changed."""
         self._hangs: HangWatch | None = None
         self._readings: Readings | None = None
         self._analyst: analyst.AnalystProcess | None = None
@@ -119,14 +108,12 @@ class Recorder:
         run_file = self._live_file.path
         socket_path = paths.runtime_folder() / f"{options.run_id}.sock"
         started = run_started(options, socket_path, clock.now_ns())
-        describe = described(self._describe, with_source=options.source)
         files = files_of(options.pid)
-        own, cells = (
-            script_folder(options.command, options.folder or started.cwd),
-            Cells(files, options.pid),
-        )
-        self._sources = lru_cache(8)(partial(SourceTree, files, own, cells))
-        self._writer = RunWriter(run_file, started, describe, self._live_file.most_bytes)
+        own = script_folder(options.command, options.folder or started.cwd)
+        sources = lru_cache(8)(partial(SourceTree, files, own, Cells(files, options.pid)))
+        self._describer = FrameDescriber(sources, clock, self._put, with_source=options.source)
+        describe, most_bytes = self._describer.describe, self._live_file.most_bytes
+        self._writer = RunWriter(run_file, started, describe, most_bytes)
         self._writer.gathers = True
         self._server = ControlServer(socket_path, self.carry_out, self._watchers_changed)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -137,7 +124,7 @@ class Recorder:
             await self._server.start()
             self._members.look()
             if (root := self._tree.members.get(self._root)) is not None:
-                self._root_origin = root.origin
+                self._describer.root_origin = root.origin
             announce(Ready(run_file, socket_path))
             self.has_begun = True
             if self._live_file.warning:
@@ -380,36 +367,10 @@ class Recorder:
     def _take_sampled(self, record: Record) -> None:
         """Put a record of the sampling; a recording first shows files, roles and threads."""
         if isinstance(record, records.RecordingTaken):
-            self._take_files(record)
+            if (member := self._tree.members.get(record.identity)) is not None:
+                self._describer.take(record, member.origin)
             record = self._members.take_recording(record)
         self._put(record)
-
-    def _take_files(self, recording: records.RecordingTaken) -> None:
-        """Learn from a recording which process runs the code of a file."""
-        member = self._tree.members.get(recording.identity)
-        if member is not None and len(self._origins) < _MOST_FILES:
-            new = {
-                frame.file for stack in recording.stacks for frame in stack
-            } - self._origins.keys()
-            self._origins |= {file: member.origin for file in new if len(file) <= _LONGEST_PATH}
-
-    def _describe(self, frame: records.Frame) -> records.FrameDescription:
-        """Describe a frame, in the writer's thread, and report once that a file has changed."""
-        found = self._sources(self._origins.get(frame.file, self._root_origin)).describe(frame)
-        # an upgrade changes hundreds of a library's files
-        file = "" if found.is_library else frame.file
-        if (
-            found.source == records.CHANGED_SOURCE
-            and file not in self._changed
-            and len(self._changed) < _MOST_FILES
-        ):
-            self._changed.add(file)
-            text = (
-                "has changed since it was started: its lines are not shown, phases and steps go "
-                "by names alone"
-            )
-            self._put(EventHappened(self._clock.now_ns(), EventKind.NOTE, f"{frame.file} {text}"))
-        return found
 
     def _put(self, record: Record) -> None:
         """Pass a record to the watch for hangs and to the writer.
@@ -485,14 +446,3 @@ def run_started(options: SessionOptions, control_socket: Path, now_ns: int) -> r
         options={name: getattr(options, name) for name in _STORED.split()},
         control_socket=str(control_socket),
     )
-
-
-def described(describe: records.DescribeFrame, *, with_source: bool) -> records.DescribeFrame:
-    """Return ``describe`` with secrets in lines of source masked, or without these lines."""
-
-    def masked(frame: records.Frame) -> records.FrameDescription:
-        found = describe(frame)
-        source = mask_line(found.source) if found.source and with_source else None
-        return msgspec.structs.replace(found, source=source)
-
-    return masked

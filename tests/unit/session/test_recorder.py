@@ -10,12 +10,9 @@ import os
 import pwd
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from functools import lru_cache, partial
 from importlib import metadata
 from pathlib import Path
-from typing import cast
 
 import msgspec
 import pytest
@@ -31,21 +28,13 @@ from profd.daemon.errors import OutputUnwritable
 from profd.daemon.findings.catalog import analysis_name
 from profd.daemon.session import analyst
 from profd.daemon.session.control import ControlClient, Request, SessionStatus
-from profd.daemon.session.recorder import Recorder, described, run_started
+from profd.daemon.session.recorder import Recorder, run_started
 from profd.daemon.session.sampling import Members
 from profd.daemon.session.session import Ready, SessionOptions
-from profd.daemon.stacks.origin import Origin
-from profd.daemon.stacks.source import SourceTree
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import (
-    CHANGED_SOURCE,
-    EventHappened,
-    Frame,
-    FrameDescription,
     Record,
-    RecordingTaken,
 )
-from profd.daemon.userfiles import UserFiles
 
 pytestmark = pytest.mark.usefixtures("py_spy")
 
@@ -196,11 +185,9 @@ def test_a_run_names_its_target_its_recorder_and_its_options() -> None:
     }
 
 
-def test_a_target_that_is_gone_or_a_line_that_is_not_known_stays_unknown() -> None:
+def test_a_target_that_is_gone_stays_unknown() -> None:
     started = run_started(msgspec.structs.replace(OPTIONS, pid=2**22 + 1), Path("/run/id.sock"), 77)
     assert (started.cwd, started.versions["python"]) == ("", "")
-    found = FrameDescription("train.py", False, None)
-    assert described(lambda frame: found, with_source=True)(Frame("f", "train.py", 1)) == found
 
 
 def test_names_that_are_no_text_or_missing_are_still_shown(
@@ -212,38 +199,3 @@ def test_names_that_are_no_text_or_missing_are_still_shown(
     monkeypatch.setattr(os, "getuid", lambda: 123_456)
     started = run_started(OPTIONS, Path("/run/id.sock"), 77)
     assert (started.cwd, started.user) == (f"{tmp_path}/caf\ufffd", "123456")
-
-
-@pytest.mark.parametrize(("with_source", "kept"), [(True, "login(token=***"), (False, None)])
-def test_lines_of_source_are_kept_without_secrets_or_not_at_all(
-    with_source: bool, kept: str | None
-) -> None:
-    found = FrameDescription("train.py", False, "login(token='hunter2')")
-    assert described(lambda frame: found, with_source=with_source)(Frame("f", "train.py", 1)) == (
-        FrameDescription("train.py", False, kept)
-    )
-
-
-def test_a_file_that_has_changed_is_said_once_and_those_of_libraries_together(
-    recorder: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    said: list[Record] = []
-    monkeypatch.setattr(recorder, "_put", said.append)
-    recorder._sources = lru_cache(8)(partial(SourceTree, UserFiles(), tmp_path, None))
-    library = tmp_path / "lib/python3.11/site-packages"
-    library.mkdir(parents=True)
-    files = [tmp_path / "train.py", tmp_path / "model.py", library / "a.py", library / "b.py"]
-    for file in files:
-        file.write_text("x = 1\n")
-    recorder._tree.poll()
-    recorder._tree.members[recorder._root].origin = Origin(1)
-    stack = tuple(Frame("f", str(file), 1) for file in files[:3])
-    recorder._take_files(RecordingTaken(recorder._root, 0, 0, 100, 0, 0, 0, 0, 0, (stack,), ()))
-    recorder._root_origin = Origin(time.time_ns())
-    sources = [
-        recorder._describe(Frame("f", str(file), line)).source for file in files for line in (1, 2)
-    ]
-    assert sources == [CHANGED_SOURCE] * 6 + ["x = 1", None]
-    assert [cast(EventHappened, one).text.partition(" has changed")[0] for one in said] == list(
-        map(str, files[:3])
-    )
