@@ -151,7 +151,7 @@ def command(
 
 def last_windows(reader: RunReader) -> list[WindowRow]:
     """Return the windows of the last request that produced any; raises UsageError if none did."""
-    taken = [window for window in reader.windows() if not window.error]
+    taken = reader.taken_windows()
     if not taken:
         raise UsageError(
             "no window was taken of this run",

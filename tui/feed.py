@@ -157,7 +157,7 @@ class TabContent:
         return message
 
     def _operators(self, view: View) -> OperatorsRead:
-        windows = [window for window in self._reader.windows() if not window.error]
+        windows = self._reader.taken_windows()
         if (chosen := view.chosen) is not None:
             windows = [one for one in windows if one.time.overlaps(chosen)] or windows
         # The last window; if several ranks took it, the one that was written first.

@@ -7,7 +7,6 @@ does: it answers a ``View`` with a ``Snapshot``.
 from __future__ import annotations
 
 import statistics
-import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -288,11 +287,7 @@ class OwnCost:
     Reading a run that is opened counts, its imports do not.
     """
 
-    def __init__(
-        self,
-        now_s: Callable[[], float] = time.monotonic,
-        spent_s: Callable[[], float] = time.process_time,
-    ) -> None:
+    def __init__(self, now_s: Callable[[], float], spent_s: Callable[[], float]) -> None:
         self._now_s, self._spent_s = now_s, spent_s
         self._readings = deque([(now_s(), spent_s())])
 

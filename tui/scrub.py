@@ -53,10 +53,7 @@ class Scrub(msgspec.Struct, frozen=True):
         """
         if not self.has_range:
             return self.cursor
-        return TimeRange(
-            EVER.from_ns if self.from_ns is None else self.from_ns,
-            EVER.to_ns if self.to_ns is None else self.to_ns,
-        )
+        return TimeRange(self.from_ns or EVER.from_ns, self.to_ns or EVER.to_ns)
 
     def moved(self, columns: int, ruler: Ruler, run: TimeRange) -> Scrub:
         """Move the cursor; the first move takes it to the newest column."""
@@ -118,13 +115,10 @@ class Scrub(msgspec.Struct, frozen=True):
 
     def zoomed(self, steps: int, ruler: Ruler, run: TimeRange) -> Scrub:
         """Show less time (``steps`` above 0) or more, around the cursor, range or run's end."""
-        spans = [span_ns for span_ns in SPANS_NS if span_ns < run.length_ns]
-        level = len(spans) if self.span_ns not in spans else spans.index(self.span_ns)
-        level = min(max(level - steps, 0), len(spans))
-        span_ns = spans[level] if level < len(spans) else None
-        if span_ns is None:
-            return replace(self, span_ns=None, end_ns=None)
-        if self.chosen is None:
+        spans = [*(span_ns for span_ns in SPANS_NS if span_ns < run.length_ns), None]
+        level = spans.index(self.span_ns if self.span_ns in spans else None)
+        span_ns = spans[min(max(level - steps, 0), len(spans) - 1)]
+        if span_ns is None or self.chosen is None:
             return replace(self, span_ns=span_ns, end_ns=None)
         chosen = shown_part(self.chosen, run)  # it goes to the middle of the timeline
         end_ns = _within((chosen.from_ns + chosen.to_ns + span_ns) // 2, span_ns, run)

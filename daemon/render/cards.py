@@ -9,10 +9,10 @@ from urllib.parse import urlencode
 from profd.daemon.analyze.incidents import Hang, PostMortem
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.findings.finding import INFO, Evidence, Finding
+from profd.daemon.findings.finding import Evidence, Finding
 from profd.daemon.render.buckets import ASKED_FOR
 from profd.daemon.render.plaintext import listed, visible
-from profd.daemon.render.sections import ALARM, WORTH_KNOWING, post_mortem_sentence, went_on
+from profd.daemon.render.sections import post_mortem_sentence, went_on
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Stand
 from profd.daemon.units import LARGEST_BOUND, duration, size, times
@@ -28,10 +28,6 @@ class Fact(NamedTuple):
     name: str
     value: str
     hint: str = ""
-
-
-def mark(finding: Finding) -> str:
-    return WORTH_KNOWING if finding.severity == INFO else ALARM
 
 
 def measures(finding: Finding) -> list[Fact]:

@@ -53,7 +53,7 @@ def verdict(diff: Diff) -> str:
     largest, step = diff.first, diff.step_time
     longer = ""
     if step is not None and step.is_significant:
-        longer = f"a step takes {percent(abs(step.relative), 1)} {_than(step)}"
+        longer = _longer(step)
     if largest is None:
         return f"▲ {longer}: no part differs surely" if longer else _verdict_without_change(diff)
     line = f":{largest.line}" if largest.line else ""
@@ -79,19 +79,19 @@ def _verdict_without_change(diff: Diff) -> str:
             f"{visible(f'{one.name}, {one.measure}: {new} instead of {base}')}"
         )
     if step is not None and abs(step.relative) >= diff.least:
-        said = (
-            f"no sure change: a step takes {percent(abs(step.relative), 1)} {_than(step)}, no "
-            "part differs surely"
+        return (
+            f"· no sure change: {_longer(step)}, no part differs surely; two runs of one script "
+            f"may differ by {percent(diff.alike)}"
         )
-        return f"· {said}; two runs of one script may differ by {percent(diff.alike)}"
     return (
         "✓ no change: nothing differs by more than the unrest of the runs and "
         f"{percent(diff.least)} of a step"
     )
 
 
-def _than(change: Change) -> str:
-    return "longer" if change.difference > 0 else "less long"
+def _longer(step: Change) -> str:
+    than = "longer" if step.difference > 0 else "less long"
+    return f"a step takes {percent(abs(step.relative), 1)} {than}"
 
 
 def machine_note(diff: Diff) -> str:

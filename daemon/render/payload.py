@@ -73,7 +73,6 @@ def take_payload(reader: RunReader, phases: PhaseIndex, memory: Iterable[Growth]
     stack_index = {row.id: at for at, row in enumerate(stacks)}
     processes = {row.id: index for index, row in enumerate(reader.processes.values())}
     info, lives = reader.info, take_lives(reader)
-    windows = [row for row in reader.windows() if not row.error]
     return {
         "startedMs": info.started_ns // MILLISECOND_NS,
         "durationMs": max(info.time.length_ns // MILLISECOND_NS, 1),
@@ -87,7 +86,7 @@ def take_payload(reader: RunReader, phases: PhaseIndex, memory: Iterable[Growth]
         "gpuIdleBelow": RECORDING.idle_below,
         "parts": [" ".join(names) for names in buckets.parts],
         # Windows on a schedule are thousands.
-        "windows": [_window(reader, row, processes) for row in windows[-32:]],
+        "windows": [_window(reader, row, processes) for row in reader.taken_windows()[-32:]],
         "events": [_event(row, info.started_ns, processes) for row in reader.events()],
     }
 

@@ -19,7 +19,7 @@ from profd.daemon.render import cards
 from profd.daemon.render.cards import Fact
 from profd.daemon.render.htmlpage import render_page
 from profd.daemon.render.payload import take_payload
-from profd.daemon.render.sections import rank_tables
+from profd.daemon.render.sections import mark, rank_tables
 from profd.daemon.render.summary import Summary, summarize
 from profd.daemon.store.reader import RunReader
 
@@ -45,7 +45,7 @@ def take_words(reader: RunReader, summary: Summary, bucket_ms: int) -> dict[str,
         "death": cards.death_card(summary.post_mortem),
         "hangs": [cards.hang_card(hang) for hang in summary.hangs[:20]],
         "findings": summary.findings,
-        "mark": cards.mark,
+        "mark": mark,
         "measures": cards.measures,
         "proof": functools.partial(cards.proof_address, reader),
         "facts": _facts(summary),

@@ -66,9 +66,12 @@ def finding_lines(findings: Sequence[Finding], phases: Mapping[str, float]) -> I
     if not findings or findings[0].severity == INFO:
         yield from wrapped(verdict(findings, phases))
     for finding in findings:
-        mark = WORTH_KNOWING if finding.severity == INFO else ALARM
-        yield from wrapped(f"{mark} {finding.title}")
+        yield from wrapped(f"{mark(finding)} {finding.title}")
         yield from wrapped(finding.remedy, "  ")
+
+
+def mark(finding: Finding) -> str:
+    return WORTH_KNOWING if finding.severity == INFO else ALARM
 
 
 _LEAST_IDLE = 0.05

@@ -23,7 +23,6 @@ from profd.daemon.render.sections import growth_words
 from profd.daemon.store.merge import hosts_of, nodes_of
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import STEP_COUNT
-from profd.daemon.store.rows import SeriesRow
 from profd.daemon.store.stepfunction import (
     MEMORY_OF_PROCESS,
     UTILIZATION,
@@ -68,16 +67,16 @@ def process_entries(
     for one in memory:
         # PSS is part of RSS, and read seldom.
         if one.series != "pss_bytes" and one.process in charted:
-            title = (
-                "RSS" if one.device is None else f"on GPU {visible(one.device).removeprefix('gpu')}"
-            )
-            series = _series(reader, reader.find_series(one.series, one.process, one.device))
             growths[one.process].append(
-                {"title": title, "bytes": series, "growth": growth_words(one)}
+                {
+                    "title": "RSS" if one.device is None else f"on {_gpu_title(one.device)}",
+                    "bytes": _series(reader, one.series, one.process, one.device),
+                    "growth": growth_words(one),
+                }
             )
 
     def charted_series(name: str, process: int) -> Series:
-        return _series(reader, reader.find_series(name, process) if process in charted else None)
+        return _series(reader, name, process) if process in charted else _columns(reader, [], 0)
 
     return [
         {
@@ -86,7 +85,7 @@ def process_entries(
             "rank": row.rank,
             "pid": row.pid,
             "ending": exit_words(row.exit_code, signal_name(row.exit_signal)),
-            "parent": index.get(row.parent) if row.parent is not None else None,
+            "parent": index.get(row.parent or 0),
             "command": visible(" ".join(row.command)),
             "seen_ms": (row.seen_ns - started_ns) // MILLISECOND_NS,
             "ended_ms": None
@@ -104,16 +103,18 @@ def process_entries(
 
 def gpu_entries(reader: RunReader) -> list[dict[str, Any]]:
     devices = sorted({row.device for row in reader.list_series(UTILIZATION) if row.device})
-    names = {"utilization": UTILIZATION, "memory_bytes": "gpu_memory_used_bytes"}
-
-    def entry(device: str) -> dict[str, Any]:
-        series = {
-            name: _series(reader, reader.find_series(each, device=device))
-            for name, each in names.items()
+    return [
+        {
+            "title": _gpu_title(device),
+            "utilization": _series(reader, UTILIZATION, None, device),
+            "memory_bytes": _series(reader, "gpu_memory_used_bytes", None, device),
         }
-        return {"title": f"GPU {visible(device).removeprefix('gpu')}", **series}
+        for device in devices
+    ]
 
-    return list(map(entry, devices))
+
+def _gpu_title(device: str) -> str:
+    return f"GPU {visible(device).removeprefix('gpu')}"
 
 
 def _cover(cover: IntervalSet, started_ns: int) -> dict[str, list[int]]:
@@ -130,10 +131,11 @@ def _cover(cover: IntervalSet, started_ns: int) -> dict[str, list[int]]:
     return {"steps_ms": distances(times_ms), "covered_ms": distances(covered_ms)}
 
 
-def _series(reader: RunReader, found: SeriesRow | None) -> Series:
+def _series(reader: RunReader, name: str, process: int | None, device: str | None = None) -> Series:
+    found = reader.find_series(name, process, device)
     # In a run of so many minutes the mean of each minute is enough.
     steps = list(take_course(reader, found.id, least_minutes=300).steps()) if found else []
-    return _columns(reader, steps, _DIGITS[found.name] if found else 0)
+    return _columns(reader, steps, _DIGITS[name] if found else 0)
 
 
 def _steps_per_s(reader: RunReader, process: int) -> Series:

@@ -374,6 +374,10 @@ class RunReader(RunFile):
         """
         return self.fetch_from("device", rows.DeviceRow, "1 ORDER BY number, name")
 
+    def taken_windows(self) -> list[rows.WindowRow]:
+        """Return the windows that were taken, without those that failed."""
+        return [window for window in self.windows() if not window.error]
+
     def windows(self, asked_ns: int = 0) -> list[rows.WindowRow]:
         """Return the windows requested at this time or later, in the order of writing.
 

@@ -64,10 +64,6 @@ class FlameView(LineWidget):
         self._found_share = 0.0
         self._empty_text = ""
 
-    @property
-    def has_cursor(self) -> bool:
-        return self.cursor.is_set
-
     def show(self, snapshot: Snapshot) -> None:
         self._empty_text = without_samples(snapshot, snapshot.scope_name)
 
@@ -86,7 +82,7 @@ class FlameView(LineWidget):
         self._moved()
 
     def action_step(self, blocks: int) -> None:
-        if not self.has_cursor:
+        if not self.cursor.is_set:
             raise SkipAction  # the key then moves through time
         self.cursor.step(blocks)
         self._moved()
@@ -99,7 +95,7 @@ class FlameView(LineWidget):
         self.refresh()
 
     def action_release(self) -> None:
-        if not self.has_cursor or self.search.text:
+        if not self.cursor.is_set or self.search.text:
             raise SkipAction  # the screen then handles escape, which ends a search first
         self.cursor.release()
         self._moved()

@@ -92,6 +92,9 @@ class Windows:
     def windows(self, since_ns: int | None = None) -> list[WindowRow]:
         return self._coming if self.looks else []
 
+    def taken_windows(self) -> list[WindowRow]:
+        return [window for window in self.windows() if not window.error]
+
     def recordings(self, from_ns: int) -> object:
         return self._recordings
 

@@ -24,11 +24,11 @@ from profd.daemon.render.cards import (
     CURVE_HEIGHT,
     CURVE_WIDTH,
     death_card,
-    mark,
     measures,
     proof_address,
 )
 from profd.daemon.render.report import render_report
+from profd.daemon.render.sections import mark
 from profd.daemon.render.summary import summarize
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader

@@ -59,7 +59,7 @@ async def test_arrows_walk_enter_zooms_and_backspace_goes_back(opened: OpenDashb
     await opened.press("up", "up")
     assert title(view) == "<module>"
     await opened.press("escape")
-    assert not view.has_cursor
+    assert not view.cursor.is_set
     await opened.press("left")  # without a cursor arrows move through time
     await opened.snapshot(lambda snapshot: snapshot.view.chosen is not None)
 
@@ -137,12 +137,12 @@ async def test_a_search_marks_frames_and_says_their_share(opened: OpenDashboard)
     assert "of the time has" not in opened.text(FlameView)
     # With the cursor in the picture one escape ends the search, and another lets the cursor go.
     await opened.press("slash", *"adam.py", "enter", "down", "down")
-    assert view.has_cursor
+    assert view.cursor.is_set
     await opened.press("escape")
     assert "of the time has" not in opened.text(FlameView)
-    assert view.has_cursor
+    assert view.cursor.is_set
     await opened.press("escape")
-    assert not view.has_cursor
+    assert not view.cursor.is_set
 
 
 async def test_a_click_takes_the_cursor_there_another_zooms_and_it_follows_the_scope(
