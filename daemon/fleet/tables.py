@@ -27,7 +27,7 @@ from profd.daemon.findings.catalog import findings_in
 from profd.daemon.findings.finding import Line
 from profd.daemon.fleet.dataset import TABLES
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rollups import StackMinuteRow, stack_minutes
+from profd.daemon.store.rollups import stack_minutes
 from profd.daemon.store.rows import FrameRow, PointRow, ProcessRow
 from profd.daemon.store.stepfunction import MINUTE_NS
 from profd.daemon.timerange import EVER, TimeRange
@@ -54,16 +54,13 @@ def take_minutes(reader: RunReader) -> Iterator[Minute]:
     """Yield the minutes of all threads, those of a thread in order of time."""
     weights = process_weights(reader, take_lives(reader))
     found: dict[tuple[int, int, int], Minute] = {}
-    for row in _sums(reader):
-        key = row.thread, row.minute, row.stack
-        if key not in found:
-            start_ns = reader.info.started_ns + row.minute * MINUTE_NS
-            found[key] = Minute(row.thread, row.stack, start_ns)
-        minute = found[key]
-        minute.samples += row.samples
-        minute.time_ns += row.duration_ns
-        minute.gpu_known_ns += row.known_ns
-        minute.gpu_idle_ns += row.known_ns - row.busy_ns
+    for part in _parts(reader):
+        minute = found.setdefault((part.thread, part.minute_ns, part.stack), part)
+        if minute is not part:
+            minute.samples += part.samples
+            minute.time_ns += part.time_ns
+            minute.gpu_known_ns += part.gpu_known_ns
+            minute.gpu_idle_ns += part.gpu_idle_ns
     for key in sorted(found):
         minute = found.pop(key)
         weight = weights[reader.threads[minute.thread].process]
@@ -73,31 +70,23 @@ def take_minutes(reader: RunReader) -> Iterator[Minute]:
         yield minute
 
 
-class _StackTime(NamedTuple):
-    """The time of a thread in a stack within a minute of the run, as ``StackMinuteRow`` has it."""
-
-    thread: int
-    minute: int
-    stack: int
-    samples: int
-    duration_ns: int
-    known_ns: int
-    busy_ns: float
-
-
-def _sums(reader: RunReader) -> Iterator[StackMinuteRow | _StackTime]:
+def _parts(reader: RunReader) -> Iterator[Minute]:
     """Yield all time of the run, once each: by rollups, and by intervals outside of them."""
+    started_ns = reader.info.started_ns
     for one in reader.rollups.split(EVER, reader.threads):
-        yield from stack_minutes(reader, one.threads, one.minutes)
+        for row in stack_minutes(reader, one.threads, one.minutes):
+            start_ns, idle_ns = started_ns + row.minute * MINUTE_NS, row.known_ns - row.busy_ns
+            times = row.duration_ns, row.known_ns, idle_ns
+            yield Minute(row.thread, row.stack, start_ns, row.samples, *times)
         for rest in one.rest:
             tracks = GpuTracks(reader, rest)
             for interval in reader.intervals(rest, one.threads):
                 track = tracks.of_process(reader.threads[interval.thread].process)
                 start_ns, duration_ns = interval.start_ns, interval.duration_ns
                 busy, known_ns = track.mean(start_ns, start_ns + duration_ns)
-                minute = (start_ns - reader.info.started_ns) // MINUTE_NS
-                counts = interval.samples, duration_ns, known_ns, busy * known_ns
-                yield _StackTime(interval.thread, minute, interval.stack, *counts)
+                start_ns -= (start_ns - started_ns) % MINUTE_NS
+                times = duration_ns, known_ns, (1 - busy) * known_ns
+                yield Minute(interval.thread, interval.stack, start_ns, interval.samples, *times)
 
 
 StepCount = tuple[int, int, float]

@@ -56,12 +56,7 @@ _Memory = Mapping[int, int | None]
 class GpuReader:
     """Reads one GPU, or MIG instance, that the run uses."""
 
-    def __init__(
-        self,
-        questions: Questions,
-        clock: Clock,
-        since_ns: int,
-    ) -> None:
+    def __init__(self, questions: Questions, clock: Clock, since_ns: int) -> None:
         """Read a device from ``since_ns`` on, as far as the driver remembers."""
         self.gpu, self._questions = questions.gpu, questions
         self._source = questions.source
