@@ -157,13 +157,17 @@ class _Copy:
     def add(self, table: str, row: msgspec.Struct, **others: object) -> None:
         """Add a row, with ``others`` in place of its own columns, and remember its id.
 
-        What the nodes have in common is added once.
+        What the nodes have in common is added once. Raises RunUnreadable if the row names another
+        one that is not there.
         """
         values = database.row_of(row, table)
         for name in _TIMES & values.keys():
             if values[name]:  # a failed window has no times, and a hang may not have ended
                 values[name] = max(self.moved_ns(values[name]), 0)
         for name in self._ids.keys() & values.keys():
+            if values[name] not in self._ids[name]:
+                why = f"a row of {table} names a {name} that is not there"
+                raise database.unreadable(self.reader.path, why)
             values[name] = self._ids[name][values[name]]
         values |= others
         old = values.pop("id", None)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+import pytest
 from support import rankrun
 from support.noderuns import AHEAD_NS, Job
 from support.shiftedclocks import shift_clock
 
 from profd.daemon.analyze.nodes import open_job, read_folder
+from profd.daemon.errors import RunUnreadable
 from profd.daemon.store.merge import JoinedNode, hosts_of, join_runs
 from profd.daemon.store.reader import RunReader
 
@@ -56,6 +58,15 @@ def test_processes_series_windows_and_devices_of_nodes_stay_apart(tmp_path: Path
             gaps,
         )
         assert len(gaps) == len(gpus) == 1
+
+
+def test_a_row_of_a_process_that_is_not_there_is_said(tmp_path: Path) -> None:
+    path = rankrun.write_run(tmp_path / "a.profd")
+    with sqlite3.connect(path) as connection:
+        connection.execute("INSERT INTO event VALUES (NULL, 5, 'note', 99, 'damaged')")
+    node = JoinedNode(0, "a", "run-a", 0, 0, "", 0)
+    with RunReader(path) as one, pytest.raises(RunUnreadable, match="names a process"):
+        join_runs([one], [node], "one", tmp_path / "joined.profd")
 
 
 def test_a_job_with_a_failed_node_has_failed(tmp_path: Path) -> None:
