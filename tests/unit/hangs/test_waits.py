@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import select
 import signal
@@ -12,13 +13,20 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 from support.present import there
 from support.waiting import DEADLINE_S, until
 
 from profd.daemon import processes
+from profd.daemon.hangs import waits
 from profd.daemon.hangs.waits import Wait, holders, name_of_stranger, pipe_of, read_wait
+
+
+@pytest.fixture(autouse=True)
+def _looks_as_long_as_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waits, "time", SimpleNamespace(monotonic=lambda: 0.0))
 
 
 def name_of(pid: int) -> str:
@@ -73,6 +81,17 @@ def test_a_wait_for_a_pipe_names_the_process_at_its_other_end() -> None:
         text = wait_of(os_tid, "read").text
     child.communicate()
     assert text == f"reads a pipe; its writing end is held by pid {child.pid}"
+
+
+def test_who_holds_a_pipe_is_unknown_if_looking_takes_too_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reading, writing = os.pipe()
+    seconds = itertools.count()
+    monkeypatch.setattr(waits, "time", SimpleNamespace(monotonic=seconds.__next__))
+    with thread_in(lambda: os.read(reading, 1), lambda: os.write(writing, b"x")) as os_tid:
+        text = wait_of(os_tid, "read").text
+    assert text == "reads a pipe; who holds its writing end was not found in time"
 
 
 def test_pipe_that_only_its_reader_could_fill() -> None:
