@@ -29,7 +29,7 @@ class Job(msgspec.Struct, frozen=True):
     sleeps_in_waits: bool
 
     def work(self, rank: int) -> OwnWork:
-        return {work.rank: work for work in self.ranks}[rank]
+        return next(work for work in self.ranks if work.rank == rank)
 
     def work_of_others(self, rank: int) -> float:
         """Return the median share of a step that others surely work: no step can be shorter."""

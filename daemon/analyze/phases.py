@@ -150,6 +150,11 @@ def own_frame(frames: Sequence[FrameRow]) -> FrameRow | None:
     return None
 
 
+def own_frames(frames: Iterable[FrameRow]) -> list[FrameRow]:
+    """Return the frames of the user's own code, the outermost first."""
+    return [frame for frame in frames if not frame.is_library]
+
+
 _ABOVE_ROOTS = {0: (0, 0)}  # the stack 0 is the parent of the roots, and matches no rule
 MOST_STACKS = 1_000  # with their phases 0.6 MB: restless code has ever new ones
 

@@ -20,7 +20,7 @@ import msgspec
 
 from profd.daemon.analyze import series
 from profd.daemon.analyze.coverage import COST_SERIES
-from profd.daemon.analyze.phases import PhaseIndex, training_range
+from profd.daemon.analyze.phases import PhaseIndex, own_frames, training_range
 from profd.daemon.analyze.profile import selected_totals
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.steps import Steps, measure_steps, take_steps
@@ -154,7 +154,7 @@ def _items(reader: RunReader, stack: int, phases: PhaseIndex) -> Iterator[Item]:
     frames = reader.frames_of(stack)
     yield "phase", phases.of_stack(stack), "", 0
     yield "leaf", frames[-1].function, frames[-1].module_path, 0
-    own = [frame for frame in frames if not frame.is_library]
+    own = own_frames(frames)
     if own:
         line = own[-1]
         callers = [

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from profd.daemon.analyze.phases import OTHER, WAITING, PhaseIndex, own_frame
+from profd.daemon.analyze.phases import OTHER, WAITING, PhaseIndex, own_frame, own_frames
 from profd.daemon.analyze.profile import Profile
 from profd.daemon.frameworks.frames import any_means
 from profd.daemon.frameworks.patterns import FramePattern, frame_test, read_patterns
@@ -181,5 +181,5 @@ OwnFunction = tuple[str, str]
 
 def own_functions(frames: Sequence[FrameRow]) -> Iterator[OwnFunction]:
     """Yield the user's functions of a stack, the innermost first."""
-    own = (one for one in reversed(frames) if not one.is_library)
+    own = reversed(own_frames(frames))
     return ((name, one.file) for one in own if (name := spoken(one.function)))

@@ -7,7 +7,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 
-from profd.daemon.analyze.phases import BACKWARD, OPTIMIZER
+from profd.daemon.analyze.phases import BACKWARD, OPTIMIZER, own_frames
 from profd.daemon.findings.context import NEARLY_ALL, FindingContext, line_of
 from profd.daemon.findings.finding import Line
 from profd.daemon.frameworks.frames import means
@@ -48,10 +48,10 @@ class LineTree:
             self._add(stack, context.reader.frames_of(stack), part, time_ns)
 
     def _add(self, stack: int, frames: Sequence[FrameRow], part: _StepPart, time_ns: float) -> None:
-        path = self.paths[stack] = tuple(frame.id for frame in frames if not frame.is_library)
+        path = self.paths[stack] = tuple(frame.id for frame in own_frames(frames))
         self._ns[()][part] += time_ns
         outside = itertools.takewhile(lambda frame: not means(frame, "module"), frames)
-        depth_of_model = sum(not frame.is_library for frame in outside)
+        depth_of_model = len(own_frames(outside))
         for depth in range(1, len(path) + 1):
             line = path[:depth]
             self._ns[line][part] += time_ns

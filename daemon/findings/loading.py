@@ -10,7 +10,14 @@ from functools import partial
 
 import msgspec
 
-from profd.daemon.analyze.phases import COPY, DATA_LOAD, DATA_WAIT, STARTUP, WAITING
+from profd.daemon.analyze.phases import (
+    COPY,
+    DATA_LOAD,
+    DATA_WAIT,
+    STARTUP,
+    WAITING,
+    own_frames,
+)
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.steps import take_steps
 from profd.daemon.findings.bounds import ceiling, usable_cores
@@ -91,7 +98,7 @@ def _costly_function(
         frames = context.reader.frames_of(stack)
         begins = (one.id == call.frame if call else means(one, "loader") for one in frames)
         first = next((depth for depth, is_begin in enumerate(begins, 1) if is_begin), len(frames))
-        paths[stack] = [one.id for one in frames[first:] if not one.is_library]
+        paths[stack] = [one.id for one in own_frames(frames[first:])]
     name, stacks = context.innermost(paths)
 
     def frame_of(stack: int) -> FrameRow | None:
@@ -114,11 +121,7 @@ def _line_of_loading(context: FindingContext) -> Line | None:
     def frame_of(stack: int) -> FrameRow | None:
         frames, line = context.reader.frames_of(stack), context.phases.user_line(stack)
         trainers = [depth for depth, one in enumerate(frames, 1) if means(one, "trainer")]
-        return (
-            next((one for one in frames[trainers[-1] :] if not one.is_library), line)
-            if trainers
-            else line
-        )
+        return next(iter(own_frames(frames[trainers[-1] :])), line) if trainers else line
 
     return context.heaviest_line(partial(_loads, context), frame_of)
 
@@ -197,7 +200,7 @@ def take_loaders(context: FindingContext) -> Loaders | None:
             (depth for depth, frame in enumerate(frames) if means(frame, "worker loop")),
             default=len(frames),
         )
-        return next((frame for frame in reversed(frames[loop + 1 :]) if not frame.is_library), None)
+        return next(reversed(own_frames(frames[loop + 1 :])), None)
 
     return Loaders(
         at_once=context.workers_at_once,

@@ -6,7 +6,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from profd.daemon.analyze.phases import BACKWARD, FORWARD, LOSS, OPTIMIZER, OTHER, own_frame
+from profd.daemon.analyze.phases import (
+    BACKWARD,
+    FORWARD,
+    LOSS,
+    OPTIMIZER,
+    OTHER,
+    own_frame,
+    own_frames,
+)
 from profd.daemon.findings.context import MOST, NEARLY_ALL, FindingContext, line_of
 from profd.daemon.findings.environments import has_environments
 from profd.daemon.findings.finding import Finding, Line
@@ -123,8 +131,8 @@ def _line_of_runner(context: FindingContext, runner: _Runner, stacks: set[int]) 
     at = next(
         depth for depth, one in enumerate(frames) if (spoken(one.function), one.file) == function
     )
-    callers = (one for one in reversed(frames[:at]) if not one.is_library)
-    return line_of(next(callers, frames[at]))
+    callers = own_frames(frames[:at]) or [frames[at]]
+    return line_of(callers[-1])
 
 
 def text_generation(context: FindingContext) -> Finding | None:
