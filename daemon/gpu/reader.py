@@ -130,60 +130,59 @@ class GpuReader:
             return ""
         if self.gpu.parent is not None:
             error = self._questions.why_not(self._source.activity)
-            is_missing = (
-                error is not None and self._clock.now_ns() - self._active_ns > 2 * SECOND_NS
-            )
-            return (
-                f"no utilization, instances have that of GPM alone ({error})" if is_missing else ""
-            )
+            if error is None or self._clock.now_ns() - self._active_ns <= 2 * SECOND_NS:
+                return ""
+            return f"no utilization, instances have that of GPM alone ({error})"
         missing, coarse = self._samples.why_missing(), self._samples.why_coarse()
         if missing is not None:
             return f"no utilization ({missing})"
-        return (
-            f"utilization is the driver's current value, once a second ({coarse})" if coarse else ""
-        )
+        if coarse is not None:
+            return f"utilization is the driver's current value, once a second ({coarse})"
+        return ""
 
     def _ask_gauge(self, name: str) -> float | None:
         return self._questions.ask(self._source.gauge, name)
 
-    def _point(self, name: str, value: float, identity: Identity | None = None) -> Point:
-        return Point(name, float(value), identity, None, self.gpu.name)
+    def _points(
+        self, name: str, value: float | None, identity: Identity | None = None
+    ) -> Iterator[Point]:
+        """Yield a value as a point; nothing if the device lacks it."""
+        if value is not None:
+            yield Point(name, float(value), identity, None, self.gpu.name)
 
     def _gauges(self) -> Iterator[Point]:
         memory = self._questions.ask(self._source.memory)
         if memory is not None:
-            yield self._point("gpu_memory_used_bytes", memory.used_bytes)
+            yield from self._points("gpu_memory_used_bytes", memory.used_bytes)
             if self._readings % _SLOW_EVERY == 0:
-                yield self._point("gpu_memory_total_bytes", memory.total_bytes)
+                yield from self._points("gpu_memory_total_bytes", memory.total_bytes)
         if self.gpu.parent is None:  # an instance has only memory of its own; the rest is its GPU's
-            for name, value in self._due():
-                if value is not None:
-                    yield self._point(name, value)
+            yield from self._gauges_of_gpu()
             yield from self._driver_clock()
 
-    def _due(self) -> Iterator[tuple[str, float | None]]:
-        """Yield the gauges of a GPU that are due, in part None as the device lacks them."""
-        yield "gpu_power_watts", self._power()
+    def _gauges_of_gpu(self) -> Iterator[Point]:
+        yield from self._points("gpu_power_watts", self._power())
         mask = self._ask_gauge("gpu_throttle_reasons_mask")
-        yield "gpu_throttle_reasons_mask", None if mask is None else int(mask) & THROTTLE_MASK
+        reasons = None if mask is None else int(mask) & THROTTLE_MASK
+        yield from self._points("gpu_throttle_reasons_mask", reasons)
         for every, name in _GAUGES:
             if self._readings % every == 0:
-                yield name, self._ask_gauge(name)
+                yield from self._points(name, self._ask_gauge(name))
         if self._readings % _SLOW_EVERY == 0 and not self._is_integrated():
             for name in _LINK:
-                yield name, self._ask_gauge(name)
+                yield from self._points(name, self._ask_gauge(name))
         if self._readings % _CALM_EVERY == 0:
             for name, counter in _HELD_BACK.items():
                 share = self._growth(counter)
-                yield name, None if share is None else min(share, 1.0)
+                yield from self._points(name, None if share is None else min(share, 1.0))
 
     def _driver_clock(self) -> Iterator[Point]:
         """Yield what is known of the driver's clock, once a minute."""
         clock = self._samples.driver_clock
         if self._readings % 60 == _CALM_EVERY and clock.offset_ns is not None:
-            yield self._point("gpu_clock_offset_s", clock.offset_ns / SECOND_NS)
+            yield from self._points("gpu_clock_offset_s", clock.offset_ns / SECOND_NS)
             if clock.period_ns is not None:
-                yield self._point("gpu_sampling_period_s", clock.period_ns / SECOND_NS)
+                yield from self._points("gpu_sampling_period_s", clock.period_ns / SECOND_NS)
 
     def _power(self) -> float | None:
         """Return the mean power since the last reading by the energy counter, else the driver's.
@@ -211,10 +210,11 @@ class GpuReader:
     def _activity(self) -> Iterator[Point]:
         """Yield the means since the last reading, of GPM and of what it lacks."""
         means = self._questions.ask(self._source.activity) or {}
-        yield from (self._point(name, value) for name, value in means.items())
+        for name, value in means.items():
+            yield from self._points(name, value)
         if not self._has_samples and ACTIVE in means:  # the same quantity
             self._active_ns = self._clock.now_ns()
-            yield self._point("gpu_utilization_share", means[ACTIVE])
+            yield from self._points("gpu_utilization_share", means[ACTIVE])
         if self.gpu.parent is None and not self._is_integrated():
             yield from self._traffic.read(means.keys())
 
@@ -227,17 +227,14 @@ class GpuReader:
         self, memory: _Memory, users: GpuUsers, identities: Mapping[int, Identity]
     ) -> Iterator[Point]:
         if self._readings % _SLOW_EVERY == 0 and not self.gpu.is_mig_parent:
-            yield self._point("gpu_processes_known_share", 1.0 if users.knows(identities) else 0.0)
+            yield from self._points("gpu_processes_known_share", users.knows(identities))
         ours = {pid: identities[pid] for pid in memory if pid in identities}
         shares = self._shares.read() if ours else {}
         named = users.identify({self.gpu: shares.keys()}, Named.IN_SAMPLES) if shares else {}
         share_of = {identity: shares[pid] for pid, identity in named.items()}
         for pid, identity in ours.items():
-            used = memory[pid]
-            if used is not None:
-                yield self._point("gpu_process_memory_bytes", used, identity)
-            if identity in share_of:
-                yield self._point("gpu_process_sm_share", share_of[identity], identity)
+            yield from self._points("gpu_process_memory_bytes", memory[pid], identity)
+            yield from self._points("gpu_process_sm_share", share_of.get(identity), identity)
 
 
 class GpuSet:
