@@ -26,8 +26,6 @@ from profd.daemon.session.session import (
     start_session,
 )
 
-_KEPT = "still recording: `profd view {0}` comes back, `profd stop {0}` ends it"
-
 
 def _complete(
     context: click.Context, parameter: click.Parameter, begun: str
@@ -106,12 +104,17 @@ def _is_kept(session: RunningSession, options: SessionOptions) -> bool:
     try:
         leaving = run_dashboard(session.run_file)
     except RunUnreadable:
-        say(_KEPT.format(paths.word_for(options.run_file)))
+        _say_kept(options.run_file)
         raise
-    if leaving is Leaving.KEEP and session.is_running():
-        say(_KEPT.format(paths.word_for(options.run_file)))
-        return True
-    return False
+    is_kept = leaving is Leaving.KEEP and session.is_running()
+    if is_kept:
+        _say_kept(options.run_file)
+    return is_kept
+
+
+def _say_kept(run_file: Path) -> None:
+    word = paths.word_for(run_file)
+    say(f"still recording: `profd view {word}` comes back, `profd stop {word}` ends it")
 
 
 def _outcome(session: RunningSession, options: SessionOptions, *, has_closed: bool) -> ExitCode:
@@ -155,7 +158,7 @@ def _join(run_file: Path) -> None:
     with RunReader(run_file) as reader:
         is_kept = leaving is Leaving.KEEP and reader.info.is_live
     if is_kept:
-        say(_KEPT.format(paths.word_for(run_file)))
+        _say_kept(run_file)
     else:
         _say_outcome(run_file)
 

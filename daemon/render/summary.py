@@ -281,13 +281,13 @@ def _profiles_of_processes(
 ) -> dict[int, Profile]:
     """Return the profile of each main thread; ``changes`` are those of the selection."""
     totals: defaultdict[int, list[StackTotal]] = defaultdict(list)
-    alone = Selection(from_ns=selection.from_ns, to_ns=selection.to_ns, when=selection.when)
+    alone = Selection(when=selection.when).during(selection.time)
+    mains = {thread.id: thread.process for thread in reader.threads.values() if thread.is_main}
     for total in selected_totals(reader, alone):
-        if reader.threads[total.thread].is_main:
-            totals[reader.threads[total.thread].process].append(total)
-    mains = frozenset(thread.id for thread in reader.threads.values() if thread.is_main)
-    if selection.threads(reader) != mains:
-        changes = take_transitions(reader, alone, mains)
+        if total.thread in mains:
+            totals[mains[total.thread]].append(total)
+    if selection.threads(reader) != mains.keys():
+        changes = take_transitions(reader, alone, frozenset(mains))
     # One process at a time: its weight would change none of its shares.
     alike = dict.fromkeys(reader.processes, 1.0)
     return {

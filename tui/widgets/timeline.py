@@ -71,14 +71,12 @@ class Timeline(LineWidget):
             return
         timeline = self.snapshot.timeline
         ruler, run = timeline.ruler, timeline.run
-        seen = (
+        seen = [
             column for row in timeline.phase_rows for column, cell in enumerate(row.cells) if cell
-        )
-        last = max(seen, default=None)
-        if last is not None and ruler.to_ns >= run.to_ns:  # later samples are still in flight
-            run = TimeRange(
-                run.from_ns, min(ruler.from_ns + (last + 1) * ruler.column_ns, run.to_ns)
-            )
+        ]
+        if seen and ruler.to_ns >= run.to_ns:  # later samples are still in flight
+            seen_to_ns = ruler.from_ns + (max(seen) + 1) * ruler.column_ns
+            run = TimeRange(run.from_ns, min(seen_to_ns, run.to_ns))
         scrub = to(self.scrub, ruler, run)
         if scrub != self.scrub:
             self.scrub = scrub
