@@ -70,7 +70,7 @@ async def look():
                 await pilot.press(key)
             while True:
                 shown = app.screen_stack[0].query_one(Header).snapshot
-                if shown is not None and shown.read_share == 1 and shown.view == app.feed._view:
+                if shown is not None and shown.read_share == 1 and shown.view == app.feed.view:
                     break
                 await asyncio.sleep(0.01)
 
