@@ -70,7 +70,8 @@ async def look():
                 await pilot.press(key)
             while True:
                 shown = app.screen_stack[0].query_one(Header).snapshot
-                if shown is not None and shown.read_share == 1 and shown.view == app.feed.view:
+                asked = getattr(app.feed, "view", None) or app.feed._view  # as older trees have it
+                if shown is not None and shown.read_share == 1 and shown.view == asked:
                     break
                 await asyncio.sleep(0.01)
 
