@@ -186,8 +186,7 @@ def estimate(rows: Sequence[IntervalRow]) -> tuple[float, float]:
     changes = Transitions()
     for row in rows:
         changes.add(row)
-    doubt = ShareVariance(lambda stack: frozenset({stack}))
-    doubt.add(changes.take())
+    doubt = ShareVariance(changes.take(), lambda stack: frozenset({stack}))
     whole_ns = sum(row.duration_ns for row in rows)
     share = sum(row.duration_ns for row in rows if row.stack == ASKED) / whole_ns
     return share, doubt.standard_error(ASKED, share, whole_ns)

@@ -147,8 +147,10 @@ def judge(
         stack: program.phase_of(tuple(frame.function for frame in reader.frames_of(stack)))
         for stack in profile.time_ns
     }
-    doubt = ShareVariance(lambda stack: frozenset({phase} if (phase := phases.get(stack)) else ()))
-    doubt.add(profile.changes)
+    doubt = ShareVariance(
+        profile.changes,
+        lambda stack: frozenset({phase} if (phase := phases.get(stack)) else ()),
+    )
     whole_ns = sum(spent for stack, spent in profile.time_ns.items() if phases[stack])
     for phase, true in list(diary.shares(from_ns, to_ns).items())[:-1]:
         share = sum(spent for stack, spent in profile.time_ns.items() if phases[stack] == phase) / (

@@ -16,9 +16,9 @@ from profd.daemon.analyze.gputracks import GpuTracks
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import (
     Busy,
-    FunctionIndex,
     FunctionRow,
     Profile,
+    functions_by_stack,
     hot_functions,
     process_weights,
     user_lines,
@@ -56,7 +56,7 @@ class Samples:
     def __init__(self, reader: RunReader, lives: Lives) -> None:
         self._reader, self._lives = reader, lives
         self._indices = {
-            by_line: FunctionIndex(reader, by_line=by_line) for by_line in (False, True)
+            by_line: functions_by_stack(reader, by_line=by_line) for by_line in (False, True)
         }
         self._busy: Mapping[int, Busy] = {}
         self._changes: dict[int, TransitionsSeen] = {}

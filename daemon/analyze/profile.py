@@ -163,9 +163,8 @@ class Profile(msgspec.Struct, frozen=True):
         """Return the standard errors of the shares of states, of which a stack may have several."""
         # Stacks that are not selected are no state: a thread that goes there leaves all states.
         variance = ShareVariance(
-            lambda stack: states_of(stack) if stack in self.time_ns else frozenset()
+            self.changes, lambda stack: states_of(stack) if stack in self.time_ns else frozenset()
         )
-        variance.add(self.changes)
         whole_ns = self.total_ns
         return {
             state: variance.standard_error(state, share, whole_ns)
@@ -284,36 +283,36 @@ class FunctionRow(msgspec.Struct, frozen=True):
     gpu_utilization: float | None = None
 
 
-class FunctionIndex:
-    """The functions of each stack, or the lines; keep it to count them again and again."""
+def functions_by_stack(
+    reader: RunReader, *, by_line: bool = False
+) -> Callable[[int], StackFunctions]:
+    """Return what gives a stack's functions, or lines; keep it to count them again and again."""
 
-    def __init__(self, reader: RunReader, *, by_line: bool = False) -> None:
-        self._reader = reader
-        self._by_line = by_line
-        self.of_stack = functools.cache(self._of_stack)
+    def key(frame: FrameRow) -> FunctionKey:
+        return frame.function, frame.file, frame.line if by_line else 0
 
-    def _of_stack(self, stack: int) -> StackFunctions:
-        """Return the leaf's function, and each of the stack once with its innermost frame."""
-        frames = self._reader.frames_of(stack)
-        innermost = {self._key(frame): frame.id for frame in frames}
-        return self._key(frames[-1]), tuple(innermost.items())
+    @functools.cache
+    def functions_of(stack: int) -> StackFunctions:
+        frames = reader.frames_of(stack)
+        innermost = {key(frame): frame.id for frame in frames}
+        return key(frames[-1]), tuple(innermost.items())
 
-    def _key(self, frame: FrameRow) -> FunctionKey:
-        return frame.function, frame.file, frame.line if self._by_line else 0
+    return functions_of
 
 
 def hot_functions(
     reader: RunReader,
     profile: Profile,
     busy: Mapping[int, Busy] | None = None,
-    index: FunctionIndex | None = None,
+    functions_of: Callable[[int], StackFunctions] | None = None,
 ) -> list[FunctionRow]:
-    """Return the functions of a profile, or its lines if ``index`` has lines, by their own time.
+    """Return the functions of a profile, or its lines if ``functions_of`` gives lines.
 
-    Those with most come first. ``busy`` is how busy the GPUs were during each stack, if known.
+    Those with most time of their own come first. ``busy`` is how busy the GPUs were during each
+    stack, if known.
     """
-    index = index or FunctionIndex(reader)
-    own_ns = profile.time_by(lambda stack: index.of_stack(stack)[0])
+    functions_of = functions_of or functions_by_stack(reader)
+    own_ns = profile.time_by(lambda stack: functions_of(stack)[0])
     own_samples: Counter[FunctionKey] = Counter()
     total_ns: defaultdict[FunctionKey, float] = defaultdict(float)
     total_samples: Counter[FunctionKey] = Counter()
@@ -322,7 +321,7 @@ def hot_functions(
     )
     for stack, samples in profile.samples.items():
         time_ns = profile.time_ns[stack]
-        leaf, functions = index.of_stack(stack)
+        leaf, functions = functions_of(stack)
         own_samples[leaf] += samples
         for key, frame in functions:
             total_ns[key] += time_ns
@@ -331,14 +330,14 @@ def hot_functions(
     busy_ns: defaultdict[FunctionKey, float] = defaultdict(float)
     known_ns: defaultdict[FunctionKey, float] = defaultdict(float)
     for stack, one in (busy or {}).items():
-        for key, _ in index.of_stack(stack)[1]:
+        for key, _ in functions_of(stack)[1]:
             busy_ns[key] += one.utilization * one.known_ns
             known_ns[key] += one.known_ns
     whole_ns = profile.total_ns or 1.0
     own = {key: own_ns.get(key, 0.0) / whole_ns for key in total_ns}
     total = {key: time_ns / whole_ns for key, time_ns in total_ns.items()}
-    own_errors = profile.errors(own, lambda stack: frozenset({index.of_stack(stack)[0]}))
-    total_errors = profile.errors(total, lambda stack: frozenset(dict(index.of_stack(stack)[1])))
+    own_errors = profile.errors(own, lambda stack: frozenset({functions_of(stack)[0]}))
+    total_errors = profile.errors(total, lambda stack: frozenset(dict(functions_of(stack)[1])))
     rows = []
     for key, frames in at_frame.items():
         # Among lines with equal time the first in the file counts, not the first that was seen.

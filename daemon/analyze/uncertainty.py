@@ -194,23 +194,16 @@ class ShareVariance(Generic[State]):
     ``states`` gives those of a thread in a stack: none if the stack is not selected.
     """
 
-    __slots__ = ("_known", "_open_ns2", "_own", "_reads", "_shared", "_states", "_whole")
+    __slots__ = ("_known", "_open_ns2", "_own", "_reads", "_shared", "_whole")
 
-    def __init__(self, states: Callable[[int], frozenset[State]]) -> None:
-        self._states = states
-        self._known: dict[int, frozenset[State]] = {}
+    def __init__(self, seen: TransitionsSeen, states: Callable[[int], frozenset[State]]) -> None:
+        stacks = {stack for moment in seen.squares for change in moment for stack in change}
+        self._known = {stack: states(stack) for stack in stacks}
+        self._open_ns2, self._reads = seen.open_ns2, seen.reads
         self._own: defaultdict[State, float] = defaultdict(float)
         self._shared: defaultdict[State, float] = defaultdict(float)
         self._whole = 0.0
-        self._open_ns2 = 0.0
-        self._reads = Reads()
-
-    def add(self, seen: TransitionsSeen) -> None:
-        self._open_ns2 = seen.open_ns2
-        self._reads += seen.reads
         known = self._known
-        stacks = {stack for moment in seen.squares for change in moment for stack in change}
-        known.update({stack: self._states(stack) for stack in stacks - known.keys()})
         for moment, square in seen.squares.items():
             # Most moments change no state.
             if len(moment) > 1 or known[moment[0][0]] != known[moment[0][1]]:

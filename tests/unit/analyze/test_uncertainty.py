@@ -15,6 +15,7 @@ from support import synthetic, unevensamples
 from profd.daemon.analyze.confidence import CONFIDENCE_95, is_hint
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.analyze.uncertainty import (
+    NO_READS,
     Reads,
     ShareVariance,
     Transitions,
@@ -32,12 +33,13 @@ UNSELECTED = 9
 
 
 def doubt_of(
-    squares: dict[tuple[tuple[int, int], ...], float], open_ns2: float = 1.0
+    squares: dict[tuple[tuple[int, int], ...], float],
+    open_ns2: float = 1.0,
+    reads: Reads = NO_READS,
 ) -> ShareVariance[str]:
     states = {A: frozenset("ax"), B: frozenset("bx"), C: frozenset("c")}
-    doubt: ShareVariance[str] = ShareVariance(lambda stack: states.get(stack, frozenset()))
-    doubt.add(TransitionsSeen(squares, open_ns2))
-    return doubt
+    seen = TransitionsSeen(squares, open_ns2, reads)
+    return ShareVariance(seen, lambda stack: states.get(stack, frozenset()))
 
 
 def test_the_variance_is_the_changes_of_a_state_and_one_more() -> None:
@@ -82,8 +84,7 @@ def test_where_the_whole_is_uncertain_too_its_error_is_taken_off() -> None:
 
 def test_what_failed_reads_would_have_shown_is_a_guess_that_no_time_makes_better() -> None:
     def error(failed: float, whole_ns: float, share: float = 0.5) -> float:
-        doubt = doubt_of({})
-        doubt.add(TransitionsSeen({((A, B),): whole_ns}, 1.0, Reads(failed, 100.0)))
+        doubt = doubt_of({((A, B),): whole_ns}, 1.0, Reads(failed, 100.0))
         return doubt.standard_error("a", share, whole_ns)
 
     assert error(0, 1e12) < 1e-5
