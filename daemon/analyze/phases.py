@@ -15,8 +15,7 @@ from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import UsageError
 from profd.daemon.frameworks.frames import means
-from profd.daemon.frameworks.patterns import FramePattern, frame_test, read_patterns
-from profd.daemon.paths import own_file
+from profd.daemon.frameworks.patterns import FramePattern, frame_test, read_patterns, tables
 from profd.daemon.store.entities import Entities
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow
@@ -38,9 +37,8 @@ def load_rules(phases: Iterable[str]) -> tuple[Rule, ...]:
 
     ``phases`` are the names that a rule may give. Raises UsageError if the user's file is wrong.
     """
-    own = own_file(BUILT_IN.name)
     known = frozenset(phases)
-    return (*(read_rules(own, known) if own.is_file() else ()), *read_rules(BUILT_IN, known))
+    return tuple(rule for table in tables(BUILT_IN) for rule in read_rules(table, known))
 
 
 def read_rules(file: Path, phases: frozenset[str]) -> tuple[Rule, ...]:

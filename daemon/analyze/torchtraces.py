@@ -6,6 +6,7 @@ import gzip
 import io
 import zlib
 from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -13,6 +14,8 @@ from profd.daemon.analyze.selection import Selection
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import WindowRow
+
+Parsed = TypeVar("Parsed")
 
 LIMIT_BYTES = 1 << 29
 DEVICE_WORK = frozenset(
@@ -98,12 +101,17 @@ def trace_text(reader: RunReader, window: WindowRow) -> bytes | None:
 def decode(window: WindowRow, text: bytes) -> TorchTrace:
     """Return the trace that a window's JSON describes; raises RunUnreadable."""
     try:
-        try:
-            return msgspec.json.decode(text, type=TorchTrace)
-        except (UnicodeDecodeError, msgspec.DecodeError):  # a kernel may be called anything
-            return msgspec.json.decode(text.decode(errors="replace"), type=TorchTrace)
+        return parse(text, TorchTrace)
     except (msgspec.DecodeError, RecursionError) as error:
         raise _damaged(window, error) from error
+
+
+def parse(text: bytes, kind: type[Parsed]) -> Parsed:
+    """Return what a trace's JSON holds; a kernel may be called anything, in any encoding."""
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (UnicodeDecodeError, msgspec.DecodeError):
+        return msgspec.json.decode(text.decode(errors="replace"), type=kind)
 
 
 _REMEDY = "choose a range of time without it"

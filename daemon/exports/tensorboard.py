@@ -20,6 +20,7 @@ from profd.daemon.analyze.torchtraces import (
     TorchTrace,
     decode,
     last_windows,
+    parse,
     trace_text,
 )
 from profd.daemon.clock import MICROSECOND_NS
@@ -56,10 +57,7 @@ def tensorboard_files(reader: RunReader, selection: Selection) -> Mapping[str, b
 def _complete(reader: RunReader, window: WindowRow, text: bytes) -> bytes:
     """Return a trace with its rank and its steps, each added only if torch has not written it."""
     trace = decode(window, text)
-    try:
-        parts = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-    except (UnicodeDecodeError, msgspec.DecodeError):  # a kernel may have any name
-        parts = msgspec.json.decode(text.decode(errors="replace"), type=dict[str, msgspec.Raw])
+    parts = parse(text, dict[str, msgspec.Raw])
     # HTA searches for the text of the rank, with a space before the number, from the start of the
     # file on.
     ranks = {process.rank for process in reader.processes.values() if process.rank is not None}

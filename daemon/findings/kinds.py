@@ -14,8 +14,7 @@ import msgspec
 from profd.daemon.analyze.phases import OTHER, WAITING, PhaseIndex, own_frame, own_frames
 from profd.daemon.analyze.profile import Profile
 from profd.daemon.frameworks.frames import any_means
-from profd.daemon.frameworks.patterns import FramePattern, frame_test, read_patterns
-from profd.daemon.paths import own_file
+from profd.daemon.frameworks.patterns import FramePattern, frame_test, read_patterns, tables
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow
 
@@ -43,9 +42,9 @@ def load_kinds() -> tuple[Kind, ...]:
 
     Raises UsageError if the user's file is wrong.
     """
-    own, hint = own_file(BUILT_IN.name), "docs/findings.md shows what it holds"
-    tables = [own, BUILT_IN] if own.is_file() else [BUILT_IN]
-    return tuple(kind for table in tables for kind in read_patterns(table, "kind", Kind, hint))
+    hint = "docs/findings.md shows what it holds"
+    found = (read_patterns(table, "kind", Kind, hint) for table in tables(BUILT_IN))
+    return tuple(itertools.chain.from_iterable(found))
 
 
 class _Found(NamedTuple):

@@ -15,6 +15,7 @@ import msgspec
 
 from profd.daemon.errors import UsageError
 from profd.daemon.frameworks.frames import Functions, Meaning, function_test, means
+from profd.daemon.paths import own_file
 from profd.daemon.store.rows import FrameRow
 
 
@@ -30,6 +31,12 @@ class FramePattern(Functions, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 Pattern = TypeVar("Pattern", bound=FramePattern)
+
+
+def tables(built_in: Path) -> list[Path]:
+    """Return the tables of this name in the order in which they are tried: the user's first."""
+    own = own_file(built_in.name)
+    return [own, built_in] if own.is_file() else [built_in]
 
 
 def read_patterns(file: Path, key: str, kind: type[Pattern], hint: str) -> tuple[Pattern, ...]:
