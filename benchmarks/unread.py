@@ -194,7 +194,16 @@ def judged(run_file: Path, done: list[Done]) -> Iterator[str]:
             held[gap.reason] += max(min(gap.end_ns, to_ns) - max(gap.start_ns, from_ns), 0)
         reason = max(held, key=held.__getitem__, default="none")
         if reason != REASONS[what] or not held[reason]:
-            yield f"{what}: the reason is {reason if held.get(reason) else 'none'}"
+            seen = [
+                f"{gap.reason} {(gap.start_ns - from_ns) / 1e6:.0f} to {(gap.end_ns - from_ns) / 1e6:.0f}"
+                for gap in gaps
+            ]
+            error_ms = max(one.clock_error_ns for one in recordings) / 1e6
+            yield (
+                f"{what} for {(to_ns - from_ns) / 1e6:.0f} ms: the reason is "
+                f"{reason if held.get(reason) else 'none'}; gaps in ms since then: "
+                f"{', '.join(seen) or 'none'}; py-spy's clock is known to {error_ms:.0f} ms"
+            )
     spent_ns = sum(one.duration_ns for one in intervals)
     read_ns = sum(one.end_ns - one.start_ns for one in recordings)
     if spent_ns > read_ns:
