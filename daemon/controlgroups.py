@@ -49,12 +49,14 @@ def hierarchies() -> list[Hierarchy]:
 def groups_of(pid: int, controller: str, mounted: Sequence[Hierarchy]) -> list[Group]:
     """Return the group of a process that has a controller, and those above it.
 
-    The innermost group comes first.
+    The innermost group comes first. Without a controller they are those of version 2.
     """
     lines = processes.read_text(f"{processes.PROC}/{pid}/cgroup").splitlines()
     parts = (line.split(":", 2) for line in lines if line.count(":") > 1)
     paths = {names: path for _, names, path in parts}
-    of_version_1 = [path for names, path in paths.items() if controller in names.split(",")]
+    of_version_1 = [
+        path for names, path in paths.items() if controller and controller in names.split(",")
+    ]
     if of_version_1:
         fitting = [one for one in mounted if one.version == 1 and controller in one.controllers]
         path = of_version_1[0]
@@ -90,13 +92,13 @@ def is_frozen(pid: int, os_tid: int) -> bool:
     """
     if processes.read(f"{processes.PROC}/{pid}/task/{os_tid}/wchan") in _TRAPS:
         return True
-    for group in groups_of(pid, "freezer", _mounted())[:1]:
-        file = "cgroup.events" if group.version == 2 else "freezer.state"
-        state = processes.read(f"{group.folder}/{file}") or b""
-        return b"frozen 1" in state or state.strip() == b"FROZEN"
+    # A machine may have both versions, and either may freeze.
+    for controller, file in (("freezer", "freezer.state"), ("", "cgroup.events")):
+        for group in groups_of(pid, controller, _mounted())[:1]:
+            state = processes.read(f"{group.folder}/{file}") or b""
+            if b"frozen 1" in state or b"FROZEN" in state:
+                return True
     return False
 
 
-@functools.lru_cache(1)
-def _mounted() -> list[Hierarchy]:
-    return hierarchies()
+_mounted = functools.lru_cache(1)(hierarchies)

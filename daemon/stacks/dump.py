@@ -38,7 +38,6 @@ class DumpedThread(msgspec.Struct, frozen=True):
     ``active`` is True if the thread is on a CPU, as far as py-spy knows.
     """
 
-    thread_id: int
     os_thread_id: int | None
     thread_name: str | None
     active: bool

@@ -139,3 +139,23 @@ def test_of_a_thread_that_was_frozen_in_its_sleep_its_group_says_so(
     (mount / file).parent.mkdir(parents=True)
     (mount / file).write_text(state)
     assert is_frozen(7, 8) == expected
+
+
+def test_on_a_machine_with_both_versions_either_may_freeze(proc: Path, tmp_path: Path) -> None:
+    (proc / "self/mountinfo").write_text(
+        f"31 1 0:2 / {tmp_path}/old rw - cgroup cgroup rw,freezer\n"
+        f"32 1 0:3 / {tmp_path}/new rw - cgroup2 cgroup2 rw\n"
+    )
+    (proc / "7/task/8/wchan").write_text(NANOSLEEP)
+    (proc / "7/cgroup").write_text("3:freezer:/a\n0::/b\n")
+    old, new = tmp_path / "old/a/freezer.state", tmp_path / "new/b/cgroup.events"
+    for file in (old, new):
+        file.parent.mkdir(parents=True)
+    for said, expected in (
+        ("THAWED\nfrozen 0", False),
+        ("FROZEN\nfrozen 0", True),
+        ("THAWED\nfrozen 1", True),
+    ):
+        for file, state in zip((old, new), said.splitlines(), strict=True):
+            file.write_text(f"{state}\n")
+        assert is_frozen(7, 8) == expected

@@ -20,7 +20,7 @@ FRAMES = (
     DumpedFrame("forward", "/home/ada/cifar/model.py", 12),
     DumpedFrame("main", "train.py", 90),
 )
-THREAD = DumpedThread(1, 1, "MainThread", active=False, owns_gil=False, frames=FRAMES)
+THREAD = DumpedThread(1, "MainThread", active=False, owns_gil=False, frames=FRAMES)
 DUMPED = [
     DumpedProcess(MAIN.pid, ("python", "train.py"), (THREAD,)),
     DumpedProcess(9, ("python", "-c", "x"), (), "it moved"),

@@ -25,7 +25,7 @@ def test_a_look_at_main_threads_reads_what_no_other_waits_for(
 ) -> None:
     read: list[int] = []
     names = {os.getpid(): "MainThread", 71: "Thread-1", 72: "Thread-2"}
-    threads = tuple(DumpedThread(tid, tid, name, False, False, ()) for tid, name in names.items())
+    threads = tuple(DumpedThread(tid, name, False, False, ()) for tid, name in names.items())
     monkeypatch.setattr(look, "take_dump", lambda pid, tries: threads)
 
     def read_wait(pid: int, os_tid: int, name_of: object) -> Wait:

@@ -100,7 +100,7 @@ def host(run: Path, profd_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = FakeTable()
     table.add(4242, *words, torch=True)
     thread = DumpedThread(
-        1, 1, EVIL, active=True, owns_gil=True, frames=(DumpedFrame(EVIL, f"/srv/{EVIL}.py", 1),)
+        1, EVIL, active=True, owns_gil=True, frames=(DumpedFrame(EVIL, f"/srv/{EVIL}.py", 1),)
     )
     monkeypatch.setattr(dump, "dump_tree", lambda pid: [DumpedProcess(1, words, (thread,), EVIL)])
     monkeypatch.setattr(ls, "find_attachable", lambda: [Attachable(4242, "3.11", True, 1.0, words)])

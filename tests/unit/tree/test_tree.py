@@ -504,7 +504,7 @@ TRAIN, LOAD, PIN = (
 def thread(
     name: str | None, *frames: DumpedFrame, active: bool = False, gil: bool = False
 ) -> DumpedThread:
-    return DumpedThread(1, 1, name, active=active, owns_gil=gil, frames=frames)
+    return DumpedThread(1, name, active=active, owns_gil=gil, frames=frames)
 
 
 def test_all_of_the_tree_that_is_python_is_looked_at_where_one_may_look(

@@ -139,7 +139,7 @@ async def test_d_shows_equal_stacks_once(live: Path, monkeypatch: pytest.MonkeyP
         DumpedFrame("forward", "/home/ada/cifar/[model].py", 12),
         DumpedFrame("main", "/home/ada/train.py", 90),
     )
-    thread = DumpedThread(1, 1, "MainThread", active=True, owns_gil=False, frames=frames)
+    thread = DumpedThread(1, "MainThread", active=True, owns_gil=False, frames=frames)
     dumped = [
         DumpedProcess(4242, ("python",), (thread,)),
         DumpedProcess(4243, ("python",), (thread,)),
