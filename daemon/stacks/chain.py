@@ -162,15 +162,16 @@ class StackChain:
         if any(recording.is_failing for recording in self._in_flight):
             self._find_out()
 
-    def _look_at_process(self) -> None:
+    def _look_at_process(self) -> processes.Stat | None:
         stat, now_ns = processes.read_running(*self.identity), self.clock.now_ns()
         if stat is None:
-            return
+            return None
         if self._account.look(_look_at(stat, now_ns)):
             self._hurry.set()  # py-spy reads the program that is gone
         self._heed_growth(stat.threads)
         self._has_main = stat.state not in "ZX"
         self._main_seen_ns = now_ns if self._has_main else self._main_seen_ns
+        return stat
 
     def _heed_growth(self, threads: int) -> None:
         """End a recording whose rate would take a core, now that there are so many more threads."""
@@ -367,7 +368,8 @@ class StackChain:
             length_s = FIRST_LENGTH_S
         elif is_unknown:
             length_s = min(length_s, max(FIRST_LENGTH_S, self._eighth_s()))
-        pid, stat = processes.shown_as(self.identity.pid), processes.read_running(*self.identity)
+        pid = processes.shown_as(self.identity.pid)
+        stat = self._look_at_process()  # an exec before is not one in the recording
         self._threads_at_begin = stat.threads if stat is not None else self._threads_at_begin
         try:
             recording = Recording(self.executable, pid, rate_hz, length_s, self.clock)

@@ -94,7 +94,7 @@ class World:
         execs_ns = [one.to_ns for one in self.episodes if one.kind == EXEC]
         begins_ns = sorted({self._when_py_spy_begins(at_ns) for at_ns in [*begins_ns, *execs_ns]})
         cuts_ns = [*begins_ns[1:], self.length_ns]
-        looks = self._looks(cuts_ns)
+        looks = self._looks([*cuts_ns, *(max(at_ns - OVERLAP_NS, 0) for at_ns in begins_ns)])
         for begin_ns, cut_ns in zip(begins_ns, cuts_ns, strict=True):
             for look in looks:
                 if look.at_ns > BEGIN_NS + cut_ns:

@@ -448,9 +448,8 @@ def show(monkeypatch: pytest.MonkeyPatch, *looks: ProcessSnapshot) -> None:
 async def test_after_an_exec_was_seen_the_recording_in_flight_is_replaced(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    show(
-        monkeypatch, ProcessSnapshot(0, "", 1), ProcessSnapshot(0, "", 1), ProcessSnapshot(0, "", 2)
-    )
+    # as the recording begins, and at the looks after that
+    show(monkeypatch, *[ProcessSnapshot(0, "", 1)] * 3, ProcessSnapshot(0, "", 2))
     chain = stage.begin()
     first = await stage.studio.until_made(1)
     chain.look()
@@ -459,6 +458,24 @@ async def test_after_an_exec_was_seen_the_recording_in_flight_is_replaced(
     chain.look()
     await stage.studio.until_made(2)
     assert first.looks == 3
+    await stage.end(chain)
+
+
+async def test_an_exec_since_the_last_look_is_seen_before_the_next_recording_begins(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+
+    def look_at(_: object, now_ns: int) -> ProcessSnapshot:
+        made.append(len(stage.studio.made))
+        return ProcessSnapshot(now_ns, "", 1)
+
+    monkeypatch.setattr(chain_module, "_look_at", look_at)
+    chain = stage.begin()
+    await stage.studio.until_made(1)
+    chain.hurry()
+    await stage.studio.until_made(2)
+    assert made[:2] == [0, 1]
     await stage.end(chain)
 
 

@@ -47,6 +47,7 @@ REASONS = {
     PROFD: PROFD_STOPPED, SAMPLER: UNREADABLE, FAILING: UNREADABLE, DEEP: UNREADABLE,
     EXEC: EXEC, STOPPED: STOPPED, FROZEN: FROZEN, SUSPENDED: SUSPENDED,
 }  # fmt: skip
+LENGTHS_MS = {EXEC: (40, 600)}
 LENGTH_NS, RATE_HZ = 20 * SECOND_NS, 100
 DISTANCE_NS = SECOND_NS // RATE_HZ
 
@@ -58,9 +59,7 @@ def worlds(draw: st.DrawFn) -> World:
     at_ns = 0
     for kind in draw(st.lists(st.sampled_from(sorted(REASONS)), max_size=3)):
         from_ns = at_ns + draw(st.integers(2500, 4000)) * MILLISECOND_NS
-        length_ns = (
-            600 * MILLISECOND_NS if kind == EXEC else draw(st.integers(1500, 3000)) * MILLISECOND_NS
-        )
+        length_ns = draw(st.integers(*LENGTHS_MS.get(kind, (1500, 3000)))) * MILLISECOND_NS
         episodes.append(Episode(kind, from_ns, at_ns := from_ns + length_ns))
     dwell_ns = draw(st.sampled_from([0, 8, 30, 400])) * MILLISECOND_NS
     return World(
