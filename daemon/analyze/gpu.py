@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import msgspec
 
 from profd.daemon.analyze.gputracks import GpuTracks, total_utilization
-from profd.daemon.analyze.idletime import IdleShare, IdleTime, Queue
+from profd.daemon.analyze.idletime import IdleShare, IdleTime, Queue, State
 from profd.daemon.analyze.phases import (
     DATA_LOAD,
     DATA_WAIT,
@@ -22,8 +22,7 @@ from profd.daemon.analyze.selection import Selection, spread
 from profd.daemon.analyze.series import mean_of_series, total_of_series
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import FrameRow, IntervalRow
-from profd.daemon.store.stepfunction import UTILIZATION, StepFunction
+from profd.daemon.store.stepfunction import UTILIZATION
 
 
 class Gpu(msgspec.Struct, frozen=True):
@@ -90,20 +89,19 @@ def take_gpu_idle(reader: RunReader, selection: Selection, phases: PhaseIndex) -
     total = total_utilization(reader, trainers, selection.time)
     if total.mean is None or not total.known_ns:
         return None
-    queue_of = _queues(phases)
-    by_phase, by_line = IdleTime[str](), IdleTime[tuple[str, FrameRow | None]]()
     place_of = functools.cache(lambda stack: (phases.of_stack(stack), phases.user_line(stack)))
-    for utilization, rows in _beside_gpus(reader, selection):
-        by_phase.add(utilization, rows, phases.of_stack, queue_of)
-        by_line.add(utilization, rows, place_of, queue_of)
+    time, period_ns = _read(reader, selection, place_of, _queues(phases))
+    by_line = time.shares()
+    if len({phase for phase, _ in by_line}) == len(by_line):  # the same states by other names
+        by_phase = {phase: idle for (phase, _), idle in by_line.items()}
+    else:
+        by_phase = time.merged(lambda place: place[0]).shares()
     lines = [
         IdleLine(phase, *row.place, idle)
-        for (phase, row), idle in by_line.shares().items()
+        for (phase, row), idle in by_line.items()
         if row is not None and selection.phase in {None, phase}
     ]
-    shares = by_phase.shares().items()
-    found = {phase: idle for phase, idle in shares if selection.phase in {None, phase}}
-    period_ns = GpuTracks(reader, selection.time.within(reader.info.time)).period_ns or 0
+    found = {name: idle for name, idle in by_phase.items() if selection.phase in {None, name}}
     return GpuIdle(
         1 - total.mean,
         total.known_ns / SECOND_NS,
@@ -117,10 +115,7 @@ def idle_bounds(
     reader: RunReader, selection: Selection, phases: PhaseIndex
 ) -> dict[str, IdleShare]:
     """Return only the bounds of each phase's share of the idle time: a live run asks often."""
-    time = IdleTime[str]()
-    for utilization, rows in _beside_gpus(reader, selection):
-        time.add(utilization, rows, phases.of_stack)
-    return time.bounds()
+    return _read(reader, selection, phases.of_stack)[0].bounds()
 
 
 # These copy what may be large, and no kernel runs while they do.
@@ -150,15 +145,21 @@ def _queues(phases: PhaseIndex) -> Callable[[int], Queue | None]:
 _LOOKED_AT_NS, _LEAST_LOOKED_AT_NS, _SLICE_NS = 240 * SECOND_NS, 20 * SECOND_NS, 10 * SECOND_NS
 
 
-def _beside_gpus(
-    reader: RunReader, selection: Selection
-) -> Iterator[tuple[StepFunction, list[IntervalRow]]]:
-    """Yield what each of a selection's main threads did, with how busy its GPUs were then."""
+def _read(
+    reader: RunReader,
+    selection: Selection,
+    state_of: Callable[[int], State],
+    queue_of: Callable[[int], Queue | None] = lambda stack: None,
+) -> tuple[IdleTime[State], float]:
+    """Return a selection's readings beside the states of its threads, and their period in ns."""
     whole = selection.time.within(reader.info.time)
     trainers = {row.id for row in selection.trainers(reader)}
     mains = [row for row in reader.main_threads() if row.process in trainers]
     most_ns = max(_LOOKED_AT_NS // max(len(trainers), 1), _LEAST_LOOKED_AT_NS)
+    time = IdleTime[State]()
     for part in spread(whole, most_ns, most_ns // _SLICE_NS):
         tracks = GpuTracks(reader, part)
         for thread in mains:
-            yield tracks.of_process(thread.process), list(reader.intervals(part, {thread.id}))
+            rows = list(reader.intervals(part, {thread.id}))
+            time.add(tracks.of_process(thread.process), rows, state_of, queue_of)
+    return time, GpuTracks(reader, whole).period_ns or 0

@@ -29,6 +29,7 @@ from profd.daemon.store.rows import IntervalRow
 from profd.daemon.store.stepfunction import StepFunction
 
 State = TypeVar("State", bound=Hashable)
+Other = TypeVar("Other", bound=Hashable)
 
 _LEAST_COVERED = 0.9  # a reading of which less was sampled says nothing of what ran in it
 _CLOCK_ERROR_NS = 5 * MILLISECOND_NS  # between the driver's times and those of samples
@@ -76,6 +77,16 @@ class IdleReading(Generic[State]):
     spent_ns: Counter[State] = field(default_factory=Counter)
     changes: Counter[tuple[State, State]] = field(default_factory=Counter)
 
+    def merged(self, merge: Callable[[State], Other]) -> IdleReading[Other]:
+        """Return the reading with several states taken for one."""
+        one: IdleReading[Other] = IdleReading(self.idle, self.length_ns)
+        for state, spent_ns in self.spent_ns.items():
+            one.spent_ns[merge(state)] += spent_ns
+        for (before, after), count in self.changes.items():
+            if merge(before) != merge(after):
+                one.changes[merge(before), merge(after)] += count
+        return one
+
 
 class IdleTime(Generic[State]):
     """Readings of GPUs beside the states of threads; ``add`` each thread by itself."""
@@ -84,9 +95,9 @@ class IdleTime(Generic[State]):
         self._readings: list[IdleReading[State]] = []
         self._error_ns2 = 0.0
         # By state, and what the queue tells there: with STAYS the GPU idles, with RUNS_DRY it
-        # works, with None it is unknown.
+        # works, with None it is unknown. Visits are counted by the place before and after.
         self._spent_ns: Counter[Place[State]] = Counter()
-        self._visits: Counter[Place[State]] = Counter()
+        self._visits: Counter[tuple[Place[State] | None, Place[State]]] = Counter()
 
     def add(
         self,
@@ -119,12 +130,25 @@ class IdleTime(Generic[State]):
             now = state, known
             self._spent_ns[now] += row.duration_ns
             if now != before:
-                self._visits[now] += 1
+                self._visits[before, now] += 1
             before = now
 
     @property
     def _idle_ns(self) -> float:
         return sum(one.idle * one.length_ns for one in self._readings)
+
+    def merged(self, merge: Callable[[State], Other]) -> IdleTime[Other]:
+        """Return the same readings with several states taken for one."""
+        one: IdleTime[Other] = IdleTime()
+        one._readings = [reading.merged(merge) for reading in self._readings]
+        one._error_ns2 = self._error_ns2
+        for (state, queue), spent_ns in self._spent_ns.items():
+            one._spent_ns[merge(state), queue] += spent_ns
+        for (before, (state, queue)), count in self._visits.items():
+            came, left = (merge(state), queue), before and (merge(before[0]), before[1])
+            if came != left:
+                one._visits[left, came] += count
+        return one
 
     def bounds(self) -> dict[State, IdleShare]:
         """Return only the bounds of ``shares``, which take less time than estimates."""
@@ -165,7 +189,9 @@ class IdleTime(Generic[State]):
         sampled_ns = self._spent_ns.total()
         if not sampled_ns or not bounds:
             return {}
-        spent_ns, visits = self._spent_ns.copy(), self._visits.copy()
+        spent_ns, visits = self._spent_ns.copy(), Counter[Place[State]]()
+        for (_, came), count in self._visits.items():
+            visits[came] += count
         for state in bounds:
             idle, unknown = (state, Queue.STAYS), (state, None)
             # Short waits lack a sample.
