@@ -113,7 +113,7 @@ class _Piece(NamedTuple):
     start_ns: int
     length_ns: int
     stack: Stack
-    samples: int = 0
+    samples: int
 
 
 _Seen = tuple[ThreadTimeline, Sequence[_Piece]]
@@ -152,7 +152,8 @@ def assemble(
         pieces, samples = _pieces(trace, raw, keep, stretches), max(total - len(one.torn_us), 0)
         # py-spy makes up for late samples at once, and reads a process that is stopped.
         if gaps.length_ns:
-            samples = min(samples, sum(piece.length_ns for piece in pieces) * rate_hz // SECOND_NS)
+            read_ns = sum(length_ns for _, length_ns, _ in pieces)
+            samples = min(samples, read_ns * rate_hz // SECOND_NS)
         known = _timeline(trace, identity, threads, is_alone=len(traces) == 1)
         counted = _with_shares(pieces, samples, is_seldom_in_python=one.is_seldom_in_python)
         torn = [_Piece(raw.at_ns(at_us), 0, (), 1) for at_us in one.torn_us]
@@ -168,17 +169,17 @@ def assemble(
 
 
 def _with_shares(
-    pieces: Sequence[_Piece], samples: int, *, is_seldom_in_python: bool
+    pieces: Sequence[tuple[int, int, Stack]], samples: int, *, is_seldom_in_python: bool
 ) -> list[_Piece]:
     """Return each piece of a thread's time with its share of the samples.
 
     A thread that is seldom in Python is out of it, and not torn, if it has no stack.
     """
-    shares = apportion(samples, [piece.length_ns for piece in pieces])
+    shares = apportion(samples, [length_ns for _, length_ns, _ in pieces])
     return [
-        piece._replace(samples=share)
+        _Piece(*piece, share)
         for piece, share in zip(pieces, shares, strict=True)
-        if piece.stack or not is_seldom_in_python
+        if piece[2] or not is_seldom_in_python
     ]
 
 
@@ -332,11 +333,12 @@ def _without_torn(
     """Return a thread's changes that were read whole or mended, and the times of the others."""
     found: list[StackChange] = []
     torn_us: list[int] = []
+    whole_us = trace.length_us
     for change, (frames, length_us), stack in zip(
         trace.changes, trace.stays(), mended, strict=False
     ):
         is_out = is_seldom_in_python and not frames
-        is_long = length_us * samples > 5 * trace.length_us
+        is_long = length_us * samples > 5 * whole_us
         # One read is given as many samples as its interval is long; hardly ever more than five.
         if stack is not None or is_out or not found or is_long:
             found.append(StackChange(change.at_us, stack or ()))
@@ -440,18 +442,20 @@ def _samples_by_thread(traces: Sequence[ThreadTrace], samples: int) -> list[int]
 
 def _pieces(
     trace: ThreadTrace, raw: RawRecording, keep: TimeRange, stretches: Sequence[TimeRange]
-) -> list[_Piece]:
+) -> list[tuple[int, int, Stack]]:
     """Return the parts of a thread's time before, within and after what is kept.
+
+    Each is its start, its length and its stack.
 
     A stack that was left at the very time at which it was first seen has no piece: it has no time,
     and the next one begins there. Time in none of the stretches has no piece either.
     """
     spans = [TimeRange(to_ns=keep.from_ns), *stretches, TimeRange(keep.to_ns)]
     times_ns = [raw.at_ns(change.at_us) for change in trace.changes]
-    pieces: list[_Piece] = []
+    pieces = []
     for change, start_ns, end_ns in zip(trace.changes, times_ns, times_ns[1:], strict=False):
         for from_ns, to_ns in spans:
             first_ns, last_ns = max(start_ns, from_ns), min(end_ns, to_ns)
             if first_ns < last_ns:
-                pieces.append(_Piece(first_ns, last_ns - first_ns, change.frames))
+                pieces.append((first_ns, last_ns - first_ns, change.frames))
     return pieces

@@ -236,17 +236,17 @@ def is_of_the_data(error: Exception) -> bool:
 
 
 def row_of(stored: msgspec.Struct, table: str) -> dict[str, Any]:
-    """Return the fields of a record or a row that are columns of a table."""
+    """Return the fields of a record or a row that are columns of a table, as the file has them."""
     columns = {name for name, *_ in _own_schema()[0][table]}
     fields = zip(stored.__struct_encode_fields__, msgspec.structs.astuple(stored), strict=True)
-    return {name: value for name, value in fields if name in columns}
+    return {name: as_stored(value) for name, value in fields if name in columns}
 
 
 def insert(connection: sqlite3.Connection, table: str, row: Mapping[str, object]) -> int:
     """Add a row to a table, and return its id."""
     names, places = ", ".join(row), ", ".join("?" * len(row))
     cursor = connection.execute(
-        f"INSERT INTO {table} ({names}) VALUES ({places})", tuple(map(as_stored, row.values()))
+        f"INSERT INTO {table} ({names}) VALUES ({places})", tuple(row.values())
     )
     if cursor.lastrowid is None:
         raise sqlite3.DatabaseError("an insert gave no id")

@@ -38,12 +38,14 @@ class Interning:
         self._frame = functools.lru_cache(FRAMES_HELD)(self._find_frame)
         self._node = functools.lru_cache(STACKS_HELD)(self._find_node)
         self._stack = functools.lru_cache(WHOLE_HELD)(self._find_stack)
+        self._newest_stack = -1
         self._held = self._process, self._thread, self._series, self._frame, self._node, self._stack
 
     def forget_all(self) -> None:
         """Forget all ids; after a transaction that failed, the file may not have them."""
         for held in self._held:
             held.cache_clear()
+        self._newest_stack = -1
 
     def __len__(self) -> int:
         return sum(held.cache_info().currsize for held in self._held)
@@ -83,7 +85,12 @@ class Interning:
         return found
 
     def _find_node(self, parent: int, frame: int) -> int:
-        return self._find_or_add("stack", {"parent": parent, "frame": frame})
+        row = {"parent": parent, "frame": frame}
+        # The stack that was added last cannot have called anything yet.
+        found = None if parent == self._newest_stack else self._find("stack", row)
+        if found is None:
+            found = self._newest_stack = insert(self._connection, "stack", row)
+        return found
 
     def _find_frame(self, frame: Frame) -> int:
         found = self._find("frame", frame._asdict())
