@@ -15,12 +15,6 @@ from profd.daemon.errors import ExitCode
 @click.command()
 @click.argument("url", metavar="URL")
 @click.option(
-    "--dask",
-    "address",
-    metavar="ADDRESS",
-    help="Let the workers of this Dask scheduler read: tcp://HOST:PORT.",
-)
-@click.option(
     "--memory",
     "memory_gb",
     type=click.FloatRange(0.1),
@@ -55,7 +49,6 @@ from profd.daemon.errors import ExitCode
 @json_option
 def command(
     url: str,
-    address: str | None,
     memory_gb: float,
     days: int,
     until: datetime | None,
@@ -80,7 +73,7 @@ def command(
     question = Question(
         until_ns=until_ns, days=days, least=least / 100, memory_bytes=int(memory_gb * 1e9)
     )
-    fleet = ask(DataSet(url), question, address)
+    fleet = ask(DataSet(url), question)
     if output is not None:
         from profd.daemon.fleet.output import write_fleet_page
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from support.gpusim import SimulatedDriver  # it loads NVML's module, which few tests need
     from support.pyspy.standin import StandIn
 
-MODULES = frozenset({"torch", "torchvision", "tqdm", "pyarrow", "distributed"})
+MODULES = frozenset({"torch", "torchvision", "tqdm", "pyarrow"})
 NODE_TOOLS = ("ip", "unshare", "hostname")
 RIGHTS = frozenset({"root", "netns"})
 """What an ordinary user does without, also in CI."""
@@ -52,7 +52,7 @@ REMEDIES = {
 """How to get what a test needs; what is not listed is a package of Debian of that name."""
 MARKERS = (
     "requires(*needs): what the test cannot do without: programs on PATH, modules (torch, "
-    "torchvision, distributed), root (this process is root's), netns (network namespaces), "
+    "torchvision), root (this process is root's), netns (network namespaces), "
     "chromium (a browser, with playwright)",
     "dashboard: goes through the open dashboard in every room, format or command; `make quick` "
     "leaves it out",

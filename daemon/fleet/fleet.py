@@ -1,21 +1,15 @@
-"""Asks a data set: chooses runs, has them reduced, and puts the answers together.
-
-Runs are reduced here or on a Dask cluster, in the same groups, by the same function, and added up
-in the same way, so that answers are alike.
-"""
+"""Asks a data set: chooses runs, has them reduced, and puts the answers together."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import CancelledError
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
-from typing import Any
 
 import msgspec
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.errors import MissingTool, ProfdError, RunUnreadable, SessionFailed, UsageError
+from profd.daemon.errors import UsageError
 from profd.daemon.fleet.answers import (
     VERSION,
     Fleet,
@@ -26,79 +20,9 @@ from profd.daemon.fleet.answers import (
 )
 from profd.daemon.fleet.dataset import DAY_NS, DataSet, Manifest
 from profd.daemon.fleet.paces import find_slow_nodes, find_slower, take_paces
-from profd.daemon.fleet.reduction import Partial, Spent, Task, merged, reduce_runs
+from profd.daemon.fleet.reduction import Spent, Task, merged, reduce_runs
 
 _MOST_RUNS = 500  # in a group
-_CONNECT_S = 10
-_THIS = "this version of profd"
-
-
-def _reduce_on_dask(address: str, tasks: Sequence[Task]) -> Iterator[Partial]:
-    """Yield the sums of each group, by workers.
-
-    They have profd installed and reach the data set by the same URL. Raises MissingTool without
-    Dask, SessionFailed without its scheduler.
-    """
-    try:
-        import distributed
-    except ImportError:
-        raise MissingTool(
-            "this needs Dask, not installed here", "pip install 'profd[dask]'"
-        ) from None
-    try:
-        client: Any = distributed.Client(address, timeout=_CONNECT_S, set_as_default=False)  # type: ignore[no-untyped-call]
-    except (OSError, ValueError) as error:
-        what = f"no Dask scheduler answers at {address} ({str(error) or type(error).__name__})"
-        raise SessionFailed(what, "name it as tcp://HOST:PORT") from None
-    with client:
-        if not client.nthreads():
-            raise SessionFailed(f"the Dask scheduler at {address} has no workers", "start some")
-        alone = [msgspec.structs.replace(task, threads=1) for task in tasks]
-        futures = client.map(
-            reduce_encoded, [msgspec.json.encode(task) for task in alone], pure=False
-        )
-        yield from map(_outcome, futures)
-
-
-def _outcome(future: Any) -> Partial:  # noqa: ANN401  Dask has no types
-    """Return the sums of a group.
-
-    Raises SessionFailed if its worker failed, RunUnreadable if its files did.
-    """
-    try:
-        error = future.exception()
-    except CancelledError:
-        raise SessionFailed("the Dask scheduler went away", "see what its log says") from None
-    if error is not None:
-        what = f"a Dask worker failed ({type(error).__name__}: {error})"
-        raise SessionFailed(what, f"install {_THIS} on all of them")
-    try:
-        decoded = msgspec.json.decode(future.result(), type=Partial | Failed)
-    except msgspec.DecodeError as error:
-        raise SessionFailed(
-            f"a Dask worker speaks otherwise ({error})", f"install {_THIS} on all of them"
-        ) from None
-    if isinstance(decoded, Failed):
-        raise RunUnreadable(f"on a worker: {decoded.what}", decoded.remedy)
-    return decoded
-
-
-class Failed(msgspec.Struct, frozen=True, tag=True):
-    """Why a group could not be reduced."""
-
-    what: str
-    remedy: str
-
-
-def reduce_encoded(task: bytes) -> bytes:
-    """Reduce a group on a worker.
-
-    JSON goes over the network, as objects differ between versions of Python.
-    """
-    try:
-        return msgspec.json.encode(reduce_runs(msgspec.json.decode(task, type=Task)))
-    except ProfdError as error:
-        return msgspec.json.encode(Failed(error.what, error.remedy))
 
 
 def grouped(runs: Iterable[Manifest]) -> Iterator[tuple[Manifest, ...]]:
@@ -128,8 +52,8 @@ class Question(msgspec.Struct, frozen=True):
     memory_bytes: int = 2_000_000_000
 
 
-def ask(data: DataSet, question: Question, dask: str | None = None) -> Fleet:
-    """Return the answers, which this process computes, or a Dask scheduler at an address.
+def ask(data: DataSet, question: Question) -> Fleet:
+    """Return the answers.
 
     Raises UsageError if no run lies in the time that is asked for.
     """
@@ -145,7 +69,7 @@ def ask(data: DataSet, question: Question, dask: str | None = None) -> Fleet:
         Task(data.url, group, since_ns, until_ns, question.memory_bytes)
         for group in grouped(chosen)
     ]
-    partial = merged(map(reduce_runs, tasks) if dask is None else _reduce_on_dask(dask, tasks))
+    partial = merged(map(reduce_runs, tasks))
     paces = take_paces(partial)
     slow_nodes, compared = find_slow_nodes(paces, question.least)
     slow = {one.node for one in slow_nodes}

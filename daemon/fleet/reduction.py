@@ -105,7 +105,7 @@ class Stepped(msgspec.Struct, frozen=True):
     duration_ns: int
 
 
-class Partial(msgspec.Struct, frozen=True, tag=True):
+class Partial(msgspec.Struct, frozen=True):
     """The sums of some runs, as pairs of keys and values; steps by run and day."""
 
     runs: list[RunPart] = []
@@ -213,8 +213,6 @@ class Task(msgspec.Struct, frozen=True):
     since_ns: int
     until_ns: int
     memory_bytes: int
-    threads: int | None = None
-    """None: as many as there are cores."""
 
 
 _RUNS = """
@@ -277,8 +275,6 @@ def _connected(data: DataSet, task: Task) -> Iterator[tuple[duckdb.DuckDBPyConne
         database.execute(f"SET memory_limit = '{task.memory_bytes}B'")
         database.execute(f"SET temp_directory = '{folder}/spilled'")
         database.execute("SET preserve_insertion_order = false")
-        if task.threads is not None:
-            database.execute(f"SET threads = {task.threads}")
         if data.file_system is not None:
             database.register_filesystem(data.file_system)
         try:

@@ -67,9 +67,6 @@ ELSEWHERE: Mapping[str, str] = {
     "profd export RUN --format tensorboard -o FOLDER": (
         "unit/exports/test_tensorboard.py::test_command_writes_the_folder"
     ),
-    "profd fleet URL --dask tcp://scheduler:8786": (
-        "integration/test_fleet_dask.py::test_a_cluster_gives_identical_answers_from_both_workers"
-    ),
     "profd report s3://bucket/job": (
         "unit/cli/test_report.py::test_a_report_is_named_after_the_last_part_of_the_url"
     ),

@@ -67,7 +67,6 @@ def test_runs_without_samples_have_a_code_of_their_own(tmp_path: Path, profd: Co
     ("module", "words", "extra"),
     [
         ("duckdb", ["fleet", "DATA"], "fleet"),
-        ("distributed", ["fleet", "DATA", "--dask", "tcp://localhost:1"], "dask"),
         ("pyarrow", ["export", "RUN", "--format", "parquet", "--to", "NEW"], "fleet"),
         ("fsspec", ["export", "RUN", "--format", "parquet", "--to", "NEW"], "fleet"),
     ],
