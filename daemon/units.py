@@ -51,6 +51,13 @@ def percent(share: float | None, decimals: int = 0) -> str:
     return f"{shown:.{decimals}f} %"
 
 
+def rounded_percent(share: float, around: float) -> str:
+    """Return a share rounded to what its interval ``around`` allows: 37 ± 6 % is ``35 %``."""
+    step = next(step for step in (0.1, 0.05, 0.01) if around >= step or step == 0.01)
+    rounded = round(share / step) * step
+    return percent(rounded if 0 < rounded < 1 else share)
+
+
 def signed_percent(share: float) -> str:
     """Return by what part something grew or shrank: ``+3.1 %``, ``-12.0 %``."""
     return f"{'+' if share >= 0 else '-'}{percent(abs(share), 1)}"

@@ -95,6 +95,7 @@ class Analyst:
     ) -> None:
         self._reader, self._now_s, self._spent_s = reader, now_s, spent_s
         self._phases = PhaseIndex(reader)
+        self._told: dict[str, Finding] = {}
         self._of_the_run: tuple[Finding, ...] = ()
         self._of_the_run_due_s = 0.0
         self.rest_s = 0.0
@@ -117,7 +118,16 @@ class Analyst:
                 self._of_the_run = find(reader, recent, phases, OF_THE_RUN)
                 took_s = self._spent_s() - begun_s
                 self._of_the_run_due_s = self._now_s() + rest_s(took_s, SHARE_OF_THE_RUN)
-        return FindingsTaken(info.end_ns, as_stored(ranked((*found, *self._of_the_run))))
+        said = map(self._say, (*found, *self._of_the_run))
+        return FindingsTaken(info.end_ns, as_stored(ranked(said)))
+
+    def _say(self, found: Finding) -> Finding:
+        """Return a finding in the words that were told before, unless its evidence has moved."""
+        told = self._told.setdefault(found.rule, found)
+        if found.repeats(told):
+            return found.in_words_of(told)
+        self._told[found.rule] = found
+        return found
 
 
 def _open(path: Path, known: Entities | None = None) -> RunReader:

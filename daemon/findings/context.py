@@ -38,7 +38,7 @@ from profd.daemon.frameworks.frames import Meaning, all_meanings
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow, ProcessRow
 from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS, UTILIZATION
-from profd.daemon.units import percent
+from profd.daemon.units import percent, rounded_percent
 
 Seen = TypeVar("Seen")
 
@@ -133,9 +133,8 @@ class FindingContext:
         if gain is None:
             gain = partial(self._gain, texts, first)
         gain = gain() if callable(gain) else gain
-        share = first if isinstance(first, float) else first.value
         speeds = speeds_up(gain, is_crowded=self.crowding > 1.05, trains=self.trains)
-        given = {"share": percent(share), "at": at(place), "speeds_up": speeds, **words}
+        given = {"share": _said(first), "at": at(place), "speeds_up": speeds, **words}
         said = texts.said(given, cases)
         selection = selection or self.in_phase(texts.phase)
         evidence = Evidence(
@@ -441,6 +440,12 @@ def _as_measure(first: Share | Measure | float, name: str) -> Measure:
     if isinstance(first, Share):
         return first.measure(name)
     return Measure(name, first) if isinstance(first, float) else first
+
+
+def _said(first: Share | Measure | float) -> str:
+    if isinstance(first, Share):
+        return rounded_percent(first.value, (first.high - first.low) / 2)
+    return percent(first if isinstance(first, float) else first.value)
 
 
 def line_of(frame: FrameRow) -> Line:

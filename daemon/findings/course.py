@@ -253,5 +253,4 @@ def slow_start(context: FindingContext) -> Finding | None:
         line=lambda: context.heaviest_line(profile=context.profile_on(selection)),
         selection=selection,
         took=duration(start_s),
-        part=percent(part),
     )

@@ -13,6 +13,9 @@ from profd.daemon.units import plural, quantity
 INFO, WARNING, CRITICAL = "info", "warning", "critical"
 SEVERITIES = (INFO, WARNING, CRITICAL)
 
+_NEAR = 0.2
+"""A number that differs by this part calls for nothing else to be done."""
+
 Severity = Annotated[str, msgspec.Meta(pattern=rf"^({'|'.join(SEVERITIES)})\Z")]
 RowNumber = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 """What a column of the run file can hold: findings are read from a file that may be hostile."""
@@ -35,6 +38,18 @@ class Measure(msgspec.Struct, frozen=True):
     @property
     def shown(self) -> str:
         return quantity(self.value, self.unit)
+
+    def agrees(self, told: Measure) -> bool:
+        """Say whether this is nothing new beside the value that was told.
+
+        It may be the same value, as its interval overlaps; or it differs by less than a fifth, as
+        it does from minute to minute in a steady run. It is new if it is twice as sure.
+        """
+        is_near = abs(self.value - told.value) <= _NEAR * abs(told.value)
+        if self.low is None or self.high is None or told.low is None or told.high is None:
+            return is_near
+        is_surer = 2 * (self.high - self.low) < told.high - told.low
+        return (is_near or (self.low <= told.high and told.low <= self.high)) and not is_surer
 
     @property
     def basis(self) -> list[str]:
@@ -95,6 +110,27 @@ class Finding(msgspec.Struct, frozen=True):
     gain_bound: Value | None
     evidence: Evidence
     page: str
+
+    def repeats(self, told: Finding) -> bool:
+        """Say whether this is nothing new beside what was told.
+
+        It is the same cause, no graver than before, and its number may be the one that was told.
+        """
+        return (
+            (self.rule, self.label, self.place) == (told.rule, told.label, told.place)
+            and SEVERITIES.index(self.severity) <= SEVERITIES.index(told.severity)
+            and self.evidence.measures[0].agrees(told.evidence.measures[0])
+        )
+
+    def in_words_of(self, told: Finding) -> Finding:
+        """Return this evidence in the words that were told."""
+        return msgspec.structs.replace(told, evidence=self.evidence)
+
+    @property
+    def place(self) -> tuple[str, int] | None:
+        """The file and the number of the line that it names."""
+        line = self.evidence.line
+        return (line.file, line.line) if line else None
 
     @property
     def measured(self) -> float:

@@ -68,7 +68,6 @@ def gpu_idle(context: FindingContext) -> Finding | None:
         selection=context.in_phase(phase or None),
         phase=phase,
         least=percent(found.low),
-        most=percent(found.high),
     )
 
 

@@ -24,34 +24,55 @@ from profd.daemon.store.merge import JoinedNode
 from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS
 from profd.daemon.units import UNKNOWN, clock, duration, percent, rate, size, step_time
 
-ALARM, WORTH_KNOWING, HEALTHY = "▲", "·", "✓"
+ALARM, WORTH_KNOWING, GOOD = "▲", "·", "✓"
 
-HEALTHY_SHARE = 0.8
-"""From this share of time in the phases of a step on, a training without findings is healthy."""
+COMPUTE_SHARE = 0.8
+"""From this share of time in the phases of a step on, a training computes all the time."""
 SEEN_SHARE = 0.1
 """From this share of them on, a program trains."""
 MUCH_STARTUP = 0.2
-"""If startup takes this share of a range, only the rest of it is called healthy."""
+"""If startup takes this share of a range, only the rest of it is called compute."""
+_LARGE_GAIN = 1.5
+"""A remark whose remedy may bring as much as that is more than worth knowing."""
+
+
+def alarm(findings: Sequence[Finding]) -> Finding | None:
+    """Return the strongest finding above info."""
+    return next((one for one in findings if one.severity != INFO), None)
+
+
+def large_remark(findings: Sequence[Finding]) -> Finding | None:
+    """Return the remark that keeps a training from being called all compute."""
+    return next((one for one in findings if (one.gain_bound or 0.0) >= _LARGE_GAIN), None)
 
 
 def verdict(findings: Sequence[Finding], phases: Mapping[str, float]) -> str:
-    """Return the strongest finding above info, otherwise how much of the time is training.
+    """Return the strongest finding, otherwise how much of the time is compute.
+
+    Stacks can't tell whether a step needs all that it computes, nor in which precision it does.
 
     Empty if hardly any is. ``phases`` are the shares of the main thread's time. If startup takes
     much, only the rest counts.
     """
-    for finding in findings:
-        if finding.severity != INFO:
-            return f"{ALARM} {visible(finding.title)}"
+    if (warned := alarm(findings)) is not None:
+        return _said(warned)
     work, startup = worked_share(phases), phases.get(STARTUP, 0.0)
     what = "is forward, backward and optimizer"
-    if work < HEALTHY_SHARE:
+    if work < COMPUTE_SHARE:
         known = f"{WORTH_KNOWING} no warning, and {percent(work)} of the training's time {what}"
         return known if work >= SEEN_SHARE else ""
     if startup >= MUCH_STARTUP:
         begun = f"{percent(startup)} of the time is startup and import"
         return f"{WORTH_KNOWING} {begun}; of the rest {percent(work)} {what}"
-    return f"{HEALTHY} healthy: {percent(work)} of the training's time {what}"
+    if (remark := large_remark(findings)) is not None:
+        return _said(remark)
+    return f"{GOOD} all compute: {percent(work)} of the training's time {what}"
+
+
+_ASKING_MORE = (
+    "Stacks can't tell whether all of it is needed, nor its precision: a torch window shows its "
+    "operators (profd run --torch-window)."
+)
 
 
 def worked_share(phases: Mapping[str, float]) -> float:
@@ -63,11 +84,17 @@ def worked_share(phases: Mapping[str, float]) -> float:
 
 def finding_lines(findings: Sequence[Finding], phases: Mapping[str, float]) -> Iterator[str]:
     """Yield each finding and its remedy, wrapped, below the verdict if that is no finding."""
-    if not findings or findings[0].severity == INFO:
-        yield from wrapped(verdict(findings, phases))
+    if (whole := verdict(findings, phases)) not in map(_said, findings):
+        yield from wrapped(whole)
+        if whole.startswith(GOOD):
+            yield from wrapped(_ASKING_MORE, "  ")
     for finding in findings:
-        yield from wrapped(f"{mark(finding)} {finding.title}")
+        yield from wrapped(_said(finding))
         yield from wrapped(finding.remedy, "  ")
+
+
+def _said(finding: Finding) -> str:
+    return f"{mark(finding)} {visible(finding.title)}"
 
 
 def mark(finding: Finding) -> str:

@@ -53,7 +53,7 @@ def closing_lines(summary: Summary, *, run: str | None = None, report: str | Non
 def summary_text(summary: Summary) -> str:
     """Return a summary as text, no line wider than ``WIDTH``, no newline at the end."""
     roles = {row.pid: _role(row) for row in summary.processes}
-    worked = {} if summary.hangs else summary.phases  # a run that hung is not called healthy
+    worked = {} if summary.hangs else summary.phases  # of a run that hung this says nothing
     threads = ", ".join(summary.leading_threads)
     led_by = f"thread {threads}" if threads else "the main thread"
     lines = [

@@ -11,10 +11,17 @@ from typing import NamedTuple
 from textual.reactive import reactive
 
 from profd.daemon.analyze.phases import STARTUP, phase_named
-from profd.daemon.findings.finding import CRITICAL, INFO
+from profd.daemon.findings.finding import CRITICAL, INFO, WARNING, Finding
 from profd.daemon.naming import ending, script, signal_name
 from profd.daemon.render.plaintext import visible
-from profd.daemon.render.sections import HEALTHY_SHARE, MUCH_STARTUP, worked_share
+from profd.daemon.render.sections import (
+    COMPUTE_SHARE,
+    MUCH_STARTUP,
+    alarm,
+    large_remark,
+    mark,
+    worked_share,
+)
 from profd.daemon.store.rows import RunInfo
 from profd.daemon.units import elapsed, percent, plural, rate
 from profd.tui.cells import Run, StyledRun, cells_of, sparkline, wrap_runs
@@ -159,19 +166,14 @@ class VerdictLine(LineWidget):
     def _sentence(self) -> Sequence[Run]:
         if self.snapshot is None:
             return []
-        strongest = next((one for one in self.snapshot.findings if one.severity != INFO), None)
-        if strongest is not None:
-            style = "bad" if strongest.severity == CRITICAL else "warn"
-            return [
-                (f" ▲ {visible(strongest.label).upper()}  ", style),
-                (visible(strongest.sentence), "bright"),
-                ("   5 why", "dim"),
-            ]
+        if (warned := alarm(self.snapshot.findings)) is not None:
+            return _said(warned)
         rows = [row.shares for row in self.snapshot.timeline.phase_rows if row.shares]
         work = sum(map(worked_share, rows)) / (len(rows) or 1)
-        # Call no run healthy before it was searched for problems.
-        if work >= HEALTHY_SHARE and self.snapshot.is_diagnosed:
-            return self._healthy(work, sum(row.get(STARTUP, 0.0) for row in rows) / len(rows))
+        # Nothing is said before the run was searched for problems.
+        if work >= COMPUTE_SHARE and self.snapshot.is_diagnosed:
+            startup = sum(row.get(STARTUP, 0.0) for row in rows) / len(rows)
+            return self._all_compute(self.snapshot, work, startup)
         return self._of_verdict(self.snapshot)
 
     def _of_verdict(self, snapshot: Snapshot) -> Sequence[Run]:
@@ -190,20 +192,22 @@ class VerdictLine(LineWidget):
             runs += [", at ", (visible(place), "accent"), (source, "dim")]
         return runs
 
-    def _healthy(self, work: float, startup: float) -> Sequence[Run]:
-        """Return a sentence that nothing is wrong.
+    def _all_compute(self, snapshot: Snapshot, work: float, startup: float) -> Sequence[Run]:
+        """Return a sentence that all of the time is compute, or the remark that it could be less.
 
         If startup takes much of a range, it says only what the range contains.
         """
         is_work = "is forward, backward and optimizer"
-        if startup < MUCH_STARTUP:
-            return [
-                (" ✓ healthy: ", "good"),
-                (percent(work), "bright"),
-                f" of the training's time {is_work}",
-            ]
-        rest = f"of this time is startup and import; of the rest {percent(work)} {is_work}"
-        return self._share_of(STARTUP, startup, rest)
+        if startup >= MUCH_STARTUP:
+            rest = f"of this time is startup and import; of the rest {percent(work)} {is_work}"
+            return self._share_of(STARTUP, startup, rest)
+        if (remark := large_remark(snapshot.findings)) is not None:
+            return _said(remark)
+        return [
+            (" ✓ all compute: ", "good"),
+            (percent(work), "bright"),
+            f" of the training's time {is_work}",
+        ]
 
     def _share_of(self, phase: str, share: float, rest: str) -> list[Run]:
         look = self.phase_look(phase)
@@ -213,6 +217,15 @@ class VerdictLine(LineWidget):
             (percent(share), "bright"),
             f" {rest}",
         ]
+
+
+def _said(found: Finding) -> Sequence[Run]:
+    style = {CRITICAL: "bad", WARNING: "warn", INFO: "accent"}[found.severity]
+    return [
+        (f" {mark(found)} {visible(found.label).upper()}  ", style),
+        (visible(found.sentence), "bright"),
+        ("   5 why", "dim"),
+    ]
 
 
 def sentence(verdict: Verdict) -> str:

@@ -7,16 +7,27 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Callable, Sized
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
 import pytest
 from support.beginnings import beginning_of
 from support.dashboard import train_backward
-from support.findingruns import HEALTHY, IMPORT, LOAD_IN_PROCESS, Spans, look, step, write_case
+from support.findingruns import (
+    ENCODE,
+    HEALTHY,
+    IMPORT,
+    LOAD_IN_PROCESS,
+    Spans,
+    look,
+    step,
+    write_case,
+)
 from support.present import there
 from support.synthetic import COMMAND, MAIN, MAIN_TID, LiveRun, live_run, recording
 from support.training_stacks import DATA_WAIT
@@ -41,7 +52,7 @@ from profd.daemon.findings.analyst import (
     is_over,
 )
 from profd.daemon.findings.catalog import find, findings_in
-from profd.daemon.findings.finding import Finding
+from profd.daemon.findings.finding import Finding, Measure
 from profd.daemon.session import analyst
 from profd.daemon.store.bound import MemoryBound
 from profd.daemon.store.entities import Entities
@@ -178,6 +189,56 @@ def test_memory_that_grows_is_found_in_a_live_run_and_still_is_at_the_next_look(
         looking = Analyst(reader, lambda: 0.0)
         assert "memory-growth" in rules(looking.look())
         assert "memory-growth" in rules(looking.look())
+
+
+def test_a_steady_run_is_described_in_the_same_words_until_its_evidence_moves(
+    tmp_path: Path,
+) -> None:
+    """Ten minutes of steps that snapshot for a third of the time, one longer than the other; then
+    for two thirds.
+    """
+    drawn, said = random.Random(7), list[Finding]()
+    with live_run(tmp_path / "a.profd", seconds=0, workers=0) as run, RunReader(run.path) as reader:
+        looking = Analyst(reader)
+
+        def train(seconds: int, share: float) -> None:
+            for second in range(seconds):
+                start_ns = run.started_ns + run.seconds * SECOND_NS
+                steps = [step((ENCODE, round(500 * share * drawn.uniform(0.4, 1.6))))] * 2
+                spans = tuple(span for one in steps for span in one)
+                thread = (MAIN_TID, "MainThread", True, spans)
+                assert run.writer.put(recording(MAIN, start_ns, (thread,)))
+                run.seconds += 1
+                if not second % 8:
+                    run.advance(0)
+                    found = looking.look().findings
+                    said.extend(msgspec.json.decode(one.report, type=Finding) for one in found)
+
+        train(600, 1 / 3)
+        steady, measured = said[15:], {one.measured for one in said}
+        changes = sum(one.title != other.title for one, other in pairwise(steady))
+        assert (changes <= 1, len(measured) > 50) == (True, True)
+        train(60, 1 / 2)
+        assert [one.rule for one in said] == ["overhead"] * len(said)
+        assert said[-1].title != steady[-1].title
+        assert said[-1].measured == pytest.approx(1 / 2, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("now", "agrees"),
+    [
+        (Measure("a", 0.35, low=0.3, high=0.4), True),
+        (Measure("a", 0.25, low=0.2, high=0.3), True),
+        (Measure("a", 0.45, low=0.41, high=0.5), False),
+        (Measure("a", 0.35, low=0.33, high=0.37), False),  # the same, but much surer
+        (Measure("a", 0.36), True),
+        (Measure("a", 0.43), False),
+    ],
+)
+def test_a_number_agrees_with_what_was_told_if_it_may_be_the_same(
+    now: Measure, agrees: bool
+) -> None:
+    assert now.agrees(Measure("a", 0.35, low=0.3, high=0.4)) == agrees
 
 
 def test_each_look_is_a_line_and_the_one_at_all_of_the_run_is_the_last(

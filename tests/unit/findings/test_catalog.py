@@ -165,12 +165,17 @@ def test_the_verdict_is_the_strongest_finding_that_is_more_than_worth_knowing(ca
     found = case.findings(step((LOAD_IN_PROCESS, 40)))
     assert [one.severity for one in found] == [INFO]
     phases = {"forward": 0.5, "backward": 0.4, "data load in process": 0.08, "optimizer": 0.02}
-    assert verdict(found, phases).startswith("✓ healthy: 92 % of the training's time")
-    lines = finding_lines(found, phases)
+    assert verdict(found, phases).startswith("✓ all compute: 92 % of the training's time")
+    lines = list(finding_lines(found, phases))
     assert [line[0] for line in lines if not line.startswith(" ")] == ["✓", "·"]
+    assert "profd run --torch-window" in " ".join(lines)
+    large = [msgspec.structs.replace(found[0], gain_bound=3.1)]
+    assert verdict(large, phases) == f"· {found[0].title}"
+    lines = list(finding_lines(large, phases))
+    assert [line[0] for line in lines if not line.startswith(" ")] == ["·"]
 
 
-def test_a_run_of_long_startup_is_not_called_healthy_and_of_one_that_trains_nothing_nothing_is_said() -> (
+def test_a_run_of_long_startup_is_not_called_all_compute_and_of_one_that_trains_nothing_nothing_is_said() -> (
     None
 ):
     phases = {"startup, import": 0.4, "forward": 0.3, "backward": 0.27, "other": 0.03}
@@ -180,7 +185,7 @@ def test_a_run_of_long_startup_is_not_called_healthy_and_of_one_that_trains_noth
         "optimizer"
     )
     assert verdict((), {"startup, import": 0.15, "forward": 0.8, "other": 0.05}).startswith(
-        "✓ healthy: 94 %"
+        "✓ all compute: 94 %"
     )
     for phases in (
         {"waiting": 0.9, "other": 0.1},

@@ -58,9 +58,9 @@ LOOP, ADD = (*ROOT, Frame("spread", TRAIN, 77)), (*ROOT, Frame("spread", TRAIN, 
     ("rule", "stack", "label"),
     [
         (checkpoints, SAVE, "checkpoints: saving takes 30 %"),
-        (logging_stalls, LOG, "logging: reporting takes 30 %"),
+        (logging_stalls, LOG, "logging: writing logs, metrics or progress takes 30 %"),
         (evaluations, EVALUATE, "evaluation: evaluating takes 30 %"),
-        (synchronization, SYNCHRONIZE, "synchronization: 30 % of the time"),
+        (synchronization, SYNCHRONIZE, "synchronization: reading values out of tensors takes 30 %"),
     ],
 )
 def test_what_stops_the_steps_is_found_by_its_own_rule_alone(
@@ -88,7 +88,7 @@ def test_batches_of_an_evaluation_count_for_it_and_not_for_the_input(case: Case)
 def test_a_program_that_only_evaluates_has_no_evaluation_too_much(case: Case) -> None:
     assert case.found(evaluations, ((EVALUATE, 300), (LOG, 200))) is None
     assert case.title(logging_stalls, ((EVALUATE, 300), (LOG, 200))).endswith(
-        "reporting seldom speeds the program up by at most 1.9\N{MULTIPLICATION SIGN}"
+        "doing it less often speeds the program up by at most 1.9\N{MULTIPLICATION SIGN}"
     )
 
 

@@ -35,7 +35,7 @@ def test_shared_memory_that_was_nearly_full_is_a_finding(
 
 def test_shared_memory_is_named_with_its_size_and_only_if_workers_use_it(case: Case) -> None:
     title = case.title(shared_memory, HEALTHY, workers={1: BUSY_WORKER}, series=shm(60))
-    assert title == "shared memory nearly full: 94 % of the 64 MB of /dev/shm were in use"
+    assert title == "shared memory nearly full: 94 % of the 64 MB of /dev/shm was in use"
     assert case.found(shared_memory, HEALTHY, series=shm(60)) is None
 
 
@@ -71,13 +71,14 @@ def test_a_link_that_is_full_while_the_gpu_pauses_bounds_the_training(case: Case
     assert found.severity == CRITICAL
     # Four lanes of 1,969 MB/s; copies reach 85 % of that.
     assert (
-        "5.0 GB a second go to gpu0, 75 % of what its link of 4 lanes carries, and it is busy 40 %"
-        in found.title
+        found.title == "PCIe-bound: copies to gpu0 take 75 % of its link's capacity: "
+        "avoiding them speeds steps up by at most 2.5\N{MULTIPLICATION SIGN}"
     )
+    assert "4 lanes carries 5.0 GB a second, and the GPU is busy 40 % of the time" in found.cause
     # Steps cannot be shorter than what the GPU computes for.
     assert found.gain_bound == pytest.approx(2.5)
     # What comes back counts as well.
-    assert "5.0 GB a second go from gpu0" in case.title(
+    assert "copies from gpu0 take 75 %" in case.title(
         pcie_bound, HEALTHY, series=link(1e6, sent=5e9)
     )
 

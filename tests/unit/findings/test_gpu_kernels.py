@@ -58,7 +58,7 @@ def kernels(tmp_path: Path) -> Case:
 def test_products_in_float32_are_found_with_their_share_of_the_time(kernels: Case) -> None:
     found = kernels.finding(precision, window(kernel(FLOAT32, 600), kernel(OTHER, 400)))
     # 60 % of what runs on a GPU that is busy for 90 % of the time.
-    assert found.title.startswith("precision: products in float32 take 54 % of the time")
+    assert found.title.startswith("precision: matrix products in float32 take 54 % of the time")
     assert found.severity == CRITICAL
     assert found.gain_bound == pytest.approx(1 / (1 - 0.54))
     assert "within torch.autocast" in found.remedy
@@ -126,7 +126,7 @@ def test_images_that_are_turned_around_want_channels_last(kernels: Case) -> None
     found = kernels.finding(memory_format, window(kernel(TURNING, 200), kernel(TF32, 800)))
     assert found.severity == WARNING
     assert found.title.startswith(
-        "memory format: turning images around for convolutions takes 18 % of the time"
+        "memory format: reordering images for convolutions takes 18 % of the time"
     )
     assert "torch.channels_last" in found.remedy
     assert found.gain_bound == pytest.approx(1 / (1 - 0.18))

@@ -342,7 +342,9 @@ def test_without_a_gpu_what_brings_values_is_a_part_of_what_its_function_does(ca
     # With a GPU it is a wait, and alone it is what its line says.
     assert "waits for the device for 11 %" in case.title(synchronization, spans, series=gpu(0.5))
     assert case.found(overhead, step((quantile, 75))) is None
-    assert "15 % of the time goes into values" in case.title(synchronization, step((quantile, 75)))
+    assert "reading values out of tensors takes 15 %" in case.title(
+        synchronization, step((quantile, 75))
+    )
 
 
 @pytest.mark.parametrize(

@@ -37,13 +37,13 @@ def test_closing_lines_say_where_the_time_went(summary: Summary) -> None:
     ]
 
 
-def test_a_run_that_hung_says_so_in_place_of_healthy(summary: Summary) -> None:
+def test_a_run_that_hung_says_so_in_place_of_all_compute(summary: Summary) -> None:
     hang = Hang(1.0, 21.0, None, "requests", "no progress for 20 s", (), ())
     hung = msgspec.structs.replace(summary, phases={"forward": 1.0}, findings=(), hangs=(hang,))
     assert "\u25b2 no progress for 20 s; it did not go on" in closing_lines(hung).splitlines()
-    assert "healthy" in closing_lines(msgspec.structs.replace(hung, hangs=()))
-    assert "healthy" not in summary_text(hung)
-    assert "healthy" in summary_text(msgspec.structs.replace(hung, hangs=()))
+    assert "all compute" in closing_lines(msgspec.structs.replace(hung, hangs=()))
+    assert "all compute" not in summary_text(hung)
+    assert "all compute" in summary_text(msgspec.structs.replace(hung, hangs=()))
 
 
 def test_closing_lines_take_in_steps_what_counts_them_and_the_first_finding(

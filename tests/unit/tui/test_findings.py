@@ -153,12 +153,12 @@ def test_a_damaged_finding_is_said(tmp_path: Path) -> None:
         Findings(reader, OwnAnalyst()).renew()
 
 
-async def test_no_run_is_called_healthy_before_it_was_looked_at(tmp_path: Path) -> None:
+async def test_no_run_is_called_all_compute_before_it_was_looked_at(tmp_path: Path) -> None:
     async with open_dashboard(write_case(tmp_path / "a.profd", HEALTHY, seconds=60)) as opened:
-        await opened.until_text(VerdictLine, "healthy")
+        await opened.until_text(VerdictLine, "all compute")
         line = opened.widget(VerdictLine)
         line.show(msgspec.structs.replace(there(line.snapshot), is_diagnosed=False))
-        assert "healthy" not in opened.text(VerdictLine)
+        assert "all compute" not in opened.text(VerdictLine)
 
 
 class Children:

@@ -39,15 +39,15 @@ async def test_it_keeps_its_lines_when_it_gets_shorter_and_in_one_has_the_number
         assert "waits 40 % for its data (train.py:58)" in opened.text(VerdictLine)
 
 
-async def test_a_range_that_startup_takes_much_of_is_not_called_healthy(tmp_path: Path) -> None:
+async def test_a_range_that_startup_takes_much_of_is_not_called_all_compute(tmp_path: Path) -> None:
     path = write_case(tmp_path / "a.profd", *[((IMPORT, 500),)] * 40, *[HEALTHY] * 60, seconds=100)
     async with open_dashboard(path) as opened:
         await opened.until_text(VerdictLine, "startup and import")
         said = opened.text(VerdictLine)
         assert "40 % of this time is startup and import; of the rest" in said
-        assert "healthy" not in said
+        assert "all compute" not in said
         opened.dashboard.choose_range(STARTED_NS + 50 * SECOND_NS, STARTED_NS + 90 * SECOND_NS)
-        await opened.until_text(VerdictLine, "healthy")
+        await opened.until_text(VerdictLine, "all compute")
 
 
 def test_what_goes_on_is_said_of_one_process_and_of_several() -> None:
