@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from support.ras import RasServer, answer_in_json, answer_in_text, job_of
+from support.ras import RasServer, answer_in_json, job_of
 
 from profd.daemon.collectives.client import Address, NoAnswer, ask
 from profd.daemon.collectives.desync import compare
@@ -46,15 +46,11 @@ def fuzz(answers: int, seed: int = 1) -> tuple[int, int, float]:
         job.launch()
     job.launch("AllGather", but=[3])
     job.ranks[5].answers = False
-    whole = [
-        answer_in_json([job, job_of(8)]),
-        answer_in_text([job], "2.27.7"),
-        answer_in_text([job], "2.24.3"),
-    ]
+    whole = answer_in_json([job, job_of(8)])
     taken = refused = 0
-    longest_s, before = 0.0, parse(whole[0])
+    longest_s, before = 0.0, parse(whole)
     for _ in range(answers):
-        broken = mutate(chance, chance.choice(whole))
+        broken = mutate(chance, whole)
         begun_s = time.perf_counter()
         try:
             compare(before, parse(broken))
@@ -95,12 +91,9 @@ def mutate(chance: random.Random, data: bytes) -> bytes:
                     (
                         b'"rank"',
                         b'"pid"',
-                        b"Rank",
-                        b"ranks have",
                         b"true",
                         b"{",
                         b"[",
-                        b"Communicators...",
                     )
                 )
                 data = data.replace(word, chance.choice((b"", b'"x"', word * 2)), 3)

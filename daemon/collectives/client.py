@@ -52,7 +52,7 @@ def ask(address: Address, within_s: float = 2.0 * LEG_TIMEOUT_S + 2) -> Status:
             if not line_for("CLIENT PROTOCOL 2").upper().startswith(b"SERVER PROTOCOL "):
                 raise NoAnswer(f"what listens at port {address.port} is not NCCL's RAS")
             line_for(f"TIMEOUT {LEG_TIMEOUT_S}")
-            line_for("SET FORMAT json")  # an error before 2.28.7: then the answer is text
+            line_for("SET FORMAT json")
             connection.sendall(b"VERBOSE STATUS\n")
             answer = answers.read(MOST_BYTES + 1)
             if len(answer) > MOST_BYTES:

@@ -92,7 +92,7 @@ def compare(before: Status | None, now: Status | None) -> DesyncVerdict:
     for progress in (Progress.LOST, Progress.BEHIND, Progress.MISMATCH):
         if those := sorted(found[progress].values(), key=lambda one: one.rank):
             return DesyncVerdict(progress, tuple(those), max(size - len(those), 0))
-    return DesyncVerdict(Progress.ALIKE if now.has_counts and size else Progress.UNKNOWN, (), size)
+    return DesyncVerdict(Progress.ALIKE if size else Progress.UNKNOWN, (), size)
 
 
 def _counts(status: Status) -> dict[tuple[str, int], Mapping[str, int]]:

@@ -27,11 +27,7 @@ VARIABLES = frozenset({"NCCL_RAS_ADDR", "NCCL_RAS_ENABLE"})
 _TRIES = 6
 _LOOPBACKS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # by the address of all interfaces
 
-# First sound version, what an answer may do before it, and the report.
-_FAULTS = (
-    ((2, 27, 3), "ends a job that makes a communicator", "NVIDIA/nccl#1669"),
-    ((2, 29, 2), "destroys memory of the job", "NVIDIA/nccl#1762"),
-)
+_FIRST_WITH_JSON, _FIRST_SOUND = (2, 28, 7), (2, 29, 2)
 _NAMED = re.compile(r"/libnccl\.so\.(2)\.(\d+)\.(\d+)$")
 _DEFINED = re.compile(rb"^#define NCCL_(?:MAJOR|MINOR|PATCH) (\d{1,9})$", re.MULTILINE)
 _LIBRARY = re.compile(r"libnccl\.so\S*$")
@@ -91,7 +87,7 @@ class Ras(msgspec.Struct, frozen=True):
                     status,
                     {process: self.pids[process[1]] for process in found if process[0] == host},
                 )
-            if not status.processes():  # of a communicator in text all are alike
+            if not status.processes():
                 return Answer(status, {})
         raise NoAnswer(
             f"port {self.address.port} is shared with other jobs, and {_TRIES} answers were all "
@@ -109,8 +105,8 @@ def find(pids: Iterable[int], mode: Mode) -> Ras | None:
     if not library:
         return None
     version = version_of(pid, library)
-    if version is not None and version < (2, 24, 0):
-        raise NoAnswer(f"{_in_words(version)} has no RAS: it came with 2.24")
+    if version is not None and version < _FIRST_WITH_JSON:
+        raise NoAnswer(f"{_in_words(version)} does not answer in JSON: that came with 2.28.7")
     if mode is not Mode.ANY:
         _check(version)
     own_namespace = processes.link(os.getpid(), "ns/net")
@@ -145,11 +141,11 @@ def _check(version: Version | None) -> None:
         raise NoAnswer(
             "the version of NCCL is unknown, and an answer of some versions harms the job"
         )
-    for sound, harm, report in _FAULTS:
-        if version < sound:
-            raise NoAnswer(
-                f"{_in_words(version)} is not asked: its answer sometimes {harm} ({report})"
-            )
+    if version < _FIRST_SOUND:
+        raise NoAnswer(
+            f"{_in_words(version)} is not asked: its answer sometimes destroys memory of the job "
+            "(NVIDIA/nccl#1762)"
+        )
 
 
 def _in_words(version: Version) -> str:

@@ -1,16 +1,12 @@
 """What NCCL RAS says of a job: its communicators and their ranks.
 
-It says the process, the state and the counts of collectives of each rank. NCCL 2.28.7 and later
-answer in JSON, with all counts. Earlier versions answer in text for people: it has counts of a
-communicator only if they differ, and ranks only if few are alike. Shapes are those of
-``src/ras/client_support.cc`` of NCCL 2.24 to 2.30. Nothing of an answer is trusted: what does not
-fit raises ``BadAnswer``.
+It says the process, the state and the counts of collectives of each rank. Its shape is that of
+``src/ras/client_support.cc`` of NCCL 2.28.7 to 2.30, in JSON. Nothing of an answer is trusted: what
+does not fit raises ``BadAnswer``.
 """
 
 from __future__ import annotations
 
-import itertools
-import re
 from collections.abc import Mapping
 
 import msgspec
@@ -58,14 +54,10 @@ class Communicator(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """One answer.
-
-    ``has_counts`` is False if equal counts are not given, as in text: that they stand is no proof.
-    """
+    """One answer."""
 
     version: str
     communicators: tuple[Communicator, ...]
-    has_counts: bool
 
     def processes(self) -> set[int]:
         return {rank.pid for one in self.communicators for rank in one.ranks if rank.pid}
@@ -120,15 +112,7 @@ _DECODER = msgspec.json.Decoder(_Answer)
 
 
 def parse(answer: bytes) -> Status:
-    """Return the status that an answer in JSON or text holds; raises BadAnswer."""
-    return (
-        _parse_json(answer)
-        if answer.lstrip()[:1] == b"{"
-        else _parse_text(answer.decode(errors="replace"))
-    )
-
-
-def _parse_json(answer: bytes) -> Status:
+    """Return the status that an answer in JSON holds; raises BadAnswer."""
     try:
         found = _DECODER.decode(answer)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -142,7 +126,7 @@ def _parse_json(answer: bytes) -> Status:
         communicators.append(
             _checked(Communicator(f"{one.hash} {one.secondary_hash}", one.size, tuple(ranks)))
         )
-    return Status(found.nccl_version[:40], tuple(communicators), True)
+    return Status(found.nccl_version[:40], tuple(communicators))
 
 
 def _rank(found: _Rank, *, is_missing: bool = False) -> RankState:
@@ -172,85 +156,3 @@ def _checked(found: Communicator) -> Communicator:
     if len(numbers) < len(found.ranks) or any(not 0 <= number < found.size for number in numbers):
         raise BadAnswer("ranks of a communicator that cannot be")
     return found
-
-
-_VERSION = re.compile(r"NCCL version (\S{1,40})")
-_GROUP = re.compile(r"^ *(\d{1,6}) +\d+ +\d+ +[\d-]+ +(\d{1,7}) +\d+ +[A-Z]+ +[A-Z,]+ *$")
-_HEADING = re.compile(r"^#((\d{1,6})-\d{1,9} \([0-9a-f]{1,16}\)) (MISMATCH|INCOMPLETE|ERROR)")
-_OPERATION = re.compile(r"have different (\w{1,20}) operation counts")
-_COUNT = re.compile(
-    r" ha(?:ve|s) (?:launched up to operation (\d{1,18})|not launched any operations)"
-)
-_RANK = re.compile(
-    r"^ +Rank (\d{1,7})\b.* -- (?:GPU .* managed by process (\d{1,9}) on node (\S{1,64})|\[process)"
-)
-_DEAD = re.compile(r"^  Process (\d{1,9}) on node (\S{1,64}) managing GPU")
-
-
-def _parse_text(answer: str) -> Status:
-    """Read text: the ranks that are missing, and counts if they differ.
-
-    Ranks that are not listed have the counts of the most ranks.
-    """
-    version = _VERSION.search(answer[:400])
-    if version is None or "Communicators..." not in answer:
-        raise BadAnswer("neither JSON nor the text of a status")
-    lines = answer.splitlines()
-    parts, dead = _parts(lines), _dead(lines)
-    if sum(part.size for part in parts.values()) > MOST_RANKS:
-        raise BadAnswer("more ranks than there can be")
-    communicators = tuple(
-        _checked(Communicator(key, part.size, part.ranks(dead))) for key, part in parts.items()
-    )
-    return Status(version[1], communicators, False)
-
-
-def _dead(lines: list[str]) -> set[tuple[str, int]]:
-    """Return the processes that the text calls dead."""
-    begin = lines.index("DEAD") if "DEAD" in lines else len(lines)
-    rows = map(_DEAD.match, itertools.takewhile(bool, lines[begin:]))
-    return {(row[2], int(row[1])) for row in rows if row}
-
-
-def _parts(lines: list[str]) -> dict[str, _Part]:
-    """Return what the text says of communicators, by key."""
-    sizes = {int(found[1]): int(found[2]) for found in map(_GROUP.match, lines) if found}
-    parts: dict[str, _Part] = {}
-    part, is_missing, operation, count = _Part(0), False, "", 0
-    for line in lines:
-        if heading := _HEADING.match(line):
-            part = parts.setdefault(heading[1], _Part(sizes.get(int(heading[2]), 0)))
-            is_missing, operation = heading[3] == "INCOMPLETE", ""
-        elif found := _OPERATION.search(line):
-            operation = found[1]
-        elif found := _COUNT.search(line):
-            count = int(found[1] or 0)
-            part.usual.setdefault(operation, count)  # the most frequent count comes first
-        if row := _RANK.match(line):
-            number = int(row[1])
-            part.places[number] = (row[3] or "", int(row[2] or 0))
-            if is_missing:
-                part.missing.add(number)
-            elif operation:
-                part.counts.setdefault(number, {})[operation] = count
-    return parts
-
-
-class _Part:
-    """What text says of a communicator: places and counts of some ranks, and the usual counts."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.places: dict[int, tuple[str, int]] = {}
-        self.counts: dict[int, dict[str, int]] = {}
-        self.usual: dict[str, int] = {}
-        self.missing: set[int] = set()
-
-    def ranks(self, dead: set[tuple[str, int]]) -> tuple[RankState, ...]:
-        found = []
-        for number in range(self.size) if self.usual else sorted(self.places):
-            place = self.places.get(number, ("", 0))
-            state = DEAD if place in dead else MISSING if number in self.missing else RUNNING
-            counts = {**self.usual, **self.counts.get(number, {})} if state == RUNNING else {}
-            found.append(RankState(number, *place, state, counts))
-        return tuple(found)

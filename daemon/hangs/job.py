@@ -98,7 +98,7 @@ class JobInquiry:
     def poll(self, members: Collection[Member]) -> None:
         """Ask, and store how far each rank is behind the others. Blocks."""
         answer = self.ask(members)
-        if answer is None or not answer.status.has_counts:
+        if answer is None:
             return
         identities = {member.identity.pid: member.identity for member in members}
         behind = behind_alone(answer.status)

@@ -1,9 +1,8 @@
 """A stand-in for the RAS service of NCCL: the same protocol and answers, for a job that a test
 makes up.
 
-Written from ``src/ras/client_support.cc`` of NCCL: the protocol and the JSON of v2.30.7-1, the text
-of v2.24.3-1 (one count for all operations) and v2.27.7-1 (one for each), as ``VERBOSE STATUS``
-gives them. It binds with SO_REUSEPORT as NCCL does, so that several jobs share a port.
+Written from ``src/ras/client_support.cc`` of NCCL v2.30.7-1: the protocol, and the JSON of
+``VERBOSE STATUS``. It binds with SO_REUSEPORT as NCCL does, so that several jobs share a port.
 """
 
 from __future__ import annotations
@@ -12,8 +11,7 @@ import contextlib
 import json
 import socket
 import threading
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 OPERATIONS = ("Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce")
@@ -114,102 +112,6 @@ def _flags(rank: FakeRank) -> dict[str, object]:
     }
 
 
-def answer_in_text(communicators: list[FakeCommunicator], version: str = "2.27.7") -> bytes:
-    """Return what ``rasClientRunInit`` and ``rasClientRunComms`` write for VERBOSE STATUS."""
-    processes = {(rank.host, rank.pid): rank for one in communicators for rank in one.ranks}
-    nodes = len({host for host, _ in processes})
-    lines = [
-        f"NCCL version {version} compiled with CUDA 12.9",
-        "CUDA runtime version 12090, driver version 12090",
-        "",
-        "Job summary",
-        "===========",
-        "",
-        "  Nodes  Processes         GPUs  Processes     GPUs",
-        "(total)   per node  per process    (total)  (total)",
-        f"{nodes:7d}  {len(processes) // max(nodes, 1):9d}  {1:11d}  {len(processes):9d}  "
-        f"{len(processes):7d}",
-        "",
-        "Communicators... (0.00s)",
-        "=============",
-        "",
-        "Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors",
-        "    #  in group  per comm  per node  per comm  in group",
-    ]
-    lines += [_row(number, one, version) for number, one in enumerate(communicators)]
-    lines += ["", "Errors", "======", "", *_dead(processes.values())]
-    for number, one in enumerate(communicators):
-        if missing := [rank for rank in one.ranks if not rank.answers]:
-            s = "s" if len(missing) > 1 else ""
-            lines += [
-                f"#{number}-0 ({one.hash:016x}) INCOMPLETE",
-                f"  Missing communicator data from {len(missing)} rank{s}",
-            ]
-            lines += [f"  Rank {rank.rank} -- {_managed(rank)}" for rank in missing]
-            lines.append("")
-    lines += ["Warnings", "========", ""]
-    for number, one in enumerate(communicators):
-        if differing := _differing(one, version):
-            lines.append(f"#{number}-0 ({one.hash:016x}) MISMATCH")
-            for operation in differing:
-                lines += [*_counts(one, operation, version), ""]
-    return ("\n".join(lines) + "\n").encode()
-
-
-def _row(number: int, one: FakeCommunicator, version: str) -> str:
-    errors = [
-        *(["INCOMPLETE"] if any(not rank.answers for rank in one.ranks) else []),
-        *(["MISMATCH"] if _differing(one, version) else []),
-    ]
-    nodes = len({rank.host for rank in one.ranks})
-    size, state = len(one.ranks), f"{'RUNNING':>8}  {','.join(errors) or 'OK':>6}"
-    return f"{number:5d}  {1:8d}  {nodes:8d}  {size // nodes:8d}  {size:8d}  {size:8d}  {state}"
-
-
-def _dead(ranks: Iterable[FakeRank]) -> list[str]:
-    dead = [rank for rank in ranks if rank.is_dead]
-    if not dead:
-        return []
-    words = "job processes are" if len(dead) > 1 else "job process is"
-    named = [
-        f"  Process {rank.pid} on node {rank.host} managing GPU {rank.rank % 8}" for rank in dead
-    ]
-    return [
-        "DEAD",
-        f"  {len(dead)} {words} considered dead (unreachable via the RAS network)",
-        *named,
-        "",
-    ]
-
-
-def _managed(rank: FakeRank) -> str:
-    return f"GPU {rank.rank % 8} managed by process {rank.pid} on node {rank.host}"
-
-
-def _count_of(rank: FakeRank, operation: str) -> int:
-    return sum(rank.counts.values()) if operation == "collective" else rank.counts[operation]
-
-
-def _differing(one: FakeCommunicator, version: str) -> list[str]:
-    names = ("collective",) if version.startswith(("2.24", "2.25")) else OPERATIONS
-    present = [rank for rank in one.ranks if rank.answers]
-    return [name for name in names if len({_count_of(rank, name) for rank in present}) > 1]
-
-
-def _counts(one: FakeCommunicator, operation: str, version: str) -> Iterator[str]:
-    yield f"  Communicator ranks have different {operation} operation counts"
-    groups = Counter(_count_of(rank, operation) for rank in one.ranks if rank.answers)
-    for count, number in sorted(groups.items(), key=lambda item: -item[1]):
-        launched = f"launched up to operation {count}" if count else "not launched any operations"
-        if number > 1:
-            yield f"  {number} ranks have {launched}"
-        if number == 1 or number < 0.5 * len(one.ranks):  # RAS_CLIENT_VERBOSE_OUTLIER_FRACTION
-            for rank in one.ranks:
-                if rank.answers and _count_of(rank, operation) == count:
-                    said = f" has {launched}" if number == 1 else ""
-                    yield f"  Rank {rank.rank}{said} -- {_managed(rank)}"
-
-
 class RasServer:
     """Answers as the RAS thread of a job does; ``answer`` may be replaced by anything."""
 
@@ -238,15 +140,8 @@ class RasServer:
         self._socket.close()
         self._thread.join(10)
 
-    @property
-    def has_json(self) -> bool:
-        """Whether this version knows SET FORMAT."""
-        return tuple(int(word) for word in self.version.split(".")) >= (2, 28, 7)
-
     def _answer(self) -> bytes:
-        return (answer_in_json if self.has_json else answer_in_text)(
-            self.communicators, self.version
-        )
+        return answer_in_json(self.communicators, self.version)
 
     def _serve(self) -> None:
         with contextlib.suppress(OSError):
@@ -264,9 +159,7 @@ class RasServer:
                 command = line.decode(errors="replace").strip().lower()
                 if command.startswith("client protocol "):
                     connection.sendall(self.greeting)
-                elif command.startswith("timeout ") or (
-                    command.startswith("set format ") and self.has_json
-                ):
+                elif command.startswith(("timeout ", "set format ")):
                     connection.sendall(b"OK\n")
                 elif command in ("status", "verbose status"):
                     self.asked += 1

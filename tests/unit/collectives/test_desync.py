@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import pytest
-from support.ras import FakeCommunicator, FakeRank, answer_in_json, answer_in_text, job_of
+from support.ras import FakeCommunicator, FakeRank, answer_in_json, job_of
 
 from profd.daemon.collectives.desync import DesyncVerdict, Progress, behind_alone, compare
 from profd.daemon.collectives.status import Status, parse
 
 
-def status(*communicators: FakeCommunicator, version: str = "2.30.7") -> Status:
-    give = answer_in_json if version >= "2.28" else answer_in_text
-    return parse(give(list(communicators), version))
+def status(*communicators: FakeCommunicator) -> Status:
+    return parse(answer_in_json(list(communicators)))
 
 
-def frozen(*communicators: FakeCommunicator, version: str = "2.30.7") -> DesyncVerdict:
-    return compare(status(*communicators, version=version), status(*communicators, version=version))
+def frozen(*communicators: FakeCommunicator) -> DesyncVerdict:
+    return compare(status(*communicators), status(*communicators))
 
 
-@pytest.mark.parametrize("version", ["2.30.7", "2.27.7", "2.24.3"])
-def test_standing_counts_that_differ_name_the_rank_behind(version: str) -> None:
+def test_standing_counts_that_differ_name_the_rank_behind() -> None:
     world = job_of(8)
     world.launch()
     world.launch(but=[3])
-    verdict = frozen(world, version=version)
+    verdict = frozen(world)
     (one,) = verdict.behind
     assert (verdict.progress, one.rank, one.pid, one.launched, verdict.waiting) == (
         Progress.BEHIND,
@@ -32,15 +29,14 @@ def test_standing_counts_that_differ_name_the_rank_behind(version: str) -> None:
         1,
         7,
     )
-    assert one.operation == ("collective" if version == "2.24.3" else "AllReduce")
+    assert one.operation == "AllReduce"
 
 
-@pytest.mark.parametrize("version", ["2.30.7", "2.27.7"])
-def test_another_operation_is_a_mismatch(version: str) -> None:
+def test_another_operation_is_a_mismatch() -> None:
     world = job_of(4)
     world.launch("AllReduce", but=[2])
     world.ranks[2].launch("Broadcast")
-    verdict = frozen(world, version=version)
+    verdict = frozen(world)
     (one,) = verdict.behind
     assert (verdict.progress, one.rank, one.operation, one.instead) == (
         Progress.MISMATCH,
@@ -51,7 +47,7 @@ def test_another_operation_is_a_mismatch(version: str) -> None:
     two = job_of(2)  # it is unknown which one is right
     two.ranks[0].launch("AllReduce")
     two.ranks[1].launch("Broadcast")
-    both = [(one.rank, one.instead) for one in frozen(two, version=version).behind]
+    both = [(one.rank, one.instead) for one in frozen(two).behind]
     assert both == [(0, "AllReduce"), (1, "Broadcast")]
 
 
@@ -67,7 +63,6 @@ def test_equal_counts_that_stand_are_the_gpu_or_the_network() -> None:
     world = job_of(4)
     world.launch()
     assert frozen(world).progress is Progress.ALIKE
-    assert frozen(world, version="2.27.7").progress is Progress.UNKNOWN
 
 
 def test_a_process_that_is_lost_comes_before_all_else() -> None:
