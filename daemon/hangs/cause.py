@@ -20,7 +20,7 @@ from profd.daemon.tree import roles
 _SURE: tuple[Meaning, ...] = ("queue", "child process")
 _LIKELY: tuple[Meaning, ...] = ("lock", "gpu")
 PAUSED = ("stopped", "frozen")
-_BY_WAIT = {kind: kind for kind in ("lock", "sleep", "gpu")} | {
+_BY_WAIT = {kind: kind for kind in ("lock", "sleep", "polling", "gpu")} | {
     **dict.fromkeys(("read", "terminal", "events"), "blocked read"),
     **dict.fromkeys(("write", "flush"), "blocked write"),
     "child": "child process",
@@ -127,7 +127,8 @@ def find_cause(look: Look, deaths: Sequence[Death]) -> Cause:
     groups = [group_of(row) for row in mains]
     group = next((paused for paused in PAUSED if paused in groups), "collective")
     if group not in groups:
-        if (cause := _missing_worker(look, mains, groups, deaths)) is not None:
+        cause = _joined_writer(look) or _missing_worker(look, mains, groups, deaths)
+        if cause is not None:
             return cause
         group = max(groups, key=groups.count, default="unknown")
     if len(mains) < 2:
@@ -156,15 +157,33 @@ def _missing_worker(
     """Return the death or the stuck worker that the others wait for; None if there is none."""
     # A process that ended left the others waiting, if they wait in a way that one process can end.
     waits_for_one = not {"queue", "lock", "blocked read", "child process"}.isdisjoint(groups)
+    is_alone = any(row.wait.kind == "read" and row.wait.peers == () for row in mains)
     for death in reversed(deaths):
         is_unexplained = death.signal is None and death.code is None
-        if (death.is_odd() and waits_for_one) or (is_unexplained and "queue" in groups):
+        if (death.is_odd() and waits_for_one) or (is_unexplained and is_alone):
             return Cause("dead worker", f"{death.in_words()}, and {sentence_of(mains[0])}")
     stuck = next(filter(is_stuck_worker, look.standing), None) if "queue" in groups else None
     if stuck is None:
         return None
     text = f"{sentence_of(mains[groups.index('queue')])}; {sentence_of(stuck)}"
     return Cause(group_of(stuck), text)
+
+
+def _joined_writer(look: Look) -> Cause | None:
+    """Return the cause of a child that is waited for, and waits itself for its pipe to be read.
+
+    Only the process that waits for its end could read: it joins the child before it has emptied the
+    queue.
+    """
+    joins = {row.member.identity.pid: row for row in look.mains() if row.wait.kind == "child"}
+    for row in look.standing:
+        pid, wait = row.member.identity.pid, row.wait
+        parent = joins.get(wait.peers[0]) if wait.kind == "write" and wait.peers else None
+        if parent is None or len(wait.peers or ()) > 1 or pid not in (parent.wait.peers or ()):
+            continue
+        text = f"{sentence_of(parent)}, before it has read what that writes; {sentence_of(row)}"
+        return Cause("child process", text)
+    return None
 
 
 def group_of(row: StackState) -> str:
@@ -211,12 +230,17 @@ def sentence_of(row: StackState) -> str:
 
 
 def place_of(row: StackState) -> str:
-    """Return the function that the user's code called, and the line; empty without a stack."""
+    """Return the function that the user's code called, and the line; empty without a stack.
+
+    Frames around the beginning of a forked child are those of its parent.
+    """
     if not row.stack:
         return ""
     last = len(row.stack) - 1
-    index = max(
-        (index for index, frame in enumerate(row.stack) if not is_library(frame.file)), default=last
+    begin = max(
+        (index for index, frame in enumerate(row.stack) if means(frame, "child begins")), default=0
     )
+    own_ones = (index for index in range(begin, last + 1) if not is_library(row.stack[index].file))
+    index = max(own_ones, default=last)
     own, called = row.stack[index], row.stack[min(index + 1, last)]
     return f"{called.function} ({PurePath(own.file).name}:{own.line})"

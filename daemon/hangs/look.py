@@ -117,11 +117,34 @@ class LookPair(NamedTuple):
         """What NCCL's counts show."""
         return compare(*(look.job.status if look.job else None for look in self))
 
+    @property
+    def polls(self) -> bool:
+        """Whether all that train sleep again and again, and at the same place: they poll.
+
+        A process with a thread that waits for requests is a server, which may poll for its end.
+        """
+        rows = [*self.first.mains(), *self.second.mains()]
+        sleep = bool(rows) and all(row.wait.kind in ("sleep", "polling") for row in rows)
+        return sleep and self._is_often(self.second.switches - self.first.switches)
+
+    def told(self) -> LookPair:
+        """Return the looks with sleeps told as polling if they are, and how often each wakes up."""
+        if not self.polls:
+            return self
+        woke = (self.second.switches - self.first.switches) / self.seconds
+        wait = Wait("polling", f"polls: it sleeps {woke:.0f} times a second; for what is unknown")
+        rows = tuple(
+            row._replace(wait=wait) if row.is_main and row.wait.kind == "sleep" else row
+            for row in self.second.standing
+        )
+        return self._replace(second=msgspec.structs.replace(self.second, standing=rows))
+
     def has_moved(self, *, steps_are_known: bool) -> bool:
         """Return whether something went on; if steps are known, waits do not count: loops poll."""
         if has_computed(self.cpu_s, self.seconds) or self.has_transferred:
             return True
-        if not steps_are_known and self._is_often(self.second.switches - self.first.switches):
+        is_often = self._is_often(self.second.switches - self.first.switches)
+        if is_often and not steps_are_known and not self.polls:
             return True
         stood = {row.member.identity: row for row in self.first.mains()}
         pairs = [(stood.get(row.member.identity, row), row) for row in self.second.mains()]

@@ -80,22 +80,23 @@ def holders(pipe: Pipe, mode: int) -> list[int] | None:
     return found
 
 
-def _other_end(pipe: Pipe, pid: int, *, is_reader: bool, name_of: NameOf) -> str:
-    """Return in words which processes hold the other end of a pipe at which ``pid`` waits."""
-    end = "writing" if is_reader else "reading"
+def _wait_at_pipe(pipe: Pipe, pid: int, *, is_reader: bool, name_of: NameOf) -> Wait:
+    """Return the wait of ``pid`` at a pipe, with the processes that hold its other end."""
+    kind, does, end = ("read", "reads", "writing") if is_reader else ("write", "writes", "reading")
     found = holders(pipe, os.O_WRONLY if is_reader else os.O_RDONLY)
     if found is None:
-        return f"who holds its {end} end was not found in time"
-    others = [holder for holder in found if holder != pid]
+        return Wait(kind, f"{does} a pipe; who holds its {end} end was not found in time")
+    others = tuple(holder for holder in found if holder != pid)
+    named = ", ".join(name_of(holder) for holder in others[:_MOST_NAMED])
+    more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
+    held = f"its {end} end is held by {named}{more}"
     if not others:
-        return (
+        held = (
             f"it alone holds the {end} end"
             if found
             else f"no process that we see holds its {end} end"
         )
-    named = ", ".join(name_of(holder) for holder in others[:_MOST_NAMED])
-    more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
-    return f"its {end} end is held by {named}{more}"
+    return Wait(kind, f"{does} a pipe; {held}", peers=others)
 
 
 def name_of_stranger(pid: int) -> str:
@@ -132,17 +133,20 @@ _TERMINALS = ("/dev/pts/", "/dev/tty", "/dev/console")
 class Wait(NamedTuple):
     """What a thread waits for, and the kind of the wait.
 
-    ``is_transfer`` is True if only data ends the wait, and no timeout.
+    ``is_transfer`` is True if only data ends the wait, and no timeout. ``peers`` are the PIDs of
+    the processes that could end it, as far as profd sees: those at the other end of a pipe, or the
+    child; None if they are unknown.
     """
 
     kind: str
     """The kind of the wait.
 
-    It is stopped, frozen, running, lock, read, write, terminal, flush, child, sleep, events, gpu or
-    unknown.
+    It is stopped, frozen, running, lock, read, write, terminal, flush, child, sleep, polling,
+    events, gpu or unknown.
     """
     text: str
     is_transfer: bool = False
+    peers: tuple[int, ...] | None = None
 
 
 def read_wait(pid: int, os_tid: int, name_of: NameOf) -> Wait:
@@ -201,8 +205,9 @@ def _wait_in(call: str, first: int, second: int, pid: int, name_of: NameOf) -> W
             return Wait("read", f"opens {path.decode(errors='replace') or 'a file'}")
         case "wait4" | "waitid":
             child = second if call == "waitid" else first
-            name = name_of(child) if 0 < child < 1 << 22 else "a child"
-            return Wait("child", f"waits for the end of {name}")
+            if not 0 < child < 1 << 22:
+                return Wait("child", "waits for the end of a child")
+            return Wait("child", f"waits for the end of {name_of(child)}", peers=(child,))
         case "nanosleep" | "clock_nanosleep":
             return Wait("sleep", "sleeps")
         case "fsync" | "fdatasync" | "msync" | "sync":
@@ -249,12 +254,10 @@ def _wait_at_any(pid: int, fds: list[int], name_of: NameOf) -> Wait:
 
 
 def _wait_at(pid: int, fd: int, *, is_reader: bool, name_of: NameOf) -> Wait:
-    kind, does = ("read", "reads") if is_reader else ("write", "writes")
     pipe = pipe_of(pid, fd)
     if pipe is not None:
-        return Wait(
-            kind, f"{does} a pipe; {_other_end(pipe, pid, is_reader=is_reader, name_of=name_of)}"
-        )
+        return _wait_at_pipe(pipe, pid, is_reader=is_reader, name_of=name_of)
+    kind, does = ("read", "reads") if is_reader else ("write", "writes")
     link = processes.link(pid, f"fd/{fd}")
     if link.startswith("socket:"):
         return Wait(kind, f"{does} a socket{_far_end(pid, link)}")

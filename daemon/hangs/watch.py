@@ -35,6 +35,7 @@ from profd.daemon.hangs.cause import (
     is_frozen,
     is_waiting_for_user,
     is_waiting_for_work,
+    waits_for_requests,
 )
 from profd.daemon.hangs.desync import find_desync, is_at_work, waits_for_device
 from profd.daemon.hangs.job import read_dumps
@@ -229,7 +230,7 @@ class HangWatch:
     ) -> None:
         """Report a run that has been stalled for so long, if two looks at it show a hang."""
         seen = await looks.check(stalled_s, timeout_s) if self._hang is None else None
-        if seen is not None and is_hang(seen):
+        if seen is not None and is_hang(seen := seen.told()):
             self._goes_on = goes_on
             self._report(seen, stalled_s)
 
@@ -297,6 +298,7 @@ class HangWatch:
         """
         now = looks.second
         serves = self._activity.step_ns is None and is_waiting_for_work(now)
+        serves |= looks.polls and any(map(waits_for_requests, now.standing))
         if serves or is_waiting_for_user(now) or self._has_moved(looks):
             return False
         if is_frozen(now):

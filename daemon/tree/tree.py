@@ -26,13 +26,16 @@ from profd.daemon.secrets import mask_command
 from profd.daemon.stacks.dump import DumpedFrame, DumpedThread, DumpFailed, take_dump
 from profd.daemon.stacks.origin import ANY, Origin, origin_of
 from profd.daemon.store.records import Frame, Identity, Placement, ProcessSeen
-from profd.daemon.tree import exitstatus, roles
+from profd.daemon.tree import roles
 from profd.daemon.tree.attachable import check_attachable
+from profd.daemon.tree.exitstatus import ProcessWatch
 from profd.daemon.tree.roles import VARIABLES, placement_of
 from profd.daemon.tree.unread import why_unread
 
 Value = TypeVar("Value")
 FULL_SCAN_EVERY = 4
+_MOST_WATCHED = 128
+"""How many processes have a handle that tells how they ended: each takes a descriptor of profd."""
 _THREADS_AT_ONCE = 64
 """The full scan of a process becomes rarer with each further this many threads.
 
@@ -113,6 +116,7 @@ class ProcessTree:
 
     def __post_init__(self) -> None:
         self.members: dict[Identity, Member] = {}
+        self._watches: dict[Identity, ProcessWatch] = {}
         self._scans, self._has_begun = 0, False
         self._polled_ns, self._before_ns = self.clock.now_ns(), 0
 
@@ -279,11 +283,8 @@ class ProcessTree:
         identity = member.identity
         stat = processes.read_stat(identity.pid)
         if stat is None or stat.start_ticks != identity.start_ticks or not stat.is_running:
-            is_zombie = stat is not None and stat.start_ticks == identity.start_ticks
             del self.members[identity]
-            yield ProcessChange(
-                EventKind.ENDED, member, exitstatus.of_zombie(stat) if stat and is_zombie else None
-            )
+            yield ProcessChange(EventKind.ENDED, member, self._exit_status(identity))
         # A dying process has no image any more while the kernel takes its memory back, and names
         # nothing.
         elif stat.image not in (0, member.image):
@@ -297,6 +298,19 @@ class ProcessTree:
             and self._read(member, member.image)
         ):
             yield ProcessChange(EventKind.LOADED, member)
+
+    def _watch(self, identity: Identity) -> None:
+        if len(self._watches) < _MOST_WATCHED:
+            with contextlib.suppress(OSError):
+                self._watches[identity] = ProcessWatch(identity)
+
+    def _exit_status(self, identity: Identity) -> int | None:
+        """Return how a process ended, as of ``waitpid``, if the kernel tells."""
+        watch = self._watches.pop(identity, None)
+        if watch is None:
+            return None
+        with contextlib.closing(watch):
+            return watch.status()
 
     def _has_loaded_python(self, member: Member) -> bool:
         """Return whether a program runs a Python now.
@@ -320,6 +334,7 @@ class ProcessTree:
             member = Member(identity, above, (), roles.HELPER, None, None, None, stat.image)
             if self._read(member, stat.image):
                 self.members[identity] = member
+                self._watch(identity)
                 appeared.append(ProcessChange(EventKind.STARTED, member))
         return appeared
 

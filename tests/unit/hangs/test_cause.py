@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profd.daemon.hangs.cause import Cause, Death, ends_by_itself, find_cause
+from profd.daemon.hangs.cause import Cause, Death, ends_by_itself, find_cause, place_of
 from profd.daemon.hangs.look import Look, StackState
 from profd.daemon.hangs.waits import Wait
 from profd.daemon.store.records import Frame, Identity
@@ -26,23 +26,68 @@ def look(*rows: StackState) -> Look:
 
 
 @pytest.mark.parametrize(
-    ("code", "number", "group"),
+    ("code", "number", "peers", "group"),
     [
-        (None, 9, "dead worker"),
-        (3, None, "dead worker"),
-        (None, None, "dead worker"),
-        (0, None, "queue"),
+        (None, 9, (8,), "dead worker"),
+        (3, None, None, "dead worker"),
+        (None, None, None, "queue"),
+        (None, None, (8,), "queue"),
+        (None, None, (), "dead worker"),
+        (0, None, (), "queue"),
     ],
-    ids=["killed", "failed", "nobody knows", "ended well"],
+    ids=[
+        "killed",
+        "failed",
+        "nobody knows",
+        "nobody knows, and another can write",
+        "nobody knows, and no other can write",
+        "ended well",
+    ],
 )
-def test_a_wait_for_a_queue_names_a_worker_that_died(
-    code: int | None, number: int | None, group: str
+def test_a_wait_for_a_queue_names_a_worker_of_whose_death_there_is_evidence(
+    code: int | None, number: int | None, peers: tuple[int, ...] | None, group: str
 ) -> None:
-    cause = find_cause(
-        look(standing(0, "read", GET)), [Death(900, "worker 2 (pid 7)", code, number)]
-    )
+    main = standing(0, "read", GET)
+    main = main._replace(wait=main.wait._replace(peers=peers))
+    cause = find_cause(look(main), [Death(900, "worker 2 (pid 7)", code, number)])
     assert cause.group == group
     assert ("worker 2 (pid 7)" in cause.text) == (group == "dead worker")
+
+
+BOOTSTRAP = Frame("Process._bootstrap", "/usr/lib/python3.11/multiprocessing/process.py", 314)
+JOIN = Frame("Process.join", "/usr/lib/python3.11/multiprocessing/process.py", 149)
+FEED = Frame("Queue._feed", "/usr/lib/python3.11/multiprocessing/queues.py", 266)
+SEND = Frame("Connection._send", "/usr/lib/python3.11/multiprocessing/connection.py", 384)
+
+
+@pytest.mark.parametrize(
+    ("readers", "says"), [((100,), True), ((100, 9), False), (None, False)],
+    ids=["its parent alone reads", "another may read", "unknown"],
+)  # fmt: skip
+def test_a_child_that_is_joined_before_its_queue_is_read_is_told_so(
+    readers: tuple[int, ...] | None, says: bool
+) -> None:
+    parent = standing(0, "child", JOIN)._replace(wait=Wait("child", "waits", peers=(101,)))
+    child = standing(1, "lock", BOOTSTRAP, Frame("join", "/usr/lib/python3.11/threading.py", 1119))
+    child.member.role, child.member.parent = "helper", parent.member.identity
+    feeder = child._replace(
+        thread="QueueFeederThread",
+        is_main=False,
+        stack=(FEED, SEND),
+        wait=Wait("write", "writes a pipe", peers=readers),
+    )
+    died = Death(900, "helper 7 (pid 7)", None, None)
+    cause = find_cause(look(parent, child, feeder), [died])
+    assert ("before it has read what that writes" in cause.text) == says
+    assert cause.group != "dead worker"
+
+
+def test_the_place_of_a_forked_child_is_no_line_of_its_parent() -> None:
+    start = Frame("launch", "/srv/train.py", 12)
+    forked = (LOOP, start, BOOTSTRAP, Frame("_exit_function", "/usr/lib/python3.11/util.py", 360))
+    assert place_of(standing(1, "lock", *forked[1:])) == "_exit_function (util.py:360)"
+    own = Frame("work", "/srv/train.py", 30)
+    assert place_of(standing(1, "lock", *forked[1:3], own, GET)) == "Queue.get (train.py:30)"
 
 
 def test_a_hang_ends_by_itself_only_where_all_training_processes_sleep() -> None:

@@ -36,6 +36,11 @@ MEMBERS = [
 ]
 LOOP = Frame("<module>", "/srv/train.py", 40)
 GET = Frame("Queue.get", "/usr/lib/python3.11/queue.py", 171)
+BATON = Frame("FileBaton.wait", "/usr/lib/python3/dist-packages/torch/utils/file_baton.py", 49)
+SERVING = (
+    Frame("BaseEventLoop._run_once", "/usr/lib/python3.11/asyncio/base_events.py", 1884),
+    Frame("EpollSelector.select", "/usr/lib/python3.11/selectors.py", 468),
+)
 LOCK = Wait("lock", "a lock")
 
 
@@ -47,6 +52,7 @@ class Stage:
         self.put: list[Record] = []
         self.stack: tuple[Frame, ...] = (LOOP, GET)
         self.wait = LOCK
+        self.beside: tuple[Frame, ...] = ()
         self.io_bytes, self.switches, self.cpu_s = 1000, 50, 0.0
         self.looks = 0
         self.members = MEMBERS
@@ -64,6 +70,8 @@ class Stage:
         standing = tuple(
             StackState(member, "MainThread", True, self.stack, self.wait, waits) for member in mains
         )
+        if self.beside and not mains_only:
+            standing += (standing[0]._replace(is_main=False, stack=self.beside, wait=LOCK),)
         return Look(at_ns, standing, self.io_bytes, self.switches, {None: self.cpu_s})
 
     async def pass_s(
@@ -142,6 +150,30 @@ async def test_heartbeats_do_not_hide_a_hang() -> None:
         await stage.pass_s(9)
         await stage.pass_s(1, 0.3)
     assert len(stage.found()) == 1
+
+
+@pytest.mark.parametrize(
+    ("wakes", "beside", "soon", "late"),
+    [
+        (10, (), ["polling"], ["polling"]),
+        (0, (), [], ["sleep"]),
+        (10, SERVING, [], []),
+        (10, (Frame("watch", "/srv/train.py", 9), GET), ["polling"], ["polling"]),
+    ],
+    ids=["a lock file is asked for", "one long sleep", "a server polls for its end", "a thread"],
+)
+async def test_a_wait_by_polling_is_a_wait_and_no_sleep_that_ends(
+    wakes: int, beside: tuple[Frame, ...], soon: list[str], late: list[str]
+) -> None:
+    stage = Stage()
+    stage.stack, stage.wait, stage.beside = (LOOP, BATON), Wait("sleep", "sleeps"), beside
+    await stage.pass_s(30, wakes=wakes)
+    assert [hang.report.cause for hang in stage.found()] == soon
+    await stage.pass_s(100, wakes=wakes)
+    assert [hang.report.cause for hang in stage.found()] == late
+    if soon:
+        says = "in FileBaton.wait (train.py:40): polls: it sleeps 10 times a second; for what is "
+        assert says in stage.found()[0].text
 
 
 WORK: dict[str, Callable[[int], dict[str, object]]] = {
