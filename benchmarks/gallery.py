@@ -31,7 +31,7 @@ GALLERY = Path(__file__).parents[1] / "target" / "gallery"
 PLANTED = {
     "load_in_process": "input-bound-in-process",
     "slow_store": "input-bound-saturated",
-    "worker_restarts": "input-bound-idle",
+    "worker_restarts": "input-bound-starting",
     "values_each_step": "synchronization",
     "checkpoint_often": "checkpoint-stalls",
     "log_each_step": "logging-stalls",

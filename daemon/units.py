@@ -21,6 +21,11 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 99.95 or not value else f"{Decimal(f'{value:.2e}'):f}"
 
 
+def about(value: float) -> str:
+    """Return a number with two figures, as of an estimate: ``3.8``, ``40``, ``1,200``."""
+    return f"{Decimal(f'{value:.1e}'):,f}"
+
+
 def plural(count: int, noun: str) -> str:
     """Return a count with its noun: ``1 job``, ``1,200 jobs``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

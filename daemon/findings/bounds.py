@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
+from typing import NamedTuple
 
 from profd.daemon.analyze import series
 from profd.daemon.analyze.phases import WITHOUT_WORK
 from profd.daemon.findings.context import FindingContext
+from profd.daemon.findings.shares import Share
 from profd.daemon.store.rows import ThreadRow
 
 
@@ -35,6 +38,45 @@ def ceiling(context: FindingContext) -> float | None:
     each = context.mean_of_workers("cpu_cores") or 0.0
     work = sum(mains) + context.workers_at_once * each
     return max(usable / work, 1.0) if usable is not None and mains and work else None
+
+
+class Crew(NamedTuple):
+    """How many workers a rank needs for steps that wait no more, in words and ``most`` of them.
+
+    They are no more than the cores without other work. With them steps get at most ``gain`` times
+    as fast, and ``least`` times if nothing else holds them up; None if the CPU time is unknown.
+    There ``is_room`` if more work finds a core.
+    """
+
+    words: str
+    most: int
+    is_room: bool
+    least: float | None
+    gain: float
+
+
+_UNKNOWN = 256.0  # cores of any machine, and how many times more work they have room for
+
+
+def crew_for(context: FindingContext, load: Share, spared: Share) -> Crew:
+    """Return how many workers make the batches once steps no longer take the time ``spared``.
+
+    ``load`` is for what time of a second a rank's workers make the batches of its present steps.
+    """
+    limit, cores = ceiling(context), usable_cores(context) or _UNKNOWN
+    work = cores / (limit or _UNKNOWN)
+    idle = 1 - (context.mean("host_cpu_share") or 0.0)
+    idle *= series.machine_cores(context.reader) or _UNKNOWN
+    faster = min(1 + idle / work, cores / work)
+    # Readings of a second do not fit together to a tenth of a core.
+    free = min(work + idle + 0.2, cores) // max(len(context.trainers), 1)
+    low, high = min(spared.least_gain, faster), min(spared.gain, faster)
+    needed = (math.ceil(low * load.low), math.ceil(high * load.high))
+    least, most = (int(max(min(number, free), 1)) for number in needed)
+    words = f"{most}" if least == most else f"{least}-{most}"
+    surely = min(low, least / load.high) if limit else None
+    gain = context.bound(spared, limit, most / max(load.low, 0.01))
+    return Crew(words, most, faster >= 1.1, surely, gain)
 
 
 def thread_cores(context: FindingContext, threads: Collection[ThreadRow]) -> dict[int, list[float]]:

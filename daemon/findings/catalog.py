@@ -37,6 +37,8 @@ RULES: tuple[Rule, ...] = (
     ranks.straggler,
     ranks.collectives,
     loading.load_in_process,
+    phases.sampler,
+    loading.starting_workers,
     loading.saturated_workers,
     loading.idle_workers,
     environments.environments,

@@ -102,6 +102,7 @@ class FindingContext:
         severity: str | None = None,
         surely: float | None = None,
         gain: float | Callable[[], float | None] | None = None,
+        least_gain: float | None = None,
         line: Callable[[], Line | None] | None = None,
         cases: Mapping[str, bool] = {},
         selection: Selection | None = None,
@@ -117,9 +118,10 @@ class FindingContext:
         is, or any other. Without a ``severity`` the scale of the table decides, by what is
         ``surely`` lost: by default the low end of the share, or the part. Only then are ``gain``
         and ``line`` looked for; the defaults are the bound by the share, and the line of the
-        finding's phase. The stacks of the finding are those of ``selection``, by default of the
-        main threads in its phase. ``series`` names the series that were read if the table cannot
-        know them. A finding mentions crowded cores if they raise its bound by more than 5 %.
+        finding's phase. A ``least_gain`` is said, too, if it is near the bound. The stacks of the
+        finding are those of ``selection``, by default of the main threads in its phase. ``series``
+        names the series that were read if the table cannot know them. A finding mentions crowded
+        cores if they raise its bound by more than 5 %.
         """
         texts = table().finding[name]
         severity = severity or self._severity_by(name, first, surely)
@@ -133,7 +135,8 @@ class FindingContext:
         if gain is None:
             gain = partial(self._gain, texts, first)
         gain = gain() if callable(gain) else gain
-        speeds = speeds_up(gain, is_crowded=self.crowding > 1.05, trains=self.trains)
+        is_crowded = self.crowding > 1.05
+        speeds = speeds_up(gain, least_gain, is_crowded=is_crowded, trains=self.trains)
         given = {"share": _said(first), "at": at(place), "speeds_up": speeds, **words}
         said = texts.said(given, cases)
         selection = selection or self.in_phase(texts.phase)

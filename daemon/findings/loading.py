@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import operator
 import re
-from collections import Counter
 from collections.abc import Callable, Collection
 from functools import partial
 
@@ -16,20 +17,21 @@ from profd.daemon.analyze.phases import (
     DATA_WAIT,
     STARTUP,
     WAITING,
+    own_frame,
     own_frames,
 )
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.steps import take_steps
-from profd.daemon.findings.bounds import ceiling, usable_cores
+from profd.daemon.findings.bounds import ceiling, crew_for, usable_cores
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import INFO, Finding, Line
 from profd.daemon.findings.kinds import spoken
 from profd.daemon.findings.linetree import line_of_call
 from profd.daemon.findings.shares import Share
-from profd.daemon.findings.texts import at
+from profd.daemon.findings.texts import at, speeds_up
 from profd.daemon.frameworks.frames import Meaning, function_means, means
 from profd.daemon.store.rows import FrameRow
-from profd.daemon.units import percent, plural, size
+from profd.daemon.units import about, percent, plural, size
 
 HAND_OVER_S = 0.005
 """How long it takes to get a batch from a worker, in seconds.
@@ -39,46 +41,52 @@ On two programs 4 and 7 ms were measured (docs/findings.md).
 
 
 def load_in_process(context: FindingContext) -> Finding | None:
-    share = _share(context, DATA_LOAD)
+    loading = {stack for stack in context.profile.time_ns if _loads(context, stack)}
+    share = context.share_of(loading.__contains__)
     # This spares the look at the cores.
     if context.severity("input-bound-in-process", share.low) is None:
         return None
     if context.has_only_started:
         return None
-    if _is_most(context, partial(_steps_environment, context)):
-        share = context.share_of(lambda stack: _loads(context, stack))
-        gain, line = context.bound(share, ceiling(context)), partial(_line_of_loading, context)
+
+    def is_most(holds: Callable[[int], bool]) -> bool:
+        profile = context.profile
+        return 2 * profile.spent_ns(filter(holds, loading)) >= profile.spent_ns(loading)
+
+    def goes_through(meaning: Meaning) -> bool:
+        return is_most(lambda stack: context.means(stack, meaning))
+
+    line = partial(_line_of_loading, context, loading)
+    if is_most(partial(_steps_environment, context)):
+        gain = context.bound(share, ceiling(context))
         return context.finding("input-bound-environment", share, gain=gain, line=line)
-    # Workers needed to keep up with steps that no longer load, capped by the cores to spare.
-    needed = -(-share.value // (1 - min(share.value, 0.99)))
-    workers = max(int(min(needed, max((usable_cores(context) or needed) - 1, 1))), 1)
-    gain = context.bound(share, ceiling(context))
+    crew = crew_for(context, share, share)
     per_s = take_steps(context.reader, context.selection, context.phases).per_s
     step_s = share.value / per_s if per_s else math.inf
-    has_loader = _goes_through(context, "loader")
+    has_loader = goes_through("loader")
     # An IterableDataset takes no list of indices, and loading without a DataLoader has no worker to
     # spare.
-    is_iterable = _goes_through(context, "iterable dataset")
-    is_iterable &= not _goes_through(context, "shares data out")
+    is_iterable = goes_through("iterable dataset") and not goes_through("shares data out")
     is_quick = has_loader and not is_iterable and step_s < HAND_OVER_S
-    loading = {stack for stack in context.profile.time_ns if _loads(context, stack)}
     call = None if has_loader else line_of_call(context, loading)
     function, of_function, function_line = _costly_function(context, loading, call)
-    cases = {
-        "iterable": is_iterable,
-        "quick": is_quick,
-        "without-loader": not has_loader,
-        "named": function is not None,
-    }
+    by_workers = crew.is_room and not is_quick
     return context.finding(
         "input-bound-in-process",
         share,
         severity=INFO if is_quick else None,
-        gain=gain,
-        line=partial(_line_of_loading, context) if has_loader else lambda: call,
-        cases=cases,
-        workers=plural(workers, "worker"),
-        number=workers,
+        gain=crew.gain if by_workers else None,
+        least_gain=crew.least if by_workers else None,
+        line=line if has_loader else lambda: call,
+        cases={
+            "iterable": is_iterable,
+            "without-loader": not has_loader,
+            "crowded": not crew.is_room,
+            "quick": is_quick,
+            "collated": goes_through("collates"),
+            "named": function is not None,
+        },
+        workers=crew.words,
         milliseconds=f"{1000 * step_s:.1f}",
         function=function,
         at_function=at(function_line),
@@ -93,51 +101,61 @@ def _costly_function(
 
     It is below ``call``, which loads without a DataLoader, or a DataLoader calls it.
     """
-    paths: dict[int, list[int]] = {}
-    for stack in loading:
-        frames = context.reader.frames_of(stack)
-        begins = (one.id == call.frame if call else means(one, "loader") for one in frames)
-        first = next((depth for depth, is_begin in enumerate(begins, 1) if is_begin), len(frames))
-        paths[stack] = [one.id for one in own_frames(frames[first:])]
+
+    def is_above(frame: FrameRow) -> bool:
+        return frame.id != call.frame if call else not means(frame, "loader")
+
+    frames_of = context.reader.frames_of
+    below = {stack: [*itertools.dropwhile(is_above, frames_of(stack))][1:] for stack in loading}
+    paths = {stack: [one.id for one in own_frames(frames)] for stack, frames in below.items()}
     name, stacks = context.innermost(paths)
 
     def frame_of(stack: int) -> FrameRow | None:
-        return next(
-            (
-                one
-                for one in reversed(context.reader.frames_of(stack))
-                if spoken(one.function) == name
-            ),
-            None,
-        )
+        return next((one for one in reversed(below[stack]) if spoken(one.function) == name), None)
 
     line = context.heaviest_line(stacks.__contains__, frame_of)
     return name, context.share_of(stacks.__contains__), line
 
 
-def _line_of_loading(context: FindingContext) -> Line | None:
+def _own_frame(context: FindingContext, stack: int) -> FrameRow | None:
+    return own_frame(context.reader.frames_of(stack))
+
+
+def _line_of_loading(context: FindingContext, loading: Collection[int]) -> Line | None:
     """Return the line of the loop, or if a framework has the loop, that of dataset or collation."""
 
     def frame_of(stack: int) -> FrameRow | None:
-        frames, line = context.reader.frames_of(stack), context.phases.user_line(stack)
-        trainers = [depth for depth, one in enumerate(frames, 1) if means(one, "trainer")]
-        return next(iter(own_frames(frames[trainers[-1] :])), line) if trainers else line
+        is_below = context.means(stack, "trainer")
+        return _own_frame(context, stack) if is_below else context.phases.user_line(stack)
 
-    return context.heaviest_line(partial(_loads, context), frame_of)
+    return context.heaviest_line(loading.__contains__, frame_of)
 
 
 def _loads(context: FindingContext, stack: int) -> bool:
-    is_input = context.phases.of_stack(stack) == DATA_LOAD and stack not in context.evaluating
-    return is_input and not is_apart_from_environment(context, stack)
+    """Say whether a stack loads data, and not for an evaluation: evaluating less spares that.
 
-
-def _share(context: FindingContext, phase: str) -> Share:
-    """Return the share of a phase in the training itself.
-
-    Batches of evaluations do not count: evaluating less spares them.
+    What the sampler does is told apart: no worker does it.
     """
-    of_stack, aside = context.phases.of_stack, context.evaluating
-    return context.share_of(lambda stack: of_stack(stack) == phase and stack not in aside)
+    is_input = context.phases.of_stack(stack) == DATA_LOAD and stack not in context.evaluating
+    is_apart = is_apart_from_environment(context, stack) or _part(context, stack) == INDICES
+    return is_input and not is_apart
+
+
+_PARTS: tuple[Meaning, ...] = ("draws indices", "starts workers", "stops workers")
+INDICES, STARTS, ENDS = _PARTS
+
+
+def _part(context: FindingContext, stack: int) -> str | None:
+    """Return what a stack does for the input of the training that no worker can do.
+
+    It does one of these three things, or it is a ``DATA_WAIT``. None if it is anything else, or for
+    an evaluation.
+    """
+    if stack in context.evaluating:
+        return None
+    is_wait = context.phases.of_stack(stack) == DATA_WAIT
+    parts = (one for one in _PARTS if context.means(stack, one))
+    return next(parts, DATA_WAIT if is_wait else None)
 
 
 _ENVIRONMENT = re.compile(r"(?i)env\w*\.(step|reset)\b")
@@ -146,17 +164,6 @@ _ENVIRONMENT = re.compile(r"(?i)env\w*\.(step|reset)\b")
 def _steps_environment(context: FindingContext, stack: int) -> bool:
     frames = context.reader.frames_of(stack)
     return any(_ENVIRONMENT.search(f"{one.function} {one.text}") for one in frames)
-
-
-def _is_most(context: FindingContext, holds: Callable[[int], bool]) -> bool:
-    """Say whether most of the loading in the main thread is in such stacks."""
-    of_stack = context.phases.of_stack
-    share = context.share_of(lambda stack: of_stack(stack) == DATA_LOAD and holds(stack))
-    return 2 * share.value >= context.share(DATA_LOAD).value
-
-
-def _goes_through(context: FindingContext, meaning: Meaning) -> bool:
-    return _is_most(context, lambda stack: context.means(stack, meaning))
 
 
 def is_apart_from_environment(context: FindingContext, stack: int) -> bool:
@@ -169,15 +176,63 @@ def is_apart_from_environment(context: FindingContext, stack: int) -> bool:
     return is_such and _steps_environment(context, stack)
 
 
+def _waits(context: FindingContext) -> tuple[int, float, float]:
+    """Return how often workers were started, and parts of the main threads' time.
+
+    These are the waits for the first batches after starts, and the longest other wait of each
+    thread: a single one is no loss.
+    """
+    starts = first_ns = longest_ns = 0
+    for thread in context.selection.threads(context.reader):
+        rows = context.reader.intervals(context.time, [thread])
+        parts = ((_part(context, row.stack), row.duration_ns) for row in rows)
+        before, others_ns = None, [0]
+        for part, run in itertools.groupby(parts, operator.itemgetter(0)):
+            length_ns = sum(ns for _, ns in run)
+            if part == INDICES:
+                continue
+            starts += part == STARTS
+            if part == DATA_WAIT and before == STARTS:
+                first_ns += length_ns
+            elif part == DATA_WAIT:
+                others_ns.append(length_ns)
+            before = part
+        longest_ns += max(others_ns)
+    whole_ns = context.profile.total_ns or 1
+    return starts, first_ns / whole_ns, longest_ns / whole_ns
+
+
+_AGAIN = 3
+
+
+def starting_workers(context: FindingContext) -> Finding | None:
+    """Return the time in which workers are started anew, with the waits for their first batches."""
+    times, first, _ = context.once(_waits)
+    share = context.share_of(lambda stack: _part(context, stack) in (STARTS, ENDS))
+    whole = share.plus(first)
+    if not context.workers or times < _AGAIN:
+        return None
+    line = context.heaviest_line(lambda stack: _part(context, stack) == STARTS)
+    # To keep them spares the starts; whether it spares first waits depends on the loading.
+    return context.finding(
+        "input-bound-starting",
+        whole,
+        gain=lambda: context.bound(whole, ceiling(context)),
+        least_gain=share.least_gain,
+        line=lambda: line,
+        cases={"anew": bool(line and re.search(r"\bnext\(.*\biter\(", line.source or ""))},
+        starts=times,
+    )
+
+
 class Loaders(msgspec.Struct, frozen=True):
-    """All workers: ``at_once`` lived at the same time, ``started`` were started in all.
+    """The workers of all ranks: each has ``count`` that live at the same time.
 
     ``busy`` is the share of their time with an order, ``cores`` the CPU time per second of one
     worker, None if it was not read. ``line`` is the line of the dataset with most of their time.
     """
 
-    at_once: int
-    started: int
+    count: int
     busy: Share
     cores: float | None
     line: Line | None
@@ -192,24 +247,13 @@ def take_loaders(context: FindingContext) -> Loaders | None:
     profile = context.profile_on(Selection(*context.time, processes, thread="MainThread"))
     if not processes or not profile.samples:
         return None
-
-    def frame_of(stack: int) -> FrameRow | None:
-        # The fork copied the parent's frames above the loop.
-        frames = context.reader.frames_of(stack)
-        loop = max(
-            (depth for depth, frame in enumerate(frames) if means(frame, "worker loop")),
-            default=len(frames),
-        )
-        return next(reversed(own_frames(frames[loop + 1 :])), None)
-
     return Loaders(
-        at_once=context.workers_at_once,
-        started=len(processes),
+        count=math.ceil(context.workers_at_once / len({row.parent for row in context.workers})),
         busy=context.share_of(
             lambda stack: context.phases.of_stack(stack) not in _NOT_LOADING, profile
         ),
         cores=context.mean_of_workers("cpu_cores"),
-        line=context.heaviest_line(frame_of=frame_of, profile=profile),
+        line=context.heaviest_line(frame_of=partial(_own_frame, context), profile=profile),
     )
 
 
@@ -218,8 +262,12 @@ _SATURATED = 0.8
 
 
 def _waited_for(context: FindingContext) -> tuple[Share, Loaders | None]:
-    """Return the share of waits for batches, and the workers, or None if the share is small."""
-    share = _share(context, DATA_WAIT)
+    """Return the share of waits for batches, and the workers, or None if the share is small.
+
+    First batches after a start are told with the start.
+    """
+    share = context.share_of(lambda stack: _part(context, stack) == DATA_WAIT)
+    share = share.plus(-context.once(_waits)[1])
     is_loss = context.severity("input-bound-saturated", share.low) is not None
     return share, take_loaders(context) if is_loss else None
 
@@ -228,87 +276,54 @@ def saturated_workers(context: FindingContext) -> Finding | None:
     share, loaders = context.once(_waited_for)
     if loaders is None or loaders.busy.high < _SATURATED:
         return None
-    limit, count = ceiling(context), loaders.at_once
-    has_cores = limit is None or limit >= 1.1
-    is_waiting = loaders.cores is not None and loaders.cores < 0.25 * loaders.busy.value
-    # Workers needed to keep up with compute, capped by free cores and memory.
-    needed = math.ceil(count * loaders.busy.value / (1 - min(share.value, 0.99)))
-    needed = max(
-        min(needed, _most_workers(context, math.inf if is_waiting else usable_cores(context))),
-        count + 1,
-    )
+    count, crew = loaders.count, crew_for(context, loaders.busy.times(loaders.count), share)
+    is_more = crew.is_room and crew.most > count
+    # What mostly waits needs no core of its own.
+    waits = loaders.cores is not None and loaders.cores < 0.25 * loaders.busy.value
+    is_beyond = waits and (not is_more or crew.most == usable_cores(context))
+    by_number, cheaper = is_more and not is_beyond, context.bound(share)
+    per_s = take_steps(context.reader, context.selection, context.phases).per_s or 0.0
     return context.finding(
         "input-bound-saturated",
         share,
         loaders.busy.measure("workers busy"),
-        gain=context.bound(share, limit if has_cores else None),
-        cases={"full": not has_cores, "waiting": is_waiting},
-        workers_are={1: "its only worker is", 2: "both workers are"}.get(
-            count, f"all {count} workers are"
-        ),
+        gain=crew.gain if by_number else cheaper,
+        least_gain=crew.least if by_number else None,
+        cases={
+            "unpaced": not per_s,
+            "full": not is_more,
+            "waiting": waits,
+            "beyond": is_beyond,
+        },
         busy=percent(loaders.busy.value),
-        workers=plural(count, "worker"),
+        count=plural(count, "worker"),
+        pace=about(per_s),
+        could=about(per_s * share.least_gain),
+        workers=crew.words,
         at_loading=at(loaders.line),
-        more=needed - count,
-        needed=needed,
+        cheaper=speeds_up(cheaper, trains=context.trains),
         cores=loaders.cores or 0.0,
     )
-
-
-def _most_workers(context: FindingContext, cores: float | None) -> int:
-    """Return how many workers find memory, and a core beside the main thread, if these are known.
-
-    256 are enough for any machine.
-    """
-    used, total = context.mean("host_memory_used_bytes"), context.mean("host_memory_total_bytes")
-    each = context.mean_of_workers("rss_bytes")
-    limits = [256, (cores or math.inf) - 1]
-    if used is not None and total is not None and each:
-        limits.append(context.workers_at_once + (total - used) / each)
-    return int(min(limits))
-
-
-_MOST = 0.5
 
 
 def idle_workers(context: FindingContext) -> Finding | None:
     share, loaders = context.once(_waited_for)
     if loaders is None or loaders.busy.high >= _SATURATED:
         return None
-    cases = _cause_between(context, share, loaders)
-    starts = "starts" in cases
     return context.finding(
         "input-bound-idle",
         share,
         loaders.busy.measure("workers busy"),
-        surely=share.low if starts else share.low - _longest(context),
+        surely=share.low - context.once(_waits)[2],
         # If cores are short, the main thread takes a finished batch late, because it waits for a
         # core, and so do the workers.
-        severity=INFO if context.lacking >= share.low and not starts else None,
-        line=partial(_line_of_starts, context) if starts else None,
-        cases=cases,
+        severity=INFO if context.lacking >= share.low else None,
+        cases=_cause_between(context, share, loaders),
         busy=percent(loaders.busy.value),
     )
 
 
-def _longest(context: FindingContext) -> float:
-    """Return the share of the longest wait: a single one, as for the first batch, is no loss."""
-    waits_ns, longest_ns = Counter[int](), Counter[int]()  # by thread
-    threads = context.selection.threads(context.reader)
-    for row in context.reader.intervals(context.time, threads):
-        is_wait = context.phases.of_stack(row.stack) == DATA_WAIT
-        waits_ns[row.thread] = waits_ns[row.thread] + row.duration_ns if is_wait else 0
-        longest_ns[row.thread] = max(longest_ns[row.thread], waits_ns[row.thread])
-    return longest_ns.total() / (context.profile.total_ns or 1)
-
-
-def _line_of_starts(context: FindingContext) -> Line | None:
-    """Return the user's line that starts workers; another one may wait for their first batches."""
-
-    def starts(stack: int) -> bool:
-        return context.means(stack, "starts workers")
-
-    return context.heaviest_line(starts) or context.line(DATA_WAIT)
+_MOST = 0.5
 
 
 def _cause_between(context: FindingContext, share: Share, loaders: Loaders) -> dict[str, bool]:
@@ -316,25 +331,19 @@ def _cause_between(context: FindingContext, share: Share, loaders: Loaders) -> d
 
     No case holds if batches take unlike times.
     """
-    if loaders.started >= 3 * loaders.at_once:
-        return {"starts": True}
-    threads = {row.name for row in context.reader.threads.values()}
-    for name in (one for one in threads if function_means(one, "", "pins batches")):
-        thread = Selection(*context.time, context.whole.processes, context.whole.rank, thread=name)
+    phase_of, names = context.phases.of_stack, {row.name for row in context.reader.threads.values()}
+    for name in (one for one in names if function_means(one, "", "pins batches")):
+        thread = msgspec.structs.replace(context.selection, main_threads=False, thread=name)
         pinning = context.profile_on(thread)
-        if (
-            context.share_of(lambda stack: context.phases.of_stack(stack) == COPY, pinning).value
-            >= _MOST
-        ):
+        if context.share_of(lambda stack: phase_of(stack) == COPY, pinning).value >= _MOST:
             return {"pinning": True}
 
     def takes_a_batch(stack: int) -> bool:
-        is_wait = context.phases.of_stack(stack) == DATA_WAIT
-        return is_wait and not means(context.leaf(stack), "no batch yet")
+        return phase_of(stack) == DATA_WAIT and not means(context.leaf(stack), "no batch yet")
 
     is_transfer = context.share_of(takes_a_batch).value >= _MOST * share.value
     # The main thread would take as long for the work of all workers.
-    is_cheap = loaders.busy.value * loaders.at_once < _MOST * share.value
+    is_cheap = loaders.busy.value * loaders.count < _MOST * share.value
     return {"transfer": is_transfer and not is_cheap, "cheap": is_transfer and is_cheap}
 
 

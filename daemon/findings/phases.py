@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from profd.daemon.analyze.phases import COMPILE, EVALUATION, OPTIMIZER, OTHER, STEP, SYNCHRONIZE
+from profd.daemon.analyze.phases import (
+    COMPILE,
+    EVALUATION,
+    OPTIMIZER,
+    OTHER,
+    STEP,
+    SYNCHRONIZE,
+    own_frame,
+)
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import INFO, Finding, Measure
 from profd.daemon.findings.overhead import overhead
@@ -60,6 +68,18 @@ def of_stacks(
         cases=cases,
         selection=None if is_phase else context.selection,
     )
+
+
+def sampler(context: FindingContext) -> Finding | None:
+    """Return the time in which the main thread asks a sampler which samples are in a batch."""
+
+    def draws(stack: int) -> bool:
+        return context.means(stack, "draws indices") and stack not in context.evaluating
+
+    def frame_of(stack: int) -> FrameRow | None:
+        return own_frame(context.reader.frames_of(stack))
+
+    return of_stacks("input-bound-sampler", context, draws, frame_of=frame_of)
 
 
 def evaluations(context: FindingContext) -> Finding | None:

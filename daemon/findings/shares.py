@@ -35,6 +35,11 @@ class Share(msgspec.Struct, frozen=True):
         """By how many times all goes faster, at most, without what has this share."""
         return 1 / (1 - min(self.high, _MOST))
 
+    @property
+    def least_gain(self) -> float:
+        """By how many times all goes faster without what surely has this share."""
+        return 1 / (1 - min(self.low, _MOST))
+
     def measure(self, name: str) -> Measure:
         if self.samples is None:
             return Measure(name, self.value)
@@ -48,6 +53,11 @@ class Share(msgspec.Struct, frozen=True):
             min(self.high, other.high),
             self.samples,
         )
+
+    def plus(self, part: float) -> Share:
+        """Return the share with a part of the time that no sample shows by itself."""
+        value, low, high = (max(one + part, 0.0) for one in (self.value, self.low, self.high))
+        return Share(value, low, high, self.samples)
 
     def times(self, part: float) -> Share:
         return Share(self.value * part, self.low * part, self.high * part, self.samples)

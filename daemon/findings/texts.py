@@ -17,6 +17,7 @@ from profd.daemon.findings.finding import SEVERITIES, Line
 from profd.daemon.units import LARGEST_BOUND, times
 
 TABLE = Path(__file__).with_name("texts.toml")
+_NEAR = 0.8
 SAID = ("title", "cause", "remedy", "measure")
 """The texts of a finding that may name words."""
 
@@ -98,14 +99,19 @@ def place(line: Line) -> str:
     return f"{PurePath(line.module_path).name}:{line.line}"
 
 
-def speeds_up(gain: float | None, *, is_crowded: bool = False, trains: bool = True) -> str:
+def speeds_up(
+    gain: float | None, least: float | None = None, *, is_crowded: bool = False, trains: bool = True
+) -> str:
     """Return what a fix does, as the end of a sentence about it.
 
-    The bound ``gain`` is None if it is unknown. A program that does not train may have no steps.
+    The bound ``gain`` is None if it is unknown. ``least`` is said too if it is near. A program that
+    does not train may have no steps.
     """
     if gain is None:
         return "helps (by how much is unknown)"
     if gain > LARGEST_BOUND:
         return f"saves nearly all of the {'step' if trains else 'time'}"
     what, crowded = "steps" if trains else "the program", " on crowded cores" if is_crowded else ""
+    if least and least >= max(_NEAR * gain, 1.1):
+        return f"speeds {what} up by {least:.1f} to {times(gain)}"
     return f"speeds {what} up by at most {times(gain)}{crowded}"

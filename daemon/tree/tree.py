@@ -73,6 +73,10 @@ class Member(msgspec.Struct):
 
     The 1st, 2nd, 4th, … look checks whether it has become one.
     """
+    starts_workers: bool = False
+    """Whether its stacks have shown that it starts workers: what it forks is taken for one."""
+    is_proven: bool = False
+    """Whether its own stacks have shown that it is a worker."""
     has_ranks: bool = False
     """Whether it is a script that starts its ranks itself; other children need not be ranks."""
     exec_ns: int = 0
@@ -128,11 +132,13 @@ class ProcessTree:
         self._before_ns, self._polled_ns = self._polled_ns, self.clock.now_ns()
         full = self._scans % FULL_SCAN_EVERY == 0
         self._scans += 1
+        # Ends first: what follows on a worker takes its number.
+        for member in list(self.members.values()):
+            changes += self._look_at(member)
         pending, known = list(self.members.values()), {identity.pid for identity in self.members}
         while pending:
             member = pending.pop(0)
-            changes += self._look_at(member)
-            if self.subprocesses and member.identity in self.members:
+            if self.subprocesses:
                 of_all = full and self._scans_fully(member)
                 children = processes.children(member.identity.pid, of_all_threads=of_all)
                 # The known children are looked at already.
@@ -156,15 +162,21 @@ class ProcessTree:
             return []
         member.trains = member.trains or roles.is_training(stacks)
         if member.role == roles.MAIN:
+            member.starts_workers = member.starts_workers or roles.starts_workers(stacks)
             if self._learn_place(member) or self._learn_number(member, stacks):
                 return [member, *self._inherit(member)]
             return []
         if member.trains and (changed := self._take_trainer(member)):  # in a pool of processes too
             return changed
-        if member.role == roles.HELPER and roles.is_worker(stacks):
-            member.role, member.ordinal = roles.WORKER, self._next_ordinal(member)
-            return [member]
-        return []
+        is_worker, was_worker = roles.is_worker(stacks), member.role == roles.WORKER
+        is_known = member.is_proven or member.role == roles.LAUNCHER or not stacks
+        if is_known or is_worker == was_worker:
+            member.is_proven = member.is_proven or is_worker
+            return []
+        member.role = roles.WORKER if is_worker else roles.HELPER
+        member.ordinal = self._next_ordinal(member) if is_worker else None
+        member.is_proven = is_worker
+        return [member]
 
     def _take_trainer(self, member: Member) -> list[Member]:
         """Make a training process a main process; returns the members that changed.
@@ -363,8 +375,10 @@ class ProcessTree:
         if member.role == roles.MAIN:
             member.placement = placement_of(program.variables)
             member.rank = member.placement.rank if member.placement else None
-        else:
-            member.placement, member.rank = None, parent.rank if parent else None
+            return True
+        member.placement, member.rank = None, parent.rank if parent else None
+        if is_forked and parent is not None and parent.starts_workers:
+            member.role, member.ordinal = roles.WORKER, self._next_ordinal(member)
         return True
 
 

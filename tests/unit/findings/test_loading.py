@@ -2,21 +2,214 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
+
 import pytest
-from support.findingruns import BUSY_WORKER, IDLE_WORKER, LOOP, Case, step
-from support.synthetic import DATA_WAIT, TRAIN
-from support.training_stacks import DATA, LIBRARY
+from support.findingruns import (
+    BUSY_WORKER,
+    IDLE_WORKER,
+    LOOP,
+    STANDARD,
+    Case,
+    Series,
+    Spans,
+    at_most_without,
+    cores,
+    step,
+)
+from support.present import there
+from support.synthetic import DATA_WAIT, MAIN_TID, TRAIN, worker
+from support.training_stacks import BACKWARD, CONV, DATA, LIBRARY, OPTIMIZER
 
 from profd.daemon.findings.finding import INFO, WARNING
-from profd.daemon.findings.loading import idle_workers, load_in_process, saturated_workers
+from profd.daemon.findings.loading import (
+    idle_workers,
+    load_in_process,
+    saturated_workers,
+    starting_workers,
+)
 from profd.daemon.findings.overhead import overhead
+from profd.daemon.findings.phases import sampler
 from profd.daemon.store.records import Frame
+from profd.daemon.units import times
+
+DATALOADER = LIBRARY + "torch/utils/data/dataloader.py"
+ITERATOR = (
+    Frame("DataLoader.__iter__", DATALOADER, 500),
+    Frame("DataLoader._get_iterator", DATALOADER, 435),
+)
+FORK = (
+    *ITERATOR,
+    Frame("_MultiProcessingDataLoaderIter.__init__", DATALOADER, 1170),
+    Frame("Popen._launch", STANDARD + "multiprocessing/popen_fork.py", 66),
+)
+NEXT = Frame("_BaseDataLoaderIter.__next__", DATALOADER, 732)
+INDEX = Frame("_BaseDataLoaderIter._next_index", DATALOADER, 723)
+SINGLE = Frame("_SingleProcessDataLoaderIter._next_data", DATALOADER, 788)
+PREFETCH = Frame("_MultiProcessingDataLoaderIter._try_put_index", DATALOADER, 1530)
+FETCH = Frame("_MapDatasetFetcher.fetch", LIBRARY + "torch/utils/data/_utils/fetch.py", 52)
+END = Frame("_MultiProcessingDataLoaderIter._shutdown_workers", DATALOADER, 1600)
+
+
+def loop(case: Case, text: str = "for images, labels in loader:") -> tuple[Frame, ...]:
+    return (*LOOP, case.line("train_epoch", 158, text, TRAIN))
+
+
+def cause_of(case: Case, spans: Spans, workers: Mapping[int, Spans]) -> str:
+    return case.finding(saturated_workers, spans, workers=workers).cause
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        (
+            "for images, labels in loader:",
+            "Set persistent_workers=True in the DataLoader (train.py:158)",
+        ),
+        ("batch = next(iter(loader))", "Make the iterator once, before the loop"),
+    ],
+)
+def test_workers_that_are_started_anew_are_to_be_kept(case: Case, text: str, remedy: str) -> None:
+    root = loop(case, text)
+    wait = (*root, NEXT, *DATA_WAIT[4:])
+    spans = step(((*root, *FORK), 60), (wait, 140), ((*root, END), 50))
+    for busy in (BUSY_WORKER, IDLE_WORKER):
+        given = {"workers": {1: busy, 2: busy}, "generations": 6}
+        found = case.finding(starting_workers, spans, **given)
+        assert "takes 50 % of the time (train.py:158): keeping them" in found.title
+        assert found.remedy.startswith(remedy)
+        assert "59 times here" in found.cause  # a training begins with its first step
+        for rule in (saturated_workers, idle_workers):
+            assert case.found(rule, spans, **given) is None
+
+
+def test_what_is_waited_for_after_the_first_batch_is_no_matter_of_starts(case: Case) -> None:
+    root = loop(case)
+    wait = (*root, NEXT, *DATA_WAIT[4:])
+    first = ((*root, *FORK), 40), (wait, 60), (CONV, 100)
+    epoch = *first, (wait, 100), (CONV, 100), (BACKWARD, 90), (OPTIMIZER, 10)
+    workers = {1: BUSY_WORKER, 2: BUSY_WORKER}
+    assert "takes 20 % of the time" in case.title(starting_workers, epoch, workers=workers)
+    assert "waits 20 % for its data" in case.title(saturated_workers, epoch, workers=workers)
+
+
+def test_an_iterator_without_workers_and_workers_that_are_kept_are_no_starts(case: Case) -> None:
+    root = loop(case)
+    spans = step(((*root, *ITERATOR), 200))
+    assert case.found(starting_workers, spans) is None
+    once = [step((DATA_WAIT, 200))] * 20
+    once[3] = spans
+    assert case.found(starting_workers, *once, workers={1: BUSY_WORKER}, seconds=20) is None
+
+
+@pytest.mark.parametrize("above", [(NEXT, SINGLE), (NEXT, PREFETCH), (*ITERATOR, PREFETCH)])
+@pytest.mark.parametrize("workers", [{}, {1: BUSY_WORKER}])
+def test_no_worker_spares_the_main_thread_the_choice_of_samples(
+    case: Case, above: tuple[Frame, ...], workers: Mapping[int, Spans]
+) -> None:
+    root = loop(case)
+    choose = case.line("Balanced.__iter__", 71, "yield self.draw()")
+    spans = step(((*root, *above, INDEX, choose), 200))
+    found = case.finding(sampler, spans, workers=workers)
+    assert found.title.startswith(
+        "input-bound: choosing the samples of batches takes 40 % of the time (augment.py:71)"
+    )
+    assert "no worker can do it" in found.remedy
+    for rule in (load_in_process, starting_workers, saturated_workers, idle_workers):
+        assert case.found(rule, spans, workers=workers) is None
+
+
+def test_torch_that_puts_all_samples_in_order_for_a_single_batch_is_at_the_line_of_the_loop(
+    case: Case,
+) -> None:
+    root = loop(case, "images, labels = next(iter(loader))")
+    shuffle = Frame("RandomSampler.__iter__", LIBRARY + "torch/utils/data/sampler.py", 182)
+    fetch = (*root, NEXT, SINGLE, FETCH, Frame("Photos.__getitem__", DATA, 33))
+    spans = step(((*root, NEXT, SINGLE, INDEX, shuffle), 200), (fetch, 100))
+    found = case.finding(sampler, spans)
+    assert found.title.startswith(
+        "input-bound: choosing the samples of batches takes 40 % of the time (train.py:158)"
+    )
+    assert "next(iter(loader)), make the iterator once before it" in found.remedy
+    assert "loads data 20 % of the time" in case.title(load_in_process, spans)
+
+
+def test_most_of_loading_may_be_joining_samples(case: Case) -> None:
+    collate = Frame("default_collate", LIBRARY + "torch/utils/data/_utils/collate.py", 398)
+    spans = step(((*loop(case), NEXT, SINGLE, FETCH, collate), 200))
+    remedy = case.finding(load_in_process, spans, series=cores(4)).remedy
+    assert "Most of it joins samples into batches" in remedy
+
+
+def of_machine(*, cores_used: float, count: int = 4) -> list[Series]:
+    """Return the readings of a machine of some cores, of which so many are in use."""
+    return [*cores(count), Series("host_cpu_share", cores_used / count, identity=None)]
+
+
+def of_training(main: float, each: float = 0.0, workers: int = 0) -> list[Series]:
+    """Return the CPU time per second of the main process and of each worker."""
+    used = [Series("cpu_cores", each, identity=worker(number + 1)) for number in range(workers)]
+    return [Series("cpu_cores", main), Series("cpu_cores", main, tid=MAIN_TID), *used]
+
+
+@pytest.mark.parametrize(
+    ("wait_ms", "readings", "said"),
+    [
+        # One worker has a core, the main thread hardly any: two cores allow for nearly 2 times.
+        (
+            450,
+            [*of_training(0.1, 1.0, 1), *of_machine(cores_used=1.1)],
+            "num_workers=4",
+        ),
+        (
+            450,
+            [*of_training(0.1, 1.0, 1), *of_machine(cores_used=1.1, count=16)],
+            "num_workers=10-11",
+        ),
+        # Others use what is left, or most of it.
+        (450, [*of_training(0.1, 1.0, 1), *of_machine(cores_used=4.0)], None),
+        (450, [*of_training(0.1, 1.0, 1), *of_machine(cores_used=3.0)], "num_workers=2"),
+        # The model itself needs the cores: more batches need more of them.
+        (250, [*of_training(2.0, 1.0, 1), *of_machine(cores_used=3.0)], "num_workers=2"),
+        (250, [*of_training(2.9, 1.0, 1), *of_machine(cores_used=3.9)], None),
+    ],
+)
+def test_workers_are_as_many_as_keep_up_and_find_a_core(
+    case: Case, wait_ms: int, readings: Sequence[Series], said: str | None
+) -> None:
+    spans = step((DATA_WAIT, wait_ms))
+    found = case.finding(saturated_workers, spans, workers={1: BUSY_WORKER}, series=readings)
+    assert found.remedy.startswith(f"Set {said} in" if said else "Make loading cheaper")
+    gain = there(found.gain_bound)
+    assert gain == pytest.approx(at_most_without(wait_ms / 500), rel=0.2) if not said else gain < 12
+
+
+def test_two_remedies_have_a_bound_each(case: Case) -> None:
+    readings = [*of_training(0.1, 1.0, 1), *of_machine(cores_used=1.1, count=2)]
+    given = {"workers": {1: BUSY_WORKER}, "series": readings}
+    found = case.finding(saturated_workers, step((DATA_WAIT, 400)), **given)
+    assert found.title.endswith(
+        "raising num_workers to 2 speeds steps up by 1.8 to " + times(2 / 1.1)
+    )
+    assert there(found.gain_bound) == pytest.approx(2 / 1.1, rel=0.01)
+    assert "transform whole batches; that speeds steps up by at most 6." in found.remedy
+
+
+def test_workers_that_wait_need_no_core_each(case: Case) -> None:
+    readings = [*of_training(0.1, 0.05, 1), *of_machine(cores_used=0.2, count=2)]
+    found = case.finding(
+        saturated_workers, step((DATA_WAIT, 400)), workers={1: BUSY_WORKER}, series=readings
+    )
+    assert "having more workers speeds steps up by at most" in found.title
+    assert "beyond the number of cores" in found.remedy
+    assert not re.search(r"num_workers=\d", found.remedy)
 
 
 def test_workers_that_may_be_saturated_are_not_idle(case: Case) -> None:
     at_the_limit = ((BUSY_WORKER[0][0], 400), (IDLE_WORKER[1][0], 100))
     spans, workers = step((DATA_WAIT, 250)), {1: at_the_limit}
-    assert "its only worker is 80 % busy" in case.title(saturated_workers, spans, workers=workers)
+    assert "1 worker (augment.py:21), 80 % busy" in cause_of(case, spans, workers)
     assert case.found(idle_workers, spans, workers=workers) is None
 
 

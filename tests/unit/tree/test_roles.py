@@ -108,6 +108,16 @@ def test_the_loop_of_a_data_loader_alone_makes_a_worker() -> None:
     assert roles.is_worker([[Frame("worker", "/usr/lib/python3.11/multiprocessing/pool.py", 125)]])
 
 
+def test_a_process_of_multiprocessing_below_a_loaders_start_shows_that_it_starts_workers() -> None:
+    start = Frame("DataLoader._get_iterator", "/venv/torch/utils/data/dataloader.py", 435)
+    launch = Frame("Popen._launch", "/usr/lib/python3.11/multiprocessing/popen_fork.py", 66)
+    begin = Frame("BaseProcess._bootstrap", "/usr/lib/python3.11/multiprocessing/process.py", 314)
+    assert roles.starts_workers([CONV, (*CONV[:3], start, launch)])
+    # A spawned rank whose loader has no workers, and a process that the script starts.
+    assert not roles.starts_workers([(launch, begin, *CONV[:3], start)])
+    assert not roles.starts_workers([(*CONV[:3], launch), (*CONV[:3], start)])
+
+
 def test_a_spawned_process_is_a_rank_where_it_trains_with_others() -> None:
     spawned = Frame("_wrap", "/venv/torch/multiprocessing/spawn.py", 95)
     for in_group in (

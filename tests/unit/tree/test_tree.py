@@ -38,6 +38,12 @@ from profd.daemon.tree.tree import (
 )
 from profd.daemon.tree.unread import Reason
 
+STARTING = (
+    *CONV[:3],
+    Frame("DataLoader._get_iterator", "/venv/torch/utils/data/dataloader.py", 435),
+    Frame("Popen._launch", "/usr/lib/python3.11/multiprocessing/popen_fork.py", 66),
+)
+
 # Obeys orders, one a line, and answers each with a line; its children do the same.
 OBEDIENT = """
 import os, sys
@@ -441,6 +447,49 @@ def test_stacks_make_workers_of_helpers_numbered_among_their_siblings(
     ]
     record = tree.record_of(children[1])
     assert (record.role, record.ordinal, record.parent) == (roles.WORKER, 2, root.identity)
+
+
+def test_what_a_training_forks_once_it_was_seen_to_start_workers_is_one_until_its_stacks_deny_it(
+    root: Obedient, fifo: str
+) -> None:
+    tree = watch(root.identity)
+    (main,) = [change.member for change in tree.poll()]
+    root.fork(fifo)
+    (unknown,) = [change.member for change in tree.poll()]
+    assert unknown.role == roles.HELPER
+    tree.take_stacks(main.identity, [STARTING])
+    root.fork(fifo)
+    root.fork(fifo)
+    first, second = (change.member for change in tree.poll())
+    assert [(one.role, one.ordinal) for one in (first, second)] == [
+        (roles.WORKER, 1),
+        (roles.WORKER, 2),
+    ]
+    assert tree.take_stacks(first.identity, [WORKER_STEP[0][0]]) == []
+    # Its last stacks are those of its end.
+    assert tree.take_stacks(first.identity, [CONV]) == []
+    assert tree.take_stacks(second.identity, []) == []
+    assert tree.take_stacks(second.identity, [CONV]) == [second]
+    assert (second.role, second.ordinal) == (roles.HELPER, None)
+
+
+def test_workers_that_follow_on_others_between_two_looks_take_their_numbers(
+    root: Obedient, fifo: str
+) -> None:
+    tree = watch(root.identity)
+    (main,) = [change.member for change in tree.poll()]
+    tree.take_stacks(main.identity, [STARTING])
+    for _ in range(3):
+        pid = root.fork(fifo)
+        *_, born = tree.poll()
+        assert (born.kind, born.member.role, born.member.ordinal) == (
+            EventKind.STARTED,
+            roles.WORKER,
+            1,
+        )
+        os.kill(pid, signal.SIGKILL)
+        while processes.read_running(*born.member.identity) is not None:
+            pass
 
 
 def test_children_that_train_are_mains_and_what_started_them_is_a_launcher(
