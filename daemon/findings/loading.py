@@ -228,13 +228,12 @@ def starting_workers(context: FindingContext) -> Finding | None:
 class Loaders(msgspec.Struct, frozen=True):
     """The workers of all ranks: each has ``count`` that live at the same time.
 
-    ``busy`` is the share of their time with an order, ``cores`` the CPU time per second of one
-    worker, None if it was not read. ``line`` is the line of the dataset with most of their time.
+    ``busy`` is the share of their time with an order, ``line`` the line of the dataset with most of
+    it.
     """
 
     count: int
     busy: Share
-    cores: float | None
     line: Line | None
 
 
@@ -245,14 +244,13 @@ def take_loaders(context: FindingContext) -> Loaders | None:
     """Return the workers of the training together; None if there are none, or none was sampled."""
     processes = frozenset(row.id for row in context.workers)
     profile = context.profile_on(Selection(*context.time, processes, thread="MainThread"))
-    if not processes or not profile.samples:
+    if not profile.samples:
         return None
     return Loaders(
         count=math.ceil(context.workers_at_once / len({row.parent for row in context.workers})),
         busy=context.share_of(
             lambda stack: context.phases.of_stack(stack) not in _NOT_LOADING, profile
         ),
-        cores=context.mean_of_workers("cpu_cores"),
         line=context.heaviest_line(frame_of=partial(_own_frame, context), profile=profile),
     )
 
@@ -279,7 +277,8 @@ def saturated_workers(context: FindingContext) -> Finding | None:
     count, crew = loaders.count, crew_for(context, loaders.busy.times(loaders.count), share)
     is_more = crew.is_room and crew.most > count
     # What mostly waits needs no core of its own.
-    waits = loaders.cores is not None and loaders.cores < 0.25 * loaders.busy.value
+    cores = context.mean_of_workers("cpu_cores")
+    waits = cores is not None and cores < 0.25 * loaders.busy.value
     is_beyond = waits and (not is_more or crew.most == usable_cores(context))
     by_number, cheaper = is_more and not is_beyond, context.bound(share)
     per_s = take_steps(context.reader, context.selection, context.phases).per_s or 0.0
@@ -302,7 +301,7 @@ def saturated_workers(context: FindingContext) -> Finding | None:
         workers=crew.words,
         at_loading=at(loaders.line),
         cheaper=speeds_up(cheaper, trains=context.trains),
-        cores=loaders.cores or 0.0,
+        cores=cores or 0.0,
     )
 
 

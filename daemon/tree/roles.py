@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from profd.daemon.frameworks.frames import any_means, means
+from profd.daemon.frameworks.frames import any_means
 from profd.daemon.naming import is_launcher, is_profd, starts_script
 from profd.daemon.store.records import Frame, Placement
 
@@ -50,12 +50,10 @@ def is_worker(stacks: Collection[Sequence[Frame]]) -> bool:
 
 def starts_workers(stacks: Collection[Sequence[Frame]]) -> bool:
     """Return whether the stacks show a DataLoader that starts the processes of its workers."""
-    starts = (itertools.dropwhile(_is_no_start, stack) for stack in stacks)
-    return any(any_means(below, "child process") for below in starts)
-
-
-def _is_no_start(frame: Frame) -> bool:
-    return not means(frame, "starts workers")
+    return any(
+        any_means(stack[-1:], "child process") and any_means(stack, "starts workers")
+        for stack in stacks
+    )
 
 
 def is_training(stacks: Collection[Sequence[Frame]]) -> bool:
