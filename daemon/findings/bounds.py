@@ -45,12 +45,11 @@ class Crew(NamedTuple):
 
     They are no more than the cores without other work. With them steps get at most ``gain`` times
     as fast, and ``least`` times if nothing else holds them up; None if the CPU time is unknown.
-    There ``is_room`` if more work finds a core.
+    ``most`` is 0 if no more work finds a core.
     """
 
     words: str
     most: int
-    is_room: bool
     least: float | None
     gain: float
 
@@ -76,7 +75,7 @@ def crew_for(context: FindingContext, load: Share, spared: Share) -> Crew:
     words = f"{most}" if least == most else f"{least}-{most}"
     surely = min(low, least / load.high) if limit else None
     gain = context.bound(spared, limit, most / max(load.low, 0.01))
-    return Crew(words, most, faster >= 1.1, surely, gain)
+    return Crew(words, most if faster >= 1.1 else 0, surely, gain)
 
 
 def thread_cores(context: FindingContext, threads: Collection[ThreadRow]) -> dict[int, list[float]]:

@@ -70,7 +70,7 @@ def load_in_process(context: FindingContext) -> Finding | None:
     is_quick = has_loader and not is_iterable and step_s < HAND_OVER_S
     call = None if has_loader else line_of_call(context, loading)
     function, of_function, function_line = _costly_function(context, loading, call)
-    by_workers = crew.is_room and not is_quick
+    by_workers = crew.most > 0 and not is_quick
     return context.finding(
         "input-bound-in-process",
         share,
@@ -81,7 +81,7 @@ def load_in_process(context: FindingContext) -> Finding | None:
         cases={
             "iterable": is_iterable,
             "without-loader": not has_loader,
-            "crowded": not crew.is_room,
+            "crowded": not crew.most,
             "quick": is_quick,
             "collated": goes_through("collates"),
             "named": function is not None,
@@ -153,9 +153,8 @@ def _part(context: FindingContext, stack: int) -> str | None:
     """
     if stack in context.evaluating:
         return None
-    is_wait = context.phases.of_stack(stack) == DATA_WAIT
     parts = (one for one in _PARTS if context.means(stack, one))
-    return next(parts, DATA_WAIT if is_wait else None)
+    return next(parts, DATA_WAIT if context.phases.of_stack(stack) == DATA_WAIT else None)
 
 
 _ENVIRONMENT = re.compile(r"(?i)env\w*\.(step|reset)\b")
@@ -217,7 +216,7 @@ def starting_workers(context: FindingContext) -> Finding | None:
     return context.finding(
         "input-bound-starting",
         whole,
-        gain=lambda: context.bound(whole, ceiling(context)),
+        gain=context.bound(whole, ceiling(context)),
         least_gain=share.least_gain,
         line=lambda: line,
         cases={"anew": bool(line and re.search(r"\bnext\(.*\biter\(", line.source or ""))},
@@ -275,7 +274,7 @@ def saturated_workers(context: FindingContext) -> Finding | None:
     if loaders is None or loaders.busy.high < _SATURATED:
         return None
     count, crew = loaders.count, crew_for(context, loaders.busy.times(loaders.count), share)
-    is_more = crew.is_room and crew.most > count
+    is_more = crew.most > count
     # What mostly waits needs no core of its own.
     cores = context.mean_of_workers("cpu_cores")
     waits = cores is not None and cores < 0.25 * loaders.busy.value
@@ -301,7 +300,7 @@ def saturated_workers(context: FindingContext) -> Finding | None:
         workers=crew.words,
         at_loading=at(loaders.line),
         cheaper=speeds_up(cheaper, trains=context.trains),
-        cores=cores or 0.0,
+        cores=cores,
     )
 
 
@@ -330,8 +329,8 @@ def _cause_between(context: FindingContext, share: Share, loaders: Loaders) -> d
 
     No case holds if batches take unlike times.
     """
-    phase_of, names = context.phases.of_stack, {row.name for row in context.reader.threads.values()}
-    for name in (one for one in names if function_means(one, "", "pins batches")):
+    phase_of, threads = context.phases.of_stack, context.reader.threads.values()
+    for name in {row.name for row in threads if function_means(row.name, "", "pins batches")}:
         thread = msgspec.structs.replace(context.selection, main_threads=False, thread=name)
         pinning = context.profile_on(thread)
         if context.share_of(lambda stack: phase_of(stack) == COPY, pinning).value >= _MOST:
