@@ -57,10 +57,10 @@ class Crew(NamedTuple):
 _UNKNOWN = 256.0  # cores of any machine, and how many times more work they have room for
 
 
-def crew_for(context: FindingContext, load: Share, spared: Share) -> Crew:
+def crew_for(context: FindingContext, load: Share, spared: Share, count: int = 0) -> Crew:
     """Return how many workers make the batches once steps no longer take the time ``spared``.
 
-    ``load`` is for what time of a second a rank's workers make the batches of its present steps.
+    ``load`` is for what time of a second a rank's ``count`` workers make batches for its steps.
     """
     limit, cores = ceiling(context), usable_cores(context) or _UNKNOWN
     work = cores / (limit or _UNKNOWN)
@@ -71,7 +71,7 @@ def crew_for(context: FindingContext, load: Share, spared: Share) -> Crew:
     free = min(work + idle + 0.2, cores) // max(len(context.trainers), 1)
     low, high = min(spared.least_gain, faster), min(spared.gain, faster)
     needed = (math.ceil(low * load.low), math.ceil(high * load.high))
-    least, most = (int(max(min(number, free), 1)) for number in needed)
+    least, most = (int(max(min(max(number, count + 1), free), 1)) for number in needed)
     words = f"{most}" if least == most else f"{least}-{most}"
     surely = min(low, least / load.high) if limit else None
     gain = context.bound(spared, limit, most / max(load.low, 0.01))

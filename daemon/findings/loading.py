@@ -273,18 +273,19 @@ def saturated_workers(context: FindingContext) -> Finding | None:
     share, loaders = context.once(_waited_for)
     if loaders is None or loaders.busy.high < _SATURATED:
         return None
-    count, crew = loaders.count, crew_for(context, loaders.busy.times(loaders.count), share)
+    count, busy = loaders.count, loaders.busy
+    crew = crew_for(context, busy.times(count), share, count)
     is_more = crew.most > count
     # What mostly waits needs no core of its own.
     cores = context.mean_of_workers("cpu_cores")
-    waits = cores is not None and cores < 0.25 * loaders.busy.value
+    waits = cores is not None and cores < 0.25 * busy.value
     is_beyond = waits and (not is_more or crew.most == usable_cores(context))
     by_number, cheaper = is_more and not is_beyond, context.bound(share)
     per_s = take_steps(context.reader, context.selection, context.phases).per_s or 0.0
     return context.finding(
         "input-bound-saturated",
         share,
-        loaders.busy.measure("workers busy"),
+        busy.measure("workers busy"),
         gain=crew.gain if by_number else cheaper,
         least_gain=crew.least if by_number else None,
         cases={
@@ -293,7 +294,7 @@ def saturated_workers(context: FindingContext) -> Finding | None:
             "waiting": waits,
             "beyond": is_beyond,
         },
-        busy=percent(loaders.busy.value),
+        busy=percent(busy.value),
         count=plural(count, "worker"),
         pace=about(per_s),
         could=about(per_s * share.least_gain),

@@ -162,7 +162,7 @@ class ProcessTree:
             return []
         member.trains = member.trains or roles.is_training(stacks)
         if member.role == roles.MAIN:
-            member.starts_workers = member.starts_workers or roles.starts_workers(stacks)
+            member.starts_workers |= roles.starts_workers(stacks)
             if self._learn_place(member) or self._learn_number(member, stacks):
                 return [member, *self._inherit(member)]
             return []
@@ -171,7 +171,7 @@ class ProcessTree:
         is_worker, was_worker = roles.is_worker(stacks), member.role == roles.WORKER
         is_known = member.is_proven or member.role == roles.LAUNCHER or not stacks
         if is_known or is_worker == was_worker:
-            member.is_proven = member.is_proven or is_worker
+            member.is_proven |= is_worker
             return []
         member.role = roles.WORKER if is_worker else roles.HELPER
         member.ordinal = self._next_ordinal(member) if is_worker else None

@@ -98,9 +98,10 @@ def test_an_iterator_without_workers_and_workers_that_are_kept_are_no_starts(cas
     root = loop(case)
     spans = step(((*root, *ITERATOR), 200))
     assert case.found(starting_workers, spans) is None
-    once = [step((DATA_WAIT, 200))] * 20
-    once[3] = spans
-    assert case.found(starting_workers, *once, workers={1: BUSY_WORKER}, seconds=20) is None
+    quick = step((DATA_WAIT, 10))
+    twice = quick, step(((*root, *FORK), 400)), quick, quick
+    assert case.found(starting_workers, *twice, workers={1: BUSY_WORKER}, seconds=4) is None
+    assert case.found(starting_workers, *twice, workers={1: BUSY_WORKER}, seconds=8) is not None
 
 
 @pytest.mark.parametrize("above", [(NEXT, SINGLE), (NEXT, PREFETCH), (*ITERATOR, PREFETCH)])
@@ -183,6 +184,16 @@ def test_workers_are_as_many_as_keep_up_and_find_a_core(
     assert found.remedy.startswith(f"Set {said} in" if said else "Make loading cheaper")
     gain = there(found.gain_bound)
     assert gain == pytest.approx(at_most_without(wait_ms / 500), rel=0.2) if not said else gain < 12
+
+
+def test_workers_that_have_just_enough_time_get_one_more_while_a_core_is_free(case: Case) -> None:
+    at_the_limit = ((BUSY_WORKER[0][0], 400), (IDLE_WORKER[1][0], 100))
+    workers = dict.fromkeys((1, 2), at_the_limit)
+    for count, said in ((4, "Set num_workers=3 "), (2, "Make loading cheaper")):
+        readings = [*of_training(0.9, 0.3, 2), *of_machine(cores_used=1.5, count=count)]
+        spans = step((DATA_WAIT, 55))
+        found = case.finding(saturated_workers, spans, workers=workers, series=readings)
+        assert found.remedy.startswith(said)
 
 
 def test_two_remedies_have_a_bound_each(case: Case) -> None:
