@@ -6,7 +6,7 @@ no alarm.
 Parts: ``gloo`` (real jobs of 2 to 4 ranks, by their stacks alone, 12 minutes), ``simulated`` (2 to
 64 ranks on a clock of their own, whose RAS service is the stand-in of ``tests/support/ras.py``,
 asked by profd's client over TCP), ``healthy`` (real, 8 minutes), ``client`` (cost, and broken
-answers), ``servers`` (real), ``stragglers`` (recorded). Each writes a section of
+answers), ``stragglers`` (recorded). Each writes a section of
 ``docs/measurements.md``, and ends with 1 where something was not so.
 """
 
@@ -17,95 +17,30 @@ import asyncio
 import os
 import random
 import signal
-import socket
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-import load
-from gloojobs import LONG_S, Stop, go_on_gloo, stop_gloo, wait_for_hang
+from gloojobs import LONG_S, Stop, go_on_gloo, stop_gloo
 from measurements import write_section
 from rasanswers import client_cost, fuzz, fuzz_wire
 from simulatedjobs import HEALTHY, go_on_simulated, stop_simulated
 from support import jobruns
 from support.findingruns import diagnose
 from support.ras import RasServer, job_of
-from support.sessions import begin_session
 
-from profd.daemon.clock import SECOND_NS
 from profd.daemon.findings.ranks import straggler
-from profd.daemon.store.reader import RunReader
 
 GLOO_KINDS = ("mismatch", "checkpoint", "debugger", "loader", "killed", "skipped")
 GLOO_SIZES = (2, 3, 4)
 KINDS = ("mismatch", "checkpoint", "debugger", "loader", "killed", "link", "skipped")
 SIZES = (2, 4, 8, 16, 32, 64)
 HEALTHY_GLOO = ("compile", "evaluation", "uneven", "slow-start", "checkpointing", "none")
-
-
-def serve(metrics: bool, idle_s: float) -> tuple[list[str], float | None, str]:
-    """Run the server idle, then wedge its engine.
-
-    Return alarms while idle, and how long the hang took to be found.
-    """
-    process = subprocess.Popen(
-        load.command("serving"), stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
-    try:
-        assert process.stdout is not None
-        port = int(process.stdout.readline())
-        load.wait_ready(process)
-        session = begin_session(
-            process.pid, hang_after_s=30.0, server_metrics=port if metrics else None
-        )
-        get(port, "/generate")
-        time.sleep(idle_s)
-        with RunReader(session.run_file) as reader:
-            alarms = [hang.text for hang in reader.hangs()]
-        wedged_ns = time.time_ns()
-        with suppress(TimeoutError):
-            get(port, "/wedge", within_s=0.5)
-        found = wait_for_hang(session, 75) if metrics else None
-        session.end()
-        session.wait_closed(60)
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-    return alarms, (found[0] - wedged_ns) / SECOND_NS if found else None, found[1] if found else ""
-
-
-def get(port: int, path: str, within_s: float = 30.0) -> None:
-    """Ask the server for a page."""
-    with socket.create_connection(("127.0.0.1", port), within_s) as connection:
-        connection.sendall(f"GET {path} HTTP/1.1\r\n\r\n".encode())
-        while connection.recv(4096):
-            pass
-
-
-def part_servers(jobs: int, *, quick: bool) -> tuple[list[str], bool]:
-    """Run a real server idle, with and without its metrics, and wedge it."""
-    idle_s = 45.0 if quick else 150.0
-    with ThreadPoolExecutor(jobs) as pool:
-        found = list(pool.map(lambda metrics: serve(metrics, idle_s), (False, True, True)))
-    alarms = [text for one, _, _ in found for text in one]
-    waits_s = [after_s for _, after_s, _ in found[1:]]
-    print(found, flush=True)
-    lines = [
-        f"An asyncio server with its own engine, idle for {idle_s:g} s: {len(found)} runs, "
-        f"alarms: {len(alarms)}. With one request at which the engine waits for ever, "
-        "`--server-metrics` given: told after "
-        f"{', '.join('never' if after_s is None else f'{after_s:.0f} s' for after_s in waits_s)}."
-    ]
-    return lines, not alarms and all(after_s is not None and after_s <= 60 for after_s in waits_s)
 
 
 def part_stragglers(_: int, *, quick: bool) -> tuple[list[str], bool]:
@@ -252,7 +187,6 @@ PARTS = {
     "healthy": part_healthy,
     "simulated": part_simulated,
     "client": part_client,
-    "servers": part_servers,
     "stragglers": part_stragglers,
 }
 

@@ -123,13 +123,6 @@ _RECORDING = (
         "versions, too.",
     ),
     click.option(
-        "--server-metrics",
-        type=click.IntRange(1, 65535),
-        metavar="PORT",
-        help="The target serves requests: read how many wait from its /metrics at this port of "
-        "the loopback.",
-    ),
-    click.option(
         "--no-source",
         "source",
         flag_value=False,

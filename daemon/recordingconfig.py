@@ -66,8 +66,3 @@ class RecordingSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A shell command to run when the run hangs."""
     nccl_ras: str = "hang"
     """When to ask NCCL's RAS: off, hang, poll or any; see ``collectives.ras.Mode``."""
-    server_metrics: int | None = None
-    """The loopback port of the target's own metrics, which show its requests.
-
-    None if it is not to be asked.
-    """

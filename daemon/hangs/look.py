@@ -8,7 +8,7 @@ cannot be read.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -164,17 +164,6 @@ class LookPair(NamedTuple):
         # Its other threads count too; a process that computes on many cores does not spin.
         is_one_core = self.cores <= 1.15 * spinning
         return spinning > 0 and is_one_core and not self.has_transferred
-
-    def is_idle(self) -> bool:
-        """Return whether a server did not compute."""
-        return self.cores <= 0.1
-
-    def has_stopped(self) -> bool:
-        """Return whether a server was idle, or kept the stacks of all threads."""
-        before, now = (
-            Counter((row.member.identity, row.stack) for row in look.standing) for look in self
-        )
-        return self.is_idle() or before == now
 
 
 def take_look(members: Sequence[Member], at_ns: int, *, mains_only: bool) -> Look:

@@ -229,18 +229,11 @@ class StackAges:
 class TwoLooks:
     """Looks twice at a run that makes no progress, half of a timeout apart.
 
-    ``look`` looks at the processes that train, or at all. The first look is at those that train,
-    unless ``both_at_all``.
+    ``look`` looks at the processes that train, or at all. The first look is at those that train.
     """
 
-    def __init__(
-        self,
-        clock: Clock,
-        look: Callable[[bool], Awaitable[Look | None]],
-        *,
-        both_at_all: bool = False,
-    ) -> None:
-        self._clock, self._look, self._both_at_all = clock, look, both_at_all
+    def __init__(self, clock: Clock, look: Callable[[bool], Awaitable[Look | None]]) -> None:
+        self._clock, self._look = clock, look
         self._first: Look | None = None
 
     async def check(self, stalled_s: float, timeout_s: float) -> LookPair | None:
@@ -254,7 +247,7 @@ class TwoLooks:
         if stalled_s < half_s:
             self._first = None
         elif self._first is None:
-            self._first = await self._look(not self._both_at_all)
+            self._first = await self._look(True)
         elif stalled_s >= due_s and self._clock.now_ns() - self._first.at_ns >= apart_ns:
             first, self._first = self._first, await self._look(False)
             return LookPair(first, self._first) if self._first else None

@@ -3,8 +3,7 @@
 Two looks at a quiet run, half of the timeout apart, have to see the same.
 
 A run that is not quiet hangs if it makes no step and every sample of its main threads shows one
-stack: it spins. A server hangs if it serves none of its requests. Nothing here stops or touches a
-process.
+stack: it spins. Nothing here stops or touches a process.
 """
 
 from __future__ import annotations
@@ -40,7 +39,6 @@ from profd.daemon.hangs.cause import (
 from profd.daemon.hangs.desync import find_desync, is_at_work, waits_for_device
 from profd.daemon.hangs.job import read_dumps
 from profd.daemon.hangs.look import Look, LookPair, cost_s, name_of_member, take_look
-from profd.daemon.hangs.serving import RequestProgress, Requests
 from profd.daemon.hangs.stall import RunActivity, StackAges, TwoLooks
 from profd.daemon.store import records
 from profd.daemon.store.records import (
@@ -118,11 +116,6 @@ class HangWatch:
     ask: Callable[[Collection[Member]], Answer | None] | None = None
     """Asks NCCL's RAS; blocks. None if RAS is not to be asked."""
     dumps: Callable[[Collection[Member], int], Mapping[int, str]] = read_dumps
-    requests: Callable[[], Requests] | None = None
-    """Reads the requests of a server; blocks.
-
-    None if the target is no server, or is not to be asked.
-    """
     grant: Callable[[float], bool] = lambda _: True
     """Returns whether a look may take this many CPU seconds now."""
 
@@ -139,10 +132,7 @@ class HangWatch:
         """Returns whether what stood still in the hang has moved since a time."""
         self._is_wait_said = False
         self._dumps_due_ns, self._dumped, self._silent_until_ns = 0, set[str](), 0
-        self._serving = (
-            RequestProgress(self.clock, self.requests, self.put) if self.requests else None
-        )
-        looks = partial(TwoLooks, self.clock, self._take_look, both_at_all=bool(self.requests))
+        looks = partial(TwoLooks, self.clock, self._take_look)
         self._soon, self._late = looks(), looks()
         self._soon_spin, self._late_spin = looks(), looks()
         self._task: asyncio.Task[None] | None = None
@@ -194,13 +184,9 @@ class HangWatch:
             await self._check_all()
 
     async def _check_all(self) -> None:
-        if self._serving is not None:
-            await self._serving.take()
         if self._hang is not None:
             self._check_end(self._hang)
             await self._check_dumps()
-        elif self._serving is not None:
-            await self._check_serving(self._serving)
         else:
             await self._check_quiet()
             await self._check_spin()
@@ -233,13 +219,6 @@ class HangWatch:
         if seen is not None and is_hang(seen := seen.told()):
             self._goes_on = goes_on
             self._report(seen, stalled_s)
-
-    async def _check_serving(self, serving: RequestProgress) -> None:
-        """Report a server that serves none of its requests: later if it uses the CPU."""
-        stuck_s, goes_on = serving.stuck_s(), serving.has_served_since
-        is_idle, has_stopped = LookPair.is_idle, LookPair.has_stopped
-        await self._find(self._soon, stuck_s, self.after_s, is_idle, goes_on)
-        await self._find(self._late, stuck_s, LONG * self.after_s, has_stopped, goes_on)
 
     def _death(self, record: ProcessEnded) -> Death:
         pid = record.identity.pid
@@ -385,7 +364,7 @@ class HangWatch:
         look = looks.second
         if look.unread:
             facts.append(f"the stacks of {look.unread} more processes were not read")
-        cause = self._serving.find_cause(look) if self._serving else self._cause(looks, deaths)
+        cause = self._cause(looks, deaths)
         report = records.HangReport(cause.group, look.groups(), tuple(facts), cause.behind)
         text = f"no progress for {quiet_s:.0f} s ({cause.group}): {cause.text}"
         self._hang = HangFound(now_ns, since_ns, text, report)

@@ -57,7 +57,6 @@ STATUS_TIMEOUT_S = 1.0
 LATER = (
     "gpu.collector",
     "hangs.job",
-    "hangs.serving",
     "hangs.watch",
     "session.readings",
     "session.stepping",
@@ -231,7 +230,6 @@ class Recorder:
         from profd.daemon.collectives.ras import Mode
         from profd.daemon.gpu.collector import GpuCollector
         from profd.daemon.hangs.job import JobInquiry
-        from profd.daemon.hangs.serving import read_requests
         from profd.daemon.hangs.watch import HangWatch, Hook
         from profd.daemon.session.readings import Readings
         from profd.daemon.session.stepping import Stepping
@@ -248,9 +246,6 @@ class Recorder:
             self._members.follow_steps(self._stepping)
         self._inquiry = JobInquiry(Mode(options.nccl_ras), clock, self._put, self._learn_ranks)
         ask = None if self._inquiry.mode is Mode.OFF else self._inquiry.ask
-        requests = (
-            partial(read_requests, options.server_metrics) if options.server_metrics else None
-        )
         if options.hang_after_s is not None:
             run = {
                 "PROFD_RUN": options.run_id,
@@ -265,7 +260,6 @@ class Recorder:
                 self._put,
                 hook=hook,
                 ask=ask,
-                requests=requests,
                 grant=self._sampling.grant,
             )
             self._hangs.start()

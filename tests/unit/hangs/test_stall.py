@@ -13,10 +13,10 @@ from profd.daemon.hangs.stall import TwoLooks
 class Stage:
     """A run that is stalled from the start, and the looks at it."""
 
-    def __init__(self, *, both_at_all: bool = False) -> None:
+    def __init__(self) -> None:
         self.clock, self.taken = StoppedClock(), list[tuple[float, bool]]()
         self.began_ns, self.can_be_read = self.clock.now_ns(), True
-        self.looks = TwoLooks(self.clock, self._look, both_at_all=both_at_all)
+        self.looks = TwoLooks(self.clock, self._look)
 
     def stalled_s(self) -> float:
         return (self.clock.now_ns() - self.began_ns) / SECOND_NS
@@ -39,12 +39,6 @@ async def test_the_second_look_comes_within_the_timeout_and_is_the_first_of_the_
     stage = Stage()
     assert await stage.found_in_s(90) == [57, 84]
     assert stage.taken == [(30, True), (57, False), (84, False)]
-
-
-async def test_the_first_look_may_be_at_all_that_the_second_is_at() -> None:
-    stage = Stage(both_at_all=True)
-    assert await stage.found_in_s(60) == [57]
-    assert stage.taken == [(30, False), (57, False)]
 
 
 async def test_progress_makes_the_first_look_worthless() -> None:
