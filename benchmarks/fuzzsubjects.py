@@ -34,7 +34,6 @@ from profd.daemon.stacks import assembly
 from profd.daemon.stacks.dump import decode_dump
 from profd.daemon.stacks.pyspy import RawRecording, TraceDamaged, last_timestamp_us
 from profd.daemon.steps.declared import Declared
-from profd.daemon.steps.log import StepLog
 from profd.daemon.store import database
 from profd.daemon.store.records import Identity, OperatorTotals, OutputWritten, Record, WindowTaken
 from profd.daemon.store.tables import Tables
@@ -61,10 +60,6 @@ def train(self, loader, n, args):
 while True:
     iter_num += 1
 """
-SAID = (
-    b"iter 120: loss 2.3\nEpoch: [2][120/938]\tTime 0.1\r\n 12%|#  | 120/938 [00:12<01:20,  "
-    b"9.80it/s]\r step 1,300\n"
-)
 Reading = Callable[[], object]
 
 
@@ -123,7 +118,6 @@ def subjects(folder: Path) -> dict[str, Subject]:
         "dump-values": Subject([_dump()], once(decode_dump), (ValueError,), mutate_values),
         "processes": Subject(PROC_FILES, once(_look_at_process), ()),
         "sources": Subject([SCRIPT], once(declared), ()),
-        "output": Subject([SAID], once(StepLog().take), ()),
         "traces": Subject([_trace()], once(reduced), (ProfdError,)),
         "trace-values": Subject([_trace()], once(reduced), (ProfdError,), mutate_values),
         "datagrams": Subject(_datagrams(), once(kineto.decode), ()),

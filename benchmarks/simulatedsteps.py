@@ -31,21 +31,21 @@ from measurements import write_section
 from support.clocks import StoppedClock
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.interpreter.integers import Local, Variable
+from profd.daemon.interpreter.integers import Local
 from profd.daemon.steps import reader
 from profd.daemon.steps.loop import StepLoop
-from profd.daemon.steps.sources import Around, Program, Source
+from profd.daemon.steps.sources import Program, Source
 from profd.daemon.store.records import Frame, Identity, PointsTaken, Record
 
 SECONDS = 60.0
 FIRST_READING_S, LATE_S = 0.3, 0.0005
 """When the first reading is, and by how much each is late on average."""
 SCRIPT = "def train(batches):\n    for batch in batches:\n        loss.backward()\n"
-ROUND, EPOCH = Local(1, 0), Local(2, 0)
+ROUND = Local(1, 0)
 METHOD = (
     "`benchmarks/simulatedsteps.py`: simulated loops of {seconds:.0f} s, read by profd's reader "
     "of steps in their own time, {runs} for each length, mean step time, CPU time of a reading "
-    "(0.3 and 0.8 ms), and with and without a number of the epoch that can be read. Episodes: at "
+    "(0.3 and 0.8 ms). Episodes: at "
     "least 9 steps, the rest of an exponential distribution. Epochs: all of the same length, "
     "steps that vary by 10 to 50 %, times at half and double speed, stalls of 0.2 to 1.5 s, and "
     "up to 0.5 s between epochs. Off: by how much the count is off, of the steps between the "
@@ -55,22 +55,19 @@ METHOD = (
 
 
 class Moment(NamedTuple):
-    """When the variables of a loop get these numbers of the step and the epoch, and how many steps
-    have begun.
-    """
+    """When the variable of a loop gets this number, and how many steps have begun."""
 
     begin_s: float
     number: int
-    epoch: int
     begun: int
 
 
 def episodes(mean: int, step_s: float, chance: random.Random) -> Iterator[Moment]:
     """Yield the steps of episodes of different lengths, forever."""
     at_s, begun = 0.0, itertools.count(1)
-    for epoch in itertools.count():
+    while True:
         for number in range(9 + int(chance.expovariate(1 / (mean - 9)))):
-            yield Moment(at_s, number, epoch, next(begun))
+            yield Moment(at_s, number, next(begun))
             at_s += step_s * chance.lognormvariate(0, 0.3)
         at_s += 0.3 * step_s
 
@@ -86,33 +83,26 @@ def epochs(
 ) -> Iterator[Moment]:
     """Yield the steps of epochs of one length, forever: at changing speed, with stalls and with
     rests between.
-
-    In the second half of a rest, while workers begin, the epoch is the next one, and the step still
-    the last.
     """
     at_s, speed, begun = 0.0, 1.0, 0
-    for epoch in itertools.count():
+    while True:
         if chance.random() < 0.3:
             speed = chance.choice([0.5, 1, 1, 2])
         for number in range(length):
             begun += 1
-            yield Moment(at_s, number, epoch, begun)
+            yield Moment(at_s, number, begun)
             at_s += speed * step_s * chance.lognormvariate(0, spread)
             if chance.random() < stalls:
                 at_s += chance.uniform(0.2, 1.5)
-        if rest_s:
-            yield Moment(at_s + rest_s / 2, length - 1, epoch + 1, begun)
         at_s += rest_s
 
 
 class SimulatedProgram(Program):
     """A program that is at one of these moments by a clock."""
 
-    def __init__(
-        self, moments: list[Moment], clock: StoppedClock, file: Path, *, has_epoch: bool
-    ) -> None:
+    def __init__(self, moments: list[Moment], clock: StoppedClock, file: Path) -> None:
         self._moments, self._clock, self._file = moments, clock, file
-        self._begins_s, self._has_epoch = [one.begin_s for one in moments], has_epoch
+        self._begins_s = [one.begin_s for one in moments]
 
     def at(self, at_ns: int) -> Moment:
         """Return its moment at a time."""
@@ -127,14 +117,11 @@ class SimulatedProgram(Program):
     def sources_of(self, _loop: StepLoop) -> list[Source]:
         return [Source("a variable", ROUND)]
 
-    def outside_of(self, _loop: StepLoop) -> list[Around]:
-        return [Around(EPOCH, 0)] if self._has_epoch else []
+    def optimizer_steps(self) -> Source | None:
+        return None
 
     def round_of(self, _source: Source) -> int | None:
         return self.at(self._clock.at_ns).number
-
-    def value(self, variable: Variable | None) -> int | None:
-        return self.at(self._clock.at_ns).epoch if variable == EPOCH else None
 
     def close(self) -> None:
         pass
@@ -160,7 +147,7 @@ class Counted(NamedTuple):
 Kind = Callable[[random.Random], Iterator[Moment]]
 
 
-def simulate(kind: Kind, cost_s: float, has_epoch: bool, seed: int) -> Counted:
+def simulate(kind: Kind, cost_s: float, seed: int) -> Counted:
     """Read one loop, where a reading takes ``cost_s`` of CPU time."""
     chance = random.Random(seed)
     moments = list(itertools.takewhile(lambda one: one.begin_s < SECONDS, kind(chance)))
@@ -171,7 +158,7 @@ def simulate(kind: Kind, cost_s: float, has_epoch: bool, seed: int) -> Counted:
             mock.patch.object(reader, "time", SimpleNamespace(thread_time_ns=cpu_ns.__next__))
         )
         (file := Path(folder) / "train.py").write_text(SCRIPT)
-        program = SimulatedProgram(moments, clock, file, has_epoch=has_epoch)
+        program = SimulatedProgram(moments, clock, file)
         steps = reader.StepReader(Identity(os.getpid(), 1), clock, taken.append, lambda *_: program)
         while clock.at_ns < SECONDS * SECOND_NS:
             clock.at_ns += int((steps.poll() + chance.expovariate(1 / LATE_S)) * SECOND_NS)
@@ -179,8 +166,11 @@ def simulate(kind: Kind, cost_s: float, has_epoch: bool, seed: int) -> Counted:
         steps.end()
     counts = [one for one in taken if isinstance(one, PointsTaken)]
     (first, last), begun = (counts[0].points, counts[-1].points), program.at(counts[0].at_ns).begun
+    # Either count may be off by the error that was stored with it.
     return Counted(
-        moments[-1].begun - begun, int(last[0].value - first[0].value), int(last[1].value)
+        moments[-1].begun - begun,
+        int(last[0].value - first[0].value),
+        int(first[1].value + last[1].value),
     )
 
 
@@ -204,7 +194,7 @@ KINDS: dict[str, list[Kind]] = {
 
 def simulate_all(kinds: list[Kind], runs: int) -> list[Counted]:
     """Read loops of some kinds, each so many times under all conditions."""
-    cases = itertools.product(kinds, (0.0003, 0.0008), (False, True), range(runs))
+    cases = itertools.product(kinds, (0.0003, 0.0008), range(runs))
     return [simulate(*case) for case in cases]
 
 

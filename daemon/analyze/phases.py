@@ -185,6 +185,7 @@ class PhaseIndex:
             lambda phase: self._rules_that(lambda rule: rule.phase == phase)
         )
         self.user_line = functools.cache(self._user_line)
+        self.update_line = functools.cache(self._update_line)
 
     def forget_many(self) -> None:
         """Forget all stacks (the reader's too) between looks at a live run if they are many.
@@ -201,6 +202,7 @@ class PhaseIndex:
         self._met_by_stack = dict(_ABOVE_ROOTS)
         self._rule_of_stack.clear()
         self.user_line.cache_clear()
+        self.update_line.cache_clear()
         self._needed = None
 
     def of_run(self) -> Iterator[str]:
@@ -240,6 +242,21 @@ class PhaseIndex:
             if deciding and self._met(frame) & deciding:
                 break
         return found
+
+    def _update_line(self, stack: int) -> FrameRow | None:
+        """Return the line that calls an optimizer's step, the user's if any; None outside of one.
+
+        None as well below a backward pass, whose hooks may call one for each parameter.
+        """
+        outer: FrameRow | None = None
+        for frame in self._reader.frames_of(stack):
+            if means(frame, "optimizer step"):
+                return outer
+            if means(frame, "backward"):
+                return None
+            if outer is None or outer.is_library or not frame.is_library:
+                outer = frame
+        return None
 
     def _rule(self, stack: int) -> int | None:
         if stack not in self._rule_of_stack:

@@ -6,7 +6,8 @@ and are missed, so that two steps look like one: the next visit then comes after
 the usual distance, and counts as so many. A step that took so long by itself looks the same, so all
 added steps may be wrong. If visits come at no pace, the steps are unknown.
 
-Steps are also unknown if the training goes on in a loop without a counter. All readers of counts
+Steps are also unknown if the training goes on in a loop without a counter, or if the samples show
+the optimizer at work more often, or less often, than its counter says. All readers of counts
 ask ``counts_of`` for them, or ``lost_ranges`` for the times without.
 """
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -24,10 +26,10 @@ from profd.daemon.analyze.phases import COMPILE, ONCE_A_STEP, PhaseIndex, traini
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import points_of
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.events import STEP_CHANGES, EventKind
+from profd.daemon.events import OPTIMIZER_STEPS, STEP_CHANGES, EventKind
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import STEP_COUNT, STEP_ERROR
-from profd.daemon.store.rows import EventRow, PointRow, ProcessRow
+from profd.daemon.store.rows import EventRow, FrameRow, PointRow, ProcessRow
 from profd.daemon.timerange import EVER, TimeRange
 
 
@@ -206,14 +208,16 @@ def measure_steps(reader: RunReader, selection: Selection, phases: PhaseIndex) -
     """Return the steps even if their rate is unsure, for callers that do not show them."""
     processes = selection.trainers(reader)
     processes.sort(key=lambda row: (row.rank is None, row.rank or 0, row.id))
-    counted = (_counted(reader, process, selection) for process in processes)
+    counted = (_counted(reader, process, selection, phases) for process in processes)
     by_cycles = (_by_cycles(reader, process, selection, phases) for process in processes)
     return next(
         (steps for steps in itertools.chain(counted, by_cycles) if steps is not None), Steps()
     )
 
 
-def _counted(reader: RunReader, process: ProcessRow, selection: Selection) -> Steps | None:
+def _counted(
+    reader: RunReader, process: ProcessRow, selection: Selection, phases: PhaseIndex
+) -> Steps | None:
     counts = counts_of(reader, process.id, selection)
     ranges = [TimeRange(piece[0].at_ns, piece[-1].at_ns) for piece in counts.pieces]
     took_s = sum(time.length_ns for time in ranges) / SECOND_NS
@@ -238,9 +242,42 @@ def _counted(reader: RunReader, process: ProcessRow, selection: Selection) -> St
     # range, and those that go up at a step's end.
     begun = 0.5 if process.exit_code == 0 and selection.to_ns is None else 0.0
     source = _source_at(reader, process.id, last.at_ns)
+    if why := _contradiction(reader, process, phases, counts.pieces[-1], error):
+        return Steps(why_unknown=f"{source} {why}")
     count = None if counts.why else round(before + last.value - first.value + begun)
     count_error = None if counts.why else math.ceil(error_of_count)
     return Steps(made / took_s, count, source, error / took_s, count_error, counts.why, unseen)
+
+
+def _contradiction(
+    reader: RunReader,
+    process: ProcessRow,
+    phases: PhaseIndex,
+    piece: Sequence[PointRow],
+    error: float,
+) -> str | None:
+    """Say why a count cannot be true: by the visits of the optimizer in its last half minute.
+
+    There were at least as many steps as visits: of one line, as a step may call several optimizers.
+    There were hardly more if visits, and the times between, are mostly more than four samples.
+    """
+    if (_source_at(reader, process.id, piece[-1].at_ns) or "").startswith(OPTIMIZER_STEPS):
+        return None
+    first = next(point for point in piece if point.at_ns >= piece[-1].at_ns - 30 * SECOND_NS)
+    time, made = TimeRange(first.at_ns, piece[-1].at_ns), piece[-1].value - first.value
+    threads = [row.id for row in reader.threads.values() if row.process == process.id]
+    visits, samples, last = Counter[FrameRow](), Counter[bool](), None
+    for row in reader.intervals(time, [one for one in threads if reader.threads[one].is_main]):
+        line = phases.update_line(row.stack)
+        samples[line is None] += row.samples
+        if line is not None and line != last:
+            visits[line] += 1
+        last = line
+    called = max(visits.values(), default=0)
+    is_clear = min(samples[True], samples[False]) > 4 * visits.total()
+    if called <= 1.25 * (made + error) + 3 and not (is_clear and made - error > 1.25 * called + 3):
+        return None
+    return f"shows {made:.0f} steps while the samples show {called} calls of the optimizer"
 
 
 def _error_within(ranges: Iterable[TimeRange], stored: Sequence[PointRow]) -> float:

@@ -26,6 +26,7 @@ from profd.daemon.interpreter.memory import Unreadable, word_at
 from profd.daemon.interpreter.objects import Held, Missing, alive, generator_frame, object_at
 from profd.daemon.interpreter.offsets import CELL_VALUE, DIGITS, SIZE, TYPE
 from profd.daemon.interpreter.slots import Link, Slot, Slots
+from profd.daemon.interpreter.tensors import TensorVersion, version_of
 
 LOOKS = 3
 TRIES = 10
@@ -86,7 +87,7 @@ class RangeLeft(msgspec.Struct, frozen=True):
 
 
 Referred: TypeAlias = Local | Global | OfGenerator | Attribute  # what is a reference to an object
-Variable: TypeAlias = Referred | RangeLeft
+Variable: TypeAlias = Referred | RangeLeft | TensorVersion
 
 
 class _Look(NamedTuple):
@@ -140,6 +141,8 @@ class IntegerReader:
         Raises Moved if it changed at each of some tries, and Unreadable if the memory is not
         as expected, or the process has ended.
         """
+        if isinstance(variable, TensorVersion):
+            return version_of(self._python, variable)
         known = self._known.get(variable)
         if known is not None and self._is_there(variable, known[1]):
             return known[0]

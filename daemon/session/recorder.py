@@ -402,7 +402,6 @@ class Recorder:
     def _take_output(self, data: bytes) -> None:
         self._output_ns = self._clock.now_ns()
         self._put(records.OutputWritten(self._output_ns, data))
-        self._stepping.take_output(data)
 
     def _take_status(self, status: int) -> None:
         self._members.root_status = status

@@ -69,15 +69,6 @@ class Stepping:
             self._ended += [self._readers.pop(key) for key in keys]
         self._news.set()
 
-    def take_output(self, data: bytes) -> None:
-        """Use what a launched script wrote, unless several processes train.
-
-        If several train, it may be the output of any of them.
-        """
-        readers = [one for one in list(self._readers.values()) if isinstance(one, StepReader)]
-        if len(readers) == 1:
-            readers[0].hear(data)
-
     def close(self) -> None:
         """Take the last reading of each living process, and read no more.
 

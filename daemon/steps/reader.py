@@ -1,10 +1,11 @@
 """Follows the steps of one training process from outside.
 
-It finds the process's loop on its stack and reads what counts it.
+It finds the process's loop on its stack and reads what counts it, until it sees the optimizer
+at work, which counts its own steps.
 
 A reading takes 0.1 to 0.5 ms of CPU time, and a look at the stack 0.5 to 1 ms. There are ten
 readings a second, four while the loop's end is far, one if its rounds are short besides, and more
-if that shows how many rounds an epoch has. A loop that nothing counts is looked at once a second.
+if that shows the loop's pace. A loop that nothing counts is looked at once a second.
 
 It stores `step_count` and `step_count_error` as series, and events that name the source or say that
 there is none.
@@ -23,24 +24,24 @@ from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.events import EventKind
 from profd.daemon.interpreter.integers import Global, Local, Moved
 from profd.daemon.interpreter.memory import Unreadable
+from profd.daemon.interpreter.tensors import TensorVersion
 from profd.daemon.stacks.origin import ANY, Origin
-from profd.daemon.steps.count import CLOSE_ROUNDS, Count
+from profd.daemon.steps.count import Count
 from profd.daemon.steps.declared import Declared
-from profd.daemon.steps.log import OutputFile, StepLog
 from profd.daemon.steps.loop import Sight, Sights, StepLoop, sight_of
-from profd.daemon.steps.sources import Around, Program, Source
+from profd.daemon.steps.sources import Program, Source
 from profd.daemon.store import records
 from profd.daemon.store.records import Identity, Point, Record
 from profd.daemon.userfiles import files_of
 
-LOG = Source("the script's own log", Global(0, ""))
-"""What counts if nothing else does; it is no variable."""
-READ_S, FAR_S, SHORT_S, FINE_S, END_S = 0.1, 0.25, 1.0, 0.005, 0.002
+READ_S, FAR_S, SHORT_S, SEEK_S, FINE_S = 0.1, 0.25, 1.0, 0.02, 0.005
 IDLE_S = 2.0
-# Readings may take 2 ms a second in the long run, and this much more at first, to learn how long an
-# epoch is.
+# Readings may take 2 ms a second in the long run, and this much more at first, to see the optimizer
+# and to learn the loop's pace.
 EARNED_SHARE = 0.002
 CAPITAL_S = 0.3
+# So many stacks without one of an optimizer of torch's show that it is none, or never seen.
+_SEEKS = 200
 # This many stacks without another loop show that there is none.
 _NO_OTHER = 15
 
@@ -49,7 +50,7 @@ _NO_OTHER = 15
 class StepReader:
     """Reads the steps of one process.
 
-    One thread calls ``poll``; any may call ``hear`` and ``renew``.
+    One thread calls ``poll``; any may call ``renew``.
     """
 
     identity: Identity
@@ -62,8 +63,8 @@ class StepReader:
     def __post_init__(self) -> None:
         self._files = files_of(self.identity.pid)
         self._renewals: deque[tuple[int, Origin | None]] = deque()
-        self._heard: deque[tuple[int, bytes]] = deque(maxlen=64)
-        self._output: OutputFile | None = None
+        self._began_ns = 0
+        """When the first count began."""
         self._before = self._error_before = 0
         """The steps of the counts before this one, and by how many they may be off."""
         self._stored: tuple[int, int] | None = None
@@ -81,12 +82,11 @@ class StepReader:
         self._looked_ns = 0
         self._vain = 0
         """How often in a row nothing was found that counts the loop."""
-        self._log = StepLog()
         self._loop: StepLoop | None = None
         self._source: Source | None = None
-        self._outside: list[Around] = []
-        self._check: tuple[Source, int, int] | None = None
-        """Another source of the same loop, its last round, and the rounds counted by then."""
+        self._optimizer: Source | None = None
+        """What counts the steps of the optimizer that was seen at work."""
+        self._seeks = 0
         self._bound_ns = 0
         self._counted: tuple[tuple[str, int], Source] | None = None
         """What counts, or did last, with the key of its loop."""
@@ -94,13 +94,10 @@ class StepReader:
         """The rounds for each step of the optimizer."""
         self._elsewhere = 0
         """How many stacks in a row showed training outside the loop, while its count stood."""
+        self._is_lost = False
+        """Whether steps were made that nothing counted."""
         self._count = Count()
         self._has_paused = False
-        self._unsure_firsts = 0
-        """How often the first count was given up, as it was not sure."""
-
-    def hear(self, data: bytes) -> None:
-        self._heard.append((self.clock.now_ns(), data))
 
     def renew(self, origin: Origin | None) -> None:
         """Count the steps of another program that the process has become.
@@ -141,9 +138,8 @@ class StepReader:
             self._lose()
         if self._count.round is not None:
             self._store(self._count.at_ns, is_last=True)
-        for opened in (self._output, self._program):
-            if opened is not None:
-                opened.close()
+        if self._program is not None:
+            self._program.close()
 
     def _take_program(self, at_ns: int, origin: Origin | None) -> None:
         """Begin anew.
@@ -174,13 +170,10 @@ class StepReader:
             self._source = self._bind(program, self._loop)
             self._vain = 0 if self._source is not None else self._vain + 1
         if self._source is None:
-            if self._is_counted():  # it pauses: what counted it is there again afterwards
+            if self._counted_by() is not None:  # it pauses: what counted it is there afterwards
                 self._store(self.clock.now_ns())
-            else:
-                self._read_log()
         elif self._read(program, self._source):
             self._store(self.clock.now_ns())
-            self._compare(program, self._source)
             return self._pause_s()
         else:
             self._source = None
@@ -204,23 +197,24 @@ class StepReader:
 
     def _is_without_counter(self) -> bool:
         """Say whether so many looks for what counts the loop were in vain that they may be rare."""
-        return self._vain > 50 and not self._is_counted()
-
-    def _follows_log(self) -> bool:
-        """Say whether the script's output has steps, or is a file, whose lines have no times."""
-        return self._counted_by() == LOG.name or (self._output is not None and self._output.is_open)
+        return self._vain > 50 and self._counted_by() is None
 
     def _look(self, program: Program) -> bool:
         """Look at the stack for the loop of the steps, if it is due; say whether it was."""
         now_ns = self.clock.now_ns()
         if now_ns - self._looked_ns < self._wait_s(now_ns) * SECOND_NS:
+            if self._seeks_optimizer():
+                self._seeks += 1
+                self._follow_optimizer(program, now_ns)
             return False
         has_moved, self._looked_ns = self._count.changed_ns > self._looked_ns, now_ns
         with contextlib.suppress(Unreadable):
             self._take(sight_of(program.stack(), self._declared), has_moved=has_moved)
+        self._follow_optimizer(program, now_ns)
         found = self._sights.loop()
         if found is not None and (self._loop is None or found.place.key != self._loop.place.key):
             self._sights.clear()
+            self._doubt_parts(found)
             self._loop, self._source, self._vain = found, None, 0
         # So many stacks in a row with the training elsewhere outnumber all others: its loop is
         # known, and what counts it was looked for.
@@ -248,6 +242,32 @@ class StepReader:
             is_counted = has_moved or self._counted[0] in sight.keys
             self._elsewhere = 0 if is_counted else self._elsewhere + 1
 
+    def _seeks_optimizer(self) -> bool:
+        is_new = self._optimizer is None and self._seeks < _SEEKS
+        return is_new and self._source is not None and self._balance_s > CAPITAL_S / 3
+
+    def _follow_optimizer(self, program: Program, now_ns: int) -> None:
+        """Count by the optimizer that the stack shows at work, unless another one goes on."""
+        seen = None
+        if self._optimizer is not None and not self._pauses(now_ns):
+            return
+        with contextlib.suppress(Unreadable):
+            seen = program.optimizer_steps()
+        if seen is not None and seen != self._optimizer:
+            if self._source is not None:
+                self._read(program, self._source)
+            self._optimizer, self._source = seen, None
+
+    def _doubt_parts(self, found: StepLoop) -> None:
+        """Take back what was counted if the loop was one inside of that of the steps."""
+        loop, counted = self._loop, self._counted
+        if loop is None or counted is None or isinstance(counted[1].variable, TensorVersion):
+            return
+        if counted[0] == loop.place.key and found.place.key in {one.key for one in loop.around}:
+            path, line = self._declared.path_of(loop.place.file), loop.place.loop.first_line
+            why = f"the rounds of the loop at {path}:{line} were counted, which are parts of steps"
+            self._say(EventKind.STEPS_LOST, f"steps are not known: {why}", self._began_ns)
+
     def _lose(self) -> None:
         """Say that nothing counts the training since the count moved last; begin a new count."""
         if self._counted is None or self._loop is None:
@@ -260,8 +280,8 @@ class StepReader:
         at_ns = self._count.changed_ns or self._bound_ns
         self._say(EventKind.STEPS_LOST, f"steps are not counted any more: {why}", at_ns)
         self._before, self._error_before = self._made()
-        self._counted = self._source = None
-        self._count, self._elsewhere = Count(), 0
+        self._counted = self._source = self._optimizer = None
+        self._count, self._elsewhere, self._is_lost = Count(), 0, True
 
     def _counted_by(self) -> str | None:
         """Return the name of what counts the present loop, or did before it paused."""
@@ -269,73 +289,63 @@ class StepReader:
             return None
         return self._counted[1].name
 
-    def _is_counted(self) -> bool:
-        """Say whether a variable counts the present loop, or did before it paused."""
-        return self._counted_by() not in (None, LOG.name)
-
     def _bind(self, program: Program, loop: StepLoop) -> Source | None:
         """Return what counts a loop now, and count by it."""
-        found = program.sources_of(loop)
+        if self._optimizer is not None and program.value(self._optimizer.variable) is None:
+            self._optimizer = None
+        found = program.sources_of(loop) if self._optimizer is None else [self._optimizer]
         if not found:
             return None
         self._bound_ns = self.clock.now_ns()
         # What counted before goes on to count, even if another source happened to be read first.
         counted_by = self._counted_by()
         source = next((one for one in found if one.name == counted_by), found[0])
-        others = [
-            one for one in found if one is not source and one.stride == 1 and not one.of_updates
-        ]
-        self._check = (others[0], -1, 0) if others and not source.of_updates else None
-        outside = program.outside_of(loop)
-        if outside != self._outside:  # their number is another one now
-            self._outside = outside
-            self._count.forget_epoch()
-        if source.name != counted_by:
+        if source.name != counted_by or self._optimizer is not None:
             rounds = 1 if source.of_updates else _rounds_of_a_step(program, loop)
             self._begin(loop, source, rounds)
-            self._say(EventKind.STEP_SOURCE, source.name + _unit(loop, source, rounds))
+            if source.name != counted_by:
+                self._say(EventKind.STEP_SOURCE, source.name + _unit(loop, source, rounds))
         return source
 
-    def _begin(self, loop: StepLoop, source: Source, every: int = 1) -> None:
+    def _begin(self, loop: StepLoop, source: Source, every: int) -> None:
         """Count by another source from now on: that of the same loop, or of the next one."""
         key, before = self._counted or (None, None)
         self._counted, self._elsewhere = (loop.place.key, source), 0
         is_same = before is not None and source.variable == before.variable
         if source.is_added and is_same and every == self._every:
             return  # one number of all loops
-        goes_on = key == loop.place.key and self._count.round is not None
-        if self._count.round is not None:
-            rest = (0, 0) if goes_on else self._count.rest(self._usual_s())
-            self._before, self._error_before = self._made(*rest)
-        self._every, self._count = every, self._count_of(source, goes_on=goes_on)
-        # The script's own number: a loop that goes on from a checkpoint begins there.
-        if before is None and self._stored is None:
-            self._before = source.start // source.stride
-
-    def _count_of(self, source: Source, *, goes_on: bool = False) -> Count:
-        nearest = self._outside[-1] if len(self._outside) > 1 else None
-        early = nearest.rounds if nearest is not None and nearest.breaks else 0
-        breaks = self._loop is not None and self._loop.place.loop.breaks
-        return Count(
+        goes_on, most_before = self._is_lost, 0 if self._is_lost else math.inf
+        if self._stored is None and (before is None or self._optimizer is not None):
+            # The script's own number: a loop that goes on from a checkpoint begins there.
+            self._before, self._error_before = source.start // source.stride, 0
+            self._began_ns = self.clock.now_ns()
+        elif before is not None:
+            goes_on = key == loop.place.key
+            most_before = self._end_count(goes_on=goes_on)
+        self._is_lost, self._every = False, every
+        self._count = Count(
             is_added=source.is_added,
             is_late=source.is_late,
+            breaks=loop.place.loop.breaks,
+            most_before=most_before,
             goes_on=goes_on,
-            breaks=breaks,
-            early=early,
         )
+
+    def _end_count(self, *, goes_on: bool) -> float:
+        """Add the count to those before; return the most rounds made since that the next can show.
+
+        ``goes_on``: the next one is of the same loop.
+        """
+        since_s = (self.clock.now_ns() - self._count.changed_ns) / SECOND_NS
+        rest = (0, 0) if goes_on else self._count.rest(self._usual_s())
+        self._before, self._error_before = self._made(*rest)
+        return 1.2 * self._count.per_s() * since_s + (0 if goes_on else 2)
 
     # Readings
 
     def _read(self, program: Program, source: Source) -> bool:
         """Take a reading; say whether there will be another one of this source."""
-        epoch, number, at_ns = None, None, 0
-        # Its round, the number of the loop around and the time have to be of the same moment.
-        for _ in range(5):
-            begun_ns = self.clock.now_ns()
-            epoch, number = program.epoch_of(self._outside), program.round_of(source)
-            at_ns = self.clock.now_ns()
-            if at_ns - begun_ns < FINE_S * SECOND_NS and epoch == program.epoch_of(self._outside):
-                break
+        number, at_ns = program.round_of(source), self.clock.now_ns()
         is_variable = isinstance(source.variable, Local | Global)
         if number is None:
             if self._count.left_ns is None:
@@ -344,13 +354,7 @@ class StepReader:
             # A variable is there again with its function, an iterator is another one then.
             return is_variable
         end = self._end_of(program, source, number)
-        self._count.take(at_ns, number, epoch, end)
-        # All counts are compared with the first, so it must be sure. If epochs are too short for
-        # that, it is given up after five seconds.
-        if self._stored is None and self._count.error and self._unsure_firsts < 50:
-            self._unsure_firsts += 1
-            self._count = self._count_of(source)
-            self._count.take(at_ns, number, epoch, end)
+        self._count.take(at_ns, number, end)
         return is_variable or not self._pauses(at_ns)
 
     def _end_of(self, program: Program, source: Source, number: int) -> int | None:
@@ -376,26 +380,18 @@ class StepReader:
         )
 
     def _pause_s(self) -> float:
-        count = self._count
-        # This sees the last round before the loop begins anew.
-        fine_s = min(0.6 * CLOSE_ROUNDS / count.per_s(), READ_S) if count.per_s() else READ_S
-        # If that round differs from epoch to epoch, most readings for it are in vain.
-        if count.is_near_end(READ_S) and self._balance_s > (CAPITAL_S / 3 if count.varies else 0):
-            return max(fine_s / 2, END_S)
-        is_looked_for = count.unsure or (not count.is_added and fine_s >= FINE_S)
-        if count.length is None and is_looked_for and self._balance_s > CAPITAL_S / 3:
-            return max(fine_s, FINE_S)
-        return self._usual_s()
+        if not self._count.is_known and self._balance_s > CAPITAL_S / 3:
+            return FINE_S
+        return SEEK_S if self._seeks_optimizer() else self._usual_s()
 
     def _pause_without_source_s(self) -> float:
-        if self._is_without_counter() and not self._follows_log():
+        if self._is_without_counter():
             return SHORT_S
         # Few stacks show what counts the next epoch: looking more often loses fewer of its rounds.
         is_just_lost = (
             self.clock.now_ns() - self._count.at_ns < SECOND_NS and self._balance_s > CAPITAL_S / 3
         )
-        is_variable = self._counted is not None and self._counted[1] is not LOG
-        return FINE_S if is_variable and is_just_lost else READ_S
+        return FINE_S if self._counted is not None and is_just_lost else READ_S
 
     # What is stored
 
@@ -404,14 +400,32 @@ class StepReader:
         steps = self._before + (self._count.rounds + rest) // self._every
         return steps, self._error_before + self._count.error + rest_error
 
+    def _is_sure(self, now_ns: int) -> bool:
+        """Say whether the count may be stored: nobody knows it while the loop is too fast to read.
+
+        All counts are compared with the first. So that comes from the optimizer if need be, or from
+        a pace that is known if the loop is left.
+        """
+        if not self._count.is_known:
+            if self._bound_ns and now_ns - self._bound_ns > 10 * SECOND_NS:
+                self._bound_ns = 0
+                why = "their loop begins anew faster than its counter can be read"
+                self._say(EventKind.STEPS_LOST, f"steps are not counted: {why}")
+            return False
+        is_early = self._count.error or now_ns - self._began_ns < SECOND_NS
+        if self._stored is None and is_early and self._seeks_optimizer():
+            return False
+        # It went on after the last reading, but nobody knows how fast.
+        return self._count.left_ns is None or (self._stored is not None and self._count.has_moved)
+
     def _store(self, now_ns: int, *, is_last: bool = False) -> None:
         """Store the count once a second, and at both ends of a pause.
 
         So nobody extrapolates over the pause.
         """
+        if not self._is_sure(now_ns) and not (is_last and self._count.is_known):
+            return
         left_ns = self._count.left_ns
-        if left_ns is not None and (self._stored is None or not self._count.has_moved):
-            return  # it went on after the last reading, but nobody knows how fast
         steps, error = self._made_by(now_ns)
         stored_ns, stored = self._stored or (0, 0)
         has_changed = self._count.has_moved if self._stored is None else steps > stored
@@ -445,45 +459,6 @@ class StepReader:
             since_s = max(now_ns - left_ns, 0) / SECOND_NS
             error += 3 + math.ceil(1.2 * self._count.per_s() * since_s)  # or faster than it did
         return steps, error
-
-    # Other sources
-
-    def _compare(self, program: Program, source: Source) -> None:
-        """Compare the sources now and then; say once if they differ by more than their errors."""
-        at_ns, rounds = self.clock.now_ns(), self._count.rounds
-        if self._check is None or at_ns - self._bound_ns < SECOND_NS:
-            return
-        self._bound_ns = at_ns
-        other, before, rounds_before = self._check
-        number = program.round_of(other)
-        if number is None:
-            return
-        self._check = other, number, rounds
-        made = rounds - rounds_before
-        apart, begins_anew = number - before - made, number < max(before, made)
-        most = 2 + self._count.error + self._count.per_s() * READ_S
-        if before >= 0 and not begins_anew and abs(apart) > most:
-            self._check = None
-            self._say(
-                EventKind.STEPS_DISAGREE, f"{other.name} and {source.name} differ by {apart} steps"
-            )
-
-    def _read_log(self) -> None:
-        if self._output is None:
-            self._output = OutputFile(self.identity.pid, self._files)
-        if data := self._output.new():
-            self.hear(data)
-        while self._heard:
-            at_ns, said = self._heard.popleft()
-            step = self._log.take(said)
-            if step is not None and self._loop is not None:
-                if self._counted_by() != LOG.name:
-                    self._begin(self._loop, LOG)
-                    self._say(EventKind.STEP_SOURCE, LOG.name, at_ns)
-                self._count.take(at_ns, step)
-                # The last line may be older than it was read.
-                self._count.error = max(self._count.error, self._log.apart)
-                self._store(at_ns)
 
 
 def _rounds_of_a_step(program: Program, loop: StepLoop) -> int:

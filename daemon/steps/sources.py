@@ -1,8 +1,8 @@
-"""Finds what counts the rounds of a loop in a running program: variables, read from outside.
+"""Finds what counts the steps of a running program: variables, read from outside.
 
-In this order: the variable that the loop counts by, as its source declares it; a progress bar's
-``n``; the count of the DataLoader's iterator. The loop's frame has the first as a variable; its
-iterators lie on that frame's stack.
+In this order: how often the optimizer of torch's has changed a tensor; the variable that the loop
+counts by, as its source declares it; a progress bar's ``n``; the count of the DataLoader's
+iterator. The loop's frame has the second as a variable; its iterators lie on that frame's stack.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 import contextlib
 import re
 from collections import Counter as Tally
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator
 
 import msgspec
 
+from profd.daemon.events import OPTIMIZER_STEPS
 from profd.daemon.frameworks.frames import function_means, step_counters
 from profd.daemon.interpreter import integers
 from profd.daemon.interpreter.frames import Code, PythonFrame, open_interpreter
@@ -30,6 +30,7 @@ from profd.daemon.interpreter.integers import (
 from profd.daemon.interpreter.lines import Lines
 from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.interpreter.objects import Held, Missing, generator_code, held
+from profd.daemon.interpreter.tensors import TensorVersion, first_of_list
 from profd.daemon.steps.declared import Counter, Declared, Loop
 from profd.daemon.steps.loop import LoopPlace, StepLoop, trains
 from profd.daemon.store import records
@@ -39,6 +40,7 @@ _LOADER = re.compile(r"(^|\.)_\w*DataLoaderIter$")
 # What lies beside iterators on a frame's stack: ``with`` keeps the way out of it.
 _NO_ITERATOR = re.compile(r"method|function|^NoneType$|^int$")
 _PART = re.compile(r"""^\w+|\.\w+|\["[^"]*"\]""")
+_OPTIMIZERS = re.compile(r"(?:^|/)(torch/optim/\w+\.py)$")
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -57,22 +59,7 @@ class Source(msgspec.Struct, frozen=True):
     is_late: bool = False
     of_updates: bool = False
     within: tuple[LoopPlace, Code] | None = None
-    """Where it counts, if it may be read elsewhere.
-
-    It may be if other loops use it, too, or if time goes by between loops around.
-    """
-
-
-class Around(NamedTuple):
-    """A loop around that of the steps: what it counts by, from where, and its rounds.
-
-    ``breaks`` says whether it may end before them. The outermost one's rounds are not needed.
-    """
-
-    variable: Variable
-    start: int
-    rounds: int = 1
-    breaks: bool = False
+    """Where it counts, if other loops use it, too."""
 
 
 class Program:
@@ -106,6 +93,44 @@ class Program:
             is_inside = is_inside or trains(found[-1])
         return found
 
+    def optimizer_steps(self) -> Source | None:
+        """Return what counts the steps of the optimizer of torch's that is at work now.
+
+        That is the first of the tensors of steps, which an optimizer with a state has. SGD has
+        none: it changes each of its parameters once a step. They are arguments of the functions
+        that a step calls.
+        """
+        for frame in self._python.stack(self._thread):
+            named, variables = _OPTIMIZERS.search(frame.code.file), frame.code.variables
+            name = "params" if frame.code.file.endswith("/sgd.py") else "state_steps"
+            given = local_of(frame, name) if named and "self" not in variables else None
+            if named is None or given is None:
+                continue
+            try:
+                tensor = first_of_list(self._python, self._reader.object_of(given))
+                variable = TensorVersion(tensor.address, tensor.type)
+                self._reader.read(variable)
+            except (Missing, Unreadable):
+                continue
+            # A fused one also takes the step back if gradients are not finite.
+            scaled = local_of(frame, "found_inf") if name == "state_steps" else None
+            stride = 1 if scaled is None or not self._is_set(scaled) else 2
+            return Source(
+                f"{OPTIMIZER_STEPS} ({named[1]})",
+                variable,
+                stride,
+                is_added=True,
+                is_late=True,
+                of_updates=True,
+            )
+        return None
+
+    def _is_set(self, variable: Local) -> bool:
+        try:
+            return self._reader.object_of(variable).type_name != "NoneType"
+        except (Missing, Unreadable):
+            return False
+
     def sources_of(self, loop: StepLoop) -> list[Source]:
         """Return what counts the rounds of a loop now, the most reliable first."""
         stack = self._python.stack(self._thread)
@@ -118,7 +143,7 @@ class Program:
         iterator = self._iterator(frame, place)
         found = [
             *self._of_libraries(stack, loop),
-            *self._counters(frame, place, iterator, self.outside_of(loop)),
+            *self._counters(frame, place, iterator),
             *self._bars(frame, place),
             *self._iterated(iterator),
         ]
@@ -132,45 +157,6 @@ class Program:
         except Missing as error:
             return isinstance(error, Moved)
         return True
-
-    def outside_of(self, loop: StepLoop) -> list[Around]:
-        """Return the nearest outer loop with a counter, and those around it.
-
-        The latter are included as far as all rounds are known.
-        """
-        stack, found = self._python.stack(self._thread), list[Around]()
-        for place in reversed(loop.around):
-            frame = _frame_of(stack, place)
-            around = self._around(frame, place) if frame is not None else None
-            if around is not None:
-                found.insert(0, around)
-            if found and (around is None or not around.rounds):
-                break
-        return found
-
-    def _around(self, frame: PythonFrame, place: LoopPlace) -> Around | None:
-        for counter in place.loop.counters:
-            variable = self._variable(frame, counter.name) if counter.stride == 1 else None
-            number = self.value(variable)
-            if variable is not None and number is not None:
-                left, rounds = self.value(_left_of(self._iterator(frame, place))), 0
-                if (
-                    counter.start is not None
-                    and left is not None
-                    and self.value(variable) == number
-                ):
-                    rounds = number - counter.start + 1 + left
-                return Around(variable, counter.start or 0, rounds, place.loop.breaks)
-        return None
-
-    def epoch_of(self, outside: Sequence[Around]) -> int | None:
-        """Return the number of the round of the loops around; None if it cannot be read now."""
-        epoch = 0
-        for one in outside:
-            if (value := self.value(one.variable)) is None:
-                return None
-            epoch = epoch * one.rounds + value - one.start
-        return epoch if outside else None
 
     def round_of(self, source: Source) -> int | None:
         """Return the round, from 0, of a source, None if it shows none.
@@ -262,10 +248,10 @@ class Program:
                     )
 
     def _counters(
-        self, frame: PythonFrame, place: LoopPlace, iterator: Held | None, around: Sequence[Around]
+        self, frame: PythonFrame, place: LoopPlace, iterator: Held | None
     ) -> Iterator[Source]:
         """Yield what the loop counts by: counters of updates first, then those it adds to."""
-        left, is_nested = _left_of(iterator), len(around) > 1
+        left = _left_of(iterator)
         for one in sorted(place.loop.counters, key=_rank):
             stride = (
                 one.stride if isinstance(one.stride, int) else self.number_of(place, one.stride)
@@ -273,8 +259,7 @@ class Program:
             variable = self._variable(frame, one.name)
             if stride and stride > 0 and variable is not None:
                 name = self._named(one.name, place.name, place.file, place.loop)
-                # Between two rounds of a loop around, it is still that of the last one's end.
-                within = (place, frame.code) if is_nested or one.name in place.loop.shared else None
+                within = (place, frame.code) if one.name in place.loop.shared else None
                 end, kind = None if one.is_added else left, (one.is_added, one.is_late)
                 start = one.start or 0
                 yield Source(name, variable, stride, start, end, *kind, one.of_updates, within)

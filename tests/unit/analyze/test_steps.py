@@ -25,13 +25,13 @@ from support.synthetic import (
     write_records,
     write_run,
 )
-from support.training_stacks import BACKWARD
+from support.training_stacks import BACKWARD, OPTIMIZER
 
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.analyze.steps import Seen, Steps, count_cycles, counts_of, take_steps
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.events import EventKind
+from profd.daemon.events import OPTIMIZER_STEPS, EventKind
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
 
@@ -384,3 +384,41 @@ def test_steps_that_are_held_up_may_be_two_and_the_error_says_so(share: float) -
 )
 def test_what_need_not_be_visits_is_no_steps(seen: Iterable[Seen]) -> None:
     assert count_cycles(seen) is None
+
+
+@pytest.mark.parametrize(
+    ("update_ms", "other_ms", "counted", "called"),
+    [
+        (10, 90, 200, None),
+        (10, 90, 150, 200),  # of steps as short as this some visits are missed, but none is added
+        (10, 90, 400, None),
+        (60, 140, 100, None),
+        (60, 140, 160, 100),  # the samples would have shown so many calls of the optimizer
+    ],
+)
+def test_a_count_that_the_samples_of_the_optimizer_contradict_is_unknown(
+    tmp_path: Path, update_ms: int, other_ms: int, counted: int, called: int | None
+) -> None:
+    """A loop inside of that which is counted makes more steps, one of micro-batches fewer."""
+    turns = 1000 // (update_ms + other_ms)
+    stacks = [(OPTIMIZER, update_ms), (BACKWARD, other_ms)] * turns
+    taken = [
+        recording(MAIN, STARTED_NS + at_s * SECOND_NS, ((MAIN_TID, "MainThread", True, stacks),))
+        for at_s in range(30)
+    ]
+    run = counted_run(tmp_path / "r", [(0.0, 0, 0), (20.0, counted, 0)], more=taken)
+    steps = steps_of(run)
+    if called is None:
+        assert (steps.per_s, steps.why_unknown) == (counted / 20, None)
+    else:
+        assert steps.per_s is steps.count is None
+        assert steps.why_unknown == (
+            f"{NAME} shows {counted} steps while the samples show {called} calls of the optimizer"
+        )
+    exact = counted_run(
+        tmp_path / "exact",
+        [(0.0, 0, 0), (20.0, counted, 0)],
+        names=((0, f"{OPTIMIZER_STEPS} (torch/optim/adam.py)"),),
+        more=taken,
+    )
+    assert steps_of(exact).per_s == counted / 20

@@ -44,6 +44,8 @@ KNOWN: tuple[tuple[Meaning, str, str], ...] = (
     ("engine", "backward", "torch/autograd/__init__.py"),
     ("optimizer step", "Optimizer.profile_hook_step.<locals>.wrapper", "torch/optim/optimizer.py"),
     ("optimizer step", "BaseOptimizer.apply", "keras/src/optimizers/base_optimizer.py"),
+    ("optimizer step", "Booster.update", "lightgbm/basic.py"),
+    ("optimizer step", "Booster.update", "xgboost/core.py"),
     ("multi-tensor update", "_multi_tensor_adamw", "torch/optim/adamw.py"),
     ("calls forward", "Module._call_impl", "torch/nn/modules/module.py"),
     ("no gradients", "context_decorator.<locals>.decorate_context", "torch/utils/_contextlib.py"),

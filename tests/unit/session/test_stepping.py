@@ -30,7 +30,6 @@ class Listener:
         self.identity = identity
         self.polls = 0
         self.has_ended = threading.Event()
-        self.heard = b""
         self.fails = False
         self.pause_s = 0.001
         self.is_idle = False
@@ -49,9 +48,6 @@ class Listener:
 
     def end(self) -> None:
         self.has_ended.set()
-
-    def hear(self, data: bytes) -> None:
-        self.heard += data
 
 
 class Collections:
@@ -142,16 +138,6 @@ def test_a_process_that_comes_or_goes_does_not_wait_for_the_next_reading(
     followed.close()
     assert first.has_ended.is_set()
     assert first.polls <= polls + 1
-
-
-def test_output_is_heard_where_one_process_trains(records: list[Record]) -> None:
-    followed = Stepping(Clock(), records.append)
-    followed.begin(member())
-    followed.take_output(b"step 1\n")
-    followed.begin(member(OTHER))
-    followed.take_output(b"step 2\n")
-    assert [reader.heard for reader in Listener.made] == [b"step 1\n", b""]
-    followed.close()
 
 
 def test_a_reader_that_fails_is_said_and_is_alone(

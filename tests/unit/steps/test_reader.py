@@ -16,11 +16,12 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.events import EventKind
 from profd.daemon.interpreter.integers import Attribute, Local, Moved, RangeLeft, Variable
 from profd.daemon.interpreter.memory import Unreadable
+from profd.daemon.interpreter.tensors import TensorVersion
 from profd.daemon.stacks.origin import ANY
 from profd.daemon.steps.declared import Declared
 from profd.daemon.steps.loop import LoopPlace, StepLoop
-from profd.daemon.steps.reader import FAR_S, IDLE_S, LOG, READ_S, SHORT_S, StepReader
-from profd.daemon.steps.sources import Around, Program, Source
+from profd.daemon.steps.reader import FAR_S, IDLE_S, SHORT_S, StepReader
+from profd.daemon.steps.sources import Program, Source
 from profd.daemon.store.records import EventHappened, Frame, Identity, PointsTaken, Record
 
 BACKWARD = Frame("Tensor.backward", "/x/torch/_tensor.py", 9)
@@ -60,8 +61,8 @@ class FakeProgram(Program):
     def __init__(self) -> None:
         self.sources: list[Source] = []
         self.values: dict[Variable, int] = {}
-        self.outside: list[Around] = []
         self.frames: list[Frame] = []
+        self.optimizer: Source | None = None
         self.uncounted = ""
         self.is_closed = False
         self.moves = False
@@ -75,8 +76,8 @@ class FakeProgram(Program):
         found = [source for source in self.sources if source.variable in self.values]
         return found if loop.place.name != self.uncounted else []
 
-    def outside_of(self, _loop: StepLoop) -> list[Around]:
-        return self.outside
+    def optimizer_steps(self) -> Source | None:
+        return self.optimizer
 
     def round_of(self, source: Source) -> int | None:
         if self.moves:
@@ -171,7 +172,7 @@ def reading(tmp_path: Path) -> Reading:
 def test_a_count_is_stored_each_second_as_of_when_it_changed(reading: Reading) -> None:
     reading.reads(FIRST.variable, [10 + tenth // 5 for tenth in range(40)])
     assert reading.said == ["first"]
-    assert reading.counts == [(0.5, 11), (1.5, 13), (2.5, 15), (3.5, 17)]
+    assert reading.counts == [(1.0, 12), (2.0, 14), (3.0, 16)]
 
 
 LEFT = RangeLeft(1)
@@ -191,8 +192,8 @@ def test_a_loop_is_read_seldom_by_how_far_its_end_is_and_its_pace(
         return found.program.frames
 
     paused_s = 0.25
-    for number in range(0, 80 * rounds, rounds):
-        if number == 40 * rounds:
+    for number in range(0, 300 * rounds, rounds):
+        if number == 260 * rounds:
             found.program.stack = stack  # type: ignore[method-assign]
         found.program.values = {FIRST.variable: number, LEFT: 100_000 - number}
         paused_s = found.reader.poll()
@@ -234,15 +235,16 @@ def test_where_a_loop_was_left_another_may_go_on_until_stacks_show_none(reading:
 
 
 def test_a_loop_that_is_left_before_its_pace_is_known_has_no_count_yet(reading: Reading) -> None:
-    reading.reads(FIRST.variable, [57, None, 62, 63, *[None] * 10])
-    assert reading.counts[0] == pytest.approx((0.2, 62))
+    reading.reads(FIRST.variable, [57, None, *[None] * 10, 62, *range(63, 66)])
+    assert reading.counts[0] == pytest.approx((1.2, 62))
 
 
 def test_counts_begin_anew_with_an_epoch_that_begins_before_the_first_one_is_stored(
     reading: Reading,
 ) -> None:
     reading.reads(FIRST.variable, [97, *range(30)])
-    assert [count for _, count in reading.counts] == [1, 11, 21]
+    counts = [count for _, count in reading.counts]
+    assert [count - counts[0] for count in counts] == [0, 10, 20]
     assert set(reading.errors) == {0}
 
 
@@ -252,7 +254,7 @@ def test_rounds_that_an_epoch_still_has_are_in_doubt_where_there_was_no_time_for
     reading.reads(
         FIRST.variable, [*range(50), *[49] * 40, *range(50), *range(50), *range(48), None]
     )
-    assert (reading.counts[-1][1], reading.errors[-1]) == (200, 3)
+    assert abs(reading.counts[-1][1] - 200) <= reading.errors[-1] <= 8
 
 
 def test_what_counts_the_next_epoch_is_looked_for_often_and_not_for_long(reading: Reading) -> None:
@@ -389,18 +391,7 @@ def test_one_number_of_two_loops_is_counted_on(reading: Reading) -> None:
     reading.reads(FIRST.variable, range(20, 40))
     reading.reader.end()
     assert reading.said == ["one", "other"]
-    assert reading.counts[-1][1] == 39
-
-
-def test_readings_come_closer_before_a_loop_ends_that_nobody_knows_the_end_of(
-    reading: Reading,
-) -> None:
-    reading.reads(FIRST.variable, [tenth // 3 for tenth in range(60)])
-    assert reading.reader.poll() == pytest.approx(0.09, abs=0.02)
-    reading.program.sources = [SECOND]
-    reading.finds("train")
-    reading.reads(SECOND.variable, [3 * tenth for tenth in range(60)])
-    assert reading.reader.poll() == pytest.approx(0.01, abs=0.002)
+    assert (reading.counts[-1][1], reading.errors[-1]) == (39, 0)
 
 
 def test_an_iterator_that_is_done_with_gives_way_to_the_next_one(reading: Reading) -> None:
@@ -415,33 +406,8 @@ def test_an_iterator_that_is_done_with_gives_way_to_the_next_one(reading: Readin
     assert reading.counts[-1][1] == pytest.approx(90, abs=1)
 
 
-def test_a_number_of_loops_around_is_not_compared_with_that_of_fewer_loops(
-    reading: Reading,
-) -> None:
-    epoch, iteration, program = Local(3, 0), Local(4, 0), reading.program
-    for number, outside in enumerate(
-        [[Around(epoch, 0)], [Around(iteration, 0), Around(epoch, 0, 4)]]
-    ):
-        program.outside = outside
-        program.sources = [Source("DataLoader", Attribute(number, 1, "_num_yielded"), start=1)]
-        counter = program.sources[0].variable
-        reading.goes({counter: batches, epoch: number, iteration: 1000} for batches in range(1, 31))
-        reading.reads(FIRST.variable, [None])
-    reading.reader.end()
-    assert reading.counts[-1][1] == pytest.approx(60, abs=1)
-
-
-def test_the_log_is_no_source_while_an_iterator_pauses(reading: Reading) -> None:
-    loader = Source("DataLoader", Attribute(1, 1, "_num_yielded"), start=1)
-    reading.program.sources = [loader]
-    reading.reads(loader.variable, [*range(1, 21)])
-    reading.reader.hear(b"step 5000: validating\n")
-    reading.reads(loader.variable, [None] * 10)
-    assert reading.said == ["DataLoader"]
-    assert reading.counts[-1][1] == pytest.approx(20, abs=1)
-
-
 LOST = "steps are not counted any more: "
+PARTS = "steps are not known: "
 
 
 @pytest.mark.parametrize("left", [None, 19])
@@ -471,7 +437,7 @@ def test_training_that_goes_on_in_an_uncounted_loop_is_reported_once(
     reading.reads(FIRST.variable, range(100))
     assert reading.said[2:] == ["first"]
     assert len(reading.counts) > stored + 5
-    assert reading.counts[-1][1] == pytest.approx(19 + 99, abs=10)
+    assert reading.counts[-1][1] == pytest.approx(19 + 99, abs=20)
     assert all(
         before <= after
         for (_, before), (_, after) in zip(reading.counts, reading.counts[1:], strict=False)
@@ -486,11 +452,9 @@ def test_a_loop_without_a_counter_is_looked_at_once_a_second(reading: Reading) -
     reading.reads(FIRST.variable, [None] * 100)
     assert reading.program.looks - looks == 10
     assert reading.goes([{}]) == [SHORT_S]
-    reading.reader.hear(b"step 7: loss 0.1\n")
-    assert reading.goes([{}, {}]) == [READ_S] * 2  # the script's output counts its steps by then
     reading.sees("pretrain")  # from the next look on, as often as before
     reading.reads(FIRST.variable, range(40))
-    assert reading.said == [LOG.name, "first"]
+    assert reading.said == ["first"]
 
 
 def test_a_loop_left_before_its_pace_is_known_is_reported_too(reading: Reading) -> None:
@@ -529,33 +493,67 @@ def test_where_nothing_trains_the_steps_are_known(reading: Reading) -> None:
     assert reading.said == ["first"]
 
 
-def test_two_sources_that_disagree_are_reported_once_and_the_first_counts(reading: Reading) -> None:
-    reading.program.sources = [FIRST, SECOND]
-    reading.goes({FIRST.variable: tenth, SECOND.variable: 2 * tenth} for tenth in range(80))
-    assert [text for text in reading.said if "differ" in text] == [
-        "second and first differ by 10 steps"
-    ]
-    assert reading.counts[-1][1] == pytest.approx(79, abs=10)
-
-
-def test_a_source_that_begins_anew_is_compared_with_a_running_number_within_an_epoch_alone(
+def test_a_loop_that_begins_anew_faster_than_it_is_read_has_no_count_but_the_reason(
     reading: Reading,
 ) -> None:
-    reading.program.sources = [FIRST, SECOND]
-    reading.goes({FIRST.variable: tenth, SECOND.variable: tenth % 8} for tenth in range(80))
-    assert reading.said == ["first"]
-
-
-def test_epochs_too_short_for_a_first_count_that_is_sure_are_counted_after_five_seconds(
-    reading: Reading,
-) -> None:
-    epoch = Local(9, 9)
-    reading.program.sources, reading.program.outside = [FIRST], [Around(epoch, 0)]
-    reading.goes({FIRST.variable: 17 * tenth % 63, epoch: 3 * tenth} for tenth in range(50))
+    reading.reads(FIRST.variable, [17 * tenth % 23 for tenth in range(150)])
     assert reading.counts == []
-    reading.goes({FIRST.variable: 17 * tenth % 63, epoch: 3 * tenth} for tenth in range(50, 100))
-    assert reading.counts[-1][1] > 20 * 63
-    assert reading.errors[-1] > 10 * 63
+    assert reading.said[1:] == [
+        "steps are not counted: their loop begins anew faster than its counter can be read"
+    ]
+
+
+OPTIMIZER = Source("optimizer", TensorVersion(1, 2), is_added=True, is_late=True, of_updates=True)
+
+
+def test_an_optimizer_that_is_seen_at_work_counts_on_whatever_the_loops_do(
+    reading: Reading,
+) -> None:
+    reading.reads(FIRST.variable, range(20))
+    reading.program.optimizer = OPTIMIZER
+    reading.goes(
+        {FIRST.variable: 20 + tenth, OPTIMIZER.variable: 7020 + tenth} for tenth in range(20)
+    )
+    reading.program.sources = [SECOND]
+    reading.sees("finetune")
+    reading.goes(
+        {SECOND.variable: tenth % 3, OPTIMIZER.variable: 7040 + tenth} for tenth in range(60)
+    )
+    reading.reader.end()
+    assert reading.said[:2] == ["first", "optimizer"]
+    assert (reading.counts[-1][1], reading.errors[-1]) == (99, 0)
+
+
+def test_another_optimizer_counts_once_the_first_one_rests(reading: Reading) -> None:
+    reading.program.optimizer = OPTIMIZER
+    reading.goes({OPTIMIZER.variable: 10 + tenth} for tenth in range(40))
+    other = msgspec.structs.replace(OPTIMIZER, variable=TensorVersion(3, 2))
+    reading.program.optimizer = other
+    reading.goes({OPTIMIZER.variable: 50 + tenth, other.variable: 500} for tenth in range(40))
+    assert reading.counts[-1][1] > 80
+    reading.goes({OPTIMIZER.variable: 90, other.variable: 500 + tenth} for tenth in range(60))
+    reading.reader.end()
+    at_s, count = reading.counts[-1]
+    assert abs(count - 149) <= reading.errors[-1] <= 15
+    assert at_s > 13
+
+
+def test_rounds_that_were_parts_of_a_step_are_taken_back(tmp_path: Path) -> None:
+    """The optimizer was hidden: the loop inside of that of the steps was found first."""
+    found = Reading(tmp_path)
+    found.program.sources = [SECOND]
+    line = SCRIPT.splitlines().index("        for n in range(1000):") + 1
+    found.program.frames = [Frame("fit", str(found.file), line + 1), BACKWARD]
+    found.reads(SECOND.variable, range(60))
+    found.program.sources = [msgspec.structs.replace(FIRST, is_added=True)]
+    found.program.frames = [Frame("fit", str(found.file), line - 1), BACKWARD]
+    found.reads(FIRST.variable, range(629, 760))
+    assert found.said == [
+        "second",
+        f"{PARTS}the rounds of the loop at train.py:24 were counted, which are parts of steps",
+        "first",
+    ]
+    assert found.counts[-1][1] < 59 + 131
 
 
 def test_a_loop_is_found_where_its_optimizer_is_never_seen_and_its_backward_pass_seldom(
@@ -569,15 +567,3 @@ def test_a_loop_is_found_where_its_optimizer_is_never_seen_and_its_backward_pass
         found.program.frames = training if step % 6 == 0 else training[:1]
         found.reads(FIRST.variable, [step])
     assert found.said == ["first"]
-
-
-def test_a_loop_that_nothing_counts_is_counted_by_its_log(tmp_path: Path) -> None:
-    found = Reading(tmp_path)
-    found.finds("pretrain")
-    for second in range(5):
-        found.reader.hear(f"step {100 * second}: loss 1\n".encode())
-        found.reader.poll()
-        found.clock.at_ns += SECOND_NS
-    assert found.said == [LOG.name]
-    assert [count for _, count in found.counts] == [100, 200, 300, 400]
-    assert found.errors[-1] == 100

@@ -214,41 +214,20 @@ def test_each_round_is_read(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_rounds_of_all_loops_around_are_one_number_and_none_is_read_between_them(
-    version: str, tmp_path: Path
-) -> None:
+def test_a_range_says_how_many_rounds_are_left(version: str, tmp_path: Path) -> None:
     source = """
 for iteration in range(1, 4):
-    for epoch in range(2):
-        for start in range(0, 8, 4):
-            backward()
-    globals()['backward']()
+    for start in range(0, 12, 4):
+        backward()
 """
     with training(tmp_path, source, version) as (running, program, loop):
-        (found,), outside = program.sources_of(loop), program.outside_of(loop)
-        read, left = list[tuple[int | None, int | None]](), list[int | None]()
-        for turn in range(9):
-            read.append((program.epoch_of(outside), program.round_of(found)))
-            left += [program.value(found.end)] if turn < 2 else []
+        (found,) = program.sources_of(loop)
+        read = []
+        for _ in range(4):
+            read.append((program.round_of(found), program.value(found.end)))
             running.go_on()
-    assert left == [1, 0]
-    assert read == [(0, 0), (0, 1), (1, 0), (1, 1), (1, None), (2, 0), (2, 1), (3, 0), (3, 1)]
-
-
-@pytest.mark.parametrize("around", ["for epoch in [0, 1]:", "while True:"])
-def test_no_number_of_loops_around_leaves_one_out_that_counts_nothing(
-    around: str, tmp_path: Path
-) -> None:
-    lines = (
-        "for run in range(9):",
-        around,
-        "for epoch in range(2):",
-        "for i in range(7):",
-        "backward()",
-    )
-    source = "\n".join(" " * depth + line for depth, line in enumerate(lines))
-    with training(tmp_path, source, "3.11") as (_, program, loop):
-        assert [one.rounds for one in program.outside_of(loop)] == [2]
+    assert read[:3] == [(0, 2), (1, 1), (2, 0)]
+    assert read[3][0] == 0
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -396,7 +375,6 @@ def test_a_loop_without_any_count_has_no_source(tmp_path: Path) -> None:
     )
     with training(tmp_path, source, "3.11") as (running, program, loop):
         assert program.sources_of(loop) == []
-        assert program.epoch_of(program.outside_of(loop)) is None
         running.go_on()
         assert program.number_of(loop.place, "self_made") == 1
         assert program.number_of(loop.place, "self_made.n") is None
