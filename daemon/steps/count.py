@@ -8,7 +8,7 @@ between two bounds: what the two readings show, and what the loop can have made 
 pace (``_most``). The count adds up both bounds. The pace lies between them, and is what counts.
 
 Epochs that all have the same number of rounds have closer bounds: that number lies within the
-bounds of each of them (``_low`` and ``_high``). It counts from four epochs on, until one of them
+bounds of each of them (``_low`` and ``_high``). It counts from five epochs on, until one of them
 does not fit. The loop's ``range`` says it exactly.
 """
 
@@ -22,10 +22,9 @@ from profd.daemon.clock import SECOND_NS
 
 # A loop may go faster than its pace by this factor for some rounds.
 _FASTER = 1.5
-# The pace is known from this many rounds on, and this many readings, surely within epochs.
+# The pace is known from this many rounds on, and this many readings, surely within epochs. So many
+# epochs that can have the same number of rounds show that they do.
 _KNOWN = 5
-# So many epochs that can have the same number of rounds show that they do.
-_ALIKE = 4
 
 
 class _Made(NamedTuple):
@@ -152,7 +151,7 @@ class Count:
     @property
     def _are_alike(self) -> bool:
         """Whether so many epochs can have the same number of rounds, and hardly any other."""
-        return self._fitting >= _ALIKE and 0 <= self._high - self._low <= self._low / 20
+        return self._fitting >= _KNOWN and 0 <= self._high - self._low <= self._low / 20
 
     def leave(self, at_ns: int) -> None:
         """Note that the loop is left at a time: what counts it is not there."""

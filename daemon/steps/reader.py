@@ -24,6 +24,7 @@ from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.events import EventKind
 from profd.daemon.interpreter.integers import Global, Local, Moved
 from profd.daemon.interpreter.memory import Unreadable
+from profd.daemon.interpreter.objects import Missing
 from profd.daemon.interpreter.tensors import TensorVersion
 from profd.daemon.stacks.origin import ANY, Origin
 from profd.daemon.steps.count import Count
@@ -34,14 +35,14 @@ from profd.daemon.store import records
 from profd.daemon.store.records import Identity, Point, Record
 from profd.daemon.userfiles import files_of
 
-READ_S, FAR_S, SHORT_S, SEEK_S, FINE_S = 0.1, 0.25, 1.0, 0.02, 0.005
+READ_S, FAR_S, SHORT_S, FINE_S = 0.1, 0.25, 1.0, 0.01
 IDLE_S = 2.0
 # Readings may take 2 ms a second in the long run, and this much more at first, to see the optimizer
 # and to learn the loop's pace.
 EARNED_SHARE = 0.002
 CAPITAL_S = 0.3
 # So many stacks without one of an optimizer of torch's show that it is none, or never seen.
-_SEEKS = 200
+_SEEKS = 300
 # This many stacks without another loop show that there is none.
 _NO_OTHER = 15
 
@@ -251,7 +252,7 @@ class StepReader:
         seen = None
         if self._optimizer is not None and not self._pauses(now_ns):
             return
-        with contextlib.suppress(Unreadable):
+        with contextlib.suppress(Missing, Unreadable):
             seen = program.optimizer_steps()
         if seen is not None and seen != self._optimizer:
             if self._source is not None:
@@ -380,9 +381,8 @@ class StepReader:
         )
 
     def _pause_s(self) -> float:
-        if not self._count.is_known and self._balance_s > CAPITAL_S / 3:
-            return FINE_S
-        return SEEK_S if self._seeks_optimizer() else self._usual_s()
+        is_new = not self._count.is_known and self._balance_s > CAPITAL_S / 3
+        return FINE_S if is_new or self._seeks_optimizer() else self._usual_s()
 
     def _pause_without_source_s(self) -> float:
         if self._is_without_counter():

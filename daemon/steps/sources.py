@@ -8,6 +8,7 @@ iterator. The loop's frame has the second as a variable; its iterators lie on th
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 from collections import Counter as Tally
 from collections.abc import Iterator
@@ -29,7 +30,7 @@ from profd.daemon.interpreter.integers import (
 )
 from profd.daemon.interpreter.lines import Lines
 from profd.daemon.interpreter.memory import Unreadable
-from profd.daemon.interpreter.objects import Held, Missing, generator_code, held
+from profd.daemon.interpreter.objects import Held, Missing, generator_code, held, object_at
 from profd.daemon.interpreter.tensors import TensorVersion, first_of_list
 from profd.daemon.steps.declared import Counter, Declared, Loop
 from profd.daemon.steps.loop import LoopPlace, StepLoop, trains
@@ -98,38 +99,38 @@ class Program:
 
         That is the first of the tensors of steps, which an optimizer with a state has. SGD has
         none: it changes each of its parameters once a step. They are arguments of the functions
-        that a step calls.
+        that a step calls, the innermost ones. These may be over at any moment: a tensor is none by
+        chance.
         """
-        for frame in self._python.stack(self._thread):
-            named, variables = _OPTIMIZERS.search(frame.code.file), frame.code.variables
-            name = "params" if frame.code.file.endswith("/sgd.py") else "state_steps"
-            given = local_of(frame, name) if named and "self" not in variables else None
-            if named is None or given is None:
+        for address, at in itertools.islice(self._python.frames(self._thread), 4):
+            code = self._python.code(at)
+            file, is_plain = _OPTIMIZERS.search(code.file), code.file.endswith("/sgd.py")
+            name = "params" if is_plain else "state_steps"
+            is_early = not is_plain and "self" in code.variables  # nothing shows what is scaled
+            if file is None or name not in code.variables or is_early:
                 continue
-            try:
-                tensor = first_of_list(self._python, self._reader.object_of(given))
-                variable = TensorVersion(tensor.address, tensor.type)
-                self._reader.read(variable)
-            except (Missing, Unreadable):
-                continue
+            tensor = first_of_list(self._python, self._argument(address, code, name))
+            variable = TensorVersion(tensor.address, tensor.type)
+            self._reader.read(variable)
             # A fused one also takes the step back if gradients are not finite.
-            scaled = local_of(frame, "found_inf") if name == "state_steps" else None
-            stride = 1 if scaled is None or not self._is_set(scaled) else 2
+            is_scaled = False
+            if not is_plain and "found_inf" in code.variables:
+                with contextlib.suppress(Missing):  # None may look like what was freed
+                    given = self._argument(address, code, "found_inf")
+                    is_scaled = given.type_name != "NoneType"
             return Source(
-                f"{OPTIMIZER_STEPS} ({named[1]})",
+                f"{OPTIMIZER_STEPS} ({file[1]})",
                 variable,
-                stride,
+                1 + is_scaled,
                 is_added=True,
                 is_late=True,
                 of_updates=True,
             )
         return None
 
-    def _is_set(self, variable: Local) -> bool:
-        try:
-            return self._reader.object_of(variable).type_name != "NoneType"
-        except (Missing, Unreadable):
-            return False
+    def _argument(self, frame: int, code: Code, name: str) -> Held:
+        place = frame + self._python.offsets.values + 8 * code.variables.index(name)
+        return object_at(self._python, self._python.untagged(self._python.memory.word(place)))
 
     def sources_of(self, loop: StepLoop) -> list[Source]:
         """Return what counts the rounds of a loop now, the most reliable first."""

@@ -20,7 +20,7 @@ from profd.daemon.interpreter.tensors import TensorVersion
 from profd.daemon.stacks.origin import ANY
 from profd.daemon.steps.declared import Declared
 from profd.daemon.steps.loop import LoopPlace, StepLoop
-from profd.daemon.steps.reader import FAR_S, IDLE_S, SHORT_S, StepReader
+from profd.daemon.steps.reader import FAR_S, FINE_S, IDLE_S, READ_S, SHORT_S, StepReader
 from profd.daemon.steps.sources import Program, Source
 from profd.daemon.store.records import EventHappened, Frame, Identity, PointsTaken, Record
 
@@ -192,8 +192,8 @@ def test_a_loop_is_read_seldom_by_how_far_its_end_is_and_its_pace(
         return found.program.frames
 
     paused_s = 0.25
-    for number in range(0, 300 * rounds, rounds):
-        if number == 260 * rounds:
+    for number in range(0, 400 * rounds, rounds):
+        if number == 360 * rounds:
             found.program.stack = stack  # type: ignore[method-assign]
         found.program.values = {FIRST.variable: number, LEFT: 100_000 - number}
         paused_s = found.reader.poll()
@@ -261,7 +261,7 @@ def test_what_counts_the_next_epoch_is_looked_for_often_and_not_for_long(reading
     iterator = Source("DataLoader", Attribute(1, 2, "_num_yielded"))
     reading.program.sources = [iterator]
     reading.reads(iterator.variable, range(20))
-    assert reading.goes([{}] * 15) == [*[0.005] * 9, *[0.1] * 6]
+    assert reading.goes([{}] * 15) == [*[FINE_S] * 9, *[READ_S] * 6]
 
 
 def test_a_variable_that_moves_too_fast_to_be_read_is_no_loop_that_was_left(
