@@ -1,4 +1,4 @@
-"""The main threads on the timeline: their phases by column.
+"""The main threads on the timeline: their phases by column, those of a process in one row.
 
 Minutes are read from the sums as far as these have them, narrower columns from the intervals. A
 column that is still to be read is estimated from a part of it.
@@ -24,7 +24,7 @@ from profd.tui.snapshot import PhaseRow, PhaseShares
 # A column that is not read yet is estimated from this much time after its middle.
 _PART_NS = SECOND_NS // 2
 
-ThreadPhase = tuple[int, str]
+ProcessPhase = tuple[int, str]
 
 
 def shown_shares(profile: Profile, phases: PhaseIndex) -> PhaseShares:
@@ -37,8 +37,8 @@ class PhaseRows:
 
     def __init__(self, reader: RunReader, phases: PhaseIndex) -> None:
         self._reader, self._phases = reader, phases
-        self.columns = Columns[ThreadPhase](reader, self._read)
-        self._estimates: dict[tuple[int, int], Sums[ThreadPhase]] = {}
+        self.columns = Columns[ProcessPhase](reader, self._read)
+        self._estimates: dict[tuple[int, int], Sums[ProcessPhase]] = {}
         """What parts of columns have, by the ends of these columns."""
         self._ruler = Ruler(0, 1, 0)
 
@@ -51,9 +51,9 @@ class PhaseRows:
         return [thread.id for thread in self._reader.main_threads()]
 
     def cells(self, ruler: Ruler) -> dict[int, tuple[PhaseShares, ...]]:
-        """Return by main thread the mixture of its phases in each column.
+        """Return by process the mixture of its main threads' phases in each column.
 
-        Threads that were not seen are left out.
+        Processes of which none was seen are left out.
         """
         if ruler != self._ruler:
             self._ruler = ruler
@@ -62,35 +62,31 @@ class PhaseRows:
             _mixtures(self._estimate(index) if sums is None else sums)
             for index, sums in enumerate(self.columns.take(ruler))
         ]
-        seen = {thread for column in columns for thread in column}
-        return {thread: tuple(column.get(thread, {}) for column in columns) for thread in seen}
+        seen = {process for column in columns for process in column}
+        return {process: tuple(column.get(process, {}) for column in columns) for process in seen}
 
     def rows(self, ruler: Ruler, shares: Mapping[int, PhaseShares]) -> tuple[PhaseRow, ...]:
-        """Return the rows of the main threads, by rank.
+        """Return the row of each process that trains, by rank.
 
         ``shares`` are those of their phases over the whole view. A row is labeled by its rank or
         number, or by its PID if there are several without one.
         """
         cells = self.cells(ruler)
-        ranked = [
-            (self._reader.processes[row.process], row.id)
-            for row in self._reader.main_threads()
-            if row.id in cells or row.id in shares
-        ]
-        ranked.sort(key=lambda pair: (pair[0].rank is None, pair[0].rank or 0, pair[1]))
+        ranked = [self._reader.processes[process] for process in cells.keys() | shares.keys()]
+        ranked.sort(key=lambda row: (row.rank is None, row.rank or 0, row.id))
         rows: list[PhaseRow] = []
         empty: tuple[PhaseShares, ...] = ({},) * ruler.count
-        for process, thread in ranked:
+        for process in ranked:
             is_numbered = len(ranked) == 1 or (process.rank, process.ordinal) != (None, None)
             label = (
                 process_title(process.role, process.ordinal, process.rank)
                 if is_numbered
                 else str(process.pid)
             )
-            rows.append(PhaseRow(label, cells.get(thread, empty), shares.get(thread, {})))
+            rows.append(PhaseRow(label, cells.get(process.id, empty), shares.get(process.id, {})))
         return tuple(rows)
 
-    def _estimate(self, index: int) -> Sums[ThreadPhase]:
+    def _estimate(self, index: int) -> Sums[ProcessPhase]:
         from_ns = self._ruler.from_ns + index * self._ruler.column_ns
         to_ns = min(from_ns + self._ruler.column_ns, self._reader.info.end_ns)
         if (from_ns, to_ns) not in self._estimates:
@@ -103,7 +99,7 @@ class PhaseRows:
             (self._estimates[from_ns, to_ns],) = self._by_phase(times, 0, 1)
         return self._estimates[from_ns, to_ns]
 
-    def _read(self, grid: Grid, first: int, last: int) -> list[Sums[ThreadPhase]]:
+    def _read(self, grid: Grid, first: int, last: int) -> list[Sums[ProcessPhase]]:
         times = (
             self._minutes(grid, first, last)
             if grid == self.columns.minutes
@@ -126,21 +122,22 @@ class PhaseRows:
 
     def _by_phase(
         self, times: Iterable[ColumnTime], first: int, last: int
-    ) -> list[Sums[ThreadPhase]]:
-        """Return the nanoseconds of each thread and phase in the columns [first, last)."""
-        found = [defaultdict[ThreadPhase, float](float) for _ in range(first, last)]
+    ) -> list[Sums[ProcessPhase]]:
+        """Return the nanoseconds of each process and phase in the columns [first, last)."""
+        found = [defaultdict[ProcessPhase, float](float) for _ in range(first, last)]
         for one in times:
             column = found[min(max(one.column, first), last - 1) - first]
-            column[one.thread, self._phases.of_stack(one.stack)] += one.time_ns
+            process = self._reader.threads[one.thread].process
+            column[process, self._phases.of_stack(one.stack)] += one.time_ns
         return [*found]
 
 
-def _mixtures(sums: Sums[ThreadPhase]) -> dict[int, PhaseShares]:
-    """Return the mixture of phases of each thread in a column."""
-    threads: defaultdict[int, dict[str, float]] = defaultdict(dict)
-    for (thread, phase), time_ns in sums.items():
-        threads[thread][phase] = time_ns
-    return {thread: _mixture(phases) for thread, phases in threads.items()}
+def _mixtures(sums: Sums[ProcessPhase]) -> dict[int, PhaseShares]:
+    """Return the mixture of phases of each process in a column."""
+    processes: defaultdict[int, dict[str, float]] = defaultdict(dict)
+    for (process, phase), time_ns in sums.items():
+        processes[process][phase] = time_ns
+    return {process: _mixture(phases) for process, phases in processes.items()}
 
 
 def _mixture(times_ns: Mapping[str, float]) -> PhaseShares:

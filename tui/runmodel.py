@@ -25,7 +25,12 @@ from profd.daemon.analyze.profile import (
     utilization_by_stack,
     weighted,
 )
-from profd.daemon.analyze.selection import Selection
+from profd.daemon.analyze.selection import (
+    MAIN_THREADS,
+    Selection,
+    leading_threads,
+    led_by,
+)
 from profd.daemon.analyze.uncertainty import TransitionsSeen, take_transitions
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.naming import process_title
@@ -187,7 +192,7 @@ class RunModel:
             totals if view.scope.main_threads else samples.totals(about, self._phase_rows.ids())
         )
         weights = samples.weights(about)
-        phase_rows = self._phase_rows.rows(ruler, self._shares_by_thread(of_main, weights))
+        phase_rows = self._phase_rows.rows(ruler, self._shares_by_process(of_main, weights))
         is_now = is_live and view.chosen is None and view.end_ns is None
         processes, left_out = (
             self._processes.take(None if is_now else about) if view.tab == "processes" else ((), 0)
@@ -222,16 +227,16 @@ class RunModel:
             events=tuple(self._events),
         )
 
-    def _shares_by_thread(
+    def _shares_by_process(
         self, totals: Sequence[StackTotal], weights: Mapping[int, float]
     ) -> Mapping[int, PhaseShares]:
-        """Return by thread the shares of phases in what was seen of it."""
-        of_threads = defaultdict[int, list[StackTotal]](list)
+        """Return by process the shares of phases in what was seen of its main threads."""
+        of_process = defaultdict[int, list[StackTotal]](list)
         for total in totals:
-            of_threads[total.thread].append(total)
+            of_process[self._reader.threads[total.thread].process].append(total)
         return {
-            thread: shown_shares(weighted(self._reader, seen, {}, weights), self._phases)
-            for thread, seen in of_threads.items()
+            process: shown_shares(weighted(self._reader, seen, {}, weights), self._phases)
+            for process, seen in of_process.items()
         }
 
     def _name_of(self, scope: Selection) -> str:
@@ -241,7 +246,7 @@ class RunModel:
             name = f"{process_title(process.role, process.ordinal)} · pid {process.pid}"
         return name
 
-    def _verdict(self, profile: Profile, threads: int) -> Verdict | None:
+    def _verdict(self, profile: Profile, processes: int) -> Verdict | None:
         """Return the largest phase with the line that most of it was called from.
 
         None without samples.
@@ -251,7 +256,8 @@ class RunModel:
             return None
         phase, share = next(iter(shares.items()))
         line = next((one for one in user_lines(profile, self._phases) if one.phase == phase), None)
-        return Verdict(phase, share, line, threads)
+        leader = led_by(leading_threads(self._reader, MAIN_THREADS))
+        return Verdict(phase, share, line, processes, leader)
 
     def _shown(self, view: View) -> tuple[Ruler, TimeRange]:
         info = self._reader.info

@@ -42,15 +42,16 @@ PhaseShares = Mapping[str, float]
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """The largest phase of so many main threads, and the user's line that called most of it.
+    """The largest phase of so many processes, and the user's line that called most of it.
 
-    ``line`` is None if no line of the user is in its stacks.
+    ``line`` is None if no line of the user is in its stacks; ``led_by`` is the thread, in words.
     """
 
     phase: str
     share: float
     line: PhaseLine | None
-    threads: int
+    processes: int
+    led_by: str
 
 
 class PhaseRow(msgspec.Struct, frozen=True):

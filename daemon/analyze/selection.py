@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -71,6 +72,19 @@ class Selection(msgspec.Struct, frozen=True):
             if self.takes_process(reader.processes[thread.process])
             and (self.thread is None or thread.name == self.thread)
         )
+
+
+def leading_threads(reader: RunReader, selection: Selection) -> tuple[str, ...]:
+    """Return the names of the threads that lead in place of the main ones."""
+    rows = (reader.threads[thread] for thread in sorted(selection.threads(reader)))
+    led = (row.name for row in rows if row.name and row.name != "MainThread")
+    return tuple(dict.fromkeys(led))
+
+
+def led_by(threads: Sequence[str]) -> str:
+    """Return in words which of a process's threads leads, by the names of ``leading_threads``."""
+    more = f" and {len(threads) - 2} more" if len(threads) > 2 else ""
+    return f"thread {', '.join(threads[:2])}{more}" if threads else "the main thread"
 
 
 _SLICES = 60

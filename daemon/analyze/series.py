@@ -152,16 +152,28 @@ def mean_of_known(values: Iterable[float | None]) -> float | None:
 
 
 def main_thread_cores(reader: RunReader, process: int, time: TimeRange) -> float | None:
-    """Return the CPU time per second of the main thread of a process; None if not read."""
-    mains = [row for row in reader.threads.values() if row.process == process and row.is_main]
-    return mean_of_known(
-        take_course(reader, one, time).total().mean for one in cpu_series(reader, mains).values()
-    )
+    """Return the CPU time per second of the leading thread of a process; None if not read.
+
+    Of several that led in turn it is the sum: each waits while another one leads.
+    """
+    led = [row for row in reader.threads.values() if row.process == process and row.is_main]
+    if len(led) > 1:
+        sampled = reader.sampled_threads(time)
+        led = [row for row in led if row.id in sampled]
+    courses = cpu_series(reader, led).values()
+    means = [take_course(reader, one, time).total().mean for one in courses]
+    known = [mean for mean in means if mean is not None]
+    return sum(known) if known else None
 
 
 def cpu_series(reader: RunReader, threads: Collection[ThreadRow]) -> dict[int, int]:
     """Return by thread the id of the series of its CPU time, if that was read."""
-    known = reader.list_series(THREAD_CPU, processes={row.process for row in threads})
+    return of_threads(reader, threads, THREAD_CPU)
+
+
+def of_threads(reader: RunReader, threads: Collection[ThreadRow], name: str) -> dict[int, int]:
+    """Return by thread the id of its series of a name, if that was read."""
+    known = reader.list_series(name, processes={row.process for row in threads})
     of_thread = {(row.process, row.os_tid): row.id for row in known}
     return {
         row.id: of_thread[key] for row in threads if (key := (row.process, row.os_tid)) in of_thread

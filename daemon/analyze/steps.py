@@ -321,7 +321,7 @@ def _by_cycles(
 ) -> Steps | None:
     threads = [
         row.id for row in reader.threads.values() if row.process == process.id and row.is_main
-    ][-1:]
+    ]
     whole = Selection(*selection.time.within(reader.info.time), frozenset({process.id}))
     if training_range(reader, whole, phases) is None:
         return None  # what only evaluates loads its data as evenly

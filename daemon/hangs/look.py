@@ -19,7 +19,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.collectives.desync import DesyncVerdict, compare
 from profd.daemon.collectives.ras import Answer
 from profd.daemon.hangs.waits import Wait, name_of_stranger, read_wait
-from profd.daemon.stacks.dump import DumpFailed, take_dump
+from profd.daemon.stacks.dump import DumpedThread, DumpFailed, take_dump
 from profd.daemon.stacks.pyspy import read_cost_s
 from profd.daemon.store.records import Frame, HangGroup, Stand
 from profd.daemon.tree import roles
@@ -184,7 +184,7 @@ def take_look(members: Sequence[Member], at_ns: int, *, mains_only: bool) -> Loo
     # A network file system counts only in the first two, a mapped file only in the last.
     of_io = (processes.read_pairs(f"/proc/{pid}/io") for pid in by_pid)
     io_bytes = sum(io.get(key, 0) for io in of_io for key in (b"rchar", b"wchar", b"read_bytes"))
-    switches = sum(_waits_of(member.identity.pid) for member in mains)
+    switches = sum(map(_waits_of, mains))
     cpu_s: defaultdict[int | None, float] = defaultdict(float)
     for pid, member in by_pid.items():
         if (stat := processes.read_stat(pid)) is not None:
@@ -237,19 +237,29 @@ def _standing_of(
     except DumpFailed:
         return []
     standing = []
+    leader = _leader(member, threads)
     for thread in threads:
-        name, os_tid = thread.thread_name, thread.os_thread_id
-        is_main = name == "MainThread" or (name is None and os_tid == pid)
+        name, os_tid, is_main = thread.thread_name, thread.os_thread_id, thread is leader
         if main_only and not is_main:
             continue
         stack = tuple(
             Frame(frame.name, frame.filename, frame.line) for frame in reversed(thread.frames)
         )
-        wait, waits = read_wait(pid, os_tid or pid, name_of), _waits_of(pid) if is_main else 0
+        wait, waits = read_wait(pid, os_tid or pid, name_of), _waits_of(member) if is_main else 0
         standing.append(StackState(member, name or "thread", is_main, stack, wait, waits))
     return standing
 
 
-def _waits_of(pid: int) -> int:
-    """Return how often the main thread of a process has waited."""
-    return int(processes.status(pid).get("voluntary_ctxt_switches", 0))
+def _leader(member: Member, threads: Sequence[DumpedThread]) -> DumpedThread | None:
+    """Return the thread that is known to lead, or the main one if there is none or it has ended."""
+    ident, pid = member.leader and member.leader.ident, member.identity.pid
+    led = [one for one in threads if one.thread_id == ident]
+    mains = [one for one in threads if (one.thread_name or one.os_thread_id) in ("MainThread", pid)]
+    return next(iter(led + mains), None)
+
+
+def _waits_of(member: Member) -> int:
+    """Return how often the leading thread of a process has waited."""
+    os_tid = member.leader.os_tid if member.leader else None
+    switches = processes.status(member.identity.pid, os_tid).get("voluntary_ctxt_switches", 0)
+    return int(switches)

@@ -178,9 +178,9 @@ class StackAges:
         self._places: dict[Identity, _Place] = {}
 
     def take(self, recording: RecordingTaken) -> None:
-        main = next((thread for thread in recording.threads if thread.is_main), None)
+        led = [one for thread in recording.threads if thread.is_main for one in thread.intervals]
         place = self._places.get(recording.identity)
-        for interval in main.intervals if main else ():
+        for interval in sorted(led, key=lambda one: one.start_ns):
             stack, end_ns = (
                 recording.stacks[interval.stack],
                 interval.start_ns + interval.duration_ns,

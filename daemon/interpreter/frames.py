@@ -116,11 +116,14 @@ class Interpreter:
             thread = self.memory.word(thread + self.offsets.next_thread)
 
     def main_thread(self) -> int:
-        ident = self.memory.word(self._runtime + self.offsets.main_thread)
+        return self.thread(self.memory.word(self._runtime + self.offsets.main_thread))
+
+    def thread(self, ident: int) -> int:
+        """Return the address of the state of the thread with this id of Python's."""
         for thread in self.threads():
             if self.memory.word(thread + self.offsets.ident) == ident:
                 return thread
-        raise Unreadable("its main thread is not among its threads")
+        raise Unreadable("a thread that is looked for is not among its threads")
 
     def stack(self, thread: int) -> list[PythonFrame]:
         """Return the frames of a thread, the innermost first.

@@ -15,6 +15,7 @@ like the first.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import struct
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
@@ -31,6 +32,7 @@ from profd.daemon.interpreter.tensors import TensorVersion, version_of
 LOOKS = 3
 TRIES = 10
 WALKS = 4
+_MOST_THREADS = 64
 _MOST_DIGITS = 3  # more than 2 to the power of 90 is no count of anything
 
 
@@ -127,11 +129,15 @@ def local_integer(pid: int, holds: Callable[[Code], bool], name: str) -> int | N
 
 
 class IntegerReader:
-    """Reads variables of one thread of an interpreter. Remembers where they were found."""
+    """Reads variables of an interpreter. Remembers where they were found.
+
+    Those of functions are read of ``thread``, and if that is not in a function, of the thread that
+    is, which is ``thread`` from there on: each call of a function may come from another one.
+    """
 
     def __init__(self, interpreter: Interpreter, thread: int) -> None:
         self._python = interpreter
-        self._thread = thread
+        self.thread = thread
         self._slots = Slots(interpreter)
         self._known: dict[Variable, tuple[int, _Look]] = {}
 
@@ -224,15 +230,18 @@ class IntegerReader:
         return Slot(frame + offsets.values + 8 * variable.place, (link,), may_be_cell=True)
 
     def frame_of(self, code: int) -> int:
-        """Return the innermost frame of the thread with this code.
+        """Return the innermost frame of the thread with this code, or of another thread.
 
         Raises Missing if there is none. The thread goes on during a walk, which may end early: in a
         loop of a few milliseconds one of twenty does.
         """
-        for _ in range(WALKS):
-            for frame, of_code in self._python.frames(self._thread):
-                if of_code == code:
-                    return frame
+        others = itertools.islice(self._python.threads(), _MOST_THREADS)
+        for thread in itertools.chain([self.thread] * WALKS, others):
+            with contextlib.suppress(Unreadable):  # a thread that ends
+                for frame, of_code in self._python.frames(thread):
+                    if of_code == code:
+                        self.thread = thread
+                        return frame
         raise Missing("its function is not on the stack")
 
     def _look(self, slot: Slot, length: int) -> _Look | None:

@@ -141,17 +141,19 @@ class HostCollector:
         self,
         identities: Iterable[Identity],
         python_threads: Mapping[Identity, frozenset[int]],
+        leaders: Mapping[Identity, int] = {},
         *,
         everything: bool = False,
         patience_s: float = 0.5,
     ) -> None:
         """Read these processes, these of their threads, and the machine.
 
-        The target comes first. Threads are given as OS thread ids. Reads all that is due, or
+        The target comes first. Threads are given as OS thread ids; ``leaders`` are those that lead
+        in place of the main ones. Reads all that is due, or
         ``everything``. Returns when that is done, or after ``patience_s``: the records of a reading
         that takes longer come later.
         """
-        watched = Watched(tuple(identities), dict(python_threads))
+        watched = Watched(tuple(identities), dict(python_threads), leaders)
         asked = [thread.ask(watched, everything=everything) for thread in self._threads]
         readings = [future for future in asked if future is not None]
         if not readings:

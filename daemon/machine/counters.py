@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 import os
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 
 from profd.daemon import processes
@@ -14,7 +13,6 @@ from profd.daemon.machine.machine import Rates, Watched
 from profd.daemon.processes import CLOCK_TICKS, Stat
 from profd.daemon.store.records import Identity, Point
 
-_STATES_READ = 10
 MOST_THREADS = 256
 """If a process has more threads, those that have computed most are read.
 
@@ -23,7 +21,7 @@ Each costs 50 µs, and a row for each reading.
 
 
 class QuickCounters:
-    """CPU and resident memory of each process, and CPU of its main thread.
+    """CPU and resident memory of each process, and CPU of its leading thread.
 
     These change from second to second.
     """
@@ -32,27 +30,17 @@ class QuickCounters:
 
     def __init__(self, clock: Clock) -> None:
         self._rates = Rates(clock)
-        self._readings = 0
-        self._uninterruptible: Counter[Identity] = Counter()
 
     def read(self, watched: Watched) -> Iterator[Point]:
         self._rates.turn()
-        self._readings += 1
         for identity in watched.identities:
             stat = processes.read_running(*identity)
             if stat is None:
                 continue
             yield from self._rates.points("cpu_cores", stat.cpu_s, identity)
             yield Point("rss_bytes", stat.rss_bytes, identity)
-            self._uninterruptible[identity] += stat.state == "D"
-            yield from _threads(
-                self._rates, identity, watched.threads.get(identity, frozenset()) & {identity.pid}
-            )
-            if self._readings % _STATES_READ == 0:
-                share = self._uninterruptible.pop(identity) / _STATES_READ
-                yield Point("main_thread_uninterruptible_share", share, identity)
-        if self._readings % _STATES_READ == 0:
-            self._uninterruptible.clear()  # of processes that have ended
+            leader = watched.threads.get(identity, frozenset()) & {watched.leader(identity)}
+            yield from _threads(self._rates, identity, leader)
 
 
 class SlowCounters:
@@ -79,11 +67,18 @@ class SlowCounters:
         for identity in watched.identities:
             stat = processes.read_running(*identity)
             if stat is not None:
-                threads = watched.threads.get(identity, frozenset()) - {identity.pid}
+                leader = watched.leader(identity)
+                threads = watched.threads.get(identity, frozenset()) - {leader}
                 if len(threads) > MOST_THREADS:
                     threads &= self._busiest.get(identity) or self._choose(identity, threads)
-                yield from _threads(self._rates, identity, threads)
+                for point in _threads(self._rates, identity, threads):
+                    yield point
+                    if point.os_tid and point.value:  # others gave nothing up
+                        given_up, _ = _switches(identity, point.os_tid)
+                        name = "voluntary_switches_per_s"
+                        yield from self._rates.points(name, given_up, identity, point.os_tid)
                 yield from self._process(identity, stat)
+                yield from self._leading_thread(identity, leader)
 
     def _choose(self, identity: Identity, os_tids: frozenset[int]) -> frozenset[int]:
         stats = {os_tid: processes.read_stat(identity.pid, os_tid) for os_tid in os_tids}
@@ -99,16 +94,6 @@ class SlowCounters:
         yield from rates.points("cpu_system_cores", stat.system_ticks / CLOCK_TICKS, identity)
         yield from rates.points("minor_faults_per_s", stat.minor_faults, identity)
         yield from rates.points("major_faults_per_s", stat.major_faults, identity)
-        if self._knows_delays:
-            yield from rates.points(
-                "main_thread_io_wait_share", stat.block_delay_ticks / CLOCK_TICKS, identity
-            )
-        # For how long the main thread could run and had no core; not every kernel counts that.
-        times = processes.read_text(f"/proc/{pid}/schedstat").split()
-        if len(times) > 1:
-            yield from rates.points(
-                "main_thread_core_wait_share", int(times[1]) / SECOND_NS, identity
-            )
         counts = processes.read_pairs(f"/proc/{pid}/status")
         counts |= processes.read_pairs(f"/proc/{pid}/io")
         for name, key in (
@@ -121,8 +106,6 @@ class SlowCounters:
         for name, key in (
             ("read_bytes_per_s", b"rchar"),
             ("write_bytes_per_s", b"wchar"),
-            ("main_thread_voluntary_switches_per_s", b"voluntary_ctxt_switches"),
-            ("main_thread_involuntary_switches_per_s", b"nonvoluntary_ctxt_switches"),
         ):
             if key in counts:
                 yield from rates.points(name, counts[key], identity)
@@ -134,6 +117,33 @@ class SlowCounters:
         except OSError:
             return
         yield Point("open_files", files, identity)
+
+    def _leading_thread(self, identity: Identity, leader: int) -> Iterator[Point]:
+        """Yield what is read of the leading thread, if that was the same one at the last reading.
+
+        Its series have the names of the main thread's, whichever it is.
+        """
+        stat = processes.read_stat(identity.pid, leader)
+        if stat is None:
+            return
+        totals = {"user_cores": stat.user_ticks / CLOCK_TICKS}
+        if self._knows_delays:
+            totals["io_wait_share"] = stat.block_delay_ticks / CLOCK_TICKS
+        # For how long it could run and had no core; not every kernel counts that.
+        times = processes.read_text(f"/proc/{identity.pid}/task/{leader}/schedstat").split()
+        if len(times) > 1:
+            totals["core_wait_share"] = int(times[1]) / SECOND_NS
+        voluntary, involuntary = _switches(identity, leader)
+        totals |= {"voluntary_switches_per_s": voluntary, "involuntary_switches_per_s": involuntary}
+        for name, total in totals.items():
+            for point in self._rates.points(f"main_thread_{name}", total, identity, leader):
+                yield Point(point.name, point.value, identity)
+
+
+def _switches(identity: Identity, os_tid: int) -> tuple[int, int]:
+    """Return how often a thread has given its core up, by itself and else."""
+    counts = processes.read_pairs(f"/proc/{identity.pid}/task/{os_tid}/status")
+    return counts.get(b"voluntary_ctxt_switches", 0), counts.get(b"nonvoluntary_ctxt_switches", 0)
 
 
 def _threads(rates: Rates, identity: Identity, os_tids: frozenset[int]) -> Iterator[Point]:

@@ -25,11 +25,16 @@ from profd.daemon.store.records import Identity, Point
 class Watched(msgspec.Struct, frozen=True):
     """The subject of a reading: the processes of a run and their Python threads.
 
-    The target comes first. Threads are given as OS thread ids.
+    The target comes first. Threads are given as OS thread ids. ``leaders`` are the threads that
+    lead if they are not the main ones.
     """
 
     identities: tuple[Identity, ...] = ()
     threads: Mapping[Identity, frozenset[int]] = {}
+    leaders: Mapping[Identity, int] = {}
+
+    def leader(self, identity: Identity) -> int:
+        return self.leaders.get(identity, identity.pid)
 
 
 class Rates:

@@ -13,6 +13,7 @@ from typing import Any
 
 from profd.daemon import units
 from profd.daemon.analyze.phases import PhaseIndex, phase_named
+from profd.daemon.analyze.selection import led_by
 from profd.daemon.naming import script
 from profd.daemon.paths import write_whole
 from profd.daemon.render import cards
@@ -85,7 +86,8 @@ def take_verdict(summary: Summary) -> dict[str, Any]:
     line = next((line for line in summary.phase_lines if line.phase == first), None)
     following = [f"{name} {units.percent(part)}" for name, part in others[:3] if part >= 0.01]
     return {
-        "lead": f"{units.percent(share)} of the time the main thread {phase_named(first).doing}",
+        "lead": f"{units.percent(share)} of the time {led_by(summary.leading_threads)} "
+        f"{phase_named(first).doing}",
         "line": line,
         "rest": f"Next: {', '.join(following)}" if following else "",
     }

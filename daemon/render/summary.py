@@ -32,7 +32,7 @@ from profd.daemon.analyze.profile import (
     utilization_by_stack,
     weighted,
 )
-from profd.daemon.analyze.selection import MAIN_THREADS, Selection
+from profd.daemon.analyze.selection import MAIN_THREADS, Selection, leading_threads
 from profd.daemon.analyze.series import mean_of_series
 from profd.daemon.analyze.steps import Steps, take_steps
 from profd.daemon.analyze.uncertainty import TransitionsSeen, take_transitions
@@ -200,15 +200,8 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
         incident="; ".join(incidents),
         unread=_texts(reader, selection, EventKind.UNREAD),
         no_samples=no_samples,
-        leading_threads=_leading_threads(reader, selection) if selection.main_threads else (),
+        leading_threads=leading_threads(reader, selection) if selection.main_threads else (),
     )
-
-
-def _leading_threads(reader: RunReader, selection: Selection) -> tuple[str, ...]:
-    """Return the names of the threads that lead in place of the main ones."""
-    rows = (reader.threads[thread] for thread in sorted(selection.threads(reader)))
-    led = (row.name for row in rows if row.name and row.name != "MainThread")
-    return tuple(dict.fromkeys(led))
 
 
 def _texts(reader: RunReader, selection: Selection, kind: EventKind) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from profd.daemon.analyze.confidence import margin
 from profd.daemon.analyze.phases import phase_named
 from profd.daemon.analyze.profile import FunctionRow, PhaseLine
+from profd.daemon.analyze.selection import led_by
 from profd.daemon.analyze.steps import Steps
 from profd.daemon.naming import process_title, script
 from profd.daemon.render import sections
@@ -54,15 +55,14 @@ def summary_text(summary: Summary) -> str:
     """Return a summary as text, no line wider than ``WIDTH``, no newline at the end."""
     roles = {row.pid: _role(row) for row in summary.processes}
     worked = {} if summary.hangs else summary.phases  # of a run that hung this says nothing
-    threads = ", ".join(summary.leading_threads)
-    led_by = f"thread {threads}" if threads else "the main thread"
+    leader = led_by(summary.leading_threads)
     lines = [
         *_about(summary),
         *_section("How it ended", sections.post_mortem_lines(summary.post_mortem)),
         *_section("Hangs", sections.hang_lines(summary.hangs)),
         *_section(None, sections.finding_lines(summary.findings, worked)),
-        *_section(f"Phases of {led_by}", _phase_table(summary)),
-        *_section(f"Hot functions of {led_by}", _function_table(summary.functions)),
+        *_section(f"Phases of {leader}", _phase_table(summary)),
+        *_section(f"Hot functions of {leader}", _function_table(summary.functions)),
         *_section("Operators of the last window", operator_lines(summary.last_window)),
         *_section("Ranks", sections.rank_lines(summary.ranks)),
         *_section("Nodes", sections.node_lines(summary.nodes)),

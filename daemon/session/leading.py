@@ -1,16 +1,18 @@
-"""Tell which thread of a process leads.
+"""Tell which thread of a process leads: at each moment, the one that trained last.
 
 The stacks of the leading thread say how a step's time is spent, unless somebody asks for others.
+This is the one answer: recordings mark it, and steps, counters and looks for hangs go by it.
 
 Usually that is the main thread. But web interfaces and servers train in a thread of their own,
-while the main one polls or joins it; a main thread may end before others do; and a process that an
-extension has forked may have none. Then another thread leads from there on.
+while the main one polls or joins it; a pool trains each epoch in another thread; a main thread may
+end before others do; and a process that an extension has forked may have none.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -18,14 +20,19 @@ from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.events import EventKind
 from profd.daemon.frameworks.frames import means
+from profd.daemon.stacks.source import own_frames
 from profd.daemon.store.records import (
     EventHappened,
     Identity,
+    Interval,
     Record,
     RecordingTaken,
+    Stack,
+    ThreadId,
     ThreadTimeline,
 )
-from profd.daemon.tree import roles
+from profd.daemon.store.stepfunction import IntervalSet, samples_inside
+from profd.daemon.timerange import EVER
 
 _MOST_IDLE, _LEAST_BUSY = 0.02, 0.1
 """The most CPU share of a main thread that only polls; the least of a thread that replaces it."""
@@ -39,96 +46,130 @@ def cpu_ticks_of(pid: int, os_tid: int) -> int:
     return stat.cpu_ticks if stat is not None else 0
 
 
-class Leaders:
-    """The leading thread of each process, if it is not the main one.
+Turn = tuple[int, ThreadTimeline]
+"""From when on a thread leads."""
 
-    ``put`` takes a note of each new one.
-    """
+
+class Leaders:
+    """The leading thread of each process; ``put`` takes a note of each that is not the main one."""
 
     def __init__(self, put: Callable[[Record], object], cpu_ticks: CpuTicks = cpu_ticks_of) -> None:
         self._put, self._cpu_ticks = put, cpu_ticks
         self._ran: dict[Identity, tuple[int, dict[int, int]]] = {}
         """When a recording ended, and how long its threads had run by then."""
-        self._leaders: dict[Identity, int | None] = {}
-        """By OS thread id; None stands for the main thread, which trains."""
+        self._leaders: dict[Identity, ThreadId | None] = {}
+        """None stands for the main thread, which trains."""
+        self._functions: defaultdict[Identity, set[tuple[str, str]]] = defaultdict(set)
+        """The user's functions that train, by name and file."""
+        self._noted: set[tuple[Identity, int]] = set()
 
     def marked(self, recording: RecordingTaken, *, has_main_ended: bool = False) -> RecordingTaken:
-        """Return a recording of a training process with its leading thread as the main one."""
-        identity, before = recording.identity, self._leaders.get(recording.identity)
-        leader = self._leader(recording, before, has_main_ended=has_main_ended)
-        if leader is None:
+        """Return a recording of a training process with its leading thread as the main one.
+
+        If the training moves to another thread, each of them is the main one for its part, and has
+        a second timeline for the rest.
+        """
+        identity, seen = recording.identity, [one for one in recording.threads if one.intervals]
+        main = None if has_main_ended else next((one for one in seen if one.is_main), None)
+        if len(seen) == 1 and main is not None and self._leaders.get(identity, 0) is None:
             return recording
-        self._leaders[identity] = None if leader.is_main else leader.os_tid
-        if not leader.is_main and leader.os_tid != before:
-            why = (
-                "goes on after the main one" if has_main_ended else "works while the main one waits"
-            )
-            text = (
-                f"thread {leader.name or leader.os_tid} of pid {identity.pid} {why}: it is shown "
-                "in its place"
-            )
+        turns = self._turns(recording, seen, main)
+        if not turns:
+            return recording
+        last = turns[-1][1]
+        self._leaders[identity] = None if last is main else ThreadId(last.os_tid, last.ident)
+        led: defaultdict[int, IntervalSet] = defaultdict(IntervalSet)
+        for (from_ns, leader), (to_ns, _) in itertools.pairwise([*turns, (EVER.to_ns, last)]):
+            led[leader.os_tid].add(from_ns, to_ns)
+            if leader is not main:
+                self._note(recording, leader, "goes on after" if main is None else "works for")
+        parts = (_in_turns(one, led[one.os_tid]) for one in recording.threads)
+        threads = tuple(itertools.chain.from_iterable(parts))
+        return msgspec.structs.replace(recording, threads=threads)
+
+    def _note(self, recording: RecordingTaken, leader: ThreadTimeline, does: str) -> None:
+        pid, name = recording.identity.pid, leader.name or leader.os_tid
+        if (recording.identity, leader.os_tid) not in self._noted:
+            self._noted.add((recording.identity, leader.os_tid))
+            text = f"thread {name} of pid {pid} {does} the main one: it is shown in its place"
+            identity = recording.identity
             self._put(EventHappened(recording.start_ns, EventKind.NOTE, text, identity))
-        marked = (msgspec.structs.replace(one, is_main=one is leader) for one in recording.threads)
-        return msgspec.structs.replace(recording, threads=tuple(marked))
+
+    def leader(self, identity: Identity) -> ThreadId | None:
+        """Return the thread that led a process last; None if that was the main one."""
+        return self._leaders.get(identity)
 
     def knows(self, identity: Identity) -> bool:
         """Return whether a process has trained: its last recording may come after its end."""
         return identity in self._leaders
 
-    def _leader(
-        self, recording: RecordingTaken, before: int | None, *, has_main_ended: bool
-    ) -> ThreadTimeline | None:
-        """Return the thread that leads; None if nothing tells, so that the main one does."""
-        seen = [one for one in recording.threads if one.intervals]
-        main = None if has_main_ended else next((one for one in seen if one.is_main), None)
-        if main is not None and self._has_trained(recording, main):
-            return main
-        others = sorted(
-            (one for one in seen if not one.is_main), key=lambda one: one.os_tid != before
-        )
-        if (trainer := next((one for one in others if _trains(recording, one)), None)) is not None:
-            return trainer
-        return self._leader_by_work(recording, main, others, before)
+    def forget(self, identity: Identity) -> None:
+        """Forget the threads of a process that has ended, but not that it trained."""
+        self._ran.pop(identity, None)
+        self._functions.pop(identity, None)
+
+    def _turns(
+        self, recording: RecordingTaken, seen: Sequence[ThreadTimeline], main: ThreadTimeline | None
+    ) -> list[Turn]:
+        """Return which threads lead, in order of time; none if nothing tells, so that it is main.
+
+        A thread that trains leads from then on, unless the one before it is at its training still:
+        in a function of the user's that trains.
+        """
+        known, functions = self.leader(recording.identity), self._functions[recording.identity]
+        leader = next((one for one in seen if known and one.os_tid == known.os_tid), main)
+        functions.update(*map(_training_functions, recording.stacks))
+        trains = [_is_within(stack, functions) for stack in recording.stacks]
+        spans = [(each, one) for one in seen for each in one.intervals if trains[each.stack]]
+        spans.sort(key=lambda span: (span[0].start_ns, span[1] is not leader))
+        if not spans:
+            leader = self._leader_by_work(recording, seen, main, leader)
+            return [(0, leader)] if leader else []
+        turns, ends_ns = [(0, leader or spans[0][1])], defaultdict[int, int](int)
+        for each, one in spans:
+            if each.start_ns >= ends_ns[turns[-1][1].os_tid] and one is not turns[-1][1]:
+                turns.append((each.start_ns, one))
+            ends_ns[one.os_tid] = each.start_ns + each.duration_ns
+        return turns
 
     def _leader_by_work(
         self,
         recording: RecordingTaken,
+        seen: Sequence[ThreadTimeline],
         main: ThreadTimeline | None,
-        others: Sequence[ThreadTimeline],
-        before: int | None,
+        before: ThreadTimeline | None,
     ) -> ThreadTimeline | None:
         """Return the thread that leads although no stack shows that it trains, if any does."""
-        share = self._shares(recording)
-        worker = _working(main, others, share, before)
-        if worker is not None:
-            return worker
-        if main is None or _only_joins(recording, main):
-            return max(
-                others, key=lambda one: (one.os_tid == before, len(one.intervals)), default=None
-            )
+        if main is not None and self._leaders.get(recording.identity, 0) is None:
+            return main
+        share = self._shares(recording, seen)
+        other = max(
+            (one for one in seen if not one.is_main),
+            key=lambda one: (one is before, share.get(one.os_tid, 0.0), len(one.intervals)),
+            default=None,
+        )
+        if other is None or main is None or _only_joins(recording, main):
+            return other
+        own, others = share.get(main.os_tid, 1.0), share.get(other.os_tid, 0.0)
+        is_at_work = own <= _MOST_IDLE and others >= max(_LEAST_BUSY, 10 * own)
         # A thread that trains may evaluate or load for the length of a recording.
-        leads = bool(others) and others[0].os_tid == before
-        return others[0] if leads and not _works(share, main, others[0]) else None
+        waits = other is before and not own >= 10 * others > 0
+        return other if is_at_work or waits else None
 
-    def _shares(self, recording: RecordingTaken) -> dict[int, float]:
+    def _shares(
+        self, recording: RecordingTaken, seen: Sequence[ThreadTimeline]
+    ) -> dict[int, float]:
         """Return for what share of the time since the last recording threads ran, if known."""
-        identity, seen = recording.identity, [one for one in recording.threads if one.intervals]
-        seen.sort(key=lambda one: (not one.is_main, -len(one.intervals)))
+        identity = recording.identity
+        first = sorted(seen, key=lambda one: (not one.is_main, -len(one.intervals)))
         before_ns, before = self._ran.get(identity, (0, {}))
         ran = {
-            one.os_tid: self._cpu_ticks(identity.pid, one.os_tid) for one in seen[:_MOST_THREADS]
+            one.os_tid: self._cpu_ticks(identity.pid, one.os_tid) for one in first[:_MOST_THREADS]
         }
         if any(ran.values()):  # else it has ended
             self._ran[identity] = recording.end_ns, ran
         ticks = max(recording.end_ns - before_ns, 1) * processes.CLOCK_TICKS / SECOND_NS
         return {tid: (now - before[tid]) / ticks for tid, now in ran.items() if tid in before}
-
-    def forget(self, identity: Identity) -> None:
-        """Forget how long the threads of a process ran; the process has ended."""
-        self._ran.pop(identity, None)
-
-    def _has_trained(self, recording: RecordingTaken, main: ThreadTimeline) -> bool:
-        return self._leaders.get(recording.identity, 0) is None or _trains(recording, main)
 
 
 def _only_joins(recording: RecordingTaken, main: ThreadTimeline) -> bool:
@@ -137,30 +178,29 @@ def _only_joins(recording: RecordingTaken, main: ThreadTimeline) -> bool:
     return all(means(leaf, "joins a thread") for leaf in leaves)
 
 
-def _working(
-    main: ThreadTimeline | None,
-    others: Sequence[ThreadTimeline],
-    share: dict[int, float],
-    before: int | None,
-) -> ThreadTimeline | None:
-    """Return the thread that works most in place of a main one.
+def _training_functions(stack: Stack) -> list[tuple[str, str]]:
+    """Return the user's innermost function around a backward pass, or none."""
+    at = next((depth for depth, frame in enumerate(stack) if means(frame, "backward")), 0)
+    return [(one.function, one.file) for one in own_frames(stack[:at])[-1:]]
 
-    The thread that led before comes first.
+
+def _is_within(stack: Stack, functions: set[tuple[str, str]]) -> bool:
+    return any((frame.function, frame.file) in functions for frame in stack)
+
+
+def _in_turns(thread: ThreadTimeline, led: IntervalSet) -> Iterator[ThreadTimeline]:
+    """Yield a thread while it leads, and while it does not, as far as it was seen so.
+
+    It begins to lead with a stay, so that each stay is led up to a moment at most.
     """
-    if main is None or share.get(main.os_tid, 1.0) > _MOST_IDLE:
-        return None
-    working = (one for one in others if share.get(one.os_tid, 0.0) >= _LEAST_BUSY)
-    working = (one for one in working if _works(share, one, main))
-    return max(working, key=lambda one: (one.os_tid == before, share[one.os_tid]), default=None)
-
-
-def _works(share: dict[int, float], one: ThreadTimeline, other: ThreadTimeline) -> bool:
-    """Return whether a thread ran at least ten times as long as another one."""
-    return share.get(one.os_tid, 0.0) > 0 and share[one.os_tid] >= 10 * share.get(
-        other.os_tid, math.inf
-    )
-
-
-def _trains(recording: RecordingTaken, thread: ThreadTimeline) -> bool:
-    numbers = {one.stack for one in thread.intervals}
-    return roles.is_training([recording.stacks[number] for number in numbers])
+    parts: dict[bool, list[Interval]] = {True: [], False: []}
+    for one in thread.intervals:
+        led_ns = led.between(one.start_ns, one.start_ns + one.duration_ns)
+        samples = samples_inside(one.samples, one.duration_ns, led_ns)
+        rest = one.start_ns + led_ns, one.duration_ns - led_ns, one.stack, one.samples - samples
+        for is_main, part in ((True, (one.start_ns, led_ns, one.stack, samples)), (False, rest)):
+            if part[1]:
+                parts[is_main].append(Interval(*part))
+    for is_main, intervals in parts.items():
+        if intervals or not (is_main or thread.intervals):
+            yield msgspec.structs.replace(thread, is_main=is_main, intervals=tuple(intervals))

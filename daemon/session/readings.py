@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from profd.daemon import processes
@@ -11,6 +11,7 @@ from profd.daemon.events import EventKind
 from profd.daemon.machine.collector import HostCollector
 from profd.daemon.session.budget import CostMeter, Governor
 from profd.daemon.store.records import EventHappened, Identity, Point, PointsTaken, Record
+from profd.daemon.tree.tree import Member
 
 TRIM_EVERY_NS = 30 * SECOND_NS
 """How often free memory is given back.
@@ -41,13 +42,14 @@ class Readings:
 
     async def take(
         self,
-        identities: Iterable[Identity],
+        members: Mapping[Identity, Member],
         python_threads: Mapping[Identity, frozenset[int]],
         *,
         for_window: bool = False,
     ) -> None:
         """Read once; ``for_window`` says that a window is being taken."""
-        await self._counters.collect(identities, python_threads)
+        leaders = {one: member.leader.os_tid for one, member in members.items() if member.leader}
+        await self._counters.collect(members, python_threads, leaders)
         spending = self._cost.take()
         own = (
             Point("profd_cpu_cores", spending.cores),

@@ -270,7 +270,10 @@ class Members:
         if not trains:
             return recording
         pid = recording.identity.pid
-        return self.leaders.marked(recording, has_main_ended=processes.shown_as(pid) != pid)
+        marked = self.leaders.marked(recording, has_main_ended=processes.shown_as(pid) != pid)
+        if member is not None:
+            member.leader = self.leaders.leader(recording.identity)
+        return marked
 
     def take_ranks(self, ranks: Mapping[int, int]) -> None:
         """Learn the ranks of processes, by PID."""

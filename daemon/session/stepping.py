@@ -51,7 +51,11 @@ class Stepping:
             return
         with self._lock:
             self._readers[identity, STEPS] = StepReader(
-                identity, self._clock, self._put, origin=member.origin
+                identity,
+                self._clock,
+                self._put,
+                origin=member.origin,
+                leader=lambda: member.leader and member.leader.ident,
             )
             self._readers[identity, COLLECTIONS] = GarbageReader(identity, self._clock, self._put)
         self._news.set()

@@ -232,7 +232,8 @@ def _timeline(
     else:
         os_tid = threads.ids.get(trace.os_tid, trace.os_tid)
         is_main = os_tid == identity.pid
-    return ThreadTimeline(os_tid, trace.name or (_MAIN_THREAD if is_main else ""), is_main, ())
+    name = trace.name or (_MAIN_THREAD if is_main else "")
+    return ThreadTimeline(os_tid, name, is_main, (), trace.ident)
 
 
 def _stretch(

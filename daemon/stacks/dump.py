@@ -33,7 +33,7 @@ class DumpedFrame(msgspec.Struct, frozen=True):
 
 
 class DumpedThread(msgspec.Struct, frozen=True):
-    """A thread and its stack, the innermost frame first.
+    """A thread and its stack, the innermost frame first. ``thread_id`` is Python's own.
 
     ``active`` is True if the thread is on a CPU, as far as py-spy knows.
     """
@@ -43,6 +43,7 @@ class DumpedThread(msgspec.Struct, frozen=True):
     active: bool
     owns_gil: bool
     frames: tuple[DumpedFrame, ...]
+    thread_id: int = 0
 
 
 class DumpFailed(Exception):

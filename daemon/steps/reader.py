@@ -60,6 +60,8 @@ class StepReader:
     attach: Callable[[int, Declared], Program] = Program
     origin: Origin = ANY
     """Where its code is from: files that have changed since have no loops."""
+    leader: Callable[[], int | None] = lambda: None
+    """Returns Python's id of the thread that leads; None if that is the main one."""
 
     def __post_init__(self) -> None:
         self._files = files_of(self.identity.pid)
@@ -210,6 +212,7 @@ class StepReader:
             return False
         has_moved, self._looked_ns = self._count.changed_ns > self._looked_ns, now_ns
         with contextlib.suppress(Unreadable):
+            program.follow(self.leader())
             self._take(sight_of(program.stack(), self._declared), has_moved=has_moved)
         self._follow_optimizer(program, now_ns)
         found = self._sights.loop()

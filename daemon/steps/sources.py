@@ -64,21 +64,35 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class Program:
-    """The main thread of a running program, and its sources. Everything raises Unreadable."""
+    """The leading thread of a running program, and its sources. Everything raises Unreadable."""
 
     def __init__(self, pid: int, declared: Declared) -> None:
         """Open it; raises Unreadable if it is no Python that can be read."""
         self._python = open_interpreter(pid)
-        self._thread = self._python.main_thread()
-        self._reader = integers.IntegerReader(self._python, self._thread)
+        self._reader = integers.IntegerReader(self._python, self._python.main_thread())
+        self._leader: int | None = None
         self._lines = Lines(self._python)
         self._declared = declared
         self._own: dict[Variable, int] = {}
         """The last value in the right loop of each variable that several loops use."""
         self.close = self._python.memory.close
 
+    def follow(self, leader: int | None) -> None:
+        """Read of the thread with this id of Python's from now on; None stands for the main one.
+
+        Nothing changes as long as the id is the same: the loop may be in another thread by now.
+        """
+        if leader != self._leader:
+            python = self._python
+            self._reader.thread = python.thread(leader) if leader else python.main_thread()
+            self._leader = leader
+
+    @property
+    def _thread(self) -> int:
+        return self._reader.thread
+
     def stack(self) -> list[records.Frame]:
-        """Return the frames of the main thread, the outermost first.
+        """Return the frames of the leading thread, the outermost first.
 
         Those inside of the one that trains have no lines.
         """

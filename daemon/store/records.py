@@ -135,13 +135,24 @@ class Interval(msgspec.Struct, frozen=True):
     samples: int
 
 
+class ThreadId(NamedTuple):
+    """A thread by the kernel's id and by the interpreter's."""
+
+    os_tid: int
+    ident: int
+
+
 class ThreadTimeline(msgspec.Struct, frozen=True):
-    """What one thread did during a recording: intervals in order of time, without overlap."""
+    """What one thread did during a recording: intervals in order of time, without overlap.
+
+    ``ident`` is the interpreter's id of the thread; 0 if it is not known.
+    """
 
     os_tid: int
     name: str
     is_main: bool
     intervals: tuple[Interval, ...]
+    ident: int = 0
 
 
 class RecordingTaken(msgspec.Struct, frozen=True, tag="recording"):

@@ -25,7 +25,7 @@ from profd.daemon.rights import Rights
 from profd.daemon.secrets import mask_command
 from profd.daemon.stacks.dump import DumpedFrame, DumpedThread, DumpFailed, take_dump
 from profd.daemon.stacks.origin import ANY, Origin, origin_of
-from profd.daemon.store.records import Frame, Identity, Placement, ProcessSeen
+from profd.daemon.store.records import Frame, Identity, Placement, ProcessSeen, ThreadId
 from profd.daemon.tree import roles
 from profd.daemon.tree.attachable import check_attachable
 from profd.daemon.tree.exitstatus import ProcessWatch
@@ -68,6 +68,8 @@ class Member(msgspec.Struct):
     """The same count for the number with which it was spawned."""
     trains: bool = False
     """Whether its stacks have shown that it trains."""
+    leader: ThreadId | None = None
+    """The thread that leads it, if that is not the main one (session/leading.py)."""
     polls: int = 0
     """How many times it was looked at while it was no Python.
 
@@ -366,7 +368,7 @@ class ProcessTree:
         if program is None:
             return False
         parent = self._parent_of(member)
-        member.image, member.trains, member.has_ranks = image, False, False
+        member.image, member.trains, member.has_ranks, member.leader = image, False, False, None
         member.command, member.python = self.mask(program.command), program.python
         is_forked = parent is not None and parent.image == image  # it shares its parent's code
         member.origin = parent.origin if parent is not None and is_forked else program.origin

@@ -231,8 +231,8 @@ def _said(found: Finding) -> Sequence[Run]:
 def sentence(verdict: Verdict) -> str:
     """Return what goes on for a share of the time, as words that follow the share."""
     whose = (
-        f"the main thread of each of {verdict.threads} processes"
-        if verdict.threads > 1
-        else "the main thread"
+        f"the main thread of each of {verdict.processes} processes"
+        if verdict.processes > 1
+        else visible(verdict.led_by)
     )
     return f"of the time {whose} {phase_named(verdict.phase).doing}"

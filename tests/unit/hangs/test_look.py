@@ -14,6 +14,7 @@ from profd.daemon.hangs import look
 from profd.daemon.hangs.waits import Wait
 from profd.daemon.stacks.dump import DumpedThread
 from profd.daemon.stacks.pyspy import read_cost_s
+from profd.daemon.store.records import ThreadId
 from profd.daemon.tree.tree import Member
 
 TRAINS = Member(identity_of(), None, ("python", "train.py"), "main", None, None, "3.11", 1)
@@ -25,7 +26,7 @@ def test_a_look_at_main_threads_reads_what_no_other_waits_for(
 ) -> None:
     read: list[int] = []
     names = {os.getpid(): "MainThread", 71: "Thread-1", 72: "Thread-2"}
-    threads = tuple(DumpedThread(tid, name, False, False, ()) for tid, name in names.items())
+    threads = tuple(DumpedThread(tid, name, False, False, (), tid) for tid, name in names.items())
     monkeypatch.setattr(look, "take_dump", lambda pid, tries: threads)
 
     def read_wait(pid: int, os_tid: int, name_of: object) -> Wait:
@@ -36,6 +37,22 @@ def test_a_look_at_main_threads_reads_what_no_other_waits_for(
     seen = look.take_look([TRAINS], 0, mains_only=mains_only)
     assert read == [row_tid for row_tid in names if row_tid == os.getpid() or not mains_only]
     assert len(seen.standing) == len(read)
+
+
+@pytest.mark.parametrize(("ident", "leads"), [(7100, "trainer"), (9999, "MainThread")])
+def test_the_thread_that_trains_stands_for_its_process_as_long_as_it_lives(
+    monkeypatch: pytest.MonkeyPatch, ident: int, leads: str
+) -> None:
+    threads = (
+        DumpedThread(os.getpid(), "MainThread", False, False, (), 1),
+        DumpedThread(71, "trainer", False, False, (), 7100),
+    )
+    monkeypatch.setattr(look, "take_dump", lambda pid, tries: threads)
+    monkeypatch.setattr(look, "read_wait", lambda *_: Wait("lock", "a lock"))
+    member = msgspec.structs.replace(TRAINS, leader=ThreadId(71, ident))
+    seen = look.take_look([member], 0, mains_only=False)
+    assert [row.thread for row in seen.mains()] == [leads]
+    assert [len(one.stands) for one in seen.groups() if one.stands[0].is_main] == [1]
 
 
 def test_a_look_costs_what_the_threads_of_the_pythons_cost(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,6 +125,32 @@ def test_a_function_that_some_walks_of_the_stack_lack_is_found_all_the_same(
             program.reader.object_of(step)
 
 
+EPOCHS = """
+import threading
+def epoch(first):
+    for step in range(first, first + 2):
+        ready()
+for number in (10, 20):
+    thread = threading.Thread(target=epoch, args=(number,))
+    thread.start()
+    thread.join()
+"""
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_variable_is_read_of_each_thread_that_calls_its_function(version: str) -> None:
+    with standing(EPOCHS, python(version)) as running:
+        program = Program(running)
+        main, (python_, reader) = program.thread, (program.python, program.reader)
+        program.thread = next(one for one in python_.threads() if one != main)
+        step, read = program.local("epoch", "step"), []
+        for go_on in (*[running.go_on] * 3, running.end):
+            read.append(reader.read(step))
+            assert reader.thread != main
+            go_on()
+        assert read == [10, 11, 20, 21]
+
+
 def test_a_process_that_has_ended_is_unreadable() -> None:
     with standing(COUNTING) as running:
         program = Program(running)

@@ -27,7 +27,7 @@ TICKS = processes.CLOCK_TICKS
 PAGE = os.sysconf("SC_PAGESIZE")
 STATUS = f"/proc/{TARGET.pid}/status"
 IO = f"/proc/{TARGET.pid}/io"
-SCHEDULED = f"/proc/{TARGET.pid}/schedstat"
+THREAD = f"/proc/{TARGET.pid}/task/{{}}".format
 
 
 @pytest.fixture
@@ -83,6 +83,48 @@ def test_the_main_thread_is_read_with_the_process_and_the_others_seldom(
     assert slow == {11: 0.25, 12: 0.0}
 
 
+def test_the_thread_that_leads_is_read_as_the_main_one_and_of_others_when_they_give_way(
+    clock: StoppedClock, files: ProcFiles
+) -> None:
+    files.contents["/proc/sys/kernel/task_delayacct"] = "1\n"
+    source, threads = SlowCounters(clock), {TARGET: frozenset({TARGET.pid, 11, 12})}
+
+    def runs(os_tid: int, times: int) -> None:
+        """Let a thread have run so often, half a second each, after as long a wait for a core."""
+        ticks = times * TICKS // 2
+        files.run(TARGET, os_tid, user_ticks=ticks, block_delay_ticks=ticks)
+        files.contents[f"{THREAD(os_tid)}/schedstat"] = f"900 {times * SECOND_NS // 2} 7\n"
+        files.contents[f"{THREAD(os_tid)}/status"] = f"voluntary_ctxt_switches:\t{50 * times}\n"
+
+    def reading(leader: int) -> dict[tuple[str, int | None], float]:
+        clock.advance(5)
+        watched = Watched((TARGET,), threads, {TARGET: leader} if leader else {})
+        points = source.read(watched)
+        return {
+            (one.name.removeprefix("main_thread_"), one.os_tid): one.value
+            for one in points
+            if "main_thread" in one.name or one.os_tid
+        }
+
+    for os_tid, times in ((TARGET.pid, 0), (11, 0), (12, 0)):
+        runs(os_tid, times)
+    reading(leader=11)
+    runs(11, 2)
+    runs(12, 4)
+    reading(leader=11)
+    runs(11, 4)
+    runs(12, 8)
+    own = {"user_cores": 0.2, "io_wait_share": 0.2, "core_wait_share": 0.2}
+    own |= {"voluntary_switches_per_s": 20, "involuntary_switches_per_s": 0}
+    assert reading(leader=11) == pytest.approx(
+        {(name, None): value for name, value in own.items()}
+        | {("cpu_cores", TARGET.pid): 0.0}
+        | {("cpu_cores", 12): 0.4, ("voluntary_switches_per_s", 12): 40}
+    )
+    # Another one that leads has counts of its own.
+    assert not any(name == "user_cores" for name, _ in reading(leader=0))
+
+
 @pytest.mark.parametrize("fields", [{"start": 1}, {"state": "Z"}, {"state": "X"}])
 def test_a_process_that_is_dead_or_another_one_has_no_values(
     clock: StoppedClock, files: ProcFiles, fields: dict[str, int | str]
@@ -92,39 +134,19 @@ def test_a_process_that_is_dead_or_another_one_has_no_values(
     assert read(QuickCounters(clock), TARGET, gone) == read(SlowCounters(clock), TARGET, gone) == []
 
 
-def test_uninterruptible_share_is_that_of_the_last_ten_readings(
-    clock: StoppedClock, files: ProcFiles
-) -> None:
-    source, found = QuickCounters(clock), []
-    for reading in range(20):
-        files.run(state="D" if reading in (3, 4, 5, 12) else "S")
-        found += [
-            p.value for p in read(source, TARGET) if p.name == "main_thread_uninterruptible_share"
-        ]
-    assert found == [0.3, 0.1]
-
-
 def test_slow_ones_are_rates_and_levels(
     clock: StoppedClock, files: ProcFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files.contents[IO] = "rchar: 0\nwchar: 0\nsyscr: 1\nread_bytes: 4096\n"
     files.contents["/proc/sys/kernel/task_delayacct"] = "1\n"
     source = SlowCounters(clock)
-    files.contents[STATUS] = (
-        "Name:\tvoluntary_ctxt_switches: 9\nRssFile:\t 3 kB\nvoluntary_ctxt_switches:\t5\n"
-    )
-    files.contents[SCHEDULED] = "900 1000000000 7\n"
+    files.contents[STATUS] = "Name:\tvoluntary_ctxt_switches: 9\nRssFile:\t 3 kB\n"
     files.run(threads=3)
     assert values(read(source, TARGET)) == {"threads": 3, "rss_file_bytes": 3072}
-    files.contents[SCHEDULED] = "990 2500000000 9\n"
-    files.contents[STATUS] = (
-        "RssAnon:\t 9 kB\nRssFile:\t 4 kB\nRssShmem:\t 2 kB\nVmSwap:\t 1 kB\n"
-        "voluntary_ctxt_switches:\t55\nnonvoluntary_ctxt_switches:\t7\n"
-    )
+    files.contents[STATUS] = "RssAnon:\t 9 kB\nRssFile:\t 4 kB\nRssShmem:\t 2 kB\nVmSwap:\t 1 kB\n"
     files.run(
-        threads=4, user_ticks=TICKS, system_ticks=2 * TICKS, minor_faults=100, major_faults=20,
-        block_delay_ticks=TICKS,
-    )  # fmt: skip
+        threads=4, user_ticks=TICKS, system_ticks=2 * TICKS, minor_faults=100, major_faults=20
+    )
     files.contents[IO] = "rchar: 5000\nwchar: 1000\nsyscr: 1\nread_bytes: 4096\n"
     clock.advance(5)
     expected = {
@@ -133,14 +155,11 @@ def test_slow_ones_are_rates_and_levels(
         "cpu_system_cores": 0.4,
         "minor_faults_per_s": 20,
         "major_faults_per_s": 4,
-        "main_thread_io_wait_share": 0.2,
-        "main_thread_core_wait_share": 0.3,
         "read_bytes_per_s": 1000,
         "write_bytes_per_s": 200,
         "rss_file_bytes": 4096,
         "rss_shared_bytes": 2048,
         "swap_bytes": 1024,
-        "main_thread_voluntary_switches_per_s": 10,
     }
     assert values(read(source, TARGET)) == pytest.approx(expected)
     files.contents[IO] = "rchar: 10\nwchar: 10\n"

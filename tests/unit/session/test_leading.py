@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -18,6 +19,7 @@ from profd.daemon.store.records import (
     Record,
     RecordingTaken,
     Stack,
+    ThreadId,
     ThreadTimeline,
 )
 
@@ -37,10 +39,21 @@ def recording(*threads: tuple[int, Sequence[Stack]], main: int = MAIN) -> Record
             f"thread {os_tid}",
             os_tid == main,
             tuple(Interval(at, 1, stacks.index(stack), 1) for at, stack in enumerate(seen)),
+            100 * os_tid,
         )
         for os_tid, seen in threads
     )
     return RecordingTaken(Identity(7, 1), 0, 10, 100, 10, 0, 0, 0, 0, stacks, timelines)
+
+
+def _seen(taken: RecordingTaken) -> Counter[tuple[int, int, str]]:
+    """Return the time and the samples of each thread and stack."""
+    seen: Counter[tuple[int, int, str]] = Counter()
+    for thread in taken.threads:
+        for one in thread.intervals:
+            seen[thread.os_tid, one.stack, "ns"] += one.duration_ns
+            seen[thread.os_tid, one.stack, "samples"] += one.samples
+    return seen
 
 
 class Session:
@@ -49,9 +62,17 @@ class Session:
         self.leaders = Leaders(self.records.append)
 
     def leading(self, taken: RecordingTaken, *, has_main_ended: bool = False) -> list[int]:
+        """Return the threads that lead, in the order in which each does so first."""
         marked = self.leaders.marked(taken, has_main_ended=has_main_ended)
-        assert [one.intervals for one in marked.threads] == [one.intervals for one in taken.threads]
-        return [one.os_tid for one in marked.threads if one.is_main]
+        assert _seen(marked) == _seen(taken)
+        led = [
+            (one.start_ns, thread.os_tid)
+            for thread in marked.threads
+            if thread.is_main
+            for one in thread.intervals
+        ]
+        names = dict.fromkeys(os_tid for _, os_tid in sorted(led))
+        return list(names) or [one.os_tid for one in marked.threads if one.is_main]
 
     @property
     def said(self) -> list[str]:
@@ -64,7 +85,8 @@ def test_the_main_thread_leads_unless_another_one_trains() -> None:
     assert session.said == []
     assert session.leading(
         recording((MAIN, [POLL]), (OTHER, [LOAD]), (TRAINER, [LOAD, BACKWARD]))
-    ) == [TRAINER]
+    ) == [MAIN, TRAINER]
+    assert session.leaders.leader(Identity(7, 1)) == ThreadId(TRAINER, 100 * TRAINER)
     assert session.leading(recording((MAIN, [POLL]), (OTHER, [LOAD]), (TRAINER, [LOAD]))) == [
         TRAINER
     ]  # it loads for long
@@ -72,18 +94,55 @@ def test_the_main_thread_leads_unless_another_one_trains() -> None:
         recording((MAIN, [POLL]), (OTHER, [BACKWARD]), (TRAINER, [BACKWARD]))
     ) == [TRAINER]
     assert session.said == [
-        "thread thread 8 of pid 7 works while the main one waits: it is shown in its place"
+        "thread thread 8 of pid 7 works for the main one: it is shown in its place"
     ]
     assert session.leading(recording((MAIN, [POLL]), (OTHER, [LOAD]))) == [
         MAIN
     ]  # its thread has ended
 
 
-def test_a_main_thread_that_trains_leads_for_good() -> None:
+def test_of_two_that_train_at_the_same_time_the_one_that_led_goes_on() -> None:
     session = Session()
     assert session.leading(recording((MAIN, [BACKWARD]), (TRAINER, [BACKWARD]))) == [MAIN]
-    assert session.leading(recording((MAIN, [POLL]), (TRAINER, [BACKWARD]))) == [MAIN]
+    assert session.leading(recording((MAIN, [POLL]), (OTHER, [LOAD]))) == [MAIN]
     assert session.said == []
+
+
+def test_the_training_may_move_to_another_thread_and_back_within_a_recording() -> None:
+    session = Session()
+    assert session.leading(recording((MAIN, [BACKWARD, POLL]), (TRAINER, [LOAD, LOAD]))) == [MAIN]
+    step = (*LOAD, Frame("epoch", "/home/ada/server.py", 30))
+    first = recording((MAIN, [POLL] * 3), (TRAINER, [step, (*step, *BACKWARD[-2:]), LOAD]))
+    assert session.leading(first) == [TRAINER]  # from its function on, not from its backward pass
+    turns = recording(
+        (MAIN, [POLL] * 6),
+        (TRAINER, [LOAD, step, LOAD, LOAD, step, LOAD]),
+        (OTHER, [LOAD, LOAD, step, step]),
+    )
+    marked = session.leaders.marked(turns)
+    led = {
+        one.os_tid: [(each.start_ns, each.duration_ns) for each in one.intervals]
+        for one in marked.threads
+        if one.is_main
+    }
+    assert led == {TRAINER: [(0, 1), (1, 1), (4, 1), (5, 1)], OTHER: [(2, 1), (3, 1)]}
+    assert session.leaders.leader(Identity(7, 1)) == ThreadId(TRAINER, 100 * TRAINER)
+    assert session.leading(recording((MAIN, [BACKWARD]), (TRAINER, [LOAD]))) == [MAIN]
+    assert session.leaders.leader(Identity(7, 1)) is None
+
+
+def test_a_stay_over_a_change_of_the_leader_is_cut_there_with_its_samples() -> None:
+    session = Session()
+    waits = ThreadTimeline(TRAINER, "a", False, (Interval(0, 1, 0, 1), Interval(1, 9, 1, 9)))
+    trains = ThreadTimeline(OTHER, "b", False, (Interval(4, 3, 0, 3),))
+    stacks = (BACKWARD, LOAD)
+    taken = RecordingTaken(Identity(7, 1), 0, 10, 100, 10, 0, 0, 0, 0, stacks, (waits, trains))
+    parts = session.leaders.marked(taken).threads
+    assert [(one.os_tid, one.is_main, one.intervals) for one in parts] == [
+        (TRAINER, True, (Interval(0, 1, 0, 1), Interval(1, 3, 1, 3))),
+        (TRAINER, False, (Interval(4, 6, 1, 6),)),
+        (OTHER, True, (Interval(4, 3, 0, 3),)),
+    ]
 
 
 def test_the_liveliest_thread_leads_once_the_main_one_has_ended_or_was_never_seen() -> None:

@@ -19,6 +19,7 @@ from profd.daemon.session.budget import CostMeter, Governor, Spending
 from profd.daemon.session.readings import Readings
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.writer import RunWriter
+from profd.daemon.tree.tree import Member
 
 
 class Desk:
@@ -35,7 +36,8 @@ class Desk:
     async def take(self, times: int = 1) -> None:
         for _ in range(times):
             self.clock.advance(1)
-            await self.readings.take([identity_of()], {})
+            member = Member(identity_of(), None, (), "main", None, None, "3.11", 1)
+            await self.readings.take({member.identity: member}, {})
 
     def events(self) -> list[tuple[str, str]]:
         self.writer.close()

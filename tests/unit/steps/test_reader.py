@@ -67,6 +67,10 @@ class FakeProgram(Program):
         self.is_closed = False
         self.moves = False
         self.looks = 0
+        self.followed: list[int | None] = []
+
+    def follow(self, leader: int | None) -> None:
+        self.followed.append(leader)
 
     def stack(self) -> list[Frame]:
         self.looks += 1
@@ -276,6 +280,13 @@ def test_a_variable_that_moves_too_fast_to_be_read_is_no_loop_that_was_left(
     reading.program.moves = True
     reading.reader.end()
     assert reading.counts[-1][1] == 49
+
+
+def test_each_look_at_the_stack_is_at_the_thread_that_leads_then(reading: Reading) -> None:
+    assert set(reading.program.followed) == {None}
+    reading.reader.leader = lambda: 71
+    reading.reads(FIRST.variable, range(20, 45))
+    assert reading.program.followed[-1] == 71
 
 
 def test_nothing_is_read_before_samples_show_a_loop(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from support.interpreters import VERSIONS, Standing, python, standing
 
+from profd.daemon.interpreter.frames import open_interpreter
 from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.stacks.origin import origin_of
 from profd.daemon.steps.declared import Declared
@@ -361,6 +362,22 @@ def test_a_stack_begins_at_the_outermost_frame_and_has_lines_up_to_what_trains(
         ),
         Frame("inner", str(library), 0),
     ]
+
+
+def test_the_stack_is_that_of_the_thread_that_leads(tmp_path: Path) -> None:
+    program = (
+        "\nimport threading\ndef train():\n    ready()\n"
+        "thread = threading.Thread(target=train)\nthread.start()\nthread.join()\n"
+    )
+    with standing(program) as running:
+        opened, python_ = Program(running.pid, Declared()), open_interpreter(running.pid)
+        idents = [python_.memory.word(one + python_.offsets.ident) for one in python_.threads()]
+        functions: list[bool] = []
+        for ident in (*idents, None, 1):
+            with contextlib.suppress(Unreadable):  # as the last one, which is no thread of it
+                opened.follow(ident)
+            functions.append("train" in {frame.function for frame in opened.stack()})
+    assert functions == [True, False, False, False]
 
 
 def test_a_program_that_cannot_be_read_says_why() -> None:

@@ -101,7 +101,7 @@ def test_rows_are_called_and_ordered_by_rank_or_pid(
         mains = [ranks.processes[ranks.threads[thread].process] for thread in threads]
         for row, rank in zip(mains, (1, 0), strict=True):  # the other way round: they come by rank
             monkeypatch.setitem(ranks.processes, row.id, msgspec.structs.replace(row, rank=rank))
-        rows = rows_of(ranks).rows(ruler, {threads[0]: {}, threads[1]: {"other": 1.0}})
+        rows = rows_of(ranks).rows(ruler, {mains[0].id: {}, mains[1].id: {"other": 1.0}})
         assert [(row.label, bool(row.shares)) for row in rows] == [
             ("rank 0", True),
             ("rank 1", False),
@@ -116,3 +116,14 @@ def test_rows_are_called_and_ordered_by_rank_or_pid(
                 ranks.processes, row.id, msgspec.structs.replace(row, rank=None, ordinal=number)
             )
         assert [row.label for row in rows_of(ranks).rows(ruler, {})] == ["main 1", "main 2"]
+
+
+def test_threads_of_a_process_that_led_in_turn_share_a_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with RunReader(rankrun.write_run(tmp_path / "ranks.profd")) as run:
+        first, second = (run.threads[one] for one in sorted(rows_of(run).ids()))
+        moved = msgspec.structs.replace(second, process=first.process)
+        monkeypatch.setitem(run.threads, second.id, moved)
+        (row,) = rows_of(run).rows(Ruler(STARTED_NS, SECOND_NS, 4), {})
+    assert all(sum(cell.values()) == pytest.approx(1.0) for cell in row.cells if cell)
