@@ -78,9 +78,11 @@ def crew_for(context: FindingContext, load: Share, spared: Share, count: int = 0
     return Crew(words, most if faster >= 1.1 else 0, surely, gain)
 
 
-def thread_cores(context: FindingContext, threads: Collection[ThreadRow]) -> dict[int, list[float]]:
-    """Return by thread how many cores it used at each reading; threads not read are left out."""
-    found = series.cpu_series(context.reader, threads)
+def readings_of(
+    context: FindingContext, threads: Collection[ThreadRow], name: str
+) -> dict[int, list[float]]:
+    """Return by thread what a series of it was at each reading; threads not read are left out."""
+    found = series.of_threads(context.reader, threads, name)
     return {
         thread: [point.value for point in context.reader.points(one, context.time)]
         for thread, one in found.items()

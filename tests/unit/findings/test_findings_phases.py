@@ -78,9 +78,7 @@ def test_batches_of_an_evaluation_count_for_it_and_not_for_the_input(case: Case)
     loading = (*ROOT, Frame("evaluate", TRAIN, 121), *LOAD_IN_PROCESS[3:])
     spans = step((EVALUATE, 60), (loading, 90), (LOAD_IN_PROCESS, 60))
     found = case.finding(evaluations, spans)
-    assert found.title.startswith(
-        "evaluation: evaluating takes 30 % of the time (train.py:121, from train.py:59)"
-    )
+    assert found.title.startswith("evaluation: evaluating takes 30 % of the time (train.py:121)")
     assert found.evidence.selection.phase is None
     # It is no loss while it is moderate.
     assert case.severity(evaluations, step((EVALUATE, 90))) == INFO
@@ -103,12 +101,10 @@ def test_a_wait_for_an_idle_gpu_is_lost_as_far_as_the_gpu_allows(case: Case) -> 
 def test_a_function_that_loops_in_python_is_found_and_so_is_its_comprehension(case: Case) -> None:
     found = case.finding(hot_function, step((LOOP, 50), (ADD, 200)))
     assert found.severity == CRITICAL
-    assert (
-        "spread loops in Python for 50 % of the time (train.py:78, from train.py:59)" in found.title
-    )
+    assert "spread loops in Python for 50 % of the time (train.py:78)" in found.title
     inner = (*LOOP, Frame("spread.<locals>.<listcomp>", TRAIN, 77))
     title = case.title(hot_function, step((LOOP, 100), (inner, 100)))
-    assert "spread loops in Python for 40 % of the time (train.py:77, from train.py:59)" in title
+    assert "spread loops in Python for 40 % of the time (train.py:77)" in title
 
 
 def test_where_a_comprehension_is_little_of_a_function_its_line_alone_counts(case: Case) -> None:
@@ -154,13 +150,21 @@ COMPUTES: Spans = (
 
 
 def turns(*, main: float, rival: float, pressure: float = 0.0) -> list[Series]:
-    """Return the CPU of a main thread and of one beside it, and for what part of the time anybody
-    lacks a core.
+    """Return the CPU of a main thread, of its own code alone, and of a thread beside it, and for
+    what part of the time anybody lacks a core.
     """
     return [
-        Series("cpu_cores", main, tid=MAIN_TID),
+        Series("main_thread_user_cores", main),
         Series("cpu_cores", rival, tid=BESIDE_TID),
         Series("host_cpu_pressure_share", pressure, identity=None),
+    ]
+
+
+def switches(*, main: float, rival: float) -> list[Series]:
+    """Return how often a second a main thread and the one beside it give way."""
+    return [
+        Series("main_thread_voluntary_switches_per_s", main),
+        Series("voluntary_switches_per_s", rival, tid=BESIDE_TID),
     ]
 
 
@@ -184,6 +188,42 @@ def test_a_thread_that_computes_in_python_keeps_the_main_thread_waiting(case: Ca
         beside=COMPUTES,
         series=[*CROWDED, Series("main_thread_core_wait_share", 0.0)],
     )
+
+
+SLEEPS: Spans = (
+    ((Frame("Thread.run", STANDARD + "threading.py", 982), Frame("draw", TRAIN, 140)), 100),
+    ((Frame("Thread.run", STANDARD + "threading.py", 982), Frame("draw", TRAIN, 141)), 400),
+)
+
+
+def test_a_thread_that_asks_for_its_turn_often_costs_more_than_it_computes(case: Case) -> None:
+    """The numbers are those of a thread that wrote lines without a pause, on two idle cores."""
+    case.line("draw", 141, "time.sleep(0.0005)", TRAIN)
+    busy, often = turns(main=0.5, rival=0.05), switches(main=6_000, rival=4_000)
+    found = case.finding(interpreter_lock, HEALTHY, beside=SLEEPS, series=[*busy, *often])
+    assert found.severity == CRITICAL
+    assert "give way to each other up to 4,000 times a second, which takes 4" in found.title
+    assert "the main thread and thread beside (train.py:140)" in found.title  # not where it sleeps
+    share = found.evidence.measures[0].value
+    assert share == pytest.approx(0.05 + 0.4)
+    true_gain = 1 / (1 - 0.63)
+    assert at_most_without(share) < true_gain < there(found.gain_bound)
+    # One of the two may give way for reasons of its own.
+    for seldom in (switches(main=6_000, rival=20), switches(main=20, rival=6_000)):
+        assert case.severity(interpreter_lock, HEALTHY, beside=SLEEPS, series=[*busy, *seldom]) in (
+            None,
+            INFO,
+        )
+
+
+def test_a_wait_for_a_core_counts_only_if_no_core_is_idle(case: Case) -> None:
+    held_up, often = turns(main=0.4, rival=0.1), switches(main=5_000, rival=5_000)
+    behind = [*held_up, *often, Series("main_thread_core_wait_share", 0.57)]
+    assert case.found(interpreter_lock, HEALTHY, beside=COMPUTES, series=behind) is None
+    for used, is_found in ((0.6, True), (0.95, False)):
+        machine = [*cores(2), Series("host_cpu_share", used, identity=None)]
+        found = case.found(interpreter_lock, HEALTHY, beside=COMPUTES, series=[*behind, *machine])
+        assert (found is not None) == is_found
 
 
 def test_a_main_thread_with_hardly_any_time_left_gets_no_bound(case: Case) -> None:
