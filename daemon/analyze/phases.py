@@ -76,6 +76,7 @@ SYNCHRONIZE = "synchronize"
 COLLECTIVE = "collective"
 CHECKPOINT = "checkpoint"
 EVALUATION = "evaluation"
+INFERENCE = "inference"
 LOGGING = "logging"
 COMPILE = "compile"
 STARTUP = "startup, import"
@@ -95,6 +96,7 @@ PHASES: tuple[Phase, ...] = (
     Phase(COLLECTIVE, "coll", "C", "#AA4499", "exchanges data with other ranks"),
     Phase(CHECKPOINT, "save", "K", "#882255", "saves checkpoints"),
     Phase(EVALUATION, "eval", "E", "#44AA99", "evaluates the model"),
+    Phase(INFERENCE, "infer", "X", "#661100", "runs the model beside its passes"),
     Phase(LOGGING, "log", "G", "#999933", "writes logs"),
     Phase(COMPILE, "jit", "J", "#332288", "compiles"),
     Phase(STARTUP, "import", "I", "#BBBBBB", "starts up and imports"),
@@ -107,7 +109,8 @@ PHASES: tuple[Phase, ...] = (
 )
 """Every phase: first those of a training step, then those that interrupt it, then a server's."""
 
-STEP = frozenset({FORWARD, LOSS, BACKWARD, OPTIMIZER})  # the phases that a training is for
+STEP = frozenset({FORWARD, LOSS, BACKWARD, OPTIMIZER, INFERENCE})
+"""The phases that a program is for: a step of a training, and a service's inference."""
 WITHOUT_WORK = frozenset({DATA_WAIT, SYNCHRONIZE, COLLECTIVE, REQUESTS, WAITING, COPY})
 """Phases in which the main thread itself has nothing to do."""
 ONCE_A_STEP = ((BACKWARD,), (FORWARD, LOSS), (DATA_WAIT, DATA_LOAD))
@@ -231,17 +234,23 @@ class PhaseIndex:
         for a forward pass, even if the model runs code of theirs. ``within`` is the phase to look
         for.
         """
+        frames = self._reader.frames_of(stack)[: self._decided_at(stack, within)]
+        return next(reversed(own_frames(frames)), None)
+
+    def is_by_hand(self, stack: int) -> bool:
+        """Say whether code of the user's decides the phase of a stack, or runs below what does."""
+        frames = self._reader.frames_of(stack)
+        return bool(own_frames(frames[self._decided_at(stack) - 1 :]))
+
+    def _decided_at(self, stack: int, within: str | None = None) -> int:
+        """Return the number of frames from the outermost to the one that decides on the phase."""
         rule = self._rule(stack)
         is_on_any = rule is not None and not (self.rules[rule].leaf or self.rules[rule].innermost)
         deciding = 1 << rule if rule is not None and is_on_any else 0
         deciding = self._rules_of(within) if within else deciding
-        found = None
-        for frame in self._reader.frames_of(stack):
-            if not frame.is_library:
-                found = frame
-            if deciding and self._met(frame) & deciding:
-                break
-        return found
+        frames = self._reader.frames_of(stack)
+        met = (depth for depth, one in enumerate(frames, 1) if self._met(one) & deciding)
+        return next(met, len(frames))
 
     def _update_line(self, stack: int) -> FrameRow | None:
         """Return the line that calls an optimizer's step, the user's if any; None outside of one.
@@ -264,6 +273,9 @@ class PhaseIndex:
             met = along | innermost
             if stack:
                 met |= self._met(self._frame(stack)) & ~self._innermost_rules
+            evaluates = met & self._rules_of(EVALUATION)
+            if met & -met & self._rules_of(INFERENCE) and evaluates:
+                met = evaluates  # its predictions are made for the evaluation
             # The lowest bit that is set.
             self._rule_of_stack[stack] = (met & -met).bit_length() - 1 if met else None
         return self._rule_of_stack[stack]

@@ -21,11 +21,13 @@ from profd.daemon.analyze.phases import (
     DATA_LOAD,
     DATA_WAIT,
     EVALUATION,
+    INFERENCE,
     OPTIMIZER,
     STARTUP,
     STEP,
     WITHOUT_WORK,
     PhaseIndex,
+    own_frame,
     training_range,
 )
 from profd.daemon.analyze.profile import Profile, take_profile
@@ -54,7 +56,6 @@ MOST = 2 / 3
 INDIRECT = 0.25
 _MOST_CROWDING = 1.5  # a fix gains no more than this: the rest comes if other processes leave
 
-_OF_EVALUATION = frozenset({EVALUATION, DATA_WAIT, DATA_LOAD})
 _OF_TRAINING = frozenset({BACKWARD, OPTIMIZER})
 
 
@@ -104,6 +105,7 @@ class FindingContext:
         gain: float | Callable[[], float | None] | None = None,
         least_gain: float | None = None,
         line: Callable[[], Line | None] | None = None,
+        call: Line | None = None,
         cases: Mapping[str, bool] = {},
         selection: Selection | None = None,
         since_ns: int | None = None,
@@ -118,10 +120,11 @@ class FindingContext:
         is, or any other. Without a ``severity`` the scale of the table decides, by what is
         ``surely`` lost: by default the low end of the share, or the part. Only then are ``gain``
         and ``line`` looked for; the defaults are the bound by the share, and the line of the
-        finding's phase. A ``least_gain`` is said, too, if it is near the bound. The stacks of the
-        finding are those of ``selection``, by default of the main threads in its phase. ``series``
-        names the series that were read if the table cannot know them. A finding mentions crowded
-        cores if they raise its bound by more than 5 %.
+        finding's phase. A ``least_gain`` is said, too, if it is near the bound. ``call`` is the
+        line of the user's loop that calls what has the cause. The stacks of the finding are those
+        of ``selection``, by default of the main threads in its phase. ``series`` names the series
+        that were read if the table cannot know them. A finding mentions crowded cores if they raise
+        its bound by more than 5 %.
         """
         texts = table().finding[name]
         severity = severity or self._severity_by(name, first, surely)
@@ -137,7 +140,7 @@ class FindingContext:
         gain = gain() if callable(gain) else gain
         is_crowded = self.crowding > 1.05
         speeds = speeds_up(gain, least_gain, is_crowded=is_crowded, trains=self.trains)
-        given = {"share": _said(first), "at": at(place), "speeds_up": speeds, **words}
+        given = {"share": _said(first), "at": at(place, call), "speeds_up": speeds, **words}
         said = texts.said(given, cases)
         selection = selection or self.in_phase(texts.phase)
         evidence = Evidence(
@@ -147,6 +150,7 @@ class FindingContext:
             selection,
             place,
             series or texts.series,
+            call,
         )
         rule = texts.rule or name
         return Finding(
@@ -323,6 +327,9 @@ class FindingContext:
         """Return the stacks with a frame of this meaning."""
         return {stack for stack in self.profile.time_ns if self.means(stack, meaning)}
 
+    def stacks_in(self, phase: str) -> set[int]:
+        return {stack for stack in self.profile.time_ns if self.phases.of_stack(stack) == phase}
+
     @cached_property
     def steps_by_torch(self) -> bool:
         """Whether a part of the steps is by torch: a step in NumPy has no function of torch.
@@ -345,12 +352,15 @@ class FindingContext:
             for phase, share in shares_by(self.profile, self.phases.of_stack).items()
         }
 
+    def within(self, phase: str) -> set[int]:
+        """Return the stacks in a phase that runs the model, with the batches that it needs."""
+        stacks = self.stacks_in(phase) | self.stacks_in(DATA_WAIT) | self.stacks_in(DATA_LOAD)
+        return {stack for stack in stacks if self.phases.is_within(stack, phase)}
+
     @cached_property
-    def evaluating(self) -> frozenset[int]:
-        """The stacks of evaluations, with the batches that they need."""
-        of_stack, is_within = self.phases.of_stack, self.phases.is_within
-        stacks = (stack for stack in self.profile.time_ns if of_stack(stack) in _OF_EVALUATION)
-        return frozenset(stack for stack in stacks if is_within(stack, EVALUATION))
+    def evaluating(self) -> set[int]:
+        """The stacks that run the model beside the steps, with the batches that they need."""
+        return self.within(EVALUATION) | self.within(INFERENCE)
 
     def share_of(self, holds: Callable[[int], bool], profile: Profile | None = None) -> Share:
         """Return the share of the stacks of a profile, by default the context's, that hold."""
@@ -410,6 +420,10 @@ class FindingContext:
         # It has the least time, and comes last among equals.
         innermost = min(most, key=spent_ns.__getitem__)
         return innermost, found[innermost]
+
+    def own_frame(self, stack: int) -> FrameRow | None:
+        """Return the user's innermost frame of a stack."""
+        return own_frame(self.reader.frames_of(stack))
 
     def leaf(self, stack: int) -> FrameRow:
         return self.reader.frames[self.reader.stacks[stack].frame]

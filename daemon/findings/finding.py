@@ -81,7 +81,7 @@ class Evidence(msgspec.Struct, frozen=True):
 
     ``selection`` selects the stacks: summary and export give the same shares for it as
     ``measures``, and ``selection.phase`` is the phase in question. ``series`` names the series that
-    were read.
+    were read. ``call`` is the line of the user's loop that makes the call with the cause in it.
     """
 
     measures: tuple[Measure, ...]
@@ -90,6 +90,7 @@ class Evidence(msgspec.Struct, frozen=True):
     selection: Selection
     line: Line | None = None
     series: tuple[str, ...] = ()
+    call: Line | None = None
 
 
 class Finding(msgspec.Struct, frozen=True):

@@ -1,119 +1,226 @@
-"""The tree of the user's lines, and the line of it that takes the most time beside the step."""
+"""The tree of the user's lines: the line with the most time beside the step, and calls that cost.
+
+A cause is seen in the stacks that it takes, and its remedy spares a call of the user's loop: the
+outermost one that has nothing of the step and spends more than half of its time on the cause.
+"""
 
 from __future__ import annotations
 
-import enum
 import itertools
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
-from profd.daemon.analyze.phases import BACKWARD, OPTIMIZER, own_frames
-from profd.daemon.findings.context import NEARLY_ALL, FindingContext, line_of
-from profd.daemon.findings.finding import Line
+from profd.daemon.analyze.phases import (
+    BACKWARD,
+    DATA_LOAD,
+    DATA_WAIT,
+    EVALUATION,
+    OPTIMIZER,
+    OTHER,
+    STEP,
+)
+from profd.daemon.findings.context import MOST, FindingContext, line_of
+from profd.daemon.findings.finding import Finding, Line
+from profd.daemon.findings.kinds import library_of
+from profd.daemon.findings.texts import at, table
 from profd.daemon.frameworks.frames import means
 from profd.daemon.store.rows import FrameRow
 
 LinePath = tuple[int, ...]
-"""The ids of the user's frames from the outermost one on."""
+"""The ids of the user's frames from the outermost one on.
+
+Ahead of the frames of a function that a library calls stands a number below 0 for that function:
+no line of the user's has all of it.
+"""
 STEP_BESIDE = 0.1
 """Of the time below a line: with more of a step it is a line around the step."""
-
-
-class _StepPart(enum.Enum):
-    """What a stack is to the step."""
-
-    LOST = enum.auto()
-    UPDATE = enum.auto()  # backward pass and optimizer
-    PASS = enum.auto()  # the rest of the step
-    OTHER = enum.auto()  # counted by other rules
+_INSTALLED = "-packages/"  # of a library's file, but not of the standard library's
+_RULED_APART = frozenset({DATA_LOAD, DATA_WAIT, EVALUATION})  # other remedies spare them
 
 
 class LineTree:
-    """The tree of the user's lines, with the time below each by its part of the step."""
+    """The tree of the user's lines, with the time below each: lost, of the step, and all."""
 
-    def __init__(
-        self, context: FindingContext, lost: Collection[int], step: Collection[int] = ()
-    ) -> None:
-        self._ns: defaultdict[LinePath, dict[_StepPart, float]] = defaultdict(
-            lambda: dict.fromkeys(_StepPart, 0.0)
-        )
+    def __init__(self, context: FindingContext, lost: Collection[int]) -> None:
+        step = context.profile.time_ns.keys() - lost
+        if context.once(knows_steps):
+            step = {stack for stack in step if context.phases.of_stack(stack) in STEP}
+        self._context, self._lost, self._step = context, lost, step
+        self._ns: defaultdict[tuple[str, LinePath], float] = defaultdict(float)
         self._children: defaultdict[LinePath, set[LinePath]] = defaultdict(set)
         self._in_model: set[LinePath] = set()
-        self.paths: dict[int, LinePath] = {}
-        phase_of, updates = context.phases.of_stack, (BACKWARD, OPTIMIZER)
-        for stack, time_ns in context.profile.time_ns.items():
-            part = _StepPart.LOST if stack in lost else _StepPart.OTHER
-            if stack in step:
-                part = _StepPart.UPDATE if phase_of(stack) in updates else _StepPart.PASS
-            self._add(stack, context.reader.frames_of(stack), part, time_ns)
+        self._functions: dict[tuple[str, str], int] = {}
+        self.paths = {stack: self._add(stack) for stack in context.profile.time_ns}
 
-    def _add(self, stack: int, frames: Sequence[FrameRow], part: _StepPart, time_ns: float) -> None:
-        path = self.paths[stack] = tuple(frame.id for frame in own_frames(frames))
-        self._ns[()][part] += time_ns
-        outside = itertools.takewhile(lambda frame: not means(frame, "module"), frames)
-        depth_of_model = len(own_frames(outside))
-        for depth in range(1, len(path) + 1):
-            line = path[:depth]
-            self._ns[line][part] += time_ns
-            self._children[path[: depth - 1]].add(line)
-            if depth > depth_of_model:
-                self._in_model.add(line)
+    def _add(self, stack: int) -> LinePath:
+        """Add the time of a stack to all lines that it is below, and return its path."""
+        lines, in_model, is_called = [LinePath()], False, False
+        for frame in self._context.reader.frames_of(stack):
+            if frame.is_library:
+                in_model, is_called = in_model or means(frame, "module"), True
+                continue
+            key = frame.function, frame.file
+            function = -1 - self._functions.setdefault(key, len(self._functions))
+            for one in (function, frame.id)[not is_called :]:
+                self._children[lines[-1]].add(line := (*lines[-1], one))
+                lines.append(line)
+                if in_model:
+                    self._in_model.add(line)
+            is_called = False
+        for part in ("all", self._part(stack)):
+            for line in lines:
+                self._ns[part, line] += self._context.profile.time_ns[stack]
+        return lines[-1]
 
-    def _all_ns(self, line: LinePath) -> float:
-        return sum(self._ns[line].values())
-
-    def _rest_ns(self, line: LinePath) -> float:
-        return self.step_ns(line) + self._ns[line][_StepPart.OTHER]
+    def _part(self, stack: int) -> str:
+        """Return what a stack is to the step; what others count is neither lost nor of the step."""
+        if stack in self._step:
+            is_update = self._context.phases.of_stack(stack) in (BACKWARD, OPTIMIZER)
+            return "update" if is_update else "pass"
+        return "lost" if stack in self._lost else "other"
 
     def lost_ns(self, line: LinePath) -> float:
-        return self._ns[line][_StepPart.LOST]
+        return self._ns["lost", line]
 
     def step_ns(self, line: LinePath) -> float:
-        return self._ns[line][_StepPart.UPDATE] + self._ns[line][_StepPart.PASS]
+        return self._ns["update", line] + self._ns["pass", line]
 
     def runs_other_model(self, line: LinePath) -> bool:
         """Say whether the passes below a line are not those that the step is for."""
-        passes_ns, all_ns = self._ns[line][_StepPart.PASS], self._ns[()][_StepPart.PASS]
+        passes_ns, all_ns = self._ns["pass", line], self._ns["pass", ()]
         return line not in self._in_model and passes_ns < all_ns / 2
 
     def _own_step_ns(self, line: LinePath) -> float:
         """Return the time of the step below a line, without the passes of another model."""
-        return (
-            self._ns[line][_StepPart.UPDATE] if self.runs_other_model(line) else self.step_ns(line)
-        )
+        return self._ns["update", line] if self.runs_other_model(line) else self.step_ns(line)
 
-    def heaviest_line(self) -> LinePath | None:
-        """Return the line to look at; None if other rules explain the time below it."""
-        line: LinePath = ()
-        while children := self._children[line]:
-            heaviest = max(children, key=self.lost_ns)
-            is_apart = bool(line) and self._own_step_ns(line) <= STEP_BESIDE * self.lost_ns(line)
-            has_all = self._all_ns(heaviest) > NEARLY_ALL * self._all_ns(line)
-            if not self.lost_ns(heaviest) or (is_apart and not has_all):
+    def _is_apart(self, line: LinePath) -> bool:
+        """Say whether a line has hardly anything of the step below it.
+
+        One with half of the step is around it, however short the step is.
+        """
+        most_ns = min(STEP_BESIDE * self.lost_ns(line), self.step_ns(()) / 2)
+        return bool(line) and self._own_step_ns(line) <= most_ns
+
+    def calls(self) -> list[LinePath]:
+        """Return the outermost lines apart from the step with more than half of their time lost.
+
+        The heaviest comes first.
+        """
+        found, tried = [], [LinePath()]
+        for line in tried:
+            if self._is_apart(line) and self.lost_ns(line) > self._ns["all", line] / 2:
+                found.append(line)
+            else:
+                tried += filter(self.lost_ns, self._children[line])
+        return sorted(found, key=self.lost_ns, reverse=True)
+
+    def costly_line(self, call: LinePath, part: float) -> LinePath:
+        """Return the innermost line below a call that has more than a part of its time."""
+        line, least_ns = call, part * self._ns["all", call]
+        while below := self._children[line]:
+            heaviest = max(below, key=self.lost_ns)
+            if self._ns["all", heaviest] <= least_ns:
                 break
             line = heaviest
-        of_step_ns, lost_ns = self._own_step_ns(line), self.lost_ns(line)
-        is_around_step = of_step_ns > STEP_BESIDE * lost_ns
-        if is_around_step or lost_ns < (self._all_ns(line) - of_step_ns) / 2:
-            return None
         return line
 
-    def line_of_call(self) -> LinePath:
-        """Return the outermost line below which nearly all time is lost; empty if none is.
+    def below(self, line: LinePath) -> set[int]:
+        """Return the stacks below a line that are spared with it, and are none of the step's."""
+        phase_of = self._context.phases.of_stack
+        found = {
+            stack
+            for stack, path in self.paths.items()
+            if path[: len(line)] == line
+            and (stack in self._lost or phase_of(stack) not in _RULED_APART)
+        }
+        return found if self.runs_other_model(line) else found - self._step
 
-        Mostly that is the line of the loop. The line also leaves out most of the rest: otherwise,
-        if nearly all of a step is lost, it would be that of ``main()``.
-        """
-        line: LinePath = ()
-        while below := list(filter(self.lost_ns, self._children[line])):
-            line = max(below, key=self.lost_ns)
-            most_ns = min((1 - NEARLY_ALL) * self._all_ns(line), self._rest_ns(()) / 2)
-            if self._rest_ns(line) <= most_ns:
-                break
-        return line
+    def line(self, path: LinePath) -> Line | None:
+        """Return the line at a path, of a function that with the most lost time."""
+        while path and path[-1] < 0:
+            path = max(self._children[path], key=self.lost_ns)
+        return line_of(self._context.reader.frames[path[-1]]) if path else None
 
 
-def line_of_call(context: FindingContext, stacks: Collection[int]) -> Line | None:
-    """Return the outermost of the user's lines below which nearly all time is in these stacks."""
-    path = LineTree(context, stacks).line_of_call()
-    return line_of(context.reader.frames[path[-1]]) if path else None
+def calls_of(context: FindingContext, cause: set[int]) -> tuple[set[int], Line | None, set[int]]:
+    """Return the stacks of the outermost calls of the user's loop that a cause is most of.
+
+    With what no such call has of the cause, without what a remedy does not spare. Then the line of
+    the heaviest call, and what that has of the cause; without a call None and all of the cause.
+    """
+    tree = LineTree(context, cause)
+    calls = {line: tree.below(line) for line in tree.calls()}
+    heaviest = next(iter(calls), ())
+    stacks = cause.union(*calls.values())
+    return stacks, tree.line(heaviest), cause & calls.get(heaviest, cause)
+
+
+def library_call(context: FindingContext, stacks: Collection[int]) -> str:
+    """Return the function of an installed library that the user's lines call for most of stacks.
+
+    Empty if there is none, or if it is torch's.
+    """
+
+    def called(stack: int) -> str:
+        frames = reversed(context.reader.frames_of(stack))
+        below = itertools.takewhile(lambda one: one.is_library, frames)
+        public = [f"{library_of(one)}'s {one.function}" for one in below if _is_public(one)]
+        return public[-1] if public else ""
+
+    times_ns = context.profile.time_by(called, stacks)
+    name = next(iter(times_ns), "")
+    return name if times_ns[name] >= MOST * context.profile.spent_ns(stacks) else ""
+
+
+def _is_public(frame: FrameRow) -> bool:
+    name = frame.function.rpartition(".")[2]
+    is_of_model = means(frame, "torch") or name.startswith("forward")
+    is_private = name.startswith("_") or "<" in frame.function
+    return _INSTALLED in frame.file and not is_of_model and not is_private
+
+
+def knows_steps(context: FindingContext) -> bool:
+    """Say whether all passes of a step are known: what is neither is then none of it.
+
+    torch's own backward pass is enough; of passes by the user's hand all are to be seen.
+    """
+    by_torch = BACKWARD in map(context.phases.of_stack, context.stacks_of("torch"))
+    return by_torch or min(context.share(BACKWARD).value, context.share(OPTIMIZER).value) > 0
+
+
+def of_stacks(
+    name: str,
+    context: FindingContext,
+    cause: set[int],
+    /,
+    *,
+    frame_of: Callable[[int], FrameRow | None] | None = None,
+    cases: Mapping[str, bool] = {},
+    is_wait: bool = False,
+    **words: Any,  # noqa: ANN401
+) -> Finding | None:
+    """Return the finding ``name`` on a cause, the stacks that it takes.
+
+    Its share is that of the calls which the remedy spares, of a wait that of the wait alone. If the
+    calls do more, the share of the cause is the second measure.
+    """
+    own = context.share_of(cause.__contains__)
+    if context.severity(name, 2 * own.high) is None:
+        return None
+    stacks, call, most = calls_of(context, cause)
+    line, phase = context.heaviest_line(most.__contains__, frame_of), table().finding[name].phase
+    share = own if is_wait else context.share_of(stacks.__contains__)
+    is_phase = share.value == context.share(phase or OTHER).value
+    return context.finding(
+        name,
+        share,
+        *(() if share.value == own.value else (own.measure("the cause alone"),)),
+        line=lambda: line,
+        call=call,
+        at=at(line, call, library_call(context, cause)),
+        cases=cases,
+        selection=None if is_phase else context.selection,
+        **words,
+    )

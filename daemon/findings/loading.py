@@ -17,7 +17,6 @@ from profd.daemon.analyze.phases import (
     DATA_WAIT,
     STARTUP,
     WAITING,
-    own_frame,
     own_frames,
 )
 from profd.daemon.analyze.selection import Selection
@@ -26,7 +25,7 @@ from profd.daemon.findings.bounds import ceiling, crew_for, usable_cores
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import INFO, Finding, Line
 from profd.daemon.findings.kinds import spoken
-from profd.daemon.findings.linetree import line_of_call
+from profd.daemon.findings.linetree import calls_of, library_call
 from profd.daemon.findings.shares import Share
 from profd.daemon.findings.texts import at, speeds_up
 from profd.daemon.frameworks.frames import Meaning, function_means, means
@@ -68,8 +67,8 @@ def load_in_process(context: FindingContext) -> Finding | None:
     # spare.
     is_iterable = goes_through("iterable dataset") and not goes_through("shares data out")
     is_quick = has_loader and not is_iterable and step_s < HAND_OVER_S
-    call = None if has_loader else line_of_call(context, loading)
-    function, of_function, function_line = _costly_function(context, loading, call)
+    call = None if has_loader else calls_of(context, loading)[1]
+    function, of_function, at_function = _costly_function(context, loading, call)
     by_workers = crew.most > 0 and not is_quick
     return context.finding(
         "input-bound-in-process",
@@ -89,17 +88,18 @@ def load_in_process(context: FindingContext) -> Finding | None:
         workers=crew.words,
         milliseconds=f"{1000 * step_s:.1f}",
         function=function,
-        at_function=at(function_line),
+        at_function=at_function,
         of_function=percent(of_function.value),
     )
 
 
 def _costly_function(
     context: FindingContext, loading: Collection[int], call: Line | None
-) -> tuple[str | None, Share, Line | None]:
-    """Return the user's function with most of the loading, its share and line; None without one.
+) -> tuple[str | None, Share, str]:
+    """Return the user's function with most of the loading, its share and its place, in words.
 
-    It is below ``call``, which loads without a DataLoader, or a DataLoader calls it.
+    None if there is none. It is below ``call``, which loads without a DataLoader, or a DataLoader
+    calls it.
     """
 
     def is_above(frame: FrameRow) -> bool:
@@ -114,11 +114,8 @@ def _costly_function(
         return next((one for one in reversed(below[stack]) if spoken(one.function) == name), None)
 
     line = context.heaviest_line(stacks.__contains__, frame_of)
-    return name, context.share_of(stacks.__contains__), line
-
-
-def _own_frame(context: FindingContext, stack: int) -> FrameRow | None:
-    return own_frame(context.reader.frames_of(stack))
+    place = at(line, called=library_call(context, stacks))
+    return name, context.share_of(stacks.__contains__), place
 
 
 def _line_of_loading(context: FindingContext, loading: Collection[int]) -> Line | None:
@@ -126,7 +123,7 @@ def _line_of_loading(context: FindingContext, loading: Collection[int]) -> Line 
 
     def frame_of(stack: int) -> FrameRow | None:
         is_below = context.means(stack, "trainer")
-        return _own_frame(context, stack) if is_below else context.phases.user_line(stack)
+        return context.own_frame(stack) if is_below else context.phases.user_line(stack)
 
     return context.heaviest_line(loading.__contains__, frame_of)
 
@@ -250,7 +247,7 @@ def take_loaders(context: FindingContext) -> Loaders | None:
         busy=context.share_of(
             lambda stack: context.phases.of_stack(stack) not in _NOT_LOADING, profile
         ),
-        line=context.heaviest_line(frame_of=partial(_own_frame, context), profile=profile),
+        line=context.heaviest_line(frame_of=context.own_frame, profile=profile),
     )
 
 

@@ -18,6 +18,7 @@ from profd.daemon.analyze.phases import (
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import Finding
 from profd.daemon.findings.kinds import OwnFunction, own_functions
+from profd.daemon.findings.linetree import of_stacks
 from profd.daemon.store.rows import FrameRow
 
 UNEXPLAINED = frozenset({OTHER, WAITING, STARTUP})
@@ -38,12 +39,14 @@ def hot_function(context: FindingContext) -> Finding | None:
     function = next(unknown, None)
     if function is None:
         return None
-    of_it = {stack for stack, key in looping.items() if key == function}.__contains__
-    share = context.share_of(of_it)
-    if context.is_all_work(share):
+    of_it = {stack for stack, key in looping.items() if key == function}
+    if context.is_all_work(context.share_of(of_it.__contains__)):
         return None
-    line = partial(context.heaviest_line, of_it, context.leaf)
-    return context.finding("hot-function", share, line=line, name=function[0])
+    updates = context.stacks_in(OPTIMIZER) & of_it
+    cases = {"update": 2 * context.profile.spent_ns(updates) > loop_ns[function]}
+    return of_stacks(
+        "hot-function", context, of_it, frame_of=context.leaf, cases=cases, name=function[0]
+    )
 
 
 def _looping_stacks(context: FindingContext) -> dict[int, OwnFunction]:

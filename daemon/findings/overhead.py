@@ -13,34 +13,39 @@ import itertools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 from profd.daemon.analyze.phases import (
     BACKWARD,
     DATA_LOAD,
-    DATA_WAIT,
     EVALUATION,
     FORWARD,
     LOSS,
     OPTIMIZER,
     OTHER,
-    STEP,
     SYNCHRONIZE,
 )
-from profd.daemon.findings.context import MOST, NEARLY_ALL, FindingContext, line_of
-from profd.daemon.findings.finding import Finding, Line, Measure
-from profd.daemon.findings.kinds import OwnFunction, own_functions, spoken
-from profd.daemon.findings.linetree import STEP_BESIDE, LinePath, LineTree
+from profd.daemon.findings.context import MOST, NEARLY_ALL, FindingContext
+from profd.daemon.findings.finding import Finding, Line
+from profd.daemon.findings.kinds import Kind, OwnFunction, own_functions, spoken
+from profd.daemon.findings.linetree import (
+    STEP_BESIDE,
+    LinePath,
+    LineTree,
+    calls_of,
+    knows_steps,
+    library_call,
+)
 from profd.daemon.findings.loading import is_apart_from_environment
 from profd.daemon.findings.loops import UNEXPLAINED, by_element, hot_function
 from profd.daemon.findings.memory import collects_garbage
 from profd.daemon.findings.rule import hidden_if
 from profd.daemon.findings.shares import Share
+from profd.daemon.findings.texts import at
 from profd.daemon.frameworks.frames import means
 from profd.daemon.store.rows import FrameRow
 
 _PASSES = frozenset({FORWARD, LOSS, BACKWARD})
-_OF_INPUT = frozenset({DATA_LOAD, DATA_WAIT})  # the rules on input count it
 
 
 def _lost(context: FindingContext) -> set[int]:
@@ -67,11 +72,13 @@ def _is_lost(context: FindingContext, stack: int) -> bool:
         return False
     if phase == DATA_LOAD:
         return is_apart_from_environment(context, stack)
+    if phase == OPTIMIZER:
+        return stack in context.once(beside_optimizer)
     if phase in _PASSES or (phase == EVALUATION and not context.trains):
         return context.kinds.is_no_pass(stack) or _is_hook(context.reader.frames_of(stack))
     if phase not in _unexplained(context):
         return False
-    if context.once(_knows_step) or (kind is not None and not kind.waits):
+    if context.once(knows_steps) or (kind is not None and not kind.waits):
         return True
     return context.trains and (kind is not None or stack in context.once(by_element))
 
@@ -85,6 +92,25 @@ def _is_of_pass(context: FindingContext, stack: int) -> bool:
     """Say whether the user's innermost function is one that torch calls in its passes."""
     function = next(own_functions(context.reader.frames_of(stack)), None)
     return function in context.once(_functions_of_passes)
+
+
+def beside_optimizer(context: FindingContext) -> set[int]:
+    """Return the stacks of the optimizer's phase that are beside the step of torch's optimizer.
+
+    They average weights, or change weights and gradients by the user's hand. None without such a
+    step: what is by hand may be the step itself.
+    """
+    line_of, updates = context.phases.user_line, context.stacks_in(OPTIMIZER)
+    steps = {stack for stack in updates if context.means(stack, "optimizer step")}
+    if not steps:
+        return set()
+    lines = set(map(line_of, steps))
+    by_hand = {
+        stack
+        for stack in updates - steps
+        if context.phases.is_by_hand(stack) and line_of(stack) not in lines
+    }
+    return by_hand | {stack for stack in updates if context.means(stack, "averages weights")}
 
 
 def _functions_of_passes(context: FindingContext) -> frozenset[OwnFunction]:
@@ -105,15 +131,16 @@ def _functions_of_passes(context: FindingContext) -> frozenset[OwnFunction]:
 class _Loss:
     """The stacks that take the most time beside the step.
 
-    They are those below the line of ``path``, or if not ``is_of_line``, those of kinds that are
-    overhead anywhere.
+    They are those of a call of the user's loop: nearly all below the line at ``path``, more than
+    half below ``line``. Or they are of kinds that are overhead anywhere, and the path is empty.
     """
 
     context: FindingContext
     tree: LineTree
     path: LinePath
     stacks: set[int]
-    is_of_line: bool
+    call: Line | None
+    line: Line | None
 
     @property
     def all_ns(self) -> float:
@@ -145,15 +172,20 @@ class _Loss:
         ]
         return self.spent_ns(perhaps) >= 0.5 * self.all_ns
 
+    def kind(self) -> Kind | None:
+        """Return the kind of calls that has most of the time; None if none has."""
+        by_kind = self.context.profile.time_by(self.context.kinds.of_stack, self.stacks)
+        kind = next(iter(by_kind), None)
+        return kind if kind and by_kind[kind] >= MOST * self.all_ns else None
+
     def is_input(self, *, has_callee: bool) -> bool:
         """Say whether a generator through which the loop of the steps goes does the work.
 
         A torn sample may have a little of a step below the line of such a loop.
         """
-        if not self.is_of_line:
-            return False
         for depth in range(1, len(self.path) + has_callee):
-            if _TAKES.search(self.context.reader.frames[self.path[depth - 1]].text):
+            line = self.tree.line(self.path[:depth])
+            if line and _TAKES.search(line.source or ""):
                 around_ns = self.tree.step_ns(self.path[: depth - 1])
                 if self.tree.step_ns(self.path[:depth]) < STEP_BESIDE * around_ns:
                     return True
@@ -166,49 +198,32 @@ class _Loss:
         """
         paths = self.tree.paths
         return self.context.innermost(
-            {stack: _below(paths[stack], self.path) for stack in self.stacks}
+            {
+                stack: [one for one in _below(paths[stack], self.path) if one > 0]
+                for stack in self.stacks
+            }
         )
 
-    def line(self) -> Line | None:
-        if not self.is_of_line:
-            return self.context.heaviest_line(self.stacks.__contains__)
-        return line_of(self.context.reader.frames[self.path[-1]]) if self.path else None
 
-
-def _largest_loss(context: FindingContext) -> _Loss | None:
-    lost, phase_of, of_kind = _lost(context), context.phases.of_stack, context.kinds.of_stack
-    step = context.profile.time_ns.keys() - lost
-    if context.once(_knows_step):
-        step = {stack for stack in step if phase_of(stack) in STEP}
-    tree = LineTree(context, lost, step)
-    path = tree.heaviest_line()
-    below = set() if path is None else _stacks_of(context, tree, path, lost, step)
-    aside = {
+def largest_loss(context: FindingContext) -> _Loss | None:
+    lost = _lost(context)
+    tree, losses = LineTree(context, lost), []
+    for call in tree.calls()[:1]:
+        path, costly = (tree.costly_line(call, part) for part in (NEARLY_ALL, 0.5))
+        # Other lines of a step may call the same one.
+        also = {stack for stack in lost if path[-1] in tree.paths[stack]}
+        lines = tree.line(call), tree.line(costly)
+        losses.append(_Loss(context, tree, path, tree.below(call) | also, *lines))
+    kind_of = context.kinds.of_stack
+    if aside := {
         stack
         for stack in context.profile.time_ns
-        if (kind := of_kind(stack)) is not None and kind.anywhere
-    }
-    losses = [
-        _Loss(context, tree, path or (), stacks, is_of_line)
-        for stacks, is_of_line in ((below, True), (aside, False))
-    ]
-    largest = max(losses, key=lambda loss: loss.spent_ns(loss.stacks))
-    return largest if largest.stacks else None
-
-
-def _stacks_of(
-    context: FindingContext, tree: LineTree, path: LinePath, lost: set[int], step: set[int]
-) -> set[int]:
-    """Return the stacks below the line to look at that are a loss."""
-    below = {
-        stack
-        for stack, line in tree.paths.items()
-        if line[: len(path)] == path
-        and (stack in lost or context.phases.of_stack(stack) not in _OF_INPUT)
-    }
-    # Other lines of a step may call the same one.
-    also = {stack for stack in lost if path and path[-1] in tree.paths[stack]}
-    return also | (below if tree.runs_other_model(path) else below - step)
+        if (kind := kind_of(stack)) is not None and kind.anywhere
+    }:
+        stacks, called, most = calls_of(context, aside)
+        line = context.heaviest_line(most.__contains__)
+        losses.append(_Loss(context, tree, (), stacks, called, line))
+    return max(losses, key=lambda loss: loss.all_ns, default=None)
 
 
 def _has_grown(lost: Finding, other: Finding) -> bool:
@@ -219,93 +234,60 @@ def _has_grown(lost: Finding, other: Finding) -> bool:
 
 @hidden_if(_has_grown)
 def overhead(context: FindingContext) -> Finding | None:
-    loss = _largest_loss(context)
-    if loss is None:
+    loss, hot = context.once(largest_loss), context.once(hot_function)
+    if loss is None or loss.line is None:
         return None
+    if hot and loss.call and hot.evidence.call == loss.call:
+        return None  # the rule on loops says more of it
     whole = context.share_of(loss.stacks.__contains__)
     if context.is_all_work(whole) or loss.is_brought():
         return None
-    function = _function(context, loss.stacks)
-    in_loops = _share_in_loops(context, function)
-    if in_loops is not None and in_loops >= 0.8 * whole.value:
-        return None  # the rule on loops says more of it
     callee, _ = loss.callee()
     is_input = loss.is_input(has_callee=bool(callee))
-    is_loss = is_input or in_loops is not None or not loss.may_be_needed()
+    is_loss = is_input or not loss.may_be_needed()
     severity = context.severity("overhead" if is_loss else "own-function", whole.low)
     if severity is None:
         return None
-    by_kind = context.profile.time_by(context.kinds.of_stack, loss.stacks)
-    kind, most_ns = next(iter(by_kind.items()), (None, 0.0))
-    if kind is None or most_ns < MOST * loss.all_ns:
-        return _own_function(loss, whole, severity, function, is_input=is_input)
-    # The share is that of what is named; what only waits is apart from the rest of a line. All of
-    # it may be gained.
-    named = loss.stacks
-    if kind.waits:
-        named = {stack for stack in named if context.kinds.of_stack(stack) == kind}
+    kind = loss.kind()
+    if kind is None:
+        return _own_function(loss, whole, severity, is_input=is_input)
+    named = {stack for stack in loss.stacks if context.kinds.of_stack(stack) == kind}
     return context.finding(
         "overhead",
-        context.share_of(named.__contains__),
-        *_rest_of_line(loss, whole, named),
+        context.share_of(named.__contains__) if kind.waits else whole,
         severity=severity,
-        gain=partial(context.bound, whole),
-        line=loss.line,
-        cases={"mixed": named == loss.stacks and most_ns < NEARLY_ALL * loss.all_ns},
-        function=function,
+        line=lambda: loss.line,
+        call=loss.call,
+        at=at(loss.line, loss.call, library_call(context, named)),
+        cases={"mixed": not kind.waits and loss.spent_ns(named) < NEARLY_ALL * loss.all_ns},
+        function=spoken(loss.line.function),
         what=kind.what,
         instead=kind.instead,
         what_helps=kind.remedy,
     )
 
 
-def _own_function(
-    loss: _Loss, whole: Share, severity: str, function: str, *, is_input: bool
-) -> Finding | None:
+def _own_function(loss: _Loss, whole: Share, severity: str, *, is_input: bool) -> Finding | None:
     """Return the finding on a function of the user's whose calls are of no single kind."""
-    context = loss.context
+    context, around = loss.context, loss.tree.line(loss.path) or loss.line
     callee, named = loss.callee()
-    around = spoken(context.reader.frames[loss.path[-1]].function) if loss.path else ""
-    elements_ns = loss.spent_ns(named & context.once(by_element))
+    named_ns, elements = loss.spent_ns(named), named & context.once(by_element)
     return context.finding(
         "own-function",
-        context.share_of(named.__contains__),
-        *_rest_of_line(loss, whole, named),
+        whole,
         severity=severity,
-        gain=partial(context.bound, whole),
-        line=loss.line,
+        line=lambda: loss.line,
+        call=loss.call,
+        at=at(loss.line, loss.call, library_call(context, named)),
         cases={
             "line": callee is None,
-            "elements": elements_ns > NEARLY_ALL * loss.spent_ns(named),
+            "elements": loss.spent_ns(elements) > NEARLY_ALL * named_ns,
+            "update": loss.spent_ns(loss.stacks & context.once(beside_optimizer)) > loss.all_ns / 2,
             "input": is_input,
         },
-        function=callee or around or function,
+        mostly="mostly " if named_ns < NEARLY_ALL * loss.all_ns else "",
+        function=callee or spoken(around.function if around else ""),
     )
-
-
-def _rest_of_line(loss: _Loss, whole: Share, named: set[int]) -> tuple[Measure, ...]:
-    return () if named == loss.stacks else (whole.measure("all of that line"),)
-
-
-def _share_in_loops(context: FindingContext, function: str) -> float | None:
-    """Return the share of the time that a function spends in its loops.
-
-    None if it is not the one that the rule on loops names.
-    """
-    hot = context.once(hot_function)
-    line = hot.evidence.line if hot else None
-    if hot is None or line is None or spoken(line.function) != function:
-        return None
-    return hot.measured
-
-
-def _knows_step(context: FindingContext) -> bool:
-    """Say whether all passes of a step are known: what is neither is then none of it.
-
-    torch's own backward pass is enough; of passes by the user's hand all are to be seen.
-    """
-    by_torch = BACKWARD in map(context.phases.of_stack, context.stacks_of("torch"))
-    return by_torch or min(context.share(BACKWARD).value, context.share(OPTIMIZER).value) > 0
 
 
 _TAKES = re.compile(r"^\s*(async )?for\b.+\bin\b|\bnext\(")
@@ -335,12 +317,3 @@ def _below(path: LinePath, anchor: LinePath) -> LinePath:
     Return all of the path if it does not have that frame.
     """
     return path[path.index(anchor[-1]) + 1 :] if anchor and anchor[-1] in path else path
-
-
-def _function(context: FindingContext, stacks: set[int]) -> str:
-    """Return the name of the user's function in which most of the time of some stacks goes by."""
-
-    def name_of(stack: int) -> str:
-        return next(own_functions(context.reader.frames_of(stack)), ("", ""))[0]
-
-    return next(iter(context.profile.time_by(name_of, stacks)))

@@ -8,19 +8,17 @@ from typing import NamedTuple, TypeVar
 
 from profd.daemon.analyze.phases import (
     BACKWARD,
+    EVALUATION,
     FORWARD,
     LOSS,
     OPTIMIZER,
     OTHER,
-    own_frame,
-    own_frames,
 )
-from profd.daemon.findings.context import MOST, NEARLY_ALL, FindingContext, line_of
+from profd.daemon.findings.context import MOST, NEARLY_ALL, FindingContext
 from profd.daemon.findings.environments import has_environments
-from profd.daemon.findings.finding import Finding, Line
+from profd.daemon.findings.finding import Finding
 from profd.daemon.findings.kinds import OwnFunction, own_functions, part_name, spoken
-from profd.daemon.findings.linetree import line_of_call
-from profd.daemon.findings.phases import of_stacks
+from profd.daemon.findings.linetree import calls_of, of_stacks
 from profd.daemon.findings.rule import hidden_if
 from profd.daemon.frameworks.frames import means
 from profd.daemon.store.rows import FrameRow
@@ -50,13 +48,10 @@ def part_of_model(context: FindingContext) -> Finding | None:
     function, stacks = _largest(context, function_of)
     if function is None:
         return None
-    holds = stacks.__contains__
 
-    def own_line(stack: int) -> FrameRow | None:
-        return own_frame(context.reader.frames_of(stack))
-
-    share, line = context.share_of(holds), partial(context.heaviest_line, holds, own_line)
-    return context.finding("part-of-model", share, line=line, function=function[0])
+    return of_stacks(
+        "part-of-model", context, stacks, frame_of=context.own_frame, function=function[0]
+    )
 
 
 class _Runner(NamedTuple):
@@ -67,12 +62,6 @@ class _Runner(NamedTuple):
     frame: int | None = None
 
 
-def _generates_text(unlearned: Finding, other: Finding) -> bool:
-    """Say whether half of a pass without gradients generates text: then it is mostly that."""
-    return other.rule == "text-generation" and other.measured >= unlearned.measured / 2
-
-
-@hidden_if(_generates_text)
 def forward_without_gradients(context: FindingContext) -> Finding | None:
     """Return the user's function that runs a model without gradients within a step.
 
@@ -81,16 +70,15 @@ def forward_without_gradients(context: FindingContext) -> Finding | None:
     """
     if not context.share(BACKWARD).value:
         return None
-    runner, stacks = _largest(
-        context, partial(_without_gradients, context), partial(_runs_a_model, context)
-    )
-    if runner is None:
+    runner, stacks = _largest(context, partial(_without_gradients, context))
+    spent_ns = context.profile.spent_ns
+    if runner is None or 2 * spent_ns(context.stacks_of("module") & stacks) < spent_ns(stacks):
         return None
-    return context.finding(
+    return of_stacks(
         "forward-without-gradients",
-        context.share_of(stacks.__contains__),
+        context,
+        stacks,
         cases={"of-agent": has_environments(context)},
-        line=partial(_line_of_runner, context, runner, stacks),
         function=runner.name,
     )
 
@@ -116,37 +104,15 @@ def _switches_off(context: FindingContext, frame: FrameRow) -> bool:
     return is_block or means(frame, "no gradients")
 
 
-def _runs_a_model(context: FindingContext, stacks: set[int]) -> bool:
-    """Say whether at least half of the time of some stacks is in modules."""
-    in_modules = (stack for stack in stacks if context.means(stack, "module"))
-    return context.profile.spent_ns(in_modules) >= context.profile.spent_ns(stacks) / 2
-
-
-def _line_of_runner(context: FindingContext, runner: _Runner, stacks: set[int]) -> Line:
-    """Return the line of the block, or the user's line that calls the function."""
-    if runner.frame is not None:
-        return line_of(context.reader.frames[runner.frame])
-    frames = context.reader.frames_of(max(stacks, key=context.profile.time_ns.__getitem__))
-    function = runner.name, runner.file
-    at = next(
-        depth for depth, one in enumerate(frames) if (spoken(one.function), one.file) == function
-    )
-    callers = own_frames(frames[:at]) or [frames[at]]
-    return line_of(callers[-1])
-
-
 def text_generation(context: FindingContext) -> Finding | None:
-    """Return the time in which a model generates the texts that it trains on.
+    """Return the time in which a model that is trained generates texts.
 
-    Methods with rewards do that.
+    Methods with rewards train on them.
     """
     if not context.share(BACKWARD).value:
         return None
-
-    def generates(stack: int) -> bool:
-        return stack not in context.evaluating and context.means(stack, "generates")
-
-    return of_stacks("text-generation", context, generates)
+    stacks = context.stacks_of("generates") - context.within(EVALUATION)
+    return of_stacks("text-generation", context, stacks)
 
 
 @hidden_if(lambda _, other: other.evidence.line is not None)
@@ -172,17 +138,11 @@ def largest_part(context: FindingContext) -> Finding | None:
     function, stacks = _largest(context, function_of)
     if function is None:
         return None
-    share = context.share_of(stacks.__contains__)
-    line = line_of_call(context, stacks)
-
-    def is_below(stack: int) -> bool:
-        return line is not None and any(
-            frame.id == line.frame for frame in context.reader.frames_of(stack)
-        )
-
+    called, line, _ = calls_of(context, stacks)
+    share = context.share_of(called.__contains__)
     # The loop itself is no part of it, and neither is a line that takes the whole step:
     # `svi.step(batch)`.
-    if max(share.high, context.share_of(is_below).high) > NEARLY_ALL:
+    if line is None or share.high > NEARLY_ALL:
         return None
     names = context.profile.time_by(
         lambda stack: part_name(context.reader.frames_of(stack)), stacks
@@ -193,18 +153,13 @@ def largest_part(context: FindingContext) -> Finding | None:
 
 
 def _largest(
-    context: FindingContext,
-    function_of: Callable[[Sequence[FrameRow], int], Key | None],
-    counts: Callable[[set[int]], bool] = bool,
+    context: FindingContext, function_of: Callable[[Sequence[FrameRow], int], Key | None]
 ) -> tuple[Key | None, set[int]]:
-    """Return the function with the most time whose stacks count, and its stacks.
+    """Return the function with the most time, and its stacks.
 
     ``function_of`` gives the function of a stack.
     """
     frames_of, profile = context.reader.frames_of, context.profile
     functions = {stack: function_of(frames_of(stack), stack) for stack in profile.time_ns}
-    for function in profile.time_by(functions.get):
-        stacks = {stack for stack, one in functions.items() if one == function}
-        if counts(stacks):
-            return function, stacks
-    return None, set()
+    function = next(iter(profile.time_by(functions.get)), None)
+    return function, {stack for stack, one in functions.items() if one == function}

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from functools import partial
 
 from profd.daemon.analyze.phases import (
     COMPILE,
     EVALUATION,
+    INFERENCE,
     OPTIMIZER,
     OTHER,
     STEP,
     SYNCHRONIZE,
-    own_frame,
 )
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import INFO, Finding, Measure
-from profd.daemon.findings.overhead import overhead
+from profd.daemon.findings.linetree import of_stacks
+from profd.daemon.findings.overhead import beside_optimizer, largest_loss, overhead
 from profd.daemon.findings.texts import table
 from profd.daemon.findings.traces import of_waits
 from profd.daemon.frameworks.frames import Meaning
-from profd.daemon.store.rows import FrameRow
 from profd.daemon.units import percent
 
 _COMPILERS: tuple[Meaning, ...] = ("jax", "numba")
@@ -29,8 +28,7 @@ _COMPILERS: tuple[Meaning, ...] = ("jax", "numba")
 
 def of_phase(name: str, context: FindingContext) -> Finding | None:
     """Return the finding ``name``, which its phase decides."""
-    share = context.share(table().finding[name].phase or OTHER)
-    return context.finding(name, share)
+    return of_stacks(name, context, context.stacks_in(table().finding[name].phase or OTHER))
 
 
 checkpoints = partial(of_phase, "checkpoint-stalls")
@@ -50,60 +48,41 @@ def compilation(context: FindingContext) -> Finding | None:
     return context.finding("compile-share", context.share(COMPILE), cases=cases)
 
 
-def of_stacks(
-    name: str,
-    context: FindingContext,
-    holds: Callable[[int], bool],
-    *,
-    frame_of: Callable[[int], FrameRow | None] | None = None,
-    cases: Mapping[str, bool] = {},
-) -> Finding | None:
-    """Return the finding ``name``, decided by the stacks that ``holds`` selects, not by a phase."""
-    share = context.share_of(holds)
-    is_phase = share.value == context.share(table().finding[name].phase or OTHER).value
-    return context.finding(
-        name,
-        share,
-        line=partial(context.heaviest_line, holds, frame_of),
-        cases=cases,
-        selection=None if is_phase else context.selection,
-    )
+def beside_steps(name: str, phase: str, context: FindingContext) -> Finding | None:
+    """Return the finding ``name`` on a training that also runs the model in a phase beside its own.
+
+    A program that does nothing else is there for it.
+    """
+    if not context.trains:
+        return None
+    line_of = partial(context.phases.user_line, within=phase)
+    stacks = context.within(phase) - context.stacks_of("generates")  # which has a rule of its own
+    return of_stacks(name, context, stacks, frame_of=line_of)
 
 
 def sampler(context: FindingContext) -> Finding | None:
     """Return the time in which the main thread asks a sampler which samples are in a batch."""
-
-    def draws(stack: int) -> bool:
-        return context.means(stack, "draws indices") and stack not in context.evaluating
-
-    def frame_of(stack: int) -> FrameRow | None:
-        return own_frame(context.reader.frames_of(stack))
-
-    return of_stacks("input-bound-sampler", context, draws, frame_of=frame_of)
+    stacks = context.stacks_of("draws indices") - context.evaluating
+    return of_stacks("input-bound-sampler", context, stacks, frame_of=context.own_frame)
 
 
-def evaluations(context: FindingContext) -> Finding | None:
-    if not context.trains:  # a program that only evaluates is there for it
-        return None
-    line_of = partial(context.phases.user_line, within=EVALUATION)
-    return of_stacks("evaluation-share", context, context.evaluating.__contains__, frame_of=line_of)
+evaluations = partial(beside_steps, "evaluation-share", EVALUATION)
+inference = partial(beside_steps, "inference-share", INFERENCE)
 
 
 def synchronization(context: FindingContext) -> Finding | None:
     """Return the finding on values that Python asks for, or on calls that wait for the GPU.
 
-    Without a GPU ``overhead`` may have the line of the values.
+    Without a GPU ``overhead`` may count them with the call that they are in.
     """
-    is_on_cpu, known = context.uses_gpu is False, context.once(overhead)
-    line = known.evidence.line if is_on_cpu and known else None
-
-    def holds(stack: int) -> bool:
-        is_known = line and any(frame.id == line.frame for frame in context.reader.frames_of(stack))
-        return context.phases.of_stack(stack) == SYNCHRONIZE and not is_known
-
-    return of_stacks("synchronization", context, holds, cases={"on-cpu": is_on_cpu}) or of_waits(
-        "implicit-synchronization", context
-    )
+    is_on_cpu, stacks = context.uses_gpu is False, context.stacks_in(SYNCHRONIZE)
+    loss = context.once(largest_loss)
+    if is_on_cpu and loss and context.once(overhead):
+        stacks -= loss.stacks
+    cases = {"on-cpu": is_on_cpu}
+    return of_stacks(
+        "synchronization", context, stacks, cases=cases, is_wait=not is_on_cpu
+    ) or of_waits("implicit-synchronization", context)
 
 
 # Without the fused form an optimizer goes tensor by tensor, or on a GPU operation by operation.
@@ -117,6 +96,19 @@ def unfused_optimizer(context: FindingContext) -> Finding | None:
         if found := context.finding("unfused-optimizer", share, cases=cases):
             return found
     return None
+
+
+def own_optimizer(context: FindingContext) -> Finding | None:
+    """Return the finding on an optimizer of the user's own that updates tensors of torch."""
+    if not context.steps_by_torch or context.once(unfused_optimizer):
+        return None
+    return of_stacks("own-optimizer", context, _updates(context, by_hand=True))
+
+
+def _updates(context: FindingContext, *, by_hand: bool) -> set[int]:
+    """Return the stacks of the step of an optimizer, the user's own or a library's."""
+    stacks = context.stacks_in(OPTIMIZER) - context.once(beside_optimizer)
+    return {stack for stack in stacks if context.phases.is_by_hand(stack) == by_hand}
 
 
 def small_batches(context: FindingContext) -> Finding | None:
@@ -135,17 +127,13 @@ def small_batches(context: FindingContext) -> Finding | None:
 
 def _of_heavy_optimizer(context: FindingContext) -> Finding | None:
     if not context.steps_by_torch:
-        return None  # an optimizer of the user's own on arrays may be as slow for other reasons
-
-    def is_as_large(stack: int) -> bool:  # sparse gradients have as many rows as the batch has
-        is_sparse = context.means(stack, "sparse update")
-        return context.phases.of_stack(stack) == OPTIMIZER and not is_sparse
-
-    share = context.share_of(is_as_large)
+        return None
+    # Sparse gradients have as many rows as the batch has.
+    stacks = _updates(context, by_hand=False) - context.stacks_of("sparse update")
+    share = context.share_of(stacks.__contains__)
     if context.severity("small-batches-on-cpu", share.low) is None:
         return None
     # If the optimizer is slow by itself, that is to be mended first.
     severity = INFO if context.once(unfused_optimizer) is not None else None
-    return context.finding(
-        "small-batches-on-cpu", share, severity=severity, gain=context.bound(share)
-    )
+    gain, line = context.bound(share), partial(context.heaviest_line, stacks.__contains__)
+    return context.finding("small-batches-on-cpu", share, severity=severity, gain=gain, line=line)

@@ -89,9 +89,15 @@ def table() -> _Table:
     return msgspec.toml.decode(TABLE.read_bytes(), type=_Table)
 
 
-def at(line: Line | None) -> str:
-    """Return the place of a line in brackets after a space, or nothing without a line."""
-    return f" ({place(line)})" if line else ""
+def at(line: Line | None, call: Line | None = None, called: str = "") -> str:
+    """Return the place of a line in brackets after a space, or nothing without a line.
+
+    With what it calls in a library, and with the line in the user's loop that leads to it.
+    """
+    if line is None:
+        return ""
+    calls = f", from {place(call)}" if call and call.frame != line.frame else ""
+    return f" ({place(line)}{called and f', in {called}'}{calls})"
 
 
 def place(line: Line) -> str:

@@ -72,6 +72,15 @@ FORKED = (
     "_worker_loop | torch/utils/data/_utils/worker.py",
 )
 
+PREDICT = (
+    f"train | {TRAIN} | q = model.predict(x)",
+    "TorchTrainer.predict | keras/src/backend/torch/trainer.py",
+)
+GENERATE = (
+    "decorate_context | torch/utils/_contextlib.py",
+    "GenerationMixin.generate | transformers/generation/utils.py",
+)
+
 EVERY_STACK: list[tuple[str, Sequence[str]]] = [
     *(stack for name in ("stacks.txt", "stacks_python310.txt") for stack in stacks_in(name)),
     ("data wait", [EVALUATE, f"_MultiProcessingDataLoaderIter._get_data | {LOADER}"]),
@@ -185,6 +194,13 @@ EVERY_STACK: list[tuple[str, Sequence[str]]] = [
     ("backward", (f"train_and_eval | {TRAIN} | loss.backward()", BACKWARD)),
     ("backward", (f"train_and_validate | {TRAIN} | loss.backward()", BACKWARD)),
     ("backward", (f"fit_with_validation | {TRAIN} | loss.backward()", BACKWARD)),
+    # What a library's predict or generate calls for an answer is none of the step's passes.
+    ("inference", (*PREDICT, CALL, LINEAR)),
+    ("inference", (*PREDICT, "Tensor.__array__ | torch/_tensor.py")),
+    ("inference", (f"train | {TRAIN} | out = llm.generate(x)", *GENERATE, CALL, LINEAR)),
+    ("evaluation", (f"evaluate | {TRAIN} | out = model.predict(x)", *PREDICT[1:], CALL, LINEAR)),
+    ("inference", (*PREDICT, FETCH)),
+    ("forward", (f"train | {TRAIN} | y = predict(x)", f"predict | {TRAIN} | net(x)", CALL, LINEAR)),
     # The closure of an optimizer is no optimizer.
     ("optimizer", LBFGS),
     ("forward", (*CLOSURE, CALL, LINEAR)),

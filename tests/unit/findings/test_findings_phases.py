@@ -78,7 +78,9 @@ def test_batches_of_an_evaluation_count_for_it_and_not_for_the_input(case: Case)
     loading = (*ROOT, Frame("evaluate", TRAIN, 121), *LOAD_IN_PROCESS[3:])
     spans = step((EVALUATE, 60), (loading, 90), (LOAD_IN_PROCESS, 60))
     found = case.finding(evaluations, spans)
-    assert found.title.startswith("evaluation: evaluating takes 30 % of the time (train.py:121)")
+    assert found.title.startswith(
+        "evaluation: evaluating takes 30 % of the time (train.py:121, from train.py:59)"
+    )
     assert found.evidence.selection.phase is None
     # It is no loss while it is moderate.
     assert case.severity(evaluations, step((EVALUATE, 90))) == INFO
@@ -101,10 +103,12 @@ def test_a_wait_for_an_idle_gpu_is_lost_as_far_as_the_gpu_allows(case: Case) -> 
 def test_a_function_that_loops_in_python_is_found_and_so_is_its_comprehension(case: Case) -> None:
     found = case.finding(hot_function, step((LOOP, 50), (ADD, 200)))
     assert found.severity == CRITICAL
-    assert "spread loops in Python for 50 % of the time (train.py:78)" in found.title
+    assert (
+        "spread loops in Python for 50 % of the time (train.py:78, from train.py:59)" in found.title
+    )
     inner = (*LOOP, Frame("spread.<locals>.<listcomp>", TRAIN, 77))
     title = case.title(hot_function, step((LOOP, 100), (inner, 100)))
-    assert "spread loops in Python for 40 % of the time (train.py:77)" in title
+    assert "spread loops in Python for 40 % of the time (train.py:77, from train.py:59)" in title
 
 
 def test_where_a_comprehension_is_little_of_a_function_its_line_alone_counts(case: Case) -> None:

@@ -79,7 +79,7 @@ def test_what_other_and_waiting_consist_of_is_named_by_kind_or_function(tmp_path
 
 def test_a_lambda_has_the_name_of_its_function(case: Case) -> None:
     score = (*CALL, Frame("rank.<locals>.<lambda>", DATA, 73))
-    assert "a line of rank takes 30 % of the time (augment.py:73)" in case.title(
+    assert "a line of rank takes 30 % of the time (augment.py:73," in case.title(
         overhead, step((score, 150))
     )
     nested = ["f.<locals>.<lambda>.<locals>.<genexpr>", "f.<locals>.<listcomp>.<listcomp>"]
@@ -120,7 +120,7 @@ def test_kinds_of_the_user_come_first_and_a_wrong_table_of_theirs_is_refused_wit
     )
     found = case.finding(overhead, step((ENCODE, 150)))
     assert found.title.startswith(
-        "overhead: our store takes 30 % of the time (augment.py:12): asking once speeds"
+        "overhead: our store takes 30 % of the time (augment.py:12, from train.py:66): asking once speeds"
     )
     assert found.remedy == "Ask once."
 

@@ -114,7 +114,7 @@ def test_no_worker_spares_the_main_thread_the_choice_of_samples(
     spans = step(((*root, *above, INDEX, choose), 200))
     found = case.finding(sampler, spans, workers=workers)
     assert found.title.startswith(
-        "input-bound: choosing the samples of batches takes 40 % of the time (augment.py:71)"
+        "input-bound: choosing the samples of batches takes 40 % of the time (augment.py:71,"
     )
     assert "no worker can do it" in found.remedy
     for rule in (load_in_process, starting_workers, saturated_workers, idle_workers):
@@ -248,7 +248,7 @@ def test_what_a_generator_loads_is_found_at_the_line_of_the_loop_with_the_functi
         f"the main thread makes its batches {all_share} % of the time (train.py:58)" in found.title
     )
     assert (
-        f"See whether decode (augment.py:42) can cost less: it takes {share} % of the time."
+        f"See whether decode (augment.py:42, in PIL's ImageFile.load) can cost less: it takes {share} % of the time."
         in found.remedy
     )
 
@@ -277,6 +277,6 @@ def test_sleep_in_a_step_of_an_environment_is_named_as_sleep(case: Case) -> None
     found = case.finding(overhead, spans)
     assert found.severity == WARNING
     assert found.title.startswith(
-        "overhead: polling or sleeping takes 20 % of the time (augment.py:90)"
+        "overhead: polling or sleeping takes 20 % of the time (augment.py:91,"
     )
     assert "steps of the environment take 12 % of the time" in case.title(load_in_process, spans)

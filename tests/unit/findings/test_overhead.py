@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from support.findingruns import (
     CALL,
@@ -21,7 +23,7 @@ from support.findingruns import (
     gpu,
     step,
 )
-from support.synthetic import BACKWARD, CONV, DATA_WAIT, LIBRARY, TRAIN
+from support.synthetic import BACKWARD, CONV, LIBRARY, TRAIN
 from support.training_stacks import DATA
 
 from profd.daemon.findings.finding import CRITICAL, INFO, WARNING
@@ -102,20 +104,20 @@ LINES: dict[str, tuple[Spans, str, str]] = {
     ),
     "two lines of a function share the time: their caller's, with all of it": (
         step((ENCODE, 110), (OPEN, 40)), WARNING, "mostly serialization takes 30 % of the time "
-                                                  "(train.py:66): doing it"
+                                                  "(augment.py:12): doing it"
     ),
-    "most of it goes into one line, and the rest does not count where that line is named": (
-        step((ENCODE, 190), (OPEN, 10)), CRITICAL, "serialization takes 38 % of the time "
+    "most of it goes into one line, and the share is that of the call around it": (
+        step((ENCODE, 190), (OPEN, 10)), CRITICAL, "serialization takes 40 % of the time "
                                                    "(augment.py:12): doing it"
     ),
     "of several kinds of calls none has most of the time": (
-        step((ENCODE, 90), (OPEN, 60)), WARNING, "snapshot takes 30 % of the time (train.py:66): "
+        step((ENCODE, 90), (OPEN, 60)), WARNING, "snapshot takes 30 % of the time (augment.py:12): "
                                                  "calling it less often"
     ),
-    "three kinds": (step((ENCODE, 60), (OPEN, 60), (RUN, 60)), CRITICAL, "snapshot takes 36 % of the time (train.py"),
+    "three kinds": (step((ENCODE, 60), (OPEN, 60), (RUN, 60)), CRITICAL, "snapshot takes 36 % of the time (augment.py:12"),
     "what the rules of the input count is left to them": (
         step(((*SNAPSHOT, DUMPS), 150), ((*CALL, Frame("snapshot", DATA, 75)), 50)), WARNING,
-        "serialization takes 30 % of the time (train.py:66)",
+        "serialization takes 30 % of the time (augment.py:12)",
     ),
     "no function has most of the time": (
         step(*(((*CALL, Frame(name, DATA, 20)), 50) for name in "abc")), WARNING,
@@ -135,7 +137,7 @@ LINES: dict[str, tuple[Spans, str, str]] = {
         step((TRACED, 100)), WARNING, "anomaly detection takes 20 % of the time (train.py:61): "
                                       "switching it off"
     ),
-    "a model for a preview": (step((SAMPLE, 70), (PICTURE, 130)), CRITICAL, "preview takes 40 % of the time (train"),
+    "a model for a preview": (step((SAMPLE, 70), (PICTURE, 130)), CRITICAL, "preview takes 40 % of the time (augm"),
     "the only forward pass there is belongs to the step, whatever its function does besides": (
         ((SAMPLE, 70), (PICTURE, 130), (BACKWARD, 300)), WARNING,
         "reading or drawing pictures takes 26 % of the time (augment.py:21)",
@@ -202,26 +204,20 @@ def test_the_line_below_which_time_is_lost_is_named_with_its_kind(
     case: Case, spans: Spans, severity: str, words: str
 ) -> None:
     found = case.finding(overhead, spans, lines=TEXTS)
-    assert found.title.startswith(f"overhead: {words}")
+    assert re.sub(", (from|in) [^)]+", "", found.title).startswith(f"overhead: {words}")
     assert found.severity == severity
-    # The gain may be all of the line that is named.
-    assert found.gain_bound == pytest.approx(
-        at_most_without(found.evidence.measures[-1].value), rel=0.03
-    )
+    assert found.gain_bound == pytest.approx(at_most_without(found.measured), rel=0.03)
 
 
 # The time is lost in small parts, at lines that none of the user's functions has in common but the
 # loop's.
 AROUND_THE_STEP = [((*LOOP, Frame("train_epoch", TRAIN, 100 + line)), 20) for line in range(6)]
-# All of it is below one line, and most of it is a wait for a DataLoader there.
-BESIDE_LOADING = [((*DATA_WAIT[:3], Frame("relabel", DATA, line)), 30) for line in (40, 42)]
 NOTHING: dict[str, tuple[Rule, Spans]] = {
     "collectives are none": (overhead, step((GATHER, 75))),
     "a loop over calls of a kind is of that kind": (hot_function, step((COPY, 150))),
     "a line around the step": (overhead, step(*AROUND_THE_STEP)),
     "what a program without a step does all the time": (overhead, ((ENCODE, 480), (OWN, 20))),
     "a wait without a backward pass": (overhead, ((OWN, 300), (WAIT, 200))),
-    "what another rule explains": (overhead, step((DATA_WAIT, 200), *BESIDE_LOADING)),
     "no known kind, without phases of a step": (overhead, ((OWN, 500),)),
     "backward, whatever is on its line": (overhead, ((CONV, 200), (BACKWARD, 300))),
     "a module's own forward": (overhead, step(((*PASS, *FORWARD), 200))),
@@ -247,7 +243,7 @@ def test_what_is_no_overhead(case: Case, rule: Rule, spans: Spans) -> None:
     assert case.found(rule, spans, lines=TEXTS) is None
 
 
-def test_a_share_is_that_of_the_function_that_is_named(case: Case) -> None:
+def test_a_share_is_that_of_the_call_and_the_function_with_most_of_it_is_named(case: Case) -> None:
     bank = (
         *CALL,
         Frame("LogMel.__call__", DATA, 20),
@@ -258,17 +254,16 @@ def test_a_share_is_that_of_the_function_that_is_named(case: Case) -> None:
         overhead, step((bank, 175), ((*CALL, Frame("LogMel.__call__", DATA, 19)), 35))
     )
     assert (
-        "overhead: mel_filterbank takes 35 % of the time (train.py:66): calling it less often"
+        "overhead: mostly mel_filterbank takes 42 % of the time (augment.py:9, from train.py:66)"
         in found.title
     )
-    assert [round(one.value, 2) for one in found.evidence.measures] == [0.35, 0.42]
 
 
 def test_a_line_has_its_time_wherever_the_step_calls_it(case: Case) -> None:
     again = (*LOOP, Frame("train_epoch", TRAIN, 67), OWN[-1])
     found = case.finding(overhead, step((OWN, 100), (again, 60)))
     assert found.title.startswith(
-        "overhead: a line of relabel takes 32 % of the time (augment.py:40)"
+        "overhead: a line of relabel takes 32 % of the time (augment.py:40, from train.py:66)"
     )
     assert found.gain_bound == pytest.approx(at_most_without(0.32), rel=0.03)
 
@@ -277,23 +272,22 @@ def test_a_wait_is_apart_from_what_its_line_does_besides(case: Case) -> None:
     sleep = (*CALL, case.line("f", 72, "time.sleep(0.01)"))
     found = case.finding(overhead, step((sleep, 150), ((*CALL, Frame("f", DATA, 73)), 50)))
     assert found.title.startswith(
-        "overhead: polling or sleeping takes 30 % of the time (train.py:66)"
+        "overhead: polling or sleeping takes 30 % of the time (augment.py:72, from train.py:66)"
     )
-    assert [round(one.value, 1) for one in found.evidence.measures] == [0.3, 0.4]
+    assert found.gain_bound == pytest.approx(at_most_without(0.3), rel=0.03)
 
 
-@pytest.mark.parametrize(
-    ("loop", "severity"), [("pairs = boxes, anchors", INFO), ("for pair in boxes:", WARNING)]
-)
 def test_whole_arrays_of_no_kind_are_a_remark_below_a_seventh_and_a_loop_over_elements_is_none(
-    case: Case, loop: str, severity: str
+    case: Case,
 ) -> None:
-    parts = [
-        (OWN, 40),
-        ((*CALL, case.line("relabel", 41, loop)), 10),
-        ((*OWN, Frame("iou", DATA, 58)), 20),
-    ]
-    assert case.severity(overhead, step(*parts)) == severity
+    def parts(text: str) -> Spans:
+        line = (*CALL, case.line("relabel", 41, text))
+        return step((OWN, 40), (line, 10), ((*OWN, Frame("iou", DATA, 58)), 20))
+
+    assert case.severity(overhead, parts("pairs = boxes, anchors")) == INFO
+    loop = parts("for pair in boxes:")
+    assert "relabel loops in Python for 14 % of the time" in case.title(hot_function, loop)
+    assert case.found(overhead, loop) is None
 
 
 PERHAPS = ("a line of relabel", "turning lists into tensors", "indexing element by element")
@@ -327,7 +321,7 @@ PERHAPS = ("a line of relabel", "turning lists into tensors", "indexing element 
 def test_a_call_into_c_is_known_by_the_text_of_its_line(case: Case, text: str, what: str) -> None:
     found = case.finding(overhead, step(((*CALL, case.line("relabel", 40, text)), 200)))
     assert (found.severity == CRITICAL) == (what not in PERHAPS)
-    assert found.title.startswith(f"overhead: {what} takes 40 % of the time (augment.py:40)")
+    assert found.title.startswith(f"overhead: {what} takes 40 % of the time (augment.py:40,")
 
 
 def test_without_a_gpu_what_brings_values_is_a_part_of_what_its_function_does(case: Case) -> None:
@@ -335,7 +329,7 @@ def test_without_a_gpu_what_brings_values_is_a_part_of_what_its_function_does(ca
     spans = step((quantile, 55), ((*CALL, Frame("watch", DATA, 77)), 20))
     found = case.finding(overhead, spans)
     assert found.title.startswith(
-        "overhead: mostly statistics of values takes 15 % of the time (train.py:66)"
+        "overhead: mostly statistics of values takes 15 % of the time (augment.py:76, from train"
     )
     assert found.severity == WARNING
     assert case.found(synchronization, spans) is None

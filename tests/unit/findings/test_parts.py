@@ -24,7 +24,8 @@ def test_a_model_function_that_takes_much_time_in_no_module_is_a_finding(case: C
     found = case.finding(part_of_model, step((spread, 300)))
     assert found.severity == WARNING
     assert found.title.startswith(
-        "model: Layer.spread takes 60 % of the time within the model (augment.py:87)"
+        "model: Layer.spread takes 60 % of the time within the model (augment.py:87, "
+        "from augment.py:60)"
     )
     assert case.severity(part_of_model, step((spread, 200))) == INFO
     for other in (
@@ -45,7 +46,7 @@ def test_a_model_that_the_user_runs_without_gradients_in_a_step_is_a_remark_at_i
     found = case.finding(forward_without_gradients, step((taught, 200)))
     assert found.severity == INFO
     assert found.title.startswith(
-        "model: a forward pass without gradients takes 40 % of the time, in teach (train.py:61)"
+        "model: a forward pass without gradients takes 40 % of the time, in teach (augment.py:90)"
     )
     # What it does besides, as `generate` between the passes, counts where most of it is the
     # model's.
@@ -66,7 +67,7 @@ def test_a_model_that_the_user_runs_without_gradients_in_a_step_is_a_remark_at_i
     title = case.title(
         forward_without_gradients, step(((*block, TEACH, CALL_IMPL), 200), (another, 150))
     )
-    assert "takes 40 % of the time, in teach (train.py:72)" in title
+    assert "takes 40 % of the time, in teach (augment.py:90, from train.py:72)" in title
     title = case.title(forward_without_gradients, step(((*block, CALL_IMPL), 150), (another, 200)))
     assert "takes 40 % of the time, in train_epoch (train.py:74)" in title
     # One that no training is beside, one that computes no model, and a library's own.
@@ -88,22 +89,27 @@ def test_an_agent_should_run_its_model_for_more_observations_at_once(case: Case)
         Frame("CartPoleEnv.step", LIBRARY + "gymnasium/envs/classic_control/cartpole.py", 166),
     )
     found = case.finding(forward_without_gradients, step((acts, 200), (environment, 50)))
-    assert "in teach (train.py:61): running it for more at once speeds steps up" in found.title
+    assert "in teach (augment.py:90): running it for more at once speeds steps up" in found.title
     assert "num_envs" in found.remedy
     assert "store it" in case.finding(forward_without_gradients, step((acts, 200))).remedy
 
 
-def test_text_that_a_model_makes_for_its_own_training_is_a_remark(case: Case) -> None:
-    sample = Frame("GenerationMixin._sample", LIBRARY + "transformers/generation/utils.py", 3236)
-    made = (*PASS, sample, CALL_IMPL)
+def test_text_that_a_model_makes_for_its_own_training_is_a_cause_from_half_of_the_time_on(
+    case: Case,
+) -> None:
+    module = LIBRARY + "transformers/generation/utils.py"
+    generate = (DECORATED, Frame("GenerationMixin.generate", module, 2215))
+    made = (*PASS, *generate, Frame("GenerationMixin._sample", module, 3236), CALL_IMPL)
     found = case.finding(text_generation, step((made, 300)))
-    assert found.severity == INFO
+    assert found.severity == WARNING
     assert found.title.startswith(
-        "generation: generating text takes 60 % of the time (train.py:61): generating it"
+        "generation: generating text takes 60 % of the time (train.py:61, in transformers's "
+        "GenerationMixin.generate): generating it"
     )
+    assert case.severity(text_generation, step((made, 200))) == INFO
     assert case.found(text_generation, step((made, 40))) is None
     assert case.found(text_generation, [(made, 500)]) is None  # nothing is trained
-    without_gradients = (*PASS, DECORATED, TEACH, sample, CALL_IMPL)
+    without_gradients = (*PASS, DECORATED, TEACH, *made[len(PASS) :])
     assert [one.rule for one in case.findings(step((without_gradients, 300)))] == [
         "text-generation"
     ]

@@ -16,7 +16,8 @@ from support.folders import DOCS
 from profd.daemon.analyze.phases import PHASES
 from profd.daemon.findings import texts
 from profd.daemon.findings.context import FindingContext
-from profd.daemon.findings.phases import of_phase, of_stacks
+from profd.daemon.findings.linetree import of_stacks
+from profd.daemon.findings.phases import beside_steps, of_phase
 from profd.daemon.findings.texts import SAID, Texts, table
 from profd.daemon.findings.traces import of_kernels, of_waits
 
@@ -24,6 +25,7 @@ ROOM = Path(texts.__file__).parent
 FORMS: dict[str, Callable[..., object]] = {
     "finding": FindingContext.finding,
     "of_phase": of_phase,
+    "beside_steps": beside_steps,
     "of_stacks": of_stacks,
     "of_kernels": of_kernels,
     "of_waits": of_waits,
