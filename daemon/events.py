@@ -31,7 +31,7 @@ class EventKind(str, Enum):
     LOADED = "loaded"
     STEP_SOURCE = "counter"  # what counts the steps from then on
     STEPS_LOST = "uncounted", Sign.NOTE  # nothing counts them from then on
-    STEPS_DISAGREE = "steps disagree"
+    STEPS_DISAGREE = "steps disagree"  # earlier versions wrote it
     GPU = "gpu", Sign.TROUBLE
     WINDOW = "window"  # windows themselves are marked
     HANG = "hang", Sign.TROUBLE
