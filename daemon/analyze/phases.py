@@ -6,6 +6,7 @@ This module also says when a run trains, and how a phase looks on all screens (l
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -183,6 +184,7 @@ class PhaseIndex:
         self._met_by_stack = dict(_ABOVE_ROOTS)
         self._rule_of_stack: dict[int, int | None] = {}
         self._of_forgotten: set[str] = set()
+        self._has_trained, self._looked_through = False, 0
         self._needed: int | None = None
         self._rules_of = functools.cache(
             lambda phase: self._rules_that(lambda rule: rule.phase == phase)
@@ -214,8 +216,19 @@ class PhaseIndex:
         yield from map(self.of_stack, self._reader.stacks)
 
     def of_stack(self, stack: int) -> str:
+        """Return the phase of a stack; in a run that trains, what is asked for is its input."""
         rule = self._rule(stack)
-        return OTHER if rule is None else self.rules[rule].phase
+        phase = OTHER if rule is None else self.rules[rule].phase
+        return DATA_WAIT if phase == REQUESTS and self._trains() else phase
+
+    def _trains(self) -> bool:
+        """Say whether any frame of the run so far trains."""
+        frames = self._reader.frames
+        if not self._has_trained and len(frames) > self._looked_through:
+            new = itertools.islice(frames.values(), self._looked_through, None)
+            self._has_trained = any(means(frame, "backward", "optimizer step") for frame in new)
+            self._looked_through = len(frames)
+        return self._has_trained
 
     def is_within(self, stack: int, phase: str) -> bool:
         """Say whether any frame is in the phase, even if another phase takes precedence.

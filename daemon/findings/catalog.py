@@ -41,6 +41,7 @@ RULES: tuple[Rule, ...] = (
     loading.starting_workers,
     loading.saturated_workers,
     loading.idle_workers,
+    loading.awaited_input,
     environments.environments,
     loading.shared_memory,
     phases.synchronization,

@@ -15,11 +15,12 @@ from profd.daemon.analyze.phases import (
     COPY,
     DATA_LOAD,
     DATA_WAIT,
+    REQUESTS,
     STARTUP,
     WAITING,
     own_frames,
 )
-from profd.daemon.analyze.selection import Selection
+from profd.daemon.analyze.selection import Selection, leading_threads, led_by
 from profd.daemon.analyze.steps import take_steps
 from profd.daemon.findings.bounds import ceiling, crew_for, usable_cores
 from profd.daemon.findings.context import FindingContext
@@ -316,6 +317,29 @@ def idle_workers(context: FindingContext) -> Finding | None:
         severity=INFO if context.lacking >= share.low else None,
         cases=_cause_between(context, share, loaders),
         busy=percent(loaders.busy.value),
+    )
+
+
+_AWAITS = re.compile(r"\bawait\b|^async for\b")
+
+
+def awaited_input(context: FindingContext) -> Finding | None:
+    """Return the finding on a step that an event loop, or a pool, has no input for."""
+
+    def is_idle(stack: int) -> bool:
+        is_wait = context.phases.of_stack(stack) == DATA_WAIT
+        return is_wait and context.phases.is_within(stack, REQUESTS)
+
+    def awaiting(stack: int) -> FrameRow | None:
+        """Return the user's frame that awaits something, while that is at work."""
+        own = own_frames(context.reader.frames_of(stack))
+        return next((one for one in own if _AWAITS.search(one.text)), None)
+
+    return context.finding(
+        "input-bound-awaited",
+        context.share_of(is_idle),
+        line=lambda: context.heaviest_line(frame_of=awaiting) or context.line(DATA_WAIT),
+        leader=led_by(leading_threads(context.reader, context.selection)),
     )
 
 

@@ -51,7 +51,7 @@ Turn = tuple[int, ThreadTimeline]
 
 
 class Leaders:
-    """The leading thread of each process; ``put`` takes a note of each that is not the main one."""
+    """The leading thread of each process; ``put`` takes a note if it is not the main one."""
 
     def __init__(self, put: Callable[[Record], object], cpu_ticks: CpuTicks = cpu_ticks_of) -> None:
         self._put, self._cpu_ticks = put, cpu_ticks
@@ -61,7 +61,6 @@ class Leaders:
         """None stands for the main thread, which trains."""
         self._functions: defaultdict[Identity, set[tuple[str, str]]] = defaultdict(set)
         """The user's functions that train, by name and file."""
-        self._noted: set[tuple[Identity, int]] = set()
 
     def marked(self, recording: RecordingTaken, *, has_main_ended: bool = False) -> RecordingTaken:
         """Return a recording of a training process with its leading thread as the main one.
@@ -77,23 +76,18 @@ class Leaders:
         if not turns:
             return recording
         last = turns[-1][1]
+        if last is not main and self.leader(identity) is None:
+            name, does = last.name or last.os_tid, "works for" if main else "goes on after"
+            text = (
+                f"thread {name} of pid {identity.pid} {does} the main one: it is shown in its place"
+            )
+            self._put(EventHappened(recording.start_ns, EventKind.NOTE, text, identity))
         self._leaders[identity] = None if last is main else ThreadId(last.os_tid, last.ident)
         led: defaultdict[int, IntervalSet] = defaultdict(IntervalSet)
         for (from_ns, leader), (to_ns, _) in itertools.pairwise([*turns, (EVER.to_ns, last)]):
             led[leader.os_tid].add(from_ns, to_ns)
-            if leader is not main:
-                self._note(recording, leader, "goes on after" if main is None else "works for")
         parts = (_in_turns(one, led[one.os_tid]) for one in recording.threads)
-        threads = tuple(itertools.chain.from_iterable(parts))
-        return msgspec.structs.replace(recording, threads=threads)
-
-    def _note(self, recording: RecordingTaken, leader: ThreadTimeline, does: str) -> None:
-        pid, name = recording.identity.pid, leader.name or leader.os_tid
-        if (recording.identity, leader.os_tid) not in self._noted:
-            self._noted.add((recording.identity, leader.os_tid))
-            text = f"thread {name} of pid {pid} {does} the main one: it is shown in its place"
-            identity = recording.identity
-            self._put(EventHappened(recording.start_ns, EventKind.NOTE, text, identity))
+        return msgspec.structs.replace(recording, threads=tuple(itertools.chain(*parts)))
 
     def leader(self, identity: Identity) -> ThreadId | None:
         """Return the thread that led a process last; None if that was the main one."""

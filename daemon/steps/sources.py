@@ -87,10 +87,6 @@ class Program:
             self._reader.thread = python.thread(leader) if leader else python.main_thread()
             self._leader = leader
 
-    @property
-    def _thread(self) -> int:
-        return self._reader.thread
-
     def stack(self) -> list[records.Frame]:
         """Return the frames of the leading thread, the outermost first.
 
@@ -98,7 +94,7 @@ class Program:
         """
         found: list[records.Frame] = []
         is_inside = False
-        for frame in reversed(self._python.stack(self._thread)):
+        for frame in reversed(self._python.stack(self._reader.thread)):
             line = 0 if is_inside else self._lines.line_of(frame)
             if line is None:
                 raise Unreadable("a frame has ended meanwhile")
@@ -116,7 +112,7 @@ class Program:
         that a step calls, the innermost ones. These may be over at any moment: a tensor is none by
         chance.
         """
-        for address, at in itertools.islice(self._python.frames(self._thread), 4):
+        for address, at in itertools.islice(self._python.frames(self._reader.thread), 4):
             code = self._python.code(at)
             file, is_plain = _OPTIMIZERS.search(code.file), code.file.endswith("/sgd.py")
             name = "params" if is_plain else "state_steps"
@@ -148,7 +144,7 @@ class Program:
 
     def sources_of(self, loop: StepLoop) -> list[Source]:
         """Return what counts the rounds of a loop now, the most reliable first."""
-        stack = self._python.stack(self._thread)
+        stack = self._python.stack(self._reader.thread)
         frame, place = _frame_of(stack, loop.place), loop.place
         if frame is None or _is_other(stack, loop):
             return []
@@ -215,7 +211,9 @@ class Program:
         return None
 
     def number_of(self, place: LoopPlace, path: str) -> int | None:
-        return self.value(self._variable(_frame_of(self._python.stack(self._thread), place), path))
+        return self.value(
+            self._variable(_frame_of(self._python.stack(self._reader.thread), place), path)
+        )
 
     def value(self, variable: Variable | None) -> int | None:
         """Return the value of a variable; None if there is none, or it cannot be read now."""

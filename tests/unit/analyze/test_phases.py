@@ -514,3 +514,19 @@ def test_the_users_line_of_a_forked_child_is_its_own_and_not_its_parents(tmp_pat
     assert worker.function == "elastic_deform"
     assert reader.frames_of(child)[-1].function == "poll"
     assert own_frame(reader.frames_of(child)) is None
+
+
+IDLE_LOOP = (
+    f"<module> | {TRAIN} | asyncio.run(main())",
+    "BaseEventLoop._run_once | asyncio/base_events.py | event_list = self._selector.select(timeout)",
+    "EpollSelector.select | selectors.py",
+)
+
+
+def test_an_event_loop_without_work_waits_for_the_input_of_a_run_that_trains() -> None:
+    tables = Tables()
+    idle, index = tables.add(*IDLE_LOOP), tables.phases()
+    assert index.of_stack(idle) == "wait for requests"
+    tables.add(f"train | {TRAIN} | loss.backward()", BACKWARD)
+    assert index.of_stack(idle) == tables.phases().of_stack(idle) == "data wait"
+    assert index.is_within(idle, "wait for requests")

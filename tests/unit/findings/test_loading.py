@@ -22,8 +22,9 @@ from support.present import there
 from support.synthetic import DATA_WAIT, MAIN_TID, TRAIN, worker
 from support.training_stacks import BACKWARD, CONV, DATA, LIBRARY, OPTIMIZER
 
-from profd.daemon.findings.finding import INFO, WARNING
+from profd.daemon.findings.finding import CRITICAL, INFO, WARNING
 from profd.daemon.findings.loading import (
+    awaited_input,
     idle_workers,
     load_in_process,
     saturated_workers,
@@ -280,3 +281,30 @@ def test_sleep_in_a_step_of_an_environment_is_named_as_sleep(case: Case) -> None
         "overhead: polling or sleeping takes 20 % of the time (augment.py:91,"
     )
     assert "steps of the environment take 12 % of the time" in case.title(load_in_process, spans)
+
+
+def test_a_training_in_an_event_loop_waits_for_its_input_and_not_for_requests(case: Case) -> None:
+    events = STANDARD + "asyncio/base_events.py"
+    once = case.line(
+        "BaseEventLoop._run_once", 1898, "events = self._selector.select(timeout)", events
+    )
+    run = Frame("<module>", TRAIN, 300)
+    idle = (run, once, Frame("EpollSelector.select", STANDARD + "selectors.py", 468))
+    asks = (
+        run,
+        case.line("train", 305, "async for images in feed():", TRAIN),
+        Frame("feed", TRAIN, 290),
+    )
+    spans = step((idle, 200), (asks, 10))
+    found = case.finding(awaited_input, spans)
+    assert (
+        "the main thread has nothing to run 40 % of the time, and awaits its input (train.py:305)"
+        in found.title
+    )
+    assert found.severity == CRITICAL
+    assert found.gain_bound == pytest.approx(at_most_without(0.392), rel=0.05)
+    assert [one.rule for one in case.findings(spans)] == [found.rule]
+    # A loader's wait below an event loop is the loader's.
+    handles = case.line("BaseEventLoop._run_once", 1936, "handle._run()", events)
+    loader = (run, handles, *DATA_WAIT[3:])
+    assert case.found(awaited_input, step((loader, 200))) is None
