@@ -247,20 +247,30 @@ class StepReader:
             self._elsewhere = 0 if is_counted else self._elsewhere + 1
 
     def _seeks_optimizer(self) -> bool:
-        is_new = self._optimizer is None and self._seeks < _SEEKS
-        return is_new and self._source is not None and self._balance_s > CAPITAL_S / 3
+        """Say whether to look for an optimizer at work, also for one that makes more steps."""
+        has_source = self._source is not None and self._seeks < _SEEKS
+        return has_source and self._balance_s > CAPITAL_S / 3
 
     def _follow_optimizer(self, program: Program, now_ns: int) -> None:
-        """Count by the optimizer that the stack shows at work, unless another one goes on."""
-        seen = None
-        if self._optimizer is not None and not self._pauses(now_ns):
-            return
+        """Count by the optimizer that is at work, if no other one makes as many steps."""
+        seen, own = None, self._optimizer
         with contextlib.suppress(Missing, Unreadable):
             seen = program.optimizer_steps()
-        if seen is not None and seen != self._optimizer:
-            if self._source is not None:
-                self._read(program, self._source)
-            self._optimizer, self._source = seen, None
+        if seen is None or (own is not None and seen.variable == own.variable):
+            return
+        made = None if own is None else program.round_of(own)
+        if own is not None and made is not None:
+            # A critic makes more steps than its generator, and is seen more often.
+            is_busier = (program.round_of(seen) or 0) > 1.2 * made + 5
+            if is_busier:
+                why = f"the {own.name} were counted, and another one makes more"
+                self._say(EventKind.STEPS_LOST, f"steps are not known: {why}", self._began_ns)
+                self._counted, self._is_lost = None, True
+            elif not self._pauses(now_ns):
+                return
+        if self._source is not None:
+            self._read(program, self._source)
+        self._optimizer, self._source = seen, None
 
     def _doubt_parts(self, found: StepLoop) -> None:
         """Take back what was counted if the loop was one inside of that of the steps."""
