@@ -66,6 +66,7 @@ RULES: tuple[Rule, ...] = (
     memory.garbage_collection,
     memory.allocator_churn,
     memory.memory_growth,
+    memory.copied_pages,
     memory.memory_limit,
     memory.gpu_memory_limit,
     memory.swapping,
@@ -84,7 +85,7 @@ RULES: tuple[Rule, ...] = (
     gpu.pcie_link,
     gpu.gpu_idle,
 )
-OF_THE_RUN: tuple[Rule, ...] = (memory.memory_growth,)
+OF_THE_RUN: tuple[Rule, ...] = (memory.memory_growth, memory.copied_pages)
 """The rules that look at all of the run so far, for any selection.
 
 They take the most time by far.

@@ -12,10 +12,12 @@ from functools import partial
 from profd.daemon.analyze.memory import JUMP_SERIES, growth, tightest
 from profd.daemon.analyze.phases import WITHOUT_WORK
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.series import total_of_series
+from profd.daemon.analyze.series import points_of, total_of_series
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import CRITICAL, WARNING, Finding, Measure
 from profd.daemon.findings.kinds import library_of
+from profd.daemon.findings.loading import take_loaders
 from profd.daemon.findings.shares import NONE, Share, share_of_series
 from profd.daemon.findings.traces import of_waits
 from profd.daemon.naming import process_title
@@ -128,6 +130,41 @@ def memory_growth(context: FindingContext) -> Finding | None:
         where=f" on {worst.device}" if worst.series == MEMORY_OF_PROCESS else "",
         a_step=f", {size(worst.bytes_per_step)} a step" if worst.bytes_per_step else "",
         full=f": full in {duration(left_s)}" if left_s is not None else "",
+    )
+
+
+_LEAST_COPIED = 16e6  # of one worker: less is what it needs to begin
+
+
+def copied_pages(context: FindingContext) -> Finding | None:
+    """Return how fast workers copy the memory that a fork shares with the main process.
+
+    A page that a worker writes to becomes its own, while it has no more pages than before.
+    """
+    per_s = left = 0.0
+    so_far = Selection(to_ns=context.whole.to_ns)
+    for row in context.workers:
+        # What a worker copies as it starts, before the second reading, is of the interpreter.
+        own, resident = (
+            points_of(context.reader, name, row.id, so_far)[1:]
+            for name in ("uss_bytes", "rss_bytes")
+        )
+        if not own or not resident:
+            continue
+        grew, took = (points[-1].value - points[0].value for points in (own, resident))
+        if grew >= max(_LEAST_COPIED, 4 * took):
+            per_s += grew * SECOND_NS / (own[-1].at_ns - own[0].at_ns)
+            left += resident[-1].value - own[-1].value
+    loaders = take_loaders(context)
+    if loaders is None or not per_s:
+        return None
+    return context.finding(
+        "copied-pages",
+        Measure("uss_bytes", per_s, "bytes/s"),
+        severity=WARNING,
+        line=lambda: loaders.line,
+        copied=size(per_s),
+        left=size(left),
     )
 
 

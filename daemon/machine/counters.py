@@ -153,7 +153,7 @@ def _threads(rates: Rates, identity: Identity, os_tids: frozenset[int]) -> Itera
             yield from rates.points("cpu_cores", stat.cpu_s, identity, os_tid)
 
 
-CAPITAL_NS = 20 * MILLISECOND_NS
+CAPITAL_NS = 100 * MILLISECOND_NS
 LARGEST_BYTES = 4 << 30
 
 
@@ -179,7 +179,7 @@ class MemoryMaps:
         for identity in sorted(watched.identities, key=lambda identity: self._due_ns[identity]):
             now_ns = self._clock.now_ns()
             # This share of one core, over all processes.
-            earned_ns = int((now_ns - self._earned_to_ns) * 0.0002)
+            earned_ns = int((now_ns - self._earned_to_ns) * 0.0005)
             self._balance_ns = min(self._balance_ns + earned_ns, CAPITAL_NS)
             self._earned_to_ns = now_ns
             if self._balance_ns <= 0 or now_ns < self._due_ns[identity]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
-from support.findingruns import BUSY_WORKER, HEALTHY, Case, Series, gpu, of_gpu
+from support.findingruns import BUSY_WORKER, HEALTHY, IDLE_WORKER, Case, Series, gpu, of_gpu
+from support.synthetic import worker
 
 from profd.daemon.findings.finding import CRITICAL, INFO, WARNING
 from profd.daemon.findings.gpu import pcie_bound
 from profd.daemon.findings.loading import shared_memory
-from profd.daemon.findings.memory import gpu_memory_limit
+from profd.daemon.findings.memory import copied_pages, gpu_memory_limit
 
 GIB = 2**30
 
@@ -97,3 +100,49 @@ def test_a_link_bounds_only_where_it_is_full_and_waited_for(
     case: Case, series: list[Series]
 ) -> None:
     assert case.found(pcie_bound, HEALTHY, series=series) is None
+
+
+SECONDS = 30
+
+
+def memory_of_worker(number: int, own_mb: Sequence[float], *resident_mb: float) -> list[Series]:
+    """Return what a worker has for itself, second by second, and what it has in all."""
+    return [
+        Series("uss_bytes", *(1e6 * one for one in own_mb), identity=worker(number)),
+        Series("rss_bytes", *(1e6 * one for one in resident_mb), identity=worker(number)),
+    ]
+
+
+EVENLY = [20 + 5 * second for second in range(SECONDS)]
+
+
+def test_what_workers_copy_of_a_dataset_is_found_though_their_resident_memory_is_steady(
+    case: Case,
+) -> None:
+    workers = {1: BUSY_WORKER, 2: IDLE_WORKER}
+    series = memory_of_worker(1, EVENLY, 900) + memory_of_worker(2, EVENLY, 900)
+    found = case.finding(copied_pages, HEALTHY, workers=workers, series=series)
+    assert found.title == (
+        "memory copied: workers copy 10 MB a second of the memory that they share with the main"
+        " process (augment.py:12)"
+    )
+    assert "up to 1.5 GB more" in found.cause
+    assert (found.severity, found.gain_bound) == (WARNING, None)
+
+
+@pytest.mark.parametrize(
+    ("own_mb", "resident_mb"),
+    [
+        (EVENLY, [900 + 5 * second for second in range(SECONDS)]),
+        ([20, *[150] * SECONDS], [900]),
+        ([20 + 0.1 * second for second in range(SECONDS)], [900]),
+        ([100 - second for second in range(SECONDS)], [900]),
+        ([300], [900]),
+    ],
+    ids=["takes new memory", "copies as it starts", "hardly any", "gives back", "had it before"],
+)
+def test_memory_of_workers_that_is_no_copy_of_a_dataset(
+    case: Case, own_mb: Sequence[float], resident_mb: Sequence[float]
+) -> None:
+    series = memory_of_worker(1, own_mb, *resident_mb)
+    assert case.found(copied_pages, HEALTHY, workers={1: BUSY_WORKER}, series=series) is None
