@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 
 import msgspec
 
@@ -46,6 +47,7 @@ def cpu_ticks_of(pid: int, os_tid: int) -> int:
     return stat.cpu_ticks if stat is not None else 0
 
 
+_NAME_AND_FILE = itemgetter(0, 1)
 Turn = tuple[int, ThreadTimeline]
 """From when on a thread leads."""
 
@@ -70,24 +72,21 @@ class Leaders:
         """
         identity, seen = recording.identity, [one for one in recording.threads if one.intervals]
         main = None if has_main_ended else next((one for one in seen if one.is_main), None)
-        if len(seen) == 1 and main is not None and self._leaders.get(identity, 0) is None:
+        if seen == [main] and self._leaders.get(identity, 0) is None:
             return recording
         turns = self._turns(recording, seen, main)
         if not turns:
             return recording
-        last = turns[-1][1]
-        if last is not main and self.leader(identity) is None:
+        last, before = turns[-1][1], self.leader(identity)
+        self._leaders[identity] = None if last is main else ThreadId(last.os_tid, last.ident)
+        if last is not main and before is None:
             name, does = last.name or last.os_tid, "works for" if main else "goes on after"
             text = (
                 f"thread {name} of pid {identity.pid} {does} the main one: it is shown in its place"
             )
             self._put(EventHappened(recording.start_ns, EventKind.NOTE, text, identity))
-        self._leaders[identity] = None if last is main else ThreadId(last.os_tid, last.ident)
-        led: defaultdict[int, IntervalSet] = defaultdict(IntervalSet)
-        for (from_ns, leader), (to_ns, _) in itertools.pairwise([*turns, (EVER.to_ns, last)]):
-            led[leader.os_tid].add(from_ns, to_ns)
-        parts = (_in_turns(one, led[one.os_tid]) for one in recording.threads)
-        return msgspec.structs.replace(recording, threads=tuple(itertools.chain(*parts)))
+        is_as_it_is = len(turns) == 1 and last is main
+        return recording if is_as_it_is else _with_leaders(recording, turns)
 
     def leader(self, identity: Identity) -> ThreadId | None:
         """Return the thread that led a process last; None if that was the main one."""
@@ -112,19 +111,17 @@ class Leaders:
         """
         known, functions = self.leader(recording.identity), self._functions[recording.identity]
         leader = next((one for one in seen if known and one.os_tid == known.os_tid), main)
-        functions.update(*map(_training_functions, recording.stacks))
-        trains = [_is_within(stack, functions) for stack in recording.stacks]
-        spans = [(each, one) for one in seen for each in one.intervals if trains[each.stack]]
-        spans.sort(key=lambda span: (span[0].start_ns, span[1] is not leader))
-        if not spans:
-            leader = self._leader_by_work(recording, seen, main, leader)
+
+        def trains(one: ThreadTimeline) -> bool:
+            numbers = dict.fromkeys(each.stack for each in one.intervals)
+            return any(_trains(recording.stacks[number], functions) for number in numbers)
+
+        # Mostly nobody else trains: what the others do is little, and the leader shows it soon.
+        if not any(trains(one) for one in seen if one is not leader):
+            if leader is None or not trains(leader):
+                leader = self._leader_by_work(recording, seen, main, leader)
             return [(0, leader)] if leader else []
-        turns, ends_ns = [(0, leader or spans[0][1])], defaultdict[int, int](int)
-        for each, one in spans:
-            if each.start_ns >= ends_ns[turns[-1][1].os_tid] and one is not turns[-1][1]:
-                turns.append((each.start_ns, one))
-            ends_ns[one.os_tid] = each.start_ns + each.duration_ns
-        return turns
+        return _in_order(_at_training(recording, seen, functions), leader)
 
     def _leader_by_work(
         self,
@@ -172,14 +169,48 @@ def _only_joins(recording: RecordingTaken, main: ThreadTimeline) -> bool:
     return all(means(leaf, "joins a thread") for leaf in leaves)
 
 
-def _training_functions(stack: Stack) -> list[tuple[str, str]]:
-    """Return the user's innermost function around a backward pass, or none."""
+def _trains(stack: Stack, functions: set[tuple[str, str]]) -> bool:
+    """Return whether a stack is in a function of the user's that trains.
+
+    The innermost one around a backward pass is added to the ``functions`` that are known to.
+    """
+    if not functions.isdisjoint(map(_NAME_AND_FILE, stack)):
+        return True
     at = next((depth for depth, frame in enumerate(stack) if means(frame, "backward")), 0)
-    return [(one.function, one.file) for one in own_frames(stack[:at])[-1:]]
+    own = own_frames(stack[:at])[-1:]
+    functions.update(map(_NAME_AND_FILE, own))
+    return bool(own)
 
 
-def _is_within(stack: Stack, functions: set[tuple[str, str]]) -> bool:
-    return any((frame.function, frame.file) in functions for frame in stack)
+Span = tuple[Interval, ThreadTimeline]
+
+
+def _at_training(
+    recording: RecordingTaken, seen: Sequence[ThreadTimeline], functions: set[tuple[str, str]]
+) -> list[Span]:
+    """Return the stays in which threads train."""
+    for _ in range(2):  # the second time by all functions that the first has found
+        trains = [_trains(stack, functions) for stack in recording.stacks]
+    return [(each, one) for one in seen for each in one.intervals if trains[each.stack]]
+
+
+def _in_order(spans: list[Span], leader: ThreadTimeline | None) -> list[Turn]:
+    """Return the turns by the stays in which threads train; ``leader`` led before them."""
+    spans.sort(key=lambda span: (span[0].start_ns, span[1] is not leader))
+    turns, ends_ns = [(0, leader or spans[0][1])], defaultdict[int, int](int)
+    for each, one in spans:
+        if each.start_ns >= ends_ns[turns[-1][1].os_tid] and one is not turns[-1][1]:
+            turns.append((each.start_ns, one))
+        ends_ns[one.os_tid] = each.start_ns + each.duration_ns
+    return turns
+
+
+def _with_leaders(recording: RecordingTaken, turns: Sequence[Turn]) -> RecordingTaken:
+    led: defaultdict[int, IntervalSet] = defaultdict(IntervalSet)
+    for (from_ns, leader), (to_ns, _) in itertools.pairwise([*turns, (EVER.to_ns, turns[0][1])]):
+        led[leader.os_tid].add(from_ns, to_ns)
+    parts = (_in_turns(one, led[one.os_tid]) for one in recording.threads)
+    return msgspec.structs.replace(recording, threads=tuple(itertools.chain(*parts)))
 
 
 def _in_turns(thread: ThreadTimeline, led: IntervalSet) -> Iterator[ThreadTimeline]:
