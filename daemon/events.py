@@ -65,5 +65,5 @@ class EventKind(str, Enum):
 STEP_CHANGES = (EventKind.STEP_SOURCE, EventKind.STEPS_LOST, EventKind.EXEC)
 """The events from which on steps are counted, or not: another program has its own steps."""
 
-OPTIMIZER_STEPS = "steps of the optimizer"
+OPTIMIZER_STEPS = "the optimizer's own count"
 """How the text of a ``STEP_SOURCE`` begins if an optimizer counts its own steps."""

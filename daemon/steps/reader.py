@@ -263,7 +263,7 @@ class StepReader:
             # A critic makes more steps than its generator, and is seen more often.
             is_busier = (program.round_of(seen) or 0) > 1.2 * made + 5
             if is_busier:
-                why = f"the {own.name} were counted, and another one makes more"
+                why = f"{own.name} was read, and another one makes more"
                 self._say(EventKind.STEPS_LOST, f"steps are not known: {why}", self._began_ns)
                 self._counted, self._is_lost = None, True
             elif not self._pauses(now_ns):

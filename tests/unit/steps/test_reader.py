@@ -562,7 +562,7 @@ def test_of_several_optimizers_that_with_the_most_steps_counts(reading: Reading)
     reading.goes(states[60:])
     reading.reader.end()
     assert reading.said[-2:] == [
-        f"{PARTS}the optimizer were counted, and another one makes more",
+        f"{PARTS}optimizer was read, and another one makes more",
         "optimizer",
     ]
     (at_s, count), (later_s, more) = reading.counts[-5], reading.counts[-1]
