@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -50,6 +51,7 @@ RULES: tuple[Rule, ...] = (
     phases.evaluations,
     phases.inference,
     phases.compilation,
+    phases.anomaly_detection,
     loops.hot_function,
     phases.unfused_optimizer,
     phases.own_optimizer,
@@ -111,17 +113,26 @@ def ranked(found: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return findings in the order in which they are shown: causes, symptoms, remarks.
 
     Within each group the gravest come first, then those with the largest bound, then the table's
-    order decides.
+    order decides. A remark on a line comes before a symptom whose bound is lower: it may be what
+    causes it.
     """
     places = {
         one.rule or name: number for number, (name, one) in enumerate(table().finding.items())
     }
     symptoms = {one.rule or name for name, one in table().finding.items() if one.is_symptom}
 
+    found = tuple(found)
+    warned = (one for one in found if one.rule in symptoms and one.severity != INFO)
+    of_symptoms = max((one.gain_bound or 1.0 for one in warned), default=math.inf)
+
+    def group_of(one: Finding) -> int:
+        if one.severity != INFO:
+            return 2 if one.rule in symptoms else 0
+        return 1 if one.place and (one.gain_bound or 1.0) > of_symptoms else 3
+
     def place(one: Finding) -> tuple[float, ...]:
         gravest = (-SEVERITIES.index(one.severity), -(one.gain_bound or 1.0))
-        group = 2 if one.severity == INFO else one.rule in symptoms
-        return (group, *gravest, places.get(one.rule, len(table().finding)))
+        return (group_of(one), *gravest, places.get(one.rule, len(table().finding)))
 
     return tuple(sorted(found, key=place))
 

@@ -433,6 +433,12 @@ class FindingContext:
     ) -> float | None:
         return series.mean_of_series(self.reader, name, process, self.selection, device)
 
+    def sum_over_processes(self, name: str, device: str | None = None) -> float:
+        """Return the mean sum of a series over the processes that train and their workers."""
+        mains = sum(self.mean(name, row.id, device) or 0.0 for row in self.trainers)
+        of_workers = (self.mean(name, row.id, device) for row in self.workers)
+        return mains + self.workers_at_once * (series.mean_of_known(of_workers) or 0.0)
+
     def mean_of_workers(self, name: str) -> float | None:
         return series.mean_of_known(self.mean(name, row.id) for row in self.workers)
 

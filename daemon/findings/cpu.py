@@ -205,7 +205,7 @@ _OF_THE_MACHINE = 0.6
 
 def oversubscription(context: FindingContext) -> Finding | None:
     pressure, cores = context.mean_share(PRESSURE), usable_cores(context)
-    threads = _sum_over_processes(context, "threads")
+    threads = context.sum_over_processes("threads")
     if (
         pressure is None
         or cores is None
@@ -214,7 +214,7 @@ def oversubscription(context: FindingContext) -> Finding | None:
     ):
         return None
     host = context.mean(_CPU_SHARE)
-    if host is None or _sum_over_processes(context, "cpu_cores") < _OF_THE_MACHINE * host * cores:
+    if host is None or context.sum_over_processes("cpu_cores") < _OF_THE_MACHINE * host * cores:
         return None
     count, most = (plural(round(cores), what) for what in ("core", "thread"))
     also = Measure("threads", threads, "threads")
@@ -227,8 +227,3 @@ def oversubscription(context: FindingContext) -> Finding | None:
         cores=count,
         most=most,
     )
-
-
-def _sum_over_processes(context: FindingContext, series: str) -> float:
-    mains = sum(context.mean(series, row.id) or 0.0 for row in context.trainers)
-    return mains + context.workers_at_once * (context.mean_of_workers(series) or 0.0)

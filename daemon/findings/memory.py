@@ -176,7 +176,16 @@ def memory_limit(context: FindingContext) -> Finding | None:
             continue
         used, of = limit.used_bytes / limit.limit_bytes, size(limit.limit_bytes)
         whose = "the machine" if limit.kind == "host" else "its control group"
-        if found := context.finding("memory-limit", used, limit=of, whose=whose):
+        own = context.sum_over_processes("rss_bytes")
+        of_others = own < limit.used_bytes / 2
+        if found := context.finding(
+            "memory-limit",
+            used,
+            cases={"of-others": of_others},
+            limit=of,
+            whose=whose,
+            own=size(own),
+        ):
             return found
     return None
 
@@ -209,8 +218,14 @@ def gpu_memory_limit(context: FindingContext) -> Finding | None:
         total = context.values(_TOTAL, device=device)
         if most <= 0 or not total:
             continue
+        own = context.sum_over_processes(MEMORY_OF_PROCESS, device)
         if found := context.finding(
-            "gpu-memory-limit", most / total[-1], total=size(total[-1]), device=device
+            "gpu-memory-limit",
+            most / total[-1],
+            cases={"of-others": 0 < own < most / 2},
+            total=size(total[-1]),
+            device=device,
+            own=size(own),
         ):
             return found
     return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from profd.daemon.analyze.phases import (
+    BACKWARD,
     COMPILE,
     EVALUATION,
     INFERENCE,
@@ -14,7 +15,7 @@ from profd.daemon.analyze.phases import (
     SYNCHRONIZE,
 )
 from profd.daemon.findings.context import FindingContext
-from profd.daemon.findings.finding import INFO, Finding, Measure
+from profd.daemon.findings.finding import INFO, WARNING, Finding, Measure
 from profd.daemon.findings.linetree import of_stacks
 from profd.daemon.findings.overhead import beside_optimizer, largest_loss, overhead
 from profd.daemon.findings.texts import table
@@ -22,6 +23,7 @@ from profd.daemon.findings.traces import of_waits
 from profd.daemon.frameworks.frames import Meaning
 from profd.daemon.units import percent
 
+_FEWEST_PROOFS = 3
 _COMPILERS: tuple[Meaning, ...] = ("jax", "numba")
 """Packages with a compiler for which torch's advice is no help."""
 
@@ -46,6 +48,23 @@ def compilation(context: FindingContext) -> Finding | None:
     compiler = next(iter(context.profile.time_by(compiler_of)), "")
     cases = {"jax": compiler == "jax", "numba": compiler == "numba"}
     return context.finding("compile-share", context.share(COMPILE), cases=cases)
+
+
+def anomaly_detection(context: FindingContext) -> Finding | None:
+    """Return the finding on autograd's mode for debugging, which a few stacks prove.
+
+    Most of what it costs has no Python frame: it looks for NaN in each gradient.
+    """
+    keeping = context.share_of(lambda stack: context.means(stack, "anomaly detection"))
+    if (keeping.samples or 0) < _FEWEST_PROOFS:
+        return None
+    return context.finding(
+        "anomaly-detection",
+        keeping,
+        severity=WARNING,
+        gain=lambda: None,
+        line=partial(context.line, BACKWARD),
+    )
 
 
 def beside_steps(name: str, phase: str, context: FindingContext) -> Finding | None:

@@ -39,6 +39,7 @@ Meaning = Literal[
     "inference",
     "named like an evaluation",
     "trainer",
+    "anomaly detection",
     "jax",
     "numba",
     "collective",

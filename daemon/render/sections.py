@@ -37,8 +37,8 @@ _LARGE_GAIN = 1.5
 
 
 def alarm(findings: Sequence[Finding]) -> Finding | None:
-    """Return the strongest finding above info."""
-    return next((one for one in findings if one.severity != INFO), None)
+    """Return the first finding if one is above info."""
+    return findings[0] if any(one.severity != INFO for one in findings) else None
 
 
 def large_remark(findings: Sequence[Finding]) -> Finding | None:

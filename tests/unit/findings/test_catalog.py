@@ -31,7 +31,7 @@ from profd.daemon.findings.catalog import (
     present_findings,
     ranked,
 )
-from profd.daemon.findings.finding import CRITICAL, INFO, Finding, Measure
+from profd.daemon.findings.finding import CRITICAL, INFO, WARNING, Finding, Measure
 from profd.daemon.findings.kinds import load_kinds
 from profd.daemon.findings.overhead import overhead
 from profd.daemon.findings.rule import without_hidden
@@ -331,3 +331,13 @@ def test_a_hostile_report_is_refused(run: Path, place: str, value: object) -> No
     )
     with reading(run) as (reader, phases), pytest.raises(RunUnreadable):
         findings_in(reader, MAIN_THREADS, phases)
+
+
+def test_a_remark_on_a_line_comes_before_a_symptom_with_a_lower_bound(case: Case) -> None:
+    (found,) = case.findings(step((LOAD_IN_PROCESS, 40)))
+    symptom = msgspec.structs.replace(
+        found, rule="allocator-churn", title="churn", severity=WARNING, gain_bound=1.4
+    )
+    for bound, order in ((2.5, ["a remark", "churn"]), (1.2, ["churn", "a remark"])):
+        remark = msgspec.structs.replace(found, rule="x", title="a remark", gain_bound=bound)
+        assert [one.title for one in ranked((symptom, remark))] == order

@@ -141,6 +141,25 @@ def test_memory_that_is_nearly_used_up_is_a_finding(
     )
 
 
+@pytest.mark.parametrize(
+    ("main_gib", "worker_gib", "says"),
+    [(0.4, 0.1, "and this training holds at most 644 MB of it"), (9, 0.1, ""), (2, 3, "")],
+    ids=["others hold it", "the training holds it", "its workers hold it"],
+)
+def test_memory_that_is_nearly_used_up_is_told_by_whom(
+    case: Case, main_gib: float, worker_gib: float, says: str
+) -> None:
+    series = [
+        Series("rss_bytes", main_gib * GIB),
+        *(Series("rss_bytes", worker_gib * GIB, identity=worker(number)) for number in (1, 2)),
+        host("host_memory_total_bytes", 16 * GIB),
+        host("host_memory_used_bytes", 15 * GIB),
+    ]
+    workers = dict.fromkeys((1, 2), BUSY_WORKER)
+    title = case.title(memory_limit, HEALTHY, workers=workers, series=series)
+    assert title.endswith(says or "of the machine is in use")
+
+
 def test_a_limit_on_cpu_time_is_found_by_the_periods_that_it_cut_short(case: Case) -> None:
     limit = Series("cgroup_cpu_limit_cores", 1.5, device="/docker/a")
     title = case.title(

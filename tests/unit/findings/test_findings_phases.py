@@ -39,6 +39,7 @@ from profd.daemon.findings.finding import CRITICAL, INFO, WARNING
 from profd.daemon.findings.loading import load_in_process
 from profd.daemon.findings.loops import hot_function
 from profd.daemon.findings.phases import (
+    anomaly_detection,
     checkpoints,
     evaluations,
     logging_stalls,
@@ -345,3 +346,12 @@ def test_short_operations_that_samples_happen_to_find_again_are_not_long(
         for _ in range(30)
     ]
     assert case.found(idle_cores, *steps, series=machine(4, used=0.26), sample_ms=sample_ms) is None
+
+
+def test_anomaly_detection_is_found_by_a_few_stacks_and_has_no_bound(case: Case) -> None:
+    kept = (*CONV, Frame("format_stack", LIBRARY + "torch/fx/traceback.py", 503))
+    read = (*kept, Frame("checkcache", STANDARD + "linecache.py", 72))
+    found = case.finding(anomaly_detection, step((read, 10)))
+    assert (found.severity, found.gain_bound) == (WARNING, None)
+    assert found.sentence.startswith("anomaly detection of autograd is on (train.py:63)")
+    assert case.found(anomaly_detection, HEALTHY) is None

@@ -54,6 +54,17 @@ def test_a_gpu_whose_memory_is_full_is_a_finding(
     assert case.found(gpu_memory_limit, HEALTHY, series=series) is None
 
 
+def test_a_gpu_that_others_have_filled_is_told_so(case: Case) -> None:
+    series = [
+        of_gpu("gpu_memory_used_bytes", 79 * GIB),
+        of_gpu("gpu_memory_total_bytes", 80 * GIB),
+        gpu(0.9)[1],
+    ]
+    assert "99 % full, and this training held 1.0 GB of it" in case.title(
+        gpu_memory_limit, HEALTHY, series=series
+    )
+
+
 def link(
     received: float, *, busy: float = 0.4, lanes: float = 4, sent: float = 1e6
 ) -> list[Series]:

@@ -41,8 +41,6 @@ EXCHANGE, GATHER = (
     for name in ("all_gather_object", "all_gather")
 )
 COPY = (*CALL, Frame("average", DATA, 41), Frame("average.<locals>.<dictcomp>", DATA, 41))
-FORMAT_STACK = Frame("format_stack", LIBRARY + "torch/fx/traceback.py", 510)
-TRACED = (*CONV, FORMAT_STACK, Frame("checkcache", STANDARD + "linecache.py", 72))
 PREVIEW = (*LOOP, Frame("train_epoch", TRAIN, 70), Frame("preview", DATA, 20))
 SAMPLE = (*PREVIEW, CALL_IMPL)
 PICTURE = (*PREVIEW[:-1], Frame("preview", DATA, 21), Frame("save", LIBRARY + "PIL/Image.py", 2400))
@@ -133,10 +131,6 @@ LINES: dict[str, tuple[Spans, str, str]] = {
     ),
     "a loop of calls of a kind": (step((COPY, 150)), WARNING, "copying objects takes 30 % of the "
                                                               "time (augment.py:41)"),
-    "a debug mode within the forward pass, which reads files": (
-        step((TRACED, 100)), WARNING, "anomaly detection takes 20 % of the time (train.py:61): "
-                                      "switching it off"
-    ),
     "a model for a preview": (step((SAMPLE, 70), (PICTURE, 130)), CRITICAL, "preview takes 40 % of the time (augm"),
     "the only forward pass there is belongs to the step, whatever its function does besides": (
         ((SAMPLE, 70), (PICTURE, 130), (BACKWARD, 300)), WARNING,
