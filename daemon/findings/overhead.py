@@ -97,8 +97,8 @@ def _is_of_pass(context: FindingContext, stack: int) -> bool:
 def beside_optimizer(context: FindingContext) -> set[int]:
     """Return the stacks of the optimizer's phase that are beside the step of torch's optimizer.
 
-    They average weights, or change weights and gradients by the user's hand. None without such a
-    step: what is by hand may be the step itself.
+    They average weights, fit another model, or change weights and gradients by the user's hand.
+    None without such a step: what is by hand may be the step itself.
     """
     line_of, updates = context.phases.user_line, context.stacks_in(OPTIMIZER)
     steps = {stack for stack in updates if context.means(stack, "optimizer step")}
@@ -110,7 +110,9 @@ def beside_optimizer(context: FindingContext) -> set[int]:
         for stack in updates - steps
         if context.phases.is_by_hand(stack) and line_of(stack) not in lines
     }
-    return by_hand | {stack for stack in updates if context.means(stack, "averages weights")}
+    return by_hand | {
+        stack for stack in updates if context.means(stack, "averages weights", "fits")
+    }
 
 
 def _functions_of_passes(context: FindingContext) -> frozenset[OwnFunction]:

@@ -97,6 +97,7 @@ def test_of_a_wait_for_a_gpu_the_share_is_that_of_the_wait_alone(case: Case) -> 
     assert found.sentence.startswith("the main thread waits for the device for 31 %")
 
 
+PROBE = Frame("LogisticRegression.fit", LIBRARY + "sklearn/linear_model/_logistic.py", 9)
 TIMM = Frame("ModelEmaV2.update", LIBRARY + "timm/utils/model_ema.py", 101)
 AVERAGE = (
     *CALL,
@@ -119,13 +120,14 @@ BY_HAND = (*LOOP, Frame("adam", DATA, 114), Frame("Tensor.norm", LIBRARY + "torc
     [
         ((AVERAGE,), "a line of update_ema takes 30 % of the time (augment.py:110, from train.py:66)"),
         (((*CALL, TIMM),), "a line of train_epoch takes 30 % of the time (train.py:66, in timm's ModelEmaV2.update)"),
+        (((*CALL, PROBE),), "a line of train_epoch takes 30 % of the time (train.py:66, in sklearn's LogisticRegression.fit)"),
         ((CLIP, NORM), "clip_gradients takes 62 % of the time (augment.py:112, from train.py:66)"),
         ((LIBRARY_CLIPS,), None),
         ((OPTIMIZER,), None),
         ((OPTIMIZER[:3],), None),
         ((OWN,), None),
     ],
-    ids=["an average by hand", "by a library", "clipping by hand", "by torch", "torch's optimizer", "its line", "one's own"],
+    ids=["an average by hand", "by a library", "a fit of another model", "clipping by hand", "by torch", "torch's optimizer", "its line", "one's own"],
 )  # fmt: skip
 def test_what_changes_weights_beside_the_optimizers_step_is_named_at_its_line(
     case: Case, stacks: tuple[tuple[Frame, ...], ...], words: str | None
