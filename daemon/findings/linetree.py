@@ -7,6 +7,7 @@ outermost one that has nothing of the step and spends more than half of its time
 from __future__ import annotations
 
 import itertools
+import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -19,6 +20,7 @@ from profd.daemon.analyze.phases import (
     OPTIMIZER,
     OTHER,
     STEP,
+    own_frames,
 )
 from profd.daemon.findings.context import MOST, FindingContext, line_of
 from profd.daemon.findings.finding import Finding, Line
@@ -30,9 +32,12 @@ from profd.daemon.store.rows import FrameRow
 LinePath = tuple[int, ...]
 """The ids of the user's frames from the outermost one on.
 
-Ahead of the frames of a function that a library calls stands a number below 0 for that function:
-no line of the user's has all of it.
+Ahead of the frames of a function that a library calls, or of a loop, stands a number below 0, as no
+line of the user's has all of it: an odd one for the function, an even one for the loop, which is
+twice the id of the frame that begins it.
 """
+_FOR = re.compile(r"(?:async )?for (.+?) in\b")
+_WORDS = re.compile(r"\w+")
 STEP_BESIDE = 0.1
 """Of the time below a line: with more of a step it is a line around the step."""
 _INSTALLED = "-packages/"  # of a library's file, but not of the standard library's
@@ -56,13 +61,15 @@ class LineTree:
     def _add(self, stack: int) -> LinePath:
         """Add the time of a stack to all lines that it is below, and return its path."""
         lines, in_model, is_called = [LinePath()], False, False
+        loops = self._context.once(loops_of)
         for frame in self._context.reader.frames_of(stack):
             if frame.is_library:
                 in_model, is_called = in_model or means(frame, "module"), True
                 continue
-            key = frame.function, frame.file
-            function = -1 - self._functions.setdefault(key, len(self._functions))
-            for one in (function, frame.id)[not is_called :]:
+            number = self._functions.setdefault((frame.function, frame.file), len(self._functions))
+            around = [-1 - 2 * number] if is_called else []
+            around += [-2 * loops[frame]] if frame in loops else []
+            for one in (*around, frame.id):
                 self._children[lines[-1]].add(line := (*lines[-1], one))
                 lines.append(line)
                 if in_model:
@@ -138,10 +145,18 @@ class LineTree:
         return found if self.runs_other_model(line) else found - self._step
 
     def line(self, path: LinePath) -> Line | None:
-        """Return the line at a path, of a function that with the most lost time."""
+        """Return the line at a path; of a function or a loop that with the most lost time."""
         while path and path[-1] < 0:
             path = max(self._children[path], key=self.lost_ns)
         return line_of(self._context.reader.frames[path[-1]]) if path else None
+
+    def head(self, path: LinePath) -> Line | None:
+        """Return the line at a path; of a loop that which begins it."""
+        return self.line((-path[-1] // 2,) if is_loop(path) else path)
+
+
+def is_loop(path: LinePath) -> bool:
+    return bool(path) and path[-1] < 0 and path[-1] % 2 == 0
 
 
 def calls_of(context: FindingContext, cause: set[int]) -> tuple[set[int], Line | None, set[int]]:
@@ -154,7 +169,7 @@ def calls_of(context: FindingContext, cause: set[int]) -> tuple[set[int], Line |
     calls = {line: tree.below(line) for line in tree.calls()}
     heaviest = next(iter(calls), ())
     stacks = cause.union(*calls.values())
-    return stacks, tree.line(heaviest), cause & calls.get(heaviest, cause)
+    return stacks, tree.head(heaviest), cause & calls.get(heaviest, cause)
 
 
 def library_call(context: FindingContext, stacks: Collection[int]) -> str:
@@ -179,6 +194,34 @@ def _is_public(frame: FrameRow) -> bool:
     is_of_model = means(frame, "torch") or name.startswith("forward")
     is_private = name.startswith("_") or "<" in frame.function
     return _INSTALLED in frame.file and not is_of_model and not is_private
+
+
+def loops_of(context: FindingContext) -> dict[FrameRow, int]:
+    """Return the frame that begins the innermost ``for`` around each of the user's frames.
+
+    The lines that were sampled tell it: a loop goes on to the last one that names what it goes
+    through, but for the lines of a later loop.
+    """
+    functions: defaultdict[tuple[str, str], set[FrameRow]] = defaultdict(set)
+    for stack in context.profile.time_ns:
+        for frame in own_frames(context.reader.frames_of(stack)):
+            functions[frame.file, frame.function].add(frame)
+    found: dict[FrameRow, int] = {}
+    for frames in functions.values():
+        lines = sorted(frames, key=lambda frame: frame.line)
+        for first, head in enumerate(lines):
+            names = _names(head)
+            body = lines[first:] if names else []
+            while body and names.isdisjoint(_WORDS.findall(body[-1].text)):
+                body.pop()
+            found.update(dict.fromkeys(body, head.id))
+    return found
+
+
+def _names(frame: FrameRow) -> frozenset[str]:
+    """Return the names that a ``for`` gives to what it goes through."""
+    loop = _FOR.match(frame.text)
+    return frozenset(_WORDS.findall(loop[1])) if loop else frozenset()
 
 
 def knows_steps(context: FindingContext) -> bool:

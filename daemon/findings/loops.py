@@ -19,6 +19,7 @@ from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import Finding
 from profd.daemon.findings.kinds import OwnFunction, own_functions
 from profd.daemon.findings.linetree import of_stacks
+from profd.daemon.findings.rule import hidden_if
 from profd.daemon.store.rows import FrameRow
 
 UNEXPLAINED = frozenset({OTHER, WAITING, STARTUP})
@@ -27,8 +28,21 @@ _LOOP, _COMPREHENSION = re.compile(r"^\s*(for|while)\b"), re.compile(r"\bfor\b.+
 _OTHER_RULES = frozenset({DATA_LOAD, DATA_WAIT, STARTUP, SYNCHRONIZE})
 
 
+@hidden_if(lambda own, other: other.rule == "overhead" and other.evidence.call == own.evidence.call)
 def hot_function(context: FindingContext) -> Finding | None:
-    """Return the function that loops for most of the time.
+    """Return the function that loops for most of the time."""
+    function, stacks = context.once(longest_loops)
+    if function is None or context.is_all_work(context.share_of(stacks.__contains__)):
+        return None
+    spent_ns = context.profile.spent_ns
+    cases = {"update": 2 * spent_ns(context.stacks_in(OPTIMIZER) & stacks) > spent_ns(stacks)}
+    return of_stacks(
+        "hot-function", context, stacks, frame_of=context.leaf, cases=cases, name=function[0]
+    )
+
+
+def longest_loops(context: FindingContext) -> tuple[OwnFunction | None, set[int]]:
+    """Return the function that loops for most of the time, and the stacks in which it does.
 
     A function whose time is mostly of a known kind does not count: its kind says more of it.
     """
@@ -37,16 +51,7 @@ def hot_function(context: FindingContext) -> Finding | None:
     loop_ns, known_ns = time_by(looping.get), time_by(looping.get, filter(known, looping))
     unknown = (key for key, time_ns in loop_ns.items() if known_ns.get(key, 0.0) < time_ns / 2)
     function = next(unknown, None)
-    if function is None:
-        return None
-    of_it = {stack for stack, key in looping.items() if key == function}
-    if context.is_all_work(context.share_of(of_it.__contains__)):
-        return None
-    updates = context.stacks_in(OPTIMIZER) & of_it
-    cases = {"update": 2 * context.profile.spent_ns(updates) > loop_ns[function]}
-    return of_stacks(
-        "hot-function", context, of_it, frame_of=context.leaf, cases=cases, name=function[0]
-    )
+    return function, {stack for stack, key in looping.items() if key == function}
 
 
 def _looping_stacks(context: FindingContext) -> dict[int, OwnFunction]:

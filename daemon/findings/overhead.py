@@ -33,11 +33,12 @@ from profd.daemon.findings.linetree import (
     LinePath,
     LineTree,
     calls_of,
+    is_loop,
     knows_steps,
     library_call,
 )
 from profd.daemon.findings.loading import is_apart_from_environment
-from profd.daemon.findings.loops import UNEXPLAINED, by_element, hot_function
+from profd.daemon.findings.loops import UNEXPLAINED, by_element, hot_function, longest_loops
 from profd.daemon.findings.memory import collects_garbage
 from profd.daemon.findings.rule import hidden_if
 from profd.daemon.findings.shares import Share
@@ -186,12 +187,18 @@ class _Loss:
         A torn sample may have a little of a step below the line of such a loop.
         """
         for depth in range(1, len(self.path) + has_callee):
-            line = self.tree.line(self.path[:depth])
+            line = self.tree.line(self.path[:depth]) if self.path[depth - 1] > 0 else None
             if line and _TAKES.search(line.source or ""):
-                around_ns = self.tree.step_ns(self.path[: depth - 1])
+                around = self.path[: depth - 1]
+                around_ns = self.tree.step_ns(around[:-1] if is_loop(around) else around)
                 if self.tree.step_ns(self.path[:depth]) < STEP_BESIDE * around_ns:
                     return True
         return False
+
+    @property
+    def in_loop(self) -> bool:
+        """Whether nearly all is in a loop, and not below one line of it."""
+        return is_loop(self.path)
 
     def callee(self) -> tuple[str | None, set[int]]:
         """Return the innermost of the user's functions below the line with most of the time.
@@ -201,7 +208,7 @@ class _Loss:
         paths = self.tree.paths
         return self.context.innermost(
             {
-                stack: [one for one in _below(paths[stack], self.path) if one > 0]
+                stack: [one for one in _below(paths[stack], self.path) if one > 0][self.in_loop :]
                 for stack in self.stacks
             }
         )
@@ -214,7 +221,7 @@ def largest_loss(context: FindingContext) -> _Loss | None:
         path, costly = (tree.costly_line(call, part) for part in (NEARLY_ALL, 0.5))
         # Other lines of a step may call the same one.
         also = {stack for stack in lost if path[-1] in tree.paths[stack]}
-        lines = tree.line(call), tree.line(costly)
+        lines = tree.head(call), tree.line(costly)
         losses.append(_Loss(context, tree, path, tree.below(call) | also, *lines))
     kind_of = context.kinds.of_stack
     if aside := {
@@ -236,17 +243,19 @@ def _has_grown(lost: Finding, other: Finding) -> bool:
 
 @hidden_if(_has_grown)
 def overhead(context: FindingContext) -> Finding | None:
-    loss, hot = context.once(largest_loss), context.once(hot_function)
+    loss = context.once(largest_loss)
     if loss is None or loss.line is None:
         return None
-    if hot and loss.call and hot.evidence.call == loss.call:
+    hot, (_, in_loops) = context.once(hot_function), context.once(longest_loops)
+    looping = loss.spent_ns(loss.stacks & in_loops) / loss.all_ns if hot else 0.0
+    if looping > 0.8:
         return None  # the rule on loops says more of it
     whole = context.share_of(loss.stacks.__contains__)
     if context.is_all_work(whole) or loss.is_brought():
         return None
     callee, _ = loss.callee()
     is_input = loss.is_input(has_callee=bool(callee))
-    is_loss = is_input or not loss.may_be_needed()
+    is_loss = is_input or looping > 0.5 or not loss.may_be_needed()
     severity = context.severity("overhead" if is_loss else "own-function", whole.low)
     if severity is None:
         return None
@@ -283,6 +292,7 @@ def _own_function(loss: _Loss, whole: Share, severity: str, *, is_input: bool) -
         at=at(loss.line, loss.call, library_call(context, named)),
         cases={
             "line": callee is None,
+            "loop": callee is None and loss.in_loop,
             "elements": loss.spent_ns(elements) > NEARLY_ALL * named_ns,
             "update": loss.spent_ns(loss.stacks & context.once(beside_optimizer)) > loss.all_ns / 2,
             "input": is_input,

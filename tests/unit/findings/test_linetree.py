@@ -157,6 +157,38 @@ def test_an_optimizer_of_the_programs_own_is_named_whether_torch_calls_it_or_the
         assert case.found(own_optimizer, other) is None
 
 
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        (
+            ("norm = p.grad.norm()", "p.grad.mul_(1 / norm)"),
+            "overhead: a loop of train_epoch takes 32 % of the time (train.py:172, from train.py:170)",
+        ),
+        (
+            ("norm = gradient.norm()", "gradient.mul_(1 / norm)"),
+            "Python-bound: train_epoch loops in Python for 26 % of the time (train.py:172)",
+        ),
+        (
+            ("norm = p.grad.norm()", "for p in others: p.grad.mul_(1 / norm)"),
+            "Python-bound: train_epoch goes through the weights one by one 26 % of the time (train.py:172)",
+        ),
+    ],
+    ids=["it goes through p", "something else", "the next loop goes through p, too"],
+)  # fmt: skip
+def test_a_loop_is_a_call_down_to_the_last_line_that_names_what_it_goes_through(
+    case: Case, texts: tuple[str, str], words: str
+) -> None:
+    head, norm, scale, other = (
+        (*LOOP, case.line("train_epoch", line, text, TRAIN))
+        for line, text in zip(
+            (170, 171, 172, 174), ("for name, p in named:", *texts, "x = x / 2"), strict=True
+        )
+    )
+    spans = step((head, 20), ((*norm, *NORM[-1:]), 60), (scale, 80), (other, 30))
+    (found,) = case.findings(spans)  # of two rules that know it, one says more
+    assert found.title.startswith(words)
+
+
 KERAS = LIBRARY + "keras/src/backend/torch/trainer.py"
 PREDICT = (*CALL, Frame("choose", DATA, 115), Frame("TorchTrainer.predict", KERAS, 500))
 ANSWER = (*PREDICT, Frame("TorchTrainer.predict_step", KERAS, 90), CALL_IMPL)
