@@ -66,7 +66,7 @@ class LineTree:
             if frame.is_library:
                 in_model, is_called = in_model or means(frame, "module"), True
                 continue
-            number = self._functions.setdefault((frame.function, frame.file), len(self._functions))
+            number = self._functions.setdefault(_of_function(frame), len(self._functions))
             around = [-1 - 2 * number] if is_called else []
             around += [-2 * loops[frame]] if frame in loops else []
             for one in (*around, frame.id):
@@ -202,26 +202,21 @@ def loops_of(context: FindingContext) -> dict[FrameRow, int]:
     The lines that were sampled tell it: a loop goes on to the last one that names what it goes
     through, but for the lines of a later loop.
     """
-    functions: defaultdict[tuple[str, str], set[FrameRow]] = defaultdict(set)
-    for stack in context.profile.time_ns:
-        for frame in own_frames(context.reader.frames_of(stack)):
-            functions[frame.file, frame.function].add(frame)
+    frames_of = context.reader.frames_of
+    lines = {frame for stack in context.profile.time_ns for frame in own_frames(frames_of(stack))}
     found: dict[FrameRow, int] = {}
-    for frames in functions.values():
-        lines = sorted(frames, key=lambda frame: frame.line)
-        for first, head in enumerate(lines):
-            names = _names(head)
-            body = lines[first:] if names else []
-            while body and names.isdisjoint(_WORDS.findall(body[-1].text)):
-                body.pop()
-            found.update(dict.fromkeys(body, head.id))
+    for head in sorted(lines, key=lambda one: one.line):
+        if loop := _FOR.match(head.text):
+            names = set(_WORDS.findall(loop[1]))
+            body = [one for one in lines if _of_function(one) == _of_function(head)]
+            named = (one.line for one in body if not names.isdisjoint(_WORDS.findall(one.text)))
+            within = range(head.line, max(named) + 1)
+            found.update({one: head.id for one in body if one.line in within})
     return found
 
 
-def _names(frame: FrameRow) -> frozenset[str]:
-    """Return the names that a ``for`` gives to what it goes through."""
-    loop = _FOR.match(frame.text)
-    return frozenset(_WORDS.findall(loop[1])) if loop else frozenset()
+def _of_function(frame: FrameRow) -> tuple[str, str]:
+    return frame.function, frame.file
 
 
 def knows_steps(context: FindingContext) -> bool:

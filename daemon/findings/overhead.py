@@ -195,11 +195,6 @@ class _Loss:
                     return True
         return False
 
-    @property
-    def in_loop(self) -> bool:
-        """Whether nearly all is in a loop, and not below one line of it."""
-        return is_loop(self.path)
-
     def callee(self) -> tuple[str | None, set[int]]:
         """Return the innermost of the user's functions below the line with most of the time.
 
@@ -208,7 +203,9 @@ class _Loss:
         paths = self.tree.paths
         return self.context.innermost(
             {
-                stack: [one for one in _below(paths[stack], self.path) if one > 0][self.in_loop :]
+                stack: [one for one in _below(paths[stack], self.path) if one > 0][
+                    is_loop(self.path) :
+                ]
                 for stack in self.stacks
             }
         )
@@ -292,7 +289,7 @@ def _own_function(loss: _Loss, whole: Share, severity: str, *, is_input: bool) -
         at=at(loss.line, loss.call, library_call(context, named)),
         cases={
             "line": callee is None,
-            "loop": callee is None and loss.in_loop,
+            "loop": callee is None and is_loop(loss.path),
             "elements": loss.spent_ns(elements) > NEARLY_ALL * named_ns,
             "update": loss.spent_ns(loss.stacks & context.once(beside_optimizer)) > loss.all_ns / 2,
             "input": is_input,
