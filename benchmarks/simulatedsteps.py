@@ -117,6 +117,9 @@ class SimulatedProgram(Program):
     def sources_of(self, _loop: StepLoop) -> list[Source]:
         return [Source("a variable", ROUND)]
 
+    def follow(self, _leader: int | None) -> None:
+        pass
+
     def optimizer_steps(self) -> Source | None:
         return None
 

@@ -259,22 +259,25 @@ def _contradiction(
     """Say why a count cannot be true: by the visits of the optimizer in its last half minute.
 
     There were at least as many steps as visits: of one line, as a step may call several optimizers.
-    There were hardly more if visits, and the times between, are mostly more than four samples.
+    There were hardly more if visits, and the times between, are mostly more than four samples, and
+    nearly all of the time was sampled.
     """
     if (_source_at(reader, process.id, piece[-1].at_ns) or "").startswith(OPTIMIZER_STEPS):
         return None
     first = next(point for point in piece if point.at_ns >= piece[-1].at_ns - 30 * SECOND_NS)
     time, made = TimeRange(first.at_ns, piece[-1].at_ns), piece[-1].value - first.value
     threads = [row.id for row in reader.threads.values() if row.process == process.id]
-    visits, samples, last = Counter[FrameRow](), Counter[bool](), None
+    visits, samples, last, seen_ns = Counter[FrameRow](), Counter[bool](), None, 0
     for row in reader.intervals(time, [one for one in threads if reader.threads[one].is_main]):
         line = phases.update_line(row.stack)
         samples[line is None] += row.samples
+        seen_ns += row.duration_ns
         if line is not None and line != last:
             visits[line] += 1
         last = line
     called = max(visits.values(), default=0)
     is_clear = min(samples[True], samples[False]) > 4 * visits.total()
+    is_clear = is_clear and seen_ns > 0.9 * time.length_ns
     if called <= 1.25 * (made + error) + 3 and not (is_clear and made - error > 1.25 * called + 3):
         return None
     return f"shows {made:.0f} steps while the samples show {called} calls of the optimizer"
