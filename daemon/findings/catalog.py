@@ -54,7 +54,6 @@ RULES: tuple[Rule, ...] = (
     phases.anomaly_detection,
     loops.hot_function,
     phases.unfused_optimizer,
-    phases.own_optimizer,
     phases.small_batches,
     overhead.overhead,
     parts.part_of_model,

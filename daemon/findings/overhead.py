@@ -221,12 +221,18 @@ def largest_loss(context: FindingContext) -> _Loss | None:
         lines = tree.head(call), tree.line(costly)
         losses.append(_Loss(context, tree, path, tree.below(call) | also, *lines))
     kind_of = context.kinds.of_stack
-    if aside := {
+    anywhere = {
         stack
         for stack in context.profile.time_ns
         if (kind := kind_of(stack)) is not None and kind.anywhere
-    }:
-        stacks, called, most = calls_of(context, aside)
+    }
+    if hooks := {stack for stack in lost if _is_hook(context.reader.frames_of(stack))}:
+        # Several lines of a step may call them: forward and backward.
+        _, hook, most = calls_of(context, hooks)
+        calling = context.heaviest_line(most.__contains__)
+        losses.append(_Loss(context, tree, (), hooks, calling, hook))
+    if anywhere:
+        stacks, called, most = calls_of(context, anywhere)
         line = context.heaviest_line(most.__contains__)
         losses.append(_Loss(context, tree, (), stacks, called, line))
     return max(losses, key=lambda loss: loss.all_ns, default=None)

@@ -114,12 +114,12 @@ def unfused_optimizer(context: FindingContext) -> Finding | None:
         cases = {"foreach": form == "multi-tensor update"}
         if found := context.finding("unfused-optimizer", share, cases=cases):
             return found
-    return None
+    return own_optimizer(context)
 
 
 def own_optimizer(context: FindingContext) -> Finding | None:
     """Return the finding on an optimizer of the user's own that updates tensors of torch."""
-    if not context.steps_by_torch or context.once(unfused_optimizer):
+    if not context.steps_by_torch:
         return None
     return of_stacks("own-optimizer", context, _updates(context, by_hand=True))
 

@@ -151,6 +151,10 @@ LINES: dict[str, tuple[Spans, str, str]] = {
         step(((*MODULE, Frame("f", DATA, 54)), 200)), WARNING, "a line of f takes 40 % of the "
                                                                "time (augment.py:54)"
     ),
+    "hooks that both passes call": (
+        step(((*ENGINE, Frame("f", DATA, 50)), 60), ((*MODULE, Frame("f", DATA, 50)), 60)), WARNING,
+        "a line of f takes 24 % of the time (augment.py:50)"
+    ),
     "statistics, but not the model's own work at the same line of a caller": (
         step((QUANTILE, 150), (MEASURE, 40)), WARNING, "statistics of values takes 30 % of the "
                                                        "time (augment.py:61)"
