@@ -78,9 +78,17 @@ def forward_without_gradients(context: FindingContext) -> Finding | None:
         "forward-without-gradients",
         context,
         stacks,
+        frame_of=partial(_block_or_line, context),
         cases={"of-agent": has_environments(context)},
         function=runner.name,
     )
+
+
+def _block_or_line(context: FindingContext, stack: int) -> FrameRow | None:
+    """Return the line in a block without gradients: what it calls may be called with them, too."""
+    blocks, frames = context.reader.entities.without_gradients, context.reader.frames_of(stack)
+    block = next((one for one in frames if one.id in blocks), None)
+    return block or context.phases.user_line(stack)
 
 
 def _without_gradients(

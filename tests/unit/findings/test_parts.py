@@ -67,7 +67,7 @@ def test_a_model_that_the_user_runs_without_gradients_in_a_step_is_a_remark_at_i
     title = case.title(
         forward_without_gradients, step(((*block, TEACH, CALL_IMPL), 200), (another, 150))
     )
-    assert "takes 40 % of the time, in teach (augment.py:90, from train.py:72)" in title
+    assert "takes 40 % of the time, in teach (train.py:72)" in title
     title = case.title(forward_without_gradients, step(((*block, CALL_IMPL), 150), (another, 200)))
     assert "takes 40 % of the time, in train_epoch (train.py:74)" in title
     # One that no training is beside, one that computes no model, and a library's own.
