@@ -214,7 +214,8 @@ def starting_workers(context: FindingContext) -> Finding | None:
     return context.finding(
         "input-bound-starting",
         whole,
-        gain=context.bound(whole, ceiling(context)),
+        # Not bounded by cores: starting also takes the cores' time.
+        gain=context.bound(whole),
         least_gain=share.least_gain,
         line=lambda: line,
         cases={"anew": bool(line and re.search(r"\bnext\(.*\biter\(", line.source or ""))},
