@@ -159,17 +159,22 @@ def is_loop(path: LinePath) -> bool:
     return bool(path) and path[-1] < 0 and path[-1] % 2 == 0
 
 
-def calls_of(context: FindingContext, cause: set[int]) -> tuple[set[int], Line | None, set[int]]:
+def calls_of(
+    context: FindingContext,
+    cause: set[int],
+    frame_of: Callable[[int], FrameRow | None] | None = None,
+) -> tuple[set[int], Line | None, Line | None]:
     """Return the stacks of the outermost calls of the user's loop that a cause is most of.
 
-    With what no such call has of the cause, without what a remedy does not spare. Then the line of
-    the heaviest call, and what that has of the cause; without a call None and all of the cause.
+    With what no such call has of the cause, and without what a remedy does not spare. Then the line
+    of the cause, by ``frame_of``, within the heaviest call; and that call's, None if it is below.
     """
     tree = LineTree(context, cause)
     calls = {line: tree.below(line) for line in tree.calls()}
-    heaviest = next(iter(calls), ())
-    stacks = cause.union(*calls.values())
-    return stacks, tree.head(heaviest), cause & calls.get(heaviest, cause)
+    heaviest, stacks = next(iter(calls.items()), ((), cause))
+    line = context.heaviest_line((stacks & cause).__contains__, frame_of)
+    is_above = line is None or line.frame not in heaviest[:-1]
+    return cause.union(*calls.values()), line, tree.head(heaviest) if is_above else None
 
 
 def library_call(context: FindingContext, stacks: Collection[int]) -> str:
@@ -247,8 +252,8 @@ def of_stacks(
     own = context.share_of(cause.__contains__)
     if context.severity(name, 2 * own.high) is None:
         return None
-    stacks, call, most = calls_of(context, cause)
-    line, phase = context.heaviest_line(most.__contains__, frame_of), table().finding[name].phase
+    stacks, line, call = calls_of(context, cause, frame_of)
+    phase = table().finding[name].phase
     share = own if is_wait else context.share_of(stacks.__contains__)
     is_phase = share.value == context.share(phase or OTHER).value
     return context.finding(

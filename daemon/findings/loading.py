@@ -68,7 +68,7 @@ def load_in_process(context: FindingContext) -> Finding | None:
     # spare.
     is_iterable = goes_through("iterable dataset") and not goes_through("shares data out")
     is_quick = has_loader and not is_iterable and step_s < HAND_OVER_S
-    call = None if has_loader else calls_of(context, loading)[1]
+    call = None if has_loader else calls_of(context, loading)[2]
     function, of_function, at_function = _costly_function(context, loading, call)
     by_workers = crew.most > 0 and not is_quick
     return context.finding(

@@ -228,13 +228,12 @@ def largest_loss(context: FindingContext) -> _Loss | None:
     }
     if hooks := {stack for stack in lost if _is_hook(context.reader.frames_of(stack))}:
         # Several lines of a step may call them: forward and backward.
-        _, hook, most = calls_of(context, hooks)
-        calling = context.heaviest_line(most.__contains__)
+        calling = context.heaviest_line(hooks.__contains__)
+        hook = context.heaviest_line(hooks.__contains__, context.own_frame)
         losses.append(_Loss(context, tree, (), hooks, calling, hook))
     if anywhere:
-        stacks, called, most = calls_of(context, anywhere)
-        line = context.heaviest_line(most.__contains__)
-        losses.append(_Loss(context, tree, (), stacks, called, line))
+        stacks, line, around = calls_of(context, anywhere)
+        losses.append(_Loss(context, tree, (), stacks, around, line))
     return max(losses, key=lambda loss: loss.all_ns, default=None)
 
 

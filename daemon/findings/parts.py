@@ -146,7 +146,7 @@ def largest_part(context: FindingContext) -> Finding | None:
     function, stacks = _largest(context, function_of)
     if function is None:
         return None
-    called, line, _ = calls_of(context, stacks)
+    called, _, line = calls_of(context, stacks)
     share = context.share_of(called.__contains__)
     # The loop itself is no part of it, and neither is a line that takes the whole step:
     # `svi.step(batch)`.

@@ -8,6 +8,7 @@ from support.findingruns import (
     CALL_IMPL,
     DUMPS,
     LOOP,
+    MEASURE,
     PASS,
     Case,
     Spans,
@@ -98,6 +99,13 @@ def test_of_a_wait_for_a_gpu_the_share_is_that_of_the_wait_alone(case: Case) -> 
 
 
 PROBE = Frame("LogisticRegression.fit", LIBRARY + "sklearn/linear_model/_logistic.py", 9)
+
+
+def test_a_call_below_the_line_that_is_named_is_not_said_to_lead_to_it(case: Case) -> None:
+    case.line("Observer.forward", 60, "norm = torch.linalg.svd(x).S[0]")
+    assert " takes 20 % of the time (train.py:61): " in case.title(overhead, step((MEASURE, 100)))
+
+
 TIMM = Frame("ModelEmaV2.update", LIBRARY + "timm/utils/model_ema.py", 101)
 AVERAGE = (
     *CALL,
