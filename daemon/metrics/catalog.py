@@ -107,27 +107,6 @@ PROCESS_GPU_MEMORY = _gauge(
     "rank",
     "role",
 )
-MEMORY_SLOPE = _gauge(
-    "profd_process_memory_slope_bytes_per_second",
-    "By/s",
-    "Slope of a training process's memory.",
-    "rank",
-    "memory",
-)
-MEMORY_GROWING = _gauge(
-    "profd_process_memory_growing",
-    "1",
-    "1 where that memory grows and is not given back, else 0.",
-    "rank",
-    "memory",
-)
-MEMORY_LEFT = _gauge(
-    "profd_process_memory_left_seconds",
-    "s",
-    "Until growing memory is full, +Inf where none grows.",
-    "rank",
-    "memory",
-)
 HOST_MEMORY_USED = _gauge(
     "profd_host_memory_used_bytes", "By", "Memory of the machine that is not available."
 )

@@ -19,7 +19,6 @@ from profd.daemon.findings.finding import SEVERITIES
 from profd.daemon.metrics import catalog
 from profd.daemon.metrics.catalog import Metric, Sample
 from profd.daemon.metrics.look import RunLook, rank_of
-from profd.daemon.metrics.trends import Trends
 from profd.daemon.store.findings import rules_found
 from profd.daemon.store.records import STEP_COUNT
 from profd.daemon.store.rollups import ALL_TOGETHER, minute_times, span_totals
@@ -142,8 +141,7 @@ class Processes:
 class StepCounts:
     """The newest counts of each rank, which keeps its number when its process ends."""
 
-    def __init__(self, trends: Trends) -> None:
-        self._trends = trends
+    def __init__(self) -> None:
         self._counts: dict[str, tuple[SeriesRow, deque[PointRow]]] = {}
 
     def take(self, look: RunLook) -> Iterator[Sample]:
@@ -158,9 +156,6 @@ class StepCounts:
             is_counted = all(one.is_counted for one in lost)
             yield look.sample(catalog.STEPS, counts[-1].value if is_counted else None, rank)
             yield look.sample(catalog.STEP_RATE, per_s, rank)
-        if not self._counts and ranks and self._trends.step_rate is not None:
-            # Ranks step together, so that one stands for all.
-            yield look.sample(catalog.STEP_RATE, self._trends.step_rate, min(ranks.values()))
 
     def _catch_up(self, look: RunLook, rank: str, series: SeriesRow) -> None:
         known, counts = self._counts.get(rank, (series, deque[PointRow](maxlen=9)))

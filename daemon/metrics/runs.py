@@ -18,7 +18,6 @@ from profd.daemon.errors import RunUnreadable
 from profd.daemon.metrics import parts
 from profd.daemon.metrics.catalog import BUILD_INFO, EXPORTER_CPU, EXPORTER_MEMORY, Sample
 from profd.daemon.metrics.look import Integral, RunLook
-from profd.daemon.metrics.trends import Trends
 from profd.daemon.store.entities import Entities, has_ended
 from profd.daemon.store.reader import RunReader
 
@@ -29,7 +28,7 @@ OLD_NS = 600 * SECOND_NS
 class RunWatch:
     """A run that is followed; belongs to one thread at a time."""
 
-    def __init__(self, path: Path, trends: Trends | None = None) -> None:
+    def __init__(self, path: Path) -> None:
         """Follow the run at ``path``; raises RunUnreadable if it is none."""
         self._path, self._living = path, Entities(has_ended, only_main_threads=True)
         with RunReader(path, self._living) as reader:
@@ -37,11 +36,11 @@ class RunWatch:
         self._began_ns = max(info.started_ns, info.end_ns - OLD_NS)
         self._last_recording = 0
         self._integrals: dict[int, Integral] = {}
-        trends, phases = trends or Trends(), PhaseIndex(self._living)
+        phases = PhaseIndex(self._living)
         self._forget_many = phases.forget_many
         self._parts: tuple[Callable[[RunLook], Iterable[Sample]], ...] = (
             parts.state,
-            parts.StepCounts(trends).take,
+            parts.StepCounts().take,
             parts.PhaseSeconds(phases).take,
             parts.IdleSeconds(phases).take,
             parts.gpus,
@@ -50,7 +49,6 @@ class RunWatch:
             parts.Quality().take,
             parts.own_cost,
             parts.findings,
-            trends.take,
         )
 
     def is_recorded(self) -> bool:

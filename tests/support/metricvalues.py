@@ -8,7 +8,6 @@ from pathlib import Path
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.metrics.catalog import Metric, Sample
 from profd.daemon.metrics.runs import RunWatch
-from profd.daemon.metrics.trends import Trends
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Identity
@@ -17,8 +16,7 @@ from support.waiting import until
 
 
 def watch(path: Path) -> RunWatch:
-    """Follow a run in which nothing is ever looked for."""
-    return RunWatch(path, Trends(start=lambda _: None))
+    return RunWatch(path)
 
 
 def value(samples: Iterable[Sample], metric: Metric, *labels: str) -> float:
