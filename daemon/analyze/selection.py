@@ -83,8 +83,8 @@ def leading_threads(reader: RunReader, selection: Selection) -> tuple[str, ...]:
 
 def led_by(threads: Sequence[str]) -> str:
     """Return in words which of a process's threads leads, by the names of ``leading_threads``."""
-    more = f" and {len(threads) - 2} more" if len(threads) > 2 else ""
-    return f"thread {', '.join(threads[:2])}{more}" if threads else "the main thread"
+    more = f" or another of {len(threads)}" if len(threads) > 1 else ""
+    return f"thread {threads[0]}{more}" if threads else "the main thread"
 
 
 _SLICES = 60

@@ -11,6 +11,7 @@ from support import rankrun, synthetic
 from support.synthetic import PHASE_SHARES, STARTED_NS
 
 from profd.daemon.analyze.phases import PHASES, PhaseIndex
+from profd.daemon.analyze.selection import MAIN_THREADS, leading_threads, led_by
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.tui.columns import Ruler
@@ -127,3 +128,21 @@ def test_threads_of_a_process_that_led_in_turn_share_a_row(
         monkeypatch.setitem(run.threads, second.id, moved)
         (row,) = rows_of(run).rows(Ruler(STARTED_NS, SECOND_NS, 4), {})
     assert all(sum(cell.values()) == pytest.approx(1.0) for cell in row.cells if cell)
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (("MainThread",) * 2, "the main thread"),
+        (("MainThread", "trainer"), "thread trainer"),
+        (("pool_0", "pool_1"), "thread pool_0 or another of 2"),
+    ],
+)
+def test_a_thread_that_leads_in_place_of_the_main_one_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, str], words: str
+) -> None:
+    with RunReader(rankrun.write_run(tmp_path / "ranks.profd")) as run:
+        for thread, name in zip(sorted(rows_of(run).ids()), names, strict=True):
+            row = msgspec.structs.replace(run.threads[thread], name=name)
+            monkeypatch.setitem(run.threads, thread, row)
+        assert led_by(leading_threads(run, MAIN_THREADS)) == words
