@@ -150,8 +150,8 @@ class Counted(NamedTuple):
 Kind = Callable[[random.Random], Iterator[Moment]]
 
 
-def simulate(kind: Kind, cost_s: float, seed: int) -> Counted:
-    """Read one loop, where a reading takes ``cost_s`` of CPU time."""
+def simulate(kind: Kind, cost_s: float, seed: int) -> Counted | None:
+    """Read one loop, where a reading takes ``cost_s`` of CPU time; None: there was no count."""
     chance = random.Random(seed)
     moments = list(itertools.takewhile(lambda one: one.begin_s < SECONDS, kind(chance)))
     clock, taken = StoppedClock(int(FIRST_READING_S * SECOND_NS)), list[Record]()
@@ -168,6 +168,8 @@ def simulate(kind: Kind, cost_s: float, seed: int) -> Counted:
         clock.at_ns = int(SECONDS * SECOND_NS)
         steps.end()
     counts = [one for one in taken if isinstance(one, PointsTaken)]
+    if not counts:
+        return None
     (first, last), begun = (counts[0].points, counts[-1].points), program.at(counts[0].at_ns).begun
     # Either count may be off by the error that was stored with it.
     return Counted(
@@ -195,19 +197,20 @@ KINDS: dict[str, list[Kind]] = {
 }
 
 
-def simulate_all(kinds: list[Kind], runs: int) -> list[Counted]:
+def simulate_all(kinds: list[Kind], runs: int) -> list[Counted | None]:
     """Read loops of some kinds, each so many times under all conditions."""
     cases = itertools.product(kinds, (0.0003, 0.0008), range(runs))
     return [simulate(*case) for case in cases]
 
 
-def row(name: str, found: list[Counted]) -> str:
+def row(name: str, simulated: list[Counted | None]) -> str:
     """Return a row of the table."""
+    found = [one for one in simulated if one is not None]
     off, errors = [one.off for one in found], [one.error / one.true for one in found]
     held = sum(one.holds() for one in found)
     cells = (
         f"{statistics.mean(off):+.1%} ({min(off):+.1%} to {max(off):+.1%}) | "
-        f"{statistics.mean(errors):.1%}"
+        f"{statistics.mean(errors):.1%} | {len(simulated) - len(found)}"
     )
     return f"| {name} | {cells} | {held} of {len(found)} |"
 
@@ -218,8 +221,11 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--dry-run", action="store_true", help="write nothing down")
     options = parser.parse_args()
-    lines = ["| loop | off: mean (from, to) | stated error, mean | held |", "|---|---:|---:|---:|"]
-    everything: list[Counted] = []
+    lines = [
+        "| loop | off: mean (from, to) | stated error, mean | no count | held |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    everything: list[Counted | None] = []
     with ProcessPoolExecutor() as pool:
         for name, found in zip(
             KINDS,
