@@ -17,6 +17,7 @@ from profd.daemon.analyze.phases import (
     DATA_WAIT,
     REQUESTS,
     STARTUP,
+    STEP,
     WAITING,
     own_frames,
 )
@@ -332,14 +333,17 @@ def awaited_input(context: FindingContext) -> Finding | None:
         return is_wait and context.phases.is_within(stack, REQUESTS)
 
     def awaiting(stack: int) -> FrameRow | None:
-        """Return the user's frame that awaits something, while that is at work."""
+        """Return the user's innermost frame that awaits something, while that is at work."""
         own = own_frames(context.reader.frames_of(stack))
-        return next((one for one in own if _AWAITS.search(one.text)), None)
+        return next((one for one in reversed(own) if _AWAITS.search(one.text)), None)
+
+    def is_beside_step(stack: int) -> bool:
+        return context.phases.of_stack(stack) not in STEP
 
     return context.finding(
         "input-bound-awaited",
         context.share_of(is_idle),
-        line=lambda: context.heaviest_line(frame_of=awaiting) or context.line(DATA_WAIT),
+        line=lambda: context.heaviest_line(is_beside_step, awaiting) or context.line(DATA_WAIT),
         leader=led_by(leading_threads(context.reader, context.selection)),
     )
 

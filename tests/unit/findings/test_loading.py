@@ -295,7 +295,10 @@ def test_a_training_in_an_event_loop_waits_for_its_input_and_not_for_requests(ca
         case.line("train", 305, "async for images in feed():", TRAIN),
         Frame("feed", TRAIN, 290),
     )
-    spans = step((idle, 200), (asks, 10))
+    called = case.line("main", 310, "await train(model)", TRAIN)  # a step runs below it as well
+    asks_below = (run, called, *asks[1:])
+    backward = (run, called, *BACKWARD[2:])
+    spans = ((idle, 200), (asks_below, 10), (backward, 290))
     found = case.finding(awaited_input, spans)
     assert (
         "the main thread has nothing to run 40 % of the time, and awaits its input (train.py:305)"
