@@ -30,7 +30,7 @@ _GOES_ON = """
 """
 
 
-class RuleFound(msgspec.Struct, frozen=True):
+class RuleFound(msgspec.Struct, frozen=True, rename={"holds": "max(to_ns IS NULL)"}):
     """A rule that found something in the live run; ``holds`` says whether that is still there."""
 
     rule: str
@@ -56,13 +56,8 @@ def findings_of_whole(file: RunFile) -> list[FindingRow]:
 
 def rules_found(file: RunFile) -> list[RuleFound]:
     """Return each rule and severity that was found while the run was live."""
-    if not file.has_table("finding"):
-        return []
-    sql = (
-        "SELECT rule, severity, max(to_ns IS NULL) FROM finding WHERE NOT is_whole GROUP BY 1, 2 "
-        "ORDER BY 1, 2"
-    )
-    return file.fetch(RuleFound, sql)
+    where = "NOT is_whole GROUP BY 1, 2 ORDER BY 1, 2"
+    return file.fetch_from("finding", RuleFound, where)
 
 
 def write_findings(connection: sqlite3.Connection, taken: FindingsTaken) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
@@ -34,6 +35,7 @@ from profd.daemon.timerange import EVER, TimeRange
 
 _STARTS_IN = "start_ns >= ? AND start_ns < ?"
 _PART_NS = 300 * SECOND_NS
+OfProcess = TypeVar("OfProcess", RecordingRow, rows.GapRow, SeriesRow, rows.WindowRow)
 
 
 class RunReader(RunFile):
@@ -146,9 +148,7 @@ class RunReader(RunFile):
             where += (
                 f" AND (process IN ({ids}){' OR process IS NULL' if None in processes else ''})"
             )
-        found = self.fetch_from("series", SeriesRow, f"{where} ORDER BY id", *names)
-        self.check_known(processes={row.process for row in found if row.process is not None})
-        return found
+        return self._of_processes("series", SeriesRow, f"{where} ORDER BY id", *names)
 
     def main_threads(self) -> list[rows.ThreadRow]:
         """Return the main threads of the training processes: one per rank."""
@@ -243,7 +243,8 @@ class RunReader(RunFile):
 
     def recordings(self, time: TimeRange = EVER) -> list[RecordingRow]:
         """Return the recordings that start in a range of time, in order of time."""
-        return self._recordings(f"{_STARTS_IN} ORDER BY start_ns", *time)
+        where = f"{_STARTS_IN} ORDER BY start_ns"
+        return self._of_processes("recording", RecordingRow, where, *time)
 
     def recordings_after(
         self, recording: int, limit: int = -1, from_ns: int = 0
@@ -252,13 +253,15 @@ class RunReader(RunFile):
 
         Return all of them, or at most ``limit``.
         """
-        return self._recordings(
-            "id > ? AND start_ns >= ? ORDER BY id LIMIT ?", recording, from_ns, limit
-        )
+        where = "id > ? AND start_ns >= ? ORDER BY id LIMIT ?"
+        return self._of_processes("recording", RecordingRow, where, recording, from_ns, limit)
 
-    def _recordings(self, where: str, *values: int) -> list[RecordingRow]:
-        found = self.fetch_from("recording", RecordingRow, where, *values)
-        self.check_known(processes={one.process for one in found})
+    def _of_processes(
+        self, table: str, row: type[OfProcess], where: str, *values: int | str
+    ) -> list[OfProcess]:
+        """Return rows of a table, each of a process that exists, or of none."""
+        found = self.fetch_from(table, row, where, *values)
+        self.check_known(processes={one.process for one in found if one.process is not None})
         return found
 
     def gaps(self, time: TimeRange = EVER) -> list[rows.GapRow]:
@@ -266,16 +269,12 @@ class RunReader(RunFile):
 
         Empty if the file lacks their table.
         """
-        return self._gaps("end_ns > ? AND start_ns < ? ORDER BY start_ns", *time)
+        where = "end_ns > ? AND start_ns < ? ORDER BY start_ns"
+        return self._of_processes("gap", rows.GapRow, where, *time)
 
     def gaps_after(self, gap: int) -> list[rows.GapRow]:
         """Return the gaps written after this id; those of a process are in order of time."""
-        return self._gaps("id > ? ORDER BY id", gap)
-
-    def _gaps(self, where: str, *values: int) -> list[rows.GapRow]:
-        found = self.fetch_from("gap", rows.GapRow, where, *values)
-        self.check_known(processes={one.process for one in found})
-        return found
+        return self._of_processes("gap", rows.GapRow, "id > ? ORDER BY id", gap)
 
     def recorded(self, time: TimeRange = EVER) -> rows.RecordedTotal:
         """Return the totals of the recordings that start in a range of time."""
@@ -383,13 +382,8 @@ class RunReader(RunFile):
 
         Empty if the file is older than their table.
         """
-        if not self.has_table("window"):
-            return []
-        columns = ", ".join(rows.WindowRow.__struct_fields__[:-1])
-        sql = f"SELECT {columns}, length(trace) FROM window WHERE asked_ns >= ? ORDER BY id"
-        found = self.fetch(rows.WindowRow, sql, asked_ns)
-        self.check_known(processes={one.process for one in found})
-        return found
+        where = "asked_ns >= ? ORDER BY id"
+        return self._of_processes("window", rows.WindowRow, where, asked_ns)
 
     def window_steps(self, window: int) -> list[records.WindowStep]:
         """Return the whole steps within a window, in order of time."""

@@ -283,7 +283,7 @@ class EventRow(msgspec.Struct, frozen=True):
     text: str
 
 
-class WindowRow(msgspec.Struct, frozen=True):
+class WindowRow(msgspec.Struct, frozen=True, rename={"kept_bytes": "length(trace)"}):
     """A torch.profiler window of one process.
 
     ``error`` says why there is none, and is empty if there is one. The device's times are of all
