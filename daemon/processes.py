@@ -211,6 +211,12 @@ def read_stat(pid: int, os_tid: int | None = None) -> Stat | None:
         return None
 
 
+def state(pid: int) -> str:
+    """Return the state of a process by the kernel's letter; X if it is gone."""
+    stat = read_stat(pid)
+    return stat.state if stat else "X"
+
+
 def read_running(pid: int, start_ticks: int) -> Stat | None:
     """Read the stat of this very process.
 

@@ -46,8 +46,7 @@ class RunningDashboard:
 
     def resume(self) -> None:
         """Let a stopped dashboard go on; a running one would take SIGCONT for a second start."""
-        stat = processes.read_stat(self.pid)
-        if stat is not None and stat.state == "T":
+        if processes.state(self.pid) == "T":
             os.kill(self.pid, signal.SIGCONT)
 
 

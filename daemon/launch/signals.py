@@ -117,8 +117,7 @@ def await_sender(info: signal.struct_siginfo) -> None:
     """
     deadline_s = time.monotonic() + _ROUND_S
     while time.monotonic() < deadline_s:
-        sender = processes.read_stat(info.si_pid)
-        if sender is None or sender.state != "R":
+        if processes.state(info.si_pid) != "R":
             return
         time.sleep(_LOOK_S)
 

@@ -168,8 +168,8 @@ class _Guardian:
 
     def _wake_launcher(self) -> None:
         """Wake a launcher that has stopped along with its script once the script goes on."""
-        script_goes_on = self._script is None or _state(self._script.pid) != "T"
-        if script_goes_on and _state(self._launcher_pid) == "T":
+        script_goes_on = self._script is None or processes.state(self._script.pid) != "T"
+        if script_goes_on and processes.state(self._launcher_pid) == "T":
             os.kill(self._launcher_pid, signal.SIGCONT)
 
     def _answer(self) -> None:
@@ -228,14 +228,9 @@ def _answers(end: socket.socket, pid: int) -> bool:
     for _ in range(_LOOKS):
         if is_ready(end.fileno(), patience_ms=_LOOK_MS):
             return True
-        if _state(pid) in "TZX":
+        if processes.state(pid) in "TZX":
             break
     return False
-
-
-def _state(pid: int) -> str:
-    stat = processes.read_stat(pid)
-    return stat.state if stat else "X"
 
 
 def _comes_to(pid: int, states: str) -> bool:
@@ -244,7 +239,7 @@ def _comes_to(pid: int, states: str) -> bool:
     A group is not signaled all at once.
     """
     for _ in range(_LOOK_MS):
-        if _state(pid) in states:
+        if processes.state(pid) in states:
             return True
         select.select([], [], [], 0.001)
     return False

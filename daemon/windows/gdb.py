@@ -271,8 +271,7 @@ async def _end(
         done, _ = await asyncio.wait({reading}, timeout=_GRACE_S)
         if done:
             break
-    stat = processes.read_stat(pid)
-    if stat is not None and stat.state == "T":
+    if processes.state(pid) == "T":
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGCONT)
 
