@@ -124,7 +124,7 @@ def lay_out(pid: int, write: Callable[[int, int], str]) -> Text:
     return Text(write(page, page_bytes).encode(), page, page_bytes)
 
 
-async def execute(pid: int, text: Text, calls: CallAddresses, timeout_s: float = TIMEOUT_S) -> None:
+async def execute(pid: int, text: Text, calls: CallAddresses) -> None:
     """Have a process execute a text at its next safe point; raises MissingTool or WindowFailed."""
     program = require()
     status = processes.status(pid)
@@ -137,10 +137,10 @@ async def execute(pid: int, text: Text, calls: CallAddresses, timeout_s: float =
     if status["State"][0] in "Tt":
         raise WindowFailed(f"process {pid} is stopped", f"let it run on: kill -CONT {pid}")
     rights = as_owner(pid)
-    await rehearse(program, rights, timeout_s)
-    said = await _held(_run(program, pid, text, calls, timeout_s, rights))
+    await rehearse(program, rights)
+    said = await _held(_run(program, pid, text, calls, rights))
     if rights and "profd " not in said:  # it did nothing: Yama may let nobody but root attach
-        said = await _held(_run(program, pid, text, calls, timeout_s, {}))
+        said = await _held(_run(program, pid, text, calls, {}))
     _check(pid, said, text.page)
 
 
@@ -160,7 +160,7 @@ detach
 """
 
 
-async def rehearse(program: str, rights: dict[str, Any], timeout_s: float = TIMEOUT_S) -> None:
+async def rehearse(program: str, rights: dict[str, Any]) -> None:
     """Raise WindowFailed if gdb cannot write registers: it could not restore those of a process.
 
     gdb 13 on a Xeon with AMX has room for 2,696 of the 11,008 bytes that the kernel wants back. It
@@ -170,10 +170,10 @@ async def rehearse(program: str, rights: dict[str, Any], timeout_s: float = TIME
     steps = [word for step in _REHEARSAL for word in ("-ex", step)]
     process = await _start([*_gdb(program), *steps], rights, stdin=asyncio.subprocess.DEVNULL)
     try:
-        said, _ = await asyncio.wait_for(process.communicate(), timeout_s)
+        said, _ = await asyncio.wait_for(process.communicate(), TIMEOUT_S)
     except asyncio.TimeoutError:
         raise WindowFailed(
-            f"gdb did not start a program of its own within {timeout_s:.0f} s", _REMEDY
+            f"gdb did not start a program of its own within {TIMEOUT_S:.0f} s", _REMEDY
         ) from None
     finally:
         with contextlib.suppress(ProcessLookupError):
@@ -228,7 +228,6 @@ async def _run(
     pid: int,
     text: Text,
     calls: CallAddresses,
-    timeout_s: float,
     rights: dict[str, Any],
 ) -> str:
     with TemporaryDirectory(prefix="profd-gdb-") as folder:
@@ -247,11 +246,11 @@ async def _run(
         processes.spare(process.pid, pid)
         reading = asyncio.ensure_future(process.communicate(b"go\n"))
         try:
-            said, _ = await asyncio.wait_for(asyncio.shield(reading), timeout_s)
+            said, _ = await asyncio.wait_for(asyncio.shield(reading), TIMEOUT_S)
         except asyncio.TimeoutError:
             await _end(process, reading, pid)
             raise WindowFailed(
-                f"gdb was not done with process {pid} within {timeout_s:.0f} s", _REMEDY
+                f"gdb was not done with process {pid} within {TIMEOUT_S:.0f} s", _REMEDY
             ) from None
     return said.decode(errors="replace")
 

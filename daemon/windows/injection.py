@@ -52,23 +52,21 @@ def helper_for(
     )
 
 
-async def execute(helper: str, pid: int, script: Path, timeout_s: float = TIMEOUT_S) -> None:
+async def execute(helper: str, pid: int, script: Path) -> None:
     """Have a process execute a script, a path as the process sees it.
 
     Raises WindowFailed if it could not.
     """
     rights = as_owner(pid)
-    failure = await _try(helper, pid, script, timeout_s, rights)
+    failure = await _try(helper, pid, script, rights)
     if failure and rights:  # Yama may let nobody but root
-        failure = await _try(helper, pid, script, timeout_s, {})
+        failure = await _try(helper, pid, script, {})
     if failure:
         what = f"sys.remote_exec could not reach process {pid} ({failure[:200]})"
         raise WindowFailed(what, "restart the command with `profd run --torch-window -- CMD`")
 
 
-async def _try(
-    helper: str, pid: int, script: Path, timeout_s: float, rights: dict[str, Any]
-) -> str:
+async def _try(helper: str, pid: int, script: Path, rights: dict[str, Any]) -> str:
     """Run the helper with these rights, and return why that failed; nothing if it did not."""
     words, null, pipe = (
         [helper, "-I", "-c", _PROGRAM, str(pid), str(script)],
@@ -82,12 +80,12 @@ async def _try(
     except OSError as error:
         return str(error)
     try:
-        _, said = await asyncio.wait_for(process.communicate(), timeout_s)
+        _, said = await asyncio.wait_for(process.communicate(), TIMEOUT_S)
     except asyncio.TimeoutError:
         process.kill()
         await process.wait()
         raise WindowFailed(
-            f"sys.remote_exec was not done with process {pid} within {timeout_s:.0f} s"
+            f"sys.remote_exec was not done with process {pid} within {TIMEOUT_S:.0f} s"
         ) from None
     lines = said.decode(errors="replace").strip().splitlines() or [
         f"exit code {process.returncode}"

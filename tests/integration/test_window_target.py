@@ -95,12 +95,15 @@ async def test_text_is_executed_at_the_next_safe_point_and_the_process_goes_on(
         assert target.ask()[1] == names
 
 
-async def test_call_that_hangs_is_taken_back_and_the_process_goes_on(target: Target) -> None:
+async def test_call_that_hangs_is_taken_back_and_the_process_goes_on(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hanging = gdb.find_calls(target.pid)._replace(
         queue=symbols.find(target.pid, ("pause",))["pause"]
     )
+    monkeypatch.setattr(gdb, "TIMEOUT_S", 1.5)
     with pytest.raises(WindowFailed, match="was not done with process"):
-        await gdb.execute(target.pid, target.text("pass"), hanging, timeout_s=1.5)
+        await gdb.execute(target.pid, target.text("pass"), hanging)
     until(target.runs_on, "the process runs on")
 
 

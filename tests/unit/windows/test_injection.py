@@ -222,9 +222,7 @@ async def test_the_helper_runs_as_the_user_of_the_process_where_that_may_attach(
 ) -> None:
     tried: list[dict[str, Any]] = []
 
-    async def attempt(
-        helper: str, pid: int, script: Path, timeout_s: float, rights: dict[str, Any]
-    ) -> str:
+    async def attempt(helper: str, pid: int, script: Path, rights: dict[str, Any]) -> str:
         tried.append(rights)
         return "" if may_attach or not rights else "PermissionError"
 
@@ -235,7 +233,7 @@ async def test_the_helper_runs_as_the_user_of_the_process_where_that_may_attach(
 
 
 async def test_process_and_file_are_handed_to_the_helper_which_may_refuse_or_hang(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = tmp_path / "said"
     await execute(
@@ -249,7 +247,8 @@ async def test_process_and_file_are_handed_to_the_helper_which_may_refuse_or_han
     )
     with pytest.raises(WindowFailed, match=r"could not reach process 7 .*not enabled"):
         await execute(helper, 7, Path("/tmp/window.py"))
+    monkeypatch.setattr(injection, "TIMEOUT_S", 0.2)
     with pytest.raises(WindowFailed, match="not done with process 7 within 0 s"):
         await execute(
-            fake(tmp_path, "sys.stdin = None; import signal; signal.pause()"), 7, Path("/x"), 0.2
+            fake(tmp_path, "sys.stdin = None; import signal; signal.pause()"), 7, Path("/x")
         )
