@@ -10,11 +10,13 @@ spawn their ranks set RANK inside of the process; setenv(3) keeps the list at th
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import re
 import struct
 from collections.abc import Iterable
+from itertools import accumulate, chain, pairwise
 from pathlib import PurePath
 
 from profd.daemon import processes
@@ -77,19 +79,14 @@ class Memory:
         lengths = [length for _, length in places]
         into = ctypes.create_string_buffer(sum(lengths))
         here = struct.pack("<2Q", ctypes.addressof(into), len(into))
-        there = struct.pack(
-            f"<{2 * len(places)}Q", *(number for place in places for number in place)
-        )
+        there = struct.pack(f"<{2 * len(places)}Q", *chain.from_iterable(places))
         done = _libc.process_vm_readv(
             self._pid, here, ctypes.c_ulong(1), there, ctypes.c_ulong(len(places)), 0
         )
         if done != len(into):
             raise Unreadable("there is no memory at one of some places")
-        data, found, at = into.raw, [], 0
-        for length in lengths:
-            found.append(data[at : at + length])
-            at += length
-        return found
+        data = into.raw
+        return [data[at:end] for at, end in pairwise(accumulate(lengths, initial=0))]
 
     def word(self, address: int) -> int:
         """Return the 8 bytes at an address as a number; raises Unreadable."""
@@ -175,16 +172,10 @@ def _look_up(memory: Memory, name: bytes, names_at: int, symbols_at: int, hash_a
 
 def variables_now(pid: int, allowed: frozenset[str]) -> dict[str, str]:
     """Return the variables in ``allowed``, cut at 256 bytes; none if the memory is unreadable."""
-    try:
-        memory = Memory(pid)
-    except Unreadable:
-        return {}
-    try:
+    # It may move the list meanwhile, or end.
+    with contextlib.suppress(Unreadable), contextlib.closing(Memory(pid)) as memory:
         return _variables(memory, pid, allowed)
-    except Unreadable:  # it moved the list meanwhile, or ends
-        return {}
-    finally:
-        memory.close()
+    return {}
 
 
 def _variables(memory: Memory, pid: int, allowed: frozenset[str]) -> dict[str, str]:
