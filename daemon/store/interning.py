@@ -122,12 +122,8 @@ class Interning:
         self, process: int | None, name: str, os_tid: int | None, device: str | None
     ) -> int:
         row = {"process": process, "name": name, "os_tid": os_tid, "device": device}
-        return self._find_or_add("series", row)
-
-    def _find_or_add(self, table: str, row: Mapping[str, object]) -> int:
-        """Return the id of the row that has these values; add it if there is none."""
-        found = self._find(table, row)
-        return insert(self._connection, table, row) if found is None else found
+        found = self._find("series", row)
+        return insert(self._connection, "series", row) if found is None else found
 
     def _find(self, table: str, row: Mapping[str, object]) -> int | None:
         where = " AND ".join(f"{name} IS ?" for name in row)

@@ -25,7 +25,6 @@ _ADD = """
         last_ns = max(last_ns, excluded.last_ns)
 """
 
-_COLUMNS = ("minute", "readings", "known_ns", "area", "least", "most", "last_ns")
 FORGOTTEN_NS = 5 * MINUTE_NS
 """A series without a reading for this long is taken to have ended.
 
@@ -36,8 +35,8 @@ If it goes on, it begins anew, like a series that was never read.
 class _Minute(msgspec.Struct):
     """What a series was in the minute that is going on."""
 
-    minute: int
     builder: StepBuilder
+    minute: int
     readings: int = 0
     known_ns: int = 0
     area: float = 0.0
@@ -68,7 +67,7 @@ class PointRollups:
         added, self._added = self._added, []
         for series, at_ns, value in added:
             if series not in self._minutes:
-                self._minutes[series] = _Minute(self._minute_of(at_ns), StepBuilder())
+                self._minutes[series] = _Minute(StepBuilder(), self._minute_of(at_ns))
             for step in self._minutes[series].builder.add(at_ns, value):
                 self._hold(series, step)
 
@@ -108,7 +107,7 @@ class PointRollups:
             minute = self._minute_of(start_ns)
             if minute != known.minute:
                 self._close(series, known)
-                known = self._minutes[series] = _Minute(minute, known.builder)
+                known = self._minutes[series] = _Minute(known.builder, minute)
             # Instead of min and max, because this runs for each reading of a run.
             end_ns, value = self._started_ns + (minute + 1) * MINUTE_NS, step.value
             end_ns = step.end_ns if step.end_ns < end_ns else end_ns
@@ -134,7 +133,7 @@ class PointRollups:
 
     def _close(self, series: int, known: _Minute) -> None:
         if known.readings:
-            self._complete.append((series, *(getattr(known, name) for name in _COLUMNS)))
+            self._complete.append((series, *msgspec.structs.astuple(known)[1:]))
 
     def _write(self) -> None:
         self._connection.executemany(_ADD, self._complete)
