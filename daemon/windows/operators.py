@@ -241,6 +241,18 @@ class Totals(msgspec.Struct):
     cuda_bytes: int = 0
     flops: int = 0
 
+    def hold(
+        self, host_bytes: int, device_bytes: int, of_children: Iterable[tuple[int, int]]
+    ) -> None:
+        """Add the bytes of a call, of which its own calls have a part."""
+        self.cpu_bytes += host_bytes
+        self.cuda_bytes += device_bytes
+        for of_host, of_device in of_children:
+            host_bytes -= of_host
+            device_bytes -= of_device
+        self.self_cpu_bytes += host_bytes
+        self.self_cuda_bytes += device_bytes
+
 
 Operators = dict[OperatorKey, Totals]
 
@@ -252,10 +264,7 @@ def sum_up(spans: Spans) -> Operators:
     for change in ledger.outside(spans.host):
         totals = operators[OperatorKey(trace.MEMORY, HOST, False)]
         totals.calls += 1
-        totals.cpu_bytes += change.host_bytes
-        totals.self_cpu_bytes += change.host_bytes
-        totals.cuda_bytes += change.device_bytes
-        totals.self_cuda_bytes += change.device_bytes
+        totals.hold(change.host_bytes, change.device_bytes, ())
     table = InputTable()
     for span in nest(spans):
         if span.category != trace.PYTHON_FUNCTION:
@@ -270,14 +279,7 @@ def sum_up(spans: Spans) -> Operators:
             totals.self_cuda_ns += span.kernels_ns
             totals.flops += inputs.flops
             if spans.memory:
-                host_bytes, device_bytes = ledger.within(span)
-                of_children = [ledger.within(child) for child in span.children]
-                totals.cpu_bytes += host_bytes
-                totals.self_cpu_bytes += host_bytes - sum(of_host for of_host, _ in of_children)
-                totals.cuda_bytes += device_bytes
-                totals.self_cuda_bytes += device_bytes - sum(
-                    of_device for _, of_device in of_children
-                )
+                totals.hold(*ledger.within(span), map(ledger.within, span.children))
     for work in spans.device:
         totals = operators[
             OperatorKey(_row_name(work.name), DEVICE, work.category in trace.ANNOTATIONS)
