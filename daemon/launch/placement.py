@@ -42,13 +42,18 @@ class ScriptPlace:
     terminal_fd: int | None = None
     has_foreground: bool = False
 
+    @property
+    def _sessions_terminal(self) -> int | None:
+        """The terminal of a script that leads a session on it."""
+        return self.terminal_fd if self.leads is Leads.SESSION else None
+
     def let_go(self) -> None:
         """Leave the terminal to the script if the script is to lead a session on it.
 
         Call it before the script is forked.
         """
-        if self.leads is Leads.SESSION and self.terminal_fd is not None:
-            fcntl.ioctl(self.terminal_fd, termios.TIOCNOTTY)
+        if self._sessions_terminal is not None:
+            fcntl.ioctl(self._sessions_terminal, termios.TIOCNOTTY)
             # The kernel sends these to a process that loses its terminal, here only to this one;
             # nobody else must get them.
             for number in (signal.SIGHUP, signal.SIGCONT):
@@ -70,13 +75,13 @@ class ScriptPlace:
 
     def regain(self) -> None:
         """Take the terminal back from a script that could not be started."""
-        if self.leads is Leads.SESSION and self.terminal_fd is not None:
-            fcntl.ioctl(self.terminal_fd, termios.TIOCSCTTY, 0)
+        if self._sessions_terminal is not None:
+            fcntl.ioctl(self._sessions_terminal, termios.TIOCSCTTY, 0)
 
     def settle(self) -> None:
         """Close the terminal of a script that leads a session on it: it is the script's alone."""
-        if self.leads is Leads.SESSION and self.terminal_fd is not None:
-            os.close(self.terminal_fd)
+        if self._sessions_terminal is not None:
+            os.close(self._sessions_terminal)
 
     def hand_over(self, group: int) -> bool:
         """Give a group the foreground if this process's own group has it; return whether it did."""
