@@ -17,7 +17,7 @@ import os
 import re
 import sqlite3
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -240,6 +240,11 @@ def row_of(stored: msgspec.Struct, table: str) -> dict[str, Any]:
     columns = {name for name, *_ in _own_schema()[0][table]}
     fields = zip(stored.__struct_encode_fields__, msgspec.structs.astuple(stored), strict=True)
     return {name: as_stored(value) for name, value in fields if name in columns}
+
+
+def listed(ids: Iterable[int]) -> str:
+    """Return numbers as SQL lists them after IN."""
+    return ",".join(f"{one:d}" for one in ids)
 
 
 def insert(connection: sqlite3.Connection, table: str, row: Mapping[str, object]) -> int:

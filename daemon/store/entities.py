@@ -139,9 +139,7 @@ class Entities:
         if not self.is_whole:
             threads, processes = (), ()
             if unread := set(stacks) - self.stacks.keys():
-                found = file.fetch(
-                    StackRow, _WITH_CALLERS.format(",".join(f"{one:d}" for one in unread))
-                )
+                found = file.fetch(StackRow, _WITH_CALLERS.format(database.listed(unread)))
                 if not self.frames.keys() >= {row.frame for row in found}:
                     return False  # they are newer than the tables in memory
                 self._add(file, found)
@@ -166,5 +164,4 @@ class Entities:
 
 
 def _of_ids(file: RunFile, table: str, row: type[Row], ids: Collection[int]) -> list[Row]:
-    listed = ",".join(f"{one:d}" for one in ids)
-    return file.fetch_from(table, row, f"id IN ({listed})") if ids else []
+    return file.fetch_from(table, row, f"id IN ({database.listed(ids)})") if ids else []

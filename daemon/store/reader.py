@@ -8,7 +8,7 @@ points) by time range. The functions of ``rollups`` read sums per minute and per
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -144,7 +144,7 @@ class RunReader(RunFile):
         if names:
             where += f" AND name IN ({','.join('?' * len(names))})"
         if processes is not None:
-            ids = ",".join(f"{one:d}" for one in processes if one is not None)
+            ids = database.listed(one for one in processes if one is not None)
             where += (
                 f" AND (process IN ({ids}){' OR process IS NULL' if None in processes else ''})"
             )
@@ -168,13 +168,12 @@ class RunReader(RunFile):
         They are those of all threads or of the given ones. They are read some minutes at a time,
         because those of a day take hundreds of megabytes.
         """
+        sql = (
+            "SELECT start_ns, duration_ns, thread, stack, samples FROM interval WHERE "
+            f"{_intervals_of(threads)} ORDER BY start_ns"
+        )
         for part in self._parts(time):
-            where, values = _intervals_of(part, threads)
-            sql = (
-                "SELECT start_ns, duration_ns, thread, stack, samples FROM interval WHERE "
-                f"{where} ORDER BY start_ns"
-            )
-            found = self.select(tuple[Time, IntervalLength, int, int, Count], sql, *values)
+            found = self.select(tuple[Time, IntervalLength, int, int, Count], sql, *part)
             self.check_known({one[2] for one in found}, {one[3] for one in found})
             for one in found:
                 yield IntervalRow(*one)
@@ -199,12 +198,11 @@ class RunReader(RunFile):
 
         Only intervals that start in a range of time count.
         """
-        where, values = _intervals_of(time, threads)
         sql = (
             "SELECT stack, min(start_ns), max(start_ns + duration_ns) FROM interval WHERE "
-            f"{where} GROUP BY stack"
+            f"{_intervals_of(threads)} GROUP BY stack"
         )
-        found = self.select(tuple[int, Time, Time], sql, *values)
+        found = self.select(tuple[int, Time, Time], sql, *time)
         self.check_known(stacks={stack for stack, _, _ in found})
         return found
 
@@ -232,12 +230,11 @@ class RunReader(RunFile):
 
         For a short range this is as fast.
         """
-        where, values = _intervals_of(time, threads)
         sql = (
-            f"SELECT thread, stack, sum(samples), sum(duration_ns) FROM interval WHERE {where} "
-            "GROUP BY thread, stack"
+            "SELECT thread, stack, sum(samples), sum(duration_ns) FROM interval WHERE "
+            f"{_intervals_of(threads)} GROUP BY thread, stack"
         )
-        found = self.fetch(StackTotal, sql, *values)
+        found = self.fetch(StackTotal, sql, *time)
         self.check_known({one.thread for one in found}, {one.stack for one in found})
         return found
 
@@ -334,8 +331,8 @@ class RunReader(RunFile):
     def newest_values(self, series: Collection[int]) -> Mapping[int, float]:
         """Return the newest value of each of these series; series without a value are left out."""
         newest = "(SELECT value FROM point WHERE series = series.id ORDER BY at_ns DESC LIMIT 1)"
-        sql = f"SELECT id, {newest} FROM series WHERE id IN ({','.join('?' * len(series))})"
-        found = self.select(tuple[int, Value | None], sql, *series)
+        sql = f"SELECT id, {newest} FROM series WHERE id IN ({database.listed(series)})"
+        found = self.select(tuple[int, Value | None], sql)
         return {one: value for one, value in found if value is not None}
 
     def events(self, *kinds: EventKind, after_id: int = 0) -> list[rows.EventRow]:
@@ -424,8 +421,7 @@ class RunReader(RunFile):
         return trace
 
 
-def _intervals_of(time: TimeRange, threads: Collection[int] | None) -> tuple[str, Sequence[int]]:
-    """Return an SQL condition on intervals, and its values."""
-    if threads is None:
-        return _STARTS_IN, time
-    return f"{_STARTS_IN} AND thread IN ({','.join('?' * len(threads))})", [*time, *threads]
+def _intervals_of(threads: Collection[int] | None) -> str:
+    """Return an SQL condition on intervals of threads, or of all, in a range of time."""
+    among = "" if threads is None else f" AND thread IN ({database.listed(threads)})"
+    return f"{_STARTS_IN}{among}"

@@ -16,6 +16,7 @@ from weakref import proxy
 import msgspec
 
 from profd.daemon.recordingconfig import RECORDING
+from profd.daemon.store.database import listed
 from profd.daemon.store.records import Count, IntervalLength, Time, Value
 from profd.daemon.store.rows import ColumnTime, StackTotal, count_total
 from profd.daemon.store.stepfunction import MINUTE_NS, Aggregate
@@ -281,7 +282,7 @@ def stack_minutes(
     of_thread = (
         "(SELECT min(minute) FROM stack_minute AS sum WHERE sum.thread = thread.id AND minute >= ?)"
     )
-    next_minute = f"SELECT min({of_thread}) FROM thread WHERE id IN ({_listed(threads)})"
+    next_minute = f"SELECT min({of_thread}) FROM thread WHERE id IN ({listed(threads)})"
     first = minutes.start
     while (
         minute := reader.value(int | None, next_minute, first)
@@ -333,11 +334,7 @@ def minute_times(
 
 
 def _among(threads: Collection[int], unit: str) -> str:
-    return f"thread IN ({_listed(threads)}) AND {unit} >= ? AND {unit} < ?"
-
-
-def _listed(threads: Collection[int]) -> str:
-    return ",".join(str(int(thread)) for thread in threads)
+    return f"thread IN ({listed(threads)}) AND {unit} >= ? AND {unit} < ?"
 
 
 def _known(reader: RunReader, found: list[Seen]) -> list[Seen]:
@@ -404,7 +401,7 @@ def stack_times(
     origin_ns, column_ns = grid
     from_ns, to_ns = origin_ns + first * column_ns, origin_ns + last * column_ns
     times = {"origin": origin_ns, "column": column_ns, "from": from_ns, "to": to_ns}
-    among = f"start_ns < :to AND thread IN ({_listed(threads)})"
+    among = f"start_ns < :to AND thread IN ({listed(threads)})"
     within = f"""
         SELECT (start_ns - :origin) / :column AS at, thread, stack,
             sum(min(duration_ns, {_COLUMN_END} - start_ns))
