@@ -64,27 +64,10 @@ class Recording:
         self._log_bytes: deque[int] = deque(maxlen=_LOOKS_THAT_FAIL)
         self._start_cpu_s = 0.0
         duration_s = math.ceil(length_s) + 5
-        arguments = [
-            *(
-                "py-spy",
-                "record",
-                "--nonblocking",
-                "--idle",
-                "--threads",
-                "--format",
-                "chrometrace",
-            ),
-            *(
-                "--rate",
-                str(rate_hz),
-                "--duration",
-                str(duration_s),
-                "--output",
-                "/proc/self/fd/3",
-                "--pid",
-                str(pid),
-            ),
-        ]
+        arguments = (
+            "py-spy record --nonblocking --idle --threads --format chrometrace "
+            f"--rate {rate_hz} --duration {duration_s} --output /proc/self/fd/3 --pid {pid}"
+        ).split()
         try:
             with contextlib.ExitStack() as opened:
                 memory = [os.memfd_create(f"profd-{name}") for name in ("recording", "log")]
