@@ -74,9 +74,8 @@ class LiveFile:
 
         whole, copy = self.path, self.path.with_name(f".{self.path.name}.whole")
         try:
-            if self.path.with_name(
-                f"{self.path.name}-wal"
-            ).exists():  # a reader keeps a part of the run in the log
+            # A reader keeps a part of the run in the log.
+            if database.log_of(self.path).exists():
                 whole = copy
                 copy.unlink(missing_ok=True)
                 database.copy_whole(self.path, copy)

@@ -323,7 +323,7 @@ def _connect(path: Path) -> BoundedConnection:
 
     Nobody writes a file without a log.
     """
-    log = _log_of(path)
+    log = log_of(path)
     with reading(path):
         # A writer has a log from the start. SQLite would create one here, and leave it behind.
         if not log.exists():
@@ -360,7 +360,7 @@ def _connect_as(path: Path, how: str) -> BoundedConnection:
     return connection
 
 
-def _log_of(path: Path) -> Path:
+def log_of(path: Path) -> Path:
     """Return the log of a file: beside it, or beside the target of a link."""
     target = path.resolve()
     return target.with_name(f"{target.name}-wal")
@@ -370,7 +370,7 @@ def is_without_log(path: Path) -> bool:
     """Say whether a file has no log: its run has ended, or it is a copy of a live one."""
     with path.open("rb") as file:
         header = file.read(_HEADER.size)
-    return header[_LOG_VERSIONS] == b"\2\2" and not _log_of(path).exists()
+    return header[_LOG_VERSIONS] == b"\2\2" and not log_of(path).exists()
 
 
 def _is_begun_in_log(connection: BoundedConnection) -> bool:
@@ -381,13 +381,13 @@ def _is_begun_in_log(connection: BoundedConnection) -> bool:
 
 def without_log(path: Path) -> RunUnreadable:
     """Return the error for a file whose first records were only in a log that is missing."""
-    what = f"{path} has nothing of a run without its log, and {_log_of(path).name} is not beside it"
+    what = f"{path} has nothing of a run without its log, and {log_of(path).name} is not beside it"
     return RunUnreadable(what, "copy a live run together with its log, or once it has ended")
 
 
 def fold(path: Path) -> None:
     """Fold the log of a run that has ended into its file, unless others read it."""
-    log = _log_of(path)
+    log = log_of(path)
     with contextlib.suppress(sqlite3.Error, OSError):
         if not log.exists() or log.stat().st_uid != os.geteuid():
             return
@@ -455,6 +455,6 @@ def _check_header(path: Path) -> None:
     page_size, pages = _HEADER.unpack(header)[1], _HEADER.unpack(header)[9]
     page_bytes = 65536 if page_size == 1 else page_size
     # With a write-ahead log beside it, the file may be shorter than its own header says.
-    if size < pages * page_bytes and not path.with_name(path.name + "-wal").exists():
+    if size < pages * page_bytes and not log_of(path).exists():
         remedy = f"copy it again, or save what is left of it with `sqlite3 {path.name} .recover`"
         raise RunUnreadable(f"{path} is cut short ({size} of {pages * page_bytes} bytes)", remedy)

@@ -82,7 +82,7 @@ class Room:
 
         ``most_bytes`` bounds the size of the file with its log; None if only the disk limits it.
         """
-        self._files = (path, path.with_name(f"{path.name}-wal"))
+        self._files = (path, database.log_of(path))
         self._most_bytes = most_bytes
         self.is_short = False
         self.why = ""  # the free space, or the lack of it, in words
