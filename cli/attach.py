@@ -17,7 +17,7 @@ from profd.cli.options import RecordingOptions, headless_option, recording_optio
 from profd.daemon import paths
 from profd.daemon.errors import ExitCode, RunUnreadable, SessionFailed, UsageError
 from profd.daemon.launch.terminal import is_interactive, takes_dashboard
-from profd.daemon.metrics.exporter import open_exporter
+from profd.daemon.metrics.exporter import Exporter
 from profd.daemon.session.session import (
     CLOSING_S,
     RunningSession,
@@ -70,7 +70,7 @@ def command(pid: int | None, recording: RecordingOptions, headless: bool) -> int
         from profd.cli.liverun import attached
 
         options = attached(pid, recording)
-        exporter = open_exporter(
+        exporter = Exporter(
             recording.metrics_address, recording.otlp_endpoint, partial(click.echo, err=True)
         )
         if not has_dashboard:  # on a busy machine the rest takes seconds
@@ -82,8 +82,7 @@ def command(pid: int | None, recording: RecordingOptions, headless: bool) -> int
                 "the process alone"
             )
         signals.call(session.end)
-        if exporter is not None:
-            exporter.follow(session.run_file)
+        exporter.follow(session.run_file)
         if not has_dashboard:
             session.wait_closed(None)
     if has_dashboard:
@@ -91,8 +90,7 @@ def command(pid: int | None, recording: RecordingOptions, headless: bool) -> int
             return ExitCode.OK
         session.end()
     closed = session.wait_closed(CLOSING_S)
-    if exporter is not None:
-        exporter.end()
+    exporter.end()
     return _outcome(session, options, has_closed=closed)
 
 

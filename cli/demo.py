@@ -12,6 +12,7 @@ import click
 from profd.cli.options import RecordingOptions, headless_option, steps_option
 from profd.cli.run import narrate, run_profiled, sum_up
 from profd.daemon.errors import MissingTool, UsageError
+from profd.daemon.metrics.exporter import Exporter
 
 DEFAULT_TARGET = "cifar_resnet18"
 # Each takes about a minute on the two cores of a laptop.
@@ -41,7 +42,8 @@ def command(words: tuple[str, ...], steps: bool, headless: bool) -> int:
     options = RecordingOptions(name=name, steps=steps).session(script, "launched")
     narrate(f"profd: training {name}" + ("" if arguments else ", for about a minute on a laptop"))
     farewell = partial(sum_up, options.run_file, options.run_file.with_suffix(".html"))
-    return run_profiled(options, headless=headless, farewell=farewell)
+    exporter = Exporter(None, None, narrate)
+    return run_profiled(options, exporter, {}, headless=headless, farewell=farewell)
 
 
 def split_words(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:

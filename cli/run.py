@@ -22,7 +22,7 @@ from profd.daemon.errors import OutputUnwritable
 from profd.daemon.launch.launch import Plan, launch
 from profd.daemon.launch.script import Script, become_script
 from profd.daemon.launch.terminal import takes_dashboard
-from profd.daemon.metrics.exporter import Exporter, open_exporter
+from profd.daemon.metrics.exporter import Exporter
 from profd.daemon.session.session import SessionOptions, start_session
 from profd.daemon.windows.request import parse_schedule
 
@@ -77,19 +77,17 @@ def command(
             narrate(f"profd: nothing is recorded: {error}")
             become_script(words)
         farewell = None if quiet else partial(sum_up, options.run_file)
-        exporter = open_exporter(recording.metrics_address, recording.otlp_endpoint, narrate)
-        return run_profiled(
-            options, variables, headless=headless, farewell=farewell, exporter=exporter
-        )
+        exporter = Exporter(recording.metrics_address, recording.otlp_endpoint, narrate)
+        return run_profiled(options, exporter, variables, headless=headless, farewell=farewell)
 
 
 def run_profiled(
     options: SessionOptions,
-    variables: Mapping[str, str] | None = None,
+    exporter: Exporter,
+    variables: Mapping[str, str],
     *,
     headless: bool,
     farewell: Callable[[], str] | None,
-    exporter: Exporter | None = None,
 ) -> int:
     """Run ``options.command``, profiled, and return its exit code.
 
@@ -105,7 +103,7 @@ def run_profiled(
         return start_recording(options, exporter, script, channel)
 
     dashboard = dashboard_command if takes_dashboard() and not headless else None
-    code = launch(Plan(options.command, start, farewell, narrate, dashboard, variables or {}))
+    code = launch(Plan(options.command, start, farewell, narrate, dashboard, variables))
     for start_ticks, session in started if farewell is not None else ():
         say_what_goes_on(start_ticks, session)
     return code
@@ -124,19 +122,15 @@ def say_what_goes_on(start_ticks: int, session: int) -> None:
 
 
 def start_recording(
-    options: SessionOptions, exporter: Exporter | None, script: Script, channel: socket.socket
+    options: SessionOptions, exporter: Exporter, script: Script, channel: socket.socket
 ) -> tuple[Path, Callable[[float], bool]]:
     """Start the session of a running script, as ``Plan.start_session`` does.
 
     The exporter of its metrics ends with it.
     """
     options = msgspec.structs.replace(options, **script.identity._asdict())
-    if exporter is None:
-        session = start_session(options, channel=channel)
-        return session.run_file, session.wait_closed
-    with contextlib.closing(
-        exporter
-    ):  # after this only the exporter's process listens, and without a session nobody does
+    # After this only the exporter's process listens, and without a session nobody does.
+    with contextlib.closing(exporter):
         session = start_session(options, channel=channel)
         exporter.follow(session.run_file)
 

@@ -79,7 +79,7 @@ _NEEDED = {"metrics": "prometheus_client", "otlp": "opentelemetry.exporter.otlp.
 
 
 class Exporter:
-    """The metrics of one run, from before it is started."""
+    """The metrics of one run, from before it is started; without an address it does nothing."""
 
     def __init__(
         self, address: str | None, otlp: str | None, narrate: Callable[[str], None]
@@ -104,6 +104,8 @@ class Exporter:
 
     def follow(self, run_file: Path) -> None:
         """Start the process for a run that is recorded."""
+        if self._listener is None and self._otlp is None:
+            return
         self._log = paths.runtime_folder() / f"{run_file.stem}.metrics.log"
         descriptors = [] if self._listener is None else [self._listener.fileno()]
         words = program.words(PROGRAM, str(run_file), "--log", str(self._log))
@@ -146,16 +148,6 @@ class Exporter:
             self._log.unlink(missing_ok=True)
         else:
             self._narrate(f"profd: the metrics broke off: see {self._log}")
-
-
-def open_exporter(
-    address: str | None, otlp: str | None, narrate: Callable[[str], None]
-) -> Exporter | None:
-    """Return an exporter for what is asked for, None if nothing is.
-
-    Raises as ``Exporter`` does.
-    """
-    return None if address is None and otlp is None else Exporter(address, otlp, narrate)
 
 
 def check_installed(extra: str) -> None:

@@ -26,6 +26,7 @@ from pathlib import Path
 from functools import partial
 from profd.cli.main import end_with
 from profd.cli.run import start_recording, narrate
+from profd.daemon.metrics.exporter import Exporter
 from profd.daemon import paths
 from profd.daemon.launch.launch import Plan, launch
 from profd.daemon.session.session import SessionOptions
@@ -38,7 +39,7 @@ options = SessionOptions(
 )
 end_with(launch(Plan(
     command=command,
-    start_session=partial(start_recording, options, None),
+    start_session=partial(start_recording, options, Exporter(None, None, narrate)),
     farewell=lambda: "farewell",
     narrate=narrate,
     dashboard=lambda run_file, keys_fd: [sys.executable, "-c", sys.argv[1], str(run_file), str(keys_fd)],

@@ -48,7 +48,7 @@ def test_the_script_that_is_named_is_launched_with_its_arguments_and_its_exit_co
 ) -> None:
     asked: list[SessionOptions] = []
 
-    def launch(options: SessionOptions, **_: object) -> int:
+    def launch(options: SessionOptions, *_: object, **__: object) -> int:
         asked.append(options)
         return 7
 

@@ -141,10 +141,18 @@ def test_a_port_in_use_and_a_foreign_address_are_refused() -> None:
     with contextlib.closing(exporter.listen(exporter.ListenAddress("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(UsageError, match=f"port {port} .*in use.*choose another port"):
-            exporter.open_exporter(str(port), None, print)
+            exporter.Exporter(str(port), None, print)
     with pytest.raises(UsageError, match=r"192\.0\.2\.1 port 0"):
         exporter.listen(exporter.ListenAddress("192.0.2.1", 0))
-    assert exporter.open_exporter(None, None, print) is None
+
+
+def test_without_an_address_no_process_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("started"))
+    nothing = exporter.Exporter(None, None, pytest.fail)
+    nothing.follow(tmp_path / "a.profd")
+    nothing.end()
 
 
 def test_a_port_is_free_again_at_once_and_addresses_of_six_have_brackets() -> None:
