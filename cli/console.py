@@ -33,15 +33,13 @@ def short_command(words: Sequence[str]) -> str:
 
 
 def print_json(value: Any, *, indent: int = 2) -> None:  # noqa: ANN401  whatever msgspec writes
-    """Write a value to stdout as JSON, over several lines unless ``indent`` is 0."""
+    """Write a value to stdout as JSON, over several lines unless ``indent`` is below 0."""
     import msgspec
 
     from profd.daemon.render.plaintext import visible_json
 
-    text = msgspec.json.encode(value)
-    click.echo(
-        visible_json((msgspec.json.format(text, indent=indent) if indent else text).decode())
-    )
+    text = msgspec.json.format(msgspec.json.encode(value), indent=indent)
+    click.echo(visible_json(text.decode()))
 
 
 def close_stdout(stdout: StandardStream, code: int) -> int:

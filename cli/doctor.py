@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from importlib import metadata
 from pathlib import Path
-from typing import ParamSpec
 
 import click
 import msgspec
@@ -80,7 +79,6 @@ Answer = (
     tuple[CheckResult, str] | tuple[CheckResult, str, str] | tuple[CheckResult, str, str, ExitCode]
 )
 """What a check prints after its name."""
-Asked = ParamSpec("Asked")
 _MARKS = {PASSED: ("✓", "green"), NOTE: ("!", "yellow"), FAILED: ("✗", "red")}
 _LEAST_SIZE = os.terminal_size((80, 24))
 
@@ -110,9 +108,9 @@ def command(pid: int | None, as_json: bool) -> int:
     return failed[-1] if failed else ExitCode.OK
 
 
-def examine(pid: int | None = None, system: System | None = None) -> list[Check]:
+def examine(pid: int | None = None) -> list[Check]:
     """Check this machine, and with ``pid`` whether that process can be attached to."""
-    system = system or System()
+    system = System()
     checks = [
         checked("kernel", check_kernel),
         checked("Python", check_python),
@@ -124,19 +122,20 @@ def examine(pid: int | None = None, system: System | None = None) -> list[Check]
         checked("control sockets", lambda: (PASSED, str(paths.runtime_folder()))),
         checked("GPUs", check_gpus, system),
         checked("gdb", check_gdb),
-        checked("torch windows", check_torch)
-        if pid is None
-        else checked("torch windows", check_torch_of, pid),
     ]
-    return checks if pid is None else [*checks, checked(f"pid {pid}", check_process, pid, system)]
+    if pid is None:
+        return [*checks, checked("torch windows", check_torch)]
+    return [
+        *checks,
+        checked("torch windows", check_torch_of, pid),
+        checked(f"pid {pid}", check_process, pid, system),
+    ]
 
 
-def checked(
-    name: str, check: Callable[Asked, Answer], *args: Asked.args, **options: Asked.kwargs
-) -> Check:
+def checked(name: str, check: Callable[..., Answer], *asked: object) -> Check:
     """Return the outcome of a check; an exception counts as a failure."""
     try:
-        return Check(name, *check(*args, **options))
+        return Check(name, *check(*asked))
     except ProfdError as error:
         return Check(name, FAILED, error.what, error.remedy, error.exit_code)
 

@@ -8,7 +8,13 @@ from pathlib import Path
 import click
 
 from profd.cli.console import say
-from profd.cli.options import SelectionWords, job_option, run_argument, selection_options
+from profd.cli.options import (
+    SelectionWords,
+    job_option,
+    output_option,
+    run_argument,
+    selection_options,
+)
 from profd.cli.runs import brought_here, code_of, find_run, folder_of, open_run
 from profd.daemon import paths
 from profd.daemon.analyze.profile import selected_totals
@@ -31,13 +37,9 @@ _STDOUT = Path("-")
     required=True,
     help="; ".join(f"{name}: {each.what}" for name, each in FORMATS.items()) + ".",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, readable=False, allow_dash=True),
-    metavar="FILE",
-    help="Write to FILE, not to stdout (which `-` names, too); for csv, parquet, tensorboard the "
-    "folder of files.",
+@output_option(
+    "Write to FILE, not to stdout (which `-` names, too); for csv, parquet, tensorboard the folder "
+    "of files."
 )
 @click.option(
     "--threads",

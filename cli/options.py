@@ -36,14 +36,14 @@ job_option = click.option(
 """``--job``, as ``job: str | None``."""
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 """``--json``, as ``as_json: bool``."""
-steps_option = click.option(
-    "--no-steps",
-    "steps",
-    flag_value=False,
-    default=True,
-    is_flag=True,
-    help="Do not read the loop counter: count steps by the stacks alone.",
-)
+
+
+def off_option(name: str, text: str) -> Callable[[Command], Command]:
+    """Return a decorator that gives a command ``--no-NAME``, which arrives as ``NAME: bool``."""
+    return click.option(f"--no-{name}", name, flag_value=False, default=True, help=text)
+
+
+steps_option = off_option("steps", "Do not read the loop counter: count steps by the stacks alone.")
 """``--no-steps``, as ``steps: bool``."""
 headless_option = click.option("--headless", is_flag=True, help="Do not open the dashboard.")
 """``--headless``, as ``headless: bool``."""
@@ -92,14 +92,7 @@ _RECORDING = (
         help="The name of the run, part of its id [default: of the script].",
     ),
     output_option("Write the run to FILE rather than to the folder of runs."),
-    click.option(
-        "--no-subprocesses",
-        "subprocesses",
-        flag_value=False,
-        default=True,
-        is_flag=True,
-        help="Profile the process alone, none of its children.",
-    ),
+    off_option("subprocesses", "Profile the process alone, none of its children."),
     click.option(
         "--hang-after",
         "hang_after_s",
@@ -122,14 +115,7 @@ _RECORDING = (
         help="When to ask NCCL for its counts: never, in a hang, or every 10 s; any: faulty "
         "versions, too.",
     ),
-    click.option(
-        "--no-source",
-        "source",
-        flag_value=False,
-        default=True,
-        is_flag=True,
-        help="Keep no lines of source code, only where they are.",
-    ),
+    off_option("source", "Keep no lines of source code, only where they are."),
     click.option(
         "--all-gpus",
         is_flag=True,

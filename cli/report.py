@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from profd.cli.options import job_option, run_argument
+from profd.cli.options import job_option, output_option, run_argument
 from profd.cli.runs import brought_here, code_of, find_run, folder_of, open_run
 from profd.daemon import paths
 from profd.daemon.render.plaintext import visible
@@ -15,13 +15,7 @@ from profd.daemon.render.plaintext import visible
 @click.command()
 @run_argument
 @job_option
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write to FILE [default: <id>.html in the current folder].",
-)
+@output_option("Write to FILE [default: <id>.html in the current folder].")
 def command(run: str, job: str | None, output: Path | None) -> int:
     """Write a report of RUN as one HTML file, which opens anywhere and needs no network.
 

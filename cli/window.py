@@ -11,7 +11,7 @@ import msgspec
 
 from profd.cli.console import print_json, say
 from profd.cli.liverun import find_live, pid_of, run_of
-from profd.cli.options import json_option, run_argument
+from profd.cli.options import json_option, off_option, run_argument
 from profd.cli.runs import find_run
 from profd.daemon import paths
 from profd.daemon.analyze.operators import by_name, issuing_lines
@@ -68,14 +68,7 @@ SORTABLE = {
 @click.option(
     "--stacks", is_flag=True, help="Record the calls of Python; makes a window large and slow."
 )
-@click.option(
-    "--no-shapes",
-    "shapes",
-    flag_value=False,
-    default=True,
-    is_flag=True,
-    help="Do not record the shapes of inputs.",
-)
+@off_option("shapes", "Do not record the shapes of inputs.")
 @click.option(
     "--inject",
     is_flag=True,
@@ -129,7 +122,7 @@ def command(
         windows = last_windows(reader) if show else take(reader, request)
         field = SORTABLE[sort] if sort else None
         if as_json:
-            print_json(describe(reader, windows[0], field), indent=0)
+            print_json(describe(reader, windows[0], field), indent=-1)
             return
         for window in windows:
             process, steps = reader.processes[window.process], len(reader.window_steps(window.id))
