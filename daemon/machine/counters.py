@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from profd.daemon import processes
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS, Clock
-from profd.daemon.machine.machine import Rates, Watched
+from profd.daemon.machine.machine import Rated, Rates, Watched
 from profd.daemon.processes import CLOCK_TICKS, Stat
 from profd.daemon.store.records import Identity, Point
 
@@ -20,16 +20,13 @@ Each costs 50 µs, and a row for each reading.
 """
 
 
-class QuickCounters:
+class QuickCounters(Rated):
     """CPU and resident memory of each process, and CPU of its leading thread.
 
     These change from second to second.
     """
 
     interval_s = 1.0
-
-    def __init__(self, clock: Clock) -> None:
-        self._rates = Rates(clock)
 
     def read(self, watched: Watched) -> Iterator[Point]:
         self._rates.turn()
@@ -43,7 +40,7 @@ class QuickCounters:
             yield from _threads(self._rates, identity, leader)
 
 
-class SlowCounters:
+class SlowCounters(Rated):
     """Faults, switches, I/O, files, kinds of memory, CPU of other threads.
 
     Some of these files wait for a process that is executing another program, from a file system
@@ -53,7 +50,7 @@ class SlowCounters:
     interval_s = 5.0
 
     def __init__(self, clock: Clock) -> None:
-        self._rates = Rates(clock)
+        super().__init__(clock)
         # If it is switched off, which is usual since Linux 5.14, the kernel says 0.
         self._busiest: dict[Identity, frozenset[int]] = {}
         self._readings = 0

@@ -42,10 +42,8 @@ class Rates:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._before, self._now = (
-            dict[Hashable, tuple[int, float]](),
-            dict[Hashable, tuple[int, float]](),
-        )
+        self._now: dict[Hashable, tuple[int, float]] = {}
+        self.turn()
 
     def turn(self) -> None:
         """Begin a reading.
@@ -106,12 +104,14 @@ _IF_SHOWN = contextlib.suppress(OSError, NotImplementedError, LookupError, Value
 _STALLED_US = re.compile(r"^(some|full) .*total=(\d+)", re.MULTILINE)
 
 
-class _Rated:
+class Rated:
+    """A source of readings of which some are totals."""
+
     def __init__(self, clock: Clock) -> None:
         self._rates = Rates(clock)
 
 
-class Machine(_Rated):
+class Machine(Rated):
     """How busy the CPUs are, and how full the memory is."""
 
     interval_s = 1.0
@@ -124,7 +124,7 @@ class Machine(_Rated):
             yield Point("host_memory_used_bytes", memory.total - memory.available)
 
 
-class MachineAtLength(_Rated):
+class MachineAtLength(Rated):
     """What changes slowly, or matters as a mean: load, swap, traffic, pressure."""
 
     interval_s = 5.0
@@ -166,7 +166,7 @@ class MachineAtLength(_Rated):
         yield from pressure(rates, "host", "/proc/pressure/{}")
 
 
-class Cores(_Rated):
+class Cores(Rated):
     """How busy each core is, seldom: machines have hundreds, and each point is written."""
 
     interval_s = 10.0
