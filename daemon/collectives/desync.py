@@ -52,7 +52,7 @@ class Behind(msgspec.Struct, frozen=True):
     pid: int
     operation: str
     launched: int
-    instead: str = ""
+    instead: str
 
 
 class DesyncVerdict(msgspec.Struct, frozen=True):

@@ -30,10 +30,10 @@ class RankState(msgspec.Struct, frozen=True):
     """
 
     rank: int
-    host: str = ""
-    pid: int = 0
-    state: str = RUNNING
-    counts: Mapping[str, int] = {}
+    host: str
+    pid: int
+    state: str
+    counts: Mapping[str, int]
 
     @property
     def process(self) -> tuple[str, int]:
@@ -108,13 +108,10 @@ class _Answer(msgspec.Struct):
     communicators: list[_Communicator]
 
 
-_DECODER = msgspec.json.Decoder(_Answer)
-
-
 def parse(answer: bytes) -> Status:
     """Return the status that an answer in JSON holds; raises BadAnswer."""
     try:
-        found = _DECODER.decode(answer)
+        found = msgspec.json.decode(answer, type=_Answer)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadAnswer(f"no status in JSON ({error})") from None
     communicators = []

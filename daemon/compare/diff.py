@@ -129,9 +129,9 @@ class Side(msgspec.Struct, frozen=True):
     name: str
     compared_s: float
     step_s: float | None
-    cpu_pressure: float | None = None
-    company: CpuContention | None = None
-    blocks: int = 0
+    cpu_pressure: float | None
+    company: CpuContention | None
+    blocks: int
 
 
 class Diff(msgspec.Struct, frozen=True):

@@ -118,23 +118,23 @@ class Summary(msgspec.Struct, frozen=True):
     phase_lines: tuple[PhaseLine, ...]
     functions: tuple[FunctionRow, ...]
     processes: tuple[ProcessSummary, ...]
-    gpus: tuple[Gpu, ...] = ()
-    rest: dict[str, dict[str, float]] = {}
-    gpu_idle: GpuIdle | None = None
-    memory: tuple[Growth, ...] = ()
-    memory_jumps: tuple[Jump, ...] = ()
-    hangs: tuple[Hang, ...] = ()
-    post_mortem: PostMortem | None = None
-    findings: tuple[Finding, ...] = ()
-    ranks: tuple[RankSummary, ...] = ()
-    last_window: tuple[WindowSummary, ...] = ()
-    nodes: tuple[JoinedNode, ...] = ()
-    losses: tuple[str, ...] = ()
-    gaps: tuple[GapTotal, ...] = ()
-    incident: str = ""
-    unread: tuple[str, ...] = ()
-    no_samples: str = ""
-    leading_threads: tuple[str, ...] = ()
+    gpus: tuple[Gpu, ...]
+    rest: dict[str, dict[str, float]]
+    gpu_idle: GpuIdle | None
+    memory: tuple[Growth, ...]
+    memory_jumps: tuple[Jump, ...]
+    hangs: tuple[Hang, ...]
+    post_mortem: PostMortem | None
+    findings: tuple[Finding, ...]
+    ranks: tuple[RankSummary, ...]
+    last_window: tuple[WindowSummary, ...]
+    nodes: tuple[JoinedNode, ...]
+    losses: tuple[str, ...]
+    gaps: tuple[GapTotal, ...]
+    incident: str
+    unread: tuple[str, ...]
+    no_samples: str
+    leading_threads: tuple[str, ...]
 
     @property
     def ending(self) -> str:
