@@ -17,7 +17,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from profd.daemon import processes, rights, standardstreams
+from profd.daemon import paths, processes, rights, standardstreams
 from profd.daemon.errors import NoSuchRun, ProfdError, UsageError
 from profd.daemon.metrics.exporter import (
     check_endpoint,
@@ -26,7 +26,7 @@ from profd.daemon.metrics.exporter import (
     parse_address,
     url_of,
 )
-from profd.daemon.metrics.runs import RunFolder, Runs
+from profd.daemon.metrics.runs import Runs
 
 
 def main(words: Sequence[str]) -> int:
@@ -72,7 +72,7 @@ def _export(options: argparse.Namespace, stop: threading.Event) -> None:
     """Serve and send until it is time to end; raises ProfdError."""
     path: Path = options.path
     is_folder = path.is_dir()
-    runs = Runs(RunFolder(path) if is_folder else lambda: (path,))
+    runs = Runs(lambda: path.glob(f"*{paths.SUFFIX}") if is_folder else (path,))
     if not is_folder:
         runs.look_for_runs()
         if not runs.is_any():

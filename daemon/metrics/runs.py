@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from platform import python_version
 
-from profd.daemon import VERSION, paths, processes
+from profd.daemon import VERSION, processes
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
@@ -76,24 +76,6 @@ class RunWatch:
 
 FRESH_S = 1.0
 """How long the samples stay the same: several may ask at once, some for each kind of metric."""
-
-
-class RunFolder:
-    """The run files of a folder, listed anew only when files came or went."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._listed_ns = path, 0
-        self._found: tuple[Path, ...] = ()
-
-    def __call__(self) -> Iterable[Path]:
-        """Return the run files; none while there is no such folder."""
-        try:
-            changed_ns = self._path.stat().st_mtime_ns
-        except OSError:
-            return ()
-        if changed_ns != self._listed_ns:
-            self._found, self._listed_ns = tuple(self._path.glob(f"*{paths.SUFFIX}")), changed_ns
-        return self._found
 
 
 class Runs:

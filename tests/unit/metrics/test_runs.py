@@ -15,7 +15,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.events import EventKind
 from profd.daemon.metrics import catalog
 from profd.daemon.metrics.catalog import Sample
-from profd.daemon.metrics.runs import FRESH_S, RunFolder, Runs
+from profd.daemon.metrics.runs import FRESH_S, Runs
 from profd.daemon.render.summary import summarize
 from profd.daemon.store import records
 from profd.daemon.store.entities import LINGER_NS
@@ -38,10 +38,10 @@ def names(runs: Runs) -> list[str]:
 
 
 def test_a_folder_has_its_live_runs_as_they_come_and_go(tmp_path: Path) -> None:
-    assert names(Runs(RunFolder(tmp_path / "none"), Ticks())) == []
+    assert names(Runs(lambda: (tmp_path / "none").glob("*.profd"), Ticks())) == []
     assert not watch(write_run(tmp_path / "old.profd")).is_recorded()
     (tmp_path / "damaged.profd").write_bytes(b"SQLite format 3\0" + bytes(200))  # it hides no run
-    runs = Runs(RunFolder(tmp_path), Ticks())
+    runs = Runs(lambda: tmp_path.glob("*.profd"), Ticks())
     assert names(runs) == []
     with live_run(tmp_path / "a.profd") as first:
         assert len(names(runs)) == 1
