@@ -152,7 +152,7 @@ class RunSeries:
     def _living(self, name: str, time: TimeRange) -> Iterator[SeriesRow]:
         """Yield the series of processes that lived at some time in a range, and of the host."""
         for row in self._rows[name]:
-            process = None if row.process is None else self._reader.processes[row.process]
+            process = self._reader.processes.get(row.process or 0)
             if process is None or process.life.longer(_UNSETTLED_NS).overlaps(time):
                 yield row
 

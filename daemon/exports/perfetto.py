@@ -80,7 +80,7 @@ def _events(reader: RunReader, selection: Selection) -> Iterator[Event]:
             yield from _phase_slices(reader, run, phases, {"pid": pid, "tid": _PHASE_TID + tid})
     yield from _counters(reader, selection)
     for event in reader.events():
-        happened_to = reader.processes.get(event.process) if event.process is not None else None
+        happened_to = reader.processes.get(event.process or 0)
         scope, pid = ("g", HOST_PID) if happened_to is None else ("p", happened_to.pid)
         place = {"pid": pid, "tid": 0, "ts": microseconds(reader, event.at_ns)}
         yield {
@@ -149,7 +149,7 @@ def _counters(reader: RunReader, selection: Selection) -> Iterator[Event]:
     """
     time = selection.time.within(reader.info.time)
     for series in reader.list_series():
-        process = None if series.process is None else reader.processes[series.process]
+        process = reader.processes.get(series.process or 0)
         if series.os_tid is not None or (
             process is not None and not selection.takes_process(process)
         ):

@@ -56,7 +56,7 @@ def _series(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, ..
     They are those of its processes, devices and the host.
     """
     for series in reader.list_series():
-        process = None if series.process is None else reader.processes[series.process]
+        process = reader.processes.get(series.process or 0)
         if process is None or selection.takes_process(process):
             pid, rank = (None, None) if process is None else (process.pid, process.rank)
             for point in reader.points(series.id, selection.time):
@@ -65,7 +65,7 @@ def _series(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, ..
 
 def _processes(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, ...]]:
     for row in filter(selection.takes_process, reader.processes.values()):
-        parent = reader.processes.get(row.parent) if row.parent is not None else None
+        parent = reader.processes.get(row.parent or 0)
         yield (
             row.pid,
             None if parent is None else parent.pid,
@@ -84,7 +84,7 @@ def _processes(reader: RunReader, selection: Selection) -> Iterator[tuple[Value,
 def _events(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, ...]]:
     for event in reader.events():
         if selection.time.holds(event.at_ns):
-            process = reader.processes.get(event.process) if event.process is not None else None
+            process = reader.processes.get(event.process or 0)
             yield event.at_ns, event.kind, None if process is None else process.pid, event.text
 
 

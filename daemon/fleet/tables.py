@@ -102,12 +102,11 @@ def _by_counter(reader: RunReader, process: ProcessRow) -> Iterator[StepCount]:
     Between two counts at an even pace.
     """
     for points in counts_of(reader, process.id, Selection()).pieces:
-        yield from _by_minute(reader, points)
+        if len(points) > 1:
+            yield from _by_minute(reader, points)
 
 
 def _by_minute(reader: RunReader, points: Sequence[PointRow]) -> Iterator[StepCount]:
-    if len(points) < 2:
-        return
     started_ns, first_ns, last_ns = reader.info.started_ns, points[0].at_ns, points[-1].at_ns
     next_minute_ns = started_ns + ((first_ns - started_ns) // MINUTE_NS + 1) * MINUTE_NS
     edges = [first_ns, *range(next_minute_ns, last_ns, MINUTE_NS), last_ns]
@@ -203,7 +202,7 @@ def _series(source: RunSource) -> Iterator[Row]:
     """Yield all series by the minute, those of short runs by the reading."""
     reader = source.reader
     for series in reader.list_series():
-        process = None if series.process is None else reader.processes[series.process]
+        process = reader.processes.get(series.process or 0)
         pid, rank = (None, None) if process is None else (process.pid, process.rank)
         for at_ns, known_ns, *values in _means(reader, take_course(reader, series.id)):
             place = (source.run, pid, series.os_tid, series.device, series.name)

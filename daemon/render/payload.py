@@ -148,7 +148,7 @@ def _event(row: EventRow, started_ns: int, processes: Mapping[int, int]) -> dict
     return {
         "at_ms": (row.at_ns - started_ns) // MILLISECOND_NS,
         "kind": visible(row.kind),
-        "process": None if row.process is None else processes.get(row.process),
+        "process": processes.get(row.process or 0),
         "text": visible(row.text),
     }
 
