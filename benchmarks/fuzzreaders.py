@@ -25,7 +25,7 @@ from profd.daemon.exports.formats import FORMATS
 from profd.daemon.fleet.dataset import DataSet
 from profd.daemon.fleet.export import export_run
 from profd.daemon.metrics.runs import Runs
-from profd.daemon.render.diffreport import write_diff_report
+from profd.daemon.render.diffreport import render_diff_report
 from profd.daemon.render.difftext import diff_text
 from profd.daemon.render.report import write_report
 from profd.daemon.render.summary import summarize
@@ -54,7 +54,7 @@ def readers(folder: Path, sound: Path) -> dict[str, Reader]:
         with RunReader(sound) as base, RunReader(path) as new, base.one_moment(), new.one_moment():
             taken = take_diff(base, new, (ALL, ALL))
             diff_text(taken)
-            write_diff_report(folder / "diff.html", (base, new), (ALL, ALL), taken)
+            render_diff_report((base, new), (ALL, ALL), taken)
 
     def report(path: Path) -> None:
         with RunReader(path) as reader:

@@ -12,6 +12,7 @@ from profd.cli.runs import code_of, open_run
 from profd.daemon.compare.diff import ALIKE, parse_limit, take_diff
 from profd.daemon.compare.readings import LEAST
 from profd.daemon.errors import ExitCode
+from profd.daemon.paths import write_whole
 from profd.daemon.render.difftext import diff_text
 
 
@@ -76,9 +77,10 @@ def command(
         selections = words.build(first), words.build(second)
         diff = take_diff(first, second, selections, least=least / 100, alike=alike / 100)
         if output is not None:
-            from profd.daemon.render.diffreport import write_diff_report
+            from profd.daemon.render.diffreport import render_diff_report
 
-            write_diff_report(output, (first, second), selections, diff)
+            page = render_diff_report((first, second), selections, diff)
+            write_whole(output, page.encode())
             say(f"wrote {output}")
         code = code_of(first, second)
     if as_json:

@@ -87,7 +87,7 @@ def command(
                         {"threads": threads, "processes": processes} if form == "collapsed" else {}
                     )
                     _write(to.made(reader, selection, **options), output)
-                return say_if_empty(reader, selection if to.has_samples else None)
+                return say_if_empty(reader, selection) if to.has_samples else ExitCode.OK
         if any(value not in (None, ()) for value in words._replace(to_time=None)):
             raise UsageError("a data set has whole runs", "leave out what selects samples")
         return _put_into_data_set(here, job, url)
@@ -128,13 +128,8 @@ def _put_into_data_set(run: str, job: str | None, url: str) -> ExitCode:
     return min(codes, default=ExitCode.OK)  # a node without samples does not fail the job
 
 
-def say_if_empty(reader: RunReader, selection: Selection | None) -> ExitCode:
-    """Say that an export has no samples, if it has none, and why; return the exit code.
-
-    ``selection`` is None if the format has no samples in any case.
-    """
-    if selection is None:
-        return ExitCode.OK
+def say_if_empty(reader: RunReader, selection: Selection) -> ExitCode:
+    """Say that an export has no samples, if it has none, and why; return the exit code."""
     code = code_of(reader)
     if code == ExitCode.OK and not any(one.samples for one in selected_totals(reader, selection)):
         say("none of the run's samples are selected: the export has none")

@@ -10,6 +10,7 @@ import click
 from profd.cli.console import print_json, say
 from profd.cli.options import json_option, output_option
 from profd.daemon.errors import ExitCode
+from profd.daemon.paths import write_whole
 
 
 @click.command()
@@ -75,9 +76,9 @@ def command(
     )
     fleet = ask(DataSet(url), question)
     if output is not None:
-        from profd.daemon.fleet.output import write_fleet_page
+        from profd.daemon.fleet.output import render_fleet_page
 
-        write_fleet_page(output, fleet)
+        write_whole(output, render_fleet_page(fleet).encode())
         say(f"wrote {output}")
     if as_json:
         print_json(fleet)

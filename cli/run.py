@@ -149,12 +149,12 @@ def sum_up(run_file: Path, report: Path | None = None) -> str:
     from profd.daemon.store.reader import RunReader
 
     with RunReader(run_file) as reader:
-        if report is None:
-            return closing_lines(summarize(reader), run=paths.word_for(run_file))
-        from profd.daemon.render.report import write_report
+        if report is not None:
+            from profd.daemon.render.report import write_report
 
-        write_report(reader, report)
-        return closing_lines(summarize(reader), report=str(report))
+            write_report(reader, report)
+        wanted = report or f"profd report {paths.word_for(run_file)}"
+        return closing_lines(summarize(reader), f"{wanted}")
 
 
 def narrate(line: str) -> None:

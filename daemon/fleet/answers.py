@@ -196,7 +196,7 @@ def finding_costs(partial: Partial) -> tuple[FindingCost, ...]:
     )
 
 
-def function_costs(partial: Partial, *, leaves: bool, most: int) -> tuple[FunctionCost, ...]:
+def function_costs(partial: Partial, *, leaves: bool) -> tuple[FunctionCost, ...]:
     parts = (
         ((function, file, phase), job, one)
         for (is_leaf, job, function, file, phase), one in partial.functions
@@ -209,7 +209,7 @@ def function_costs(partial: Partial, *, leaves: bool, most: int) -> tuple[Functi
     found.sort(
         key=lambda one: (-one.hours.gpus, -one.hours.ranks, one.function, one.file, one.phase)
     )
-    return tuple(found[:most])
+    return tuple(found[:20])
 
 
 def _summed(parts: Iterable[tuple[Key, str, Spent]]) -> Iterator[tuple[Key, Spent, int]]:

@@ -48,7 +48,6 @@ class Question(msgspec.Struct, frozen=True):
     until_ns: int | None = None
     days: int = 28
     least: float = 0.02
-    functions: int = 20
     memory_bytes: int = 2_000_000_000
 
 
@@ -88,8 +87,8 @@ def ask(data: DataSet, question: Question) -> Fleet:
         hours_of(spent),
         phase_costs(partial),
         finding_costs(partial),
-        function_costs(partial, leaves=False, most=question.functions),
-        function_costs(partial, leaves=True, most=question.functions),
+        function_costs(partial, leaves=False),
+        function_costs(partial, leaves=True),
         tuple(slow_nodes),
         compared,
         tuple(slower),

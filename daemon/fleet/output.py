@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import NamedTuple
 
 from profd.daemon.fleet.answers import (
@@ -16,7 +16,6 @@ from profd.daemon.fleet.answers import (
     Slower,
     SlowNode,
 )
-from profd.daemon.paths import write_whole
 from profd.daemon.render.htmlpage import render_page
 from profd.daemon.render.plaintext import aligned, cut, listed, visible
 from profd.daemon.units import UNKNOWN, number, percent, plural, step_time
@@ -235,11 +234,6 @@ def _section(table: AnswerTable) -> Iterator[str]:
 
 
 BAR_WIDTH = 160
-
-
-def write_fleet_page(path: Path, fleet: Fleet) -> None:
-    """Write the answers to ``path``, whole or not at all; raises OutputUnwritable."""
-    write_whole(path, render_fleet_page(fleet).encode())
 
 
 def render_fleet_page(fleet: Fleet) -> str:

@@ -9,7 +9,6 @@ change nothing. Values are in the unit of the diff: seconds a step, or shares of
 from __future__ import annotations
 
 from collections import defaultdict
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -21,7 +20,6 @@ from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.compare.diff import Diff, Side
 from profd.daemon.naming import script
-from profd.daemon.paths import write_whole
 from profd.daemon.render.difftext import machine_note, verdict
 from profd.daemon.render.htmlpage import render_page
 from profd.daemon.render.payload import NumberedFunctions
@@ -77,11 +75,6 @@ def compared(reader: RunReader, selection: Selection, side: Side) -> Selection:
 
 
 SCRIPTS = ("text.js", "elements.js", "canvas.js", "flamegraph.js", "table.js", "diff.js")
-
-
-def write_diff_report(path: Path, readers: Readers, selections: Selections, diff: Diff) -> None:
-    """Write the comparison of two runs to ``path``, whole or not; raises OutputUnwritable."""
-    write_whole(path, render_diff_report(readers, selections, diff).encode())
 
 
 def render_diff_report(readers: Readers, selections: Selections, diff: Diff) -> str:

@@ -22,11 +22,10 @@ _NAMED = 4
 _BAR_CELLS, _FUNCTION_CELLS, _PLACE_CELLS = 12, 24, 22
 
 
-def closing_lines(summary: Summary, *, run: str | None = None, report: str | None = None) -> str:
+def closing_lines(summary: Summary, report: str) -> str:
     """Return the words at the end of a session: how the run ended, its largest phases, their basis.
 
-    ``run`` is the run's name on a command line, by default its id. ``report`` is the path of its
-    report, by default the command that writes one. No newline at the end.
+    ``report`` is the path of its report, or the command that writes one. No newline at the end.
     """
     lines = [f"profd  {_title(summary)}"]
     shown = [(name, share) for name, share in summary.phases.items() if share >= 0.05][:5]
@@ -44,10 +43,7 @@ def closing_lines(summary: Summary, *, run: str | None = None, report: str | Non
     for text in _unread(summary)[:1]:
         lines += wrapped(f"{sections.ALARM} {text}")
     # Never cut: these two are there to be copied.
-    facts = [
-        f"{_evidence(summary)} · {summary.run}",
-        f"report: {report or f'profd report {run or summary.run}'}",
-    ]
+    facts = [f"{_evidence(summary)} · {summary.run}", f"report: {report}"]
     return "\n".join([joined(lines, WIDTH), *map(visible, facts)])
 
 

@@ -14,7 +14,7 @@ from support.fleets import asked, make, renamed
 from profd.daemon.fleet.dataset import DataSet
 from profd.daemon.fleet.export import export_run
 from profd.daemon.fleet.fleet import Question, ask
-from profd.daemon.fleet.output import write_fleet_page
+from profd.daemon.fleet.output import render_fleet_page
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext
@@ -37,7 +37,7 @@ def test_it_shows_what_is_named_first_and_needs_nothing_else(
     chromium: BrowserContext, tmp_path: Path
 ) -> None:
     truth = make(tmp_path)
-    write_fleet_page(tmp_path / "fleet.html", asked(tmp_path))
+    (tmp_path / "fleet.html").write_text(render_fleet_page(asked(tmp_path)))
     cells = cells_of(chromium, tmp_path / "fleet.html")
     assert truth.cause in cells[0]
     assert any(truth.slow_node in row for row in cells)
@@ -47,6 +47,7 @@ def test_it_shows_what_is_named_first_and_needs_nothing_else(
 def test_hostile_names_stay_text(chromium: BrowserContext, tmp_path: Path) -> None:
     with renamed(hostiletexts.write_run(tmp_path / "a.profd"), host=hostiletexts.EVIL) as reader:
         export_run(reader, DataSet(str(tmp_path / "fleet")))
-    write_fleet_page(tmp_path / "fleet.html", ask(DataSet(str(tmp_path / "fleet")), Question()))
+    answers = ask(DataSet(str(tmp_path / "fleet")), Question())
+    (tmp_path / "fleet.html").write_text(render_fleet_page(answers))
     cells = cells_of(chromium, tmp_path / "fleet.html")
     assert any(hostiletexts.MARKUP in cell for row in cells for cell in row)

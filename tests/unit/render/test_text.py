@@ -14,6 +14,8 @@ from profd.daemon.render.summary import Exit, Summary, summarize
 from profd.daemon.render.text import closing_lines, summary_text
 from profd.daemon.store.reader import RunReader
 
+REPORT = "profd report cifar"
+
 
 @pytest.fixture
 def summary(tmp_path: Path) -> Summary:
@@ -22,7 +24,7 @@ def summary(tmp_path: Path) -> Summary:
 
 
 def test_closing_lines_say_where_the_time_went(summary: Summary) -> None:
-    assert closing_lines(summary).splitlines() == [
+    assert closing_lines(summary, REPORT).splitlines() == [
         "profd  train.py ended with 0 after 20.0 s, ~40 steps at 2.00/s",
         "   40 %  data wait   train.py:58   for images, labels in loader:",
         "   20 %  forward     train.py:61   logits = model(images)",
@@ -33,15 +35,17 @@ def test_closing_lines_say_where_the_time_went(summary: Summary) -> None:
         "  num_workers to 4 speeds steps up by at most 1.9\N{MULTIPLICATION SIGN}",
         "2,000 samples over 100.0 % of the run · 0.5 % torn · profd cost 4.1 % of a core · "
         "20261120-120000-cifar-3fa9",
-        "report: profd report 20261120-120000-cifar-3fa9",
+        f"report: {REPORT}",
     ]
 
 
 def test_a_run_that_hung_says_so_in_place_of_all_compute(summary: Summary) -> None:
     hang = Hang(1.0, 21.0, None, "requests", "no progress for 20 s", (), ())
     hung = msgspec.structs.replace(summary, phases={"forward": 1.0}, findings=(), hangs=(hang,))
-    assert "\u25b2 no progress for 20 s; it did not go on" in closing_lines(hung).splitlines()
-    assert "all compute" in closing_lines(msgspec.structs.replace(hung, hangs=()))
+    assert (
+        "\u25b2 no progress for 20 s; it did not go on" in closing_lines(hung, REPORT).splitlines()
+    )
+    assert "all compute" in closing_lines(msgspec.structs.replace(hung, hangs=()), REPORT)
     assert "all compute" not in summary_text(hung)
     assert "all compute" in summary_text(msgspec.structs.replace(hung, hangs=()))
 
@@ -56,11 +60,11 @@ def test_closing_lines_take_in_steps_what_counts_them_and_the_first_finding(
         msgspec.structs.replace(
             summary, steps=Steps(20.1, 2480, "loop"), findings=(finding, finding)
         ),
-        run="out.profd",
+        "out.html",
     ).splitlines()
     assert lines[0].endswith("after 20.0 s, 2,480 steps at 20.1/s")
     assert lines.count("▲ input-bound: both workers are 97 % busy") == 1
-    assert lines[-1] == "report: profd report out.profd"
+    assert lines[-1] == "report: out.html"
     counted = Steps(20.13, 2480, "loop counter `i` in train (train.py:58)", 0.3)
     lines = summary_text(msgspec.structs.replace(summary, steps=counted)).splitlines()
     assert lines[2] == "steps by loop counter `i` in train (train.py:58), ± 0.300/s"
@@ -96,7 +100,9 @@ def test_steps_are_shown_as_exactly_as_they_are_known(
     summary: Summary, steps: Steps, said: str
 ) -> None:
     assert (
-        closing_lines(msgspec.structs.replace(summary, steps=steps)).splitlines()[0].endswith(said)
+        closing_lines(msgspec.structs.replace(summary, steps=steps), REPORT)
+        .splitlines()[0]
+        .endswith(said)
     )
 
 
@@ -122,7 +128,7 @@ def test_the_first_line_says_how_the_run_ended(
 ) -> None:
     target = msgspec.structs.replace(summary.target, exit=Exit(*ended))
     changed = msgspec.structs.replace(summary, target=target, steps=Steps(), **changes)
-    assert closing_lines(changed).splitlines()[0] == f"profd  {said}"
+    assert closing_lines(changed, REPORT).splitlines()[0] == f"profd  {said}"
 
 
 def test_texts_say_that_a_run_has_no_samples(summary: Summary) -> None:
@@ -137,7 +143,7 @@ def test_texts_say_that_a_run_has_no_samples(summary: Summary) -> None:
         **nothing,
     }
     empty = msgspec.structs.replace(summary, **changed)
-    assert closing_lines(empty).splitlines()[1:3] == [
+    assert closing_lines(empty, REPORT).splitlines()[1:3] == [
         f"▲ {why}",
         "no samples · 20261120-120000-cifar-3fa9",
     ]
@@ -150,7 +156,7 @@ def test_what_was_not_read_is_said_beside_the_samples(summary: Summary) -> None:
         "nothing was read from pid 6 for 9 s: unknown why",
     )
     partly = msgspec.structs.replace(summary, unread=texts)
-    assert f"▲ {texts[0]}" in closing_lines(partly).splitlines()
+    assert f"▲ {texts[0]}" in closing_lines(partly, REPORT).splitlines()
     assert not {f"▲ {text}" for text in texts} - set(summary_text(partly).splitlines())
 
 
@@ -196,7 +202,7 @@ def test_names_of_any_kind_fit_and_do_nothing_to_the_terminal(summary: Summary) 
         target=target,
     )
     shown = summary_text(changed).split("\n")
-    closing = closing_lines(changed).split("\n")
+    closing = closing_lines(changed, REPORT).split("\n")
     assert all(line.isprintable() for line in shown + closing)
     assert max(map(width, shown + closing[:-2])) <= WIDTH
     assert len(shown) == len(summary_text(summary).splitlines())
