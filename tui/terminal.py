@@ -119,8 +119,7 @@ class Terminal:
 
     def resize(self, columns: int, lines: int) -> None:
         """Give the script's terminal another size; if it changed, the kernel sends SIGWINCH."""
-        if columns > 0 and lines > 0:
-            self._send(size_packet(columns, lines))
+        self._send(size_packet(columns, lines))
 
     def _send(self, packet: bytes) -> bool:
         if not self.is_open:

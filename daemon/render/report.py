@@ -133,17 +133,20 @@ def _facts(summary: Summary) -> list[Fact]:
 
 
 SCRIPTS = (
-    *(
-        "text.js",
-        "elements.js",
-        "run.js",
-        "selection.js",
-        "counts.js",
-        "canvas.js",
-        "flamegraph.js",
-        "tree.js",
-    ),
-    *("timeline.js", "table.js", "tables.js", "operators.js", "panel.js", "page.js"),
+    "text.js",
+    "elements.js",
+    "run.js",
+    "selection.js",
+    "counts.js",
+    "canvas.js",
+    "flamegraph.js",
+    "tree.js",
+    "timeline.js",
+    "table.js",
+    "tables.js",
+    "operators.js",
+    "panel.js",
+    "page.js",
 )
 """In the order of their use: each may use names of those before it."""
 

@@ -29,8 +29,14 @@ _NAME_CELLS, _PLACE_CELLS = 3, 16
 # Packages have no colors of their own. They take those of phases, which differ well; a line below
 # says what the colors mean.
 _MODULE_COLORS = (
-    *(phases.FORWARD, phases.BACKWARD, phases.OPTIMIZER, phases.EVALUATION),
-    *(phases.COLLECTIVE, phases.LOSS, phases.LOGGING, phases.CHECKPOINT),
+    phases.FORWARD,
+    phases.BACKWARD,
+    phases.OPTIMIZER,
+    phases.EVALUATION,
+    phases.COLLECTIVE,
+    phases.LOSS,
+    phases.LOGGING,
+    phases.CHECKPOINT,
 )
 _KEYS = " arrows move · ⏎ zooms · ⌫ back · i inverts · f folds · c colors · / searches"
 

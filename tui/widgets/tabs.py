@@ -25,7 +25,7 @@ class TabLine(LineWidget):
     tab: str = TABS[0][0]
     note: str = ""
 
-    def open(self, tab: str, note: str = "") -> None:
+    def open(self, tab: str, note: str) -> None:
         self.tab, self.note = tab, note
         self.refresh()
 
