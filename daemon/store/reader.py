@@ -19,7 +19,7 @@ from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.store import database, records, rows
 from profd.daemon.store.entities import Entities
 from profd.daemon.store.records import Count, IntervalLength, Time, Value
-from profd.daemon.store.rollups import StoredRollups
+from profd.daemon.store.rollups import StackMinuteRow, StoredRollups
 from profd.daemon.store.rows import (
     FrameRow,
     IntervalRow,
@@ -35,6 +35,7 @@ from profd.daemon.timerange import EVER, TimeRange
 
 _STARTS_IN = "start_ns >= ? AND start_ns < ?"
 _PART_NS = 300 * SECOND_NS
+Seen = TypeVar("Seen", StackMinuteRow, rows.ColumnTime, StackTotal)
 OfProcess = TypeVar("OfProcess", RecordingRow, rows.GapRow, SeriesRow, rows.WindowRow)
 
 
@@ -112,6 +113,11 @@ class RunReader(RunFile):
         raise database.unreadable(
             self.path, "a row names a process, a thread or a stack that is not there"
         )
+
+    def known(self, found: list[Seen]) -> list[Seen]:
+        """Return rows whose threads and stacks exist; raises RunUnreadable otherwise."""
+        self.check_known({one.thread for one in found}, {one.stack for one in found})
+        return found
 
     def frames_of(self, stack: int) -> tuple[FrameRow, ...]:
         """Return the frames of a stack from the root to the leaf."""
@@ -234,9 +240,7 @@ class RunReader(RunFile):
             "SELECT thread, stack, sum(samples), sum(duration_ns) FROM interval WHERE "
             f"{_intervals_of(threads)} GROUP BY thread, stack"
         )
-        found = self.fetch(StackTotal, sql, *time)
-        self.check_known({one.thread for one in found}, {one.stack for one in found})
-        return found
+        return self.known(self.fetch(StackTotal, sql, *time))
 
     def recordings(self, time: TimeRange = EVER) -> list[RecordingRow]:
         """Return the recordings that start in a range of time, in order of time."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import proxy
 
 import msgspec
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 ALL_TOGETHER = 1 << 40  # more minutes than any run has
 LEAST_MINUTES = 2  # fewer minutes are read from the intervals as quickly
 HOUR_MINUTES = 60
-Seen = TypeVar("Seen", "StackMinuteRow", ColumnTime, StackTotal)
 _KEPT = 12
 
 
@@ -272,7 +271,7 @@ def stack_minutes(
     where = _among(threads, "minute")
     if together == 1:
         sql = f"SELECT * FROM stack_minute WHERE {where} ORDER BY thread, minute, stack"
-        return _known(reader, reader.fetch(StackMinuteRow, sql, minutes.start, minutes.stop))
+        return reader.known(reader.fetch(StackMinuteRow, sql, minutes.start, minutes.stop))
     sql = (
         f"SELECT thread, ?, stack, {ADDED_UP} FROM stack_minute WHERE {where} GROUP BY "
         "thread, stack"
@@ -292,7 +291,7 @@ def stack_minutes(
             StackMinuteRow, sql, begin, first, min(begin + together, minutes.stop)
         )
         first = begin + together
-    return _known(reader, found)
+    return reader.known(found)
 
 
 def _stack_sums(reader: RunReader, one: Split) -> list[StackMinuteRow]:
@@ -312,7 +311,7 @@ def _stack_sums(reader: RunReader, one: Split) -> list[StackMinuteRow]:
     )
     sql = f"SELECT thread, ?, stack, {ADDED_UP} FROM ({rows}) GROUP BY thread, stack"
     bounds = [bound for _, *part in parts for bound in part]
-    return _known(reader, reader.fetch(StackMinuteRow, sql, first, *bounds))
+    return reader.known(reader.fetch(StackMinuteRow, sql, first, *bounds))
 
 
 def minute_times(
@@ -327,20 +326,12 @@ def minute_times(
         f"{_among(threads, 'minute')} AND {time} > 0"
     )
     return (
-        _known(reader, reader.fetch(ColumnTime, sql, minutes.start, minutes.stop))
-        if minutes
-        else []
+        reader.known(reader.fetch(ColumnTime, sql, minutes.start, minutes.stop)) if minutes else []
     )
 
 
 def _among(threads: Collection[int], unit: str) -> str:
     return f"thread IN ({listed(threads)}) AND {unit} >= ? AND {unit} < ?"
-
-
-def _known(reader: RunReader, found: list[Seen]) -> list[Seen]:
-    """Return rows whose threads and stacks exist; raises RunUnreadable otherwise."""
-    reader.check_known({one.thread for one in found}, {one.stack for one in found})
-    return found
 
 
 def span_totals(reader: RunReader, spans: Sequence[tuple[int, TimeRange]]) -> list[StackTotal]:
@@ -360,7 +351,7 @@ def span_totals(reader: RunReader, spans: Sequence[tuple[int, TimeRange]]) -> li
         AND start_ns >= from_ns AND start_ns < to_ns GROUP BY 1, 2
     """
     from_ns, to_ns = min(time.from_ns for _, time in spans), max(time.to_ns for _, time in spans)
-    return _known(reader, reader.fetch(StackTotal, sql, from_ns, to_ns))
+    return reader.known(reader.fetch(StackTotal, sql, from_ns, to_ns))
 
 
 def count_stack_minutes(reader: RunReader) -> int:
@@ -425,4 +416,4 @@ def stack_times(
             )
             for column in range(max(begins + 1, first), min(ends + 1, last))
         ]
-    return _known(reader, found)
+    return reader.known(found)
