@@ -26,7 +26,7 @@ import os
 import pwd
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -209,6 +209,11 @@ def read_stat(pid: int, os_tid: int | None = None) -> Stat | None:
         )
     except (IndexError, ValueError):
         return None
+
+
+def read_stats(pids: Iterable[int]) -> list[Stat]:
+    """Read the stats of some processes, without those that are gone."""
+    return [stat for pid in pids if (stat := read_stat(pid)) is not None]
 
 
 def state(pid: int) -> str:

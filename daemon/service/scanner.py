@@ -121,8 +121,7 @@ class HostProcesses:
         return set(processes.descendants(pid))
 
     def cpu_s(self, pid: int) -> float:
-        stats = map(processes.read_stat, {pid, *self.descendants(pid)})
-        return sum(stat.cpu_s for stat in stats if stat is not None)
+        return sum(stat.cpu_s for stat in processes.read_stats({pid, *self.descendants(pid)}))
 
     def recorded(self) -> set[int]:
         """Return the PIDs whose stacks any session of their users or of root records."""

@@ -127,8 +127,9 @@ class Sessions:
     def cpu_s(self, recording: LiveSession) -> float:
         """Return the CPU seconds of a session and its recordings so far; at once, in no thread."""
         pid = recording.watch.identity.pid
-        children = processes.children(pid, of_all_threads=False)
-        return (_cpu_ticks(pid) + sum(map(_cpu_ticks, children))) / processes.CLOCK_TICKS
+        stats = processes.read_stats([pid, *processes.children(pid, of_all_threads=False)])
+        ticks = sum(stat.cpu_ticks + stat.ended_children_ticks for stat in stats)
+        return ticks / processes.CLOCK_TICKS
 
     def stop(self, recording: LiveSession) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -157,11 +158,6 @@ def why_ended(run_id: str) -> str:
             return reader.info.why_ended or INTERRUPTED
     except ProfdError:
         return INTERRUPTED
-
-
-def _cpu_ticks(pid: int) -> int:
-    stat = processes.read_stat(pid)
-    return 0 if stat is None else stat.cpu_ticks + stat.ended_children_ticks
 
 
 def _watch(pid: int) -> ProcessWatch:

@@ -50,8 +50,7 @@ class CostMeter:
         )
         # The main thread starts them all, and psutil would read the whole machine.
         self._children = processes.children(os.getpid(), of_all_threads=False)
-        living = (processes.read_stat(pid) for pid in self._children)
-        cpu_s = sum(stat.cpu_s for stat in living if stat is not None)
+        cpu_s = sum(stat.cpu_s for stat in processes.read_stats(self._children))
         cpu_s += sum(usage.ru_utime + usage.ru_stime for usage in ended)
         # A living child is counted in clock ticks, an ended one exactly: the sum may go back by one
         # tick.
@@ -65,8 +64,8 @@ class CostMeter:
 
     def rss_bytes(self) -> int:
         """Return the memory of this process and of its children, as listed at the last reading."""
-        stats = map(processes.read_stat, (os.getpid(), *self._children))
-        return sum(stat.rss_bytes for stat in stats if stat is not None)
+        stats = processes.read_stats([os.getpid(), *self._children])
+        return sum(stat.rss_bytes for stat in stats)
 
 
 MINUTE_S = 60.0
