@@ -22,8 +22,7 @@ from profd.daemon.gpu.reader import GpuSet
 from profd.daemon.gpu.users import GpuUsers
 from profd.daemon.store.records import EventHappened, Identity, Record
 
-INTERVAL_S = 1.0
-RETRY_S = 30.0
+INTERVAL_NS, RETRY_NS = SECOND_NS, 30 * SECOND_NS
 BLOCKED_NS = 3 * SECOND_NS
 WAKING_NS = 30 * SECOND_NS
 """How long opening and listing may take: without persistence mode the driver wakes each GPU.
@@ -47,16 +46,12 @@ class GpuCollector:
         *,
         everything: bool = False,
         in_container: bool = False,
-        interval_s: float = INTERVAL_S,
-        retry_s: float = RETRY_S,
     ) -> None:
         """Read the GPUs that the run uses, with ``everything`` all of them, from ``start`` on."""
         self.clock = clock
         self._put = put
         self._everything = everything
         self._in_container = in_container
-        self._interval_s = interval_s
-        self._retry_after_ns = int(retry_s * SECOND_NS)
         self._identities: tuple[Identity, ...] = ()
         self._names = GpuNames()
         self._source = NvmlSource(clock, self._names)
@@ -107,7 +102,7 @@ class GpuCollector:
         try:
             due_ns = self.clock.now_ns()
             while not self._ended.is_set() and self._tick():
-                due_ns = max(due_ns + int(self._interval_s * SECOND_NS), self.clock.now_ns())
+                due_ns = max(due_ns + INTERVAL_NS, self.clock.now_ns())
                 self._look_until(due_ns)
             self._release()
         except Exception as error:  # noqa: BLE001  the end of a thread: whatever it was is reported
@@ -180,7 +175,7 @@ class GpuCollector:
             self._report_failure()
 
     def _try_later(self) -> None:
-        self._retry_ns = self.clock.now_ns() + self._retry_after_ns
+        self._retry_ns = self.clock.now_ns() + RETRY_NS
 
     def _release(self) -> None:
         """Close all that NVML has open, its events first, as they hold the library."""

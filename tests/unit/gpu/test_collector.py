@@ -15,7 +15,8 @@ from support.clocks import StoppedClock
 from support.gpusim import SimulatedDriver
 from support.waiting import DEADLINE_S
 
-from profd.daemon.clock import Clock
+from profd.daemon.clock import MILLISECOND_NS, Clock
+from profd.daemon.gpu import collector
 from profd.daemon.gpu.collector import GpuCollector
 from profd.daemon.gpu.users import ProcessTraces
 from profd.daemon.store.records import DeviceSeen, EventHappened, Identity, PointsTaken, Record
@@ -30,7 +31,7 @@ class Desk:
     def __init__(self, clock: Clock, **options: bool) -> None:
         self.records: list[Record] = []
         self._news = threading.Condition()
-        self.collector = GpuCollector(clock, self._take, interval_s=0.01, retry_s=0.01, **options)
+        self.collector = GpuCollector(clock, self._take, **options)
         self.collector.take([MAIN])
 
     def _take(self, record: Record) -> None:
@@ -61,6 +62,8 @@ class Desk:
 def driver(driver: SimulatedDriver, monkeypatch: pytest.MonkeyPatch) -> SimulatedDriver:
     """Give the driver two GPUs that the run uses."""
     monkeypatch.setattr(ProcessTraces, "sees_host_pids", lambda traces: True)
+    for constant in ("INTERVAL_NS", "RETRY_NS"):
+        monkeypatch.setattr(collector, constant, 10 * MILLISECOND_NS)
     for name in ("gpu0", "gpu1"):
         driver.add_gpu(name, memory_used_bytes=1, memory_total_bytes=2, utilization_share=1)
         driver.add("process_memory_bytes", 1, name, MAIN.pid)
