@@ -12,7 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +34,7 @@ STEPS_TIMEOUT_S = 120.0
 _PROGRAM = "import sys; sys.remote_exec(int(sys.argv[1]), sys.argv[2])"
 
 
-def helper_for(
-    version: str, own: Sequence[int] = sys.version_info[:2], executable: str = sys.executable
-) -> str | None:
+def helper_for(version: str) -> str | None:
     """Return an interpreter that can call one of ``version`` (``major.minor``).
 
     None if there is none.
@@ -47,9 +45,8 @@ def helper_for(
         return None
     if target < (3, 14):
         return None
-    return (
-        executable if target == tuple(own[:2]) else shutil.which(f"python{target[0]}.{target[1]}")
-    )
+    is_own = target == sys.version_info[:2]
+    return sys.executable if is_own else shutil.which(f"python{target[0]}.{target[1]}")
 
 
 async def execute(helper: str, pid: int, script: Path) -> None:

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -171,13 +172,22 @@ async def test_a_window_that_is_not_taken_says_why(
             pass
 
 
-def test_source_is_the_means_and_an_own_interpreter_asks_one_of_its_version() -> None:
+def run_by(version: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    own = SimpleNamespace(version_info=version, executable="/opt/python")
+    monkeypatch.setattr(injection, "sys", own)
+
+
+def test_source_is_the_means_and_an_own_interpreter_asks_one_of_its_version(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert Injection(None, StoppedClock()).source == gdb.SOURCE == "gdb"
     assert (
         Injection("/usr/bin/python3.14", StoppedClock()).source == injection.SOURCE == "remote_exec"
     )
-    assert helper_for("3.14", own=(3, 14), executable="/opt/python") == "/opt/python"
-    assert helper_for("3.15.0", own=(3, 15, 1), executable="/opt/python") == "/opt/python"
+    run_by((3, 14, 0), monkeypatch)
+    assert helper_for("3.14") == "/opt/python"
+    run_by((3, 15, 1), monkeypatch)
+    assert helper_for("3.15.0") == "/opt/python"
 
 
 async def test_helper_is_given_the_text_as_a_file(
@@ -200,13 +210,14 @@ def test_interpreter_of_another_version_is_looked_for_where_that_has_remote_exec
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    run_by((3, 14, 0), monkeypatch)
     found = {
-        version: helper_for(version, own=(3, 14))
-        for version in ("3.15", "3.10", "3.13", "3.13.2", "", "3")
+        version: helper_for(version) for version in ("3.15", "3.10", "3.13", "3.13.2", "", "3")
     }
     assert found == {**dict.fromkeys(found), "3.15": "/usr/bin/python3.15"}
     monkeypatch.setattr("shutil.which", lambda _: None)
-    assert helper_for("3.15", own=(3, 11)) is None
+    run_by((3, 11, 0), monkeypatch)
+    assert helper_for("3.15") is None
 
 
 def fake(folder: Path, body: str) -> str:
