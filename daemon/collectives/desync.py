@@ -18,6 +18,7 @@ from profd.daemon.collectives.status import (
     MISSING,
     RUNNING,
     Communicator,
+    HostPid,
     RankState,
     Status,
 )
@@ -63,12 +64,16 @@ class DesyncVerdict(msgspec.Struct, frozen=True):
     waiting: int = 0
 
 
-def behind_alone(status: Status) -> dict[tuple[str, int], int]:
+Places = defaultdict[Progress, dict[HostPid, Behind]]
+"""The processes of a job, by what each is in a communicator."""
+
+
+def behind_alone(status: Status) -> dict[HostPid, int]:
     """Return by how many collectives each process is behind all others of a communicator.
 
     In each communicator that is 0 for all but one.
     """
-    found: dict[tuple[str, int], int] = {}
+    found: dict[HostPid, int] = {}
     for one in status.communicators:
         totals = sorted((rank.total, rank.process) for rank in one.ranks if rank.counts)
         for total, process in totals if len(totals) > 1 else ():
@@ -95,18 +100,18 @@ def compare(before: Status | None, now: Status | None) -> DesyncVerdict:
     return DesyncVerdict(Progress.ALIKE if size else Progress.UNKNOWN, (), size)
 
 
-def _counts(status: Status) -> dict[tuple[str, int], Mapping[str, int]]:
+def _counts(status: Status) -> dict[HostPid, Mapping[str, int]]:
     """Return what each rank of each communicator has launched."""
     return {(one.key, rank.rank): rank.counts for one in status.communicators for rank in one.ranks}
 
 
-def _judge(status: Status) -> defaultdict[Progress, dict[tuple[str, int], Behind]]:
+def _judge(status: Status) -> Places:
     """Return the processes of a job that stands, by what each is in a communicator.
 
     A process is lost, behind, ahead of others (GOES_ON), or launched another operation (MISMATCH).
     """
     world = status.world_ranks()
-    found: defaultdict[Progress, dict[tuple[str, int], Behind]] = defaultdict(dict)
+    found = Places(dict)
     for one in status.communicators:
         for progress, rank, operation, instead in (*_lost(one), *_apart(one)):
             number, launched = world.get(rank.process, rank.rank), rank.counts.get(operation, 0)

@@ -17,7 +17,7 @@ import msgspec
 
 from profd.daemon import processes
 from profd.daemon.collectives.client import PORT, Address, NoAnswer, ask
-from profd.daemon.collectives.status import Status
+from profd.daemon.collectives.status import HostPid, Status
 from profd.daemon.interpreter.memory import mapped_files
 from profd.daemon.sockets import endpoint, tcp_sockets
 from profd.daemon.userfiles import Unanswered, files_of
@@ -51,7 +51,7 @@ class Answer(msgspec.Struct, frozen=True):
     """An answer of RAS; ``ours`` are the PIDs of the recorded processes, by RAS's host and PID."""
 
     status: Status
-    ours: Mapping[tuple[str, int], int]
+    ours: Mapping[HostPid, int]
 
     def ranks(self) -> dict[int, int]:
         """Return the rank in the job of each PID of ours; empty if that is not clear."""

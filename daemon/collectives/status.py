@@ -16,6 +16,8 @@ RUNNING, INIT, FINALIZE, ABORT, FAILED, MISSING, DEAD = (
     "running", "init", "finalize", "abort", "failed", "missing", "dead",
 )  # fmt: skip
 _IN_PROGRESS = 7  # ncclInProgress
+HostPid = tuple[str, int]
+"""A process, by its host and the PID that it has there."""
 
 
 class BadAnswer(Exception):
@@ -36,7 +38,7 @@ class RankState(msgspec.Struct, frozen=True):
     counts: Mapping[str, int]
 
     @property
-    def process(self) -> tuple[str, int]:
+    def process(self) -> HostPid:
         """What tells its process from others; a number of its own if the PID is unknown."""
         return self.host, self.pid or -1 - self.rank
 
@@ -62,14 +64,14 @@ class Status(msgspec.Struct, frozen=True):
     def processes(self) -> set[int]:
         return {rank.pid for one in self.communicators for rank in one.ranks if rank.pid}
 
-    def world_ranks(self) -> dict[tuple[str, int], int]:
+    def world_ranks(self) -> dict[HostPid, int]:
         """Return the rank of each process in the job: that in the communicator of all processes.
 
         It is empty if several such communicators differ, or if a process has several GPUs: then a
         rank is not a process.
         """
         known = {rank.process for one in self.communicators for rank in one.ranks if rank.pid}
-        whole: list[dict[tuple[str, int], int]] = []
+        whole: list[dict[HostPid, int]] = []
         for one in self.communicators:
             ranks = {rank.process: rank.rank for rank in one.ranks if rank.pid}
             if one.size == len(one.ranks) == len(ranks) and ranks.keys() == known:

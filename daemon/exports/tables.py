@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     import pyarrow
 
 Value = str | int | float | None
-Rows = Callable[[RunReader, Selection], Iterator[tuple[Value, ...]]]
+Values = tuple[Value, ...]
+"""A row, in the order of the columns."""
+Rows = Callable[[RunReader, Selection], Iterator[Values]]
 
 
 def columns(text: str) -> Mapping[str, type]:
@@ -32,12 +34,12 @@ def columns(text: str) -> Mapping[str, type]:
     return {name: types[kind] for name, kind in (column.split() for column in text.split(", "))}
 
 
-def _samples(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, ...]]:
+def _samples(reader: RunReader, selection: Selection) -> Iterator[Values]:
     """Yield the selected intervals: from a time on, a thread stood in a stack."""
     phases = PhaseIndex(reader)
 
     @functools.cache
-    def leaf(stack: int) -> tuple[Value, ...]:
+    def leaf(stack: int) -> Values:
         frames = reader.frames_of(stack)
         path = ";".join(frame.label for frame in frames)
         return phases.of_stack(stack), frames[-1].function, frames[-1].file, frames[-1].line, path
@@ -50,7 +52,7 @@ def _samples(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, .
         yield (*seen, *place, *leaf(interval.stack))
 
 
-def _series(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, ...]]:
+def _series(reader: RunReader, selection: Selection) -> Iterator[Values]:
     """Yield the readings of all series in the selection's range of time.
 
     They are those of its processes, devices and the host.
@@ -63,7 +65,7 @@ def _series(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, ..
                 yield point.at_ns, series.name, pid, rank, series.os_tid, series.device, point.value
 
 
-def _processes(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, ...]]:
+def _processes(reader: RunReader, selection: Selection) -> Iterator[Values]:
     for row in filter(selection.takes_process, reader.processes.values()):
         parent = reader.processes.get(row.parent or 0)
         yield (
@@ -81,7 +83,7 @@ def _processes(reader: RunReader, selection: Selection) -> Iterator[tuple[Value,
         )
 
 
-def _events(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, ...]]:
+def _events(reader: RunReader, selection: Selection) -> Iterator[Values]:
     for event in reader.events():
         if selection.time.holds(event.at_ns):
             process = reader.processes.get(event.process or 0)
@@ -170,9 +172,9 @@ class ParquetFile:
         self._writer = parquet.ParquetWriter(
             target, schema, compression="zstd", dictionary_pagesize_limit=1 << 26
         )
-        self._batch: list[tuple[Value, ...]] = []
+        self._batch: list[Values] = []
 
-    def add(self, values: tuple[Value, ...]) -> None:
+    def add(self, values: Values) -> None:
         self._batch.append(values)
         self.rows += 1
         if len(self._batch) >= self._batch_rows:

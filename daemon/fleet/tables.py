@@ -22,7 +22,7 @@ from profd.daemon.analyze.series import CoursePart, SeriesCourse, take_course
 from profd.daemon.analyze.steps import counts_of, take_steps
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.compare.blocks import BLOCKS
-from profd.daemon.exports.tables import Value
+from profd.daemon.exports.tables import Value, Values
 from profd.daemon.findings.catalog import findings_in
 from profd.daemon.findings.finding import Line
 from profd.daemon.fleet.dataset import TABLES
@@ -144,7 +144,7 @@ class Row(NamedTuple):
 
     at_ns: int
     rank: int | None
-    values: tuple[Value, ...]
+    values: Values
 
 
 class RunSource:
@@ -209,10 +209,11 @@ def _series(source: RunSource) -> Iterator[Row]:
             yield Row(at_ns, rank, (*place, at_ns, known_ns, *values))
 
 
-def _means(
-    reader: RunReader, course: SeriesCourse
-) -> Iterator[tuple[int, int, float, float, float]]:
-    """Yield time, duration, mean, least and highest value of each reading or minute."""
+ReadingValues = tuple[int, int, float, float, float]
+"""Time, duration, mean, least and highest value of a reading or minute."""
+
+
+def _means(reader: RunReader, course: SeriesCourse) -> Iterator[ReadingValues]:
     yield from _readings(course.head)
     for one in course.minutes:
         start_ns = reader.info.started_ns + one.minute * MINUTE_NS
@@ -220,7 +221,7 @@ def _means(
     yield from _readings(course.tail)
 
 
-def _readings(part: CoursePart) -> Iterator[tuple[int, int, float, float, float]]:
+def _readings(part: CoursePart) -> Iterator[ReadingValues]:
     for step in part.steps():
         yield step.end_ns, step.end_ns - step.start_ns, step.value, step.value, step.value
 

@@ -8,6 +8,7 @@ function.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -33,6 +34,10 @@ class Sample(NamedTuple):
     metric: Metric
     labels: tuple[str, ...]
     value: float
+
+
+Samples = Callable[[], Iterable[Sample]]
+"""What gives the values of all metrics now."""
 
 
 def _counter(name: str, unit: str, text: str, *labels: str) -> Metric:

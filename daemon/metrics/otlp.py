@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -21,13 +21,13 @@ from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 
 from profd.daemon import VERSION
-from profd.daemon.metrics.catalog import METRICS, Metric, Sample
+from profd.daemon.metrics.catalog import METRICS, Metric, Samples
 
 
 class Sender:
     """Sends at intervals until it is closed."""
 
-    def __init__(self, endpoint: str, samples: Callable[[], Iterable[Sample]]) -> None:
+    def __init__(self, endpoint: str, samples: Samples) -> None:
         reader = PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=metrics_url(endpoint)))
         service = Resource.create(
             {} if "OTEL_SERVICE_NAME" in os.environ else {"service.name": "profd"}
@@ -55,9 +55,7 @@ def metrics_url(endpoint: str) -> str:
     return endpoint if urlsplit(endpoint).path.strip("/") else f"{endpoint.rstrip('/')}/v1/metrics"
 
 
-def _observed(
-    metric: Metric, samples: Callable[[], Iterable[Sample]], _: CallbackOptions
-) -> Iterator[Observation]:
+def _observed(metric: Metric, samples: Samples, _: CallbackOptions) -> Iterator[Observation]:
     for sample in samples():
         if sample.metric is metric and math.isfinite(sample.value):
             yield Observation(

@@ -8,7 +8,7 @@ import re
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from http import HTTPStatus
 from socketserver import ThreadingMixIn
 from typing import Any
@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
 
-from profd.daemon.metrics.catalog import METRICS, Metric, Sample
+from profd.daemon.metrics.catalog import METRICS, Metric, Samples
 
 MOST_REQUESTS = 8
 _PLACE_WITHIN_S = 1.0
@@ -28,7 +28,7 @@ _PLACE_WITHIN_S = 1.0
 class Scrape(Collector):
     """What prometheus_client asks for at each scrape."""
 
-    def __init__(self, samples: Callable[[], Iterable[Sample]]) -> None:
+    def __init__(self, samples: Samples) -> None:
         self._samples = samples
 
     def collect(self) -> Iterable[Family]:
@@ -52,7 +52,7 @@ class Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, listener: socket.socket, samples: Callable[[], Iterable[Sample]]) -> None:
+    def __init__(self, listener: socket.socket, samples: Samples) -> None:
         """Serve at ``listener`` what ``samples`` returns, once started."""
         host, port = listener.getsockname()[:2]
         super().__init__((host, port), _Handler, bind_and_activate=False)
