@@ -34,6 +34,7 @@ from profd.daemon.compare.blocks import (
 from profd.daemon.compare.readings import (
     LEAST,
     Reading,
+    Selections,
     gpu_pairs,
     judged,
     memory_pairs,
@@ -57,6 +58,10 @@ _ERROR_RATE_OF_READINGS = 0.01
 
 Most of the 5 % of comparisons is left to times.
 """
+
+
+BothBlocks = tuple[Blocks, Blocks]
+"""Those of the base, and of the new run."""
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -193,7 +198,7 @@ class Diff(msgspec.Struct, frozen=True):
 def take_diff(
     base: RunReader,
     new: RunReader,
-    selections: tuple[Selection, Selection] = (MAIN_THREADS, MAIN_THREADS),
+    selections: Selections = (MAIN_THREADS, MAIN_THREADS),
     *,
     least: float = LEAST,
     alike: float = ALIKE,
@@ -242,7 +247,7 @@ def _of_kind(compared: Iterable[Compared], kind: str) -> tuple[Compared, ...]:
     return tuple(one for one in compared if one.kind == kind)
 
 
-def _compared(blocks: tuple[Blocks, Blocks]) -> list[Item]:
+def _compared(blocks: BothBlocks) -> list[Item]:
     """Return the items with at least 0.5 % of the time in either run."""
     return sorted(
         item
@@ -251,7 +256,7 @@ def _compared(blocks: tuple[Blocks, Blocks]) -> list[Item]:
     )
 
 
-def _change(judge: Judge, item: Item, blocks: tuple[Blocks, Blocks], *, by_step: bool) -> Change:
+def _change(judge: Judge, item: Item, blocks: BothBlocks, *, by_step: bool) -> Change:
     """Judge an item by its seconds a step if they are known, and by its share of the step."""
     base, new = (side.mean(item, by_step=by_step) for side in blocks)
     shares = [side.mean(item, by_step=False) for side in blocks]
@@ -273,9 +278,7 @@ def _side(reader: RunReader, blocks: Blocks, part: Selection) -> Side:
     )
 
 
-def _step_time(
-    judge: Judge, blocks: tuple[Blocks, Blocks], changes: Sequence[Change]
-) -> Change | None:
+def _step_time(judge: Judge, blocks: BothBlocks, changes: Sequence[Change]) -> Change | None:
     """Judge the time of a step.
 
     A part that surely changed explains the step's change if half of it lies in that part.
@@ -297,7 +300,7 @@ def _explains(part: float, whole: float) -> bool:
 
 
 def _likeliest(
-    judge: Judge, changes: Sequence[Change], step_time: Change | None, blocks: tuple[Blocks, Blocks]
+    judge: Judge, changes: Sequence[Change], step_time: Change | None, blocks: BothBlocks
 ) -> Change | None:
     """Return the function that a sure change likely lies in: the largest that went the same way.
 

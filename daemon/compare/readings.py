@@ -32,6 +32,9 @@ from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import ProcessRow, WindowRow
 from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS, UTILIZATION, StepFunction
 
+Readers = tuple[RunReader, RunReader]
+Selections = tuple[Selection, Selection]
+
 
 class Reading(msgspec.Struct, frozen=True):
     """A number of both runs.
@@ -93,9 +96,7 @@ Two runs of one script are seldom more alike.
 """
 
 
-def gpu_pairs(
-    readers: tuple[RunReader, RunReader], parts: tuple[Selection, Selection]
-) -> Iterator[Pair]:
+def gpu_pairs(readers: Readers, parts: Selections) -> Iterator[Pair]:
     for number, tracks in enumerate(zip(*map(_tracks, readers), strict=False)):
         sides = [_by_block(track, part) for track, part in zip(tracks, parts, strict=True)]
         if all(sides):
@@ -128,9 +129,7 @@ MemoryKey = tuple[str, str]
 """A rank and role in words, and the kind of memory."""
 
 
-def memory_pairs(
-    readers: tuple[RunReader, RunReader], parts: tuple[Selection, Selection]
-) -> Iterator[Pair]:
+def memory_pairs(readers: Readers, parts: Selections) -> Iterator[Pair]:
     """Yield peaks and slopes of each role that either run has, over the parts that are compared.
 
     A slope without growth is the slope of noise.
@@ -198,9 +197,7 @@ OperatorKey = tuple[str, str]
 """An operator and a measure."""
 
 
-def operator_pairs(
-    readers: tuple[RunReader, RunReader], selections: tuple[Selection, Selection]
-) -> Iterator[Pair]:
+def operator_pairs(readers: Readers, selections: Selections) -> Iterator[Pair]:
     """Yield seconds a step of the operators that take most, if both runs have whole steps."""
     base, new = (
         _windows(reader, selection) for reader, selection in zip(readers, selections, strict=True)

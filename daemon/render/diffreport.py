@@ -19,6 +19,7 @@ from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.compare.diff import Diff, Side
+from profd.daemon.compare.readings import Readers, Selections
 from profd.daemon.naming import script
 from profd.daemon.render.difftext import machine_note, verdict
 from profd.daemon.render.htmlpage import render_page
@@ -26,9 +27,6 @@ from profd.daemon.render.payload import NumberedFunctions
 from profd.daemon.render.plaintext import visible
 from profd.daemon.store.reader import RunReader
 from profd.daemon.timerange import TimeRange
-
-Readers = tuple[RunReader, RunReader]
-Selections = tuple[Selection, Selection]
 
 
 def take_diff_tree(readers: Readers, selections: Selections, diff: Diff) -> dict[str, Any]:
