@@ -12,6 +12,7 @@ formulas here are those of ``torch/csrc/profiler/util.cpp``. A multiply-add is t
 
 from __future__ import annotations
 
+import functools
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -180,29 +181,22 @@ class Inputs(NamedTuple):
     flops: int
 
 
-class InputTable:
-    """The inputs of calls. Few shapes have many calls, so each distinct text is decoded once."""
+def inputs_of(span: HostSpan) -> Inputs:
+    """Return the inputs of a call; none if its shapes were not recorded."""
+    if span.event is None or not (dims := bytes(span.event.args.input_dims)):
+        return Inputs(NO_SHAPES, 0)
+    name = span.name if span.name in _FORMULAS else ""
+    return _inputs(name, dims, bytes(span.event.args.concrete_inputs))
 
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, bytes, bytes], Inputs] = {}
 
-    def inputs_of(self, span: HostSpan) -> Inputs:
-        """Return the inputs of a call; none if its shapes were not recorded."""
-        if span.event is None or not (dims := bytes(span.event.args.input_dims)):
-            return Inputs(NO_SHAPES, 0)
-        concrete = bytes(span.event.args.concrete_inputs)
-        key = (span.name if span.name in _FORMULAS else "", dims, concrete)
-        known = self._known.get(key)
-        if known is None:
-            shapes = _decode_list(dims)
-            # torch's tables show no shape of a list of tensors.
-            plain = [
-                [] if isinstance(one, list) and one and isinstance(one[0], list) else one
-                for one in shapes
-            ]
-            known = Inputs(str(plain), estimate(span.name, shapes, _decode_list(concrete)))
-            self._known[key] = known
-        return known
+@functools.lru_cache(1 << 12)  # few shapes have many calls
+def _inputs(name: str, dims: bytes, concrete: bytes) -> Inputs:
+    shapes = _decode_list(dims)
+    # torch's tables show no shape of a list of tensors.
+    plain = [
+        [] if isinstance(one, list) and one and isinstance(one[0], list) else one for one in shapes
+    ]
+    return Inputs(str(plain), estimate(name, shapes, _decode_list(concrete)))
 
 
 def _decode_list(text: bytes) -> list[object]:
@@ -265,10 +259,9 @@ def sum_up(spans: Spans) -> Operators:
         totals = operators[OperatorKey(trace.MEMORY, HOST, False)]
         totals.calls += 1
         totals.hold(change.host_bytes, change.device_bytes, ())
-    table = InputTable()
     for span in nest(spans):
         if span.category != trace.PYTHON_FUNCTION:
-            inputs, is_note = table.inputs_of(span), span.category in trace.ANNOTATIONS
+            inputs, is_note = inputs_of(span), span.category in trace.ANNOTATIONS
             totals = operators[OperatorKey(_row_name(span.name), HOST, is_note, inputs.shapes)]
             totals.calls += 1
             totals.cpu_total_ns += span.duration_ns
