@@ -115,12 +115,12 @@ class StackChain:
     def __post_init__(self) -> None:
         self._hurry = asyncio.Event()
         self._stop = asyncio.Event()
-        self._is_in_turns = True
+        self.is_in_turns = True
         self._in_flight: set[Recording] = set()
         self._cores: frozenset[int] | None = None
         self._has_recorded, self._begun_ns = False, self.clock.now_ns()
         self._has_reported_log = False
-        self._is_resting, self._cost_s, self._usual_length_s = False, 0.0, FIRST_LENGTH_S
+        self.is_resting, self._cost_s, self._usual_length_s = False, 0.0, FIRST_LENGTH_S
         self._is_rest_said = self._has_grown = False
         self._threads_at_begin = 1
         self._threads = Threads()
@@ -193,20 +193,12 @@ class StackChain:
         await asyncio.sleep(RETRY_LAST_S)
 
     @property
-    def is_in_turns(self) -> bool:
-        return self._is_in_turns
-
-    @property
-    def is_resting(self) -> bool:
-        return self._is_resting
-
-    @property
     def is_recording(self) -> bool:
         return bool(self._in_flight)
 
     def leave_turns(self) -> None:
         """Record without gaps from now on."""
-        self._is_in_turns = False
+        self.is_in_turns = False
         self._hurry.set()
 
     async def run(self) -> None:
@@ -237,7 +229,7 @@ class StackChain:
         """
         with self._abandoning():
             await self._foresee()
-            while self._goes_on() and self._is_in_turns:
+            while self._goes_on() and self.is_in_turns:
                 async with turn:
                     recording = await self._begin() if self._goes_on() else None
                     if recording is not None:
@@ -247,7 +239,7 @@ class StackChain:
                         await self._finish(recording, EVER)
                         # Nothing is recorded in this pause: processes that are alike need not be
                         # sampled all the time.
-                        if self._is_in_turns:
+                        if self.is_in_turns:
                             pace = self.pace()
                             rest_s = recording.length_s * pace.rest_ratio
                             if pace.is_unknown:
@@ -264,7 +256,7 @@ class StackChain:
     async def _foresee(self) -> None:
         """Begin with a pause if so many threads will cost more than may be spent all the time."""
         if self._will_cost_more_than(self.allowance().cores):
-            self._is_resting = True
+            self.is_resting = True
             await self._rest()
 
     def _will_cost_more_than(self, cores: float) -> bool:
@@ -282,22 +274,22 @@ class StackChain:
         cores = self.allowance().cores
         taken = recording.cost_cores(self._usual_length_s) if cores < math.inf else 0.0
         # The measured cost does not apply to the number of threads that there are now.
-        self._is_resting = taken > cores or (self._has_grown and self._will_cost_more_than(cores))
+        self.is_resting = taken > cores or (self._has_grown and self._will_cost_more_than(cores))
         self._has_grown = False
-        if self._is_resting and not self._is_rest_said:
+        if self.is_resting and not self._is_rest_said:
             text = f"to sample it takes {taken:.0%} of a core even at the lowest rate"
             self._say(
                 EventKind.NOTE, f"{text}: recordings pause for as long as profd's budget needs"
             )
-        self._is_rest_said = self._is_resting
-        return not self._is_resting
+        self._is_rest_said = self.is_resting
+        return not self.is_resting
 
     async def _rest(self) -> None:
         """Wait until the budget of this minute has room for the next recording.
 
         The wait also ends if nearly all of the budget is left.
         """
-        while self._is_resting and self._goes_on():
+        while self.is_resting and self._goes_on():
             self._account.rest()
             await self._wait(self._stop, REST_S)
             allowance = self.allowance()
@@ -312,7 +304,7 @@ class StackChain:
     ) -> None:
         """Report when a recording has taken enough, and end it beyond ``cpu_s`` seconds of CPU."""
         while not recording.ended.done():
-            is_dear = self._is_resting or recording.sampling_cpu_s() > ENOUGH_S
+            is_dear = self.is_resting or recording.sampling_cpu_s() > ENOUGH_S
             if recording.has_sample() and is_dear and not enough.done():
                 enough.set_result(True)
             if recording.cpu_s() > cpu_s:
@@ -322,7 +314,7 @@ class StackChain:
                 )
                 self._say(EventKind.NOTE, f"{text}: none is taken until the next minute")
                 recording.abandon()
-                self._is_resting, self._cost_s = True, math.inf
+                self.is_resting, self._cost_s = True, math.inf
             await asyncio.sleep(WATCH_S)
         if not enough.done():
             enough.set_result(True)
@@ -362,7 +354,7 @@ class StackChain:
         """
         rate_hz, length_s, _, is_unknown = self.pace()
         self._usual_length_s = length_s
-        if self._is_resting:
+        if self.is_resting:
             length_s = 0.0  # only the overlap is recorded
         elif not self._has_recorded:
             length_s = FIRST_LENGTH_S
@@ -397,7 +389,7 @@ class StackChain:
             self._fail(reason)
             return None
         self._has_recorded = True
-        is_for_one = self._is_resting and self._enough is not recording.ended
+        is_for_one = self.is_resting and self._enough is not recording.ended
         moment_s = START_TIMEOUT_S if is_for_one else OVERLAP_SAMPLES / recording.rate_hz
         await self._wait(self._stop, moment_s, self._enough)
         return recording
@@ -419,7 +411,7 @@ class StackChain:
         recording.stop()
         try:
             raw = await recording.collect()
-            self._cost_s = COST_VARIES * recording.cpu_s() if self._is_resting else 0.0
+            self._cost_s = COST_VARIES * recording.cpu_s() if self.is_resting else 0.0
             # Its log has either every failed read, or none that profd understands.
             if raw.errors and not raw.failed and not self._has_reported_log:
                 self._has_reported_log = True
