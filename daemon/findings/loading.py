@@ -318,7 +318,6 @@ def idle_workers(context: FindingContext) -> Finding | None:
         # core, and so do the workers.
         severity=INFO if context.lacking >= share.low else None,
         cases=_cause_between(context, share, loaders),
-        busy=percent(loaders.busy.value),
     )
 
 

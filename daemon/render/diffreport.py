@@ -76,6 +76,7 @@ SCRIPTS = ("text.js", "elements.js", "canvas.js", "flamegraph.js", "table.js", "
 
 
 def render_diff_report(readers: Readers, selections: Selections, diff: Diff) -> str:
+    """Return the page on what changed between two runs."""
     facts = list(map(_facts, readers, selections, (diff.base, diff.new)))
 
     def shown(name: str, *fields: str) -> list[Any]:

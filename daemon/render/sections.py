@@ -98,6 +98,7 @@ def _said(finding: Finding) -> str:
 
 
 def mark(finding: Finding) -> str:
+    """Return the sign before a finding: of an alarm, or of what is worth knowing."""
     return WORTH_KNOWING if finding.severity == INFO else ALARM
 
 

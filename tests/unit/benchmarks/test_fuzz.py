@@ -22,7 +22,6 @@ SUBJECTS = (
         "dumps",
         "processes",
         "sources",
-        "output",
         "traces",
         "datagrams",
     ),

@@ -58,7 +58,7 @@ def test_environments_that_cost_less_than_asking_for_them_are_taken_in_this_proc
     found = case.finding(environments, step((ASKS, 200)), more=served_by(4, 20))
     assert (found.rule, found.severity) == ("input-bound-environments", "critical")
     assert found.title.startswith(
-        "input-bound: the main thread waits 40 % for 4 environments (train.py:84), 4 % busy"
+        "input-bound: the main thread waits for 4 environments 40 % of the time (train.py:84)"
     )
     assert "DummyVecEnv" in found.remedy
 
@@ -66,7 +66,8 @@ def test_environments_that_cost_less_than_asking_for_them_are_taken_in_this_proc
 def test_environments_that_take_long_are_what_the_program_is_for(case: Case) -> None:
     found = case.finding(environments, step((ASKS, 200)), more=served_by(4, 400))
     assert (found.rule, found.severity) == ("input-bound-environments", INFO)
-    assert "4 environments (train.py:84), 80 % busy" in found.title
+    assert "for 4 environments 40 % of the time (train.py:84)" in found.title
+    assert "80 % busy" in found.cause
     assert case.severity(environments, step((ASKS, 300)), more=served_by(1, 490)) == WARNING
     assert case.found(environments, step((ASKS, 15)), more=served_by(4, 400)) is None
     assert case.found(environments, step((DATA_WAIT, 200)), more=served_by(4, 400)) is None
@@ -92,5 +93,6 @@ def test_env_runners_of_ray_are_busy_for_as_long_as_they_have_something_to_do(
     found = case.finding(
         environments, step((waits, 400)), more=served_by(2, busy_ms, IDLE_RUNNER, RUNNER)
     )
-    assert f"for 2 env runners (train.py:90), {busy_ms // 5} % busy" in found.title
+    assert "for 2 env runners 80 % of the time (train.py:90)" in found.title
+    assert f"{busy_ms // 5} % busy" in found.cause
     assert remedy in found.remedy

@@ -92,7 +92,9 @@ def test_what_is_waited_for_after_the_first_batch_is_no_matter_of_starts(case: C
     epoch = *first, (wait, 100), (CONV, 100), (BACKWARD, 90), (OPTIMIZER, 10)
     workers = {1: BUSY_WORKER, 2: BUSY_WORKER}
     assert "takes 20 % of the time" in case.title(starting_workers, epoch, workers=workers)
-    assert "waits 20 % for its data" in case.title(saturated_workers, epoch, workers=workers)
+    assert "waits for data 20 % of the time" in case.title(
+        saturated_workers, epoch, workers=workers
+    )
 
 
 def test_an_iterator_without_workers_and_workers_that_are_kept_are_no_starts(case: Case) -> None:

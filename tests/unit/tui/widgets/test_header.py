@@ -36,7 +36,7 @@ async def test_it_keeps_its_lines_when_it_gets_shorter_and_in_one_has_the_number
     async with open_dashboard(tmp_path / "a.profd", size=(80, 15)) as opened:
         await opened.until_text(VerdictLine, "INPUT-BOUND")
         assert opened.widget(VerdictLine).size.height == 1
-        assert "waits 40 % for its data (train.py:58)" in opened.text(VerdictLine)
+        assert "waits for data 40 % of the time (train.py:58)" in opened.text(VerdictLine)
 
 
 async def test_a_range_that_startup_takes_much_of_is_not_called_all_compute(tmp_path: Path) -> None:
