@@ -119,21 +119,26 @@ def ranked(found: Iterable[Finding]) -> tuple[Finding, ...]:
         one.rule or name: number for number, (name, one) in enumerate(table().finding.items())
     }
     symptoms = {one.rule or name for name, one in table().finding.items() if one.is_symptom}
-
     found = tuple(found)
     warned = (one for one in found if one.rule in symptoms and one.severity != INFO)
-    of_symptoms = max((one.gain_bound or 1.0 for one in warned), default=math.inf)
-
-    def group_of(one: Finding) -> int:
-        if one.severity != INFO:
-            return 2 if one.rule in symptoms else 0
-        return 1 if one.place and (one.gain_bound or 1.0) > of_symptoms else 3
+    highest = max(map(_bound_of, warned), default=math.inf)
 
     def place(one: Finding) -> tuple[float, ...]:
-        gravest = (-SEVERITIES.index(one.severity), -(one.gain_bound or 1.0))
-        return (group_of(one), *gravest, places.get(one.rule, len(table().finding)))
+        group = _group_of(one, highest, is_symptom=one.rule in symptoms)
+        gravest = (-SEVERITIES.index(one.severity), -_bound_of(one))
+        return (group, *gravest, places.get(one.rule, len(table().finding)))
 
     return tuple(sorted(found, key=place))
+
+
+def _bound_of(one: Finding) -> float:
+    return one.gain_bound or 1.0
+
+
+def _group_of(one: Finding, highest: float, *, is_symptom: bool) -> int:
+    if one.severity != INFO:
+        return 2 if is_symptom else 0
+    return 1 if one.place and _bound_of(one) > highest else 3
 
 
 def findings_in(reader: RunReader, selection: Selection, phases: PhaseIndex) -> tuple[Finding, ...]:
