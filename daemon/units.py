@@ -58,7 +58,7 @@ def percent(share: float | None, decimals: int = 0) -> str:
 
 def rounded_percent(share: float, around: float) -> str:
     """Return a share rounded to what its interval ``around`` allows: 37 ± 6 % is ``35 %``."""
-    step = next(step for step in (0.1, 0.05, 0.01) if around >= step or step == 0.01)
+    step = max((one for one in (0.05, 0.1) if around >= one), default=0.01)
     rounded = round(share / step) * step
     return percent(rounded if 0 < rounded < 1 else share)
 

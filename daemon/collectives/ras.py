@@ -11,7 +11,6 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from enum import Enum
 
 import msgspec
 
@@ -27,24 +26,13 @@ VARIABLES = frozenset({"NCCL_RAS_ADDR", "NCCL_RAS_ENABLE"})
 _TRIES = 6
 _LOOPBACKS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # by the address of all interfaces
 
-_FIRST_WITH_JSON, _FIRST_SOUND = (2, 28, 7), (2, 29, 2)
+_FIRST_SOUND = (2, 29, 2)
+"""The version from which on an answer does no harm. It is JSON since 2.28.7."""
 _NAMED = re.compile(r"/libnccl\.so\.(2)\.(\d+)\.(\d+)$")
 _DEFINED = re.compile(rb"^#define NCCL_(?:MAJOR|MINOR|PATCH) (\d{1,9})$", re.MULTILINE)
 _LIBRARY = re.compile(r"libnccl\.so\S*$")
 
 Version = tuple[int, int, int]
-
-
-class Mode(Enum):
-    """When RAS is asked: never, if a run seems to hang, or again and again.
-
-    ANY takes faulty versions, too.
-    """
-
-    OFF = "off"
-    HANG = "hang"
-    POLL = "poll"
-    ANY = "any"
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -95,7 +83,7 @@ class Ras(msgspec.Struct, frozen=True):
         )
 
 
-def find(pids: Iterable[int], mode: Mode) -> Ras | None:
+def find(pids: Iterable[int]) -> Ras | None:
     """Return the RAS service of processes; None if none of them has loaded NCCL.
 
     Raises NoAnswer, in words, if there is none, or it may not be asked.
@@ -105,10 +93,15 @@ def find(pids: Iterable[int], mode: Mode) -> Ras | None:
     if not library:
         return None
     version = version_of(pid, library)
-    if version is not None and version < _FIRST_WITH_JSON:
-        raise NoAnswer(f"{_in_words(version)} does not answer in JSON: that came with 2.28.7")
-    if mode is not Mode.ANY:
-        _check(version)
+    if version is None:
+        raise NoAnswer(
+            "the version of NCCL is unknown, and an answer of some versions harms the job"
+        )
+    if version < _FIRST_SOUND:
+        raise NoAnswer(
+            f"NCCL {'.'.join(map(str, version))} is not asked: its answer sometimes destroys "
+            "memory of the job (NVIDIA/nccl#1762)"
+        )
     own_namespace = processes.link(os.getpid(), "ns/net")
     for pid in pids:
         environment = processes.environment(pid, VARIABLES)
@@ -134,22 +127,6 @@ def _library_of(pids: Iterable[int]) -> tuple[int, str]:
     return next(
         ((pid, path) for pid, path in mapped if _LIBRARY.match(path.rpartition("/")[2])), (0, "")
     )
-
-
-def _check(version: Version | None) -> None:
-    if version is None:
-        raise NoAnswer(
-            "the version of NCCL is unknown, and an answer of some versions harms the job"
-        )
-    if version < _FIRST_SOUND:
-        raise NoAnswer(
-            f"{_in_words(version)} is not asked: its answer sometimes destroys memory of the job "
-            "(NVIDIA/nccl#1762)"
-        )
-
-
-def _in_words(version: Version) -> str:
-    return f"NCCL {'.'.join(map(str, version))}"
 
 
 def version_of(pid: int, library: str) -> Version | None:

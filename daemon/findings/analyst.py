@@ -125,7 +125,7 @@ class Analyst:
         """Return a finding in the words that were told before, unless its evidence has moved."""
         told = self._told.setdefault(found.rule, found)
         if found.repeats(told):
-            return found.in_words_of(told)
+            return msgspec.structs.replace(told, evidence=found.evidence)
         self._told[found.rule] = found
         return found
 

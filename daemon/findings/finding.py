@@ -123,10 +123,6 @@ class Finding(msgspec.Struct, frozen=True):
             and self.evidence.measures[0].agrees(told.evidence.measures[0])
         )
 
-    def in_words_of(self, told: Finding) -> Finding:
-        """Return this evidence in the words that were told."""
-        return msgspec.structs.replace(told, evidence=self.evidence)
-
     @property
     def place(self) -> tuple[str, int] | None:
         """The file and the number of the line that it names."""

@@ -11,7 +11,7 @@ from profd.daemon.collectives import flightrecorder, ras
 from profd.daemon.collectives.client import NoAnswer
 from profd.daemon.collectives.desync import behind_alone
 from profd.daemon.collectives.flightrecorder import BadDump, read_dump
-from profd.daemon.collectives.ras import Answer, Mode, Ras
+from profd.daemon.collectives.ras import Answer, Ras
 from profd.daemon.events import EventKind
 from profd.daemon.stacks.source import is_library
 from profd.daemon.store.records import (
@@ -59,7 +59,6 @@ class JobInquiry:
     ``learn`` takes the ranks of processes whose environment does not say them.
     """
 
-    mode: Mode
     clock: Clock
     put: Callable[[Record], object]
     learn: Callable[[dict[int, int]], object] = lambda _: None
@@ -84,7 +83,7 @@ class JobInquiry:
         pids = tuple(member.identity.pid for member in pythons)
         try:
             if self._found is None or pids != self._pids:
-                self._found, self._pids = self.find(pids, self.mode), pids
+                self._found, self._pids = self.find(pids), pids
             if self._found is None:
                 return None
             answer = self._found.ask()

@@ -206,7 +206,7 @@ class Recorder:
             asyncio.ensure_future(self._follow_tree()),
             asyncio.ensure_future(self._read(readings)),
         }
-        if self.options.nccl_ras in ("poll", "any"):
+        if self.options.nccl_ras == "poll":
             endless.add(asyncio.ensure_future(self._poll_job()))
         schedule = self.options.window_schedule
         if schedule is not None and schedule.every_s is not None:
@@ -227,7 +227,6 @@ class Recorder:
 
     def _begin_others(self) -> Readings:
         """Begin all but the samples: readings, GPUs, steps, and the watch for hangs."""
-        from profd.daemon.collectives.ras import Mode
         from profd.daemon.gpu.collector import GpuCollector
         from profd.daemon.hangs.job import JobInquiry
         from profd.daemon.hangs.watch import HangWatch, Hook
@@ -244,8 +243,8 @@ class Recorder:
         self._stepping = Stepping(clock, self._put)
         if options.steps:
             self._members.follow_steps(self._stepping)
-        self._inquiry = JobInquiry(Mode(options.nccl_ras), clock, self._put, self._learn_ranks)
-        ask = None if self._inquiry.mode is Mode.OFF else self._inquiry.ask
+        self._inquiry = JobInquiry(clock, self._put, self._learn_ranks)
+        ask = None if options.nccl_ras == "off" else self._inquiry.ask
         if options.hang_after_s is not None:
             run = {
                 "PROFD_RUN": options.run_id,

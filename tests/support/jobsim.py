@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from profd.daemon.collectives.client import Address
-from profd.daemon.collectives.ras import Mode, Ras
+from profd.daemon.collectives.ras import Ras
 from profd.daemon.hangs.job import JobInquiry
 from profd.daemon.hangs.look import Look, StackState
 from profd.daemon.hangs.waits import Wait
@@ -115,7 +115,6 @@ class JobSim:
     steps_known: bool = True
     after_s: float = 30.0
     version: str = "2.30.7"
-    mode: Mode = Mode.HANG
     put: list[Record] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -137,7 +136,7 @@ class JobSim:
         self._cpu_s = dict.fromkeys(range(self.size), 0.0)
         self._bytes = 0.0
         self._second = 0
-        inquiry = JobInquiry(self.mode, self.clock, self.put.append, find=self._find)
+        inquiry = JobInquiry(self.clock, self.put.append, find=self._find)
         self.watch = HangWatch(
             self.after_s,
             self.clock,
@@ -228,7 +227,7 @@ class JobSim:
         cpu_s: dict[int | None, float] = {number: self._cpu_s[number] for number, _ in alive}
         return Look(at_ns, standing, int(self._bytes), cpu_s=cpu_s)
 
-    def _find(self, pids: tuple[int, ...], mode: Mode) -> Ras:
+    def _find(self, pids: tuple[int, ...]) -> Ras:
         return Ras(Address("127.0.0.1", self.server.port), {pid: pid for pid in pids})
 
 

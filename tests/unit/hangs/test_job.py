@@ -12,7 +12,7 @@ from support.ras import RasServer, job_of
 
 from profd.daemon import processes
 from profd.daemon.collectives.client import Address, NoAnswer
-from profd.daemon.collectives.ras import Mode, Ras
+from profd.daemon.collectives.ras import Ras
 from profd.daemon.hangs.job import JobInquiry, read_dumps
 from profd.daemon.store.records import EventHappened, Identity, Placement, PointsTaken, Record
 from profd.daemon.tree.tree import Member
@@ -30,7 +30,7 @@ def test_ranks_come_from_ras_and_are_compared_with_the_environment() -> None:
     learned: list[dict[int, int]] = []
     with RasServer([job_of(2)]) as server:
         ras = Ras(Address("127.0.0.1", server.port), {1000: 1000, 1001: 1001})
-        inquiry = JobInquiry(Mode.HANG, StoppedClock(), put.append, learned.append, lambda *_: ras)
+        inquiry = JobInquiry(StoppedClock(), put.append, learned.append, lambda *_: ras)
         for _ in range(2):
             assert inquiry.ask([member(1000), member(1001, rank=5)]) is not None
     assert learned[0] == {1000: 0, 1001: 1}
@@ -45,7 +45,7 @@ def test_a_poll_keeps_which_rank_alone_is_behind() -> None:
     world.launch(but=[1])
     with RasServer([world]) as server:
         ras = Ras(Address("127.0.0.1", server.port), {1000: 1000, 1001: 1001})
-        JobInquiry(Mode.POLL, StoppedClock(), put.append, find=lambda *_: ras).poll(
+        JobInquiry(StoppedClock(), put.append, find=lambda *_: ras).poll(
             [member(1000), member(1001)]
         )
     (points,) = (record for record in put if isinstance(record, PointsTaken))
@@ -77,7 +77,7 @@ def test_why_there_is_no_answer_is_said_once() -> None:
     def find(*_: object) -> Ras:
         raise NoAnswer("NCCL_RAS_ENABLE=0 turned RAS off")
 
-    inquiry = JobInquiry(Mode.HANG, StoppedClock(), put.append, find=find)
+    inquiry = JobInquiry(StoppedClock(), put.append, find=find)
     assert [inquiry.ask([member(1000)]) for _ in range(2)] == [None, None]
     assert [record.text for record in put if isinstance(record, EventHappened)] == [
         "NCCL's counts are not known: NCCL_RAS_ENABLE=0 turned RAS off"
