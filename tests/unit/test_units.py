@@ -16,6 +16,7 @@ from profd.daemon.units import (
     moment,
     percent,
     quantity,
+    rounded_percent,
     time_range,
     times,
 )
@@ -51,6 +52,24 @@ def test_shares_gains_and_differences_keep_what_matters() -> None:
         "4",
     ]
     assert (difference(0.0, "share"), difference(-2e9, "bytes/s")) == ("+0.0 pts", "-2.0 GB/s")
+
+
+@pytest.mark.parametrize(
+    ("share", "around", "text"),
+    [
+        (0.37, 0.06, "35 %"),
+        (0.38, 0.06, "40 %"),
+        (0.374, 0.049, "37 %"),
+        (0.374, 0.0, "37 %"),
+        (0.34, 0.12, "30 %"),
+        (0.02, 0.06, "2 %"),  # never rounded to nothing
+        (0.98, 0.06, "98 %"),  # nor to all
+    ],
+)
+def test_a_share_is_rounded_to_what_its_interval_allows(
+    share: float, around: float, text: str
+) -> None:
+    assert rounded_percent(share, around) == text
 
 
 def test_times_are_in_the_zone_of_the_reader_with_days_and_tenths_where_needed() -> None:

@@ -482,7 +482,8 @@ async def test_an_exec_since_the_last_look_is_seen_before_the_next_recording_beg
 async def test_what_became_of_a_process_since_the_last_look_counts_for_the_recording_that_ends(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    show(monkeypatch, ProcessSnapshot(0, "", 1), ProcessSnapshot(0, STOPPED, 1))
+    # as the recording begins, at the look after that, and as it ends
+    show(monkeypatch, *[ProcessSnapshot(0, "", 1)] * 2, ProcessSnapshot(0, STOPPED, 1))
     assembled = note_assembled(monkeypatch)
     chain = stage.begin()
     await stage.studio.until_made(1)
