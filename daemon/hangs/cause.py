@@ -5,6 +5,7 @@ This module is pure.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import PurePath
 from typing import NamedTuple
@@ -175,14 +176,12 @@ def _joined_writer(look: Look) -> Cause | None:
     Only the process that waits for its end could read: it joins the child before it has emptied the
     queue.
     """
-    joins = {row.member.identity.pid: row for row in look.mains() if row.wait.kind == "child"}
-    for row in look.standing:
-        pid, wait = row.member.identity.pid, row.wait
-        parent = joins.get(wait.peers[0]) if wait.kind == "write" and wait.peers else None
-        if parent is None or len(wait.peers or ()) > 1 or pid not in (parent.wait.peers or ()):
-            continue
-        text = f"{sentence_of(parent)}, before it has read what that writes; {sentence_of(row)}"
-        return Cause("child process", text)
+    for parent, row in itertools.product(look.mains(), look.standing):
+        pid, child = parent.member.identity.pid, row.member.identity.pid
+        joins = parent.wait.kind == "child" and parent.wait.peers == (child,)
+        if joins and row.wait.kind == "write" and row.wait.peers == (pid,):
+            text = f"{sentence_of(parent)}, before it has read what that writes; {sentence_of(row)}"
+            return Cause("child process", text)
     return None
 
 

@@ -55,9 +55,10 @@ class Look(msgspec.Struct, frozen=True):
     """Threads and counters of a run at one time.
 
     ``io_bytes`` is what all processes have read and written, ``switches`` how often the main
-    threads that train have waited, and ``cpu_s`` the CPU time of the processes of each rank. Small
-    values of each mean nothing: loggers and thread pools have heartbeats, and queues ask every few
-    seconds whether their workers live. ``unread`` is the number of processes without a stack.
+    threads that train have waited, ``others`` how often those of the other processes have, and
+    ``cpu_s`` the CPU time of the processes of each rank. Small values of each mean nothing: loggers
+    and thread pools have heartbeats, and queues ask every few seconds whether their workers live.
+    ``unread`` is the number of processes without a stack.
     ``job`` is what NCCL's RAS said at that time, or None if it was not asked.
     """
 
@@ -68,6 +69,7 @@ class Look(msgspec.Struct, frozen=True):
     cpu_s: Mapping[int | None, float] = {}
     unread: int = 0
     job: Answer | None = None
+    others: int = 0
 
     def mains(self) -> list[StackState]:
         return [row for row in self.standing if row.is_main and row.member.role == roles.MAIN]
@@ -103,11 +105,6 @@ class LookPair(NamedTuple):
         return sum(self.second.cpu_s.values()) - sum(self.first.cpu_s.values())
 
     @property
-    def cores(self) -> float:
-        """How many cores all processes used on average."""
-        return self.cpu_s / self.seconds
-
-    @property
     def has_transferred(self) -> bool:
         """Whether data was read or written."""
         return self.second.io_bytes - self.first.io_bytes > (64 << 10) * self.seconds
@@ -121,17 +118,23 @@ class LookPair(NamedTuple):
     def polls(self) -> bool:
         """Whether all that train sleep again and again, and at the same place: they poll.
 
-        A process with a thread that waits for requests is a server, which may poll for its end.
+        They do not if others wake up as often: they wait for those, which may be at work.
         """
         rows = [*self.first.mains(), *self.second.mains()]
         sleep = bool(rows) and all(row.wait.kind in ("sleep", "polling") for row in rows)
-        return sleep and self._is_often(self.second.switches - self.first.switches)
+        others = self.second.others - self.first.others
+        return sleep and self._is_often(self._waits) and not self._is_often(others)
 
-    def told(self) -> LookPair:
-        """Return the looks with sleeps told as polling if they are, and how often each wakes up."""
+    @property
+    def _waits(self) -> int:
+        """How often those that train have waited between the looks."""
+        return self.second.switches - self.first.switches
+
+    def with_polls(self) -> LookPair:
+        """Return the looks with polling as the wait of those that poll, and how often they do."""
         if not self.polls:
             return self
-        woke = (self.second.switches - self.first.switches) / self.seconds
+        woke = self._waits / self.seconds
         wait = Wait("polling", f"polls: it sleeps {woke:.0f} times a second; for what is unknown")
         rows = tuple(
             row._replace(wait=wait) if row.is_main and row.wait.kind == "sleep" else row
@@ -143,8 +146,7 @@ class LookPair(NamedTuple):
         """Return whether something went on; if steps are known, waits do not count: loops poll."""
         if has_computed(self.cpu_s, self.seconds) or self.has_transferred:
             return True
-        is_often = self._is_often(self.second.switches - self.first.switches)
-        if is_often and not steps_are_known and not self.polls:
+        if self._is_often(self._waits) and not steps_are_known and not self.polls:
             return True
         stood = {row.member.identity: row for row in self.first.mains()}
         pairs = [(stood.get(row.member.identity, row), row) for row in self.second.mains()]
@@ -162,7 +164,7 @@ class LookPair(NamedTuple):
         """Return whether the processes that train only used one core each, and at least one did."""
         spinning = sum(row.wait.kind == "running" for row in self.second.mains())
         # Its other threads count too; a process that computes on many cores does not spin.
-        is_one_core = self.cores <= 1.15 * spinning
+        is_one_core = self.cpu_s <= 1.15 * spinning * self.seconds
         return spinning > 0 and is_one_core and not self.has_transferred
 
 
@@ -185,11 +187,12 @@ def take_look(members: Sequence[Member], at_ns: int, *, mains_only: bool) -> Loo
     of_io = (processes.read_pairs(f"/proc/{pid}/io") for pid in by_pid)
     io_bytes = sum(io.get(key, 0) for io in of_io for key in (b"rchar", b"wchar", b"read_bytes"))
     switches = sum(map(_waits_of, mains))
+    others = sum(_waits_of(member) for member in members) - switches
     cpu_s: defaultdict[int | None, float] = defaultdict(float)
     for pid, member in by_pid.items():
         if (stat := processes.read_stat(pid)) is not None:
             cpu_s[member.rank] += stat.cpu_s
-    return Look(at_ns, tuple(standing), io_bytes, switches, cpu_s, unread)
+    return Look(at_ns, tuple(standing), io_bytes, switches, cpu_s, unread, others=others)
 
 
 def cost_s(members: Sequence[Member], *, mains_only: bool) -> float:
@@ -209,11 +212,8 @@ def name_of_member(member: Member) -> str:
     if member.role == roles.MAIN:
         return "the main process" if member.rank is None else f"rank {member.rank}"
     of_rank = "" if member.rank is None else f" of rank {member.rank}"
-    return (
-        f"{member.role} {member.ordinal}{of_rank}"
-        if member.ordinal is not None
-        else f"{member.role} {pid}{of_rank}"
-    )
+    number = pid if member.ordinal is None else member.ordinal
+    return f"{member.role} {number}{of_rank}"
 
 
 def _standing_of(

@@ -216,7 +216,7 @@ class HangWatch:
     ) -> None:
         """Report a run that has been stalled for so long, if two looks at it show a hang."""
         seen = await looks.check(stalled_s, timeout_s) if self._hang is None else None
-        if seen is not None and is_hang(seen := seen.told()):
+        if seen is not None and is_hang(seen := seen.with_polls()):
             self._goes_on = goes_on
             self._report(seen, stalled_s)
 
@@ -268,7 +268,9 @@ class HangWatch:
         await self._find(self._late, quiet_s, LONG * timeout_s, self._is_quiet, goes_on)
 
     def _is_stuck(self, looks: LookPair) -> bool:
-        return not ends_by_itself(looks.second) and self._is_quiet(looks)
+        # A GPU at work may be what is asked for.
+        is_busy = looks.polls and self._activity.gpus_are_full_since(looks.first.at_ns)
+        return not (is_busy or ends_by_itself(looks.second)) and self._is_quiet(looks)
 
     def _is_quiet(self, looks: LookPair) -> bool:
         """Return whether a run should go on, and does nothing.

@@ -46,19 +46,7 @@ class ProcessWatch:
 
     def status(self) -> int | None:
         """Return the exit status of a process that has ended, or None if it is not known (yet)."""
-        stat = processes.read_stat(self.identity.pid)
-        if stat is not None and stat.start_ticks == self.identity.start_ticks:
-            return of_zombie(stat)
-        question = _PIDFD_INFO.pack(_PIDFD_INFO_EXIT, *[0] * 13)
-        try:
-            # PIDFD_GET_INFO, encoded like _IOWR of linux/ioctl.h.
-            answer = fcntl.ioctl(
-                self._pidfd, (3 << 30) | (_PIDFD_INFO.size << 16) | (0xFF << 8) | 11, question
-            )
-        except OSError:
-            return None
-        fields = _PIDFD_INFO.unpack(answer)
-        return int(fields[-1]) if fields[0] & _PIDFD_INFO_EXIT else None
+        return status_of(self.identity, self._pidfd)
 
     def close(self) -> None:
         os.close(self._pidfd)
@@ -78,6 +66,25 @@ def watch_target(identity: Identity) -> ProcessWatch:
     except OSError as error:
         what, remedy = f"process {identity.pid} cannot be watched", "profd needs Linux 5.3 or later"
         raise SessionFailed.of_system(what, error, remedy) from error
+
+
+def status_of(identity: Identity, pidfd: int | None = None) -> int | None:
+    """Return how a process ended: by the zombie that it left, else by a handle on it, if known."""
+    stat = processes.read_stat(identity.pid)
+    if stat is not None and stat.start_ticks == identity.start_ticks:
+        return of_zombie(stat)
+    if pidfd is None:
+        return None
+    question = _PIDFD_INFO.pack(_PIDFD_INFO_EXIT, *[0] * 13)
+    try:
+        # PIDFD_GET_INFO, encoded like _IOWR of linux/ioctl.h.
+        answer = fcntl.ioctl(
+            pidfd, (3 << 30) | (_PIDFD_INFO.size << 16) | (0xFF << 8) | 11, question
+        )
+    except OSError:
+        return None
+    fields = _PIDFD_INFO.unpack(answer)
+    return int(fields[-1]) if fields[0] & _PIDFD_INFO_EXIT else None
 
 
 def code_and_signal(status: int | None) -> tuple[int | None, int | None]:

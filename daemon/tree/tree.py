@@ -28,7 +28,7 @@ from profd.daemon.stacks.origin import ANY, Origin, origin_of
 from profd.daemon.store.records import Frame, Identity, Placement, ProcessSeen, ThreadId
 from profd.daemon.tree import roles
 from profd.daemon.tree.attachable import check_attachable
-from profd.daemon.tree.exitstatus import ProcessWatch
+from profd.daemon.tree.exitstatus import ProcessWatch, status_of
 from profd.daemon.tree.roles import VARIABLES, placement_of
 from profd.daemon.tree.unread import why_unread
 
@@ -322,7 +322,7 @@ class ProcessTree:
         """Return how a process ended, as of ``waitpid``, if the kernel tells."""
         watch = self._watches.pop(identity, None)
         if watch is None:
-            return None
+            return status_of(identity)
         with contextlib.closing(watch):
             return watch.status()
 

@@ -53,6 +53,7 @@ class Stage:
         self.stack: tuple[Frame, ...] = (LOOP, GET)
         self.wait = LOCK
         self.beside: tuple[Frame, ...] = ()
+        self.others = 0
         self.io_bytes, self.switches, self.cpu_s = 1000, 50, 0.0
         self.looks = 0
         self.members = MEMBERS
@@ -72,7 +73,9 @@ class Stage:
         )
         if self.beside and not mains_only:
             standing += (standing[0]._replace(is_main=False, stack=self.beside, wait=LOCK),)
-        return Look(at_ns, standing, self.io_bytes, self.switches, {None: self.cpu_s})
+        return Look(
+            at_ns, standing, self.io_bytes, self.switches, {None: self.cpu_s}, others=self.others
+        )
 
     async def pass_s(
         self, seconds: int, cores: float = 0.0, *points: Point, wakes: int = 0
@@ -174,6 +177,29 @@ async def test_a_wait_by_polling_is_a_wait_and_no_sleep_that_ends(
     if soon:
         says = "in FileBaton.wait (train.py:40): polls: it sleeps 10 times a second; for what is "
         assert says in stage.found()[0].text
+
+
+async def test_a_script_that_asks_whether_others_are_done_does_not_hang_while_they_wake_up() -> (
+    None
+):
+    stage = Stage()
+    stage.stack, stage.wait = (LOOP, BATON), Wait("sleep", "sleeps")
+    for _ in range(150):
+        stage.others += 10
+        await stage.pass_s(1, wakes=10)
+    assert stage.found() == []
+    await stage.pass_s(60, wakes=10)
+    assert [hang.report.cause for hang in stage.found()] == ["polling"]
+
+
+async def test_a_script_that_asks_for_a_gpu_at_work_hangs_as_late_as_one_that_sleeps() -> None:
+    stage = Stage()
+    stage.stack, stage.wait = (LOOP, BATON), Wait("sleep", "sleeps")
+    full = Point("gpu_utilization_share", 1.0, device="gpu0")
+    await stage.pass_s(100, 0.0, full, wakes=10)
+    assert stage.found() == []
+    await stage.pass_s(30, 0.0, full, wakes=10)
+    assert [hang.report.cause for hang in stage.found()] == ["polling"]
 
 
 WORK: dict[str, Callable[[int], dict[str, object]]] = {
