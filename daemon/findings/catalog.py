@@ -138,7 +138,7 @@ def _bound_of(one: Finding) -> float:
 def _group_of(one: Finding, highest: float, *, is_symptom: bool) -> int:
     if one.severity != INFO:
         return 2 if is_symptom else 0
-    return 1 if one.place and _bound_of(one) > highest else 3
+    return 1 if one.evidence.line and _bound_of(one) > highest else 3
 
 
 def findings_in(reader: RunReader, selection: Selection, phases: PhaseIndex) -> tuple[Finding, ...]:

@@ -118,16 +118,11 @@ class Finding(msgspec.Struct, frozen=True):
         It is the same cause, no graver than before, and its number may be the one that was told.
         """
         return (
-            (self.rule, self.label, self.place) == (told.rule, told.label, told.place)
+            (self.rule, self.label) == (told.rule, told.label)
+            and self.evidence.line == told.evidence.line
             and SEVERITIES.index(self.severity) <= SEVERITIES.index(told.severity)
             and self.evidence.measures[0].agrees(told.evidence.measures[0])
         )
-
-    @property
-    def place(self) -> tuple[str, int] | None:
-        """The file and the number of the line that it names."""
-        line = self.evidence.line
-        return (line.file, line.line) if line else None
 
     @property
     def measured(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import operator
@@ -133,7 +134,7 @@ def _line_of_loading(context: FindingContext, loading: Collection[int]) -> Line 
 def _loads(context: FindingContext, stack: int) -> bool:
     """Say whether a stack loads data, and not for an evaluation: evaluating less spares that.
 
-    What the sampler does is told apart: no worker does it.
+    The sampler's work has a finding of its own, as no worker does it.
     """
     is_input = context.phases.of_stack(stack) == DATA_LOAD and stack not in context.evaluating
     is_apart = is_apart_from_environment(context, stack) or _part(context, stack) == INDICES
@@ -181,9 +182,10 @@ def _waits(context: FindingContext) -> tuple[int, float, float]:
     thread: a single one is no loss.
     """
     starts = first_ns = longest_ns = 0
+    part_of = functools.cache(partial(_part, context))
     for thread in context.selection.threads(context.reader):
         rows = context.reader.intervals(context.time, [thread])
-        parts = ((_part(context, row.stack), row.duration_ns) for row in rows)
+        parts = ((part_of(row.stack), row.duration_ns) for row in rows)
         before, others_ns = None, [0]
         for part, run in itertools.groupby(parts, operator.itemgetter(0)):
             length_ns = sum(ns for _, ns in run)
@@ -205,11 +207,13 @@ _AGAIN = 3
 
 def starting_workers(context: FindingContext) -> Finding | None:
     """Return the time in which workers are started anew, with the waits for their first batches."""
-    times, first, _ = context.once(_waits)
     share = context.share_of(lambda stack: _part(context, stack) in (STARTS, ENDS))
-    whole = share.plus(first)
-    if not context.workers or times < _AGAIN:
+    if not context.workers or not share.value:
+        return None  # this spares the look at each interval
+    times, first, _ = context.once(_waits)
+    if times < _AGAIN:
         return None
+    whole = share.plus(first)
     line = context.heaviest_line(lambda stack: _part(context, stack) == STARTS)
     # To keep them spares the starts; whether it spares first waits depends on the loading.
     return context.finding(
@@ -261,12 +265,13 @@ _SATURATED = 0.8
 def _waited_for(context: FindingContext) -> tuple[Share, Loaders | None]:
     """Return the share of waits for batches, and the workers, or None if the share is small.
 
-    First batches after a start are told with the start.
+    First batches after a start count as a part of the start.
     """
     share = context.share_of(lambda stack: _part(context, stack) == DATA_WAIT)
-    share = share.plus(-context.once(_waits)[1])
-    is_loss = context.severity("input-bound-saturated", share.low) is not None
-    return share, take_loaders(context) if is_loss else None
+    is_loss = partial(context.severity, "input-bound-saturated")
+    if is_loss(share.low):
+        share = share.plus(-context.once(_waits)[1])
+    return share, context.once(take_loaders) if is_loss(share.low) else None
 
 
 def saturated_workers(context: FindingContext) -> Finding | None:

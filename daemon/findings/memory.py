@@ -155,8 +155,7 @@ def copied_pages(context: FindingContext) -> Finding | None:
         if grew >= max(_LEAST_COPIED, 4 * took):
             per_s += grew * SECOND_NS / (own[-1].at_ns - own[0].at_ns)
             left += resident[-1].value - own[-1].value
-    loaders = take_loaders(context)
-    if loaders is None or not per_s:
+    if not per_s or (loaders := context.once(take_loaders)) is None:
         return None
     return context.finding(
         "copied-pages",

@@ -159,9 +159,6 @@ class _Loss:
             stack for stack in self.stacks if self.context.phases.of_stack(stack) == SYNCHRONIZE
         }
 
-    def is_brought(self) -> bool:
-        return self.spent_ns(self.brought) > NEARLY_ALL * self.all_ns
-
     def may_be_needed(self) -> bool:
         """Say whether a step may need what most of the stacks do.
 
@@ -253,7 +250,7 @@ def overhead(context: FindingContext) -> Finding | None:
     if looping > 0.8:
         return None  # the rule on loops says more of it
     whole = context.share_of(loss.stacks.__contains__)
-    if context.is_all_work(whole) or loss.is_brought():
+    if context.is_all_work(whole) or loss.spent_ns(loss.brought) > NEARLY_ALL * loss.all_ns:
         return None
     callee, _ = loss.callee()
     is_input = loss.is_input(has_callee=bool(callee))
