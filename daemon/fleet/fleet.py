@@ -20,7 +20,8 @@ from profd.daemon.fleet.answers import (
 )
 from profd.daemon.fleet.dataset import DAY_NS, DataSet, Manifest
 from profd.daemon.fleet.paces import find_slow_nodes, find_slower, take_paces
-from profd.daemon.fleet.reduction import Spent, Task, merged, reduce_runs
+from profd.daemon.fleet.reduction import Spent, merged, reduce_runs
+from profd.daemon.timerange import TimeRange
 
 _MOST_RUNS = 500  # in a group
 
@@ -64,11 +65,9 @@ def ask(data: DataSet, question: Question) -> Fleet:
         raise UsageError(
             f"{data.url} has no runs in the time asked for", "ask for more with --days and --until"
         )
-    tasks = [
-        Task(data.url, group, since_ns, until_ns, question.memory_bytes)
-        for group in grouped(chosen)
-    ]
-    partial = merged(map(reduce_runs, tasks))
+    time = TimeRange(since_ns, until_ns)
+    reduce = functools.partial(reduce_runs, data, time, question.memory_bytes)
+    partial = merged(map(reduce, grouped(chosen)))
     paces = take_paces(partial)
     slow_nodes, compared = find_slow_nodes(paces, question.least)
     slow = {one.node for one in slow_nodes}

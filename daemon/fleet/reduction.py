@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ from profd.daemon.analyze.phases import (
 from profd.daemon.errors import MissingTool, RunUnreadable
 from profd.daemon.fleet.dataset import TABLES, DataSet, Manifest
 from profd.daemon.fleet.export import empty_file
+from profd.daemon.timerange import TimeRange
 from profd.daemon.units import size
 
 if TYPE_CHECKING:
@@ -205,16 +206,6 @@ the table. Day 0 is the last one of [$since, $until).
 _SPENT = "sum(rank_ns), sum(gpu_ns), sum(lost_ns), sum(gpu_lost_ns), sum(gpu_idle_ns)"
 
 
-class Task(msgspec.Struct, frozen=True):
-    """Runs of a data set to be reduced: those rows of them that are in [since_ns, until_ns)."""
-
-    url: str
-    runs: tuple[Manifest, ...]
-    since_ns: int
-    until_ns: int
-    memory_bytes: int
-
-
 _RUNS = """
     SELECT run, max(name), max(host), max(command), min(started_ns), count(*), max(world_size)
     FROM trainer GROUP BY run
@@ -228,20 +219,19 @@ _FUNCTIONS = f"""
 """
 
 
-def reduce_runs(task: Task) -> Partial:
-    """Return the sums of a task's runs.
+def reduce_runs(
+    data: DataSet, time: TimeRange, memory_bytes: int, runs: Sequence[Manifest]
+) -> Partial:
+    """Return the sums of runs over a time, in so much memory at most.
 
-    Raises MissingTool without DuckDB, RunUnreadable where files cannot be read.
+    Raises MissingTool without DuckDB, RunUnreadable if files cannot be read.
     """
-    data = DataSet(task.url)
-    with _connected(data, task) as (database, folder):
-        given: dict[str, Any] = {"until": task.until_ns, "since": task.since_ns}
+    with _connected(data, memory_bytes) as (database, folder):
+        given: dict[str, Any] = {"until": time.to_ns, "since": time.from_ns}
         given["idling"] = list(IDLING)
         for table, sql in _QUERIES.items():
             if table in TABLES:
-                places = [
-                    data.place(path) for manifest in task.runs for path in manifest.paths(table)
-                ]
+                places = [data.place(path) for run in runs for path in run.paths(table)]
                 given["files"] = places or [str(empty_file(table, folder / table))]
             database.execute(
                 sql, {name: value for name, value in given.items() if f"${name}" in sql}
@@ -260,7 +250,9 @@ def reduce_runs(task: Task) -> Partial:
 
 
 @contextlib.contextmanager
-def _connected(data: DataSet, task: Task) -> Iterator[tuple[duckdb.DuckDBPyConnection, Path]]:
+def _connected(
+    data: DataSet, memory_bytes: int
+) -> Iterator[tuple[duckdb.DuckDBPyConnection, Path]]:
     """Give a database in memory, bounded, and a temporary folder.
 
     Raises RunUnreadable if a query fails.
@@ -272,7 +264,7 @@ def _connected(data: DataSet, task: Task) -> Iterator[tuple[duckdb.DuckDBPyConne
             "this needs DuckDB, not installed here", "pip install 'profd[fleet]'"
         ) from None
     with tempfile.TemporaryDirectory(prefix="profd-") as folder, duckdb.connect() as database:
-        database.execute(f"SET memory_limit = '{task.memory_bytes}B'")
+        database.execute(f"SET memory_limit = '{memory_bytes}B'")
         database.execute(f"SET temp_directory = '{folder}/spilled'")
         database.execute("SET preserve_insertion_order = false")
         if data.file_system is not None:
@@ -280,7 +272,7 @@ def _connected(data: DataSet, task: Task) -> Iterator[tuple[duckdb.DuckDBPyConne
         try:
             yield database, Path(folder)
         except duckdb.OutOfMemoryException:
-            what = f"the data set cannot be read within {size(task.memory_bytes)}"
+            what = f"the data set cannot be read within {size(memory_bytes)}"
             raise RunUnreadable(what, "allow more with --memory GB") from None
         except duckdb.Error as error:
             # DuckDB hands on whole tracebacks of file systems: the line that says what failed is
