@@ -58,7 +58,6 @@ class Communicator(msgspec.Struct, frozen=True):
 class Status(msgspec.Struct, frozen=True):
     """One answer."""
 
-    version: str
     communicators: tuple[Communicator, ...]
 
     def processes(self) -> set[int]:
@@ -106,7 +105,6 @@ class _Communicator(msgspec.Struct):
 
 
 class _Answer(msgspec.Struct):
-    nccl_version: str
     communicators: list[_Communicator]
 
 
@@ -125,7 +123,7 @@ def parse(answer: bytes) -> Status:
         communicators.append(
             _checked(Communicator(f"{one.hash} {one.secondary_hash}", one.size, tuple(ranks)))
         )
-    return Status(found.nccl_version[:40], tuple(communicators))
+    return Status(tuple(communicators))
 
 
 def _rank(found: _Rank, *, is_missing: bool = False) -> RankState:

@@ -24,7 +24,7 @@ def test_json_has_the_counts_of_each_rank() -> None:
     status = parse(answer_in_json([world]))
     (one,) = status.communicators
     by_rank = {rank.rank: rank for rank in one.ranks}
-    assert (status.version, one.size, len(one.ranks)) == ("2.30.7", 8, 8)
+    assert (one.size, len(one.ranks)) == (8, 8)
     assert (by_rank[2].state, by_rank[3].state) == (DEAD, INIT)
     assert (by_rank[6].counts["Broadcast"], by_rank[7].counts["AllReduce"], by_rank[7].host) == (
         0,
