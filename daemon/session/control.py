@@ -25,7 +25,6 @@ from profd.daemon.windows.request import WindowRequest
 
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
 _LINE_LIMIT = 4096
-_TIMEOUT_S = 10.0
 LONGEST_NOTE = 500
 """The most characters of a note; a request has to fit into one line."""
 
@@ -175,13 +174,14 @@ class ControlClient:
     Every method raises SessionFailed if the session cannot be reached.
     """
 
-    def __init__(self, path: Path, pid: int | None = None) -> None:
+    def __init__(self, path: Path, pid: int | None = None, timeout_s: float = 10.0) -> None:
         """Connect to a socket on which this process of this user listens.
 
-        Check that, because a run file may name any socket.
+        Check that, because a run file may name any socket. A session that answers nothing for
+        ``timeout_s`` is given up.
         """
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.settimeout(_TIMEOUT_S)
+        self._socket.settimeout(timeout_s)
         try:
             self._socket.connect(str(path))
         except OSError as error:

@@ -14,12 +14,11 @@ from pathlib import Path
 
 import pytest
 from support.launches import PROFD, state
-from support.sessions import hand_over, running
+from support.sessions import control_of, hand_over, running
 from support.waiting import until
 
 from profd.daemon import paths
 from profd.daemon.errors import ExitCode
-from profd.daemon.session.control import ControlClient
 from profd.daemon.store.reader import RunReader
 
 WAITING = """
@@ -139,7 +138,7 @@ def test_a_session_is_reached_again_after_the_next_login(target: int, profd_home
     (profd_home / "run").unlink()
     with RunReader(paths.find_run("mine")) as reader:
         until(Path(reader.info.control_socket).exists, "the socket")
-        with contextlib.closing(ControlClient(Path(reader.info.control_socket))) as client:
+        with contextlib.closing(control_of(Path(reader.info.control_socket))) as client:
             assert client.hello().run_id == reader.info.id
     process.send_signal(signal.SIGINT)
     assert_summed_up(process).close()

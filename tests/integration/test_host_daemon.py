@@ -22,6 +22,7 @@ from support.folders import ROOT
 from support.launches import profd
 from support.plainuser import NOBODY, as_plain_user
 from support.scrapes import is_answered, scrape
+from support.sessions import control_of
 from support.supervisors import PROFD, ShortJob, Supervised, home_name, short_job, supervised
 from support.synthetic import identity_of
 from support.waiting import DEADLINE_S, count_recordings, until
@@ -32,7 +33,6 @@ from profd.daemon.service.configuration import Configuration
 from profd.daemon.service.scanner import HostJob
 from profd.daemon.service.sessions import INTERRUPTED, Sessions, run_file, why_ended
 from profd.daemon.service.storage import RunRegistry
-from profd.daemon.session.control import ControlClient
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Identity
 
@@ -254,7 +254,7 @@ def test_a_session_keeps_to_a_budget_that_it_is_given(registry: RunRegistry) -> 
     sessions = begin(registry)
     with short_job(STEPS) as job:
         recording = sessions.start(job_of(job), 50.0)
-        client = ControlClient(recording.control_socket)
+        client = control_of(recording.control_socket)
         assert client.hello().rate_hz == 100
         sessions.allow(recording, 0.1)
         until(lambda: client.hello().rate_hz < 20, "a lower rate")

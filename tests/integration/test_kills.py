@@ -13,13 +13,20 @@ from typing import NamedTuple
 
 import pytest
 from support.pyspy.standin import Fault, StandIn
-from support.sessions import begin_session, counts_on, finished, hand_over, hurry_until, running
+from support.sessions import (
+    begin_session,
+    control_of,
+    counts_on,
+    finished,
+    hand_over,
+    hurry_until,
+    running,
+)
 from support.waiting import DEADLINE_S, count_recordings, until
 
 from profd.daemon.events import EventKind
 from profd.daemon.render.report import write_report
 from profd.daemon.render.summary import summarize
-from profd.daemon.session.control import ControlClient
 from profd.daemon.store.reader import RunReader
 
 
@@ -77,7 +84,7 @@ def test_recordings_are_shorter_while_someone_watches_and_all_end_by_themselves(
     """Nothing else is there to end the py-spy of a session that was killed."""
     with running("counting.py", tmp_path / "numbers") as target:
         session = begin_session(target.pid)
-        client = ControlClient(session.control_socket)
+        client = control_of(session.control_socket)
         if watched:
             client.watch()
         hand_over(session.run_file, 2)

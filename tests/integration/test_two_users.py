@@ -18,14 +18,13 @@ import pytest
 from support.kinetoclient import inquiry, message
 from support.plainuser import NOBODY, as_plain_user, process_of_plain_user, sleeping
 from support.pyspy.standin import StandIn
-from support.sessions import begin_session, finished, hand_over, ready
+from support.sessions import begin_session, control_of, finished, hand_over, ready
 from support.traces import ROOT
 from support.waiting import DEADLINE_S, until
 
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.service.scanner import HostProcesses
-from profd.daemon.session.control import ControlClient
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame
 from profd.daemon.windows import kineto
@@ -144,7 +143,7 @@ def test_another_user_is_hung_up_on_by_a_session_of_roots(
         words = by_another(TELL, str(session.control_socket))
         done = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE_S)
         assert (done.stdout, done.stderr) == ("hung up\n", "")
-        assert ControlClient(session.control_socket).hello().run_id
+        assert control_of(session.control_socket).hello().run_id
         with finished(session) as reader:
             assert "by another user" not in {event.text for event in reader.events()}
 

@@ -117,19 +117,28 @@ def hand_over(run_file: Path, times: int = 1) -> None:
     hurry_until(run_file, lambda: count_recordings(run_file) >= wanted, f"{times} more recordings")
 
 
+def control_of(socket: Path) -> ControlClient:
+    """Return a client of a session that waits as long as a test waits for anything."""
+    return ControlClient(socket, timeout_s=DEADLINE_S)
+
+
 def hurry_until(run_file: Path, condition: Callable[[], bool], what: str) -> None:
-    """Wait for a condition, and keep asking the session to end the recording in flight: it may be
-    long until then.
+    """Wait for a condition, and have the session end each recording soon: it may be long until then.
+
+    The next recording is hurried once the last has come, so that the session is not kept from work.
     """
     with RunReader(run_file) as reader:
-        client = ControlClient(Path(reader.info.control_socket))
+        client = control_of(Path(reader.info.control_socket))
+    hurried = -1
 
     def holds() -> bool:
+        nonlocal hurried
         if condition():
             return True
-        client.aim_at_rate(
-            client.hello().rate_hz
-        )  # what is in flight at another rate is not waited for
+        if (taken := count_recordings(run_file)) > hurried:
+            # what is in flight at another rate is not waited for
+            client.aim_at_rate(client.hello().rate_hz)
+            hurried = taken
         return False
 
     until(holds, what)

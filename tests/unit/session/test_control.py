@@ -296,14 +296,11 @@ async def test_an_answer_that_is_none_is_an_error_of_the_session(
     server.close()
 
 
-def test_a_session_that_keeps_silent_is_given_up(
-    profd_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(control, "_TIMEOUT_S", 0.01)
+def test_a_session_that_keeps_silent_is_given_up(profd_home: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(profd_home / "mute.sock"))
         listener.listen(1)
-        client = ControlClient(profd_home / "mute.sock")
+        client = ControlClient(profd_home / "mute.sock", timeout_s=0.01)
         with pytest.raises(SessionFailed, match="does not answer"):
             client.hello()
         client.close()
