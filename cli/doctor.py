@@ -50,7 +50,7 @@ _LEAST_FREE_BYTES = 50 << 20
 _WANTED_FREE_BYTES = 1 << 30
 _LEAST_SQLITE = (3, 22, 0)
 _OF_THE_MACHINE = ("stat", "meminfo", "loadavg", "diskstats", "sys/kernel")
-_KINETO = "KINETO_USE_DAEMON"
+_KINETO = "KINETO_IPC_SOCKET_DIR"
 
 
 class CheckResult(Enum):
@@ -354,13 +354,14 @@ def check_torch_of(pid: int) -> Answer:
         return NOTE, f"pid {pid} does not show what it has loaded", "see the last line"
     if TORCH_LIBRARY not in maps:
         return NOTE, f"pid {pid} has not loaded torch", "ask again once it has"
-    if processes.environment(pid, frozenset({_KINETO})).get(_KINETO) == "1":
-        return PASSED, f"pid {pid} was launched with {_KINETO}=1"
+    folder = processes.environment(pid, frozenset({_KINETO})).get(_KINETO, "")
+    if folder.startswith("/tmp/profd-"):
+        return PASSED, f"pid {pid} was launched with --torch-window"
     remedy = (
         "launch it with `profd run --torch-window`, or let profd put code into it: `profd window "
         "--inject`"
     )
-    return NOTE, f"pid {pid} was launched without {_KINETO}=1", remedy
+    return NOTE, f"pid {pid} was launched without --torch-window", remedy
 
 
 def check_process(pid: int, system: System) -> Answer:

@@ -97,22 +97,20 @@ def run_of(pid: int, *, inject: bool) -> Iterator[Path]:
     """Give the file of the live run that records a process.
 
     If there is none, record the process for the duration of the context. Raises UsageError if there
-    is none, the process was not armed and nothing may be injected into it, and ProfdError if it
-    cannot be recorded.
+    is none and nothing may be injected into the process, and ProfdError if it cannot be recorded.
     """
     if (live := live_runs_of([pid]).get(pid)) is not None:
         yield live
         return
-    # Imported here because `attach`, which stays as long as the recording, needs neither.
+    # Imported here because `attach`, which stays as long as the recording, does not need it.
     from profd.daemon.store.reader import RunReader
-    from profd.daemon.windows.ondemand import sockets_of
 
-    if not inject and sockets_of(pid) is None:
+    if not inject:
         remedy = (
             "launch it with `profd run --torch-window -- CMD`, or add --inject to start the "
             "profiler inside of it"
         )
-        raise UsageError(f"process {pid} is in no live run, and was not armed for windows", remedy)
+        raise UsageError(f"process {pid} is in no live run that is armed for windows", remedy)
     session = start_session(attached(pid))
     say(f"recording pid {pid} as {session.run_file.stem} meanwhile")
     try:

@@ -16,7 +16,7 @@ from profd.daemon.store.records import EventHappened, Found, Record
 from profd.daemon.tree.tree import Member
 from profd.daemon.windows import injection
 from profd.daemon.windows.injection import Injection
-from profd.daemon.windows.ondemand import OnDemand, Sockets, on_demand_in, sockets_of
+from profd.daemon.windows.ondemand import OnDemand
 from profd.daemon.windows.request import WindowRequest
 from profd.daemon.windows.taking import WindowBackend, WindowTaker
 
@@ -37,8 +37,7 @@ class Windowing:
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     def __post_init__(self) -> None:
-        self._on_demand = on_demand_in(self.folder, self.clock) if self.folder else None
-        self._passing: dict[Sockets, OnDemand] = {}
+        self._on_demand = OnDemand(self.folder, self.clock) if self.folder else None
         self._taker = WindowTaker(self.clock, self.put)
         self._shown: set[str] = set()
         """The rules whose findings have had their window."""
@@ -109,8 +108,6 @@ class Windowing:
         """
         if self._on_demand is not None:
             return self._on_demand
-        if sockets := sockets_of(member.identity.pid):
-            return self._passing.setdefault(sockets, OnDemand(sockets.folder, self.clock))
         return (
             Injection(injection.helper_for(member.python or ""), self.clock)
             if request.inject

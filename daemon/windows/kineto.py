@@ -2,7 +2,7 @@
 
 libkineto, the profiler inside torch, speaks it if the environment of its process says so (see
 ``ondemand``): it is a client of the daemon "dynolog", over Unix datagram sockets that are files in
-one folder, or, if its environment names no folder, lie in the abstract namespace.
+one folder. Only the user of the run may enter it.
 
 Every datagram is a header and a payload, in the byte order of the machine::
 
@@ -36,7 +36,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import socket
 import struct
 import time
@@ -51,20 +50,15 @@ from profd.daemon.errors import SessionFailed
 
 DAEMON_NAME = "dynolog"
 """What a client calls the daemon's socket in the folder."""
-ABSTRACT_NAME = b"\0dynolog\0"
-_ABSTRACT_CLIENT = b"\0dynoconfigclient"
-"""What names begin with outside of any folder; they end with a NUL that belongs to them."""
 ACTIVITIES = 2
 _HEADER = struct.Struct("=Q32s")
 _CONTEXT = struct.Struct("=iiq")
 _REQUEST = struct.Struct("=iiq")
 _COUNT = struct.Struct("=i")
-_CREDENTIALS_NOTE = 2
-_CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
 _TIMESTAMP_NOTE = 35  # SO_TIMESTAMPNS, which the socket module does not name
 # struct timespec, of the wall clock: when the kernel took the datagram
 _TIMESTAMP = struct.Struct("@ll")
-_NOTES_BYTES = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(_TIMESTAMP.size)
+_NOTES_BYTES = socket.CMSG_SPACE(_TIMESTAMP.size)
 ANSWERED_WITHIN_NS = 50_000_000
 _MOST_HEARD = 1000
 
@@ -124,8 +118,7 @@ class KinetoDaemon:
     It hands a configuration to those that a trace is wanted of.
     """
 
-    def __init__(self, folder: Path | None) -> None:
-        """``folder`` None is the abstract namespace."""
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._socket: socket.socket | None = None
         self._wanted: dict[int, Callable[[], str]] = {}
@@ -136,42 +129,20 @@ class KinetoDaemon:
         """
         self.clients: set[int] = set()
         """The processes that have ever asked for work."""
-        self._starts = 0
 
     def start(self) -> None:
-        """Bind the socket and answer until the last of as many ``close``; raises SessionFailed."""
-        if not self._starts:
-            self._listen()
-        self._starts += 1
-
-    def _listen(self) -> None:
+        """Bind the socket, and answer from now on; raises SessionFailed."""
         self._socket = socket.socket(
             socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
         )
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self._socket.setsockopt(socket.SOL_SOCKET, _TIMESTAMP_NOTE, 1)
         try:
-            self._bind(self._socket)
+            self._socket.bind(str(self._folder / DAEMON_NAME))
         except OSError as error:
             self.close()
-            if error.errno == errno.EADDRINUSE:
-                raise SessionFailed(
-                    "another daemon serves this Kineto", "ask that for a trace, or end it"
-                ) from error
             what = f"{self._folder} takes no socket ({error})"
             raise SessionFailed(what, "set PROFD_HOME to a local folder") from error
         asyncio.get_running_loop().add_reader(self._socket, self._read)
-
-    def _bind(self, daemon: socket.socket) -> None:
-        """Bind a socket to the daemon's name, even if a dead one left its own; raises OSError."""
-        if self._folder is None:
-            daemon.bind(ABSTRACT_NAME)
-            return
-        path = self._folder / DAEMON_NAME
-        if _is_served(path):
-            raise OSError(errno.EADDRINUSE, "somebody listens")
-        path.unlink(missing_ok=True)
-        daemon.bind(str(path))
 
     def ask(self, pid: int, configuration: Callable[[], str]) -> None:
         """Give a process a configuration, made then, when it asks next and is free for a trace."""
@@ -184,9 +155,7 @@ class KinetoDaemon:
         self.given.pop(pid, None)
 
     def close(self) -> None:
-        """Take one ``start`` back."""
-        self._starts = max(self._starts - 1, 0)
-        if self._socket is not None and not self._starts:
+        if self._socket is not None:
             with contextlib.suppress(RuntimeError):  # never started in a loop, or after its end
                 asyncio.get_running_loop().remove_reader(self._socket)
             self._socket.close()
@@ -201,7 +170,7 @@ class KinetoDaemon:
             except OSError:  # nothing left to read
                 return
             message = decode(datagram)
-            if message is None or not _is_of(message.pid, notes):
+            if message is None:
                 continue
             if isinstance(message, Inquiry):
                 self._count(message)
@@ -215,7 +184,7 @@ class KinetoDaemon:
         if inquiry.is_free and inquiry.pid in self.given:
             self.given[inquiry.pid] += 1
 
-    def _reply(self, message: Context | Inquiry, sender: str | bytes | None) -> None:
+    def _reply(self, message: Context | Inquiry, sender: str | None) -> None:
         if isinstance(message, Context):
             self._answer(sender, encode("ctxt", _COUNT.pack(1)))
             return
@@ -224,9 +193,9 @@ class KinetoDaemon:
             del self._wanted[message.pid]
             self.given[message.pid] = 0
 
-    def _answer(self, client: str | bytes | None, datagram: bytes) -> bool:
-        """Send a datagram to a client in the folder; False if it is gone, or does not listen."""
-        if self._socket is None or client is None or not self._is_client(client):
+    def _answer(self, client: str | None, datagram: bytes) -> bool:
+        """Send a datagram to a client; False if it is gone, or does not listen."""
+        if self._socket is None or client is None:
             return False
         try:
             self._socket.sendto(datagram, client)
@@ -234,40 +203,10 @@ class KinetoDaemon:
             return False
         return True
 
-    def _is_client(self, address: str | bytes) -> bool:
-        """Say whether an address is one that clients have."""
-        if self._folder is None:
-            return isinstance(address, bytes) and address.startswith(_ABSTRACT_CLIENT)
-        return isinstance(address, str) and Path(address).parent == self._folder
 
-
-Notes = Sequence[tuple[int, int, bytes]]
-"""What the kernel noted on a datagram: the level, the kind and the bytes of each note."""
-
-
-def _noted(notes: Notes, kind: int, form: struct.Struct) -> tuple[int, ...] | None:
-    """Return the numbers in a note of the kernel; None if there is no whole one of its kind."""
-    found = (note for level, one, note in notes if (level, one) == (socket.SOL_SOCKET, kind))
-    return next((form.unpack_from(note) for note in found if len(note) >= form.size), None)
-
-
-def _is_of(pid: int, notes: Notes) -> bool:
-    """Say whether the user of a process, or root, sent a datagram, as the kernel noted on it."""
-    sender = _noted(notes, _CREDENTIALS_NOTE, _CREDENTIALS)
-    return sender is not None and sender[1] in (0, processes.owner_uid(pid))
-
-
-def _age_ns(notes: Notes) -> int:
+def _age_ns(notes: Sequence[tuple[int, int, bytes]]) -> int:
     """Return for how long a datagram has waited here, by the time that the kernel noted on it."""
-    sent = _noted(notes, _TIMESTAMP_NOTE, _TIMESTAMP)
-    return time.time_ns() - (sent[0] * SECOND_NS + sent[1]) if sent else 0
-
-
-def _is_served(path: Path) -> bool:
-    """Say whether somebody listens to a socket."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(str(path))
-        except OSError:
-            return False
-    return True
+    for _, _, note in notes:
+        seconds, rest_ns = _TIMESTAMP.unpack(note)
+        return time.time_ns() - (int(seconds) * SECOND_NS + int(rest_ns))
+    return 0

@@ -1,7 +1,6 @@
 """Takes windows through Kineto's on-demand mode, for which a launch sets the environment.
 
-It is not on by default, because reports of crashes on this path exist. A process may also have this
-environment from another launcher: profd listens to such a process only while it takes a window.
+It is not on by default, because reports of crashes on this path exist.
 """
 
 from __future__ import annotations
@@ -11,18 +10,17 @@ import os
 import secrets
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
-from profd.daemon import paths, processes
+from profd.daemon import paths
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.errors import OutputUnwritable
 from profd.daemon.store.records import Identity
-from profd.daemon.userfiles import UserFiles, sees_our_files
+from profd.daemon.userfiles import UserFiles
 from profd.daemon.windows.kineto import KinetoDaemon
 from profd.daemon.windows.request import WARMUP_S, WindowFailed, WindowRequest
-from profd.daemon.windows.taking import ExchangeFolder, meeting, wait_until
+from profd.daemon.windows.taking import ExchangeFolder, wait_until
 
 ANSWER_TIMEOUT_S = 20.0
 """Kineto asks once a second, and not while a thread of it is held up by the training."""
@@ -34,51 +32,40 @@ _REFUSED_AFTER = 3
 
 It has begun the window before the third time, or has thrown the order away.
 """
-_SWITCH, _SOCKETS = "KINETO_USE_DAEMON", "KINETO_IPC_SOCKET_DIR"
-PlaceOf = Callable[[int], AbstractContextManager[ExchangeFolder]]
 
 
 class OnDemand:
     """The way to windows through Kineto's own protocol.
 
-    Its daemon listens from ``start`` to ``close``; without these, for processes that another
-    launcher has armed, only while a window is taken: no other daemon can serve the sockets
-    meanwhile.
+    Its daemon listens from ``start`` to ``close``.
     """
 
     source = "kineto"
 
-    def __init__(self, sockets: Path | None, clock: Clock, place: PlaceOf = meeting) -> None:
-        """Use the folder of ``kineto``; ``place`` gives the folder for the trace of a process."""
-        self._place, self._clock = place, clock
-        self.daemon = KinetoDaemon(sockets)
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        """Use the folder of processes that were started with the environment of ``armed``."""
+        self._place, self._clock = ExchangeFolder(UserFiles(), folder), clock
+        self.daemon = KinetoDaemon(folder)
 
     @contextlib.asynccontextmanager
     async def trace(
         self, identity: Identity, request: WindowRequest, asked_ns: int
     ) -> AsyncIterator[int]:
         """Ask a process for a window and give its trace as a descriptor; raises ProfdError."""
-        pid, name = identity.pid, f"trace{asked_ns}"
+        pid, name, place = identity.pid, f"trace{asked_ns}", self._place
         trace = f"{name}_{pid}.json"
-        self.daemon.start()
         try:
-            with self._place(pid) as place:
-                try:
-                    for order in self._orders(request, place.there / f"{name}.json"):
-                        self.daemon.ask(pid, order)
-                        if await self._has_come(place, trace, identity, request):
-                            break
-                    else:
-                        raise WindowFailed(
-                            f"process {pid} has begun no window, twice", "ask for it again"
-                        )
-                    with place.opened(trace) as opened:
-                        yield opened
-                finally:
-                    place.files.remove(place.there / trace)
+            for order in self._orders(request, place.there / f"{name}.json"):
+                self.daemon.ask(pid, order)
+                if await self._has_come(trace, identity, request):
+                    break
+            else:
+                raise WindowFailed(f"process {pid} has begun no window, twice", "ask for it again")
+            with place.opened(trace) as opened:
+                yield opened
         finally:
+            place.files.remove(place.there / trace)
             self.daemon.withdraw(pid)
-            self.daemon.close()
 
     def _orders(self, request: WindowRequest, trace: Path) -> list[Callable[[], str]]:
         """Return how a process is asked, and how once more if it has thrown the order away.
@@ -98,9 +85,7 @@ class OnDemand:
 
         return [begun_by_us, lambda: request.configuration(trace)]
 
-    async def _has_come(
-        self, place: ExchangeFolder, trace: str, identity: Identity, request: WindowRequest
-    ) -> bool:
+    async def _has_come(self, trace: str, identity: Identity, request: WindowRequest) -> bool:
         """Wait for the trace of a process that was asked; False if it threw the order away.
 
         Raises WindowFailed.
@@ -120,25 +105,14 @@ class OnDemand:
             is_refused = (
                 request.seconds is not None and self.daemon.given.get(pid, 0) >= _REFUSED_AFTER
             )
-            return place.has(trace) or is_refused
+            return self._place.has(trace) or is_refused
 
         timeout_s = TRACE_TIMEOUT_S + (request.seconds or 0.0)
         if not await wait_until(is_over, identity, self._clock, timeout_s):
             what = f"no trace of process {pid} has arrived within {timeout_s:.0f} s"
             remedy = "give --seconds, if its optimizer is not torch's or steps take minutes"
             raise WindowFailed(what, "" if request.seconds else remedy)
-        return place.has(trace)
-
-
-def on_demand_in(folder: Path, clock: Clock) -> OnDemand:
-    """Return the way to windows of processes started with the environment of ``armed``."""
-    return OnDemand(folder, clock, lambda pid: nullcontext(ExchangeFolder(UserFiles(), folder)))
-
-
-class Sockets(NamedTuple):
-    """Where a process asks for work: a folder, or None for the abstract namespace."""
-
-    folder: Path | None
+        return self._place.has(trace)
 
 
 class KinetoEnvironment(NamedTuple):
@@ -168,31 +142,6 @@ def armed(inherited: Mapping[str, str]) -> Iterator[KinetoEnvironment]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def sockets_of(pid: int) -> Sockets | None:
-    """Return where a process asks for windows by its environment.
-
-    None if it does not ask, or if it is out of reach.
-    """
-    variables = processes.environment(pid, frozenset({_SWITCH, _SOCKETS}))
-    if not variables.get(_SWITCH):
-        return None
-    folder = variables.get(_SOCKETS)
-    if folder and processes.owner_uid(pid) != os.geteuid():
-        # the process chose the folder: as root, profd would put a socket wherever it likes
-        return None
-    try:
-        is_reached = sees_our_files(pid) if folder else _shares_network(pid)
-    except OSError:
-        return None
-    return Sockets(Path(folder) if folder else None) if is_reached else None
-
-
-def _shares_network(pid: int) -> bool:
-    """Say whether abstract sockets are the same for a process as here; raises OSError."""
-    proc = processes.PROC
-    return (proc / str(pid) / "ns/net").readlink() == (proc / "self/ns/net").readlink()
-
-
 def _variables(folder: Path, inherited: Mapping[str, str]) -> dict[str, str]:
     settings = ""
     # The user's, if there are any to be read.
@@ -205,8 +154,8 @@ def _variables(folder: Path, inherited: Mapping[str, str]) -> dict[str, str]:
         what = f"cannot write {config}"
         raise OutputUnwritable.of_system(what, error, "make room in /tmp") from error
     return {
-        _SWITCH: "1",
-        _SOCKETS: str(folder),
+        "KINETO_USE_DAEMON": "1",
+        "KINETO_IPC_SOCKET_DIR": str(folder),
         "KINETO_ONDEMAND_TRACE_DIR": str(folder),
         "KINETO_CONFIG": str(config),
         # Above all of Kineto's messages: it would write to stderr that it listens and gets no

@@ -5,9 +5,7 @@ Root reads, tells, believes nothing by that.
 
 from __future__ import annotations
 
-import asyncio
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -15,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.kinetoclient import inquiry, message
 from support.plainuser import NOBODY, as_plain_user, process_of_plain_user, sleeping
 from support.pyspy.standin import StandIn
 from support.sessions import begin_session, control_of, finished, hand_over, ready
@@ -23,12 +20,9 @@ from support.traces import ROOT
 from support.waiting import DEADLINE_S, until
 
 from profd.daemon import processes
-from profd.daemon.clock import SECOND_NS
 from profd.daemon.service.scanner import HostProcesses
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame
-from profd.daemon.windows import kineto
-from profd.daemon.windows.kineto import KinetoDaemon
 
 LINE = "weights = decrypt(blob)"
 CLAIM = """
@@ -45,20 +39,6 @@ try:
 except ConnectionError:
     print("hung up")
 """
-ASK = """
-import socket, sys
-client = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-client.bind("\\0dynoconfigclient-of-another-user\\0")
-client.sendto(bytes.fromhex(sys.argv[1]), bytes.fromhex(sys.argv[2]))
-print("ready", flush=True)
-sys.stdin.readline()
-client.setblocking(False)
-try:
-    print(client.recv(4096).hex())
-except BlockingIOError:
-    print("nothing")
-"""
-
 pytestmark = pytest.mark.requires("root", "setpriv")
 
 
@@ -146,34 +126,3 @@ def test_another_user_is_hung_up_on_by_a_session_of_roots(
         assert control_of(session.control_socket).hello().run_id
         with finished(session) as reader:
             assert "by another user" not in {event.text for event in reader.events()}
-
-
-async def test_another_user_does_not_get_a_request_for_a_window_of_roots_process(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    name = b"\0profd-two-users-%d\0" % os.getpid()
-    monkeypatch.setattr(kineto, "ABSTRACT_NAME", name)
-    monkeypatch.setattr(kineto, "ANSWERED_WITHIN_NS", int(DEADLINE_S * SECOND_NS))  # both wait
-    daemon = KinetoDaemon(None)
-    daemon.start()
-    daemon.ask(os.getpid(), lambda: "ACTIVITIES_LOG_FILE=x")
-    try:
-        words = by_another(ASK, inquiry(os.getpid()).hex(), name.hex())
-        with subprocess.Popen(
-            words, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
-        ) as other:
-            assert other.stdout is not None
-            assert await asyncio.to_thread(other.stdout.readline) == "ready\n"
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as client:
-                client.bind(b"\0dynoconfigclient%d\0" % os.getpid())
-                client.sendto(inquiry(os.getpid()), name)
-                said = await asyncio.wait_for(
-                    asyncio.get_running_loop().sock_recv(client, 4096), DEADLINE_S
-                )
-            # The other one asked first: what is given once was still there for the process itself.
-            assert said == message(b"req", b"ACTIVITIES_LOG_FILE=x")
-            out, _ = await asyncio.to_thread(other.communicate, "\n")
-            assert out == "nothing\n"
-    finally:
-        daemon.close()
-    assert list(daemon.given) == [os.getpid()]

@@ -13,7 +13,7 @@ import pytest
 from support import launches
 from support.folders import PROGRAMS
 from support.launches import PROFD
-from support.sessions import running, wait_ready
+from support.sessions import wait_ready
 from support.waiting import DEADLINE_S
 
 from profd.daemon import paths
@@ -109,27 +109,3 @@ def test_run_without_the_option_has_kinetos_variables_nowhere_and_takes_none() -
     launches.finish(launched)
     assert refused.returncode == ExitCode.SESSION
     assert "takes no windows: launch it with `profd run --torch-window -- CMD`" in refused.stderr
-
-
-@pytest.mark.requires("torch")
-def test_window_is_taken_without_a_word_and_the_socket_is_free_again(
-    profd_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Someone else has armed it for Kineto's daemon: profd is that daemon for as long as a window
-    takes.
-    """
-    armed = {
-        "KINETO_USE_DAEMON": "1",
-        "KINETO_IPC_SOCKET_DIR": str(profd_home),
-        "OMP_NUM_THREADS": "1",
-    }
-    for name, value in armed.items():
-        monkeypatch.setenv(name, value)
-    with running("seeded.py") as training:
-        asked = launches.profd("window", str(training.pid), "--steps", "3", "--json")
-        training.communicate("\n", timeout=DEADLINE_S)
-    taken = launches.printed(asked)
-    assert "the profiler is started inside" not in asked.stderr
-    assert (taken.source, taken.pid) == ("kineto", training.pid)
-    assert taken.steps >= 1
-    assert "aten::conv2d" in {operator.name for operator in taken.operators}

@@ -166,12 +166,18 @@ def test_torch_is_judged_by_its_version(
     [
         (
             b"/x/libtorch_cpu.so\n",
-            b"KINETO_USE_DAEMON=1\0",
+            b"KINETO_IPC_SOCKET_DIR=/tmp/profd-7/w1\0",
             CheckResult.PASSED,
             "was launched with",
         ),
         (b"/x/libtorch_cpu.so\n", b"A=1\0", CheckResult.NOTE, "was launched without"),
-        (b"/x/libc.so\n", b"KINETO_USE_DAEMON=1\0", CheckResult.NOTE, "has not loaded torch"),
+        (
+            b"/x/libtorch_cpu.so\n",
+            b"KINETO_IPC_SOCKET_DIR=/tmp/dynolog\0",
+            CheckResult.NOTE,
+            "was launched without",
+        ),
+        (b"/x/libc.so\n", b"A=1\0", CheckResult.NOTE, "has not loaded torch"),
         (None, b"", CheckResult.NOTE, "does not show"),
     ],
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from profd.daemon.session.control import WindowBegun
 from profd.daemon.session.windowing import Windowing
 from profd.daemon.store.records import EventHappened, Found, Identity, Record
 from profd.daemon.tree.tree import Member
-from profd.daemon.windows.ondemand import Sockets
 from profd.daemon.windows.request import WindowRequest
 from profd.daemon.windows.taking import WindowBackend, WindowTaker
 
@@ -42,14 +40,6 @@ STARTED = Found("slow-start", "info", "startup: 20 s", "{}")
 @pytest.fixture
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("w")
-
-
-@pytest.fixture(autouse=True)
-def processes_are_this_users(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let these PIDs be of whoever runs the tests: what others ask is not answered, see
-    ``windows/test_kineto.py``.
-    """
-    monkeypatch.setattr("profd.daemon.processes.owner_uid", lambda pid: os.getuid())
 
 
 @pytest.fixture
@@ -117,28 +107,6 @@ async def test_run_that_was_not_armed_is_injected_on_demand_and_says_so(
     )
     assert (begun.asked_ns, begun.pids, begun.injected) == (7, (11, 12), True)
     assert {way.source for way in ways.values()} == {"gdb"}
-
-
-@pytest.mark.parametrize("inject", [False, True])
-async def test_processes_that_others_have_armed_are_asked_and_never_injected(
-    ways: dict[Identity, WindowBackend],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    inject: bool,
-) -> None:
-    armed = {11: Sockets(tmp_path), 16: Sockets(tmp_path), 17: Sockets(None)}
-    monkeypatch.setattr("profd.daemon.session.windowing.sockets_of", armed.get)
-    members = [*RANKS, member(16, "main"), member(17, "main")]
-    begun = Windowing(None, StoppedClock(), lambda _: None).begin(
-        members, WindowRequest(inject=inject)
-    )
-    assert begun.pids == ((11, 12, 16, 17) if inject else (11, 16, 17))
-    assert begun.injected is inject
-    assert {
-        identity.pid: way.source for identity, way in ways.items() if identity.pid != 12
-    } == dict.fromkeys((11, 16, 17), "kineto")
-    # Two ranks ask at the same socket, which can be bound once.
-    assert ways[Identity(11, 1)] is ways[Identity(16, 1)] is not ways[Identity(17, 1)]
 
 
 class Noting(Windowing):

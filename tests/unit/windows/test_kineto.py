@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from support.kinetoclient import KinetoClient, context, inquiry, message
 from support.waiting import DEADLINE_S
 
-from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import SessionFailed
 from profd.daemon.windows import kineto
@@ -30,14 +29,6 @@ ASKED = "ACTIVITIES_ITERATIONS=5\n"
 @pytest.fixture
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("k")
-
-
-@pytest.fixture(autouse=True)
-def owners(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
-    """Give by PID the users of made-up processes: others are this user's."""
-    owners: dict[int, int] = {}
-    monkeypatch.setattr(processes, "owner_uid", lambda pid: owners.get(pid, os.getuid()))
-    return owners
 
 
 @pytest.fixture(autouse=True)
@@ -165,92 +156,15 @@ async def test_client_that_is_gone_is_asked_again_when_it_is_back(folder: Path) 
             assert await client.ask(inquiry(PID)) == message(b"req", ASKED.encode())
 
 
-@pytest.mark.parametrize(
-    "where", ["{elsewhere}/client", "\0profd-test-{pid}"], ids=["folder", "abstract"]
-)
-async def test_only_sockets_in_the_folder_are_answered(
-    folder: Path, tmp_path_factory: pytest.TempPathFactory, where: str
-) -> None:
-    address = where.format(elsewhere=tmp_path_factory.mktemp("e"), pid=os.getpid())
-    with daemon_in(folder) as daemon, KinetoClient(folder) as client:
-        daemon.ask(PID, lambda: ASKED)
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
-            stranger.bind(address)
-            stranger.sendto(inquiry(PID), str(folder / "dynolog"))
-            await client.ask(inquiry(PID + 1))
-        assert daemon.given == {}
-
-
-async def test_socket_of_a_daemon_that_died_is_taken_over_and_of_one_that_lives_left_to_it(
+async def test_the_socket_closes_with_the_daemon_and_a_folder_that_takes_none_is_said(
     folder: Path,
 ) -> None:
-    left = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    left.bind(str(folder / "dynolog"))
-    left.close()
     with daemon_in(folder), KinetoClient(folder) as client:
         assert await client.ask(inquiry(PID)) == message(b"req", b"")
-        with pytest.raises(SessionFailed, match="another daemon serves this Kineto"):
-            KinetoDaemon(folder).start()
-        assert await client.ask(inquiry(PID)) == message(b"req", b"")
-    with KinetoClient(folder) as client, pytest.raises(ConnectionRefusedError):  # it is closed
+    with KinetoClient(folder) as client, pytest.raises(ConnectionRefusedError):
         client.send(inquiry(PID))
     with pytest.raises(SessionFailed, match="takes no socket"):
         KinetoDaemon(folder / "missing").start()
-
-
-async def test_clients_of_no_folder_are_served_in_the_abstract_namespace(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    name = b"\0profd-test-%d\0" % os.getpid()
-    monkeypatch.setattr("profd.daemon.windows.kineto.ABSTRACT_NAME", name)
-    daemon = KinetoDaemon(None)
-    daemon.start()
-    daemon.ask(PID, lambda: "ACTIVITIES_LOG_FILE=x")
-    try:
-        for own, answer in (
-            (b"\0dynoconfigclient%d\0" % os.getpid(), b"ACTIVITIES_LOG_FILE=x"),
-            (name + b"2", None),
-        ):
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as client:
-                client.bind(own)
-                client.sendto(inquiry(PID), name)
-                if answer is None:
-                    daemon._read()
-                    with pytest.raises(BlockingIOError):
-                        client.recv(100)
-                else:
-                    said = await asyncio.wait_for(
-                        asyncio.get_running_loop().sock_recv(client, 4096), DEADLINE_S
-                    )
-                    assert said == message(b"req", answer)
-    finally:
-        daemon.close()
-
-
-async def test_nobody_speaks_for_a_process_of_another_user(
-    folder: Path, owners: dict[int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    owners[PID] = 1001
-    monkeypatch.setattr(kineto, "_CREDENTIALS", As(1000))
-    with daemon_in(folder) as daemon, KinetoClient(folder) as client:
-        daemon.ask(PID, lambda: ASKED)
-        owners[PID + 1] = 1000
-        client.send(inquiry(PID))
-        assert await client.ask(inquiry(PID + 1)) == message(b"req", b"")
-        assert daemon.clients == {PID + 1}
-
-
-class As:
-    """What the kernel notes on a datagram, as if another user had sent it."""
-
-    size = 12
-
-    def __init__(self, uid: int) -> None:
-        self._uid = uid
-
-    def unpack_from(self, note: bytes) -> tuple[int, int, int]:
-        pid, _, gid = struct.unpack_from("3i", note)
-        return pid, self._uid, gid
 
 
 async def test_those_that_have_ended_are_forgotten_where_they_are_many(

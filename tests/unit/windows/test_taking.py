@@ -28,7 +28,7 @@ from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.errors import OutputUnwritable, SessionFailed
 from profd.daemon.store.records import EventHappened, Record, WindowTaken
 from profd.daemon.windows import kineto, ondemand
-from profd.daemon.windows.ondemand import OnDemand, on_demand_in
+from profd.daemon.windows.ondemand import OnDemand
 from profd.daemon.windows.request import WindowFailed, WindowRequest
 from profd.daemon.windows.taking import ExchangeFolder, WindowTaker, meeting
 
@@ -46,7 +46,7 @@ class Run:
 
     def __post_init__(self) -> None:
         self.identity = identity_of(self.process.pid)
-        self.way = on_demand_in(self.folder, self.clock)
+        self.way = OnDemand(self.folder, self.clock)
         self.way.daemon.start()
         self.taker = WindowTaker(self.clock, self.records.append)
 
@@ -233,29 +233,6 @@ async def test_there_is_one_window_at_a_time_and_the_end_of_the_session_gives_it
         run.begin()
     await run.taker.close()
     assert run.records == []
-
-
-async def test_processes_of_others_are_listened_to_for_as_long_as_a_window_takes(run: Run) -> None:
-    run.way.daemon.close()
-    sockets, way = run.folder / "dynolog", OnDemand(run.folder, run.clock)
-    sockets.unlink()
-    run.taker.begin({run.identity: way}, WindowRequest())
-    await eventually(sockets.exists, "the socket")
-    trace = await run.give_configuration()
-    assert trace.parent.name.startswith("profd-window-")
-    assert trace.parent.stat().st_mode & 0o777 == 0o700
-    trace.write_bytes(steps_of_two())
-    window = await run.outcome()
-    assert (window.error, window.source, len(window.steps)) == ("", "kineto", 2)
-    assert not trace.parent.exists()
-    with KinetoClient(run.folder) as client, pytest.raises(ConnectionRefusedError):
-        client.send(inquiry(run.identity.pid))
-
-
-async def test_socket_that_another_daemon_serves_is_why_there_is_no_window(run: Run) -> None:
-    run.taker.begin({run.identity: OnDemand(run.folder, run.clock)}, WindowRequest())
-    window = await run.outcome()
-    assert window.error.startswith("another daemon serves this Kineto")
 
 
 REDUCING = "windows.reduction"
