@@ -15,7 +15,6 @@ from pathlib import Path
 import click
 import msgspec
 
-from profd.cli.console import short_command
 from profd.cli.options import RecordingOptions, headless_option, recording_options
 from profd.daemon import paths, program
 from profd.daemon.errors import OutputUnwritable
@@ -27,7 +26,6 @@ from profd.daemon.session.session import SessionOptions, start_session
 from profd.daemon.windows.request import parse_schedule
 
 _ON_DEMAND = "on-demand"
-_MOST_NAMED = 4
 
 
 @click.command(
@@ -95,30 +93,12 @@ def run_profiled(
     it only failures are printed. The dashboard opens on a terminal, unless ``headless``.
     ``variables`` are set in the command's environment. ``exporter`` serves or sends metrics.
     """
-    started: list[tuple[int, int]] = []
 
     def start(script: Script, channel: socket.socket) -> tuple[Path, Callable[[float], bool]]:
-        with contextlib.suppress(ProcessLookupError):
-            started.append((script.identity.start_ticks, os.getsid(script.pid)))
         return start_recording(options, exporter, script, channel)
 
     dashboard = dashboard_command if takes_dashboard() and not headless else None
-    code = launch(Plan(options.command, start, farewell, narrate, dashboard, variables))
-    for start_ticks, session in started if farewell is not None else ():
-        say_what_goes_on(start_ticks, session)
-    return code
-
-
-def say_what_goes_on(start_ticks: int, session: int) -> None:
-    """Name the Python processes that a script has left running, which nobody records now."""
-    from profd.daemon.launch.leftovers import left_running
-    from profd.daemon.render.plaintext import visible
-
-    for one in left_running(start_ticks, session)[:_MOST_NAMED]:
-        words = visible(short_command(one.command))
-        narrate(
-            f"profd: pid {one.pid} ({words}) goes on, and is not recorded: profd attach {one.pid}"
-        )
+    return launch(Plan(options.command, start, farewell, narrate, dashboard, variables))
 
 
 def start_recording(

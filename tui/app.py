@@ -17,8 +17,7 @@ from textual.message import Message
 from textual.screen import Screen
 
 from profd.daemon.errors import ProfdError, is_out_of_memory
-from profd.daemon.launch.terminal import RealTerminal, has_shell
-from profd.daemon.store import cutshort
+from profd.daemon.launch.terminal import has_shell
 from profd.daemon.store.bound import MemoryBound, bounded_memory
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import RunInfo
@@ -169,8 +168,6 @@ def run_dashboard(run_file: Path, *, keys_fd: int | None = None, may_end: bool =
     for; later errors are shown on the screen.
     """
     RunReader(run_file).close()
-    if os.isatty(_DRAWS_ON):
-        cutshort.before_end.append(RealTerminal(_DRAWS_ON).reset)
     with bounded_memory(run_file) as bound:
         app = ProfdApp(run_file, keys_fd=keys_fd, may_end=may_end, bound=bound)
         leaving = app.run()

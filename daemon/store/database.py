@@ -24,7 +24,6 @@ from typing import Any
 import msgspec
 
 from profd.daemon.errors import OutputUnwritable, RunUnreadable
-from profd.daemon.store.cutshort import end_in_one_line
 
 # what the smallest row takes in its page: a pointer of two bytes, and four bytes of its own
 LEAST_ROW_BYTES = 6
@@ -328,7 +327,6 @@ def _connect(path: Path) -> BoundedConnection:
         # A writer has a log from the start. SQLite would create one here, and leave it behind.
         if not log.exists():
             return _connect_as(path, "mode=ro&immutable=1")
-        end_in_one_line()
         try:
             return _connect_as(path, "mode=ro")
         except sqlite3.OperationalError as error:
