@@ -18,7 +18,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import proportions
 import pytest
@@ -30,19 +30,17 @@ from profd.daemon.interpreter.integers import (
     Global,
     IntegerReader,
     Moved,
-    OfGenerator,
-    RangeLeft,
     Variable,
     local_of,
 )
 from profd.daemon.interpreter.memory import Unreadable
-from profd.daemon.interpreter.objects import Held, Missing, generator_code
+from profd.daemon.interpreter.objects import Held, Missing
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support.interpreters import VERSIONS, python
 
 VARIABLES = (
-    "local", "captured", "passing", "of_module", "of_generator", "attribute", "in_dictionary", "dying", "range_left",
+    "local", "captured", "passing", "of_module", "attribute", "in_dictionary", "dying",
 )  # fmt: skip
 COMES_AND_GOES = ("passing", "dying")
 """Not the same from one reading to the next: its value may be lower than before."""
@@ -70,12 +68,6 @@ class Counter:
 class InDictionary(Counter):
     pass
 
-def sevens():
-    of_generator = 0
-    while True:
-        of_generator += 7
-        yield of_generator
-
 attribute, in_dictionary = Counter(0), InDictionary(0)
 for number in range(40):
     setattr(in_dictionary, "name%d" % number, number)
@@ -86,8 +78,6 @@ def train(rounds, wait):
     local = captured = 0
     def look():
         return captured
-    steps = iter(range(1 << 60))
-    counted = sevens()
     for turn in range(rounds):
         dying = Counter(7 * turn)
         for other in range(20):
@@ -98,7 +88,6 @@ def train(rounds, wait):
             in_dictionary.n += 7
             dying.n += 7
             for_others.n += 1
-            next(counted), next(steps)
             for _ in range(wait):
                 noise = sum(range(other)) + local + 1
         total = comes_and_goes(turn, wait)
@@ -142,7 +131,9 @@ def measure(executable: str, rounds: int, readings: int) -> tuple[dict[str, Foun
             program.stdout.readline()
             interpreter = open_interpreter(program.pid)
             found = {
-                name: read(interpreter, variable, readings, goes_of(name))
+                name: read(
+                    interpreter, variable, readings, goes_up=name not in COMES_AND_GOES
+                )
                 for name, variable in variables(interpreter)
             }
             said, _ = program.communicate("\n")
@@ -151,11 +142,6 @@ def measure(executable: str, rounds: int, readings: int) -> tuple[dict[str, Foun
     turns = int(said.split()[0]) + 1
     alone = subprocess.run([*command, str(turns)], stdout=pipe, text=True, check=True).stdout
     return found, said == alone.partition("\n")[2]
-
-
-def goes_of(name: str) -> Literal["up", "down", ""]:
-    """Return where a variable goes from one reading to the next."""
-    return "down" if name == "range_left" else "" if name in COMES_AND_GOES else "up"
 
 
 def variables(interpreter: Interpreter) -> Iterator[tuple[str, Variable]]:
@@ -187,22 +173,18 @@ def variables(interpreter: Interpreter) -> Iterator[tuple[str, Variable]]:
             except Missing:  # in the next turn
                 continue
 
-    counted = object_of("counted").address
-    code = generator_code(interpreter, counted)
-    yield VARIABLES[4], OfGenerator(counted, code.address, code.variables.index("of_generator"))
-    for name in VARIABLES[5:8]:
+    for name in VARIABLES[4:]:
         found = object_of(name)
         yield name, Attribute(found.address, found.type, "n")
-    yield VARIABLES[8], RangeLeft(object_of("steps").address)
 
 
 def read(
-    interpreter: Interpreter, variable: Variable, readings: int, goes: Literal["up", "down", ""]
+    interpreter: Interpreter, variable: Variable, readings: int, *, goes_up: bool
 ) -> Found:
-    """Read a variable so often."""
+    """Read a variable so often, whose value ``goes_up`` from one reading to the next."""
     reader = IntegerReader(interpreter, interpreter.main_thread())
     values = moved = absent = wrong = 0
-    last = TOTAL if goes == "down" else 0
+    last = 0
     begun_s = time.process_time()
     for _ in range(readings):
         try:
@@ -214,10 +196,7 @@ def read(
             absent += 1
             continue
         values += 1
-        if goes == "down":
-            wrong += not 0 <= value <= last
-        else:
-            wrong += value % 7 != 0 or (goes == "up" and value < last)
+        wrong += value % 7 != 0 or (goes_up and value < last)
         last = value
     return Found(values, moved, absent, wrong, time.process_time() - begun_s)
 

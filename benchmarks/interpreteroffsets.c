@@ -16,10 +16,8 @@
 // PyBytesObject           cpython/bytesobject.h               cpython/bytesobject.h
 // PyTypeObject            cpython/object.h                    cpython/object.h
 // PyHeapTypeObject        cpython/object.h                    cpython/object.h
-// PyGenObject             genobject.h                         cpython/genobject.h, _interpframe_structs.h (3.14)
 // PyDictValues            -                                   internal/pycore_dict.h
 // an object's front       -                                   internal/pycore_object.h
-// _PyRangeIterObject      Objects/rangeobject.c (to 3.11)     internal/pycore_range.h (from 3.12)
 #define Py_BUILD_CORE 1
 #define NDEBUG 1
 #include <Python.h>
@@ -37,16 +35,8 @@
 #include <internal/pycore_frame.h>
 #include <internal/pycore_object.h>
 #endif
-#if PY_VERSION_HEX >= 0x030c0000
-#include <internal/pycore_range.h>
-#endif
 #if PY_VERSION_HEX >= 0x030e0000
 #include <internal/pycore_interpframe_structs.h>
-#endif
-#if PY_VERSION_HEX >= 0x030f0000
-#define GENERATOR_ENDED FRAME_CLEARED
-#else
-#define GENERATOR_ENDED FRAME_COMPLETED
 #endif
 #define PRINT(name, type, member) printf("%s %zu\n", name, offsetof(type, member))
 
@@ -76,11 +66,8 @@ int main(void) {
     PRINT("variables", PyCodeObject, co_localsplusnames);
     PRINT("entries", PyDictKeysObject, dk_nentries);
     PRINT("indices", PyDictKeysObject, dk_indices);
-    PRINT("generator_frame", PyGenObject, gi_iframe);
-    PRINT("generator_state", PyGenObject, gi_frame_state);
     // What lies in front of an object is told by functions only: here of one whose address has no meaning.
     char *object = (char *)0x10000;
-    printf("ended %d\n", (int)GENERATOR_ENDED);
     PRINT("first_value", struct _dictvalues, values);
 #if PY_VERSION_HEX >= 0x030d0000
     printf("dictionary %zd\n", (Py_ssize_t)MANAGED_DICT_OFFSET);
@@ -101,9 +88,6 @@ int main(void) {
     PRINT("variables", PyCodeObject, co_varnames);
     PRINT("cells", PyCodeObject, co_cellvars);
     PRINT("free", PyCodeObject, co_freevars);
-    PRINT("stack", PyFrameObject, f_valuestack);
-    PRINT("generator_frame", PyGenObject, gi_frame);
-    PRINT("generator_code", PyGenObject, gi_code);
     // Objects/dict-common.h is not installed: reference count, size, a function, usable and used entries, indices.
     printf("entries %zu\nindices %zu\n", 2 * sizeof(Py_ssize_t) + 2 * sizeof(void *), 5 * sizeof(Py_ssize_t));
 #endif
@@ -120,19 +104,12 @@ int main(void) {
     PRINT("file", PyCodeObject, co_filename);
     PRINT("name", PyCodeObject, co_name);
     PRINT("first_line", PyCodeObject, co_firstlineno);
-    PRINT("stack_size", PyCodeObject, co_stacksize);
 #if PY_VERSION_HEX >= 0x030a0000
     PRINT("line_table", PyCodeObject, co_linetable);
 #else
     PRINT("line_table", PyCodeObject, co_lnotab);
 #endif
     PRINT("shared_keys", PyHeapTypeObject, ht_cached_keys);
-#if PY_VERSION_HEX >= 0x030c0000
-    PRINT("range_left", _PyRangeIterObject, len);
-#else
-    // Objects/rangeobject.c is not installed: PyObject, and index, start, step, length.
-    printf("range_index %zu\nrange_left %zu\n", sizeof(PyObject), sizeof(PyObject) + 3 * sizeof(long));
-#endif
     PRINT("TYPE_NAME", PyTypeObject, tp_name);
     PRINT("TYPE_BASIC_SIZE", PyTypeObject, tp_basicsize);
     PRINT("TYPE_FLAGS", PyTypeObject, tp_flags);

@@ -37,7 +37,7 @@ TYPES = (
     "PyLong_Type",
     "PyCell_Type",
 )
-MAY_BE_MISSING = ("PyGen_Type", "PyRangeIter_Type", "PyType_Type", "PyBytes_Type")
+MAY_BE_MISSING = ("PyType_Type", "PyBytes_Type")
 """An interpreter that exports none of these is read, too, as far as they are not needed."""
 
 
@@ -46,17 +46,13 @@ _MOST_KEPT = 2 << 20
 
 
 class Code(msgspec.Struct, frozen=True):
-    """A code object: ``variables`` names its variables in the order of its frames.
-
-    ``stack_size`` is how many other objects its frames can hold while they compute.
-    """
+    """A code object: ``variables`` names its variables in the order of its frames."""
 
     address: int
     file: str
     name: str
     first_line: int
     variables: tuple[str, ...]
-    stack_size: int
 
     @property
     def length(self) -> int:
@@ -87,8 +83,7 @@ class Interpreter:
         self._runtime = runtime
         at = self.offsets
         self._code_places = at.file, at.name, at.variables, at.cells or at.variables, at.line_table
-        self._code_numbers = at.first_line, at.stack_size
-        self._code_bytes = max(*self._code_places, *self._code_numbers) + 8
+        self._code_bytes = max(*self._code_places, at.first_line) + 8
         self._kept: dict[tuple[int, ...], Code] = {}
         self._kept_length = 0
 
@@ -193,8 +188,8 @@ class Interpreter:
         data = self.memory.read(address, self._code_bytes) if address else b""
         if not data or word_at(data, TYPE) != self.type("PyCode_Type"):
             return None
-        numbers = (word_at(data, at) & 0xFFFFFFFF for at in self._code_numbers)
-        known_by = address, *(word_at(data, at) for at in self._code_places), *numbers
+        first_line = word_at(data, self.offsets.first_line) & 0xFFFFFFFF
+        known_by = address, *(word_at(data, at) for at in self._code_places), first_line
         if known_by not in self._kept:
             code = self._describe(*known_by)
             self._kept_length += code.length
@@ -213,12 +208,11 @@ class Interpreter:
         cells: int,
         _: int,
         first_line: int,
-        stack_size: int,
     ) -> Code:
         names = self._names(variables)
         if self.offsets.cells is not None:
             names += self._names(cells)
-        return Code(address, self.text(file), self.text(name), first_line, names, stack_size)
+        return Code(address, self.text(file), self.text(name), first_line, names)
 
     def _names(self, address: int) -> tuple[str, ...]:
         head = self._object(address, "PyTuple_Type", SIZE + 8)

@@ -1,6 +1,6 @@
 """Reads one integer of a running Python: a variable, or an attribute.
 
-The variable is that of a function, a module or a generator. The process goes on while it is read. A
+The variable is that of a function or a module. The process goes on while it is read. A
 look takes the reference, the object and the reference again at nearly one moment. Still the object
 may be another one: freed, made anew at the same address for another number, and freed again, all
 between the two references; in a loop of 3 microseconds that is so in 1 of 600 looks. So a value
@@ -24,7 +24,7 @@ import msgspec
 
 from profd.daemon.interpreter.frames import Code, Interpreter, PythonFrame, open_interpreter
 from profd.daemon.interpreter.memory import Unreadable, word_at
-from profd.daemon.interpreter.objects import Held, Missing, alive, generator_frame, object_at
+from profd.daemon.interpreter.objects import Held, Missing, alive, object_at
 from profd.daemon.interpreter.offsets import CELL_VALUE, DIGITS, SIZE, TYPE
 from profd.daemon.interpreter.slots import Link, Slot, Slots
 from profd.daemon.interpreter.tensors import TensorVersion, version_of
@@ -57,17 +57,6 @@ class Global(msgspec.Struct, frozen=True):
     name: str
 
 
-class OfGenerator(msgspec.Struct, frozen=True):
-    """A local variable of a generator with this code, whether it runs or waits.
-
-    ``place`` is its place among the variables.
-    """
-
-    generator: int
-    code: int
-    place: int
-
-
 class Attribute(msgspec.Struct, frozen=True):
     """An attribute that an object of exactly this type has of its own.
 
@@ -79,17 +68,8 @@ class Attribute(msgspec.Struct, frozen=True):
     name: str
 
 
-class RangeLeft(msgspec.Struct, frozen=True):
-    """How many numbers the iterator of a ``range`` still has to give.
-
-    Its numbers have to fit into 64 bits.
-    """
-
-    iterator: int
-
-
-Referred: TypeAlias = Local | Global | OfGenerator | Attribute  # what is a reference to an object
-Variable: TypeAlias = Referred | RangeLeft | TensorVersion
+Referred: TypeAlias = Local | Global | Attribute  # what is a reference to an object
+Variable: TypeAlias = Referred | TensorVersion
 
 
 class _Look(NamedTuple):
@@ -152,20 +132,14 @@ class IntegerReader:
         known = self._known.get(variable)
         if known is not None and self._is_there(variable, known[1]):
             return known[0]
-        if isinstance(variable, RangeLeft):
-            self._python.type("PyRangeIter_Type")
-            for _ in range(TRIES):
-                with contextlib.suppress(Unreadable):  # it changed meanwhile
-                    return self._range_left(variable.iterator)
-        else:
-            # Without the count of references, which changes all the time.
-            look = self._referred(variable, DIGITS + 4 * _MOST_DIGITS - TYPE)
-            if look is not None:
-                if len(self._known) >= 64:
-                    self._known.clear()
-                value = self._value(look.data)
-                self._known[variable] = value, look
-                return value
+        # Without the count of references, which changes all the time.
+        look = self._referred(variable, DIGITS + 4 * _MOST_DIGITS - TYPE)
+        if look is not None:
+            if len(self._known) >= 64:
+                self._known.clear()
+            value = self._value(look.data)
+            self._known[variable] = value, look
+            return value
         self._python.main_thread()  # raises if the memory cannot be read at all
         raise Moved("it changes faster than it can be read")
 
@@ -174,8 +148,6 @@ class IntegerReader:
         try:
             if isinstance(variable, Attribute):
                 alive(self._python, variable.object, variable.type)
-            elif isinstance(variable, OfGenerator):
-                generator_frame(self._python, variable.generator, variable.code)
             return tuple(self._python.memory.read_together(*look.places)) == look.found
         except (Missing, Unreadable):
             return False
@@ -201,8 +173,6 @@ class IntegerReader:
 
     def _referred(self, variable: Referred, length: int) -> _Look | None:
         """Return ``length`` bytes of the object that a variable refers to; None if it moves on."""
-        if isinstance(variable, OfGenerator):
-            self._python.type("PyGen_Type")
         for _ in range(TRIES):
             with contextlib.suppress(Unreadable):  # what was followed led elsewhere meanwhile
                 slot = self._slot(variable)
@@ -221,11 +191,7 @@ class IntegerReader:
             return self._slots.in_dictionary(variable.dictionary, variable.name)
         if isinstance(variable, Attribute):
             return self._slots.of_attribute(variable.object, variable.type, variable.name)
-        if isinstance(variable, OfGenerator):
-            frame = generator_frame(self._python, variable.generator, variable.code)
-        else:
-            frame = self.frame_of(variable.code)
-        offsets = self._python.offsets
+        frame, offsets = self.frame_of(variable.code), self._python.offsets
         link = Link(frame + offsets.code, variable.code)
         return Slot(frame + offsets.values + 8 * variable.place, (link,), may_be_cell=True)
 
@@ -274,22 +240,6 @@ class IntegerReader:
             path.append(address + CELL_VALUE)
             reference = data[CELL_VALUE - TYPE :][:8]
         raise Missing("it is no int")
-
-    def _range_left(self, iterator: int) -> int:
-        """Return how many numbers a range iterator has left; raises Unreadable if it moves on."""
-        offsets = self._python.offsets
-        place = (iterator + TYPE, offsets.range_left + 8 - TYPE)
-        before = self._python.memory.read_together(place, place, place)
-        alive(self._python, iterator, self._python.type("PyRangeIter_Type"))
-        for _ in range(LOOKS - 1):
-            if {*before, *self._python.memory.read_together(place, place, place)} != {before[0]}:
-                raise Unreadable("it changed meanwhile")
-        (left,) = struct.unpack_from("<q", before[0], offsets.range_left - TYPE)
-        if offsets.range_index is not None:
-            left -= struct.unpack_from("<q", before[0], offsets.range_index - TYPE)[0]
-        if left < 0:
-            raise Missing("its range is no range")
-        return int(left)
 
     def _value(self, data: bytes) -> int:
         """Return the number in an object's bytes from its type on."""

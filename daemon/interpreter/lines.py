@@ -51,7 +51,7 @@ class Lines:
         as expected.
         """
         python, offsets = self._python, self._python.offsets
-        if offsets.stack is not None:
+        if python.version < (3, 11):
             # Up to 3.10 a frame is an object, which its code keeps for the next call.
             try:
                 alive(python, frame.address)

@@ -50,7 +50,6 @@ class Offsets(msgspec.Struct, frozen=True):
     first_line: int
     variables: int
     cells: int | None
-    stack_size: int
     line_table: (
         int  # co_lnotab up to 3.9, co_linetable from 3.10 on, which is another format from 3.11 on
     )
@@ -63,19 +62,7 @@ class Offsets(msgspec.Struct, frozen=True):
     ascii: int
     compact: int
     shared_keys: int  # PyHeapTypeObject: the keys that its instances share
-    # PyGenObject: up to 3.10 where its frame is, and its code; from 3.11 on the frame itself, and
-    # the state of that
-    generator_frame: int
-    # _PyRangeIterObject: up to 3.11 its length stays, and an index goes up; from 3.12 on the length
-    # goes down
-    range_left: int
-    range_index: int | None = None
-    generator_code: int | None = None
-    generator_state: int | None = None
-    ended: int = 1  # the state of a frame that has ended; those behind it as well
     first_instruction: int | None = None  # PyCodeObject: co_code_adaptive, in it from 3.11 on
-    # PyFrameObject: where its value stack begins; from 3.11 on that is behind its variables
-    stack: int | None = None
     # In front of an object: its dictionary, and in 3.11 its array of values, which 3.12 has in the
     # dictionary's place.
     dictionary: int | None = None
@@ -102,25 +89,24 @@ _3_8 = Offsets(
     main_interpreter=40, main_thread=72, threads=8, collector=None,
     next_thread=8, interpreter=16, ident=176, frame=24, frame_of_c=None,
     code=32, previous=24, globals=48, values=360, instruction=104,
-    file=104, name=112, first_line=40, variables=72, cells=88, stack_size=32, line_table=120,
+    file=104, name=112, first_line=40, variables=72, cells=88, line_table=120,
     entries=32, indices=40, has_tag=False, items=24, ascii=48, compact=72,
-    shared_keys=872, generator_frame=16, generator_code=32, stack=64, range_left=40, range_index=16,
+    shared_keys=872,
 )  # fmt: skip
 _3_11 = Offsets(
     main_interpreter=48, main_thread=80, threads=16, collector=648,
     next_thread=8, interpreter=16, ident=152, frame=56, frame_of_c=8,
     code=32, previous=48, globals=8, values=72, instruction=56,
-    file=112, name=120, first_line=72, variables=96, cells=None, stack_size=68, line_table=136,
+    file=112, name=120, first_line=72, variables=96, cells=None, line_table=136,
     first_instruction=184,
     entries=24, indices=32, has_tag=False, items=24, ascii=48, compact=72,
-    shared_keys=872, generator_frame=80, generator_state=75, range_left=40, range_index=16,
+    shared_keys=872,
     dictionary=-24, array=-32,
 )  # fmt: skip
 _3_12 = replace(
     _3_11, main_thread=64, threads=72, collector=112, ident=136, frame_of_c=0, code=0, previous=8,
     globals=24,
-    first_line=68, has_tag=True, ascii=40, compact=56, stack_size=64, shared_keys=880,
-    generator_frame=72, generator_state=67, range_left=32, range_index=None, array=None,
+    first_line=68, has_tag=True, ascii=40, compact=56, shared_keys=880, array=None,
     first_instruction=192,
 )  # fmt: skip
 _3_13 = replace(
@@ -134,13 +120,13 @@ _3_14 = replace(
     first_instruction=208,
 )  # fmt: skip
 _3_15 = replace(
-    _3_14, main_interpreter=944, main_thread=960, threads=7336, ident=176, shared_keys=888, ended=5
+    _3_14, main_interpreter=944, main_thread=960, threads=7336, ident=176, shared_keys=888
 )
 
 BY_VERSION = {
     (3, 8): _3_8,
     (3, 9): replace(_3_8, shared_keys=864, collector=616),
-    (3, 10): replace(_3_8, collector=616, values=352, instruction=96, generator_code=24),
+    (3, 10): replace(_3_8, collector=616, values=352, instruction=96),
     (3, 11): _3_11,
     (3, 12): _3_12,
     (3, 13): _3_13,

@@ -12,7 +12,6 @@ import re
 from collections import Counter as Tally
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -52,11 +51,10 @@ class Counter(msgspec.Struct, frozen=True):
 class Loop(msgspec.Struct, frozen=True):
     """A loop: its lines, its counters, and the names that a ``for`` loop sets (``given``).
 
-    ``bars`` are progress bars: variables whose ``update()`` is called in each round. ``updates``:
-    the optimizer's step is in its own body. ``every`` is n if the model is updated in every n-th
-    round: a number, or the name of one; "" if the step is conditional in another way, and None if
-    it is in each round. ``shared`` are the counters that another loop of the function sets, too. A
-    loop that ``breaks`` may end before its last round.
+    ``updates``: the optimizer's step is in its own body. ``every`` is n if the model is updated in
+    every n-th round: a number, or the name of one; "" if the step is conditional in another way,
+    and None if it is in each round. ``shared`` are the counters that another loop of the function
+    sets, too.
     """
 
     first_line: int
@@ -64,12 +62,9 @@ class Loop(msgspec.Struct, frozen=True):
     last_line: int
     counters: tuple[Counter, ...] = ()
     given: tuple[str, ...] = ()
-    bars: tuple[str, ...] = ()
     updates: bool = False
     every: int | str | None = None
-    yields: bool = False
     shared: tuple[str, ...] = ()
-    breaks: bool = False
 
 
 class Function(msgspec.Struct, frozen=True):
@@ -154,10 +149,16 @@ def _loop(
 
     ``nodes`` and ``stores`` are of its function, whose text begins after ``before``.
     """
-    rounds = _rounds_of(node)
+    statements = list(_own(node.body, ()))
+    updates = [
+        ifs
+        for statement, ifs in statements
+        for part in ast.walk(statement)
+        if isinstance(part, ast.Call) and _is_update(part)
+    ]
     first_line, last_line = node.lineno, node.end_lineno or node.lineno
-    every = _every(rounds.updates, stores[node])
-    counters = _additions(node, rounds, is_in_some=every is not None)
+    every = _every(updates, stores[node])
+    counters = _additions(node, statements, updates, is_in_some=every is not None)
     given: tuple[str, ...] = ()
     if not isinstance(node, ast.While):
         given = tuple(one.id for one in ast.walk(node.target) if isinstance(one, ast.Name))
@@ -175,60 +176,29 @@ def _loop(
         before + last_line,
         tuple(counters),
         given,
-        tuple(rounds.bars),
-        updates=bool(rounds.updates),
+        updates=bool(updates),
         every=every,
-        yields=rounds.yields,
         shared=tuple(one.name for one in counters if any(names[one.name] for names in apart)),
-        breaks=rounds.breaks,
     )
 
 
-class _Rounds(NamedTuple):
-    """What the rounds of a loop do themselves.
-
-    ``statements`` are the simple ones, ``updates`` the conditions around each update of the model.
-    """
-
-    statements: list[tuple[ast.stmt, _Ifs]]
-    updates: list[_Ifs]
-    bars: list[str]
-    yields: bool
-    breaks: bool
-
-
-def _rounds_of(node: Loops) -> _Rounds:
-    statements = list(_own(node.body, ()))
-    updates: list[_Ifs] = []
-    bars: list[str] = []
-    yields = breaks = False
-    for part, ifs in ((part, ifs) for statement, ifs in statements for part in ast.walk(statement)):
-        match part:
-            case ast.Call() if _is_update(part):
-                updates.append(ifs)
-            case ast.Call(
-                func=ast.Attribute(ast.Name(bar), "update"),
-                args=[] | [ast.Constant(1), *_],
-                keywords=[],
-            ):
-                bars += [] if ifs else [bar]
-            case ast.Yield():
-                yields = True
-            case ast.Break() | ast.Return():
-                breaks = True
-    return _Rounds(statements, updates, bars, yields, breaks)
-
-
-def _additions(node: Loops, rounds: _Rounds, *, is_in_some: bool) -> list[Counter]:
+def _additions(
+    node: Loops,
+    statements: Sequence[tuple[ast.stmt, _Ifs]],
+    updates: Sequence[_Ifs],
+    *,
+    is_in_some: bool,
+) -> list[Counter]:
     """Return the variables that a loop adds to in each round, or when it updates the model.
 
-    The latter count updates if those are ``is_in_some`` rounds only.
+    ``statements`` are the simple ones of its rounds, ``updates`` the conditions around each update
+    of the model. What is added to then counts updates if those are ``is_in_some`` rounds only.
     """
     last_line = node.end_lineno or node.lineno
     middle = min(_backward_lines(node), default=(node.body[0].lineno + last_line) / 2)
     counters = []
-    for statement, ifs in rounds.statements:
-        addition = _addition(statement) if not ifs or ifs in rounds.updates else None
+    for statement, ifs in statements:
+        addition = _addition(statement) if not ifs or ifs in updates else None
         if addition is not None:
             name, by = addition
             is_late, of_updates = statement.lineno >= middle, bool(ifs) and is_in_some

@@ -44,14 +44,12 @@ class LoopPlace(msgspec.Struct, frozen=True):
 class StepLoop(msgspec.Struct, frozen=True):
     """The loop of the steps, the loops ``around`` it, and that of micro-batches inside it.
 
-    The outermost loop comes first. ``lines`` are those of its function below which the training was
-    seen, and not an evaluation.
+    The outermost loop comes first.
     """
 
     place: LoopPlace
     around: tuple[LoopPlace, ...] = ()
     micro: LoopPlace | None = None
-    lines: frozenset[int] = frozenset()
 
 
 Stack = Sequence[Frame]
@@ -143,7 +141,7 @@ def find_loop(sights: Sequence[Sight]) -> StepLoop | None:
     if Tally(sight.keys for sight in (*backward, *optimizer)).most_common(1)[0][1] < least:
         return None
     chain, micro = _of_steps(inner, outer)
-    return StepLoop(chain[-1], chain[:-1], micro, _lines(chain[-1], sights)) if chain else None
+    return StepLoop(chain[-1], chain[:-1], micro) if chain else None
 
 
 def _of_steps(inner: _Chain, outer: _Chain) -> tuple[_Chain, LoopPlace | None]:
@@ -161,17 +159,6 @@ def _of_steps(inner: _Chain, outer: _Chain) -> tuple[_Chain, LoopPlace | None]:
     elif [place.key for place in outer] == [place.key for place in inner[: len(outer)]]:
         length = len(outer)
     return chain[:length], chain[-1] if length < len(chain) else None
-
-
-def _lines(place: LoopPlace, sights: Sequence[Sight]) -> frozenset[int]:
-    """Return the lines of a loop's function below which the training was seen."""
-    return frozenset(
-        frame.line
-        for sight in sights
-        if sight.trains
-        for frame in sight.stack
-        if (frame.file, frame.function) == (place.file, place.name)
-    )
 
 
 def _chains(sights: Sequence[Sight]) -> list[_Chain]:

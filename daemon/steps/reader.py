@@ -4,8 +4,8 @@ It finds the process's loop on its stack and reads what counts it, until it sees
 at work, which counts its own steps.
 
 A reading takes 0.1 to 0.5 ms of CPU time, and a look at the stack 0.5 to 1 ms. There are ten
-readings a second, four while the loop's end is far, one if its rounds are short besides, and more
-if that shows the loop's pace. A loop that nothing counts is looked at once a second.
+readings a second, four of a counter that goes on over epochs, one if its rounds are short besides,
+and more if that shows the loop's pace. A loop that nothing counts is looked at once a second.
 
 It stores `step_count` and `step_count_error` as series, and events that name the source or say that
 there is none.
@@ -167,8 +167,7 @@ class StepReader:
         program = self._program if self._program is not None else self._attach()
         if program is None:
             return READ_S if self._tries < 100 else 2.0
-        has_looked = self._look(program)
-        may_bind = has_looked or not self._is_without_counter()
+        may_bind = self._look(program) or self._optimizer is not None
         if self._source is None and self._loop is not None and may_bind:
             self._source = self._bind(program, self._loop)
             self._vain = 0 if self._source is not None else self._vain + 1
@@ -180,7 +179,9 @@ class StepReader:
             return self._pause_s()
         else:
             self._source = None
-        return self._pause_without_source_s()
+        if self._seeks_optimizer():
+            return FINE_S
+        return SHORT_S if self._is_without_counter() else READ_S
 
     def _attach(self) -> Program | None:
         """Open the program, whose interpreter may not have begun yet."""
@@ -248,8 +249,8 @@ class StepReader:
 
     def _seeks_optimizer(self) -> bool:
         """Say whether to look for an optimizer at work, also for one that makes more steps."""
-        has_source = self._source is not None and self._seeks < _SEEKS
-        return has_source and self._balance_s > CAPITAL_S / 3
+        has_loop = self._loop is not None and self._seeks < _SEEKS
+        return has_loop and self._balance_s > CAPITAL_S / 3
 
     def _follow_optimizer(self, program: Program, now_ns: int) -> None:
         """Count by the optimizer that is at work, if no other one makes as many steps."""
@@ -340,7 +341,6 @@ class StepReader:
         self._count = Count(
             is_added=source.is_added,
             is_late=source.is_late,
-            breaks=loop.place.loop.breaks,
             most_before=most_before,
             goes_on=goes_on,
         )
@@ -370,26 +370,17 @@ class StepReader:
             if self._count.left_ns is None:
                 self._sights.clear()
             self._count.leave(at_ns)
-            # A variable is there again with its function, an iterator is another one then.
+            # A variable is there again with its function; an object may be another one then.
             return is_variable
-        end = self._end_of(program, source, number)
-        self._count.take(at_ns, number, end)
+        self._count.take(at_ns, number)
         return is_variable or not self._pauses(at_ns)
-
-    def _end_of(self, program: Program, source: Source, number: int) -> int | None:
-        """Return the rounds of a loop if its iterator knows them and they are needed."""
-        if source.end is None or not self._count.needs_end:
-            return None
-        left = program.value(source.end)
-        is_same = left is not None and program.round_of(source) == number
-        return number + 1 + left if left is not None and is_same else None
 
     def _usual_s(self) -> float:
         """Return the time between two readings in the midst of a loop."""
         # With so many rounds from one reading to the next it is no matter when a round began.
         is_short = self._count.per_s() * SHORT_S >= 4
         usual_s = SHORT_S if is_short else FAR_S
-        return usual_s if self._count.is_far_from_end(4 * usual_s) else READ_S
+        return usual_s if self._count.is_steady else READ_S
 
     def _pauses(self, at_ns: int) -> bool:
         """Say whether the count has stood for more than three usual steps, or for ten seconds."""
@@ -401,15 +392,6 @@ class StepReader:
     def _pause_s(self) -> float:
         is_new = not self._count.is_known and self._balance_s > CAPITAL_S / 3
         return FINE_S if is_new or self._seeks_optimizer() else self._usual_s()
-
-    def _pause_without_source_s(self) -> float:
-        if self._is_without_counter():
-            return SHORT_S
-        # Few stacks show what counts the next epoch: looking more often loses fewer of its rounds.
-        is_just_lost = (
-            self.clock.now_ns() - self._count.at_ns < SECOND_NS and self._balance_s > CAPITAL_S / 3
-        )
-        return FINE_S if self._counted is not None and is_just_lost else READ_S
 
     # What is stored
 

@@ -1,8 +1,7 @@
 """Finds what counts the steps of a running program: variables, read from outside.
 
-In this order: how often the optimizer of torch's has changed a tensor; the variable that the loop
-counts by, as its source declares it; a progress bar's ``n``; the count of the DataLoader's
-iterator. The loop's frame has the second as a variable; its iterators lie on that frame's stack.
+In this order: how often the optimizer of torch's has changed a tensor; what a library counts
+itself; the variable that the loop counts by, as its source declares it.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from collections.abc import Iterator
 import msgspec
 
 from profd.daemon.events import OPTIMIZER_STEPS
-from profd.daemon.frameworks.frames import function_means, step_counters
+from profd.daemon.frameworks.frames import step_counters
 from profd.daemon.interpreter import integers
 from profd.daemon.interpreter.frames import Code, PythonFrame, open_interpreter
 from profd.daemon.interpreter.integers import (
@@ -24,22 +23,17 @@ from profd.daemon.interpreter.integers import (
     Global,
     Local,
     Moved,
-    OfGenerator,
     Variable,
     local_of,
 )
 from profd.daemon.interpreter.lines import Lines
 from profd.daemon.interpreter.memory import Unreadable
-from profd.daemon.interpreter.objects import Held, Missing, generator_code, held, object_at
+from profd.daemon.interpreter.objects import Held, Missing, object_at
 from profd.daemon.interpreter.tensors import TensorVersion, first_of_list
-from profd.daemon.steps.declared import Counter, Declared, Loop
+from profd.daemon.steps.declared import Counter, Declared
 from profd.daemon.steps.loop import LoopPlace, StepLoop, trains
 from profd.daemon.store import records
 
-_BAR = re.compile(r"(^|\.)tqdm\w*$")
-_LOADER = re.compile(r"(^|\.)_\w*DataLoaderIter$")
-# What lies beside iterators on a frame's stack: ``with`` keeps the way out of it.
-_NO_ITERATOR = re.compile(r"method|function|^NoneType$|^int$")
 _PART = re.compile(r"""^\w+|\.\w+|\["[^"]*"\]""")
 _OPTIMIZERS = re.compile(r"(?:^|/)(torch/optim/\w+\.py)$")
 
@@ -47,15 +41,14 @@ _OPTIMIZERS = re.compile(r"(?:^|/)(torch/optim/\w+\.py)$")
 class Source(msgspec.Struct, frozen=True):
     """A variable that counts the rounds of a loop: by ``stride`` from ``start`` on.
 
-    ``name`` is for the user. ``end`` is the iterator of the loop's ``range``, which knows how many
-    rounds are left. ``is_added``, ``is_late`` and ``of_updates`` are those of the declared counter.
+    ``name`` is for the user. ``is_added``, ``is_late`` and ``of_updates`` are those of the declared
+    counter.
     """
 
     name: str
     variable: Variable
     stride: int = 1
     start: int = 0
-    end: integers.RangeLeft | None = None
     is_added: bool = False
     is_late: bool = False
     of_updates: bool = False
@@ -151,15 +144,7 @@ class Program:
         line = self._lines.line_of(frame)
         if line is None or not place.loop.first_line <= line <= place.loop.last_line:
             return []
-        iterator = self._iterator(frame, place)
-        found = [
-            *self._of_libraries(stack, loop),
-            *self._counters(frame, place, iterator),
-            *self._bars(frame, place),
-            *self._iterated(iterator),
-        ]
-        if line < place.loop.body_line or line in loop.lines:
-            found += self._loading(stack[: stack.index(frame)])
+        found = [*self._of_libraries(stack, loop), *self._counters(frame, place)]
         return [one for one in found if self._shows(one)]
 
     def _shows(self, source: Source) -> bool:
@@ -239,16 +224,6 @@ class Program:
             return None
         return found
 
-    def _iterator(self, frame: PythonFrame, place: LoopPlace) -> Held | None:
-        """Return the iterator of a loop: those of the ``for`` loops around lie below it."""
-        try:
-            objects = held(self._python, frame)
-        except Unreadable:  # it ended meanwhile, or this Python keeps them elsewhere
-            return None
-        iterators = [one for one in objects if not _NO_ITERATOR.search(one.type_name)]
-        number = sum(bool(loop.given) for loop in place.function.around(place.loop.first_line))
-        return iterators[number - 1] if place.loop.given and number <= len(iterators) else None
-
     def _of_libraries(self, stack: list[PythonFrame], loop: StepLoop) -> Iterator[Source]:
         """Yield the counters of the library whose loop this is, or a loop around it."""
         for place in (loop.place, *reversed(loop.around)):
@@ -260,73 +235,19 @@ class Program:
                         one.name, steps, is_added=True, is_late=True, of_updates=one.of_updates
                     )
 
-    def _counters(
-        self, frame: PythonFrame, place: LoopPlace, iterator: Held | None
-    ) -> Iterator[Source]:
+    def _counters(self, frame: PythonFrame, place: LoopPlace) -> Iterator[Source]:
         """Yield what the loop counts by: counters of updates first, then those it adds to."""
-        left = _left_of(iterator)
         for one in sorted(place.loop.counters, key=_rank):
             stride = (
                 one.stride if isinstance(one.stride, int) else self.number_of(place, one.stride)
             )
             variable = self._variable(frame, one.name)
             if stride and stride > 0 and variable is not None:
-                name = self._named(one.name, place.name, place.file, place.loop)
+                where = f"{self._declared.path_of(place.file)}:{place.loop.first_line}"
+                name = f"loop counter `{one.name}` in {place.name} ({where})"
                 within = (place, frame.code) if one.name in place.loop.shared else None
-                end, kind = None if one.is_added else left, (one.is_added, one.is_late)
-                start = one.start or 0
-                yield Source(name, variable, stride, start, end, *kind, one.of_updates, within)
-
-    def _named(self, counter: str, function: str, file: str, loop: Loop) -> str:
-        return (
-            f"loop counter `{counter}` in {function} "
-            f"({self._declared.path_of(file)}:{loop.first_line})"
-        )
-
-    def _bars(self, frame: PythonFrame, place: LoopPlace) -> Iterator[Source]:
-        for name in place.loop.bars:
-            with contextlib.suppress(Missing, Unreadable):
-                bar = self._reader.object_of(local_of(frame, name) or Global(frame.globals, name))
-                if _BAR.search(bar.type_name):
-                    attribute = Attribute(bar.address, bar.type, "n")
-                    yield Source(
-                        f"progress bar `{name}` in {place.name}",
-                        attribute,
-                        is_added=True,
-                        is_late=True,
-                    )
-
-    def _iterated(self, iterator: Held | None) -> Iterator[Source]:
-        """Yield what counts in the loop's iterator: a progress bar, generator or DataLoader."""
-        with contextlib.suppress(Missing, Unreadable):
-            if iterator is not None and _LOADER.search(iterator.type_name):
-                yield _of_loader(iterator)
-            if iterator is None or iterator.type_name != "generator":
-                return
-            code = generator_code(self._python, iterator.address)
-            for loop in self._declared.function_at(code.file, code.name, code.first_line).loops:
-                for counter in loop.counters if loop.yields else ():
-                    if counter.name in code.variables and isinstance(counter.stride, int):
-                        is_bar = function_means(code.name, code.file, "progress bar")
-                        name = (
-                            "progress bar"
-                            if is_bar
-                            else self._named(counter.name, code.name, code.file, loop)
-                        )
-                        variable = OfGenerator(
-                            iterator.address, code.address, code.variables.index(counter.name)
-                        )
-                        yield Source(name, variable, counter.stride, counter.start or 0)
-
-    def _loading(self, inside: list[PythonFrame]) -> Iterator[Source]:
-        """Yield the count of the DataLoader that gives the loop its next batch now."""
-        for inner in inside:
-            is_loader = function_means(inner.code.name, inner.code.file, "next batch")
-            variable = local_of(inner, "self") if is_loader else None
-            if variable is not None:
-                with contextlib.suppress(Missing, Unreadable):
-                    yield _of_loader(self._reader.object_of(variable))
-                return
+                kind = one.is_added, one.is_late, one.of_updates
+                yield Source(name, variable, stride, one.start or 0, *kind, within)
 
 
 def _rank(counter: Counter) -> tuple[bool, ...]:
@@ -341,16 +262,6 @@ def _rank(counter: Counter) -> tuple[bool, ...]:
         counter.stride != 1,
         not (counter.is_added and is_of_object),
     )
-
-
-def _left_of(iterator: Held | None) -> integers.RangeLeft | None:
-    is_range = iterator is not None and iterator.type_name == "range_iterator"
-    return integers.RangeLeft(iterator.address) if iterator is not None and is_range else None
-
-
-def _of_loader(loader: Held) -> Source:
-    yielded = Attribute(loader.address, loader.type, "_num_yielded")
-    return Source("DataLoader", yielded, start=1)  # in the first round one was given
 
 
 def _is_other(stack: list[PythonFrame], loop: StepLoop) -> bool:

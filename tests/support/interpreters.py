@@ -14,7 +14,7 @@ import pytest
 
 from profd.daemon.interpreter.frames import Interpreter, PythonFrame, open_interpreter
 from profd.daemon.interpreter.integers import Global, IntegerReader, Local, local_of
-from profd.daemon.interpreter.objects import Held, held
+from profd.daemon.interpreter.objects import Held
 from support.present import there
 from support.sessions import give_line, ready, wait_ready
 
@@ -98,6 +98,3 @@ class Program:
     def object_of(self, name: str) -> Held:
         """Return the object that a variable of the program's module refers to."""
         return self.reader.object_of(self.of_module(name))
-
-    def held(self, function: str) -> list[Held]:
-        return held(self.python, self.frame(function))

@@ -48,11 +48,9 @@ class Followed:
         moments: Iterator[Moment],
         *,
         stands: bool = False,
-        ends: int | None = None,
         every_s: float = 0.1,
-        breaks: bool = False,
     ) -> None:
-        self.count = Count(breaks=breaks)
+        self.count = Count()
         self.off = 0
         program, at_s = list(moments), 0.0
         place = 0
@@ -67,7 +65,7 @@ class Followed:
                 self.count.leave(round(at_s * SECOND_NS))
                 at_s += 0.1
                 continue
-            self.count.take(round(at_s * SECOND_NS), number, ends)
+            self.count.take(round(at_s * SECOND_NS), number)
             if first is None or not self.count.is_known:
                 first = now.made - self.count.rounds, self.count.error
             wrong = abs(self.count.rounds - now.made + first[0])
@@ -78,12 +76,10 @@ class Followed:
         self.made = now.made
 
 
-def test_a_counter_that_only_grows_is_the_count_and_a_range_says_how_long_an_epoch_is() -> None:
+def test_a_counter_that_only_grows_is_the_count() -> None:
     followed = Followed(epochs(1000))
     assert (followed.count.rounds, followed.count.error, followed.off) == (998, 0, 0)
     assert followed.count.per_s() == pytest.approx(20, rel=0.01)
-    followed = Followed(epochs(100, 100, pause_s=1.0), ends=100)
-    assert (followed.count.rounds, followed.count.error) == (199, 0)
     count = Count(is_added=True)
     for tenth in range(40):
         count.take(tenth * SECOND_NS // 10, 30 * tenth)
@@ -111,22 +107,17 @@ def test_a_count_is_within_the_error_that_it_states(lengths: str, every_s: float
                 epochs(*made, step_s=step_s, pause_s=pause_s, jitter=0.3),
                 stands=seed % 2 == 0,
                 every_s=every_s,
-                breaks=lengths == "episodes",
             )
             assert followed.off <= 4, (step_s, pause_s)
 
 
 @pytest.mark.parametrize("pause_s", [0.0, 0.3, 2.0])
-@pytest.mark.parametrize("jitter", [0.0, 0.3])
-def test_epochs_that_are_alike_are_counted_nearly_exactly(pause_s: float, jitter: float) -> None:
-    followed = Followed(epochs(*[100] * 20, pause_s=pause_s, jitter=jitter))
+@pytest.mark.parametrize("lengths", [[100] * 20, [60, 130] * 10])
+def test_epochs_of_some_seconds_are_counted_nearly_exactly(
+    pause_s: float, lengths: list[int]
+) -> None:
+    followed = Followed(epochs(*lengths, pause_s=pause_s))
     assert followed.off <= 1
-    assert followed.apart <= followed.count.error + 1 <= 0.02 * followed.made
-
-
-def test_epochs_of_unlike_lengths_are_not_taken_for_alike() -> None:
-    followed = Followed(epochs(*[60, 130] * 10))
-    assert followed.count.length is None
     assert followed.apart <= followed.count.error <= 0.05 * followed.made
 
 
@@ -164,11 +155,10 @@ def test_a_round_is_dated_to_when_it_was_first_seen_and_the_last_ones_are_made()
         count.take(tenth * SECOND_NS // 10, tenth // 30)
         assert count.has_moved == (tenth >= 30)
     assert count.changed_ns == 3 * SECOND_NS
-    for end, rest in ((100, (2, 0)), (None, (2, 1))):
-        count = Count()
-        for tenth in range(50):
-            count.take(tenth * SECOND_NS // 10, 2 * tenth, end=end)
-        assert (count.rounds, count.error, count.rest(0.1)) == (98, 0, rest)
+    count = Count()
+    for tenth in range(50):
+        count.take(tenth * SECOND_NS // 10, 2 * tenth)
+    assert (count.rounds, count.error, count.rest(0.1)) == (98, 0, (2, 1))
 
 
 @pytest.mark.parametrize(
@@ -181,7 +171,7 @@ def test_a_loop_that_was_left_has_begun_anew_if_its_pace_says_so(
 ) -> None:
     count = Count()
     for tenth in range(12):
-        count.take(tenth * SECOND_NS // 10, 1 + 4 * tenth, end=63)
+        count.take(tenth * SECOND_NS // 10, 1 + 4 * tenth)
     for left_s in (1.5, back_s):
         count.leave(round(left_s * SECOND_NS))
     count.take(round(at_s * SECOND_NS), number)
@@ -191,25 +181,23 @@ def test_a_loop_that_was_left_has_begun_anew_if_its_pace_says_so(
 
 def test_an_epoch_that_may_have_passed_between_two_readings_is_in_the_error() -> None:
     count = Count()
-    for tenth in range(8):  # 100 rounds a second; a pause takes some of them
-        count.take(tenth * SECOND_NS // 10, 10 * tenth % 63, end=63)
-    assert count.error == 0
-    count.take(round(1.4 * SECOND_NS), 20)  # 13 more, or 76
-    assert count.rounds - count.error <= 83 <= 146 <= count.rounds + count.error
-    error = count.error
-    count.take(round(1.45 * SECOND_NS), 25)
-    assert count.error == error
+    at_s = 0.0
+    for made in range(0, 200, 3):  # 100 rounds a second
+        at_s = made / 100
+        count.take(round(at_s * SECOND_NS), made % 63)
+    rounds, error = count.rounds, count.error
+    assert abs(rounds - 198) <= error
+    count.take(round((at_s + 0.6) * SECOND_NS), 20)  # 11 more, or 74
+    assert count.rounds - count.error <= rounds + error + 11
+    assert count.rounds + count.error >= rounds - error + 74
 
 
-def test_a_loop_that_may_be_left_is_far_from_its_end_once_it_has_gone_on_for_long() -> None:
-    leavable, whole, added = Count(breaks=True), Count(), Count(is_added=True)
-    far = []
-    for tenth in range(200):
-        for count in (leavable, whole, added):
-            count.take(tenth * SECOND_NS // 10, 4 * tenth, end=10_000)
-        assert whole.is_far_from_end(4.0) == added.is_far_from_end(4.0) == (tenth > 4)
-        far.append(leavable.is_far_from_end(4.0))
-    assert far == [tenth >= 160 for tenth in range(200)]
+def test_a_counter_that_goes_on_over_epochs_is_steady_once_its_pace_is_known() -> None:
+    whole, added = Count(), Count(is_added=True)
+    for tenth in range(20):
+        for count in (whole, added):
+            count.take(tenth * SECOND_NS // 10, 4 * tenth)
+        assert (whole.is_steady, added.is_steady) == (False, tenth > 4)
 
 
 @pytest.mark.parametrize(("number", "made", "error"), [(4, 4, 0), (629, 0, 6)])

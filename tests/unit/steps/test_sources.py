@@ -90,43 +90,6 @@ class Trainer:
                 self.state["step"] += 1
 Trainer().train()
 """
-GENERATOR = """
-def batches():
-    count = 0
-    while True:
-        yield count
-        count += 1
-def train():
-    for batch in batches():
-        backward()
-train()
-"""
-LOADER = """
-class _SingleProcessDataLoaderIter:
-    def __init__(self):
-        self._num_yielded = 0
-    def __iter__(self):
-        return self
-    def __next__(self):
-        self._num_yielded += 1
-        return self
-def train():
-    for batch in _SingleProcessDataLoaderIter():
-        backward()
-train()
-"""
-BAR = """
-class tqdm:
-    def update(self, by):
-        self.n = self.n + by
-def train():
-    bar = tqdm()
-    bar.n = 7
-    while True:
-        backward()
-        bar.update(1)
-train()
-"""
 # As the epoch loop of Lightning 2.6 reaches it; here each part is the one object.
 LIGHTNING = """
 class Part: completed = 4
@@ -193,15 +156,12 @@ LIBRARIES = ("lightning", "fastai", "stable-baselines3", "tianshou")
         (ENUMERATED, "loop counter `i` in train (train.py:10)", (0, 1, 2, 3, 0, 1)),
         (STRIDE, "loop counter `start` in train (train.py:12)", (0, 1, 2)),
         (ATTRIBUTE, 'loop counter `self.state["step"]` in train (train.py:11)', (5, 6, 7, 8, 9)),
-        (GENERATOR, "loop counter `count` in batches (train.py:9)", (0, 1, 2)),
-        (LOADER, "DataLoader", (0, 1, 2)),
-        (BAR, "progress bar `bar` in train", (7, 8, 9)),
         (LIGHTNING, "Lightning's global_step", (5, 6, 7)),
         (FASTAI, "fastai's train_iter", (0, 1, 2, 3, 4)),
         (STABLE_BASELINES, "Stable-Baselines3's num_timesteps", (8, 8, 8, 8, 16)),
         (TIANSHOU, "tianshou's env_step", (10, 10, 20, 20)),
     ],
-    ids=["module", "enumerate", "stride", "attribute", "generator", "loader", "bar", *LIBRARIES],
+    ids=["module", "enumerate", "stride", "attribute", *LIBRARIES],
 )
 def test_each_round_is_read(
     version: str, source: str, name: str, rounds: tuple[int, ...], tmp_path: Path
@@ -212,23 +172,6 @@ def test_each_round_is_read(
         for expected in rounds:
             assert program.round_of(found) == expected
             running.go_on()
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_range_says_how_many_rounds_are_left(version: str, tmp_path: Path) -> None:
-    source = """
-for iteration in range(1, 4):
-    for start in range(0, 12, 4):
-        backward()
-"""
-    with training(tmp_path, source, version) as (running, program, loop):
-        (found,) = program.sources_of(loop)
-        read = []
-        for _ in range(4):
-            read.append((program.round_of(found), program.value(found.end)))
-            running.go_on()
-    assert read[:3] == [(0, 2), (1, 1), (2, 0)]
-    assert read[3][0] == 0
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -259,50 +202,6 @@ train()
         # In a round, waiting for the next one, in that; in both other loops, and waiting for the
         # next epoch.
         assert said == [0, 0, 1, *[None] * 7, 0]
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_the_loader_of_an_evaluation_is_no_source_of_the_training(
-    version: str, tmp_path: Path
-) -> None:
-    file = tmp_path / "torch" / "utils" / "data" / "dataloader.py"
-    file.parent.mkdir(parents=True)
-    file.write_text(
-        "class _SingleProcessDataLoaderIter:\n    _num_yielded = 0\n    def __next__(self):\n"
-        "        self._num_yielded += 1\n        wait()\n"
-    )
-    source = f"""
-wait = backward
-exec(compile(open({str(file)!r}).read(), {str(file)!r}, "exec"))
-def look(loader):
-    loader.__next__()
-def train():
-    training, others = _SingleProcessDataLoaderIter(), _SingleProcessDataLoaderIter()
-    while training.__next__() is None:
-        backward()
-        look(others)
-train()
-"""
-    with training(tmp_path, source, version) as (running, program, loop):
-        said = []
-        for _ in range(4):
-            said.append([source.name for source in program.sources_of(loop)])
-            running.go_on()
-        assert said == [["DataLoader"], [], [], ["DataLoader"]]
-    after = (
-        "\ndef train():\n    for batch in _SingleProcessDataLoaderIter():\n        backward()\n  "
-        "      break\n"
-        "    for batch in _SingleProcessDataLoaderIter():\n        "
-        "globals()['backward']()\ntrain()\n"
-    )
-    with training(tmp_path, LOADER.rpartition("def train")[0] + after, version) as (
-        running,
-        program,
-        loop,
-    ):
-        assert [source.name for source in program.sources_of(loop)] == ["DataLoader"]
-        running.go_on()
-        assert program.sources_of(loop) == []
 
 
 @pytest.mark.parametrize("version", VERSIONS)
