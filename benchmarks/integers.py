@@ -26,7 +26,6 @@ from measurements import write_section
 
 from profd.daemon.interpreter.frames import Interpreter, PythonFrame, open_interpreter
 from profd.daemon.interpreter.integers import (
-    Attribute,
     Global,
     IntegerReader,
     Moved,
@@ -34,15 +33,13 @@ from profd.daemon.interpreter.integers import (
     local_of,
 )
 from profd.daemon.interpreter.memory import Unreadable
-from profd.daemon.interpreter.objects import Held, Missing
+from profd.daemon.interpreter.objects import Missing
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support.interpreters import VERSIONS, python
 
-VARIABLES = (
-    "local", "captured", "passing", "of_module", "attribute", "in_dictionary", "dying",
-)  # fmt: skip
-COMES_AND_GOES = ("passing", "dying")
+VARIABLES = ("local", "captured", "passing", "of_module")
+COMES_AND_GOES = ("passing",)
 """Not the same from one reading to the next: its value may be lower than before."""
 TOTAL = 1 << 60
 ROUNDS = (1, 40)
@@ -60,34 +57,16 @@ def comes_and_goes(start, wait):
             noise = sum(range(other)) + passing + 1
     return passing
 
-class Counter:
-    def __init__(self, n):
-        self.other = n + 1
-        self.n = n
-
-class InDictionary(Counter):
-    pass
-
-attribute, in_dictionary = Counter(0), InDictionary(0)
-for number in range(40):
-    setattr(in_dictionary, "name%d" % number, number)
-for_others = Counter(1)
-
 def train(rounds, wait):
     global of_module
     local = captured = 0
     def look():
         return captured
     for turn in range(rounds):
-        dying = Counter(7 * turn)
         for other in range(20):
             local += 7
             captured += 7
             of_module += 7
-            attribute.n += 7
-            in_dictionary.n += 7
-            dying.n += 7
-            for_others.n += 1
             for _ in range(wait):
                 noise = sum(range(other)) + local + 1
         total = comes_and_goes(turn, wait)
@@ -147,7 +126,6 @@ def measure(executable: str, rounds: int, readings: int) -> tuple[dict[str, Foun
 def variables(interpreter: Interpreter) -> Iterator[tuple[str, Variable]]:
     """Yield the variables by name."""
     thread = interpreter.main_thread()
-    reader = IntegerReader(interpreter, thread)
 
     def frame(function: str) -> PythonFrame:
         while True:
@@ -162,20 +140,7 @@ def variables(interpreter: Interpreter) -> Iterator[tuple[str, Variable]]:
         local = local_of(frame("comes_and_goes" if name == "passing" else "train"), name)
         assert local is not None
         yield name, local
-    train = frame("train")
-    yield VARIABLES[3], Global(train.globals, VARIABLES[3])
-
-    def object_of(name: str) -> Held:
-        variable = local_of(train, name) or Global(train.globals, name)
-        while True:
-            try:
-                return reader.object_of(variable)
-            except Missing:  # in the next turn
-                continue
-
-    for name in VARIABLES[4:]:
-        found = object_of(name)
-        yield name, Attribute(found.address, found.type, "n")
+    yield VARIABLES[3], Global(frame("train").globals, VARIABLES[3])
 
 
 def read(

@@ -15,9 +15,6 @@
 // PyASCIIObject           cpython/unicodeobject.h             cpython/unicodeobject.h
 // PyBytesObject           cpython/bytesobject.h               cpython/bytesobject.h
 // PyTypeObject            cpython/object.h                    cpython/object.h
-// PyHeapTypeObject        cpython/object.h                    cpython/object.h
-// PyDictValues            -                                   internal/pycore_dict.h
-// an object's front       -                                   internal/pycore_object.h
 #define Py_BUILD_CORE 1
 #define NDEBUG 1
 #include <Python.h>
@@ -33,7 +30,6 @@
 #if PY_VERSION_HEX >= 0x030b0000
 #include <internal/pycore_dict.h>
 #include <internal/pycore_frame.h>
-#include <internal/pycore_object.h>
 #endif
 #if PY_VERSION_HEX >= 0x030e0000
 #include <internal/pycore_interpframe_structs.h>
@@ -66,18 +62,6 @@ int main(void) {
     PRINT("variables", PyCodeObject, co_localsplusnames);
     PRINT("entries", PyDictKeysObject, dk_nentries);
     PRINT("indices", PyDictKeysObject, dk_indices);
-    // What lies in front of an object is told by functions only: here of one whose address has no meaning.
-    char *object = (char *)0x10000;
-    PRINT("first_value", struct _dictvalues, values);
-#if PY_VERSION_HEX >= 0x030d0000
-    printf("dictionary %zd\n", (Py_ssize_t)MANAGED_DICT_OFFSET);
-    PRINT("are_valid", struct _dictvalues, valid);
-#elif PY_VERSION_HEX >= 0x030c0000
-    printf("dictionary %zd\n", (char *)_PyObject_DictOrValuesPointer((PyObject *)object) - object);
-#else
-    printf("dictionary %zd\n", (char *)_PyObject_ManagedDictPointer((PyObject *)object) - object);
-    printf("array %zd\n", (char *)_PyObject_ValuesPointer((PyObject *)object) - object);
-#endif
 #else
     PRINT("threads", PyInterpreterState, tstate_head);
     PRINT("code", PyFrameObject, f_code);
@@ -109,18 +93,9 @@ int main(void) {
 #else
     PRINT("line_table", PyCodeObject, co_lnotab);
 #endif
-    PRINT("shared_keys", PyHeapTypeObject, ht_cached_keys);
     PRINT("TYPE_NAME", PyTypeObject, tp_name);
-    PRINT("TYPE_BASIC_SIZE", PyTypeObject, tp_basicsize);
     PRINT("TYPE_FLAGS", PyTypeObject, tp_flags);
-    PRINT("TYPE_DICTIONARY", PyTypeObject, tp_dictoffset);
     printf("IS_TYPE %lu\n", Py_TPFLAGS_TYPE_SUBCLASS);
-#if PY_VERSION_HEX >= 0x030b0000
-    printf("HAS_MANAGED_DICTIONARY %lu\n", (unsigned long)Py_TPFLAGS_MANAGED_DICT);
-#endif
-#if PY_VERSION_HEX >= 0x030d0000
-    printf("HAS_INLINE_VALUES %lu\n", (unsigned long)Py_TPFLAGS_INLINE_VALUES);
-#endif
     PRINT("items", PyTupleObject, ob_item);
     printf("ascii %zu\ncompact %zu\n", sizeof(PyASCIIObject), sizeof(PyCompactUnicodeObject));
     PRINT("TYPE", PyObject, ob_type);
@@ -131,7 +106,6 @@ int main(void) {
     PRINT("DIGITS", PyLongObject, ob_digit);
 #endif
     PRINT("DICT_KEYS", PyDictObject, ma_keys);
-    PRINT("DICT_VALUES", PyDictObject, ma_values);
     PRINT("CELL_VALUE", PyCellObject, ob_ref);
     PRINT("STRING_STATE", PyASCIIObject, state);
     PRINT("BYTES", PyBytesObject, ob_sval);

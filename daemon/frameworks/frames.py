@@ -93,22 +93,8 @@ class _Meant(Functions, frozen=True, forbid_unknown_fields=True, kw_only=True):
     means: tuple[Meaning, ...]
 
 
-class StepCounter(Functions, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a library counts steps by: a ``path`` from a function with its loop of the steps.
-
-    ``of_updates``: steps are not that loop's rounds. ``is_around``: the loop may also be one around
-    that of the steps.
-    """
-
-    name: str
-    path: str
-    of_updates: bool = True
-    is_around: bool = False
-
-
 class _FrameTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     frame: tuple[_Meant, ...]
-    counter: tuple[StepCounter, ...]
 
 
 def means(frame: Frame | FrameRow, *meanings: Meaning) -> bool:
@@ -154,11 +140,6 @@ def _tests() -> list[tuple[_Meant, Callable[[str, str], bool]]]:
 @functools.cache
 def _table() -> _FrameTable:
     return msgspec.toml.decode(TABLE.read_bytes(), type=_FrameTable)
-
-
-def step_counters(function: str, path: str) -> list[StepCounter]:
-    """Return what a library counts steps by in a function of a file."""
-    return [one for one in _table().counter if function_test(one)(function, path)]
 
 
 def function_test(functions: Functions) -> Callable[[str, str], bool]:

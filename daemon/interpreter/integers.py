@@ -1,12 +1,11 @@
-"""Reads one integer of a running Python: a variable, or an attribute.
+"""Reads one integer of a running Python: a variable of a function or of a module.
 
-The variable is that of a function or a module. The process goes on while it is read. A
-look takes the reference, the object and the reference again at nearly one moment. Still the object
-may be another one: freed, made anew at the same address for another number, and freed again, all
-between the two references; in a loop of 3 microseconds that is so in 1 of 600 looks. So a value
-counts only if it held still: several looks agree, and between two of them all that led to it was
-seen again: the frame on the stack, the entry in the dictionary, the object alive and of its type. A
-value that changes every few microseconds is mostly not read.
+The process goes on while it is read. A look takes the reference, the object and the reference again
+at nearly one moment. Still the object may be another one: freed, made anew at the same address for
+another number, and freed again, all between the two references; in a loop of 3 microseconds that is
+so in 1 of 600 looks. So a value counts only if it held still: several looks agree, and between two
+of them all that led to it was seen again: the frame on the stack, the entry in the dictionary, the
+object alive and of its type. A value that changes every few microseconds is mostly not read.
 
 An object that was freed, and replaced by another one of the same type at the same address, looks
 like the first.
@@ -24,7 +23,7 @@ import msgspec
 
 from profd.daemon.interpreter.frames import Code, Interpreter, PythonFrame, open_interpreter
 from profd.daemon.interpreter.memory import Unreadable, word_at
-from profd.daemon.interpreter.objects import Held, Missing, alive, object_at
+from profd.daemon.interpreter.objects import Missing
 from profd.daemon.interpreter.offsets import CELL_VALUE, DIGITS, SIZE, TYPE
 from profd.daemon.interpreter.slots import Link, Slot, Slots
 from profd.daemon.interpreter.tensors import TensorVersion, version_of
@@ -57,18 +56,7 @@ class Global(msgspec.Struct, frozen=True):
     name: str
 
 
-class Attribute(msgspec.Struct, frozen=True):
-    """An attribute that an object of exactly this type has of its own.
-
-    It is in the object's ``__dict__``, or in what stands for that.
-    """
-
-    object: int
-    type: int
-    name: str
-
-
-Referred: TypeAlias = Local | Global | Attribute  # what is a reference to an object
+Referred: TypeAlias = Local | Global  # what is a reference to an object
 Variable: TypeAlias = Referred | TensorVersion
 
 
@@ -130,7 +118,7 @@ class IntegerReader:
         if isinstance(variable, TensorVersion):
             return version_of(self._python, variable)
         known = self._known.get(variable)
-        if known is not None and self._is_there(variable, known[1]):
+        if known is not None and self._is_there(known[1]):
             return known[0]
         # Without the count of references, which changes all the time.
         look = self._referred(variable, DIGITS + 4 * _MOST_DIGITS - TYPE)
@@ -143,33 +131,12 @@ class IntegerReader:
         self._python.main_thread()  # raises if the memory cannot be read at all
         raise Moved("it changes faster than it can be read")
 
-    def _is_there(self, variable: Variable, look: _Look) -> bool:
+    def _is_there(self, look: _Look) -> bool:
         """Say whether all that a look showed is there again: a fifth of the work of a new look."""
         try:
-            if isinstance(variable, Attribute):
-                alive(self._python, variable.object, variable.type)
             return tuple(self._python.memory.read_together(*look.places)) == look.found
-        except (Missing, Unreadable):
+        except Unreadable:
             return False
-
-    def object_of(self, variable: Referred) -> Held:
-        """Return the object that a variable refers to.
-
-        Raises as ``read`` does, but the value may be of any type. Raises Missing as well for
-        objects that CPython never frees, such as None.
-        """
-        for _ in range(TRIES):
-            look = self._referred(variable, 8)
-            if look is None:
-                break
-            try:
-                found = object_at(self._python, look.address)
-            except Unreadable:
-                continue
-            if found.type == word_at(look.data, 0):
-                return found
-        self._python.main_thread()  # raises if the memory cannot be read at all
-        raise Moved("it changes faster than it can be read")
 
     def _referred(self, variable: Referred, length: int) -> _Look | None:
         """Return ``length`` bytes of the object that a variable refers to; None if it moves on."""
@@ -189,8 +156,6 @@ class IntegerReader:
     def _slot(self, variable: Referred) -> Slot:
         if isinstance(variable, Global):
             return self._slots.in_dictionary(variable.dictionary, variable.name)
-        if isinstance(variable, Attribute):
-            return self._slots.of_attribute(variable.object, variable.type, variable.name)
         frame, offsets = self.frame_of(variable.code), self._python.offsets
         link = Link(frame + offsets.code, variable.code)
         return Slot(frame + offsets.values + 8 * variable.place, (link,), may_be_cell=True)

@@ -61,15 +61,7 @@ class Offsets(msgspec.Struct, frozen=True):
     items: int
     ascii: int
     compact: int
-    shared_keys: int  # PyHeapTypeObject: the keys that its instances share
     first_instruction: int | None = None  # PyCodeObject: co_code_adaptive, in it from 3.11 on
-    # In front of an object: its dictionary, and in 3.11 its array of values, which 3.12 has in the
-    # dictionary's place.
-    dictionary: int | None = None
-    array: int | None = None
-    # PyDictValues: from 3.13 on it begins with some bytes of its own
-    first_value: int = 0
-    are_valid: int | None = None
     # the lowest bits of a reference from a frame say how it is counted
     has_tagged_references: bool = False
 
@@ -77,13 +69,13 @@ class Offsets(msgspec.Struct, frozen=True):
 TYPE = 8  # of PyObject: where the address of its type is
 SIZE = 16  # of PyVarObject, PyLongObject and PyASCIIObject: size, or length
 DIGITS = 24  # of PyLongObject; each has 30 bits in 4 bytes
-DICT_KEYS, DICT_VALUES = 32, 40
+DICT_KEYS = 32
 BYTES = 32  # of PyBytesObject: its bytes
 CELL_VALUE = 16
 STRING_STATE = 32
-TYPE_NAME, TYPE_BASIC_SIZE, TYPE_FLAGS, TYPE_DICTIONARY = 24, 32, 168, 288
-IS_TYPE, HAS_MANAGED_DICTIONARY, HAS_INLINE_VALUES = 1 << 31, 1 << 4, 1 << 2
-"""Flags of a type: its instances are types, have the dictionary in front, have values behind."""
+TYPE_NAME, TYPE_FLAGS = 24, 168
+IS_TYPE = 1 << 31
+"""The flag of a type whose instances are types."""
 
 _3_8 = Offsets(
     main_interpreter=40, main_thread=72, threads=8, collector=None,
@@ -91,7 +83,6 @@ _3_8 = Offsets(
     code=32, previous=24, globals=48, values=360, instruction=104,
     file=104, name=112, first_line=40, variables=72, cells=88, line_table=120,
     entries=32, indices=40, has_tag=False, items=24, ascii=48, compact=72,
-    shared_keys=872,
 )  # fmt: skip
 _3_11 = Offsets(
     main_interpreter=48, main_thread=80, threads=16, collector=648,
@@ -100,32 +91,27 @@ _3_11 = Offsets(
     file=112, name=120, first_line=72, variables=96, cells=None, line_table=136,
     first_instruction=184,
     entries=24, indices=32, has_tag=False, items=24, ascii=48, compact=72,
-    shared_keys=872,
-    dictionary=-24, array=-32,
 )  # fmt: skip
 _3_12 = replace(
     _3_11, main_thread=64, threads=72, collector=112, ident=136, frame_of_c=0, code=0, previous=8,
     globals=24,
-    first_line=68, has_tag=True, ascii=40, compact=56, shared_keys=880, array=None,
+    first_line=68, has_tag=True, ascii=40, compact=56,
     first_instruction=192,
 )  # fmt: skip
 _3_13 = replace(
     _3_12, main_interpreter=640, main_thread=656, threads=7344, collector=7400, ident=152, frame=72,
-    frame_of_c=None,
-    first_value=8, are_valid=3, first_instruction=200,
+    frame_of_c=None, first_instruction=200,
 )  # fmt: skip
 _3_14 = replace(
     _3_13, main_interpreter=816, main_thread=832, collector=None, values=80, items=32,
     has_tagged_references=True,
     first_instruction=208,
 )  # fmt: skip
-_3_15 = replace(
-    _3_14, main_interpreter=944, main_thread=960, threads=7336, ident=176, shared_keys=888
-)
+_3_15 = replace(_3_14, main_interpreter=944, main_thread=960, threads=7336, ident=176)
 
 BY_VERSION = {
     (3, 8): _3_8,
-    (3, 9): replace(_3_8, shared_keys=864, collector=616),
+    (3, 9): replace(_3_8, collector=616),
     (3, 10): replace(_3_8, collector=616, values=352, instruction=96),
     (3, 11): _3_11,
     (3, 12): _3_12,

@@ -25,7 +25,6 @@ _OPTIMIZER = re.compile(
 )
 # A number's name that an opaque iterable yields, as Keras' does: (begin_step, end_step, batch).
 _NUMBERED = re.compile(r"(\w+_)?(step|iteration)|batch_(idx|index)")
-_PATH = re.compile(r"""[^\W\d]\w*(\.\w+|\["[^"]*"\])*""")
 Loops = ast.For | ast.AsyncFor | ast.While
 _Ifs = tuple[ast.If, ...]
 
@@ -33,8 +32,8 @@ _Ifs = tuple[ast.If, ...]
 class Counter(msgspec.Struct, frozen=True):
     """A variable that changes by ``stride`` in each round of a loop.
 
-    It begins at ``start``, if the source says so. Names (a stride may be one) are like ``step``,
-    ``self.step`` and ``state["step"]``. ``is_added``: the loop adds to it, so that it may go on
+    It begins at ``start``, if the source says so. A stride may be the name of a variable.
+    ``is_added``: the loop adds to it, so that it may go on
     when the loop begins anew; ``is_late``: it does so after the backward pass, or in the second
     half of the round; ``of_updates``: together with the optimizer's step, which is not in each
     round.
@@ -124,13 +123,12 @@ def _parse(lines: Sequence[str], line: int) -> Function:
     return Function(block.first_line, block.first_line + block.text.count("\n"), tuple(loops))
 
 
-def _stored(loop: Loops) -> Tally[str | None]:
+def _stored(loop: Loops) -> Tally[str]:
     """Return how often a loop sets each name."""
     return Tally(
-        path(node)
+        node.id
         for node in ast.walk(loop)
-        if isinstance(node, ast.Name | ast.Attribute | ast.Subscript)
-        and not isinstance(node.ctx, ast.Load)
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
     )
 
 
@@ -143,19 +141,14 @@ def _nodes(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
 
 
 def _loop(
-    node: Loops, before: int, nodes: Sequence[ast.AST], stores: dict[Loops, Tally[str | None]]
+    node: Loops, before: int, nodes: Sequence[ast.AST], stores: dict[Loops, Tally[str]]
 ) -> Loop:
     """Return the facts of a loop.
 
     ``nodes`` and ``stores`` are of its function, whose text begins after ``before``.
     """
     statements = list(_own(node.body, ()))
-    updates = [
-        ifs
-        for statement, ifs in statements
-        for part in ast.walk(statement)
-        if isinstance(part, ast.Call) and _is_update(part)
-    ]
+    updates = _updates(statements)
     first_line, last_line = node.lineno, node.end_lineno or node.lineno
     every = _every(updates, stores[node])
     counters = _additions(node, statements, updates, is_in_some=every is not None)
@@ -180,6 +173,16 @@ def _loop(
         every=every,
         shared=tuple(one.name for one in counters if any(names[one.name] for names in apart)),
     )
+
+
+def _updates(statements: Sequence[tuple[ast.stmt, _Ifs]]) -> list[_Ifs]:
+    """Return the conditions around each update of the model."""
+    return [
+        ifs
+        for statement, ifs in statements
+        for part in ast.walk(statement)
+        if isinstance(part, ast.Call) and _is_update(part)
+    ]
 
 
 def _additions(
@@ -217,7 +220,7 @@ def _assigned(source: ast.expr, line: int, nodes: Sequence[ast.AST]) -> ast.expr
         for one in nodes
         if isinstance(one, ast.Assign)
         and one.lineno < line
-        and [path(target) for target in one.targets] == [source.id]
+        and [_name_of(target) for target in one.targets] == [source.id]
     ]
     return max(above, key=lambda one: one.lineno).value if above else source
 
@@ -269,36 +272,22 @@ def _own(body: Sequence[ast.stmt], ifs: _Ifs) -> Iterator[tuple[ast.stmt, _Ifs]]
 
 
 def _addition(statement: ast.stmt) -> tuple[str, int] | None:
-    """Return the variable to which a statement adds a number above 0, and this number.
-
-    A scheduler of torch's counts its calls.
-    """
+    """Return the variable to which a statement adds a number above 0, and this number."""
     match statement:
-        case ast.Expr(
-            value=ast.Call(func=ast.Attribute(value=owner, attr="step"), args=[], keywords=[])
-        ):
-            name = path(owner)
-            return (f"{name}.last_epoch", 1) if name and "sched" in name.lower() else None
         case ast.AugAssign(target=target, op=ast.Add(), value=ast.Constant(value=int(by))):
-            name = path(target)
+            name = _name_of(target)
         case ast.Assign(
             targets=[target],
             value=ast.BinOp(left=left, op=ast.Add(), right=ast.Constant(value=int(by))),
         ):
-            name = path(target) if path(target) == path(left) else None
+            name = _name_of(target) if _name_of(target) == _name_of(left) else None
         case _:
             return None
     return (name, by) if name and by > 0 else None
 
 
-def path(node: ast.expr) -> str | None:
-    """Return a variable, an attribute or an entry of a dictionary as in the source, else None."""
-    text = (
-        ast.unparse(node).replace("'", '"')
-        if isinstance(node, ast.Name | ast.Attribute | ast.Subscript)
-        else ""
-    )
-    return text if _PATH.fullmatch(text) else None
+def _name_of(node: ast.expr) -> str | None:
+    return node.id if isinstance(node, ast.Name) else None
 
 
 def _given(target: ast.expr, source: ast.expr) -> list[Counter]:
@@ -308,7 +297,7 @@ def _given(target: ast.expr, source: ast.expr) -> list[Counter]:
     number, that is the first variable of several if its name says so.
     """
     if isinstance(target, ast.Tuple) and not (found := _numbered(target, source)):
-        first = path(target.elts[0]) if target.elts else None
+        first = _name_of(target.elts[0]) if target.elts else None
         return [Counter(first, 1)] if first and _NUMBERED.fullmatch(first) else found
     return _numbered(target, source)
 
@@ -326,7 +315,7 @@ def _numbered(target: ast.expr, source: ast.expr) -> list[Counter]:
         start, stride = args[: len(args) > 1], args[2:3]
     else:
         return _numbered(target, args[0]) if args else []
-    first, by, name = _number(start, 0), _number(stride, 1), path(target)
+    first, by, name = _number(start, 0), _number(stride, 1), _name_of(target)
     if not name or by is None or (isinstance(by, int) and by <= 0):
         return []
     return [Counter(name, by, first if isinstance(first, int) else None)]
@@ -335,7 +324,7 @@ def _numbered(target: ast.expr, source: ast.expr) -> list[Counter]:
 def _number(given: Sequence[ast.expr], default: int) -> int | str | None:
     """Return the number that is given, or its name, or the default if none is; else None."""
     if not given or not isinstance(given[0], ast.Constant):
-        return path(given[0]) if given else default
+        return _name_of(given[0]) if given else default
     return given[0].value if type(given[0].value) is int else None
 
 
@@ -346,7 +335,7 @@ def _is_update(node: ast.AST) -> bool:
     return False
 
 
-def _every(updates: Sequence[_Ifs], stored: Tally[str | None]) -> int | str | None:
+def _every(updates: Sequence[_Ifs], stored: Tally[str]) -> int | str | None:
     """Return n if the model is updated in every n-th round: a condition asks for a remainder."""
     conditions = [
         [one for one in ifs if not _is_always(one) and not _is_setting(one.test, stored)]
@@ -368,7 +357,7 @@ def _is_always(condition: ast.If) -> bool:
     )
 
 
-def _is_setting(test: ast.expr, stored: Tally[str | None]) -> bool:
+def _is_setting(test: ast.expr, stored: Tally[str]) -> bool:
     """Say whether a condition is the same in all rounds of a loop that sets ``stored``."""
     for node in ast.walk(test):
         if isinstance(node, ast.Call | ast.BinOp) or (

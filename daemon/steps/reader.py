@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.events import EventKind
-from profd.daemon.interpreter.integers import Global, Local, Moved
+from profd.daemon.interpreter.integers import Moved
 from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.interpreter.objects import Missing
 from profd.daemon.interpreter.tensors import TensorVersion
@@ -365,12 +365,12 @@ class StepReader:
             at_ns = self.clock.now_ns()
             if at_ns - begun_ns < FINE_S * SECOND_NS:
                 break
-        is_variable = isinstance(source.variable, Local | Global)
+        is_variable = not isinstance(source.variable, TensorVersion)
         if number is None:
             if self._count.left_ns is None:
                 self._sights.clear()
             self._count.leave(at_ns)
-            # A variable is there again with its function; an object may be another one then.
+            # A variable is there again with its function; a tensor may be another one then.
             return is_variable
         self._count.take(at_ns, number)
         return is_variable or not self._pauses(at_ns)

@@ -1,7 +1,7 @@
 """Finds what counts the steps of a running program: variables, read from outside.
 
-In this order: how often the optimizer of torch's has changed a tensor; what a library counts
-itself; the variable that the loop counts by, as its source declares it.
+Either how often the optimizer of torch's has changed a tensor, or the variable that the loop counts
+by, as its source declares it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,9 @@ from collections.abc import Iterator
 import msgspec
 
 from profd.daemon.events import OPTIMIZER_STEPS
-from profd.daemon.frameworks.frames import step_counters
 from profd.daemon.interpreter import integers
 from profd.daemon.interpreter.frames import Code, PythonFrame, open_interpreter
 from profd.daemon.interpreter.integers import (
-    Attribute,
     Global,
     Local,
     Moved,
@@ -34,7 +32,6 @@ from profd.daemon.steps.declared import Counter, Declared
 from profd.daemon.steps.loop import LoopPlace, StepLoop, trains
 from profd.daemon.store import records
 
-_PART = re.compile(r"""^\w+|\.\w+|\["[^"]*"\]""")
 _OPTIMIZERS = re.compile(r"(?:^|/)(torch/optim/\w+\.py)$")
 
 
@@ -144,8 +141,7 @@ class Program:
         line = self._lines.line_of(frame)
         if line is None or not place.loop.first_line <= line <= place.loop.last_line:
             return []
-        found = [*self._of_libraries(stack, loop), *self._counters(frame, place)]
-        return [one for one in found if self._shows(one)]
+        return [one for one in self._counters(frame, place) if self._shows(one)]
 
     def _shows(self, source: Source) -> bool:
         try:
@@ -195,45 +191,17 @@ class Program:
         self._own.pop(source.variable, None)
         return None
 
-    def number_of(self, place: LoopPlace, path: str) -> int | None:
-        return self.value(
-            self._variable(_frame_of(self._python.stack(self._reader.thread), place), path)
-        )
+    def number_of(self, place: LoopPlace, name: str) -> int | None:
+        """Return the value of a variable in a loop's function; None if it has none now."""
+        frame = _frame_of(self._python.stack(self._reader.thread), place)
+        return None if frame is None else self.value(_variable(frame, name))
 
-    def value(self, variable: Variable | None) -> int | None:
-        """Return the value of a variable; None if there is none, or it cannot be read now."""
+    def value(self, variable: Variable) -> int | None:
+        """Return the value of a variable; None if it has none, or it cannot be read now."""
         try:
-            return None if variable is None else self._reader.read(variable)
+            return self._reader.read(variable)
         except Missing:
             return None
-
-    def _variable(self, frame: PythonFrame | None, path: str) -> Local | Global | Attribute | None:
-        """Return what a path like ``self.state["step"]`` means in a frame; None if nothing now."""
-        if frame is None:
-            return None
-        name, *parts = _PART.findall(path)
-        found: Local | Global | Attribute = local_of(frame, name) or Global(frame.globals, name)
-        try:
-            for part in parts:
-                owner = self._reader.object_of(found)
-                if part.startswith("["):
-                    found = Global(owner.address, part[2:-2])
-                else:
-                    found = Attribute(owner.address, owner.type, part[1:])
-        except (Missing, Unreadable):
-            return None
-        return found
-
-    def _of_libraries(self, stack: list[PythonFrame], loop: StepLoop) -> Iterator[Source]:
-        """Yield the counters of the library whose loop this is, or a loop around it."""
-        for place in (loop.place, *reversed(loop.around)):
-            for one in step_counters(place.name, place.file):
-                if not one.is_around and place is not loop.place:
-                    continue
-                if steps := self._variable(_frame_of(stack, place), one.path):
-                    yield Source(
-                        one.name, steps, is_added=True, is_late=True, of_updates=one.of_updates
-                    )
 
     def _counters(self, frame: PythonFrame, place: LoopPlace) -> Iterator[Source]:
         """Yield what the loop counts by: counters of updates first, then those it adds to."""
@@ -241,27 +209,23 @@ class Program:
             stride = (
                 one.stride if isinstance(one.stride, int) else self.number_of(place, one.stride)
             )
-            variable = self._variable(frame, one.name)
-            if stride and stride > 0 and variable is not None:
+            if stride and stride > 0:
                 where = f"{self._declared.path_of(place.file)}:{place.loop.first_line}"
                 name = f"loop counter `{one.name}` in {place.name} ({where})"
                 within = (place, frame.code) if one.name in place.loop.shared else None
                 kind = one.is_added, one.is_late, one.of_updates
-                yield Source(name, variable, stride, one.start or 0, *kind, within)
+                yield Source(
+                    name, _variable(frame, one.name), stride, one.start or 0, *kind, within
+                )
 
 
 def _rank(counter: Counter) -> tuple[bool, ...]:
-    """Return the key that sorts counters, the best first.
+    """Return the key that sorts counters, the best first."""
+    return not counter.of_updates, not counter.is_added, counter.stride != 1
 
-    The counter of an object outlives the loop, and is no other object's.
-    """
-    is_of_object = not counter.name.isidentifier() and not counter.name.endswith(".last_epoch")
-    return (
-        not counter.of_updates,
-        not counter.is_added,
-        counter.stride != 1,
-        not (counter.is_added and is_of_object),
-    )
+
+def _variable(frame: PythonFrame, name: str) -> Local | Global:
+    return local_of(frame, name) or Global(frame.globals, name)
 
 
 def _is_other(stack: list[PythonFrame], loop: StepLoop) -> bool:

@@ -14,7 +14,8 @@ import pytest
 
 from profd.daemon.interpreter.frames import Interpreter, PythonFrame, open_interpreter
 from profd.daemon.interpreter.integers import Global, IntegerReader, Local, local_of
-from profd.daemon.interpreter.objects import Held
+from profd.daemon.interpreter.objects import Held, object_at
+from profd.daemon.interpreter.slots import Slots
 from support.present import there
 from support.sessions import give_line, ready, wait_ready
 
@@ -97,4 +98,5 @@ class Program:
 
     def object_of(self, name: str) -> Held:
         """Return the object that a variable of the program's module refers to."""
-        return self.reader.object_of(self.of_module(name))
+        slot = Slots(self.python).in_dictionary(self.of_module(name).dictionary, name)
+        return object_at(self.python, self.python.memory.word(slot.address))

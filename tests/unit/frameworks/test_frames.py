@@ -22,7 +22,6 @@ from profd.daemon.frameworks.frames import (
     any_means,
     function_test,
     means,
-    step_counters,
 )
 from profd.daemon.hangs.cause import group_of
 from profd.daemon.hangs.look import StackState
@@ -126,12 +125,6 @@ def test_all_conditions_of_an_entry_hold_for_one_function() -> None:
     found = [test(name, path) for name in ("A.step", "go") for path in ("a/c.py", "a/b.py", "c.py")]
     assert found == [True, False, False, False, False, False]
     assert function_test(Functions())("any", "where.py")
-
-
-def test_a_library_counts_steps_in_the_file_with_its_loop() -> None:
-    (one,) = step_counters("FastaiLearner.all_batches", LIBRARY + "fastai/learner.py")
-    assert (one.path, one.of_updates) == ("self.train_iter", False)
-    assert step_counters("all_batches", "/srv/learner.py") == []
 
 
 def test_each_meaning_is_explained_and_asked_for() -> None:

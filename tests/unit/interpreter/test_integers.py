@@ -12,7 +12,7 @@ import pytest
 from support.interpreters import VERSIONS, Program, python, standing
 
 from profd.daemon.interpreter.frames import Code
-from profd.daemon.interpreter.integers import WALKS, local_integer
+from profd.daemon.interpreter.integers import WALKS, IntegerReader, local_integer
 from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.interpreter.objects import Missing
 
@@ -122,7 +122,7 @@ def test_a_function_that_some_walks_of_the_stack_lack_is_found_all_the_same(
         assert program.reader.read(step) == 5000
         monkeypatch.setattr(program.python, "frames", lambda _thread: iter(()))
         with pytest.raises(Missing, match="not on the stack"):
-            program.reader.object_of(step)
+            IntegerReader(program.python, program.thread).read(step)
 
 
 EPOCHS = """
@@ -149,6 +149,29 @@ def test_a_variable_is_read_of_each_thread_that_calls_its_function(version: str)
             assert reader.thread != main
             go_on()
         assert read == [10, 11, 20, 21]
+
+
+GOING = """
+number, other = 500, 1
+ready()
+del number
+ready()
+number = 50
+ready()
+"""
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_variable_of_a_module_may_go_and_come(version: str) -> None:
+    with standing(GOING, python(version)) as running:
+        program = Program(running)
+        number, read = program.of_module("number"), program.reader.read
+        assert read(number) == 500
+        running.go_on()
+        with pytest.raises(Missing, match=r"no value|no variable of this name"):
+            read(number)
+        running.go_on()
+        assert read(number) == 50
 
 
 def test_a_process_that_has_ended_is_unreadable() -> None:

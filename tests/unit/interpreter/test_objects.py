@@ -39,9 +39,6 @@ def test_an_object_has_the_name_of_its_type_and_what_is_none_has_none(version: s
             for name in ("loader", "naive", "counter", "queue", "Loader")
         ]
         assert names == ["Loader", "Naïve", "int", "collections.deque", "Meta"]
-        assert program.reader.object_of(program.local("train", "queue")) == program.object_of(
-            "queue"
-        )
         assert object_at(program.python, program.object_of("Loader").type).type_name == "type"
         if program.python.version >= (3, 12):
             with pytest.raises(Missing, match="has gone"):

@@ -14,7 +14,7 @@ from support.clocks import StoppedClock
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.events import EventKind
-from profd.daemon.interpreter.integers import Attribute, Local, Moved, Variable
+from profd.daemon.interpreter.integers import Local, Moved, Variable
 from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.interpreter.tensors import TensorVersion
 from profd.daemon.stacks.origin import ANY
@@ -92,8 +92,8 @@ class FakeProgram(Program):
     def number_of(self, _place: LoopPlace, _path: str) -> int | None:
         return None
 
-    def value(self, variable: Variable | None) -> int | None:
-        return None if variable is None else self.values.get(variable)
+    def value(self, variable: Variable) -> int | None:
+        return self.values.get(variable)
 
     def close(self) -> None:
         self.is_closed = True
@@ -371,18 +371,6 @@ def test_one_number_of_two_loops_is_counted_on(reading: Reading) -> None:
     reading.reader.end()
     assert reading.said == ["one", "other"]
     assert (reading.counts[-1][1], reading.errors[-1]) == (39, 0)
-
-
-def test_an_iterator_that_is_done_with_gives_way_to_the_next_one(reading: Reading) -> None:
-    epochs = [
-        Source("DataLoader", Attribute(number, 1, "_num_yielded"), start=1) for number in range(3)
-    ]
-    for number, epoch in enumerate(epochs):
-        reading.program.sources = epochs[: number + 1][::-1]
-        reading.reads(epoch.variable, [*range(1, 31), None])
-    assert reading.said == ["DataLoader"]
-    reading.reader.end()
-    assert reading.counts[-1][1] == pytest.approx(90, abs=1)
 
 
 LOST = "steps are not counted any more: "

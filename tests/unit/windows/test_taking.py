@@ -235,6 +235,12 @@ async def test_there_is_one_window_at_a_time_and_the_end_of_the_session_gives_it
     assert run.records == []
 
 
+def test_a_folder_for_a_process_is_its_users_alone_and_gone_in_the_end() -> None:
+    with meeting(os.getpid()) as place:
+        assert place.there.stat().st_mode & 0o777 == 0o700
+    assert not place.there.exists()
+
+
 REDUCING = "windows.reduction"
 
 
