@@ -1,8 +1,8 @@
 """The loops around a line of source, and the counters that the source declares for them.
 
 It parses the function around the line. A ``for`` loop counts by what ``range`` and ``enumerate``
-give, any loop by a variable that goes up by a number in each round. A variable that the loop also
-sets in another way does not count.
+give, any loop by a variable that goes up by a number in each round. A variable that this loop or
+another one beside it also sets does not count: its value may be of an evaluation.
 """
 
 from __future__ import annotations
@@ -52,8 +52,7 @@ class Loop(msgspec.Struct, frozen=True):
 
     ``updates``: the optimizer's step is in its own body. ``every`` is n if the model is updated in
     every n-th round: a number, or the name of one; "" if the step is conditional in another way,
-    and None if it is in each round. ``shared`` are the counters that another loop of the function
-    sets, too.
+    and None if it is in each round.
     """
 
     first_line: int
@@ -63,7 +62,6 @@ class Loop(msgspec.Struct, frozen=True):
     given: tuple[str, ...] = ()
     updates: bool = False
     every: int | str | None = None
-    shared: tuple[str, ...] = ()
 
 
 class Function(msgspec.Struct, frozen=True):
@@ -156,13 +154,13 @@ def _loop(
     if not isinstance(node, ast.While):
         given = tuple(one.id for one in ast.walk(node.target) if isinstance(one, ast.Name))
         counters += _given(node.target, _assigned(node.iter, first_line, nodes))
-    # What the loop sets in another way, too, does not count.
-    counters = [one for one in counters if stores[node][one.name] <= 1]
-    apart = [
+    # What the loop, or another one beside it, sets in another way does not count.
+    set_by = [
         names
         for other, names in stores.items()
-        if other.lineno > last_line or (other.end_lineno or 0) < first_line
+        if other is node or other.lineno > last_line or (other.end_lineno or 0) < first_line
     ]
+    counters = [one for one in counters if sum(names[one.name] for names in set_by) <= 1]
     return Loop(
         before + first_line,
         before + node.body[0].lineno,
@@ -171,7 +169,6 @@ def _loop(
         given,
         updates=bool(updates),
         every=every,
-        shared=tuple(one.name for one in counters if any(names[one.name] for names in apart)),
     )
 
 

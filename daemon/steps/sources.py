@@ -49,8 +49,6 @@ class Source(msgspec.Struct, frozen=True):
     is_added: bool = False
     is_late: bool = False
     of_updates: bool = False
-    within: tuple[LoopPlace, Code] | None = None
-    """Where it counts, if other loops use it, too."""
 
 
 class Program:
@@ -63,8 +61,6 @@ class Program:
         self._leader: int | None = None
         self._lines = Lines(self._python)
         self._declared = declared
-        self._own: dict[Variable, int] = {}
-        """The last value in the right loop of each variable that several loops use."""
         self.close = self._python.memory.close
 
     def follow(self, leader: int | None) -> None:
@@ -156,40 +152,11 @@ class Program:
         Raises Moved if it is too fast.
         """
         try:
-            value: int | None = self._reader.read(source.variable)
+            return (self._reader.read(source.variable) - source.start) // source.stride
         except Moved:
             raise
         except Missing:
             return None
-        if value is not None and source.within is not None:
-            value = self._of_loop(source, value, *source.within)
-        return None if value is None else (value - source.start) // source.stride
-
-    def _of_loop(self, source: Source, value: int, place: LoopPlace, code: Code) -> int | None:
-        """Return a variable's value if it is this loop's, and not another's that uses it, too.
-
-        In a round it is. At the loop's head it is the last round's, unless the loop has just begun.
-        """
-        for _ in range(6):
-            try:
-                line = self._lines.line_of(
-                    PythonFrame(self._reader.frame_of(code.address), code, 0)
-                )
-            except Missing:
-                break
-            again = self.value(source.variable)
-            if again is None:
-                break
-            if line is not None and again == value:
-                is_at_head = place.loop.first_line <= line < place.loop.body_line
-                is_known = is_at_head and value >= self._own.get(source.variable, value + 1)
-                if not is_known and not place.loop.body_line <= line <= place.loop.last_line:
-                    break
-                self._own[source.variable] = value
-                return value
-            value = again
-        self._own.pop(source.variable, None)
-        return None
 
     def number_of(self, place: LoopPlace, name: str) -> int | None:
         """Return the value of a variable in a loop's function; None if it has none now."""
@@ -212,11 +179,8 @@ class Program:
             if stride and stride > 0:
                 where = f"{self._declared.path_of(place.file)}:{place.loop.first_line}"
                 name = f"loop counter `{one.name}` in {place.name} ({where})"
-                within = (place, frame.code) if one.name in place.loop.shared else None
                 kind = one.is_added, one.is_late, one.of_updates
-                yield Source(
-                    name, _variable(frame, one.name), stride, one.start or 0, *kind, within
-                )
+                yield Source(name, _variable(frame, one.name), stride, one.start or 0, *kind)
 
 
 def _rank(counter: Counter) -> tuple[bool, ...]:
