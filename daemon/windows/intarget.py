@@ -188,7 +188,6 @@ def take(order: Order) -> None:
 def _make_profiler(torch: ModuleType, order: Order) -> Profiler:
     options: dict[str, object] = {
         "record_shapes": order.shapes,
-        "with_flops": order.shapes,
         "profile_memory": order.memory,
         "with_stack": order.stacks,
         "use_kineto": True,

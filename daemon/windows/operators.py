@@ -1,13 +1,10 @@
-"""Sums a trace by operator and input shape, with FLOPs, as torch's own ``key_averages()`` does.
+"""Sums a trace by operator and input shape, as torch's own ``key_averages()`` does.
 
 Times are integer nanoseconds, so sums are exact. Rows are by shape; the table by name alone is
 their sum.
 
 A span that lies within another one on the same thread was called by it. A call whose only call is
 one of the same name counts once.
-
-torch computes the operations of a call for its tables and does not write them to a trace; the
-formulas here are those of ``torch/csrc/profiler/util.cpp``. A multiply-add is two operations.
 """
 
 from __future__ import annotations
@@ -15,10 +12,8 @@ from __future__ import annotations
 import functools
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from math import prod
-from typing import NamedTuple
 
 import msgspec
 
@@ -104,104 +99,28 @@ class MemoryLedger:
         return bisect_left(self._times, span.start_ns), bisect_right(self._times, span.end_ns)
 
 
-Dims = Sequence[object]
-"""The inputs' shapes as a trace has them: a list of sizes each, empty if it is no tensor."""
-Concrete = Sequence[object]
-"""The values as text of the inputs that are no tensors."""
-
-
-def estimate(name: str, dims: Dims, concrete: Concrete) -> int:
-    """Return the operations of one call of an operator; 0 if torch has no formula that fits."""
-    formula = _FORMULAS.get(name)
-    if formula is None:
-        return 0
-    try:
-        return formula(dims, concrete)
-    except (LookupError, TypeError, ValueError, ZeroDivisionError):
-        return 0
-
-
-def _mm(dims: Dims, concrete: Concrete) -> int:
-    first = _sizes(dims[0])
-    return 2 * prod(first) // first[-1] * prod(_sizes(dims[1]))
-
-
-def _bmm(dims: Dims, concrete: Concrete) -> int:
-    return _mm(dims, concrete) // _sizes(dims[0])[0]
-
-
-def _elementwise(dims: Dims, concrete: Concrete) -> int:
-    return prod(_sizes(dims[0]))
-
-
-def _conv2d(dims: Dims, concrete: Concrete) -> int:
-    batch, channels_in, height, width = _sizes(dims[0])
-    channels_out, _, kernel_height, kernel_width = _sizes(dims[1])
-    stride, padding, dilation = (_pair(concrete[position]) for position in (3, 4, 5))
-    groups = int(str(concrete[6]))
-    height_out = _reach(height, kernel_height, stride[0], padding[0], dilation[0])
-    width_out = _reach(width, kernel_width, stride[1], padding[1], dilation[1])
-    outputs = batch * height_out * width_out * channels_out
-    return 2 * outputs * kernel_height * kernel_width * channels_in // groups
-
-
-def _reach(size: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
-    """Return how many positions a kernel takes along one side of an image."""
-    return (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
-
-
-def _pair(text: object) -> tuple[int, int]:
-    """Return two sizes from text such as ``[2, 2]``; one stands for both."""
-    sizes = msgspec.json.decode(str(text), type=list[int])
-    return sizes[0], sizes[-1]
-
-
-def _sizes(shape: object) -> list[int]:
-    return msgspec.convert(shape, list[int])
-
-
-_FORMULAS: dict[str, Callable[[Dims, Concrete], int]] = {
-    "aten::conv2d": _conv2d,
-    "aten::mm": _mm,
-    "aten::addmm": lambda dims, concrete: _mm(dims[1:], concrete),
-    "aten::mul": _elementwise,
-    "aten::add": _elementwise,
-    "aten::bmm": _bmm,
-    "aten::baddbmm": lambda dims, concrete: _bmm(dims[1:], concrete),
-}
-
-
 NO_SHAPES = "[]"
 
 
-class Inputs(NamedTuple):
-    """The shapes of an operator's inputs, as torch prints them, and the FLOPs of one call."""
-
-    shapes: str
-    flops: int
-
-
-def inputs_of(span: HostSpan) -> Inputs:
-    """Return the inputs of a call; none if its shapes were not recorded."""
-    if span.event is None or not (dims := bytes(span.event.args.input_dims)):
-        return Inputs(NO_SHAPES, 0)
-    name = span.name if span.name in _FORMULAS else ""
-    return _inputs(name, dims, bytes(span.event.args.concrete_inputs))
+def shapes_of(span: HostSpan) -> str:
+    """Return the shapes of a call's inputs, as torch prints them; none if not recorded."""
+    dims = b"" if span.event is None else bytes(span.event.args.input_dims)
+    return _printed(dims) if dims else NO_SHAPES
 
 
 @functools.lru_cache(1 << 12)  # few shapes have many calls
-def _inputs(name: str, dims: bytes, concrete: bytes) -> Inputs:
-    shapes = _decode_list(dims)
+def _printed(dims: bytes) -> str:
     # torch's tables show no shape of a list of tensors.
     plain = [
-        [] if isinstance(one, list) and one and isinstance(one[0], list) else one for one in shapes
+        [] if isinstance(one, list) and one and isinstance(one[0], list) else one
+        for one in _decode_list(dims)
     ]
-    return Inputs(str(plain), estimate(name, shapes, _decode_list(concrete)))
+    return str(plain)
 
 
 def _decode_list(text: bytes) -> list[object]:
     try:
-        return msgspec.json.decode(text, type=list[object]) if text else []
+        return msgspec.json.decode(text, type=list[object])
     except msgspec.DecodeError:  # of another version of torch, which writes something else here
         return []
 
@@ -234,6 +153,7 @@ class Totals(msgspec.Struct):
     self_cuda_bytes: int = 0
     cuda_bytes: int = 0
     flops: int = 0
+    """Older profd estimated them."""
 
     def hold(
         self, host_bytes: int, device_bytes: int, of_children: Iterable[tuple[int, int]]
@@ -261,8 +181,8 @@ def sum_up(spans: Spans) -> Operators:
         totals.hold(change.host_bytes, change.device_bytes, ())
     for span in nest(spans):
         if span.category != trace.PYTHON_FUNCTION:
-            inputs, is_note = inputs_of(span), span.category in trace.ANNOTATIONS
-            totals = operators[OperatorKey(_row_name(span.name), HOST, is_note, inputs.shapes)]
+            shapes, is_note = shapes_of(span), span.category in trace.ANNOTATIONS
+            totals = operators[OperatorKey(_row_name(span.name), HOST, is_note, shapes)]
             totals.calls += 1
             totals.cpu_total_ns += span.duration_ns
             totals.self_cpu_ns += span.duration_ns - sum(
@@ -270,7 +190,6 @@ def sum_up(spans: Spans) -> Operators:
             )
             totals.cuda_total_ns += span.device_ns
             totals.self_cuda_ns += span.kernels_ns
-            totals.flops += inputs.flops
             if spans.memory:
                 totals.hold(*ledger.within(span), map(ledger.within, span.children))
     for work in spans.device:

@@ -43,9 +43,9 @@ _ACTIVITIES = (
 class WindowRequest(msgspec.Struct, frozen=True):
     """A window of ``steps`` optimizer steps, or of ``seconds`` if that is given.
 
-    Shapes cost little; memory costs more; stacks make every call of Python an event. FLOPs follow
-    from the shapes. ``inject`` allows profd to start the profiler inside a process that was not
-    armed for windows; ``pid`` is the one process to ask, None for all that train.
+    Shapes cost little; memory costs more; stacks make every call of Python an event. ``inject``
+    allows profd to start the profiler inside a process that was not armed for windows; ``pid`` is
+    the one process to ask, None for all that train.
     """
 
     steps: Annotated[int, msgspec.Meta(ge=1, le=MAX_STEPS)] = DEFAULT_STEPS
@@ -78,7 +78,7 @@ class WindowRequest(msgspec.Struct, frozen=True):
             "PROFILE_REPORT_INPUT_SHAPES": self.shapes,
             "PROFILE_PROFILE_MEMORY": self.memory,
         }
-        switches |= {"PROFILE_WITH_STACK": self.stacks, "PROFILE_WITH_FLOPS": self.shapes}
+        switches["PROFILE_WITH_STACK"] = self.stacks
         settings |= {name: "true" if is_on else "false" for name, is_on in switches.items()}
         settings["ACTIVITY_TYPES"] = ",".join(_ACTIVITIES)
         return "".join(f"{name}={value}\n" for name, value in settings.items())

@@ -40,7 +40,6 @@ class Details(msgspec.Struct, frozen=True, gc=False):
     external_id: msgspec.Raw = msgspec.field(name="External id", default=_NOTHING)
     correlation: msgspec.Raw = _NOTHING
     input_dims: msgspec.Raw = msgspec.field(name="Input Dims", default=_NOTHING)
-    concrete_inputs: msgspec.Raw = msgspec.field(name="Concrete Inputs", default=_NOTHING)
     bytes: msgspec.Raw = msgspec.field(name="Bytes", default=_NOTHING)
     device_type: msgspec.Raw = msgspec.field(name="Device Type", default=_NOTHING)
 

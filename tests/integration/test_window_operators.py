@@ -19,7 +19,7 @@ from profd.daemon.windows.operators import Operators, Totals, sum_up
 from profd.daemon.windows.trace import decode, read_spans
 
 TIMES = ("self_cpu_ns", "cpu_total_ns", "self_cuda_ns", "cuda_total_ns")
-COUNTS = ("calls", "self_cpu_bytes", "cpu_bytes", "self_cuda_bytes", "cuda_bytes", "flops")
+COUNTS = ("calls", "self_cpu_bytes", "cpu_bytes", "self_cuda_bytes", "cuda_bytes")
 MODELS = ("residual", "mlp", "transformer")
 
 
@@ -39,7 +39,6 @@ class Row(msgspec.Struct, frozen=True):
     cpu_bytes: int
     self_cuda_bytes: int
     cuda_bytes: int
-    flops: int
 
 
 class Tables(msgspec.Struct, frozen=True):

@@ -89,7 +89,6 @@ def table(averages: EventList) -> list[dict[str, object]]:
             "cpu_bytes": row.cpu_memory_usage,
             "self_cuda_bytes": row.self_device_memory_usage,
             "cuda_bytes": row.device_memory_usage,
-            "flops": row.flops,
         }
         for row in averages
     ]
@@ -110,7 +109,6 @@ def main(name: str, folder: Path) -> None:
         activities=activities,
         record_shapes=True,
         profile_memory=True,
-        with_flops=True,
         with_stack=stacks,
         experimental_config=torch._C._profiler._ExperimentalConfig(profile_all_threads=True),
     ) as profiler:

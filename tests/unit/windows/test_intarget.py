@@ -76,10 +76,7 @@ def test_window_of_steps_holds_them_and_their_operators(tmp_path: Path) -> None:
     assert len(reduction.steps) >= 3
     assert calls["Optimizer.step#SGD.step"] == len(reduction.steps)
     assert calls["aten::mm"] >= 3 * len(reduction.steps)
-    assert any(
-        operator.input_shapes == "[[8, 8], [8, 8]]" and operator.flops
-        for operator in reduction.operators
-    )
+    assert "[[8, 8], [8, 8]]" in {operator.input_shapes for operator in reduction.operators}
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "begun",
         "report.json",

@@ -25,7 +25,6 @@ def test_steps_begin_at_the_next_one() -> None:
         "PROFILE_REPORT_INPUT_SHAPES": "true",
         "PROFILE_PROFILE_MEMORY": "false",
         "PROFILE_WITH_STACK": "false",
-        "PROFILE_WITH_FLOPS": "true",
         "ACTIVITY_TYPES": "cpu_op,user_annotation,gpu_user_annotation,gpu_memcpy,gpu_memset,kernel,"
         "external_correlation,cuda_runtime,cpu_instant_event,python_function,overhead,cuda_driver",
     }
@@ -43,13 +42,8 @@ def test_seconds_replace_steps_and_what_torch_2_0_does_not_know_comes_last() -> 
 
 def test_each_switch_is_passed_on() -> None:
     asked = settings(WindowRequest(shapes=False, memory=True, stacks=True))
-    names = (
-        "REPORT_INPUT_SHAPES",
-        "PROFILE_MEMORY",
-        "WITH_STACK",
-        "WITH_FLOPS",
-    )  # FLOPs need shapes
-    assert [asked[f"PROFILE_{name}"] for name in names] == ["false", "true", "true", "false"]
+    names = "REPORT_INPUT_SHAPES", "PROFILE_MEMORY", "WITH_STACK"
+    assert [asked[f"PROFILE_{name}"] for name in names] == ["false", "true", "true"]
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,6 @@ def test_trace_is_read_packed_or_not(pack: Callable[[bytes], bytes]) -> None:
     )
     assert bytes(operator.args.external_id) == b"4"
     assert bytes(operator.args.input_dims) == b"[[2, 3], []]"
-    assert bytes(operator.args.concrete_inputs) == b""
 
 
 def test_names_and_sums_that_no_run_file_holds_are_no_trace() -> None:
