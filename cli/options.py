@@ -109,10 +109,10 @@ _RECORDING = (
     ),
     click.option(
         "--nccl-ras",
-        type=click.Choice(["off", "hang", "poll"]),
+        type=click.Choice(["off", "hang"]),
         default=_DEFAULTS.nccl_ras,
         show_default=True,
-        help="When to ask NCCL for its counts: never, in a hang, or every 10 s as well.",
+        help="When to ask NCCL for its counts: never, or in a hang.",
     ),
     off_option("source", "Keep no lines of source code, only where they are."),
     click.option(

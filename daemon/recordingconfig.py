@@ -65,4 +65,4 @@ class RecordingSettings(msgspec.Struct, frozen=True, kw_only=True):
     on_hang: str | None = None
     """A shell command to run when the run hangs."""
     nccl_ras: str = "hang"
-    """When to ask NCCL's RAS: never (off), in a hang, or every 10 s as well (poll)."""
+    """When to ask NCCL's RAS: never (off), or in a hang."""

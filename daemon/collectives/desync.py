@@ -68,20 +68,6 @@ Places = defaultdict[Progress, dict[HostPid, Behind]]
 """The processes of a job, by what each is in a communicator."""
 
 
-def behind_alone(status: Status) -> dict[HostPid, int]:
-    """Return by how many collectives each process is behind all others of a communicator.
-
-    In each communicator that is 0 for all but one.
-    """
-    found: dict[HostPid, int] = {}
-    for one in status.communicators:
-        totals = sorted((rank.total, rank.process) for rank in one.ranks if rank.counts)
-        for total, process in totals if len(totals) > 1 else ():
-            ahead = totals[1][0] - total if process == totals[0][1] else 0
-            found[process] = max(found.get(process, 0), ahead)
-    return found
-
-
 def compare(before: Status | None, now: Status | None) -> DesyncVerdict:
     """Return what two answers of one job show; UNKNOWN if there are no two."""
     if before is None or now is None:

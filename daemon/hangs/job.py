@@ -9,25 +9,14 @@ from profd.daemon import processes
 from profd.daemon.clock import Clock
 from profd.daemon.collectives import flightrecorder, ras
 from profd.daemon.collectives.client import NoAnswer
-from profd.daemon.collectives.desync import behind_alone
 from profd.daemon.collectives.flightrecorder import BadDump, read_dump
 from profd.daemon.collectives.ras import Answer, Ras
 from profd.daemon.events import EventKind
 from profd.daemon.stacks.source import is_library
-from profd.daemon.store.records import (
-    COLLECTIVES_BEHIND,
-    EventHappened,
-    Identity,
-    Point,
-    PointsTaken,
-    Record,
-)
+from profd.daemon.store.records import EventHappened, Identity, Record
 from profd.daemon.tree import roles
 from profd.daemon.tree.tree import Member
 from profd.daemon.userfiles import Unanswered, files_of
-
-POLL_S = 10.0
-"""How often RAS is asked in the modes POLL and ANY."""
 
 
 def read_dumps(members: Collection[Member], since_ns: int) -> dict[int, str]:
@@ -93,23 +82,6 @@ class JobInquiry:
             return None
         self._check(members, answer.ranks())
         return answer
-
-    def poll(self, members: Collection[Member]) -> None:
-        """Ask, and store how far each rank is behind the others. Blocks."""
-        answer = self.ask(members)
-        if answer is None:
-            return
-        identities = {member.identity.pid: member.identity for member in members}
-        behind = behind_alone(answer.status)
-        ours = (
-            (identities[pid], behind.get(process))
-            for process, pid in answer.ours.items()
-            if pid in identities
-        )
-        points = tuple(
-            Point(COLLECTIVES_BEHIND, float(by), one) for one, by in ours if by is not None
-        )
-        self.put(PointsTaken(self.clock.now_ns(), points))
 
     def _check(self, members: Collection[Member], ranks: dict[int, int]) -> None:
         """Compare NCCL's ranks with those of the environment.

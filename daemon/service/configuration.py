@@ -80,7 +80,7 @@ class Configuration(msgspec.Struct, frozen=True):
     slice_hours: Positive = 24.0
     hang_after_s: AtLeastZero = 120.0
     on_hang: str = ""
-    nccl_ras: Literal["off", "hang", "poll"] = "hang"
+    nccl_ras: Literal["off", "hang"] = "hang"
     at_exit: Literal["leave", "stop"] = "leave"
     metrics: Annotated[str, msgspec.Meta(pattern=r"^(\S+:)?[0-9]{1,5}$")] | None = None
     otlp: Annotated[str, msgspec.Meta(pattern=r"^https?://[^/\s]")] | None = None

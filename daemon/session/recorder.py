@@ -206,8 +206,6 @@ class Recorder:
             asyncio.ensure_future(self._follow_tree()),
             asyncio.ensure_future(self._read(readings)),
         }
-        if self.options.nccl_ras == "poll":
-            endless.add(asyncio.ensure_future(self._poll_job()))
         schedule = self.options.window_schedule
         if schedule is not None and schedule.every_s is not None:
             keeping = self._windowing.keep(
@@ -296,16 +294,6 @@ class Recorder:
             if self._governor.rate_hz < before_hz:
                 self._sampling.hurry()
             await asyncio.sleep(until_tick_s(1.0))
-
-    async def _poll_job(self) -> None:
-        from profd.daemon.hangs.job import POLL_S
-
-        wait_s = POLL_S if self._hangs is None else 1.0
-        while True:
-            await asyncio.sleep(wait_s)
-            if self._hangs is None or self._hangs.is_settled():
-                wait_s = POLL_S
-                await asyncio.to_thread(self._inquiry.poll, list(self._tree.members.values()))
 
     def _learn_ranks(self, ranks: dict[int, int]) -> None:
         """Take ranks that NCCL reports; called in a thread."""

@@ -29,9 +29,9 @@ Value = Annotated[
 ]  # a finite number: no measured value is infinite
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 48)]
 COLLECTIVES_BEHIND = "collectives_behind"
-"""By how many collectives a rank is behind all the others.
+"""By how many collectives a rank was behind all the others, in runs of older profd.
 
-0 if it is not the only one that is last.
+0 if it was not the only one that was last.
 """
 COLLECTING = "garbage_collection_share"
 STEP_COUNT, STEP_ERROR = "step_count", "step_count_error"

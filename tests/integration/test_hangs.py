@@ -21,7 +21,7 @@ from profd.cli import dump
 from profd.daemon.events import EventKind
 from profd.daemon.session.session import RunningSession
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import HangFound
+from profd.daemon.store.records import STEP_COUNT, HangFound
 
 AFTER_S = 1.0
 """Short: whoever is not yet to hang computes until it is given a line, so no machine is too slow
@@ -30,10 +30,8 @@ for it.
 
 
 @contextlib.contextmanager
-def watched(
-    pid: int, *, on_hang: str | None = None, nccl_ras: str = "hang"
-) -> Iterator[RunningSession]:
-    session = begin_session(pid, hang_after_s=AFTER_S, on_hang=on_hang, nccl_ras=nccl_ras)
+def watched(pid: int, *, on_hang: str | None = None) -> Iterator[RunningSession]:
+    session = begin_session(pid, hang_after_s=AFTER_S, on_hang=on_hang)
     yield session
     finished(session).close()
 
@@ -96,12 +94,9 @@ def test_rank_that_nccl_has_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         monkeypatch.setenv("NCCL_RAS_ADDR", f"localhost:{free.getsockname()[1]}")
-    with (
-        running("hangs/nccl_ranks.py", tmp_path) as target,
-        watched(target.pid, nccl_ras="poll") as session,
-    ):
+    with running("hangs/nccl_ranks.py", tmp_path) as target, watched(target.pid) as session:
         # NCCL is not asked before the job is set up, and a job that hangs earlier has no counts.
-        until(lambda: {0, 1} <= seen(session, ranks_of).keys(), "NCCL's ranks")
+        until(lambda: seen(session, lambda reader: reader.list_series(STEP_COUNT)), "a step")
         give_line(target)
         (hang,) = until(lambda: hangs_of(session), "a hang")
         ranks = seen(session, ranks_of)

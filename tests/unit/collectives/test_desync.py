@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.ras import FakeCommunicator, FakeRank, answer_in_json, job_of
 
-from profd.daemon.collectives.desync import DesyncVerdict, Progress, behind_alone, compare
+from profd.daemon.collectives.desync import DesyncVerdict, Progress, compare
 from profd.daemon.collectives.status import Status, parse
 
 
@@ -89,13 +89,3 @@ def test_a_rank_that_waits_in_another_communicator_is_not_behind() -> None:
     data.launch(but=[0])
     verdict = frozen(world, tensor, data)
     assert [(one.rank, one.pid) for one in verdict.behind] == [(1, 1001)]
-
-
-def test_only_one_that_is_last_alone_is_behind() -> None:
-    world = job_of(4)
-    world.launch(but=[2])
-    world.launch(but=[2])
-    behind = behind_alone(status(world))
-    assert [behind["10.0.0.1", 1000 + rank] for rank in range(4)] == [0, 0, 2, 0]
-    world.ranks[1].counts["AllReduce"] = 0
-    assert set(behind_alone(status(world)).values()) == {0}

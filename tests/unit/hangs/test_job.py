@@ -14,7 +14,7 @@ from profd.daemon import processes
 from profd.daemon.collectives.client import Address, NoAnswer
 from profd.daemon.collectives.ras import Ras
 from profd.daemon.hangs.job import JobInquiry, read_dumps
-from profd.daemon.store.records import EventHappened, Identity, Placement, PointsTaken, Record
+from profd.daemon.store.records import EventHappened, Identity, Placement, Record
 from profd.daemon.tree.tree import Member
 
 
@@ -37,22 +37,6 @@ def test_ranks_come_from_ras_and_are_compared_with_the_environment() -> None:
     assert [record.text for record in put if isinstance(record, EventHappened)] == [
         "pid 1001 is rank 5 by its environment, and 1 by NCCL"
     ]
-
-
-def test_a_poll_keeps_which_rank_alone_is_behind() -> None:
-    put: list[Record] = []
-    world = job_of(2)
-    world.launch(but=[1])
-    with RasServer([world]) as server:
-        ras = Ras(Address("127.0.0.1", server.port), {1000: 1000, 1001: 1001})
-        JobInquiry(StoppedClock(), put.append, find=lambda *_: ras).poll(
-            [member(1000), member(1001)]
-        )
-    (points,) = (record for record in put if isinstance(record, PointsTaken))
-    assert {point.identity.pid: point.value for point in points.points if point.identity} == {
-        1000: 0.0,
-        1001: 1.0,
-    }
 
 
 def test_dumps_of_ranks_that_hang_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
