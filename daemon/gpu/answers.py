@@ -1,7 +1,7 @@
 """The answers of a GPU driver, as they are.
 
-Stamps are those of the driver's own clock, and counters wrap if the device lets them. A question
-without an answer raises ``NoDriverAnswer``. Whoever asks maps, adds up, falls back and asks again.
+Stamps are those of the driver's own clock. A question without an answer raises
+``NoDriverAnswer``. Whoever asks maps, adds up, falls back and asks again.
 """
 
 from __future__ import annotations
@@ -45,13 +45,6 @@ class DeviceMemory(NamedTuple):
 
     used_bytes: int
     total_bytes: int
-
-
-class ByteCount(NamedTuple):
-    """A counter of bytes that begins anew at ``wraps_at``; None if it never does."""
-
-    bytes: int
-    wraps_at: int | None = None
 
 
 class DriverCall(NamedTuple):

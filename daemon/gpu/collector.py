@@ -15,6 +15,7 @@ from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.events import EventKind
 from profd.daemon.gpu.answers import DriverCall
 from profd.daemon.gpu.devices import GpuNames
+from profd.daemon.gpu.driverclock import POLL_NS
 from profd.daemon.gpu.events import GpuEvents
 from profd.daemon.gpu.nvml import LIBRARY_NOT_FOUND, NO_MODULE, explain
 from profd.daemon.gpu.nvmlsource import NvmlSource
@@ -112,21 +113,12 @@ class GpuCollector:
             )
 
     def _look_until(self, due_ns: int) -> None:
-        """Wait for the next reading, and look meanwhile at what cannot wait for it."""
-        left_ns = due_ns - self.clock.now_ns()
-        while (
-            self._gpus is not None
-            and (pause_ns := self._gpus.pause_ns) is not None
-            and pause_ns < left_ns
-        ):
-            time.sleep(pause_ns / SECOND_NS)  # half of what waiting for an event costs
-            if self._ended.is_set():
-                return
-            self._gpus.look()
-            left_ns = min(left_ns - pause_ns, due_ns - self.clock.now_ns())
-            if left_ns < pause_ns // 2:  # not another waking for so little
-                return
-        self._ended.wait(max(left_ns, 0) / SECOND_NS)
+        """Wait for the next reading; meanwhile look at devices whose clock is estimated."""
+        while self._gpus is not None and self.clock.now_ns() + POLL_NS < due_ns:
+            time.sleep(POLL_NS / SECOND_NS)  # half of what waiting for an event costs
+            if self._ended.is_set() or not self._gpus.look():
+                break
+        self._ended.wait(max(due_ns - self.clock.now_ns(), 0) / SECOND_NS)
 
     def _tick(self) -> bool:
         """Read once, or try to open the driver again; False if that is hopeless."""

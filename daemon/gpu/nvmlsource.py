@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from profd.daemon.clock import Clock
 from profd.daemon.gpu.answers import (
     BusySample,
-    ByteCount,
     DeviceMemory,
     DriverEvent,
     NoDriverAnswer,
@@ -61,15 +60,10 @@ _NO_PIDS = (0, 0xFFFFFFFF)
 Drivers 535.43 to 535.86 fill 32 bytes a process, but the structure has 24.
 """
 _ALL_LINKS = 0xFFFFFFFF
-_FIELDS: dict[tuple[int, int], tuple[str, int, int | None]] = {
-    (197, 0): ("gpu_pcie_sent_bytes_per_s", 1, 1 << 32),
-    (198, 0): ("gpu_pcie_received_bytes_per_s", 1, 1 << 32),
-    (138, _ALL_LINKS): ("gpu_nvlink_sent_bytes_per_s", _KIB, None),
-    (139, _ALL_LINKS): ("gpu_nvlink_received_bytes_per_s", _KIB, None),
-}
-"""(NVML's number of a counter, its scope) → series, bytes per unit, and where it begins anew."""
 _LACKING = (2, 3, 4)  # an unknown field, one that the device does not have, one that is not for us
-_MEASURED = {"gpu_pcie_sent_bytes_per_s": 0, "gpu_pcie_received_bytes_per_s": 1}
+_NVLINK = {"gpu_nvlink_sent_bytes_per_s": 138, "gpu_nvlink_received_bytes_per_s": 139}
+"""Series → NVML's number of the counter that it is the growth of, in KiB."""
+_PCIE = {"gpu_pcie_sent_bytes_per_s": 0, "gpu_pcie_received_bytes_per_s": 1}
 METRICS = {
     "gpu_graphics_active_share": (1, 0.01),
     "gpu_sm_active_share": (2, 0.01),
@@ -88,8 +82,8 @@ _DOUBLE_BIT_ECC, _XID = 0x2, 0x8
 class NvmlSource(Nvml):
     """The driver, once it is open. It belongs to one thread; others may read ``calling`` only.
 
-    Every method with a ``gpu`` raises ``NoDriverAnswer``; ``processes`` and ``counters`` may leave
-    out what they lack.
+    Every method with a ``gpu`` raises ``NoDriverAnswer``; ``processes`` may leave out what it
+    lacks.
     """
 
     def __init__(self, clock: Clock, names: GpuNames) -> None:
@@ -97,14 +91,13 @@ class NvmlSource(Nvml):
         self._names = names
         self._windows: dict[str, GpmWindow] = {}
         self._has_activity: dict[str, bool] = {}
-        self._lacking_fields: dict[str, set[tuple[int, int]]] = {}
         self._events: Answer = None
         self._devices: dict[int | None, str] = {}
 
     def close(self) -> None:
         for window in self._windows.values():
             window.close()
-        self._windows, self._has_activity, self._lacking_fields = {}, {}, {}
+        self._windows, self._has_activity = {}, {}
         if self._events is not None:
             self.ask("nvmlEventSetFree", self._events)
             self._events = None
@@ -200,27 +193,18 @@ class NvmlSource(Nvml):
             if one.pid not in _NO_PIDS
         }
 
-    def counters(self, gpu: GpuDevice) -> dict[str, ByteCount]:
-        lacking = self._lacking_fields.setdefault(gpu.name, set())
-        asked = [field for field in _FIELDS if field not in lacking]
-        if not asked:
-            raise NoDriverAnswer(Why.LACKING, "nvmlDeviceGetFieldValues: none of the counters")
-        answered = list(
-            zip(asked, self.call("nvmlDeviceGetFieldValues", gpu.handle, asked), strict=False)
-        )
-        lacking.update(field for field, answer in answered if answer.nvmlReturn in _LACKING)
-        found = {}
-        for field, answer in answered:
-            name, unit, wraps_at = _FIELDS[field]
-            if answer.nvmlReturn == 0:
-                found[name] = ByteCount(
-                    int(number_of(answer.valueType, answer.value)) * unit, wraps_at
-                )
-        return found
+    def nvlink_bytes(self, gpu: GpuDevice, name: str) -> float:
+        """Return how many bytes have gone over all links so far, for a series of their rate."""
+        question = [(_NVLINK[name], _ALL_LINKS)]
+        (answer,) = self.call("nvmlDeviceGetFieldValues", gpu.handle, question)
+        if answer.nvmlReturn:
+            why = Why.LACKING if answer.nvmlReturn in _LACKING else Why.FAILED
+            raise NoDriverAnswer(why, f"nvmlDeviceGetFieldValues: no {name}")
+        return number_of(answer.valueType, answer.value) * _KIB
 
-    def traffic(self, gpu: GpuDevice, name: str) -> float:
+    def pcie_bytes_per_s(self, gpu: GpuDevice, name: str) -> float:
         """Measure the bytes a second of a series; takes some 20 ms, and sees those alone."""
-        kilobytes_per_s = self.call("nvmlDeviceGetPcieThroughput", gpu.handle, _MEASURED[name])
+        kilobytes_per_s = self.call("nvmlDeviceGetPcieThroughput", gpu.handle, _PCIE[name])
         return float(kilobytes_per_s) * 1000.0
 
     def activity(self, gpu: GpuDevice) -> dict[str, float]:

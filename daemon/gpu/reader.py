@@ -1,23 +1,21 @@
 """Reads the GPUs that a run uses, as points at their times.
 
 Metrics that a device lacks yield nothing; the reader remarks on it if it matters. The caller
-decides how often: once a second for all that is due, and in between for what a device asks to be
-looked at more often.
+decides how often: once a second for all that is due, and in between while a device's clock is
+estimated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from profd.daemon import units
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.gpu.answers import Why
 from profd.daemon.gpu.devices import GpuDevice
-from profd.daemon.gpu.driverclock import POLL_NS
 from profd.daemon.gpu.nvmlsource import NvmlSource
 from profd.daemon.gpu.questions import Questions
-from profd.daemon.gpu.traffic import LOOK_NS, Traffic
-from profd.daemon.gpu.users import GpuUsers, Named, memory_by_pid
+from profd.daemon.gpu.users import GpuUsers, memory_by_pid
 from profd.daemon.gpu.utilization import ProcessShares, UtilizationSamples
 from profd.daemon.store.records import DeviceSeen, Identity, Point, PointsTaken
 
@@ -38,6 +36,8 @@ _GAUGES = (
 """Every how many readings, and the series."""
 # An idle link is put into a lower generation, so that the highest reading shows its capacity.
 _LINK = ("gpu_pcie_generation", "gpu_pcie_lanes", "gpu_pcie_generation_most", "gpu_pcie_lanes_most")
+_PCIE = ("gpu_pcie_sent_bytes_per_s", "gpu_pcie_received_bytes_per_s")
+_NVLINK = ("gpu_nvlink_sent_bytes_per_s", "gpu_nvlink_received_bytes_per_s")
 _HELD_BACK = {
     "gpu_power_capped_share": "gpu_power_capped_s",
     "gpu_heat_slowed_share": "gpu_heat_slowed_s",
@@ -63,10 +63,7 @@ class GpuReader:
         self._clock = clock
         self._samples = UtilizationSamples(questions, clock, since_ns)
         self._shares = ProcessShares(questions)
-        self._traffic = Traffic(questions, clock)
         self._counted: dict[str, tuple[int, float]] = {}
-        self._looked_ns = 0
-        self._has_counters = True
         # MIG has no utilization but that of GPM.
         self._has_samples = self.gpu.parent is None and not self.gpu.is_mig_parent
         self._readings = 0
@@ -74,19 +71,13 @@ class GpuReader:
         self._told_behind_ns = 0
         self._amiss = ""
 
-    def look(self, now_ns: int) -> int | None:
-        """Take what cannot wait for the next reading; return after how long to look again.
+    @property
+    def polls(self) -> bool:
+        """Whether to ``look`` between two readings now."""
+        return self._has_samples and self._samples.polls
 
-        None if nothing is to be looked at between two readings.
-        """
-        counts = self._has_samples and not self._has_activity()
-        if counts and now_ns - self._looked_ns >= LOOK_NS:
-            self._looked_ns = now_ns
-            self._has_counters = self._traffic.look()
-        if self._has_samples and self._samples.polls:
-            self._samples.poll()
-            return POLL_NS
-        return LOOK_NS if counts and self._has_counters else None
+    def look(self) -> None:
+        self._samples.poll()
 
     def read(
         self, memory: _Memory | None, users: GpuUsers, identities: Mapping[int, Identity]
@@ -158,7 +149,6 @@ class GpuReader:
                 yield from self._points("gpu_memory_total_bytes", memory.total_bytes)
         if self.gpu.parent is None:  # an instance has only memory of its own; the rest is its GPU's
             yield from self._gauges_of_gpu()
-            yield from self._driver_clock()
 
     def _gauges_of_gpu(self) -> Iterator[Point]:
         yield from self._points("gpu_power_watts", self._power())
@@ -173,39 +163,26 @@ class GpuReader:
                 yield from self._points(name, self._ask_gauge(name))
         if self._readings % _CALM_EVERY == 0:
             for name, counter in _HELD_BACK.items():
-                share = self._growth(counter)
+                share = self._growth(self._source.gauge, counter)
                 yield from self._points(name, None if share is None else min(share, 1.0))
-
-    def _driver_clock(self) -> Iterator[Point]:
-        """Yield what is known of the driver's clock, once a minute."""
-        clock = self._samples.driver_clock
-        if self._readings % 60 == _CALM_EVERY and clock.offset_ns is not None:
-            yield from self._points("gpu_clock_offset_s", clock.offset_ns / SECOND_NS)
-            if clock.period_ns is not None:
-                yield from self._points("gpu_sampling_period_s", clock.period_ns / SECOND_NS)
 
     def _power(self) -> float | None:
         """Return the mean power since the last reading by the energy counter, else the driver's.
 
         Some devices measure power for a quarter of the time only, and give a mean over a second.
         """
-        watts = self._growth("gpu_energy_joules")
+        watts = self._growth(self._source.gauge, "gpu_energy_joules")
         return self._ask_gauge("gpu_power_watts") if watts is None else watts
 
-    def _growth(self, counter: str) -> float | None:
+    def _growth(self, question: Callable[[GpuDevice, str], float], counter: str) -> float | None:
         """Return by how much a counter grew a second since it was last read; None if unknown."""
-        count, now_ns = self._ask_gauge(counter), self._clock.now_ns()
+        count, now_ns = self._questions.ask(question, counter), self._clock.now_ns()
         before = self._counted.pop(counter, None)
         if count is not None:
             self._counted[counter] = now_ns, count
         if count is None or before is None or count < before[1] or now_ns <= before[0]:
             return None
         return (count - before[1]) * SECOND_NS / (now_ns - before[0])
-
-    def _has_activity(self) -> bool:
-        """Say whether GPM tells the traffic, as far as is known."""
-        is_refused = self._questions.why_not(self._source.activity) is not None
-        return bool(self._questions.ask(self._source.has_activity)) and not is_refused
 
     def _activity(self) -> Iterator[Point]:
         """Yield the means since the last reading, of GPM and of what it lacks."""
@@ -216,7 +193,17 @@ class GpuReader:
             self._active_ns = self._clock.now_ns()
             yield from self._points("gpu_utilization_share", means[ACTIVE])
         if self.gpu.parent is None and not self._is_integrated():
-            yield from self._traffic.read(means.keys())
+            yield from self._traffic(means.keys())
+
+    def _traffic(self, known: Collection[str]) -> Iterator[Point]:
+        """Yield the traffic over PCIe and NVLink that GPM did not tell."""
+        for name in _PCIE:
+            if name not in known:
+                measured = self._questions.ask(self._source.pcie_bytes_per_s, name)
+                yield from self._points(name, measured)
+        for name in _NVLINK:
+            if name not in known:
+                yield from self._points(name, self._growth(self._source.nvlink_bytes, name))
 
     def _is_integrated(self) -> bool:
         """Say whether the device shares the machine's memory: then its PCIe link is made up."""
@@ -230,11 +217,9 @@ class GpuReader:
             yield from self._points("gpu_processes_known_share", users.knows(identities))
         ours = {pid: identities[pid] for pid in memory if pid in identities}
         shares = self._shares.read() if ours else {}
-        named = users.identify({self.gpu: shares.keys()}, Named.IN_SAMPLES) if shares else {}
-        share_of = {identity: shares[pid] for pid, identity in named.items()}
         for pid, identity in ours.items():
             yield from self._points("gpu_process_memory_bytes", memory[pid], identity)
-            yield from self._points("gpu_process_sm_share", share_of.get(identity), identity)
+            yield from self._points("gpu_process_sm_share", shares.get(pid), identity)
 
 
 class GpuSet:
@@ -255,8 +240,6 @@ class GpuSet:
         self.readers: dict[str, GpuReader] = {}
         self._questions = {gpu.name: Questions(source, gpu, clock) for gpu in self.gpus}
         self._clock, self._everything = clock, everything
-        self.pause_ns: int | None = None
-        """After how long to ``look``; None if nothing needs it before the next reading."""
         self._readings = 0
         self._looked_ns = since_ns
         self.read_ns = since_ns
@@ -266,11 +249,12 @@ class GpuSet:
         """The devices that do not answer any more, by name, with the words of the driver."""
         return {name: one.lost for name, one in self._questions.items() if one.lost}
 
-    def look(self) -> None:
-        """Look at what cannot wait, and keep it for the next reading."""
-        now_ns = self._clock.now_ns()
-        pauses = [reader.look(now_ns) for reader in self._answering()]
-        self.pause_ns = min((pause_ns for pause_ns in pauses if pause_ns is not None), default=None)
+    def look(self) -> bool:
+        """Look at devices whose clock is estimated; False if there are none."""
+        polling = [reader for reader in self._answering() if reader.polls]
+        for reader in polling:
+            reader.look()
+        return bool(polling)
 
     def read(self, users: GpuUsers) -> Iterator[DeviceSeen | PointsTaken]:
         """Read once: yield the devices that begin, then one record with the points of all."""
@@ -287,7 +271,6 @@ class GpuSet:
                 if gpu.name not in self.readers and self._is_used(gpu, used, identities, users):
                     yield from self._begin(gpu)
             self._looked_ns = self._clock.now_ns()
-        self.look()
         at_ns, readers = self._clock.now_ns(), self._answering()
         points = [
             point for one in readers for point in one.read(memory.get(one.gpu), users, identities)

@@ -7,7 +7,6 @@ only if nothing else is possible.
 
 from __future__ import annotations
 
-import enum
 import os
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -79,16 +78,6 @@ def _computes(devices: frozenset[str]) -> bool:
     return not devices.isdisjoint(_COMPUTING)
 
 
-class Named(enum.Enum):
-    """Where a driver names PIDs.
-
-    It translates those of lists into a container's since R535, of samples since R570.
-    """
-
-    IN_LISTS = 1
-    IN_SAMPLES = 2
-
-
 class GpuUsers:
     """The processes of a run as users of GPUs.
 
@@ -99,7 +88,8 @@ class GpuUsers:
         self._clock = clock
         self._traces = traces or ProcessTraces()
         self._sees_host = self._traces.sees_host_pids()
-        self._numbers_mean_us: set[Named] = set()
+        self._numbers_mean_us = False
+        """Whether the driver translates PIDs into this container's, as since R535."""
         self._users: dict[Identity, _User] = {}
         self._gpus: Sequence[GpuDevice] = ()
 
@@ -110,9 +100,7 @@ class GpuUsers:
             identity: self._users.get(identity) or _User(identity) for identity in identities
         }
 
-    def identify(
-        self, pids: Mapping[GpuDevice, Collection[int]], where: Named = Named.IN_LISTS
-    ) -> dict[int, Identity]:
+    def identify(self, pids: Mapping[GpuDevice, Collection[int]]) -> dict[int, Identity]:
         """Match the PIDs that NVML names for each GPU with processes of the run.
 
         What is not certain is left out.
@@ -126,8 +114,8 @@ class GpuUsers:
         # If NVML's numbers are those of our processes, or of others that we see, there is
         # nothing to guess.
         if found or any(_computes(self._traces.open_devices(pid)) for pid in unknown):
-            self._numbers_mean_us.add(where)
-        return found if where in self._numbers_mean_us else self._by_exclusion(pids)
+            self._numbers_mean_us = True
+        return found if self._numbers_mean_us else self._by_exclusion(pids)
 
     def knows(self, identities: Mapping[int, Identity]) -> bool:
         """Say whether the driver's lists tell which processes of the run use GPUs.
@@ -145,7 +133,7 @@ class GpuUsers:
 
         That is so in a container. ``tells_pids`` is False if NVML names no processes at all.
         """
-        if tells_pids and (self._sees_host or Named.IN_LISTS in self._numbers_mean_us):
+        if tells_pids and (self._sees_host or self._numbers_mean_us):
             return False
         return any(self._may_compute_on(user, gpu) for user in self._users.values())
 

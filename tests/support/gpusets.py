@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.gpu.devices import GpuNames
+from profd.daemon.gpu.driverclock import POLL_NS
 from profd.daemon.gpu.nvmlsource import NvmlSource
 from profd.daemon.gpu.reader import GpuSet
 from profd.daemon.gpu.users import GpuUsers
@@ -49,11 +50,10 @@ class GpuRoom:
         Returns the points, without their times.
         """
         until_ns = self.clock.at_ns + round(after_s * SECOND_NS)
-        while (
-            pause_ns := self.gpus.pause_ns
-        ) is not None and self.clock.at_ns + pause_ns < until_ns:
-            self._go_to(self.clock.at_ns + pause_ns)
-            self.gpus.look()
+        while self.clock.at_ns + POLL_NS < until_ns:
+            self._go_to(self.clock.at_ns + POLL_NS)
+            if not self.gpus.look():
+                break
         self._go_to(until_ns)
         records = list(self.gpus.read(self.users))
         self.devices += [record for record in records if isinstance(record, DeviceSeen)]

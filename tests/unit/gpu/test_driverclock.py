@@ -73,10 +73,6 @@ def test_a_device_whose_clock_is_another_one_says_so_once(driver: SimulatedDrive
     (remark,) = room.remarks
     assert remark.startswith("gpu0: the driver's clock is ")
     assert "behind the wall clock" in remark
-    assert room.series("gpu_sampling_period_s")[0][1] == pytest.approx(1 / 6, rel=1e-3)
-    assert room.series("gpu_clock_offset_s")[0][1] == pytest.approx(
-        1_795_176_000 - UPTIME_S, abs=0.02
-    )
 
 
 def test_the_offset_is_the_least_delay_and_what_came_before_the_first_look_counts_for_nothing() -> (
