@@ -1,25 +1,21 @@
-"""Memory of a run: which processes grow, how long that can go on, its limits and its jumps."""
+"""Memory of a run: which processes grow, how long that can go on, and its limits."""
 
 from __future__ import annotations
 
 import bisect
-import itertools
-import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from weakref import WeakKeyDictionary
 
 import msgspec
 
-from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import points_of, take_course
 from profd.daemon.analyze.steps import counts_of
 from profd.daemon.analyze.trend import LEAST_SPAN_S, Trend, trend
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.events import EventKind
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import EventRow, FrameRow, PointRow, ProcessRow, SeriesRow
+from profd.daemon.store.rows import PointRow, ProcessRow, SeriesRow
 from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS, MINUTE_NS
 from profd.daemon.timerange import TimeRange
 
@@ -74,7 +70,7 @@ def _last(reader: RunReader, row: SeriesRow | None, selection: Selection) -> flo
 LEAST_GROWTH_BYTES, LEAST_GROWTH_SHARE = 4e6, 0.0025  # less is what allocators keep for themselves
 EVERYTHING = Selection()
 # With more minutes, only the least and the highest value of each minute count.
-LEAST_MINUTES, JUMP_LEAST_MINUTES = 60, 240
+LEAST_MINUTES = 60
 
 
 class Growth(msgspec.Struct, frozen=True):
@@ -245,101 +241,3 @@ def _per_step(found: Trend, counts: Sequence[PointRow]) -> float | None:
     if took_s < min(0.5 * (found.end_s - found.start_s), LEAST_SPAN_S):
         return None
     return found.slope_per_s * took_s / (inside[-1].value - inside[0].value)
-
-
-JUMP_SERIES = ("rss_bytes", MEMORY_OF_PROCESS)  # what is proportional is resident, too
-LEAST_BYTES = 32e6
-NEIGHBORS = 5
-NEAR_NS = 2 * SECOND_NS
-MOST_JUMPS = 10
-NEAR_STEP_NS = 90 * SECOND_NS
-
-
-class Jump(msgspec.Struct, frozen=True):
-    """The memory of a process rose between two readings, by ``by_bytes``, and stayed there.
-
-    ``process`` is the id of its row. ``stack`` is the one of its main thread with the most time
-    between the two, ``line`` the user's line in it; None if nothing was sampled then. ``events``
-    are those within two seconds.
-    """
-
-    process: int
-    pid: int
-    series: str
-    device: str | None
-    from_ns: int
-    at_ns: int
-    by_bytes: float
-    stack: int | None
-    line: FrameRow | None
-    events: tuple[EventRow, ...]
-
-
-def jumps(
-    reader: RunReader, phases: PhaseIndex, selection: Selection = EVERYTHING
-) -> tuple[Jump, ...]:
-    """Return the largest jumps in the memory of the processes of a selection, in order of time."""
-    found: list[Jump] = []
-    # A finding follows from a jump and does not cause it.
-    events = [event for event in reader.events() if event.kind is not EventKind.FINDING]
-    for row in reader.list_series(*JUMP_SERIES):
-        process = reader.processes.get(row.process or 0)
-        if not process or not selection.takes_process(process):
-            continue
-        for before, after in _steps_of(reader, row.id, selection):
-            stack = _stack_during(reader, process.id, TimeRange(before.at_ns, after.at_ns))
-            since_ns, until_ns = before.at_ns - NEAR_NS, after.at_ns + NEAR_NS
-            near = tuple(event for event in events if since_ns <= event.at_ns <= until_ns)
-            line = None if stack is None else phases.user_line(stack)
-            jumped = before.at_ns, after.at_ns, after.value - before.value
-            found.append(
-                Jump(process.id, process.pid, row.name, row.device, *jumped, stack, line, near)
-            )
-    found.sort(key=lambda jump: -jump.by_bytes)
-    return tuple(sorted(found[:MOST_JUMPS], key=lambda jump: (jump.at_ns, jump.process)))
-
-
-def _steps_of(
-    reader: RunReader, series: int, selection: Selection
-) -> Iterable[tuple[PointRow, PointRow]]:
-    """Return the readings between which a series jumped, in a long run those of such minutes."""
-    course = take_course(reader, series, selection.time, JUMP_LEAST_MINUTES)
-    coarse = list(_steps(course.extremes(reader.info.started_ns)))
-    if not course.minutes:
-        return coarse
-    found: dict[int, tuple[PointRow, PointRow]] = {}
-    for before, after in sorted(coarse, key=lambda step: step[0].value - step[1].value)[
-        :MOST_JUMPS
-    ]:
-        near = TimeRange(before.at_ns - NEAR_STEP_NS, after.at_ns + NEAR_STEP_NS)
-        found |= {step[1].at_ns: step for step in _steps(reader.points(series, near))}
-    return found.values()
-
-
-def _steps(points: Sequence[PointRow]) -> Iterator[tuple[PointRow, PointRow]]:
-    """Yield the readings between which a series rose above its recent values and stayed."""
-    changes = [abs(after.value - before.value) for before, after in itertools.pairwise(points)]
-    usual = statistics.median(changes) if changes else 0.0
-    for index in range(NEIGHBORS, len(points) - NEIGHBORS + 1):
-        before, after = points[index - 1], points[index]
-        if after.value - before.value < LEAST_BYTES:  # what follows asks for more, and takes longer
-            continue
-        highest = max(point.value for point in points[index - NEIGHBORS : index])
-        lowest = min(point.value for point in points[index : index + NEIGHBORS])
-        # What goes up by a tenth as much all the time does not jump.
-        if lowest - highest >= max(LEAST_BYTES, 0.05 * highest, 10 * usual):
-            yield before, after
-
-
-def _stack_during(reader: RunReader, process: int, time: TimeRange) -> int | None:
-    threads = [
-        thread.id
-        for thread in reader.threads.values()
-        if thread.process == process and thread.is_main
-    ]
-    spent_ns: defaultdict[int, int] = defaultdict(int)
-    begun = TimeRange(time.from_ns - 30 * SECOND_NS, time.to_ns)
-    for interval in reader.intervals(begun, threads):
-        spent_ns[interval.stack] += interval.time.within(time).length_ns
-    stack = max(spent_ns, key=spent_ns.__getitem__, default=None)
-    return stack if stack is not None and spent_ns[stack] else None

@@ -9,7 +9,7 @@ import math
 import re
 from functools import partial
 
-from profd.daemon.analyze.memory import JUMP_SERIES, growth, tightest
+from profd.daemon.analyze.memory import growth, tightest
 from profd.daemon.analyze.phases import WITHOUT_WORK
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import points_of, total_of_series
@@ -107,7 +107,8 @@ def memory_growth(context: FindingContext) -> Finding | None:
     growing = [
         one
         for one in growth(context.reader, so_far)
-        if one.verdict == "growing" and one.series in JUMP_SERIES
+        # What is proportional is resident, too.
+        if one.verdict == "growing" and one.series != "pss_bytes"
     ]
     worst = min(
         growing,

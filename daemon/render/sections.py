@@ -14,7 +14,7 @@ from profd.daemon.analyze.gpu import Gpu, GpuIdle
 from profd.daemon.analyze.idletime import IdleShare
 from profd.daemon.analyze.incidents import Hang, LastPlace, PostMortem
 from profd.daemon.analyze.job import RankPart, RankSummary
-from profd.daemon.analyze.memory import Growth, Jump
+from profd.daemon.analyze.memory import Growth
 from profd.daemon.analyze.phases import STARTUP, STEP
 from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.findings.finding import INFO, Finding
@@ -22,7 +22,7 @@ from profd.daemon.render.plaintext import fit, listed, visible, width, wrapped
 from profd.daemon.render.summary import Summary
 from profd.daemon.store.merge import JoinedNode
 from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS
-from profd.daemon.units import UNKNOWN, clock, duration, percent, rate, size, step_time
+from profd.daemon.units import UNKNOWN, duration, percent, rate, size, step_time
 
 ALARM, WORTH_KNOWING, GOOD = "▲", "·", "✓"
 
@@ -174,18 +174,6 @@ def growth_words(growth: Growth) -> str:
         growth.limit.kind, growth.limit.name
     )
     return f"{text}: {limit} is full in {duration(growth.time_to_limit_s)}"
-
-
-def jump_lines(jumps: Iterable[Jump], names: Mapping[int, str]) -> Iterator[str]:
-    for jump in jumps:
-        where = f" on {jump.device}" if jump.device is not None else ""
-        line = (
-            f" at {jump.line.module_path}:{jump.line.line}  {jump.line.source or ''}"
-            if jump.line
-            else ""
-        )
-        name = names.get(jump.pid, "process")
-        yield f"  {clock(jump.at_ns)}  {name} {jump.pid} rose{where} by {size(jump.by_bytes)}{line}"
 
 
 def hang_lines(hangs: Sequence[Hang]) -> Iterator[str]:

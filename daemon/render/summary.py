@@ -17,7 +17,7 @@ from profd.daemon.analyze.gpu import Gpu, GpuIdle, take_gpu_idle, take_gpus
 from profd.daemon.analyze.gputracks import GpuTracks
 from profd.daemon.analyze.incidents import Hang, PostMortem, take_hangs, take_post_mortem
 from profd.daemon.analyze.job import RankSummary, take_ranks
-from profd.daemon.analyze.memory import Growth, Jump, growth, jumps
+from profd.daemon.analyze.memory import Growth, growth
 from profd.daemon.analyze.operators import WindowSummary, last_window
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import (
@@ -122,7 +122,6 @@ class Summary(msgspec.Struct, frozen=True):
     rest: dict[str, dict[str, float]]
     gpu_idle: GpuIdle | None
     memory: tuple[Growth, ...]
-    memory_jumps: tuple[Jump, ...]
     hangs: tuple[Hang, ...]
     post_mortem: PostMortem | None
     findings: tuple[Finding, ...]
@@ -188,7 +187,6 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
         rest=named_rest(reader, profile, phases),
         gpu_idle=take_gpu_idle(reader, selection, phases),
         memory=growth(reader, selection),
-        memory_jumps=jumps(reader, phases, selection),
         hangs=hangs,
         post_mortem=post_mortem,
         findings=findings,

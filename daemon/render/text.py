@@ -66,7 +66,6 @@ def summary_text(summary: Summary) -> str:
         *sections.idle_lines(summary.gpu_idle),
         *_section("Processes", _process_table(summary.processes)),
         *_section("Growing memory", sections.growth_lines(summary.memory, roles)),
-        *_section("Memory that jumped", sections.jump_lines(summary.memory_jumps, roles)),
     ]
     return joined(lines, WIDTH)
 

@@ -49,7 +49,6 @@ _FIELDS_OF_ROWS = (
     ("gain of a finding", "findings", "label", "gain_bound"),
     ("own work of a rank", "ranks", "rank", "own_share"),
     ("waiting of a rank", "ranks", "rank", "waiting_share"),
-    ("jump of memory", "memory_jumps", "pid", "by_bytes"),
     ("growth of memory", "growing", "pid", "slope_bytes_per_s"),
     ("time until memory is full", "growing", "pid", "time_to_limit_s"),
     ("calls of an operator", "operators", "name", "calls"),

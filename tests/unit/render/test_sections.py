@@ -10,12 +10,12 @@ from support.jobruns import FORWARD, LOAD, Rank, write_job
 from support.noderuns import Job, write_three_nodes
 from support.synthetic import STARTED_NS, main_process, write_records
 
-from profd.daemon.analyze.memory import Growth, Jump, Limit
+from profd.daemon.analyze.memory import Growth, Limit
 from profd.daemon.analyze.nodes import open_job, read_folder
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.render.plaintext import WIDTH, joined
 from profd.daemon.render.report import render_report
-from profd.daemon.render.sections import growth_lines, jump_lines, node_lines, rank_lines
+from profd.daemon.render.sections import growth_lines, node_lines, rank_lines
 from profd.daemon.render.summary import summarize
 from profd.daemon.render.text import summary_text
 from profd.daemon.store.merge import JoinedNode
@@ -29,7 +29,6 @@ from profd.daemon.store.records import (
     Record,
     Stand,
 )
-from profd.daemon.store.rows import FrameRow
 
 HOST = Limit("host", "ada-desktop", 16_000_000_000, 6_000_000_000)
 LEAK = Growth(1, 4242, "rss_bytes", None, "growing", 1.25e6, (1.2e6, 1.3e6), 0.5e6, 0, HOST, 8000.0)
@@ -59,12 +58,6 @@ def test_a_leak_is_one_line_with_pace_step_and_end_and_a_jump_names_the_line_tha
     others = [msgspec.structs.replace(LEAK, verdict=verdict) for verdict in ("steady", "cached")]
     assert len(list(growth_lines([LEAK, proportional, *others], NAMES))) == 1
     assert len(list(growth_lines([proportional], NAMES))) == 1
-    line = FrameRow(1, "load", "/srv/train.py", "train.py", 12, False, "cache = read(path)")
-    jump = Jump(1, 4242, "rss_bytes", None, 0, 90_000_000_000, 1.5e9, 3, line, ())
-    on_gpu = msgspec.structs.replace(jump, device="gpu0", line=None, pid=7)
-    of_host, of_gpu = jump_lines([jump, on_gpu], NAMES)
-    assert of_host.endswith("  main 4242 rose by 1.5 GB at train.py:12  cache = read(path)")
-    assert of_gpu.endswith("  process 7 rose on gpu0 by 1.5 GB")
 
 
 def test_a_summary_has_the_memory_of_each_process_and_names_growing_ones(tmp_path: Path) -> None:
