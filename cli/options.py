@@ -168,9 +168,8 @@ _SELECTION = (
     click.option(
         "--when",
         multiple=True,
-        type=click.Choice(["on-cpu", "cpu-saturated", "throttled", "memory-growing"]),
-        help="Take the time for which the thread ran more than it waited, all cores were busy, "
-        "CPU or GPU were held back by a limit, or memory grew.",
+        type=click.Choice(["on-cpu"]),
+        help="Take the time for which the thread ran more than it waited.",
     ),
 )
 

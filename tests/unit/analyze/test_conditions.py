@@ -1,6 +1,4 @@
-"""Conditions beside the GPU's: when all cores were busy, when memory grew, and runs that cannot
-tell.
-"""
+"""Conditions of selections: when threads ran on a CPU, and runs that cannot tell."""
 
 from __future__ import annotations
 
@@ -17,7 +15,6 @@ from support.synthetic import (
 )
 
 from profd.daemon.analyze import conditions
-from profd.daemon.analyze.memory import growth
 from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import Condition, Selection
 from profd.daemon.clock import SECOND_NS
@@ -25,8 +22,6 @@ from profd.daemon.errors import UsageError
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
 from profd.daemon.timerange import EVER
-
-GROWING = (Condition("memory-growing"),)
 
 
 def write_readings(path: Path, name: str, values: list[float], device: str | None = None) -> Path:
@@ -40,44 +35,6 @@ def write_readings(path: Path, name: str, values: list[float], device: str | Non
             points.append(records.Point("gpu_process_memory_bytes", 1 << 30, MAIN, device=device))
         found.append(records.PointsTaken(STARTED_NS + second * SECOND_NS, tuple(points)))
     return write_records(path, found)
-
-
-def test_growing_memory_selects_the_time_since_the_growth_began(tmp_path: Path) -> None:
-    with RunReader(write_run(tmp_path / "a.profd", seconds=90)) as reader:
-        leak = next(one for one in growth(reader) if one.verdict == "growing")
-        assert leak.since_ns is not None
-        profile = take_profile(reader, Selection(main_threads=True, when=GROWING))
-        process = reader.processes[leak.process]
-        assert process.pid == MAIN.pid
-        assert profile.total_ns == reader.info.end_ns - max(leak.since_ns, STARTED_NS)
-        worker = next(row for row in reader.processes.values() if row.role == "worker")
-        assert (
-            take_profile(reader, Selection(processes=frozenset({worker.id}), when=GROWING)).total_ns
-            == 0
-        )
-
-
-def test_all_cores_are_busy_from_95_percent_on(tmp_path: Path) -> None:
-    with RunReader(
-        write_readings(tmp_path / "a.profd", "host_cpu_share", [0.1, 0.94, 0.95, 1.0, 0.5])
-    ) as reader:
-        cover = conditions.cpu_saturated(reader)
-    assert list(cover.ranges()) == [(STARTED_NS + SECOND_NS, STARTED_NS + 3 * SECOND_NS)]
-
-
-@pytest.mark.parametrize(
-    ("name", "device", "readings"),
-    [
-        ("cgroup_cpu_throttled_share", None, [0.0, 0.0, 0.3, 0.0]),
-        ("gpu_throttle_reasons_mask", "gpu0", [0, 0, 0x4, 0]),
-    ],
-)
-def test_what_held_back_the_cpu_or_a_gpu_counts(
-    name: str, device: str | None, readings: list[float], tmp_path: Path
-) -> None:
-    with RunReader(write_readings(tmp_path / "a.profd", name, readings, device)) as reader:
-        cover = conditions.throttled(reader, 1)
-    assert list(cover.ranges()) == [(STARTED_NS + SECOND_NS, STARTED_NS + 2 * SECOND_NS)]
 
 
 def test_each_thread_is_on_the_cpu_by_its_own_readings(tmp_path: Path) -> None:

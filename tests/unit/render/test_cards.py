@@ -75,10 +75,7 @@ def finding(text: str = "text") -> Finding:
         (Selection(), {"process": ["all"], "thread": ["all"]}),
         (Selection(thread="a&b=c"), {"process": ["all"], "thread": ["=a&b=c"]}),
         (Selection(when=(Condition("gpu-idle"),), main_threads=True), {"gpu-idle": ["1"]}),
-        (
-            Selection(when=(Condition("on-cpu"), Condition("throttled")), main_threads=True),
-            {"on-cpu": ["1"]},
-        ),
+        (Selection(when=(Condition("on-cpu"),), main_threads=True), {"on-cpu": ["1"]}),
     ],
 )
 def test_an_address_says_what_a_selection_says(
