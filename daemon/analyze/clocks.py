@@ -5,9 +5,7 @@ the distance of two samples. Steps are alike, so that one may be taken for its n
 good guess only their uneven lengths differ.
 
 The guess comes from the joining of a job if both nodes were recorded from the start: all ranks
-leave it together, once. Otherwise it comes from the numbers of steps: the loop counter is read
-every few seconds, at any place of a step, and the late rank advances its counter long after the
-others, so the guess is good to within a step or two.
+leave it together, once. Otherwise wall clocks are taken to agree within some seconds.
 """
 
 from __future__ import annotations
@@ -23,13 +21,10 @@ from typing import NamedTuple
 
 from profd.daemon.analyze.collectives import DepartureIndex
 from profd.daemon.analyze.confidence import median_interval
-from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.steps import counts_of
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.frameworks.frames import any_means, means
 from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import PointRow, ThreadRow
 from profd.daemon.timerange import TimeRange
 
 FEWEST_MATCHED = 20
@@ -157,43 +152,8 @@ def guess_by_joining(first: Mapping[str, int], second: Mapping[str, int]) -> Gue
     return Guess(int(statistics.median(differences)), _JOINED_WITHIN_NS)
 
 
-def take_counts(reader: RunReader, threads: Sequence[ThreadRow]) -> list[PointRow]:
-    """Return the counts of the rank with most of them, without those that repeat the one before."""
-    most: list[PointRow] = []
-    for thread in threads:
-        found: list[PointRow] = []
-        for point in itertools.chain(*counts_of(reader, thread.process, Selection()).pieces[:1]):
-            if not found or point.value > found[-1].value:
-                found.append(point)
-        most = max(most, found, key=len)
-    return most
-
-
-def guess_by_counts(first: Sequence[PointRow], second: Sequence[PointRow]) -> Guess | None:
-    if len(first) < 2:
-        return None
-    differences = [
-        point.at_ns - _counted_ns(first, point.value)
-        for point in second
-        if first[0].value <= point.value <= first[-1].value
-    ]
-    if not differences:
-        return None
-    spread_ns = (max(differences) - min(differences)) / 2
-    step_ns = (first[-1].at_ns - first[0].at_ns) / (first[-1].value - first[0].value)
-    return Guess(int(statistics.median(differences)), int(spread_ns + 1.5 * step_ns))
-
-
-def _counted_ns(counts: Sequence[PointRow], value: float) -> int:
-    """Return when counts that rise reached a value, as if they rose evenly between two readings."""
-    number = max(bisect.bisect_left(counts, value, key=lambda row: row.value), 1)
-    before, after = counts[number - 1], counts[number]
-    share = (value - before.value) / (after.value - before.value)
-    return before.at_ns + int(share * (after.at_ns - before.at_ns))
-
-
 FIRST, COLLECTIVES, JOINING = "the first node", "collectives", "the start of the job"
-STEPS, WALL_CLOCK = "step counters", "the wall clock"
+WALL_CLOCK = "the wall clock"
 
 
 class ClockOffset(NamedTuple):
@@ -216,7 +176,6 @@ class _Side:
         self.info = reader.info
         self.departures = DepartureIndex(reader)
         self.joined_ns = joined_ns(reader, self.departures)
-        self.counts = take_counts(reader, self.departures.threads)
 
 
 def take_offsets(readers: Sequence[RunReader]) -> tuple[ClockOffset, ...]:
@@ -226,13 +185,7 @@ def take_offsets(readers: Sequence[RunReader]) -> tuple[ClockOffset, ...]:
 
 def _offset(first: _Side, other: _Side) -> ClockOffset:
     by_joining = guess_by_joining(first.joined_ns, other.joined_ns)
-    by_counts = guess_by_counts(first.counts, other.counts)
-    guesses = [
-        (source, guess)
-        for source, guess in ((JOINING, by_joining), (STEPS, by_counts))
-        if guess is not None
-    ]
-    for _, guess in (*guesses, (WALL_CLOCK, Guess(0, 5 * SECOND_NS))):
+    for guess in filter(None, (by_joining, Guess(0, 5 * SECOND_NS))):
         # When ranks of both nodes left their waits, in the last five minutes that both have
         # recorded.
         ahead_ns = guess.offset_ns
@@ -244,6 +197,6 @@ def _offset(first: _Side, other: _Side) -> ClockOffset:
             by_chance_ns = max(found.high_ns - found.offset_ns, found.offset_ns - found.low_ns)
             error_ns = by_chance_ns + max(first.departures.slack_ns, other.departures.slack_ns)
             return ClockOffset(found.offset_ns, error_ns, COLLECTIVES, found.matched)
-    for source, guess in guesses:
-        return ClockOffset(guess.offset_ns, guess.reach_ns, source)
+    if by_joining is not None:
+        return ClockOffset(by_joining.offset_ns, by_joining.reach_ns, JOINING)
     return ClockOffset(0, None, WALL_CLOCK)

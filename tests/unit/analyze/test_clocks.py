@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from itertools import starmap
 from pathlib import Path
 
 import pytest
@@ -17,18 +16,15 @@ from profd.daemon.analyze.clocks import (
     FEWEST_MATCHED,
     FIRST,
     JOINING,
-    STEPS,
     WALL_CLOCK,
     ClockOffset,
     Guess,
     align,
-    guess_by_counts,
     take_offsets,
 )
-from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
+from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame
-from profd.daemon.store.rows import PointRow
 
 MS = MILLISECOND_NS
 
@@ -82,7 +78,7 @@ def test_what_some_leave_before_others_come_tells_no_clock(tmp_path: Path) -> No
     assert offset(files[0], other).source == JOINING
 
 
-def test_uneven_steps_are_aligned_by_counters_where_the_start_was_not_seen(tmp_path: Path) -> None:
+def test_uneven_steps_are_aligned_where_the_start_was_not_seen(tmp_path: Path) -> None:
     job = Job(jitter_ms=25)
     found = offset(
         job.write(tmp_path / "0.profd", 0, joined=False),
@@ -93,24 +89,11 @@ def test_uneven_steps_are_aligned_by_counters_where_the_start_was_not_seen(tmp_p
     assert abs(found.offset_ns - AHEAD_NS) < 5 * MS
 
 
-def test_even_steps_whose_start_was_not_seen_are_known_to_some_steps_and_that_is_said(
-    tmp_path: Path,
-) -> None:
-    job = Job(jitter_ms=0.3)
+def test_where_nothing_tells_the_wall_clock_is_taken_and_that_is_said(tmp_path: Path) -> None:
+    job = Job(jitter_ms=0.3)  # even steps: one may be taken for its neighbor
     found = offset(
         job.write(tmp_path / "0.profd", 0, joined=False),
-        job.write(tmp_path / "1.profd", 1, ahead_ns=AHEAD_NS, joined=False),
-    )
-
-    assert found.source == STEPS
-    assert abs(found.offset_ns - AHEAD_NS) < there(found.error_ns) < SECOND_NS / 2
-
-
-def test_where_nothing_tells_the_wall_clock_is_taken_and_that_is_said(tmp_path: Path) -> None:
-    job, other = Job(jitter_ms=0.3), Job(jitter_ms=0.3, seed=2)
-    found = offset(
-        job.write(tmp_path / "0.profd", 0, joined=False, counted=False),
-        other.write(tmp_path / "1.profd", 1, joined=False, counted=False),
+        job.write(tmp_path / "1.profd", 1, joined=False),
     )
 
     assert found == ClockOffset(0, None, WALL_CLOCK)
@@ -192,15 +175,3 @@ def test_even_steps_are_matched_where_the_guess_tells_them_apart_and_too_few_say
 
     assert align(seen(chance, truth), few, Guess(0, 60 * MS)) is None
     assert align(seen(chance, truth), seen(chance, moments(chance)), Guess(0, 1000 * MS)) is None
-
-
-FIRST_COUNTS = list(starmap(PointRow, [(1_000, 10), (2_000, 20)]))
-
-
-def test_counts_of_the_same_steps_are_as_far_apart_as_the_clocks_and_others_say_nothing() -> None:
-    guess = there(
-        guess_by_counts(FIRST_COUNTS, list(starmap(PointRow, [(1_700, 10), (2_700, 20)])))
-    )
-    assert guess.offset_ns == 700
-    assert guess_by_counts(FIRST_COUNTS, [PointRow(1_700, 30)]) is None
-    assert guess_by_counts(FIRST_COUNTS[:1], FIRST_COUNTS) is None
