@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -22,7 +22,8 @@ from profd.daemon.analyze.selection import Selection, spread
 from profd.daemon.analyze.series import mean_of_series, total_of_series
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.stepfunction import UTILIZATION
+from profd.daemon.store.rows import IntervalRow
+from profd.daemon.store.stepfunction import UTILIZATION, StepFunction
 
 
 class Gpu(msgspec.Struct, frozen=True):
@@ -89,13 +90,13 @@ def take_gpu_idle(reader: RunReader, selection: Selection, phases: PhaseIndex) -
     total = total_utilization(reader, trainers, selection.time)
     if total.mean is None or not total.known_ns:
         return None
+    parts = _read(reader, selection)
+    queue_of = _queues(phases)
     place_of = functools.cache(lambda stack: (phases.of_stack(stack), phases.user_line(stack)))
-    time, period_ns = _read(reader, selection, place_of, _queues(phases))
-    by_line = time.shares()
-    if len({phase for phase, _ in by_line}) == len(by_line):  # the same states by other names
-        by_phase = {phase: idle for (phase, _), idle in by_line.items()}
-    else:
-        by_phase = time.merged(lambda place: place[0]).shares()
+    by_line = _idle_time(parts, place_of, queue_of).shares()
+    by_phase = _idle_time(parts, phases.of_stack, queue_of).shares()
+    whole = selection.time.within(reader.info.time)
+    period_ns = GpuTracks(reader, whole).period_ns or 0
     lines = [
         IdleLine(phase, *row.place, idle)
         for (phase, row), idle in by_line.items()
@@ -115,7 +116,8 @@ def idle_bounds(
     reader: RunReader, selection: Selection, phases: PhaseIndex
 ) -> dict[str, IdleShare]:
     """Return only the bounds of each phase's share of the idle time: a live run asks often."""
-    return _read(reader, selection, phases.of_stack)[0].bounds()
+    parts = _read(reader, selection)
+    return _idle_time(parts, phases.of_stack, lambda stack: None).bounds()
 
 
 # These copy what may be large, and no kernel runs while they do.
@@ -145,21 +147,30 @@ def _queues(phases: PhaseIndex) -> Callable[[int], Queue | None]:
 _LOOKED_AT_NS, _LEAST_LOOKED_AT_NS, _SLICE_NS = 240 * SECOND_NS, 20 * SECOND_NS, 10 * SECOND_NS
 
 
-def _read(
-    reader: RunReader,
-    selection: Selection,
-    state_of: Callable[[int], State],
-    queue_of: Callable[[int], Queue | None] = lambda stack: None,
-) -> tuple[IdleTime[State], float]:
-    """Return a selection's readings beside the states of its threads, and their period in ns."""
+Part = tuple[StepFunction, Sequence[IntervalRow]]
+"""How busy the GPUs of a process were, and the intervals of its main thread then."""
+
+
+def _read(reader: RunReader, selection: Selection) -> list[Part]:
     whole = selection.time.within(reader.info.time)
     trainers = {row.id for row in selection.trainers(reader)}
     mains = [row for row in reader.main_threads() if row.process in trainers]
     most_ns = max(_LOOKED_AT_NS // max(len(trainers), 1), _LEAST_LOOKED_AT_NS)
-    time = IdleTime[State]()
-    for part in spread(whole, most_ns, most_ns // _SLICE_NS):
-        tracks = GpuTracks(reader, part)
+    parts: list[Part] = []
+    for time in spread(whole, most_ns, most_ns // _SLICE_NS):
+        tracks = GpuTracks(reader, time)
         for thread in mains:
-            rows = list(reader.intervals(part, {thread.id}))
-            time.add(tracks.of_process(thread.process), rows, state_of, queue_of)
-    return time, GpuTracks(reader, whole).period_ns or 0
+            rows = list(reader.intervals(time, {thread.id}))
+            parts.append((tracks.of_process(thread.process), rows))
+    return parts
+
+
+def _idle_time(
+    parts: Iterable[Part],
+    state_of: Callable[[int], State],
+    queue_of: Callable[[int], Queue | None],
+) -> IdleTime[State]:
+    time = IdleTime[State]()
+    for track, rows in parts:
+        time.add(track, rows, state_of, queue_of)
+    return time

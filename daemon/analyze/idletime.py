@@ -29,7 +29,6 @@ from profd.daemon.store.rows import IntervalRow
 from profd.daemon.store.stepfunction import StepFunction
 
 State = TypeVar("State", bound=Hashable)
-Other = TypeVar("Other", bound=Hashable)
 
 _LEAST_COVERED = 0.9  # a reading of which less was sampled says nothing of what ran in it
 _CLOCK_ERROR_NS = 5 * MILLISECOND_NS  # between the driver's times and those of samples
@@ -76,16 +75,6 @@ class IdleReading(Generic[State]):
     length_ns: int
     spent_ns: Counter[State] = field(default_factory=Counter)
     changes: Counter[tuple[State, State]] = field(default_factory=Counter)
-
-    def merged(self, merge: Callable[[State], Other]) -> IdleReading[Other]:
-        """Return the reading with several states taken for one."""
-        one: IdleReading[Other] = IdleReading(self.idle, self.length_ns)
-        for state, spent_ns in self.spent_ns.items():
-            one.spent_ns[merge(state)] += spent_ns
-        for (before, after), count in self.changes.items():
-            if merge(before) != merge(after):
-                one.changes[merge(before), merge(after)] += count
-        return one
 
 
 class IdleTime(Generic[State]):
@@ -136,19 +125,6 @@ class IdleTime(Generic[State]):
     @property
     def _idle_ns(self) -> float:
         return sum(one.idle * one.length_ns for one in self._readings)
-
-    def merged(self, merge: Callable[[State], Other]) -> IdleTime[Other]:
-        """Return the same readings with several states taken for one."""
-        one: IdleTime[Other] = IdleTime()
-        one._readings = [reading.merged(merge) for reading in self._readings]
-        one._error_ns2 = self._error_ns2
-        for (state, queue), spent_ns in self._spent_ns.items():
-            one._spent_ns[merge(state), queue] += spent_ns
-        for (before, (state, queue)), count in self._visits.items():
-            came, left = (merge(state), queue), before and (merge(before[0]), before[1])
-            if came != left:
-                one._visits[left, came] += count
-        return one
 
     def bounds(self) -> dict[State, IdleShare]:
         """Return only the bounds of ``shares``, which take less time than estimates."""

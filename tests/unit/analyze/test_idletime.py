@@ -125,7 +125,7 @@ def test_readings_that_were_not_sampled_and_a_busy_gpu_say_nothing() -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_lines_merged_into_a_phase_have_the_shares_of_the_phase(form: str) -> None:
+def test_a_phase_has_the_same_shares_however_its_lines_alternate(form: str) -> None:
     run = Timeline(Kind(form, 50, 0.5, 100, 0, 0.3), 20, random.Random(3))
     utilization, samples, whole, lines = (
         step_function(run.readings()),
@@ -137,7 +137,11 @@ def test_lines_merged_into_a_phase_have_the_shares_of_the_phase(form: str) -> No
     both = [half for row in samples for half in halves(row)]
     lines.add(utilization, both, lambda stack: stack, lambda stack: QUEUES.get(stack // 10))
     assert len(lines.shares()) > len(whole.shares())
-    assert lines.merged(lambda stack: stack // 10).shares() == whole.shares()
+    together = IdleTime[int]()
+    together.add(
+        utilization, both, lambda stack: stack // 10, lambda stack: QUEUES.get(stack // 10)
+    )
+    assert together.shares() == whole.shares()
 
 
 def halves(row: IntervalRow) -> list[IntervalRow]:
