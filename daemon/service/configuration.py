@@ -8,9 +8,8 @@ from __future__ import annotations
 import difflib
 import os
 import re
-import typing
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -19,12 +18,13 @@ from profd.daemon.errors import UsageError
 from profd.daemon.recordingconfig import RECORDING
 
 _PAGE = "docs/daemon.md shows what it holds"
+_UNKNOWN_KEY = re.compile("unknown field `(.+?)`")
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 AtLeastZero = Annotated[float, msgspec.Meta(ge=0)]
 
 
-class JobRule(msgspec.Struct, frozen=True):
+class JobRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which processes are recorded: every condition must hold.
 
     ``command`` is a regular expression, searched in the words of the command joined by blanks.
@@ -39,14 +39,14 @@ class JobRule(msgspec.Struct, frozen=True):
     min_age_s: AtLeastZero = 5.0
 
 
-class Exclusion(msgspec.Struct, frozen=True):
+class Exclusion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which processes are never recorded, whatever rule they meet: every condition must hold."""
 
     command: str = ""
     users: tuple[str, ...] = ()
 
 
-class Retention(msgspec.Struct, frozen=True):
+class Retention(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How long each part of a run is kept: its detail (the run file), its report, or an incident's.
 
     An incident is a run that has a finding worth a warning, hung, or died. ``max_bytes`` limits all
@@ -59,7 +59,7 @@ class Retention(msgspec.Struct, frozen=True):
     max_bytes: Annotated[int, msgspec.Meta(gt=0)] = 20_000_000_000
 
 
-class Configuration(msgspec.Struct, frozen=True):
+class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The supervisor's configuration.
 
     ``budget_percent`` is of one core, for all sessions of the host together; a session needs
@@ -123,14 +123,11 @@ def read_configuration(file: Path) -> Configuration:
 def decode(content: bytes, where: str) -> Configuration:
     """Return the configuration in a text; raises UsageError, which calls the text ``where``."""
     try:
-        tables = msgspec.toml.decode(content)
+        configuration = msgspec.toml.decode(content, type=Configuration)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{where}: {error}", _remedy(str(error))) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{where} is no TOML ({error})", _PAGE) from error
-    _check_keys(tables, Configuration, where)
-    try:
-        configuration = msgspec.convert(tables, Configuration)
-    except msgspec.ValidationError as error:
-        raise UsageError(f"{where}: {error}", _PAGE) from error
     if configuration.least_percent > configuration.budget_percent:
         raise UsageError(
             f"{where}: least_percent is more than budget_percent", "a session would have no room"
@@ -155,33 +152,13 @@ def decode(content: bytes, where: str) -> Configuration:
     return configuration
 
 
-def _check_keys(table: dict[str, Any], kind: type[msgspec.Struct], where: str) -> None:
-    """Raise UsageError for a key that a table of this kind does not have.
-
-    The error names the nearest key that the table has.
-    """
-    fields = {field.name: field.type for field in msgspec.structs.fields(kind)}
-    for key, value in table.items():
-        if key not in fields:
-            near = difflib.get_close_matches(key, fields, 1, 0.5)
-            hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(fields)}"
-            raise UsageError(f"{where}: there is no key {key}", hint)
-        kinds = (fields[key], *typing.get_args(fields[key]))
-        inner = next(
-            (one for one in kinds if isinstance(one, type) and issubclass(one, msgspec.Struct)),
-            None,
-        )
-        if inner is None:
-            continue
-        tables = [
-            one for one in (value if isinstance(value, list) else [value]) if isinstance(one, dict)
-        ]
-        for number, below in enumerate(tables, 1):
-            _check_keys(
-                below,
-                inner,
-                f"{where}, {key} {number}" if isinstance(value, list) else f"{where}, {key}",
-            )
+def _remedy(mistake: str) -> str:
+    """Return the nearest key to one that there is not; else the page that has them all."""
+    unknown = _UNKNOWN_KEY.search(mistake)
+    kinds = (Configuration, JobRule, Exclusion, Retention)
+    keys = [key for kind in kinds for key in kind.__struct_fields__]
+    near = difflib.get_close_matches(unknown[1], keys, 1, 0.5) if unknown else []
+    return f"did you mean {near[0]}?" if near else _PAGE
 
 
 def _check_pattern(pattern: str, where: str) -> None:

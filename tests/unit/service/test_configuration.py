@@ -49,11 +49,11 @@ def test_rules_and_exclusions_are_read_in_order() -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("rate = 20", "there is no key rate: did you mean rate_hz?"),
-        ("[retention]\nhours = 2", "daemon.toml, retention: there is no key hours"),
+        ("rate = 20", "unknown field `rate`: did you mean rate_hz?"),
+        ("[retention]\nhours = 2", "unknown field `hours` - at `$.retention`"),
         (
             "[[rule]]\ntorch = true\n[[rule]]\ncomand = 'x'",
-            "daemon.toml, rule 2: there is no key comand: did you mean",
+            "unknown field `comand` - at `$.rule[1]`: did you mean command?",
         ),
         ("rate_hz = 'fast'", "Expected `int`, got `str`"),
         ("rate_hz = 0", "`int` >= 1"),
@@ -67,7 +67,7 @@ def test_rules_and_exclusions_are_read_in_order() -> None:
         ("metrics = 'here'", "metrics"),
         ("otlp = 'localhost'", "otlp"),
         ("rule = 'torch'", "Expected `array`"),
-        ("xyzzy = 1", "there are: folder, rate_hz"),
+        ("xyzzy = 1", "unknown field `xyzzy`: docs/daemon.md shows what it holds"),
     ],
 )
 def test_what_is_wrong_is_named(text: str, complaint: str) -> None:
