@@ -207,7 +207,7 @@ class RunModel:
             workers=sum(
                 row.role == "worker" and (row.ended_ns is None or not is_live) for row in rows
             ),
-            coverage=covered_share(self._reader, self._lives, Selection()),
+            coverage=covered_share(self._reader, self._lives.covers, Selection()),
             torn_share=self._lives.recorded.torn_share,
             cost_cores=self._series.last(COST_SERIES, None)
             if is_live

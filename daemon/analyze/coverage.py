@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from weakref import WeakKeyDictionary, proxy
 
 import msgspec
@@ -78,6 +78,7 @@ def take_lives(reader: RunReader) -> Lives:
 
 
 COST_SERIES = "profd_cpu_cores"
+_NOTHING = IntervalSet()
 
 
 class Coverage(msgspec.Struct, frozen=True):
@@ -100,7 +101,7 @@ def take_coverage(reader: RunReader, selection: Selection) -> Coverage:
     """Return the coverage of a selection's range of time, over its processes of role main."""
     torn_share = reader.recorded(selection.time).torn_share
     cost = mean_of_series(reader, COST_SERIES, None, selection)
-    return Coverage(covered_share(reader, take_lives(reader), selection), torn_share, cost)
+    return Coverage(covered_share(reader, take_lives(reader).covers, selection), torn_share, cost)
 
 
 class GapTotal(msgspec.Struct, frozen=True):
@@ -129,11 +130,16 @@ def take_gaps(reader: RunReader, selection: Selection) -> tuple[GapTotal, ...]:
     return tuple(sorted(found, key=lambda gap: -gap.seconds))
 
 
-def covered_share(reader: RunReader, lives: Lives, selection: Selection) -> float | None:
-    """Return the covered share of a selection's time; None if no process was to be sampled."""
+def covered_share(
+    reader: RunReader, covers: Mapping[int, IntervalSet], selection: Selection
+) -> float | None:
+    """Return the covered share of a selection's time; None if no process was to be sampled.
+
+    ``covers`` is what the recordings of each process cover.
+    """
     lived_ns = covered_ns = 0
     for process in selection.trainers(reader):
-        cover = lives.covers[process.id]
+        cover = covers.get(process.id, _NOTHING)
         life = sampled_life(process, reader.info, cover.start_ns, cover.end_ns)
         inside = life.within(selection.time)
         lived_ns += inside.length_ns

@@ -6,12 +6,12 @@ yields samples of one look. A class also keeps what it needs of those before.
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from profd.daemon.analyze.coverage import COST_SERIES, sampled_life
+from profd.daemon.analyze.coverage import COST_SERIES, covered_share
 from profd.daemon.analyze.phases import PHASES, PhaseIndex
+from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.steps import lost_ranges
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.events import STEP_CHANGES
@@ -22,8 +22,8 @@ from profd.daemon.metrics.look import RunLook, rank_of
 from profd.daemon.store.findings import rules_found
 from profd.daemon.store.records import STEP_COUNT
 from profd.daemon.store.rollups import ALL_TOGETHER, minute_times, span_totals
-from profd.daemon.store.rows import PointRow, ProcessRow, RecordedTotal, RecordingRow, SeriesRow
-from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS, MINUTE_NS, UTILIZATION
+from profd.daemon.store.rows import PointRow, ProcessRow, RecordedTotal, SeriesRow
+from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS, MINUTE_NS, UTILIZATION, IntervalSet
 from profd.daemon.timerange import TimeRange
 
 GPU_USED, GPU_TOTAL = "gpu_memory_used_bytes", "gpu_memory_total_bytes"
@@ -282,53 +282,23 @@ class IdleSeconds:
 
 
 class Quality:
-    """What was sampled of the training processes, and how many stacks were torn."""
+    """What was sampled of the training processes that live, and how many stacks were torn."""
 
     def __init__(self) -> None:
         self._samples = self._torn = 0
-        self._lives: dict[int, _Life] = {}
-        self._ended_lived_ns = self._ended_covered_ns = 0
+        self._covers: defaultdict[int, IntervalSet] = defaultdict(IntervalSet)
 
     def take(self, look: RunLook) -> Iterator[Sample]:
-        trainers = {process.id: process for process in look.trainers()}
-        for ended in self._lives.keys() - trainers.keys():
-            life = self._lives.pop(ended)
-            self._ended_lived_ns += life.lived_ns
-            self._ended_covered_ns += life.inside_ns
-        for process in trainers:
-            self._lives.setdefault(process, _Life())
+        trainers = {process.id for process in look.trainers()}
+        for ended in self._covers.keys() - trainers:
+            del self._covers[ended]
         for row in look.recordings:
             self._samples += row.samples
             self._torn += row.torn
-            if row.process in self._lives and row.samples > row.torn:
-                self._lives[row.process].cover(row)
-        for process, life in self._lives.items():
-            sampled = sampled_life(trainers[process], look.reader.info, life.first_ns, life.last_ns)
-            life.lived_ns = sampled.within(TimeRange(look.began_ns)).length_ns
-            life.beyond_ns = max((life.last_ns or 0) - sampled.to_ns, 0)
-        lived_ns = self._ended_lived_ns + sum(life.lived_ns for life in self._lives.values())
-        covered_ns = self._ended_covered_ns + sum(life.inside_ns for life in self._lives.values())
-        yield look.sample(catalog.COVERAGE, covered_ns / lived_ns if lived_ns else math.nan)
+            if row.process in trainers and row.samples > row.torn:
+                self._covers[row.process].add(row.start_ns, row.end_ns)
+        share = covered_share(look.reader, self._covers, Selection(from_ns=look.began_ns))
+        yield look.sample(catalog.COVERAGE, share)
         yield look.sample(catalog.SAMPLES, self._samples)
         yield look.sample(catalog.TORN_SAMPLES, self._torn)
         yield look.sample(catalog.TORN, RecordedTotal(self._samples, self._torn).torn_share or 0.0)
-
-
-class _Life:
-    """A training process: how much of it was sampled, without when, as a run may take weeks."""
-
-    def __init__(self) -> None:
-        self.covered_ns = self.lived_ns = self.beyond_ns = 0
-        self.first_ns: int | None = None
-        self.last_ns: int | None = None
-
-    @property
-    def inside_ns(self) -> int:
-        """How much of its life was sampled: a recording may end after its process."""
-        return min(self.covered_ns - self.beyond_ns, self.lived_ns)
-
-    def cover(self, row: RecordingRow) -> None:
-        self.first_ns = row.start_ns if self.first_ns is None else self.first_ns
-        before_ns = row.start_ns if self.last_ns is None else self.last_ns
-        self.covered_ns += max(row.end_ns - max(row.start_ns, before_ns), 0)
-        self.last_ns = max(before_ns, row.end_ns)
