@@ -51,9 +51,6 @@ class GpuNames:
 
 VARIABLES = frozenset({"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"})
 _INDEX = re.compile(r"[+]?\d{1,9}")
-# MIG instances as drivers before R470 named them: the UUID of the GPU, its GPU instance, the
-# compute instance in that.
-_OLD_MIG = re.compile(r"MIG-(GPU-[0-9a-f-]+)/(\d{1,9})/\d{1,9}")
 
 
 def visible_gpus(
@@ -92,9 +89,6 @@ def _named(name: str, gpus: Sequence[GpuDevice], whole: Sequence[GpuDevice]) -> 
     found: Sequence[GpuDevice] = ()
     if _INDEX.fullmatch(name):
         found = [gpu for gpu in whole if gpu.index == int(name)]
-    elif old := _OLD_MIG.fullmatch(name):
-        parts = [gpu for gpu in gpus if gpu.instance == int(old[2])]
-        found = [gpu for gpu in parts if gpu.parent and gpu.parent.uuid == old[1]]
     elif name.startswith(("GPU-", "MIG-")):
         found = [gpu for gpu in gpus if gpu.uuid.startswith(name)]
     return found[0] if len(found) == 1 else None

@@ -40,11 +40,6 @@ class DriverClock:
         self._least_ns: int | None = None
         self._arrivals = 0
 
-    def restart(self, now_ns: int) -> None:
-        """Forget the offset: one of the clocks was set."""
-        self.offset_ns = None
-        self.estimate(now_ns)
-
     def look(self, now_ns: int, stamps_us: Sequence[int], *, has_waited: bool) -> None:
         """Take new stamps, in order.
 
@@ -68,10 +63,12 @@ class DriverClock:
 
     def _take(self, now_ns: int, delay_ns: int, *, has_waited: bool) -> None:
         """Take by how much the newest stamp is behind."""
-        if self.offset_ns is not None and delay_ns < self.offset_ns - SECOND_NS // 2:
-            self.restart(now_ns)  # so much is no drift: one of the clocks was set
-        elif self.offset_ns is not None:
-            self.offset_ns = min(self.offset_ns, delay_ns)
+        if self.offset_ns is not None:
+            later_ns, self.offset_ns = delay_ns - self.offset_ns, min(self.offset_ns, delay_ns)
+            # So much is neither drift nor delay: one of the clocks was set.
+            if not -SECOND_NS // 2 <= later_ns <= 2 * SECOND_NS:
+                self.offset_ns = None
+                self.estimate(now_ns)
         self._least_ns = delay_ns if self._least_ns is None else min(self._least_ns, delay_ns)
         self._arrivals += has_waited
         if self.offset_ns is None and self._arrivals:

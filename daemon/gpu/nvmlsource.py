@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from profd.daemon.clock import Clock
 from profd.daemon.gpu.answers import (
@@ -23,39 +23,35 @@ from profd.daemon.gpu.nvml import Answer, Nvml, number_of, text_of
 _GPU_UTILIZATION_SAMPLES = 1
 _HERTZ_PER_MHZ = 1e6
 _MIB, _KIB = 1 << 20, 1 << 10
-# The function's newer name, and its older one.
-_REASONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
-_GAUGES: dict[str, tuple[tuple[str, ...], tuple[int, ...], float]] = {
-    "gpu_power_watts": (("nvmlDeviceGetPowerUsage",), (), 1e-3),
-    "gpu_energy_joules": (("nvmlDeviceGetTotalEnergyConsumption",), (), 1e-3),
-    "gpu_sm_clock_hz": (("nvmlDeviceGetClockInfo",), (1,), _HERTZ_PER_MHZ),
-    "gpu_memory_clock_hz": (("nvmlDeviceGetClockInfo",), (2,), _HERTZ_PER_MHZ),
-    "gpu_temperature_celsius": (("nvmlDeviceGetTemperature",), (0,), 1.0),
-    "gpu_pcie_generation": (("nvmlDeviceGetCurrPcieLinkGeneration",), (), 1.0),
-    "gpu_pcie_lanes": (("nvmlDeviceGetCurrPcieLinkWidth",), (), 1.0),
-    "gpu_pcie_generation_most": (("nvmlDeviceGetMaxPcieLinkGeneration",), (), 1.0),
-    "gpu_pcie_lanes_most": (("nvmlDeviceGetMaxPcieLinkWidth",), (), 1.0),
-    "gpu_power_limit_watts": (("nvmlDeviceGetEnforcedPowerLimit",), (), 1e-3),
+_GAUGES: dict[str, tuple[str, tuple[int, ...], float]] = {
+    "gpu_power_watts": ("nvmlDeviceGetPowerUsage", (), 1e-3),
+    "gpu_energy_joules": ("nvmlDeviceGetTotalEnergyConsumption", (), 1e-3),
+    "gpu_sm_clock_hz": ("nvmlDeviceGetClockInfo", (1,), _HERTZ_PER_MHZ),
+    "gpu_memory_clock_hz": ("nvmlDeviceGetClockInfo", (2,), _HERTZ_PER_MHZ),
+    "gpu_temperature_celsius": ("nvmlDeviceGetTemperature", (0,), 1.0),
+    "gpu_pcie_generation": ("nvmlDeviceGetCurrPcieLinkGeneration", (), 1.0),
+    "gpu_pcie_lanes": ("nvmlDeviceGetCurrPcieLinkWidth", (), 1.0),
+    "gpu_pcie_generation_most": ("nvmlDeviceGetMaxPcieLinkGeneration", (), 1.0),
+    "gpu_pcie_lanes_most": ("nvmlDeviceGetMaxPcieLinkWidth", (), 1.0),
+    "gpu_power_limit_watts": ("nvmlDeviceGetEnforcedPowerLimit", (), 1e-3),
     # Since the driver's start.
-    "gpu_ecc_corrected_count": (("nvmlDeviceGetTotalEccErrors",), (0, 0), 1.0),
-    "gpu_ecc_uncorrected_count": (("nvmlDeviceGetTotalEccErrors",), (1, 0), 1.0),
-    "gpu_throttle_reasons_mask": (_REASONS, (), 1.0),
-    "gpu_power_capped_s": (("nvmlDeviceGetViolationStatus",), (0,), 1e-9),
-    "gpu_heat_slowed_s": (("nvmlDeviceGetViolationStatus",), (1,), 1e-9),
+    "gpu_ecc_corrected_count": ("nvmlDeviceGetTotalEccErrors", (0, 0), 1.0),
+    "gpu_ecc_uncorrected_count": ("nvmlDeviceGetTotalEccErrors", (1, 0), 1.0),
+    "gpu_throttle_reasons_mask": ("nvmlDeviceGetCurrentClocksEventReasons", (), 1.0),
+    "gpu_power_capped_s": ("nvmlDeviceGetViolationStatus", (0,), 1e-9),
+    "gpu_heat_slowed_s": ("nvmlDeviceGetViolationStatus", (1,), 1e-9),
 }
-"""Series → NVML's functions, which of their quantities, and the factor of their answer.
+"""Series → NVML's function, which of its quantities, and the factor of its answer.
 
 The quantities are numbers of NVML's enums, which are part of its binary interface; its module is
 loaded late.
 """
-# Since driver R470 the lists name the MIG instance of a process; the functions of R450 fill the
-# same structure.
 _LISTS = {
-    kind: tuple(f"nvmlDeviceGet{name}RunningProcesses_{version}" for version in ("v3", "v2"))
+    kind: f"nvmlDeviceGet{name}RunningProcesses_v3"
     for kind, name in (("compute", "Compute"), ("graphics", "Graphics"), ("mps", "MPSCompute"))
 }
 _NO_PIDS = (0, 0xFFFFFFFF)
-"""Numbers among the PIDs if a driver fills more bytes than the structure of v3 has.
+"""Numbers among the PIDs if a driver fills more bytes than the structure has.
 
 Drivers 535.43 to 535.86 fill 32 bytes a process, but the structure has 24.
 """
@@ -176,22 +172,18 @@ class NvmlSource(Nvml):
 
     def gauge(self, gpu: GpuDevice, name: str) -> float:
         """Return the value of a series as it is now, or of a counter that only grows."""
-        functions, what, factor = _GAUGES[name]
-        answer = self._call_newest(functions, gpu.handle, *what)
+        function, what, factor = _GAUGES[name]
+        answer = self.call(function, gpu.handle, *what)
         value: Answer = getattr(answer, "violationTime", answer)
         return float(value) * factor
 
     def processes(self, gpu: GpuDevice, kind: str) -> dict[int, int | None]:
         """Return the bytes of each process by PID, None if the driver does not tell them."""
-        listed = self._call_newest(_LISTS[kind], gpu.handle)
+        listed = self.call(_LISTS[kind], gpu.handle)
         if any(process.pid in _NO_PIDS for process in listed):
-            listed = self.ask(_LISTS[kind][-1], gpu.handle) or ()
+            raise NoDriverAnswer(Why.FAILED, f"{_LISTS[kind]}: a list that cannot be")
         # In a container some drivers know the process and say 0 bytes: it is not there without any.
-        return {
-            one.pid: int(one.usedGpuMemory or 0) or None
-            for one in listed
-            if one.pid not in _NO_PIDS
-        }
+        return {one.pid: int(one.usedGpuMemory or 0) or None for one in listed}
 
     def nvlink_bytes(self, gpu: GpuDevice, name: str) -> float:
         """Return how many bytes have gone over all links so far, for a series of their rate."""
@@ -223,17 +215,6 @@ class NvmlSource(Nvml):
         event = self.call("nvmlEventSetWait_v2", self._events, timeout_ms)
         name = self._devices.get(_address(event.device), "a GPU")
         return DriverEvent(name, event.eventData if event.eventType == _XID else None)
-
-    def _call_newest(self, functions: Sequence[str], *arguments: Answer) -> Answer:
-        """Return the answer of the first of some functions that the driver has."""
-        *newer, oldest = functions
-        for function in newer:
-            try:
-                return self.call(function, *arguments)
-            except NoDriverAnswer as error:
-                if error.why is not Why.LACKING:
-                    raise
-        return self.call(oldest, *arguments)
 
     def _register(self) -> None:
         events, self._devices = self.call("nvmlEventSetCreate"), {}

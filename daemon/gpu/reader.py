@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 
-from profd.daemon import units
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.gpu.answers import Why
 from profd.daemon.gpu.devices import GpuDevice
@@ -68,7 +67,6 @@ class GpuReader:
         self._has_samples = self.gpu.parent is None and not self.gpu.is_mig_parent
         self._readings = 0
         self._active_ns = clock.now_ns()
-        self._told_behind_ns = 0
         self._amiss = ""
 
     @property
@@ -79,9 +77,7 @@ class GpuReader:
     def look(self) -> None:
         self._samples.poll()
 
-    def read(
-        self, memory: _Memory | None, users: GpuUsers, identities: Mapping[int, Identity]
-    ) -> Iterator[Point]:
+    def read(self, memory: _Memory | None, identities: Mapping[int, Identity]) -> Iterator[Point]:
         """Yield the new points; ``identities`` are the processes of the run by host PID.
 
         ``memory`` is None if the processes were not asked for this time.
@@ -94,23 +90,11 @@ class GpuReader:
         if self._readings % _GAUGES_EVERY == 0 or self.gpu.parent is not None:
             yield from self._activity()
         if memory is not None:
-            yield from self._processes(memory, users, identities)
+            yield from self._processes(memory, identities)
         self._readings += 1
 
     def remarks(self) -> Iterator[str]:
-        """Yield what a user has to know of this device's readings, each time it has changed."""
-        offset_ns = self._samples.driver_clock.offset_ns
-        behind_ns = (
-            self._told_behind_ns if offset_ns is None else offset_ns + self._clock.wall_jump_ns()
-        )
-        if abs(behind_ns - self._told_behind_ns) > SECOND_NS // 2:
-            self._told_behind_ns = behind_ns
-            distance = units.duration(abs(behind_ns) / SECOND_NS)
-            where = "behind" if behind_ns > 0 else "ahead of"
-            yield (
-                f"{self.gpu.name}: the driver's clock is {distance} {where} the wall clock; its "
-                "samples are moved"
-            )
+        """Yield why utilization is missing or coarse, each time that has changed."""
         words, before = self._utilization_words(), self._amiss
         self._amiss = words.partition(" (")[0]
         if self._amiss != before:
@@ -210,11 +194,7 @@ class GpuReader:
         error = self._questions.why_not(self._source.memory)
         return error is not None and error.why is Why.LACKING
 
-    def _processes(
-        self, memory: _Memory, users: GpuUsers, identities: Mapping[int, Identity]
-    ) -> Iterator[Point]:
-        if self._readings % _SLOW_EVERY == 0 and not self.gpu.is_mig_parent:
-            yield from self._points("gpu_processes_known_share", users.knows(identities))
+    def _processes(self, memory: _Memory, identities: Mapping[int, Identity]) -> Iterator[Point]:
         ours = {pid: identities[pid] for pid in memory if pid in identities}
         shares = self._shares.read() if ours else {}
         for pid, identity in ours.items():
@@ -272,9 +252,7 @@ class GpuSet:
                     yield from self._begin(gpu)
             self._looked_ns = self._clock.now_ns()
         at_ns, readers = self._clock.now_ns(), self._answering()
-        points = [
-            point for one in readers for point in one.read(memory.get(one.gpu), users, identities)
-        ]
+        points = [point for one in readers for point in one.read(memory.get(one.gpu), identities)]
         if points:
             yield PointsTaken(at_ns, tuple(points))
         self._readings += 1

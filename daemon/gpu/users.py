@@ -28,15 +28,15 @@ def memory_by_pid(questions: Questions) -> dict[int, int | None] | None:
     The bytes are None if the driver does not tell them. A process that both computes and draws, or
     is a client of MPS, is listed twice, with the same bytes.
     """
+    answers = [questions.ask(questions.source.processes, kind) for kind in _LISTS]
+    if answers[0] is None:
+        return None
     found: dict[int, int | None] = {}
-    names_processes = False
-    for kind in _LISTS:
-        answer = questions.ask(questions.source.processes, kind)
-        names_processes |= answer is not None
+    for answer in answers:
         for pid, used in (answer or {}).items():
             known = found.get(pid)
             found[pid] = known if used is None else max(used, known or 0)
-    return found if names_processes else None
+    return found
 
 
 _FIRST_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel
@@ -54,9 +54,6 @@ class ProcessTraces:
         """
         return processes.link(os.getpid(), "ns/pid") == _FIRST_PID_NAMESPACE
 
-    def namespace_pids(self, pid: int) -> frozenset[int]:
-        return frozenset(map(int, processes.status(pid).get("NSpid", "").split()))
-
     def open_devices(self, pid: int) -> frozenset[str]:
         return frozenset(path for path in processes.open_files(pid) if path.startswith("/dev/"))
 
@@ -71,7 +68,6 @@ class _User(msgspec.Struct, eq=False):
     devices: frozenset[str] = frozenset()
     look_again_ns: int = 0
     environment: dict[str, str] | None = None
-    pids: frozenset[int] | None = None
 
 
 def _computes(devices: frozenset[str]) -> bool:
@@ -106,27 +102,18 @@ class GpuUsers:
         What is not certain is left out.
         """
         named = {pid for some in pids.values() for pid in some}
+        by_pid = {identity.pid: identity for identity in self._users if identity.pid in named}
         if self._sees_host:
-            by_pid = {identity.pid: identity for identity in self._users}
-            return {pid: by_pid[pid] for pid in named if pid in by_pid}
-        found = {pid: user for pid in named if (user := self._by_number(pid)) is not None}
+            return by_pid
+        # One that uses no GPU has the same number here by chance.
+        users = self._users
+        found = {pid: one for pid, one in by_pid.items() if _computes(self._devices_of(users[one]))}
         unknown = named - found.keys()
         # If NVML's numbers are those of our processes, or of others that we see, there is
         # nothing to guess.
         if found or any(_computes(self._traces.open_devices(pid)) for pid in unknown):
             self._numbers_mean_us = True
         return found if self._numbers_mean_us else self._by_exclusion(pids)
-
-    def knows(self, identities: Mapping[int, Identity]) -> bool:
-        """Say whether the driver's lists tell which processes of the run use GPUs.
-
-        They do if some are named, or if none uses any. In a container, a sandbox and under WSL a
-        process may use CUDA and be named nowhere, or by a number that means nothing here. A forked
-        worker has its parent's files open, and is rightly not named.
-        """
-        return bool(identities) or not any(
-            _computes(self._devices_of(user)) for user in self._users.values()
-        )
 
     def may_use(self, gpu: GpuDevice, *, tells_pids: bool) -> bool:
         """Say whether the run counts as a user of a GPU though NVML does not name it.
@@ -136,20 +123,6 @@ class GpuUsers:
         if tells_pids and (self._sees_host or self._numbers_mean_us):
             return False
         return any(self._may_compute_on(user, gpu) for user in self._users.values())
-
-    def _by_number(self, host_pid: int) -> Identity | None:
-        """Return the process that has this PID here, or in its own namespace, if it uses GPUs.
-
-        So a PID of the host is not matched with a process that has the same number here by chance.
-        """
-        named = []
-        for user in self._users.values():
-            if user.pids is None:
-                user.pids = self._traces.namespace_pids(user.identity.pid) | {user.identity.pid}
-            if host_pid in user.pids:
-                named.append(user)
-        computing = [user.identity for user in named if _computes(self._devices_of(user))]
-        return computing[0] if len(computing) == 1 else None
 
     def _by_exclusion(self, pids: Mapping[GpuDevice, Collection[int]]) -> dict[int, Identity]:
         """Match a number with the only process that can be meant by it.

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import pairwise
 
 from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS, Clock
 from profd.daemon.gpu.answers import BusySample, NoDriverAnswer, Why
@@ -31,14 +30,13 @@ class UtilizationSamples:
     def __init__(self, questions: Questions, clock: Clock, since_ns: int) -> None:
         """Begin at ``since_ns``: earlier samples are left in the driver's buffer."""
         self._questions, self._source, self._clock = questions, questions.source, clock
-        self._jump_ns = clock.wall_jump_ns()
         self.driver_clock = DriverClock(clock.now_ns())
         self.newest_ns = clock.now_ns()
         self._last_ns = since_ns
         self._stamp_us = 0
         self._seen: dict[int, None] = {}  # in order of arrival
         self._held: list[BusySample] = []
-        self._heard_ns = self._looked_ns = self.newest_ns
+        self._heard_ns = self.newest_ns
         self._has_looked = self._is_coarse = False
 
     @property
@@ -48,10 +46,9 @@ class UtilizationSamples:
 
     def poll(self) -> None:
         now_ns = self._clock.now_ns()
-        answer = self._questions.ask(self._source.samples, then=(self._stamp_us,)) or []
-        new = sorted(
-            sample for sample in _since_clock_was_set(answer) if sample.stamp_us not in self._seen
-        )
+        new = self._unseen(self._stamp_us)
+        if not new and self._is_silent(now_ns):  # all look old if the driver's clock was set back
+            new = self._unseen(0)
         self._seen.update((sample.stamp_us, None) for sample in new)
         for oldest in list(self._seen)[:-_MOST_KEPT] if len(self._seen) > 2 * _MOST_KEPT else ():
             del self._seen[oldest]
@@ -71,7 +68,6 @@ class UtilizationSamples:
         Each is a time in ns, and the share of the time since the sample before in which the GPU was
         busy.
         """
-        self._follow_jumps()
         self.poll()
         now_ns, clock = self._clock.now_ns(), self.driver_clock
         if clock.offset_ns is None and not self.polls:
@@ -82,9 +78,8 @@ class UtilizationSamples:
                 self._held = []
         found = self._release(now_ns)
         self._is_coarse = False
-        if not found and not self.polls and now_ns - self._heard_ns >= self._patience_ns():
+        if not found and not self.polls and self._is_silent(now_ns):
             found = self._current(now_ns)
-            self._look_from_the_start(now_ns)
         if found:
             self.newest_ns = self._last_ns = found[-1][0]
         return found
@@ -137,22 +132,12 @@ class UtilizationSamples:
         before_ns = max(self._last_ns, new[0][0] - period_ns) if new else 0
         return list(_put_together(before_ns, new))
 
-    def _follow_jumps(self) -> None:
-        """Estimate anew if the wall clock was set, which the driver's may follow."""
-        jump_ns = self._clock.wall_jump_ns()
-        if abs(jump_ns - self._jump_ns) >= 100 * MILLISECOND_NS:
-            self._jump_ns, self._stamp_us, self._has_looked = jump_ns, 0, False
-            self.driver_clock.restart(self._clock.now_ns())
+    def _unseen(self, after_us: int) -> list[BusySample]:
+        answer = self._questions.ask(self._source.samples, then=(after_us,)) or []
+        return sorted(sample for sample in answer if sample.stamp_us not in self._seen)
 
-    def _look_from_the_start(self, now_ns: int) -> None:
-        """If nothing is new for long, see whether the driver's clock was set back: all look old."""
-        if now_ns - self._looked_ns < _LONG_NS:
-            return
-        self._looked_ns = now_ns
-        all_samples = self._questions.ask(self._source.samples, then=(0,))
-        if all_samples and max(all_samples).stamp_us < self._stamp_us:
-            self._stamp_us, self._has_looked = 0, False
-            self.driver_clock.restart(now_ns)
+    def _is_silent(self, now_ns: int) -> bool:
+        return now_ns - self._heard_ns >= self._patience_ns()
 
     def _patience_ns(self) -> int:
         if self._is_lacking():
@@ -165,13 +150,6 @@ class UtilizationSamples:
 
     def _error(self) -> NoDriverAnswer | None:
         return self._questions.why_not(self._source.samples)
-
-
-def _since_clock_was_set(samples: list[BusySample]) -> list[BusySample]:
-    """Return the last samples of one clock: if stamps go back within a buffer, it was set."""
-    leaps = enumerate(pairwise(samples), 1)
-    backs = [place for place, (one, other) in leaps if other.stamp_us < one.stamp_us - 500_000]
-    return samples[backs[-1] :] if backs else samples
 
 
 def _put_together(before_ns: int, samples: list[tuple[int, float]]) -> Iterator[tuple[int, float]]:

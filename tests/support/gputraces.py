@@ -20,13 +20,9 @@ class FakeTraces(ProcessTraces):
         self._on_host = on_host
         self.devices: dict[int, frozenset[str]] = {}
         self.environments: dict[int, dict[str, str]] = {}
-        self.other_pids: dict[int, frozenset[int]] = {}
 
     def sees_host_pids(self) -> bool:
         return self._on_host
-
-    def namespace_pids(self, pid: int) -> frozenset[int]:
-        return self.other_pids.get(pid, frozenset())
 
     def open_devices(self, pid: int) -> frozenset[str]:
         return self.devices.get(pid, frozenset())

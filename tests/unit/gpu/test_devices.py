@@ -94,7 +94,6 @@ GPUS = [*WHOLE, *PARTS]
         ("GPU-8f6a-00,GPU-c0de-22", ["gpu0", "gpu2"]),
         ("GPU-8f6", []),
         ("MIG-2222", ["gpu2-mig11"]),
-        ("MIG-GPU-c0de-22/9/0", ["gpu2-mig9"]),
     ],
     ids=lambda value: repr(value) if isinstance(value, str) else "",
 )

@@ -67,14 +67,6 @@ def test_a_clock_that_is_set_during_the_run_moves_no_sample(
     assert times == sorted(set(times))
 
 
-def test_a_device_whose_clock_is_another_one_says_so_once(driver: SimulatedDriver) -> None:
-    room = begin(driver, clock_offset_s=-1_795_176_000 + UPTIME_S)
-    room.go_on(70)
-    (remark,) = room.remarks
-    assert remark.startswith("gpu0: the driver's clock is ")
-    assert "behind the wall clock" in remark
-
-
 def test_the_offset_is_the_least_delay_and_what_came_before_the_first_look_counts_for_nothing() -> (
     None
 ):

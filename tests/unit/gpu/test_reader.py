@@ -48,7 +48,6 @@ def test_a_device_that_tells_only_its_memory_gives_only_that(driver: SimulatedDr
     expected = {
         "gpu_memory_used_bytes": GIB,
         "gpu_memory_total_bytes": 2 * GIB,
-        "gpu_processes_known_share": 1,
     }
     assert values(room.read()) == expected
 
@@ -141,13 +140,7 @@ def test_library_of_a_driver_before_the_newer_functions_gives_the_rest(
     driver = SimulatedDriver(build(tmp_path / "old", "-DOLD_DRIVER"), tmp_path)
     driver.install(monkeypatch)
     driver.set_now(0)
-    driver.add_gpu(
-        memory_used_bytes=1, memory_total_bytes=2, throttle_reasons_mask=4, utilization_share=1
-    )
+    driver.add_gpu(memory_used_bytes=1, memory_total_bytes=2, utilization_share=1)
     room = GpuRoom(driver, everything=True)
     read = values(room.read() + room.read_fully(3))
-    assert {
-        "gpu_memory_used_bytes",
-        "gpu_throttle_reasons_mask",
-        "gpu_utilization_share",
-    } <= read.keys()
+    assert {"gpu_memory_used_bytes", "gpu_utilization_share"} <= read.keys()

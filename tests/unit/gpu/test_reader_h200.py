@@ -102,7 +102,6 @@ def test_its_metrics_memory_and_processes_are_read(room: GpuRoom) -> None:
     assert names >= METRICS.keys() | {
         "gpu_power_watts",
         "gpu_memory_used_bytes",
-        "gpu_processes_known_share",
     }
     assert room.series("gpu_memory_used_bytes")[0][1] == 554_500_096
     assert 100 < room.series("gpu_power_watts")[-1][1] < 200

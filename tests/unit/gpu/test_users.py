@@ -80,12 +80,6 @@ def test_in_a_container_processes_are_identified_by_their_gpus(
     )
 
 
-def test_pid_in_the_namespace_of_the_process(traces: FakeTraces) -> None:
-    traces.compute(41)
-    traces.other_pids[41] = frozenset({41, 7})
-    assert users(traces).identify({WHOLE[0]: [7]}) == {7: RANKS[1]}
-
-
 def test_ranks_are_identified_by_the_gpu_that_they_may_see(traces: FakeTraces) -> None:
     for number, rank in enumerate(RANKS):
         traces.compute(rank.pid, 0, 1, 2, visible=str(number))
@@ -141,7 +135,6 @@ def test_devices_are_looked_at_again_after_a_while(traces: FakeTraces) -> None:
 
 def test_real_proc_tells_of_this_very_process() -> None:
     traces = ProcessTraces()
-    assert os.getpid() in traces.namespace_pids(os.getpid())
     with open("/dev/full", "wb"):  # noqa: PTH123
         assert "/dev/full" in traces.open_devices(os.getpid())
     assert traces.open_devices(0) == frozenset()
