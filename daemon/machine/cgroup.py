@@ -21,13 +21,9 @@ from profd.daemon.store.records import EventHappened, Identity, Point
 
 
 class MemoryState(NamedTuple):
-    """Memory of a group.
-
-    The working set is the used memory without the file cache that the kernel can drop.
-    """
+    """Memory of a group; the working set leaves out the file cache that the kernel can drop."""
 
     limit_bytes: int
-    used_bytes: int
     working_set_bytes: int
 
 
@@ -40,7 +36,6 @@ class CpuState(NamedTuple):
     limit_cores: float
     periods: int
     throttled_periods: int
-    throttled_s: float
 
 
 def memory_of(group: Group) -> MemoryState | None:
@@ -53,7 +48,7 @@ def memory_of(group: Group) -> MemoryState | None:
         return None
     cache = processes.read_pairs(f"{group.folder}/memory.stat")
     inactive = cache.get(b"inactive_file" if group.version == 2 else b"total_inactive_file", 0)
-    return MemoryState(limit, used, max(used - inactive, 0))
+    return MemoryState(limit, max(used - inactive, 0))
 
 
 def cpu_of(group: Group) -> CpuState | None:
@@ -64,10 +59,8 @@ def cpu_of(group: Group) -> CpuState | None:
     if len(words) != 2 or not all(word.isdigit() and int(word) for word in words):
         return None
     stat = processes.read_pairs(f"{group.folder}/cpu.stat")
-    # Each version has one of them.
-    throttled_s = stat.get(b"throttled_usec", 0) / 1e6 + stat.get(b"throttled_time", 0) / 1e9
     periods, throttled = stat.get(b"nr_periods", 0), stat.get(b"nr_throttled", 0)
-    return CpuState(int(words[0]) / int(words[1]), periods, throttled, throttled_s)
+    return CpuState(int(words[0]) / int(words[1]), periods, throttled)
 
 
 def oom_kills_of(group: Group) -> int | None:
@@ -108,26 +101,22 @@ class Limits:
         """
         yield from self._search(watched)
         self._rates.turn()
-        shares, lost = [], []
+        shares = []
         for group in _different(one.cpu for one in self._groups.values()):
             cpu = cpu_of(group)
             if cpu is not None:
                 periods = self._rates.grown((group, "periods"), cpu.periods)
                 throttled = self._rates.grown((group, "throttled"), cpu.throttled_periods)
-                lost_s = self._rates.per_s((group, "lost"), cpu.throttled_s)
-                if throttled is not None and lost_s is not None:
+                if throttled is not None:
                     shares.append(min(throttled / periods, 1.0) if periods else 0.0)
-                    lost.append(lost_s)
         if shares:
             yield Point("cgroup_cpu_throttled_share", max(shares))
-            yield Point("cgroup_cpu_throttled_s_per_s", max(lost))
         yield from self._kills_since()
         if self._readings % 5 == 0:
             self._slow_rates.turn()
             for group in _different(one.memory for one in self._groups.values()):
                 memory = memory_of(group)
                 if memory is not None:
-                    yield Point("cgroup_memory_used_bytes", memory.used_bytes, device=group.path)
                     yield Point(
                         "cgroup_memory_working_set_bytes",
                         memory.working_set_bytes,

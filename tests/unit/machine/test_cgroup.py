@@ -23,7 +23,7 @@ def test_memory_and_cpu_of_version_2(files: ProcFiles) -> None:
     assert cgroup.memory_of(group) is None
     files.contents |= {"/g/memory.max": "1000000\n", "/g/memory.current": "700000\n"}
     files.contents["/g/memory.stat"] = "anon 5\nactive_file 30\ninactive_file 200000\n"
-    assert cgroup.memory_of(group) == MemoryState(1_000_000, 700_000, 500_000)
+    assert cgroup.memory_of(group) == MemoryState(1_000_000, 500_000)
     files.contents["/g/memory.max"] = "max\n"
     assert cgroup.memory_of(group) is None
     assert cgroup.cpu_of(group) is None
@@ -31,7 +31,7 @@ def test_memory_and_cpu_of_version_2(files: ProcFiles) -> None:
         "/g/cpu.max": "150000 100000\n",
         "/g/cpu.stat": "nr_periods 9\nnr_throttled 4\nthrottled_usec 25\n",
     }
-    assert cgroup.cpu_of(group) == CpuState(1.5, 9, 4, 25e-6)
+    assert cgroup.cpu_of(group) == CpuState(1.5, 9, 4)
     files.contents["/g/cpu.max"] = "max 100000\n"
     assert cgroup.cpu_of(group) is None
 
@@ -43,12 +43,12 @@ def test_memory_and_cpu_of_version_1(files: ProcFiles) -> None:
         "/g/memory.usage_in_bytes": "700000\n",
     }
     files.contents["/g/memory.stat"] = "inactive_file 5\ntotal_inactive_file 200000\n"
-    assert cgroup.memory_of(group) == MemoryState(1_000_000, 700_000, 500_000)
+    assert cgroup.memory_of(group) == MemoryState(1_000_000, 500_000)
     files.contents["/g/memory.limit_in_bytes"] = "9223372036854771712\n"
     assert cgroup.memory_of(group) is None
     files.contents |= {"/g/cpu.cfs_quota_us": "50000\n", "/g/cpu.cfs_period_us": "100000\n"}
     files.contents["/g/cpu.stat"] = "nr_periods 9\nnr_throttled 4\nthrottled_time 2500000000\n"
-    assert cgroup.cpu_of(group) == CpuState(0.5, 9, 4, 2.5)
+    assert cgroup.cpu_of(group) == CpuState(0.5, 9, 4)
     files.contents["/g/cpu.cfs_quota_us"] = "-1\n"
     assert cgroup.cpu_of(group) is None
 
@@ -140,25 +140,22 @@ def test_memory_and_stalls_of_a_group_are_read_once_for_all_processes(tree: Tree
     tree.set(STEP, {"io.pressure": line.format(0)})
     found = [point for point in points(tree.read()) if point.identity is None]
     assert values(found) == {
-        "cgroup_memory_used_bytes@/job": 600,
         "cgroup_memory_working_set_bytes@/job": 500,
     }
-    assert len(found) == 2
+    assert len(found) == 1
     for _ in range(4):
         tree.read()
     tree.set(STEP, {"io.pressure": line.format(1_000_000)})
     assert values(points(tree.read()))["cgroup_io_pressure_share@/job/step"] == pytest.approx(0.2)
 
 
-def test_throttling_is_a_share_of_the_periods_and_of_time(tree: Tree) -> None:
+def test_throttling_is_a_share_of_the_periods(tree: Tree) -> None:
     assert not [point for point in points(tree.read()) if "throttled" in point.name]
     tree.set(JOB, {"cpu.stat": "nr_periods 20\nnr_throttled 4\nthrottled_usec 300000\n"})
     found = {point.name: point.value for point in points(tree.read()) if "throttled" in point.name}
-    assert found == pytest.approx(
-        {"cgroup_cpu_throttled_share": 0.4, "cgroup_cpu_throttled_s_per_s": 0.3}
-    )
+    assert found == pytest.approx({"cgroup_cpu_throttled_share": 0.4})
     found = {point.name: point.value for point in points(tree.read()) if "throttled" in point.name}
-    assert found == {"cgroup_cpu_throttled_share": 0.0, "cgroup_cpu_throttled_s_per_s": 0.0}
+    assert found == {"cgroup_cpu_throttled_share": 0.0}
 
 
 def test_processes_that_the_kernel_ended_are_an_event(tree: Tree) -> None:
