@@ -7,8 +7,7 @@ and what these do not cover interval by interval: both say the same.
 from __future__ import annotations
 
 import itertools
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -28,7 +27,7 @@ from profd.daemon.findings.finding import Line
 from profd.daemon.fleet.dataset import TABLES
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import stack_minutes
-from profd.daemon.store.rows import FrameRow, PointRow, ProcessRow
+from profd.daemon.store.rows import FrameRow, ProcessRow
 from profd.daemon.store.stepfunction import MINUTE_NS
 from profd.daemon.timerange import EVER, TimeRange
 
@@ -97,31 +96,13 @@ Parts of steps count.
 
 
 def _by_counter(reader: RunReader, process: ProcessRow) -> Iterator[StepCount]:
-    """Yield the steps of each minute between the first and the last count.
-
-    Between two counts at an even pace.
-    """
+    """Yield the steps from the first count of each minute to that of the next, or to the last."""
+    started_ns = reader.info.started_ns
     for points in counts_of(reader, process.id, Selection()).pieces:
-        if len(points) > 1:
-            yield from _by_minute(reader, points)
-
-
-def _by_minute(reader: RunReader, points: Sequence[PointRow]) -> Iterator[StepCount]:
-    started_ns, first_ns, last_ns = reader.info.started_ns, points[0].at_ns, points[-1].at_ns
-    next_minute_ns = started_ns + ((first_ns - started_ns) // MINUTE_NS + 1) * MINUTE_NS
-    edges = [first_ns, *range(next_minute_ns, last_ns, MINUTE_NS), last_ns]
-    times_ns = [point.at_ns for point in points]
-
-    def count_at(at_ns: int) -> float:
-        number = max(bisect_left(times_ns, at_ns), 1)
-        before, after = points[number - 1], points[number]
-        part = (at_ns - before.at_ns) / (after.at_ns - before.at_ns)
-        return before.value + (after.value - before.value) * part
-
-    for start_ns, end_ns in itertools.pairwise(edges):
-        steps = count_at(end_ns) - count_at(start_ns)
-        if end_ns > start_ns and steps >= 0:
-            yield start_ns, end_ns - start_ns, steps
+        firsts = {(point.at_ns - started_ns) // MINUTE_NS: point for point in reversed(points)}
+        for before, after in itertools.pairwise([*reversed(firsts.values()), points[-1]]):
+            if after.at_ns > before.at_ns and after.value >= before.value:
+                yield before.at_ns, after.at_ns - before.at_ns, after.value - before.value
 
 
 def _by_cycles(reader: RunReader, process: ProcessRow, phases: PhaseIndex) -> Iterator[StepCount]:
