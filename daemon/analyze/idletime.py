@@ -68,13 +68,13 @@ class IdleShare(msgspec.Struct, frozen=True):
 class IdleReading(Generic[State]):
     """The idle share of ``length_ns``, and the time that a thread was in each state then.
 
-    ``changes`` counts the thread's changes of state, by the state before and the state after.
+    ``changes`` counts how often the thread entered or left each state.
     """
 
     idle: float
     length_ns: int
     spent_ns: Counter[State] = field(default_factory=Counter)
-    changes: Counter[tuple[State, State]] = field(default_factory=Counter)
+    changes: Counter[State] = field(default_factory=Counter)
 
 
 class IdleTime(Generic[State]):
@@ -84,9 +84,9 @@ class IdleTime(Generic[State]):
         self._readings: list[IdleReading[State]] = []
         self._error_ns2 = 0.0
         # By state, and what the queue tells there: with STAYS the GPU idles, with RUNS_DRY it
-        # works, with None it is unknown. Visits are counted by the place before and after.
+        # works, with None it is unknown.
         self._spent_ns: Counter[Place[State]] = Counter()
-        self._visits: Counter[tuple[Place[State] | None, Place[State]]] = Counter()
+        self._visits: Counter[Place[State]] = Counter()
 
     def add(
         self,
@@ -119,7 +119,7 @@ class IdleTime(Generic[State]):
             now = state, known
             self._spent_ns[now] += row.duration_ns
             if now != before:
-                self._visits[before, now] += 1
+                self._visits[now] += 1
             before = now
 
     @property
@@ -165,9 +165,7 @@ class IdleTime(Generic[State]):
         sampled_ns = self._spent_ns.total()
         if not sampled_ns or not bounds:
             return {}
-        spent_ns, visits = self._spent_ns.copy(), Counter[Place[State]]()
-        for (_, came), count in self._visits.items():
-            visits[came] += count
+        spent_ns, visits = self._spent_ns.copy(), self._visits.copy()
         for state in bounds:
             idle, unknown = (state, Queue.STAYS), (state, None)
             # Short waits lack a sample.
@@ -213,10 +211,9 @@ class IdleTime(Generic[State]):
         for one in groups:
             idle, length_ns, covered_ns = one.idle, one.length_ns, sum(one.spent_ns.values())
             counts = dict.fromkeys(one.spent_ns, 1)
-            for pair, count in one.changes.items():
-                for state in pair:
-                    counts[state] = counts.get(state, 1) + count
-                    changes[state] += count
+            for state, count in one.changes.items():
+                counts[state] = counts.get(state, 1) + count
+                changes[state] += count
             # A state that was not seen may have been between two samples.
             error = math.sqrt(error_ns2) / length_ns
             absent, only = _overlap(idle, 0.0, error), _overlap(idle, 1.0, error)
@@ -264,7 +261,7 @@ def _read_beside(
             reading = found[at]
             reading.spent_ns[state] += min(end_ns, step.end_ns) - max(start_ns, step.start_ns)
             if before != state and step.start_ns <= start_ns:
-                reading.changes[before, state] += 1
+                reading.changes.update((before, state))
     return [one for one in found.values() if one.length_ns]
 
 
@@ -277,8 +274,8 @@ def _together(readings: Sequence[IdleReading[State]]) -> IdleReading[State]:
     for one in readings:  # no update(): done for each reading of a run
         for state, time_ns in one.spent_ns.items():
             spent_ns[state] = spent_ns.get(state, 0) + time_ns
-        for pair, count in one.changes.items():
-            changes[pair] = changes.get(pair, 0) + count
+        for state, count in one.changes.items():
+            changes[state] = changes.get(state, 0) + count
     return whole
 
 
