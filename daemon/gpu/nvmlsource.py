@@ -86,14 +86,13 @@ class NvmlSource(Nvml):
         super().__init__(clock)
         self._names = names
         self._windows: dict[str, GpmWindow] = {}
-        self._has_activity: dict[str, bool] = {}
         self._events: Answer = None
         self._devices: dict[int | None, str] = {}
 
     def close(self) -> None:
         for window in self._windows.values():
             window.close()
-        self._windows, self._has_activity = {}, {}
+        self._windows = {}
         if self._events is not None:
             self.ask("nvmlEventSetFree", self._events)
             self._events = None
@@ -127,10 +126,8 @@ class NvmlSource(Nvml):
         return text_of(self.ask("nvmlSystemGetDriverVersion"))
 
     def has_activity(self, gpu: GpuDevice) -> bool:
-        if gpu.name not in self._has_activity:
-            support = self.call("nvmlGpmQueryDeviceSupport", (gpu.parent or gpu).handle)
-            self._has_activity[gpu.name] = bool(support.isSupportedDevice) and not gpu.is_mig_parent
-        return self._has_activity[gpu.name]
+        support = self.call("nvmlGpmQueryDeviceSupport", (gpu.parent or gpu).handle)
+        return bool(support.isSupportedDevice) and not gpu.is_mig_parent
 
     def samples(self, gpu: GpuDevice, after_us: int) -> list[BusySample]:
         """Return what the driver keeps of its samples after a stamp of its own; 0 gives all."""
