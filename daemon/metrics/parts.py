@@ -7,7 +7,7 @@ yields samples of one look. A class also keeps what it needs of those before.
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from profd.daemon.analyze.coverage import COST_SERIES, covered_share
 from profd.daemon.analyze.phases import PHASES, PhaseIndex
@@ -22,7 +22,7 @@ from profd.daemon.metrics.look import RunLook, rank_of
 from profd.daemon.store.findings import rules_found
 from profd.daemon.store.records import STEP_COUNT
 from profd.daemon.store.rollups import ALL_TOGETHER, minute_times, span_totals
-from profd.daemon.store.rows import PointRow, ProcessRow, RecordedTotal, SeriesRow
+from profd.daemon.store.rows import PointRow, RecordedTotal, SeriesRow
 from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS, MINUTE_NS, UTILIZATION, IntervalSet
 from profd.daemon.timerange import TimeRange
 
@@ -108,33 +108,21 @@ def own_cost(look: RunLook) -> Iterator[Sample]:
     yield look.sample(catalog.SELF_MEMORY, look.value(OWN_RSS) or 0.0)
 
 
-class Processes:
-    """The processes of one run; a group of them that had memory once has a series from then on."""
-
-    def __init__(self) -> None:
-        self._groups: defaultdict[Metric, list[tuple[str, str]]] = defaultdict(list)
-
-    def take(self, look: RunLook) -> Iterator[Sample]:
-        processes = look.reader.processes.values()
-        living = {process.id: process for process in processes if process.ended_ns is None}
-        roles = Counter(process.role for process in living.values())
-        for role in ("main", "worker", "helper", "launcher"):
-            yield look.sample(catalog.PROCESSES, roles[role], role)
-        yield from self._memory(look, catalog.PROCESS_MEMORY, RSS, living)
-        yield from self._memory(look, catalog.PROCESS_GPU_MEMORY, MEMORY_OF_PROCESS, living)
-
-    def _memory(
-        self, look: RunLook, metric: Metric, name: str, living: Mapping[int, ProcessRow]
-    ) -> Iterator[Sample]:
-        """Yield the newest values of a series, added up by rank and role of living processes."""
-        sums = dict.fromkeys(self._groups[metric], 0.0)
+def processes(look: RunLook) -> Iterator[Sample]:
+    """Yield how many processes live, and their memory by rank and role."""
+    every = look.reader.processes.values()
+    living = {process.id: process for process in every if process.ended_ns is None}
+    roles = Counter(process.role for process in living.values())
+    for role in ("main", "worker", "helper", "launcher"):
+        yield look.sample(catalog.PROCESSES, roles[role], role)
+    memories = (catalog.PROCESS_MEMORY, RSS), (catalog.PROCESS_GPU_MEMORY, MEMORY_OF_PROCESS)
+    for metric, name in memories:
+        sums: defaultdict[tuple[str, str], float] = defaultdict(float)
         for series in look.of_name(name):
             process, value = living.get(series.process or 0), look.newest.get(series.id)
             if process is not None and value is not None:
-                group = rank_of(process), process.role
-                sums[group] = sums.get(group, 0.0) + value
-        self._groups[metric] = sorted(sums)
-        for group in self._groups[metric]:
+                sums[rank_of(process), process.role] += value
+        for group in sorted(sums):
             yield look.sample(metric, sums[group], *group)
 
 

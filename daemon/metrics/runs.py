@@ -44,7 +44,7 @@ class RunWatch:
             parts.PhaseSeconds(phases).take,
             parts.IdleSeconds(phases).take,
             parts.gpus,
-            parts.Processes().take,
+            parts.processes,
             parts.shared_memory,
             parts.Quality().take,
             parts.own_cost,
