@@ -109,7 +109,6 @@ def scenario(folder: Path) -> dict[str, str]:
             driver.add("gpm", 50, device, metric)
         for pid in range(1000 + number, 1000 + PROCESSES, GPUS):
             driver.add("process_memory_bytes", _PER_PROCESS_BYTES, device, pid)
-            driver.add("process_sm_share", 0.45, device, pid)
     environment = {**driver.environment, "FAKE_NVML_READ_ONCE": "1"}
     del environment["FAKE_NVML_CALLS"]
     return environment

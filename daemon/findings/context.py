@@ -267,12 +267,8 @@ class FindingContext:
         containers and some drivers hide processes from NVML.
         """
         reader, trainers = self.reader, {row.id for row in self.trainers}
-        seen = {
-            row.device
-            for row in reader.list_series(
-                MEMORY_OF_PROCESS, "gpu_process_sm_share", processes=trainers
-            )
-        }
+        held = reader.list_series(MEMORY_OF_PROCESS, processes=trainers)
+        seen = {row.device for row in held}
         known = {row.device for row in reader.list_series(UTILIZATION)}
         found = seen or {
             device for device in known if (self.mean(UTILIZATION, None, device) or 0.0) >= WORKED

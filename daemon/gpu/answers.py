@@ -29,15 +29,13 @@ class NoDriverAnswer(Exception):
 
 
 class BusySample(NamedTuple):
-    """The share of the time since the sample before in which a GPU, or a process on it, was busy.
+    """The share of the time since the sample before in which a GPU was busy.
 
-    ``stamp_us`` counts microseconds by the driver's clock, whichever that is. ``pid`` is 0 for the
-    whole GPU.
+    ``stamp_us`` counts microseconds by the driver's clock, whichever that is.
     """
 
     stamp_us: int
     share: float
-    pid: int = 0
 
 
 class DeviceMemory(NamedTuple):

@@ -148,17 +148,6 @@ class NvmlSource(Nvml):
             raise NoDriverAnswer(Why.FAILED, f"nvmlDeviceGetUtilizationRates says {rates.gpu} %")
         return float(rates.gpu) / 100
 
-    def process_samples(self, gpu: GpuDevice, after_us: int) -> list[BusySample]:
-        """Return samples of the processes after a stamp; only of those that were not idle."""
-        samples = self.call("nvmlDeviceGetProcessUtilization", gpu.handle, after_us)
-        # The driver gives rows of zeros if it has none, and now and then more than there can be.
-        known = (
-            one
-            for one in samples
-            if one.timeStamp and one.pid not in _NO_PIDS and one.smUtil <= 100
-        )
-        return [BusySample(one.timeStamp, one.smUtil / 100, one.pid) for one in known]
-
     def memory(self, gpu: GpuDevice) -> DeviceMemory:
         version = getattr(self.module, "nvmlMemory_v2", None)
         newer = self.ask("nvmlDeviceGetMemoryInfo", gpu.handle, version) if version else None

@@ -15,7 +15,7 @@ from profd.daemon.gpu.devices import GpuDevice
 from profd.daemon.gpu.nvmlsource import NvmlSource
 from profd.daemon.gpu.questions import Questions
 from profd.daemon.gpu.users import GpuUsers, memory_by_pid
-from profd.daemon.gpu.utilization import ProcessShares, UtilizationSamples
+from profd.daemon.gpu.utilization import UtilizationSamples
 from profd.daemon.store.records import DeviceSeen, Identity, Point, PointsTaken
 
 # Every how many readings. The driver makes each list of processes anew. Throughput is a mean since
@@ -61,7 +61,6 @@ class GpuReader:
         self._source = questions.source
         self._clock = clock
         self._samples = UtilizationSamples(questions, clock, since_ns)
-        self._shares = ProcessShares(questions)
         self._counted: dict[str, tuple[int, float]] = {}
         # MIG has no utilization but that of GPM.
         self._has_samples = self.gpu.parent is None and not self.gpu.is_mig_parent
@@ -195,11 +194,9 @@ class GpuReader:
         return error is not None and error.why is Why.LACKING
 
     def _processes(self, memory: _Memory, identities: Mapping[int, Identity]) -> Iterator[Point]:
-        ours = {pid: identities[pid] for pid in memory if pid in identities}
-        shares = self._shares.read() if ours else {}
-        for pid, identity in ours.items():
-            yield from self._points("gpu_process_memory_bytes", memory[pid], identity)
-            yield from self._points("gpu_process_sm_share", shares.get(pid), identity)
+        for pid, used in memory.items():
+            if pid in identities:
+                yield from self._points("gpu_process_memory_bytes", used, identities[pid])
 
 
 class GpuSet:

@@ -1,4 +1,4 @@
-"""Utilization of a GPU and of the processes on it, by the samples that the driver keeps.
+"""Utilization of a GPU by the samples that the driver keeps.
 
 The driver samples several times a second by itself; its buffer, read once a second, has all
 samples. A sample is the share of the time since the one before in which any kernel ran. If the
@@ -8,7 +8,6 @@ value takes its place, once a second.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 
 from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS, Clock
@@ -161,29 +160,3 @@ def _put_together(before_ns: int, samples: list[tuple[int, float]]) -> Iterator[
         if at_ns - start_ns >= FINEST_NS or position == len(samples) - 1:
             yield at_ns, busy / (at_ns - start_ns)
             busy, start_ns = 0.0, at_ns
-
-
-class ProcessShares:
-    """The share of a device's time that each process keeps its SMs busy, since the last reading."""
-
-    def __init__(self, questions: Questions) -> None:
-        self._questions = questions
-        self._stamp_us: int | None = None
-
-    def read(self) -> dict[int, float]:
-        """Return the mean share by PID over the driver's samples; an idle process may be missing.
-
-        The first reading gives nothing: it takes the newest stamp, and the next one asks for
-        samples since then.
-        """
-        last_us = self._stamp_us
-        question = self._questions.source.process_samples
-        samples = self._questions.ask(question, then=(last_us or 0,)) or []
-        self._stamp_us = max((sample.stamp_us for sample in samples), default=last_us or 0)
-        if last_us is None:
-            return {}
-        shares: defaultdict[int, list[float]] = defaultdict(list)
-        for sample in samples:
-            if sample.stamp_us > last_us:
-                shares[sample.pid].append(sample.share)
-        return {pid: sum(values) / len(values) for pid, values in shares.items()}

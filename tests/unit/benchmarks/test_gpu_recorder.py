@@ -35,7 +35,6 @@ def simulated(driver: SimulatedDriver, monkeypatch: pytest.MonkeyPatch) -> Simul
     driver.add("gpm_of_utilization", 1, "gpu0", 1)
     driver.add("field_per_s", 3e9, "gpu0", 197)
     driver.add("process_memory_bytes", 18 << 30, "gpu0", MAIN.pid)
-    driver.add("process_sm_share", 0.5, "gpu0", MAIN.pid)
     driver.add("error", NO_PERMISSION, "gpu0", "nvmlGpmSampleGet", at_s=6)
     driver.run(Timeline.steps(SECONDS + 2, 0.5, 0.3))
     return driver

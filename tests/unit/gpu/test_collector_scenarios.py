@@ -167,7 +167,6 @@ def set_up(driver: SimulatedDriver, scenario: Scenario) -> FakeTraces:
     elif place != "sandbox":
         driver.add(kind, held_bytes, device, pid)
         driver.add(kind, GIB, device, HOST_PID + 7)  # of someone else
-        driver.add("process_sm_share", 0.5, device, pid if place == "host" else HOST_PID)
     return traces
 
 

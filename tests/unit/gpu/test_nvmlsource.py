@@ -86,20 +86,6 @@ def test_metrics_that_are_refused_in_mid_run_come_back_a_minute_later(
     assert len(sent) >= 20
 
 
-def test_a_number_of_the_host_among_samples_is_no_process_of_the_container(
-    simulated: SimulatedDriver,
-) -> None:
-    simulated.add("process_memory_bytes", GIB, "gpu0", MAIN.pid)  # translated, since R535
-    simulated.add("process_sm_share", 0.4, "gpu0", HOST_PID)  # not translated, before R570
-    traces = FakeTraces(on_host=False)
-    traces.compute(MAIN.pid, 0)
-    room = GpuRoom(simulated, traces)
-    room.read()
-    points = room.read_fully(2)
-    assert "gpu_process_memory_bytes" in values(points)
-    assert "gpu_process_sm_share" not in values(points)
-
-
 def test_more_than_all_is_no_utilization(simulated: SimulatedDriver) -> None:
     simulated.add("utilization_now_share", 2.5, "gpu0")
     room = GpuRoom(simulated)

@@ -103,18 +103,13 @@ def test_time_with_clocks_held_down_is_what_the_driver_counts_between_flags(
     assert room.series("gpu_power_capped_share") == []
 
 
-def test_memory_and_time_of_a_process_are_its_own(room: GpuRoom, driver: SimulatedDriver) -> None:
+def test_memory_of_a_process_is_its_own(room: GpuRoom, driver: SimulatedDriver) -> None:
     driver.add("process_memory_bytes", GIB, "gpu0", 99)
     driver.add(
         "graphics_memory_bytes", 10 * GIB, "gpu0", MAIN.pid
     )  # it also draws, and holds its memory once
-    driver.add("process_sm_share", 0.9, "gpu0", MAIN.pid)
-    driver.add("process_sm_share", 0.1, "gpu0", 99)
-    room.read(1)  # takes the driver's newest stamp
-    points = room.read_fully(1)
-    assert [point for point in points if point.identity is not None] == [
-        Point("gpu_process_memory_bytes", 10 * GIB, MAIN, device="gpu0"),
-        Point("gpu_process_sm_share", 0.9, MAIN, device="gpu0"),
+    assert [point for point in room.read() if point.identity is not None] == [
+        Point("gpu_process_memory_bytes", 10 * GIB, MAIN, device="gpu0")
     ]
 
 
@@ -124,12 +119,6 @@ def test_memory_that_nvml_does_not_tell_is_missing(driver: SimulatedDriver) -> N
     points = GpuRoom(driver).read()
     assert [point for point in points if point.identity is not None] == []
     assert "gpu_memory_used_bytes" in values(points)
-
-
-def test_impossible_share_of_a_process_is_missing(room: GpuRoom, driver: SimulatedDriver) -> None:
-    driver.add("process_sm_share", 42, "gpu0", MAIN.pid)
-    room.read(1)
-    assert "gpu_process_sm_share" not in values(room.read_fully(1))
 
 
 @pytest.mark.requires("cc")
