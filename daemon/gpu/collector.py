@@ -114,10 +114,12 @@ class GpuCollector:
 
     def _look_until(self, due_ns: int) -> None:
         """Wait for the next reading; meanwhile look at devices whose clock is estimated."""
-        while self._gpus is not None and self.clock.now_ns() + POLL_NS < due_ns:
+        gpus = self._gpus
+        while gpus is not None and gpus.polls and self.clock.now_ns() + POLL_NS < due_ns:
             time.sleep(POLL_NS / SECOND_NS)  # half of what waiting for an event costs
-            if self._ended.is_set() or not self._gpus.look():
-                break
+            if self._ended.is_set():
+                return
+            gpus.look()
         self._ended.wait(max(due_ns - self.clock.now_ns(), 0) / SECOND_NS)
 
     def _tick(self) -> bool:

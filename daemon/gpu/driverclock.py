@@ -66,7 +66,7 @@ class DriverClock:
         if self.offset_ns is not None:
             later_ns, self.offset_ns = delay_ns - self.offset_ns, min(self.offset_ns, delay_ns)
             # So much is neither drift nor delay: one of the clocks was set.
-            if not -SECOND_NS // 2 <= later_ns <= 2 * SECOND_NS:
+            if not -SECOND_NS // 2 <= later_ns <= 5 * SECOND_NS:
                 self.offset_ns = None
                 self.estimate(now_ns)
         self._least_ns = delay_ns if self._least_ns is None else min(self._least_ns, delay_ns)

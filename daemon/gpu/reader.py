@@ -226,12 +226,16 @@ class GpuSet:
         """The devices that do not answer any more, by name, with the words of the driver."""
         return {name: one.lost for name, one in self._questions.items() if one.lost}
 
-    def look(self) -> bool:
-        """Look at devices whose clock is estimated; False if there are none."""
-        polling = [reader for reader in self._answering() if reader.polls]
-        for reader in polling:
-            reader.look()
-        return bool(polling)
+    @property
+    def polls(self) -> bool:
+        """Whether to ``look`` between two readings now."""
+        return any(reader.polls for reader in self._answering())
+
+    def look(self) -> None:
+        """Look at devices whose clock is estimated."""
+        for reader in self._answering():
+            if reader.polls:
+                reader.look()
 
     def read(self, users: GpuUsers) -> Iterator[DeviceSeen | PointsTaken]:
         """Read once: yield the devices that begin, then one record with the points of all."""

@@ -50,10 +50,9 @@ class GpuRoom:
         Returns the points, without their times.
         """
         until_ns = self.clock.at_ns + round(after_s * SECOND_NS)
-        while self.clock.at_ns + POLL_NS < until_ns:
+        while self.gpus.polls and self.clock.at_ns + POLL_NS < until_ns:
             self._go_to(self.clock.at_ns + POLL_NS)
-            if not self.gpus.look():
-                break
+            self.gpus.look()
         self._go_to(until_ns)
         records = list(self.gpus.read(self.users))
         self.devices += [record for record in records if isinstance(record, DeviceSeen)]
