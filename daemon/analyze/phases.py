@@ -177,10 +177,9 @@ class PhaseIndex:
         """
         self._reader = reader
         self.rules = load_rules(_BY_NAME) if rules is None else rules
-        self._tests = [frame_test(rule) for rule in self.rules]
+        self._met = _rules_met(self.rules)
         self._leaf_rules = self._rules_that(lambda rule: rule.leaf)
         self._innermost_rules = self._rules_that(lambda rule: rule.innermost)
-        self._met_by_frame: dict[int, int] = {}
         self._met_by_stack = dict(_ABOVE_ROOTS)
         self._rule_of_stack: dict[int, int | None] = {}
         self._of_forgotten: set[str] = set()
@@ -310,12 +309,14 @@ class PhaseIndex:
     def _frame(self, stack: int) -> FrameRow:
         return self._reader.frames[self._reader.stacks[stack].frame]
 
-    def _met(self, frame: FrameRow) -> int:
-        if frame.id not in self._met_by_frame:
-            self._met_by_frame[frame.id] = sum(
-                1 << number for number, test in enumerate(self._tests) if test(frame)
-            )
-        return self._met_by_frame[frame.id]
+
+@functools.lru_cache(1)
+def _rules_met(rules: tuple[Rule, ...]) -> Callable[[FrameRow], int]:
+    """Return the function that gives the rules that a frame matches: a bit each."""
+    tests = [frame_test(rule) for rule in rules]
+    return functools.lru_cache(8_192)(
+        lambda frame: sum(1 << number for number, test in enumerate(tests) if test(frame))
+    )
 
 
 def training_range(reader: RunReader, whole: Selection, phases: PhaseIndex) -> TimeRange | None:

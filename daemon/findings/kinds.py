@@ -36,7 +36,6 @@ class Kind(FramePattern, frozen=True, forbid_unknown_fields=True, kw_only=True):
     perhaps: bool = False
 
 
-@functools.cache
 def load_kinds() -> tuple[Kind, ...]:
     """Return the kinds in the order in which they are tried: the user's, then the built-in ones.
 

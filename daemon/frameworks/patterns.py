@@ -6,6 +6,7 @@ configuration files.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -42,11 +43,21 @@ def tables(built_in: Path) -> list[Path]:
 def read_patterns(file: Path, key: str, kind: type[Pattern], hint: str) -> tuple[Pattern, ...]:
     """Read a table of [[key]]; raises UsageError that names what is wrong with it."""
     try:
-        form: type[dict[str, tuple[Pattern, ...]]] = dict[str, tuple[kind, ...]]  # type: ignore[valid-type]
-        tables = msgspec.toml.decode(file.read_bytes(), type=form)
+        data = file.read_bytes()
     except OSError as error:
         what, remedy = f"{file} cannot be read", "make it readable, or remove it"
         raise UsageError.of_system(what, error, remedy) from error
+    return _patterns_in(data, file, key, kind, hint)
+
+
+# Each reader of a run asks for the tables, and to decode them takes longer than a short run does.
+@functools.lru_cache(8)
+def _patterns_in(
+    data: bytes, file: Path, key: str, kind: type[Pattern], hint: str
+) -> tuple[Pattern, ...]:
+    try:
+        form: type[dict[str, tuple[Pattern, ...]]] = dict[str, tuple[kind, ...]]  # type: ignore[valid-type]
+        tables = msgspec.toml.decode(data, type=form)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{file} is no table of [[{key}]] ({error})", hint) from error
     if tables.keys() - {key}:

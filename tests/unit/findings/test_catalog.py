@@ -32,7 +32,6 @@ from profd.daemon.findings.catalog import (
     ranked,
 )
 from profd.daemon.findings.finding import CRITICAL, INFO, WARNING, Finding, Measure
-from profd.daemon.findings.kinds import load_kinds
 from profd.daemon.findings.overhead import overhead
 from profd.daemon.findings.rule import without_hidden
 from profd.daemon.findings.texts import table
@@ -289,11 +288,9 @@ def test_findings_of_another_version_or_by_other_tables_are_looked_for_anew(
     monkeypatch.setenv("PROFD_HOME", str(profd_home))
     profd_home.mkdir(exist_ok=True)
     (profd_home / table).write_text(own)
-    load_kinds.cache_clear()
     with reading(run) as (reader, phases):
         assert analysis_name(phases) != name
         assert findings_in(reader, MAIN_THREADS, phases) == find(reader)
-    load_kinds.cache_clear()
 
 
 def test_what_slows_a_live_run_now_is_ranked(tmp_path: Path) -> None:

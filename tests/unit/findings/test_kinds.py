@@ -33,11 +33,6 @@ from profd.daemon.store.records import Frame
 MOST_WORDS = 10  # with the other words of a sentence they are 30 at most
 
 
-@pytest.fixture(autouse=True)
-def _fresh_table() -> None:
-    load_kinds.cache_clear()
-
-
 def test_what_other_and_waiting_consist_of_is_named_by_kind_or_function(tmp_path: Path) -> None:
     wait = (*SNAPSHOT, QUEUE_GET)
     hook = (*CALL, Frame("_optimizer_post_hook", LIBRARY + "torch/profiler/__init__.py", 54))
