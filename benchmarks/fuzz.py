@@ -112,9 +112,8 @@ def _break_off(number: int, frame: FrameType | None) -> None:
 
 def fuzz_part(name: str, cases: range, seed: int) -> Outcome:
     """Give a subject some cases, in a process of a pool."""
-    # A case writes a hundred files; on a disk that takes as long as to read them.
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+    # In memory: a case writes a hundred files, which takes as long on a disk as to read them.
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         return fuzz(name, subjects(Path(folder))[name], cases, seed)
 
 
@@ -148,12 +147,9 @@ def report(name: str, cases: int, outcome: Outcome) -> Iterator[str]:
         f"{name:16} {cases:>8,} cases, {readings:,} readings: {endings}; slowest "
         f"{outcome.slowest_s:.2f} s"
     )
-    seen: set[str] = set()
-    for finding in outcome.findings:
-        last = finding.words.strip().splitlines()[-1]
-        if last[:60] not in seen:
-            seen.add(last[:60])
-            yield f"  case {finding.case}: {finding.words}"
+    alike = {one.words.strip().splitlines()[-1][:60]: one for one in reversed(outcome.findings)}
+    for first in alike.values():
+        yield f"  case {first.case}: {first.words}"
 
 
 def main() -> int:

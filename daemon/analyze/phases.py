@@ -33,22 +33,13 @@ class Rule(FramePattern, frozen=True, forbid_unknown_fields=True, kw_only=True):
     innermost: bool = False
 
 
-def load_rules(phases: Iterable[str]) -> tuple[Rule, ...]:
-    """Return the rules in the order in which they are tried: the user's, then the built-in ones.
-
-    ``phases`` are the names that a rule may give. Raises UsageError if the user's file is wrong.
-    """
-    known = frozenset(phases)
-    return tuple(rule for table in tables(BUILT_IN) for rule in read_rules(table, known))
-
-
-def read_rules(file: Path, phases: frozenset[str]) -> tuple[Rule, ...]:
+def read_rules(file: Path) -> tuple[Rule, ...]:
     """Read a table of rules; raises UsageError that names what is wrong with it."""
     rules = read_patterns(file, "rule", Rule, "docs/phases.md shows what it holds")
     for number, rule in enumerate(rules, 1):
-        if rule.phase not in phases:
+        if rule.phase not in _BY_NAME:
             what = f"{file}, rule {number}: there is no phase {rule.phase!r}"
-            raise UsageError(what, f"use one of: {'; '.join(sorted(phases))}")
+            raise UsageError(what, f"use one of: {'; '.join(sorted(_BY_NAME))}")
     return rules
 
 
@@ -176,7 +167,9 @@ class PhaseIndex:
         ``rules`` are by default those of the two tables; raises UsageError if the user's is wrong.
         """
         self._reader = reader
-        self.rules = load_rules(_BY_NAME) if rules is None else rules
+        if rules is None:  # the user's are tried first
+            rules = tuple(itertools.chain(*map(read_rules, tables(BUILT_IN))))
+        self.rules = rules
         self._met = _rules_met(self.rules)
         self._leaf_rules = self._rules_that(lambda rule: rule.leaf)
         self._innermost_rules = self._rules_that(lambda rule: rule.innermost)

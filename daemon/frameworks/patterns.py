@@ -60,11 +60,9 @@ def _patterns_in(
         tables = msgspec.toml.decode(data, type=form)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{file} is no table of [[{key}]] ({error})", hint) from error
-    if tables.keys() - {key}:
-        raise UsageError(
-            f"{file} has {min(tables.keys() - {key})!r} where it may have [[{key}]] only", hint
-        )
-    patterns = tables.get(key, ())
+    patterns = tables.pop(key, ())
+    if tables:
+        raise UsageError(f"{file} has {min(tables)!r} where it may have [[{key}]] only", hint)
     for number, pattern in enumerate(patterns, 1):
         where = f"{file}, {key} {number}"
         if not (pattern.means or pattern.function or pattern.module or pattern.source):
