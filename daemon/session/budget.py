@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import time
 from collections import deque
 from typing import NamedTuple
 
@@ -43,29 +44,25 @@ class CostMeter:
         self._children: list[int] = []
 
     def take(self) -> Spending:
-        now_ns = self._clock.now_ns()
-        ended = (
-            resource.getrusage(resource.RUSAGE_SELF),
-            resource.getrusage(resource.RUSAGE_CHILDREN),
-        )
+        now_ns, own_s = self._clock.now_ns(), time.process_time()
+        ended = resource.getrusage(resource.RUSAGE_CHILDREN)
         # The main thread starts them all, and psutil would read the whole machine.
         self._children = processes.children(os.getpid(), of_all_threads=False)
         cpu_s = sum(stat.cpu_s for stat in processes.read_stats(self._children))
-        cpu_s += sum(usage.ru_utime + usage.ru_stime for usage in ended)
+        cpu_s += own_s + ended.ru_utime + ended.ru_stime
         # A living child is counted in clock ticks, an ended one exactly: the sum may go back by one
         # tick.
         cpu_s = max(cpu_s, self._last_cpu_s)
-        own_s = ended[0].ru_utime + ended[0].ru_stime
-        spent_s, over_s = cpu_s - self._last_cpu_s, (now_ns - self._last_ns) / SECOND_NS
-        spending = Spending(spent_s, over_s, own_s - self._last_own_s)
+        over_s = (now_ns - self._last_ns) / SECOND_NS
+        spending = Spending(cpu_s - self._last_cpu_s, over_s, own_s - self._last_own_s)
         self._last_ns, self._last_cpu_s = now_ns, cpu_s
         self._last_own_s = own_s
         return spending
 
     def rss_bytes(self) -> int:
         """Return the memory of this process and of its children, as listed at the last reading."""
-        stats = processes.read_stats([os.getpid(), *self._children])
-        return sum(stat.rss_bytes for stat in stats)
+        pids = os.getpid(), *self._children
+        return sum(stat.rss_bytes for stat in processes.read_stats(pids))
 
 
 MINUTE_S = 60.0
@@ -86,17 +83,20 @@ _KEPT_READINGS = 3
 
 
 class Ledger:
-    """The CPU time of the last minute, reading by reading."""
+    """The CPU time of the last minute, reading by reading.
+
+    The readings cover ``held_s`` seconds: a minute and a part of a reading, once there are so many.
+    """
 
     def __init__(self) -> None:
         self._entries: deque[Spending] = deque()
-        self._held_s = 0.0
+        self.held_s = 0.0
 
     def add(self, spending: Spending) -> None:
         self._entries.append(spending)
-        self._held_s += spending.over_s
-        while self._held_s - self._entries[0].over_s >= MINUTE_S:
-            self._held_s -= self._entries.popleft().over_s
+        self.held_s += spending.over_s
+        while self.held_s - self._entries[0].over_s >= MINUTE_S:
+            self.held_s -= self._entries.popleft().over_s
 
     def spent_s(self, last_s: float) -> float:
         """Return the CPU seconds of the last ``last_s`` seconds.
@@ -117,10 +117,11 @@ class Ledger:
         No minute then exceeds the budget, whenever it ends.
         """
         whole_s = MINUTE_S * budget_cores
-        return min(
+        cores = (
             (whole_s - self.spent_s(MINUTE_S - ahead_s)) / ahead_s
             for ahead_s in (5.0, 10.0, 20.0, 40.0, 60.0)
         )
+        return max(min(cores), 0.0)
 
     def own_cores(self) -> float:
         """Return the cores that this process takes at least for most of the time.
@@ -187,7 +188,6 @@ class Governor:
         self.highest_hz = rate_hz
         self.is_held = False  # then the rate does not rise
         self.is_promised = False  # then what is left belongs to a recording that is under way
-        self._lowest_hz = min(rate_hz, RECORDING.lowest_rate_hz)
         self._budget_cores = budget_cores
         self._ledger, self._beside = Ledger(), Ledger()
         self._ledger.add(Spending(spent_s, 0.0))
@@ -244,9 +244,15 @@ class Governor:
         """
         if self.mean_hz > self._lowest_hz:
             return Allowance()
-        minute_s = max(self._minute_s - self._ledger.own_cores() * MINUTE_S, 0.0)
-        cores = max(self._ledger.allowance(self._budget_cores), 0.0)
-        parts = cores, self._left_s(), minute_s, self._kept_s
+        usual_cores = max(self._minute_s / MINUTE_S - self._ledger.own_cores(), 0.0)
+        early_s = usual_cores * max(MINUTE_S - self._ledger.held_s, 0.0)
+        parts = (
+            self._ledger.allowance(self._budget_cores),
+            self._left_s(),
+            usual_cores * MINUTE_S,
+            self._kept_s,
+            early_s,
+        )
         return Allowance(*(part / max(chains, 1) for part in parts))
 
     @property
@@ -277,11 +283,11 @@ class Governor:
         The rate is at once as near to it as the budget allows.
         """
         room_hz = float(rate_hz)
-        if self._readings and any(self._readings):
+        if any(self._readings):
             cores_per_hz = sum(self._readings) / len(self._readings) / self.mean_hz
             room_hz = _AIM * self._ledger.allowance(self._budget_cores) / cores_per_hz
-        self.highest_hz, self._lowest_hz = rate_hz, min(rate_hz, RECORDING.lowest_rate_hz)
-        self.mean_hz = self._within_bounds(min(room_hz, rate_hz))
+        self.highest_hz = rate_hz
+        self.mean_hz = self._within_bounds(room_hz)
         self._readings.clear()
 
     def expect(self, threads: int) -> None:
@@ -339,8 +345,8 @@ class Governor:
         forecast = sum(self._readings) / len(self._readings)
         allowance = self._ledger.allowance(self._budget_cores)
         margin = 1 + 2.5 * (1 / len(self._readings) - 1 / _READINGS)
-        factor = _AIM * max(allowance, 0.0) / forecast if forecast else _MOST_RISE
-        if forecast > margin * max(allowance, 0.0):
+        factor = _AIM * allowance / forecast if forecast else _MOST_RISE
+        if forecast > margin * allowance:
             return self._within_bounds(self.mean_hz * factor)
         room, part = (_ROOM, 1.0) if len(self._readings) == _READINGS else (_MUCH_ROOM, 0.85)
         rise = min(factor * part, _MOST_RISE)
@@ -353,6 +359,10 @@ class Governor:
         ):
             return self._within_bounds(self.mean_hz * rise)
         return self.mean_hz
+
+    @property
+    def _lowest_hz(self) -> int:
+        return min(self.highest_hz, RECORDING.lowest_rate_hz)
 
     def _within_bounds(self, rate_hz: float) -> float:
         return max(min(rate_hz, self.highest_hz), self._lowest_hz)

@@ -79,13 +79,14 @@ class Allowance(NamedTuple):
 
     The chain may take ``cores`` all the time, ``cpu_s`` seconds with the next recording, and
     ``minute_s`` seconds in a whole minute. While ``kept_s`` of them are kept for others, a pause
-    goes on.
+    goes on. ``early_s`` of them belong to the rest of the session's first minute.
     """
 
     cores: float = math.inf
     cpu_s: float = math.inf
     minute_s: float = math.inf
     kept_s: float = 0.0
+    early_s: float = 0.0
 
 
 @dataclass(eq=False)
@@ -121,7 +122,7 @@ class StackChain:
         self._has_recorded, self._begun_ns = False, self.clock.now_ns()
         self._has_reported_log = False
         self.is_resting, self._cost_s, self._usual_length_s = False, 0.0, FIRST_LENGTH_S
-        self._is_rest_said = self._has_grown = False
+        self._is_rest_said = self._has_grown = self._is_estimate = False
         self._threads_at_begin = 1
         self._threads = Threads()
         self._has_main, self._main_seen_ns = True, 0
@@ -263,7 +264,7 @@ class StackChain:
         stat = processes.read_running(*self.identity)
         if stat is None or read_cost_s(stat.threads) * self.pace().rate_hz <= cores:
             return False
-        self._cost_s = shortest_cost_s(stat.threads)
+        self._cost_s, self._is_estimate = shortest_cost_s(stat.threads), True
         return True
 
     def _can_afford(self, recording: Recording) -> bool:
@@ -287,13 +288,16 @@ class StackChain:
     async def _rest(self) -> None:
         """Wait until the budget of this minute has room for the next recording.
 
-        The wait also ends if nearly all of the budget is left.
+        The wait also ends if nearly all of the budget is left. A run that lasts less than a minute
+        has that part of a minute's budget, except for its first recording: without a sample, what
+        was spent was spent in vain.
         """
         while self.is_resting and self._goes_on():
             self._account.rest()
             await self._wait(self._stop, REST_S)
             allowance = self.allowance()
             left_s, due_s = allowance.cpu_s - allowance.kept_s, self._cost_s
+            left_s -= 0.0 if self._is_estimate else allowance.early_s
             if due_s > allowance.minute_s:  # or the cost is not known: try with what a minute has
                 due_s = MOST_OF_A_MINUTE * allowance.minute_s
             if left_s > 0 and left_s >= due_s:
@@ -388,7 +392,7 @@ class StackChain:
             self._in_flight.discard(recording)
             self._fail(reason)
             return None
-        self._has_recorded = True
+        self._has_recorded, self._is_estimate = True, False
         is_for_one = self.is_resting and self._enough is not recording.ended
         moment_s = START_TIMEOUT_S if is_for_one else OVERLAP_SAMPLES / recording.rate_hz
         await self._wait(self._stop, moment_s, self._enough)

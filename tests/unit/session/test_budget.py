@@ -360,11 +360,30 @@ def test_another_budget_is_used_and_kept_from_its_first_minute_on(
 def test_at_the_lowest_rate_a_chain_may_take_its_share_of_what_the_minute_has_left() -> None:
     governor = Governor(100, 0.1, threads=2_000)
     assert governor.rate_hz == RECORDING.lowest_rate_hz
-    assert list(governor.allowance(1)) == pytest.approx([0.1, 5.64, 5.64, 0])
+    assert list(governor.allowance(1)) == pytest.approx([0.1, 5.64, 5.64, 0, 5.64])
     governor.take(Spending(3.0, 1.0))
-    assert list(governor.allowance(2)) == pytest.approx([0.0375, 1.32, 2.82, 0], rel=0.02)
+    assert list(governor.allowance(2)) == pytest.approx([0.0375, 1.32, 2.82, 0, 2.77], rel=0.02)
     governor.take(Spending(9.0, 1.0))
-    assert list(governor.allowance(1)) == pytest.approx([0, 0, 5.64, 0])
+    assert list(governor.allowance(1)) == pytest.approx([0, 0, 5.64, 0, 5.45], rel=0.01)
+
+
+@pytest.mark.parametrize("own_cores", [0.0, 0.02])
+def test_what_is_not_early_keeps_the_mean_since_the_start_within_the_budget(
+    own_cores: float,
+) -> None:
+    governor = Governor(100, 0.1, threads=2_000)
+    governor.is_held = True
+    for age_s in range(1, 120):
+        governor.take(Spending(1.0 if age_s == 5 else own_cores, 1.0, own_cores))
+        spent_s = 1.0 + own_cores * (min(age_s, 60) - 1)
+        allowance = governor.allowance(1)
+        due_s = allowance.cpu_s - allowance.early_s
+        if 20 < age_s < 60:
+            # What is left is known for every tenth second to come.
+            room_s = 10 * own_cores + 0.01
+            assert due_s == pytest.approx(0.094 * age_s - spent_s, abs=room_s)
+        elif age_s >= 60:
+            assert allowance.early_s == 0
 
 
 def test_what_was_spent_before_the_session_counts_in_its_first_minute() -> None:

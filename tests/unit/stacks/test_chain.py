@@ -674,6 +674,7 @@ async def test_of_thousands_of_threads_the_first_recording_too_waits_until_it_ca
     monkeypatch.setattr(processes, "read_running", of_many)
     monkeypatch.setattr(chain_module, "OVERLAP_SAMPLES", 0)
     stage.pace.hz, stage.allowance = 3, Allowance(cores=0.1, cpu_s=2.0, minute_s=5.6)
+    stage.studio.directions = [costly]
     chain = stage.begin()
     for _ in range(100):
         await asyncio.sleep(0)
@@ -692,7 +693,13 @@ async def test_of_thousands_of_threads_the_first_recording_too_waits_until_it_ca
     for _ in range(100):
         await asyncio.sleep(0)
     assert not stage.studio.made, "a part of it is kept for others"
-    stage.allowance = stage.allowance._replace(kept_s=0.0)
+    stage.allowance = stage.allowance._replace(kept_s=0.0, early_s=5.6)
     first = await stage.studio.until_made(1)
     assert first.length_s == 0
+    await asyncio.wait_for(first.ended, DEADLINE_S)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert len(stage.studio.made) == 1, "once there is a sample, the rest of the minute waits"
+    stage.allowance = stage.allowance._replace(early_s=0.1)
+    await stage.studio.until_made(2)
     await stage.end(chain)
