@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from msgspec.structs import replace
 
-from profd.daemon.frameworks.patterns import FramePattern, frame_test
+from profd.daemon.frameworks.patterns import FramePattern, frame_test, read_patterns
 from profd.daemon.store.records import CHANGED_SOURCE
 from profd.daemon.store.rows import FrameRow
 
@@ -26,3 +28,10 @@ def test_a_rule_may_go_by_a_meaning_and_by_its_own_conditions() -> None:
         FramePattern(means=("backward",), source="step"),
     )
     assert [frame_test(rule)(backward) for rule in rules] == [True, False, False]
+
+
+def test_a_table_that_somebody_edits_counts_at_once(tmp_path: Path) -> None:
+    table = tmp_path / "rules.toml"
+    for name in ("load", "step"):
+        table.write_text(f'[[rule]]\nfunction = ["{name}"]\n')
+        assert read_patterns(table, "rule", FramePattern, "")[0].function == (name,)
