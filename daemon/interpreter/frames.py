@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 
 import msgspec
@@ -125,13 +125,17 @@ class Interpreter:
 
         Those that change meanwhile may be missing, or twice.
         """
-        found = [
+        return [
             PythonFrame(address, code, self.memory.word(address + self.offsets.globals))
             for address, at in self.frames(thread)
-            if (code := self._code_at(at)) is not None
+            for code in self.codes((at,))
         ]
+
+    def codes(self, addresses: Iterable[int]) -> list[Code]:
+        """Return the codes at these addresses, as far as there are any."""
+        found = map(self._code_at, addresses)
         # Where C calls into Python, 3.12 has a shim.
-        return [frame for frame in found if frame.code.file != "<shim>"]
+        return [code for code in found if code is not None and code.file != "<shim>"]
 
     def frames(self, thread: int, most: int = 2_000) -> Iterator[tuple[int, int]]:
         """Yield the addresses of ``most`` frames of a thread and of their codes.
@@ -265,7 +269,7 @@ def count_threads(pid: int) -> int:
     with contextlib.suppress(Unreadable):
         python = open_interpreter(pid)
         with contextlib.closing(python.memory):
-            return sum(1 for _ in python.threads())
+            return len(list(python.threads()))
     return 1
 
 

@@ -62,9 +62,9 @@ def why_unread(pid: int) -> Reason | None:
     try:
         python = open_interpreter(pid)
     except FreeThreaded:
-        what = "it runs a free-threaded Python, which py-spy cannot read"
         return Reason(
-            what, "run the script with the build that has the GIL; austin reads 3.13t and 3.14t"
+            "it runs a free-threaded Python, which py-spy cannot read",
+            "run the script with the build that has the GIL; austin reads 3.13t and 3.14t",
         )
     except Unreadable:
         return None
@@ -78,28 +78,30 @@ def _of_interpreter(python: Interpreter) -> Iterator[Reason]:
 
     Raises Unreadable if they move meanwhile.
     """
-    threads = list(python.threads())
-    depths = [sum(1 for _ in python.frames(thread, _ENDLESS)) for thread in threads]
-    if _MOST_FRAMES < (deepest := max(depths, default=0)) < _ENDLESS:
-        what = (
+    # Thousands of threads wait in the same functions, so each is looked at once.
+    stacks = [[at for _, at in python.frames(one, _ENDLESS)] for one in python.threads()]
+    if _MOST_FRAMES < (deepest := max(map(len, stacks), default=0)) < _ENDLESS:
+        yield Reason(
             f"a thread of it is {deepest:,} calls deep, and py-spy reads a process only up to "
-            f"{_MOST_FRAMES:,}"
+            f"{_MOST_FRAMES:,}",
+            "it is read again once that thread returns",
+            lasting=False,
         )
-        yield Reason(what, "it is read again once that thread returns", lasting=False)
     if not python.is_newest():
-        what = "it has more than one interpreter, and py-spy reads the threads of the newest alone"
-        yield Reason(what, "do without subinterpreters, or end them before the training begins")
-    frames = [frame for thread in threads for frame in python.stack(thread)]
-    odd = next(
-        (frame.code for frame in frames if _NO_TEXT in frame.code.file + frame.code.name), None
-    )
-    if odd is not None:
-        what = (
-            f"the name of its file {odd.file} is not UTF-8, and py-spy leaves out the frames of "
-            "such files"
+        yield Reason(
+            "it has more than one interpreter, and py-spy reads the threads of the newest alone",
+            "do without subinterpreters, or end them before the training begins",
         )
-        yield Reason(what, "rename that folder or file, and start it again", leaves_some=True)
-    if not frames:
+    codes = python.codes(set[int]().union(*stacks))
+    odd = next((code for code in codes if _NO_TEXT in code.file + code.name), None)
+    if odd is not None:
+        yield Reason(
+            f"the name of its file {odd.file} is not UTF-8, and py-spy leaves out the frames of "
+            "such files",
+            "rename that folder or file, and start it again",
+            leaves_some=True,
+        )
+    if not codes:
         yield RUNS_NOTHING
 
 
