@@ -272,15 +272,15 @@ class StackChain:
 
         If not, the chain pauses before the next one.
         """
-        cores = self.allowance().cores
-        taken = recording.cost_cores(self._usual_length_s) if cores < math.inf else 0.0
+        cores, taken = self.allowance().cores, recording.cost_cores(self._usual_length_s)
         # The measured cost does not apply to the number of threads that there are now.
         self.is_resting = taken > cores or (self._has_grown and self._will_cost_more_than(cores))
         self._has_grown = False
         if self.is_resting and not self._is_rest_said:
-            text = f"to sample it takes {taken:.0%} of a core even at the lowest rate"
             self._say(
-                EventKind.NOTE, f"{text}: recordings pause for as long as profd's budget needs"
+                EventKind.NOTE,
+                f"to sample it takes {taken:.0%} of a core even at the lowest rate: recordings "
+                "pause for as long as profd's budget needs",
             )
         self._is_rest_said = self.is_resting
         return not self.is_resting
@@ -312,11 +312,11 @@ class StackChain:
             if recording.has_sample() and is_dear and not enough.done():
                 enough.set_result(True)
             if recording.cpu_s() > cpu_s:
-                text = (
+                self._say(
+                    EventKind.NOTE,
                     f"{cpu_s:.1f} s of CPU, what profd's budget leaves, were not enough for one "
-                    "recording of it"
+                    "recording of it: none is taken until the next minute",
                 )
-                self._say(EventKind.NOTE, f"{text}: none is taken until the next minute")
                 recording.abandon()
                 self.is_resting, self._cost_s = True, math.inf
             await asyncio.sleep(WATCH_S)
@@ -374,9 +374,12 @@ class StackChain:
             return None
         self._in_flight.add(recording)
         self._enough = recording.ended
-        if (cpu_s := self.allowance().cpu_s) < math.inf:
+        allowance = self.allowance()
+        if allowance.cpu_s < math.inf:
             self._enough = asyncio.get_running_loop().create_future()
-            watch = self._break_off(recording, cpu_s, self._enough)
+            is_try = self._cost_s > allowance.minute_s
+            most_s = MOST_OF_A_MINUTE * allowance.minute_s if is_try else allowance.cpu_s
+            watch = self._break_off(recording, most_s, self._enough)
             asyncio.ensure_future(watch)  # noqa: RUF006  it ends with the recording
         if self._cores is not None:
             recording.run_on(self._cores)
@@ -419,12 +422,12 @@ class StackChain:
             # Its log has either every failed read, or none that profd understands.
             if raw.errors and not raw.failed and not self._has_reported_log:
                 self._has_reported_log = True
-                text = (
+                self._say(
+                    EventKind.LOSS,
                     f"py-spy failed to read {raw.errors} stacks, and profd cannot read from its "
-                    "log when: code that "
+                    "log when: code that calls and returns all the time may be shown too small. "
+                    "`profd doctor` shows which py-spy is known",
                 )
-                text += "calls and returns all the time may be shown too small. "
-                self._say(EventKind.LOSS, f"{text}`profd doctor` shows which py-spy is known")
             self._keep(raw, recording.rate_hz, keep)
         except (RecordingFailed, TraceDamaged) as error:
             self._say(EventKind.LOSS, f"a recording was lost: {error}")

@@ -21,7 +21,7 @@ from profd.daemon.store.records import EventHappened, Record, RecordingTaken
 from support.clocks import StoppedClock
 from support.synthetic import identity_of
 from support.traces import ThreadTrace, raw_recording, stack
-from support.waiting import DEADLINE_S
+from support.waiting import DEADLINE_S, settled
 
 LONG_S = 3600.0
 
@@ -141,8 +141,7 @@ class Studio:
         while len(self.made) < count:
             self._changed.clear()
             await asyncio.wait_for(self._changed.wait(), DEADLINE_S)
-        for _ in range(100):
-            await asyncio.sleep(0)
+        await settled()
         return self.made[count - 1]
 
 
@@ -164,6 +163,11 @@ class Stage:
         chain = StackChain("py-spy", identity_of(), self.pace, None, *about)
         self.tasks.append(asyncio.ensure_future(chain.run_in_turns(turn) if turn else chain.run()))
         return chain
+
+    async def allow(self, **parts: float) -> None:
+        """Change parts of the allowance, and let the chain go on by it."""
+        self.allowance = self.allowance._replace(**parts)
+        await settled()
 
     async def end(self, *chains: StackChain) -> None:
         """Stop some chains, and wait until all have ended."""

@@ -45,6 +45,12 @@ async def eventually(condition: Callable[[], Found | None], what: str | Callable
     return found
 
 
+async def settled() -> None:
+    """Let all tasks go on until they wait for what none of them does."""
+    for _ in range(100):
+        await asyncio.sleep(0)
+
+
 def count_recordings(run_file: Path) -> int:
     """Return how many recordings a run file has."""
     with RunReader(run_file) as reader:

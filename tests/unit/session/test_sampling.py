@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from support.clocks import StoppedClock
 from support.training_stacks import BACKWARD
+from support.waiting import settled
 
 from profd.daemon.events import EventKind
 from profd.daemon.recordingconfig import RECORDING
@@ -178,8 +179,7 @@ async def test_a_member_is_sampled_once_and_again_after_it_was_ended(studio: Stu
     assert await studio.begin(roles.MAIN) is first
     member = Member(first.identity, None, (), roles.MAIN, None, None, None, 1)
     studio.sampling.end(member)
-    for _ in range(3):
-        await asyncio.sleep(0)
+    await settled()
     studio.sampling.end(member)
     assert await studio.begin(roles.MAIN) is not first
 
@@ -189,8 +189,7 @@ async def test_a_chain_that_breaks_is_said_and_is_alone(
 ) -> None:
     broken, other = await studio.begin(roles.MAIN, 1), await studio.begin(roles.MAIN, 2)
     broken.fail()
-    for _ in range(3):
-        await asyncio.sleep(0)
+    await settled()
     (said,) = studio.records
     assert isinstance(said, records.EventHappened)
     assert (said.kind, said.identity) == ("error", broken.identity)

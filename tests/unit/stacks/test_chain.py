@@ -22,7 +22,7 @@ from support.fakerecordings import (
 )
 from support.present import there
 from support.synthetic import identity_of
-from support.waiting import DEADLINE_S
+from support.waiting import DEADLINE_S, settled
 
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS
@@ -552,13 +552,11 @@ async def test_recordings_that_cost_more_than_may_be_spent_pause_until_that_is_t
     )
     chain = stage.begin()
     first = await stage.studio.until_made(1)
-    stage.allowance = stage.allowance._replace(
-        cpu_s=0.45
-    )  # as much as the one before took, and no more
+    # As much as the one before took, and no more.
+    stage.allowance = stage.allowance._replace(cpu_s=0.45)
     chain.hurry()
     await asyncio.wait_for(first.ended, DEADLINE_S)
-    for _ in range(100):
-        await asyncio.sleep(0)
+    await settled()
     assert len(stage.studio.made) == 1
     stage.allowance = stage.allowance._replace(cpu_s=0.55)
     second = await stage.studio.until_made(2)
@@ -573,23 +571,38 @@ async def test_recordings_that_cost_more_than_may_be_spent_pause_until_that_is_t
     ]
 
 
-async def test_a_recording_that_takes_more_than_is_left_is_ended_and_tried_again_with_most_of_a_minute(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("REST_S", "WATCH_S"):
-        monkeypatch.setattr(chain_module, name, 0.0)
+def of_threads(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
+    """Let processes have so many threads."""
+    read = processes.read_running
 
-    def endless(recording: FakeRecording) -> None:
-        recording.taken_s = 2.0
-        recording.failure = "it was killed"
+    def read_many(pid: int, start_ticks: int) -> processes.Stat | None:
+        return msgspec.structs.replace(there(read(pid, start_ticks)), threads=threads)
+
+    monkeypatch.setattr(processes, "read_running", read_many)
+
+
+def without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a chain look at its budget all the time; a recording that it breaks off has no sample."""
 
     def give_up(self: FakeRecording) -> None:
         if not self.ended.done():
             self.sampling.set_result(False)
             self.ended.set_result(True)
 
+    for name in ("REST_S", "WATCH_S", "OVERLAP_SAMPLES"):
+        monkeypatch.setattr(chain_module, name, 0)
     monkeypatch.setattr(FakeRecording, "abandon", give_up)
-    monkeypatch.setattr(chain_module, "OVERLAP_SAMPLES", 0)
+
+
+def endless(recording: FakeRecording) -> None:
+    recording.taken_s = 3.0
+    recording.failure = "it was killed"
+
+
+async def test_a_recording_that_takes_more_than_is_left_is_ended_and_tried_again_with_most_of_a_minute(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_waiting(monkeypatch)
     stage.pace.hz = 3
     stage.studio.directions, stage.allowance = (
         [endless, sample],
@@ -598,8 +611,7 @@ async def test_a_recording_that_takes_more_than_is_left_is_ended_and_tried_again
     chain = stage.begin()
     first = await stage.studio.until_made(1)
     await asyncio.wait_for(first.ended, DEADLINE_S)
-    for _ in range(100):
-        await asyncio.sleep(0)
+    await settled()
     assert len(stage.studio.made) == 1
     stage.allowance = stage.allowance._replace(cpu_s=4.3)  # most of a minute
     await stage.studio.until_made(2)
@@ -608,6 +620,20 @@ async def test_a_recording_that_takes_more_than_is_left_is_ended_and_tried_again
         "1.9 s of CPU, what profd's budget leaves, were not enough for one recording of it: "
         "none is taken until the next minute"
     ]
+
+
+async def test_a_recording_that_a_minute_does_not_suffice_for_is_tried_with_most_of_a_minute(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_waiting(monkeypatch)
+    of_threads(monkeypatch, 5_000)
+    stage.pace.hz, stage.studio.directions = 3, [endless]
+    stage.allowance = Allowance(cores=0.1, cpu_s=4.2, minute_s=4.2)
+    chain = stage.begin()
+    first = await stage.studio.until_made(1)
+    await asyncio.wait_for(first.ended, DEADLINE_S)
+    assert {text.partition(",")[0] for _, text in stage.said} == {"2.8 s of CPU"}
+    await stage.end(chain)
 
 
 async def test_a_recording_that_takes_much_ends_early(
@@ -620,8 +646,7 @@ async def test_a_recording_that_takes_much_ends_early(
     first = await stage.studio.until_made(1)
     assert not first.ended.done()
     first.has_one, first.taken_s = False, 2 * chain_module.ENOUGH_S
-    for _ in range(100):
-        await asyncio.sleep(0)
+    await settled()
     assert not first.ended.done(), "it has no sample yet"
     first.has_one = True
     await asyncio.wait_for(first.ended, DEADLINE_S)
@@ -653,8 +678,7 @@ async def test_threads_that_come_later_end_the_recording_in_flight_and_the_next_
     chain.look()
     chain.look()
     await asyncio.wait_for(first.ended, DEADLINE_S)
-    for _ in range(100):
-        await asyncio.sleep(0)
+    await settled()
     assert grew == [2_000]
     assert chain.is_resting
     assert len(stage.studio.made) == 1
@@ -664,41 +688,26 @@ async def test_threads_that_come_later_end_the_recording_in_flight_and_the_next_
 async def test_of_thousands_of_threads_the_first_recording_too_waits_until_it_can_be_paid(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("REST_S", "WATCH_S"):
-        monkeypatch.setattr(chain_module, name, 0.0)
-    read = processes.read_running
-
-    def of_many(pid: int, start_ticks: int) -> processes.Stat | None:
-        return msgspec.structs.replace(there(read(pid, start_ticks)), threads=2_000)
-
-    monkeypatch.setattr(processes, "read_running", of_many)
-    monkeypatch.setattr(chain_module, "OVERLAP_SAMPLES", 0)
+    without_waiting(monkeypatch)
+    of_threads(monkeypatch, 2_000)
     stage.pace.hz, stage.allowance = 3, Allowance(cores=0.1, cpu_s=2.0, minute_s=5.6)
     stage.studio.directions = [costly]
     chain = stage.begin()
-    for _ in range(100):
-        await asyncio.sleep(0)
+    await settled()
     assert chain.is_resting
     assert not stage.studio.made
-    stage.allowance = stage.allowance._replace(cpu_s=0.0, minute_s=0.0)
-    for _ in range(100):
-        await asyncio.sleep(0)
+    await stage.allow(cpu_s=0.0, minute_s=0.0)
     assert not stage.studio.made, "nothing is left at all"
     stage.allowance = stage.allowance._replace(cpu_s=2.0, minute_s=5.6)
-    stage.allowance = stage.allowance._replace(cpu_s=2.4, minute_s=2.6)
-    for _ in range(100):
-        await asyncio.sleep(0)
+    await stage.allow(cpu_s=2.4, minute_s=2.6)
     assert not stage.studio.made, "it is known to take more"
-    stage.allowance = stage.allowance._replace(cpu_s=3.0, minute_s=5.6, kept_s=0.8)
-    for _ in range(100):
-        await asyncio.sleep(0)
+    await stage.allow(cpu_s=3.0, minute_s=5.6, kept_s=0.8)
     assert not stage.studio.made, "a part of it is kept for others"
     stage.allowance = stage.allowance._replace(kept_s=0.0, early_s=5.6)
     first = await stage.studio.until_made(1)
     assert first.length_s == 0
     await asyncio.wait_for(first.ended, DEADLINE_S)
-    for _ in range(100):
-        await asyncio.sleep(0)
+    await settled()
     assert len(stage.studio.made) == 1, "once there is a sample, the rest of the minute waits"
     stage.allowance = stage.allowance._replace(early_s=0.1)
     await stage.studio.until_made(2)
