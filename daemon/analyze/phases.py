@@ -31,6 +31,7 @@ class Rule(FramePattern, frozen=True, forbid_unknown_fields=True, kw_only=True):
     phase: str
     leaf: bool = False
     innermost: bool = False
+    waits: bool = False
 
 
 def read_rules(file: Path) -> tuple[Rule, ...]:
@@ -173,6 +174,7 @@ class PhaseIndex:
         self._met = _rules_met(self.rules)
         self._leaf_rules = self._rules_that(lambda rule: rule.leaf)
         self._innermost_rules = self._rules_that(lambda rule: rule.innermost)
+        self._rules_of_waits = self._rules_that(lambda rule: rule.waits)
         self._met_by_stack = dict(_ABOVE_ROOTS)
         self._rule_of_stack: dict[int, int | None] = {}
         self._of_forgotten: set[str] = set()
@@ -281,6 +283,10 @@ class PhaseIndex:
             evaluates = met & self._rules_of(EVALUATION)
             if met & -met & self._rules_of(INFERENCE) and evaluates:
                 met = evaluates  # its predictions are made for the evaluation
+            awaited = met & self._rules_of_waits
+            met &= ~awaited
+            if awaited and met & -met & self._rules_of(WAITING):
+                met = awaited
             # The lowest bit that is set.
             self._rule_of_stack[stack] = (met & -met).bit_length() - 1 if met else None
         return self._rule_of_stack[stack]
@@ -295,6 +301,8 @@ class PhaseIndex:
         for inner in reversed(unknown):
             if not self._frame(inner).is_library:
                 innermost = self._met(self._frame(inner)) & self._innermost_rules
+            elif means(self._frame(inner), "child begins"):
+                innermost = 0  # the frames so far are copies of the parent's
             met |= self._met(self._frame(inner)) & ~(self._leaf_rules | self._innermost_rules)
             self._met_by_stack[inner] = met, innermost
         return met, innermost

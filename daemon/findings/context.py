@@ -246,18 +246,27 @@ class FindingContext:
 
     @cached_property
     def workers(self) -> tuple[ProcessRow, ...]:
+        """The workers of the training.
+
+        Without those of a known loader they are what its processes have started by multiprocessing.
+        """
         trainers = {row.id for row in self.trainers}
-        rows = (
+        children = [
             row
             for row in self.reader.processes.values()
-            if row.role == "worker" and row.parent in trainers
-        )
-        return tuple(row for row in rows if row.life.overlaps(self.time))
+            if row.parent in trainers and row.life.overlaps(self.time)
+        ]
+        named = [row for row in children if row.role == "worker"]
+        return tuple(named or filter(self._is_multiprocess, children))
+
+    def _is_multiprocess(self, row: ProcessRow) -> bool:
+        chosen = Selection(*self.time, frozenset({row.id}), thread="MainThread")
+        return any(self.means(stack, "child begins") for stack in self.profile_on(chosen).samples)
 
     @property
     def workers_at_once(self) -> int:
         """How many workers live at a time: a worker that replaces another takes its number."""
-        return len({(row.parent, row.ordinal) for row in self.workers})
+        return len({(row.parent, row.ordinal or -row.id) for row in self.workers})
 
     @cached_property
     def devices(self) -> tuple[str, ...]:

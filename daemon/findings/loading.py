@@ -23,6 +23,7 @@ from profd.daemon.analyze.phases import (
     own_frames,
 )
 from profd.daemon.analyze.selection import Selection, leading_threads, led_by
+from profd.daemon.analyze.series import CORE_WAIT, PRESSURE
 from profd.daemon.analyze.steps import take_steps
 from profd.daemon.findings.bounds import ceiling, crew_for, usable_cores
 from profd.daemon.findings.context import FindingContext
@@ -274,6 +275,11 @@ def _waited_for(context: FindingContext) -> tuple[Share, Loaders | None]:
     return share, context.once(take_loaders) if is_loss(share.low) else None
 
 
+def _is_own_loader(context: FindingContext) -> bool:
+    """Say whether the batches waited for come from processes that the user's code has started."""
+    return not context.stacks_of("loader")
+
+
 def saturated_workers(context: FindingContext) -> Finding | None:
     share, loaders = context.once(_waited_for)
     if loaders is None or loaders.busy.high < _SATURATED:
@@ -281,9 +287,11 @@ def saturated_workers(context: FindingContext) -> Finding | None:
     count, busy = loaders.count, loaders.busy
     crew = crew_for(context, busy.times(count), share, count)
     is_more = crew.most > count
-    # What mostly waits needs no core of its own.
     cores = context.mean_of_workers("cpu_cores")
-    waits = cores is not None and cores < 0.25 * busy.value
+    waited = context.mean_of_workers(CORE_WAIT)
+    waited = context.mean(PRESSURE) if waited is None else waited
+    # What mostly waits, and not for a core, needs no core of its own.
+    waits = cores is not None and cores + (waited or 0.0) < 0.25 * busy.value
     is_beyond = waits and (not is_more or crew.most == usable_cores(context))
     by_number, cheaper = is_more and not is_beyond, context.bound(share)
     per_s = take_steps(context.reader, context.selection, context.phases).per_s or 0.0
@@ -298,6 +306,7 @@ def saturated_workers(context: FindingContext) -> Finding | None:
             "full": not is_more,
             "waiting": waits,
             "beyond": is_beyond,
+            "own": is_more and context.once(_is_own_loader),
         },
         busy=percent(busy.value),
         count=plural(count, "worker"),
@@ -360,6 +369,8 @@ def _cause_between(context: FindingContext, share: Share, loaders: Loaders) -> d
 
     No case holds if batches take unlike times.
     """
+    if context.once(_is_own_loader):
+        return {"own": True}
     phase_of, threads = context.phases.of_stack, context.reader.threads.values()
     for name in {row.name for row in threads if function_means(row.name, "", "pins batches")}:
         thread = msgspec.structs.replace(context.selection, main_threads=False, thread=name)

@@ -155,12 +155,14 @@ def write_case(
     beside: Spans | None = None,
     sample_ms: int = 10,
     lines: Lines | None = None,
+    role: str = "worker",
 ) -> Path:
     """Write a run that makes the same step twice a second, or one after the other of several, a
     second each.
 
     ``workers`` are those of a DataLoader by number with what each does in half a second; with
-    several ``generations`` they are started anew so many times. ``more`` is written first.
+    several ``generations`` they are started anew so many times. With another ``role`` they are
+    other children of the training process. ``more`` is written first.
     ``beside`` is what another thread of the training process does in half a second. The training
     process is sampled every ``sample_ms``. ``lines`` are texts of lines.
     """
@@ -168,7 +170,7 @@ def write_case(
     for second in range(seconds):
         start_ns = STARTED_NS + second * SECOND_NS
         generation = second * generations // seconds
-        found += _born(workers or {}, second, generation, start_ns, seconds / generations)
+        found += _born(workers or {}, second, generation, start_ns, seconds / generations, role)
         spans = (*steps[second % len(steps)],) * 2
         threads: list[tuple[int, str, bool, Spans]] = [(MAIN_TID, "MainThread", True, spans)]
         threads += [(BESIDE_TID, "beside", False, (*beside, *beside))] if beside else []
@@ -240,7 +242,12 @@ def _identity(number: int, generation: int) -> records.Identity:
 
 
 def _born(
-    workers: Mapping[int, Spans], second: int, generation: int, at_ns: int, lifetime_s: float
+    workers: Mapping[int, Spans],
+    second: int,
+    generation: int,
+    at_ns: int,
+    lifetime_s: float,
+    role: str,
 ) -> list[records.Record]:
     """Return the records of workers that begin in this second, and of those that they replace."""
     if second and int((second - 1) / lifetime_s) == generation:
@@ -252,8 +259,9 @@ def _born(
                 records.ProcessEnded(_identity(number, generation - 1), at_ns, exit_code=0)
             )
         identity = _identity(number, generation)
+        ordinal = number if role == "worker" else None
         found.append(
-            records.ProcessSeen(identity, MAIN, COMMAND, "worker", None, number, "3.11.7", at_ns)
+            records.ProcessSeen(identity, MAIN, COMMAND, role, None, ordinal, "3.11.7", at_ns)
         )
     return found
 

@@ -69,6 +69,7 @@ FORKED = (
     FOR,
     f"_MultiProcessingDataLoaderIter.__init__ | {LOADER}",
     "Popen._launch | multiprocessing/popen_fork.py",
+    "BaseProcess._bootstrap | multiprocessing/process.py",
     "_worker_loop | torch/utils/data/_utils/worker.py",
 )
 
@@ -81,12 +82,28 @@ GENERATE = (
     "GenerationMixin.generate | transformers/generation/utils.py",
 )
 
+GET = (
+    "Queue.get | multiprocessing/queues.py",
+    "Connection.recv | multiprocessing/connection.py",
+    "Condition.wait | threading.py",
+)
+
 EVERY_STACK: list[tuple[str, Sequence[str]]] = [
     *(stack for name in ("stacks.txt", "stacks_python310.txt") for stack in stacks_in(name)),
     ("data wait", [EVALUATE, f"_MultiProcessingDataLoaderIter._get_data | {LOADER}"]),
     # A worker loads, though it was forked while the loop waited.
     ("data load in process", (*FORKED, FETCH)),
     ("waiting", (*FORKED, "Queue.get | multiprocessing/queues.py")),
+    # A queue, pipe or pool of one's own, asked for a batch; whatever else is asked of one is unknown.
+    ("data wait", (f"train | {TRAIN} | images, labels = batches.get()", *GET)),
+    ("data wait", (f"train | {TRAIN} | x, y = self.sample_queue.get()", *GET)),
+    ("data wait", (f"train | {TRAIN} | batch = pipe.recv()", *GET[1:])),
+    ("data wait", (f"train | {TRAIN} | batch = futures.popleft().result()", *GET[2:])),
+    ("data wait", (f"train | {TRAIN} | for image, label in pool.imap(load, files):", *GET[2:])),
+    ("waiting", (f"train | {TRAIN} | message = commands.get()", *GET)),
+    ("waiting", (f"train | {TRAIN} | for score in pool.imap(fit, folds):", *GET[2:])),
+    ("other", (f"train | {TRAIN} | batch = store.get(key)", "get | store/client.py")),
+    ("waiting", (*FORKED, f"work | {TRAIN} | message = commands.get()", *GET)),
     # A name that others use too tells no phase.
     (
         "forward",

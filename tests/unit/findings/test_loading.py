@@ -220,6 +220,42 @@ def test_workers_that_wait_need_no_core_each(case: Case) -> None:
     assert not re.search(r"num_workers=\d", found.remedy)
 
 
+def test_workers_that_wait_for_a_core_do_not_wait_for_storage(case: Case) -> None:
+    waits_for_a_core = Series("main_thread_core_wait_share", 0.9, identity=worker(1))
+    readings = [*of_training(0.1, 0.05, 1), *of_machine(cores_used=4.0), waits_for_a_core]
+    found = case.finding(
+        saturated_workers, step((DATA_WAIT, 400)), workers={1: BUSY_WORKER}, series=readings
+    )
+    assert found.remedy.startswith("Make loading cheaper")
+    assert "storage" not in found.cause
+
+
+def test_processes_that_fill_a_queue_of_the_users_are_workers(case: Case) -> None:
+    get = Frame("Queue.get", STANDARD + "multiprocessing/queues.py", 103)
+    waits = (*LOOP, case.line("train", 60, "images, labels = batches.get()", TRAIN), get)
+    begins = Frame("BaseProcess._bootstrap", STANDARD + "multiprocessing/process.py", 314)
+    makes = (begins, case.line("work", 31, "batches.put(make_batch(size))", TRAIN))
+    series = [*of_training(0.1, 1.0), *of_machine(cores_used=1.1)]
+    given = {"role": "helper", "series": series}
+    found = case.finding(
+        saturated_workers,
+        step((waits, 400)),
+        workers=dict.fromkeys((1, 2), ((makes, 500),)),
+        **given,
+    )
+    assert "(train.py:60): making it in more processes speeds steps up by" in found.title
+    assert found.cause.startswith("2 workers (train.py:31), 100 % busy, ")
+    assert "DataLoader" not in found.remedy
+    done = ((makes, 100), ((begins, get), 400))
+    found = case.finding(idle_workers, step((waits, 400)), workers={1: done}, **given)
+    assert found.remedy.startswith("Let the queue or pool hold more batches ahead (train.py:60)")
+    # A child that multiprocessing has not begun makes no batches.
+    for rule in (saturated_workers, idle_workers):
+        assert (
+            case.found(rule, step((waits, 400)), workers={1: ((makes[1:], 500),)}, **given) is None
+        )
+
+
 def test_workers_that_may_be_saturated_are_not_idle(case: Case) -> None:
     at_the_limit = ((BUSY_WORKER[0][0], 400), (IDLE_WORKER[1][0], 100))
     spans, workers = step((DATA_WAIT, 250)), {1: at_the_limit}
