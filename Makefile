@@ -17,10 +17,13 @@ INSTALL := $(BIN)/python -m pip install --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test quick mutants recordings check docs bench truth gallery soak scale pictures format install clean
+.PHONY: help try demo test quick mutants recordings check docs bench truth gallery soak scale pictures format install clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+try: .venv/installed ## profile a small training loop without torch, in a minute: dashboard, summary, report
+	$(BIN)/profd demo digits
 
 demo: .venv/demo-installed ## profile the bundled training script: dashboard, summary, report
 	$(BIN)/profd demo
@@ -120,17 +123,21 @@ define room
 endef
 
 # A stamp is newer than pyproject.toml once that is installed, so a second call does nothing.
+.venv/installed: pyproject.toml | $(BIN)/python
+	$(INSTALL) -q -e .
+	@touch $@
+
 .venv/demo-installed: pyproject.toml | $(BIN)/python
 	$(call room,6)
 	@echo "installing profd and torch into .venv: a few minutes and 5.5 GB the first time" >&2
 	$(INSTALL) -e '.[demo]'
-	@touch $@
+	@touch $@ .venv/installed
 
 .venv/dev-installed: pyproject.toml | $(BIN)/python
 	$(call room,7)
 	@echo "installing profd, torch and the tools into .venv: a few minutes and 6.5 GB the first time" >&2
 	$(INSTALL) -e '.[demo,dev]'
-	@touch $@ .venv/demo-installed
+	@touch $@ .venv/demo-installed .venv/installed
 
 # Asked for ahead: where ensurepip is missing, venv fails with a .venv left behind that looks whole.
 $(BIN)/python:

@@ -14,9 +14,13 @@ from profd.cli.run import narrate, run_profiled, sum_up
 from profd.daemon.errors import MissingTool, UsageError
 from profd.daemon.metrics.exporter import Exporter
 
-DEFAULT_TARGET = "cifar_resnet18"
-# Each takes about a minute on the two cores of a laptop.
-TARGET_ARGUMENTS = {"cifar_resnet18": ("--steps", "300"), "simple_net": ("--steps", "50000")}
+# Each takes a minute at the most on the two cores of a laptop.
+TARGET_ARGUMENTS = {
+    "cifar_resnet18": ("--steps", "300"),
+    "simple_net": ("--steps", "50000"),
+    "digits": ("--steps", "800"),
+}
+WITHOUT_TORCH = "digits"
 _NEEDED = ("torch", "torchvision", "tqdm")
 
 
@@ -27,15 +31,16 @@ _NEEDED = ("torch", "torchvision", "tqdm")
 def command(words: tuple[str, ...], steps: bool, headless: bool) -> int:
     """Run the bundled training script NAME and profile it.
 
-    NAME is cifar_resnet18, the default, or simple_net.
+    NAME is cifar_resnet18, simple_net, or digits, which needs no torch. The default is
+    cifar_resnet18, and digits if torch is not installed beside profd.
 
     It takes about a minute. ARGS are given to the script behind those that make it so short: `profd
     demo -- --steps 5000` trains longer. On a terminal the dashboard opens. At the end comes a
     summary, and the path of the report.
     """
-    name, arguments = split_words(words)
     missing = [module for module in _NEEDED if importlib.util.find_spec(module) is None]
-    if missing:
+    name, arguments = split_words(words, WITHOUT_TORCH if missing else "cifar_resnet18")
+    if missing and name != WITHOUT_TORCH:
         what = f"the demo needs {', '.join(missing)}, not installed beside profd"
         raise MissingTool(what, "pip install 'profd[demo]'")
     script = (sys.executable, str(target_path(name)), *TARGET_ARGUMENTS[name], *arguments)
@@ -46,13 +51,13 @@ def command(words: tuple[str, ...], steps: bool, headless: bool) -> int:
     return run_profiled(options, exporter, {}, headless=headless, farewell=farewell)
 
 
-def split_words(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """Return the name of the target and its arguments.
+def split_words(words: tuple[str, ...], default: str) -> tuple[str, tuple[str, ...]]:
+    """Return the name of the target, which may be the ``default``, and its arguments.
 
     Raises UsageError if there is no such target.
     """
     if not words or words[0].startswith("-"):
-        return DEFAULT_TARGET, words
+        return default, words
     if words[0] not in TARGET_ARGUMENTS:
         raise UsageError(
             f"there is no demo {words[0]}", f"it is one of: {', '.join(TARGET_ARGUMENTS)}"

@@ -88,3 +88,19 @@ def test_demo_trains_sums_up_and_writes_the_report(profd_home: Path) -> None:
     assert report.with_suffix(".profd") in (profd_home / "runs").glob("*.profd")
     assert "cifar_resnet18" in report.read_text()
     assert "cifar_resnet18.py ended with 0" in ended.stderr
+
+
+def test_demo_without_torch_names_the_line_for_which_its_training_waits() -> None:
+    command = [sys.executable, "-m", "profd", "demo", "digits", "--headless"]
+    ended = subprocess.run(
+        [*command, "--", "--steps=100"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=2 * DEADLINE_S,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.count("right\n") == 10
+    line = 1 + TARGET.joinpath("digits.py").read_text().split("batches.get()")[0].count("\n")
+    assert "the main thread waits for data" in ended.stderr
+    assert f"(digits.py:{line})" in ended.stderr
