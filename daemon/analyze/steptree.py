@@ -1,0 +1,82 @@
+"""Where a step goes: the seconds of an average step by group, phase and line of the user's code.
+
+A step lasts from one to the next, so what interrupts the steps now and then (an evaluation, a
+checkpoint) is a part of each. The time before the first step and after the last one is in none.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+import msgspec
+
+from profd.daemon.analyze.phases import (
+    DATA_LOAD,
+    DATA_WAIT,
+    PHASES,
+    STEP,
+    PhaseIndex,
+    PhasePlace,
+    training_range,
+)
+from profd.daemon.analyze.profile import Profile, phase_shares, take_profile, user_lines
+from profd.daemon.analyze.selection import Selection
+from profd.daemon.analyze.steps import Steps
+from profd.daemon.store.reader import RunReader
+
+INPUT, COMPUTE, RESIDUAL = "input wait", "compute", "residual"
+_GROUPS = {DATA_WAIT: INPUT, DATA_LOAD: INPUT, **dict.fromkeys(STEP, COMPUTE)}
+
+
+class StepPart(msgspec.Struct, frozen=True):
+    """A part of an average step: ``seconds`` of it, which are ``share`` of it, 0 to 1.
+
+    The whole step has groups as its ``parts``, a group has phases, and a phase the user's lines, if
+    any, the most first. Groups and phases have one order in all runs. ``place`` is of a line only,
+    whose ``name`` is its path and number.
+    """
+
+    name: str
+    seconds: float
+    share: float
+    parts: tuple[StepPart, ...] = ()
+    place: PhasePlace | None = None
+
+
+def take_step_tree(
+    reader: RunReader, selection: Selection, phases: PhaseIndex, steps: Steps
+) -> StepPart | None:
+    """Return where a step of a selection goes; ``steps`` are what ``take_steps`` gives for it.
+
+    None if the time of a step is unknown, or if the selection is not of all that the main threads
+    do in it.
+    """
+    if not steps.per_s or not selection.main_threads or selection.phase or selection.when:
+        return None
+    training = training_range(reader, selection, phases)
+    if training is None:
+        return None
+    profile = take_profile(reader, selection.during(training), phases, changes={})
+    return step_tree(profile, phases, 1 / steps.per_s)
+
+
+def step_tree(profile: Profile, phases: PhaseIndex, step_s: float) -> StepPart:
+    """Divide a step of ``step_s`` seconds as the profile of a time that holds only steps."""
+
+    def part(name: str, share: float, place: PhasePlace | None = None) -> StepPart:
+        return StepPart(name, share * step_s, share, tuple(below[name]), place)
+
+    below: defaultdict[str, list[StepPart]] = defaultdict(list)
+    for line in user_lines(profile, phases):
+        below[line.phase].append(part(f"{line.module_path}:{line.line}", line.share, line))
+    shares = phase_shares(profile, phases)
+    for name in (phase.name for phase in PHASES if phase.name in shares):
+        below[_GROUPS.get(name, RESIDUAL)].append(part(name, shares[name]))
+    groups = (INPUT, COMPUTE, RESIDUAL)
+    below["step"] = [part(name, _sum(below[name])) for name in groups if below[name]]
+    return part("step", _sum(below["step"]))
+
+
+def _sum(parts: Iterable[StepPart]) -> float:
+    return sum(one.share for one in parts)
