@@ -109,8 +109,15 @@ def signal_name(number: int | None) -> str | None:
         return f"signal {number}"
 
 
+def is_stopped_by_user(code: int | None, signal_name: str | None) -> bool:
+    """Say whether a process ended as Ctrl-C ends it: by SIGINT, or with a shell's code for that."""
+    return signal_name == "SIGINT" or code == 128 + signal.SIGINT
+
+
 def exit_words(code: int | None, signal_name: str | None) -> str:
     """Return how a process ended: ``ended with 0``, ``was ended by SIGKILL``, ``ended``."""
+    if is_stopped_by_user(code, signal_name):
+        return f"was stopped by Ctrl-C ({signal_name or f'exit code {code}'})"
     if signal_name is not None:
         return f"was ended by {signal_name}"
     return "ended" if code is None else f"ended with {code}"

@@ -1,7 +1,7 @@
 """The hangs of a run, and how its target died.
 
 Both come from records that every run file has, so they are there even if profd was killed together
-with its target. A run that ended with 0, or that lives, has no post mortem.
+with its target. A run that lives, ended with 0, or was stopped by Ctrl-C has no post mortem.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import points_of
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.events import EventKind
-from profd.daemon.naming import exit_words, signal_name
+from profd.daemon.naming import exit_words, is_stopped_by_user, signal_name
 from profd.daemon.secrets import mask_line
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import RankBehind, Stand
@@ -134,19 +134,22 @@ class PostMortem(msgspec.Struct, frozen=True):
 def take_post_mortem(reader: RunReader) -> PostMortem | None:
     """Return how the target of a run died.
 
-    None if it lives, ended with 0, or outlived the recording.
+    None if it lives, ended with 0, was stopped by its user, or outlived the recording.
     """
     info = reader.info
-    if not (info.exit_signal is not None or info.exit_code or _died_unseen(info)):
+    ended_by = signal_name(info.exit_signal)
+    if is_stopped_by_user(info.exit_code, ended_by):
+        return None
+    if not (ended_by or info.exit_code or _died_unseen(info)):
         return None
     shortly_ns = info.end_ns - 15 * SECOND_NS
     killed = [event.text for event in reader.events(EventKind.OOM) if event.at_ns >= shortly_ns]
     memory = _last_memory(reader)
-    output = _last_output(reader)
+    output = last_output(reader)
     places = (_last_place(reader, thread) for thread in reader.main_threads())
     return PostMortem(
         code=info.exit_code,
-        signal=signal_name(info.exit_signal),
+        signal=ended_by,
         out_of_memory=killed[-1] if killed else None,
         last=tuple(filter(None, places)),
         rss_bytes=memory[-1][1] if memory else None,
@@ -173,8 +176,8 @@ def _last_memory(reader: RunReader) -> tuple[tuple[float, int], ...]:
     return tuple(((end_ns - point.at_ns) / SECOND_NS, int(point.value)) for point in held)
 
 
-def _last_output(reader: RunReader) -> tuple[str, ...]:
-    """Return the last lines of output; of a line that was written over, its last text."""
+def last_output(reader: RunReader) -> tuple[str, ...]:
+    """Return the last 20 lines of output; of a line that was written over, its last text."""
     written = b"".join(row.data for row in reader.output())[-(64 << 10) :].decode(errors="replace")
     lines = (line.rstrip("\r").rpartition("\r")[2] for line in written.split("\n"))
     return tuple(mask_line(line[:2000]) for line in lines if line.strip())[-20:]

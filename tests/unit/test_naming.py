@@ -63,11 +63,14 @@ def test_how_a_process_ended_is_said_as_far_as_it_is_known() -> None:
     words = (exit_words(0, None), exit_words(3, None), exit_words(None, "SIGKILL"))
     assert words == ("ended with 0", "ended with 3", "was ended by SIGKILL")
     assert exit_words(None, None) == "ended"
+    assert exit_words(None, "SIGINT") == "was stopped by Ctrl-C (SIGINT)"
+    assert exit_words(130, None) == "was stopped by Ctrl-C (exit code 130)"
 
 
 def test_how_a_run_ended_is_what_ended_the_script_if_that_is_known() -> None:
     assert ending("ended", "target-exited", 3, None) == "ended with 3"
     assert ending("ended", "target-exited", None, "SIGSEGV") == "ended by SIGSEGV"
+    assert ending("ended", "target-exited", None, "SIGINT") == "stopped by Ctrl-C (SIGINT)"
     assert ending("ended", "target-exited", None, None) == "ended"
     assert ending("ended", "stopped", None, None) == "recording stopped"
     assert ending("live", None, None, None) == "still running"

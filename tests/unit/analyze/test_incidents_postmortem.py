@@ -48,9 +48,15 @@ def post_mortem(path: Path) -> PostMortem:
 
 
 @pytest.mark.parametrize(
-    "ended", [RunEnded(END_NS, "target-exited", 0), RunEnded(END_NS, "stopped")]
+    "ended",
+    [
+        RunEnded(END_NS, "target-exited", 0),
+        RunEnded(END_NS, "stopped"),
+        RunEnded(END_NS, "target-exited", None, signal.SIGINT),
+        RunEnded(END_NS, "target-exited", 128 + signal.SIGINT),
+    ],
 )
-def test_a_target_that_ended_well_or_runs_on_has_no_post_mortem(
+def test_a_target_that_ended_well_or_by_its_user_or_runs_on_has_no_post_mortem(
     tmp_path: Path, ended: RunEnded
 ) -> None:
     with RunReader(run(tmp_path / "run", ended)) as reader:
