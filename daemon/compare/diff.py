@@ -118,7 +118,8 @@ class Judge:
         margin = self._critical * more.error + slower
         relative = more.value / self._whole if self._whole else 0.0
         is_significant = abs(more.value) > margin and abs(relative) >= self._least
-        bounds = more.value - margin, more.value + margin
+        # No part can lose more than the whole of the base.
+        bounds = max(more.value - margin, -self._whole), more.value + margin
         return Change(*item, base.value, new.value, more.value, *bounds, relative, is_significant)
 
 

@@ -83,6 +83,8 @@ def judged(pairs: Sequence[Pair], error_rate: float) -> tuple[Reading, ...]:
         if pair.freedom > 0:
             margin = t_quantile(1 - error_rate / bounded / 2, pair.freedom) * more.error
             low, high = more.value - margin, more.value + margin
+            if pair.unit == "share":
+                low, high = max(low, -1.0), min(high, 1.0)
         is_significant = abs(more.value) > margin and abs(more.value) >= pair.least
         values = pair.base.value, pair.new.value, more.value, low, high, is_significant
         found.append(Reading(pair.kind, pair.name, pair.measure, pair.unit, *values))
