@@ -64,7 +64,8 @@ def test_a_step_is_divided_into_groups_phases_and_lines(reader: RunReader) -> No
     assert step is not None
     # The last wait for data is not between two steps.
     near = pytest.approx
-    assert (step.seconds, step.share) == (near(STEP_S), near(1.0))
+    assert step.seconds == near(STEP_S)
+    assert step.share == near(1.0)
     assert milliseconds(step) == near(
         {"input wait": 100, "compute": 280, "residual": 120}, rel=0.03
     )
