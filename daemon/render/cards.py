@@ -94,8 +94,9 @@ def death_card(post_mortem: PostMortem | None) -> dict[str, Any] | None:
             f"memory of the main process (RSS) over its last {duration(memory[0][0])}: "
             f"{size(held[0])} at first, {size(max(held))} at most, {size(held[-1])} at last"
         )
+    sentence = post_mortem_sentence(post_mortem)
     return {
-        "sentence": post_mortem_sentence(post_mortem),
+        "sentence": sentence[0].upper() + sentence[1:],
         "others": ", ".join(f"pid {pid}" for pid in post_mortem.others),
         "stacks": stacks,
         "output": post_mortem.output,

@@ -12,7 +12,7 @@ from typing import Any
 from profd.daemon.analyze.coverage import take_lives
 from profd.daemon.analyze.memory import Growth
 from profd.daemon.analyze.operators import issuing_lines
-from profd.daemon.analyze.phases import PHASES, PhaseIndex
+from profd.daemon.analyze.phases import PHASES, STARTUP, PhaseIndex
 from profd.daemon.analyze.windows import about_window
 from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.recordingconfig import RECORDING
@@ -79,6 +79,7 @@ def take_payload(reader: RunReader, phases: PhaseIndex, memory: Iterable[Growth]
         "knownToMs": (lives.known_to_ns - info.started_ns) // MILLISECOND_NS,
         "bucketMs": buckets.width_ms,
         "phases": PHASES,
+        "importPhase": [phase.name for phase in PHASES].index(STARTUP),
         **_stack_columns(reader, stacks, stack_index, phases),
         "threads": _threads(reader, buckets.threads, processes, stack_index),
         "processes": process_entries(reader, processes, lives, memory),

@@ -8,20 +8,27 @@ from __future__ import annotations
 
 import functools
 import gc
+from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from profd.daemon import units
+from profd.daemon.analyze.incidents import last_output
 from profd.daemon.analyze.phases import PhaseIndex, phase_named
-from profd.daemon.analyze.selection import led_by
+from profd.daemon.analyze.selection import MAIN_THREADS, led_by
+from profd.daemon.analyze.steptree import StepPart, take_step_tree
+from profd.daemon.findings.finding import Finding
 from profd.daemon.naming import script
 from profd.daemon.paths import write_whole
 from profd.daemon.render import cards
 from profd.daemon.render.cards import Fact
 from profd.daemon.render.htmlpage import render_page
 from profd.daemon.render.payload import take_payload
+from profd.daemon.render.plaintext import visible
 from profd.daemon.render.sections import mark, rank_tables
 from profd.daemon.render.summary import Summary, summarize
+from profd.daemon.render.text import how_it_ended
 from profd.daemon.store.reader import RunReader
 
 
@@ -44,6 +51,8 @@ def take_words(reader: RunReader, summary: Summary, bucket_ms: int) -> dict[str,
         "command": command,
         "verdict": take_verdict(summary),
         "death": cards.death_card(summary.post_mortem),
+        "ended": how_it_ended(summary),
+        "output": last_output(reader),
         "hangs": [cards.hang_card(hang) for hang in summary.hangs[:20]],
         "findings": summary.findings,
         "mark": mark,
@@ -91,6 +100,21 @@ def take_verdict(summary: Summary) -> dict[str, Any]:
         "line": line,
         "rest": f"Next: {', '.join(following)}" if following else "",
     }
+
+
+def seconds_by_name(step: StepPart) -> dict[str, float]:
+    """Return the seconds of an average step by phase, and by ``module:line`` of the user's code."""
+    found: defaultdict[str, float] = defaultdict(float)
+    for phase in (phase for group in step.parts for phase in group.parts):
+        found[phase.name] = phase.seconds
+        for line in phase.parts:
+            found[line.name] += line.seconds
+    return {visible(name): seconds for name, seconds in found.items()}
+
+
+def shows_imports(findings: Iterable[Finding]) -> bool:
+    """Say whether the page opens with imports in its graph: they are hidden, unless a finding."""
+    return any(one.rule == "slow-start" for one in findings)
 
 
 def _ending(summary: Summary) -> str:
@@ -168,7 +192,11 @@ def render_report(reader: RunReader) -> str:
     gc.disable()
     try:
         summary = summarize(reader)
-        payload = take_payload(reader, PhaseIndex(reader), summary.memory)
+        phases = PhaseIndex(reader)
+        payload = take_payload(reader, phases, summary.memory)
+        step = take_step_tree(reader, MAIN_THREADS, phases, summary.steps)
+        payload["step"] = seconds_by_name(step) if step else None
+        payload["showsImports"] = shows_imports(summary.findings)
         words = take_words(reader, summary, payload["bucketMs"])
         return render_page(
             "report.html.j2",

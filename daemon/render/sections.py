@@ -237,7 +237,7 @@ _LONG_AGO_S = 5.0  # two recordings of a watched run: later, it may have been an
 
 def _last(place: LastPlace) -> str:
     rank = f"rank {place.rank} " if place.rank is not None else ""
-    code = f": {place.source}" if place.source else ""
+    code = f", `{place.source}`" if place.source else ""
     ago = (
         f"{duration(place.before_end_s)} before the end "
         if place.before_end_s >= _LONG_AGO_S

@@ -85,10 +85,15 @@ def _about(summary: Summary) -> Iterator[str]:
         yield from wrapped(f"{sections.ALARM} {text}")
 
 
-def _title(summary: Summary) -> str:
-    colon = "" if summary.ending.startswith("ended") else ":"
+def how_it_ended(summary: Summary) -> str:
+    """Return a sentence without its full stop: ``train.py ended with 0 after 20.0 s``."""
+    colon = "" if summary.ending.startswith(("ended", "stopped")) else ":"
     name = script(summary.target.command)
-    title = f"{name}{colon} {summary.ending} after {duration(summary.duration_s)}"
+    return f"{name}{colon} {summary.ending} after {duration(summary.duration_s)}"
+
+
+def _title(summary: Summary) -> str:
+    title = how_it_ended(summary)
     steps = summary.steps
     if steps.count is not None:
         title += f", {exactness(steps)}{steps.count:,} steps"

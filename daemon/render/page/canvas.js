@@ -48,6 +48,15 @@ function fillTwoLines(context, title, subtitle, x, middle, colors, width = Infin
   context.fillText(fitText(context, subtitle, width), x, middle + 8);
 }
 
+/** Write a title in bold and a text behind it; with `textAlign` right the title ends at `x`. */
+function fillOneLine(context, title, subtitle, x, middle, colors) {
+  Object.assign(context, { font: `600 12px ${colors.font}`, fillStyle: colors.ink });
+  context.fillText(title, x, middle);
+  const behind = x + context.measureText(`${title}  `).width;
+  Object.assign(context, { font: `11px ${colors.font}`, fillStyle: colors.dim });
+  context.fillText(subtitle, behind, middle);
+}
+
 const MODULE_COLORS = ["#0072B2", "#009E73", "#CC79A7", "#E69F00", "#882255", "#44AA99", "#999933", "#AA4499", "#D55E00"];
 
 /** Return the colors and fonts that hold now: dark or light, screen or paper. */

@@ -6,8 +6,15 @@ class Counts {
     this.byStack = new Float64Array(run.stackCount); // ms, weighted
     this.samplesByStack = new Float64Array(run.stackCount);
     this.variance = new ShareVariance(run);
+    this.step = selection.isWholeTraining ? run.step : null; // seconds of an average step, by phase and line
     for (const thread of selection.threads()) this.addThread(thread, selection);
+    // Imports are left out of the pictures; they count in every share.
+    const imports = selection.showsImports ? 0 : this.byPhase()[run.importPhase];
+    this.hiddenTime = imports < this.total ? imports : 0;
   }
+
+  /** Say whether a stack is in the pictures. */
+  shows(stack) { return this.byStack[stack] > 0 && !(this.hiddenTime && this.run.stackPhase[stack] === this.run.importPhase); }
 
   addThread(thread, selection) {
     const { stackPhase } = this.run;
@@ -51,7 +58,7 @@ class Counts {
     return found;
   }
 
-  /** Return the time by function: `own` with it at the leaf, `total` with it anywhere, once a stack; and the samples. */
+  /** Return the time by function: `own` with it at the leaf, `total` with it anywhere, once a stack; samples; what is shown. */
   byFunction() { return this.byKey(this.run.functionName.length, (frame) => this.run.frameFunction[frame]); }
   byLine() { return this.byKey(this.run.frameLine.length, (frame) => frame); }
 
@@ -59,6 +66,7 @@ class Counts {
     const { stackParent, stackFrame } = this.run;
     const [own, total, ownSamples, totalSamples] = Array.from({ length: 4 }, () => new Float64Array(keyCount));
     const lastStack = new Int32Array(keyCount).fill(-1);
+    const isShown = new Uint8Array(keyCount);
     for (let stack = 0; stack < this.byStack.length; stack += 1) {
       const time = this.byStack[stack];
       const samples = this.samplesByStack[stack];
@@ -71,15 +79,16 @@ class Counts {
         lastStack[key] = stack;
         total[key] += time;
         totalSamples[key] += samples;
+        if (this.shows(stack)) isShown[key] = 1;
       }
     }
     const isSelected = (stack) => this.phase === null || this.run.stackPhase[stack] === this.phase;
     const squares = this.variance.byKey(keyCount, keyOf, isSelected);
     const [ownErrors, totalErrors] = [this.errors(own, squares.own), this.errors(total, squares.total)];
-    return { own, total, ownSamples, totalSamples, ownErrors, totalErrors };
+    return { own, total, ownSamples, totalSamples, ownErrors, totalErrors, isShown };
   }
 
-  /** Return the time of stacks that pass through a matching function. */
+  /** Return the time of stacks in the pictures that pass through a matching function. */
   matching(matches) {
     const { stackParent, stackFrame, frameFunction } = this.run;
     const passes = new Uint8Array(this.byStack.length);
@@ -87,7 +96,7 @@ class Counts {
     for (let stack = 0; stack < this.byStack.length; stack += 1) {
       const parent = stackParent[stack];
       passes[stack] = (parent >= 0 && passes[parent]) || matches[frameFunction[stackFrame[stack]]] ? 1 : 0;
-      if (passes[stack]) found += this.byStack[stack];
+      if (passes[stack] && this.shows(stack)) found += this.byStack[stack];
     }
     return found;
   }

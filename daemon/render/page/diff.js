@@ -21,6 +21,8 @@ class DiffTree extends CallTree {
   /** Say whether a node changed by more than what is called a change. */
   changed(node) { return Math.abs(this.difference(node)) >= this.least * this.whole; }
 
+  title() { return `all · ${quantity(this.total[0], this.unit)}`; }
+
   describe(node) {
     const of = this.unit === "share" ? "all time" : "a step";
     return `${change(this.difference(node), this.unit)}, ${signedPercent(this.difference(node) / this.whole)} of ${of}`;
@@ -39,7 +41,7 @@ class DiffGraph extends FlameGraph {
   letterOf(node) { return this.tree.changed(node) ? (this.tree.difference(node) > 0 ? "+" : "−") : ""; }
 
   label(node) {
-    return node === 0 ? `all · ${quantity(this.tree.total[0], this.tree.unit)}` : this.run.functionName[this.tree.functionOf(node)];
+    return node === 0 ? this.tree.title() : this.run.functionName[this.tree.functionOf(node)];
   }
 
   describe(node) {
@@ -62,10 +64,8 @@ class DiffPage extends AddressedPage {
       this.showPanel(node);
     });
     this.canvases = [this.graph.canvas];
-    for (const [kind, rows] of Object.entries(extract.changes)) {
-      new Table(byId(`view-${kind}`), kind, changeColumns(this.tree), (row) => this.pick(row)).show(rows);
-    }
-    for (const [kind, rows] of Object.entries(extract.readings)) new Table(byId(`view-${kind}`), kind, readingColumns()).show(rows);
+    const tables = (all, columns, onpick) => Object.entries(all).map(([kind, rows]) => [new Table(byId(`view-${kind}`), kind, columns, onpick), rows]);
+    this.tables = [...tables(extract.changes, changeColumns(this.tree), (row) => this.pick(row)), ...tables(extract.readings, readingColumns())];
     this.tabs = new Tabs((tab) => this.change({ tab }));
     for (const name of ["side", "query"]) byId(name).addEventListener("input", (event) => this.change({ [name]: event.target.value }));
     this.readAddress();
@@ -99,6 +99,7 @@ class DiffPage extends AddressedPage {
     this.tree.total = this.tree[this.side];
     this.tab = this.tabs.show(this.tab);
     this.graph.show(this.tree, { coloring: "difference", matches: this.search(this.query, this.tree) });
+    for (const [table, rows] of this.tables) table.show(rows, { pattern: this.pattern });
     this.showPanel(this.graph.selected);
   }
 

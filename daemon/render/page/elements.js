@@ -80,14 +80,19 @@ class AddressedPage {
   constructor() {
     window.addEventListener("hashchange", () => this.readAddress());
     document.addEventListener("keydown", (event) => {
-      if (event.key !== "/" || ["INPUT", "SELECT", "TEXTAREA"].includes(event.target.tagName)) return;
+      const actions = { "/": () => byId("query").focus(), Escape: () => this.goBack() };
+      const isTaken = event.defaultPrevented || ["INPUT", "SELECT", "TEXTAREA"].includes(event.target.tagName);
+      if (isTaken || !actions[event.key]) return;
       event.preventDefault();
-      byId("query").focus();
+      actions[event.key]();
     });
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.canvases.forEach((canvas) => canvas.redraw()));
     window.addEventListener("beforeprint", () => this.setPaper(true));
     window.addEventListener("afterprint", () => this.setPaper(false));
   }
+
+  /** Show more again. */
+  goBack() { this.graph.zoomOut(this.graph.selected); }
 
   /** Paper is light, whatever the screen is, and nobody can unfold it. */
   setPaper(isPaper) {
@@ -101,12 +106,13 @@ class AddressedPage {
 
   setHash(hash) { history.replaceState(null, "", hash ? `#${hash}` : location.pathname + location.search); }
 
-  /** Return which functions of a run a search finds, a regular expression; null where nothing is searched. */
+  /** Return which functions of a run a search finds; `pattern` is its regular expression then. Both are null without one. */
   search(query, run) {
-    let pattern = null;
+    this.pattern = null;
     try {
-      pattern = query ? new RegExp(query, "i") : null;
+      this.pattern = query ? new RegExp(query, "i") : null;
     } catch {} // not yet one
+    const { pattern } = this;
     const isWrong = Boolean(query && !pattern);
     byId("query").setAttribute("aria-invalid", String(isWrong));
     byId("found").textContent = isWrong ? "no regular expression" : "";

@@ -27,6 +27,9 @@ class CallTree {
     return found.sort((a, b) => this.total[b] - this.total[a] || a - b);
   }
 
+  /** Return what tells a node from its siblings, in an address. */
+  word(node) { return this.key[node].toString(36); }
+
   pathTo(node) {
     const path = [];
     for (let at = node; at >= 0; at = this.parent[at]) path.unshift(at);
@@ -43,7 +46,10 @@ class CallTree {
   }
 }
 
-/** Where the nodes of a tree lie, in pixels across and rows down: a node over the whole width, its callers above it. */
+/**
+ * Where the nodes of a tree lie, in pixels across and rows down: a node over the whole width, its callers above it.
+ * A tree with `starts` has its nodes at their times, and one with `growsUp` has callers that branch above its root.
+ */
 class Boxes {
   constructor(tree, zoomed, width) {
     this.tree = tree;
@@ -53,16 +59,34 @@ class Boxes {
     while (open.length) {
       const box = open.pop();
       this.all.push(box);
-      if (box.row - callers.length >= ROWS_BELOW_ZOOM) continue;
-      let { x } = box;
-      for (const node of tree.childrenOf(box.node)) {
-        const wide = tree.total[node] * (box.width / tree.total[box.node]);
-        if (wide >= NARROWEST) open.push({ node, row: box.row + 1, x, width: wide, isCaller: false });
-        x += wide;
-      }
+      if (Math.abs(box.row - callers.length) < ROWS_BELOW_ZOOM) open.push(...this.below(box));
     }
+    const first = this.all.reduce((least, box) => Math.min(least, box.row), 0);
+    for (const box of this.all) box.row -= first;
     this.rows = 1 + this.all.reduce((most, box) => Math.max(most, box.row), 0);
     this.byNode = new Map(this.all.map((box) => [box.node, box]));
+  }
+
+  /** Return the boxes of a node's children that can be seen. */
+  below(box) {
+    const { tree } = this;
+    const scale = box.width / tree.total[box.node];
+    const ahead = { up: box.x, down: box.x };
+    const found = [];
+    for (const node of tree.childrenOf(box.node)) {
+      const way = tree.growsUp?.[node] ? "up" : "down";
+      const width = tree.total[node] * scale;
+      const x = tree.starts ? box.x + (tree.starts[node] - tree.starts[box.node]) * scale : ahead[way];
+      if (width >= NARROWEST) found.push({ node, row: box.row + (way === "up" ? -1 : 1), x, width, isCaller: false });
+      ahead[way] += width;
+    }
+    return found;
+  }
+
+  /** Return the widest of the boxes above or below another one. */
+  beside(box, rows) {
+    const near = this.all.filter((each) => each.row === box.row + rows && each.x < box.x + box.width && each.x + each.width > box.x);
+    return near.reduce((best, each) => (best && best.width >= each.width ? best : each), undefined);
   }
 
   at(x, row) { return this.all.find((box) => box.row === row && x >= box.x && x < box.x + Math.max(box.width, 1)); }
@@ -74,8 +98,10 @@ class FlameGraph {
     this.canvas = new Canvas(node, () => this.draw());
     node.addEventListener("click", (event) => {
       const box = this.boxAt(event);
-      if (box) this.zoomTo(box.node);
+      if (event.detail > 1) this.zoomOut(this.selected);
+      else if (box) this.zoomTo(box.node);
     });
+    node.addEventListener("wheel", (event) => this.onWheel(event));
     tooltip.follow(node, (event) => {
       const box = this.boxAt(event);
       return box && this.describe(box.node);
@@ -99,7 +125,7 @@ class FlameGraph {
     context.textBaseline = "middle";
     for (const box of this.boxes.all) this.drawBox(context, box, colors);
     const selected = this.boxes.byNode.get(this.selected);
-    if (selected?.node) {
+    if (selected && (selected.node || this.tree.growsUp)) {
       Object.assign(context, { strokeStyle: colors.ink, lineWidth: 2 });
       context.strokeRect(selected.x + 1, selected.row * ROW + 1, Math.max(selected.width - 3, 1), ROW - 3);
     }
@@ -150,7 +176,7 @@ class FlameGraph {
   }
 
   label(node) {
-    if (node === 0) return `all · ${counted(this.tree.samples[0], "sample")}`;
+    if (node === 0) return this.tree.title();
     const line = this.tree.lineOf(node);
     const name = this.run.functionName[this.tree.functionOf(node)];
     return line ? `${name}:${line}` : name;
@@ -164,26 +190,40 @@ class FlameGraph {
     this.onselect(selected);
   }
 
+  /** Zoom to a node, unless the page does something else with it. */
   zoomTo(node) {
+    if (this.options.onopen) {
+      if (node) this.options.onopen(node);
+      return;
+    }
     if (node !== this.zoomed) this.back.push(this.zoomed);
     this.select(node, node);
   }
 
   /** Show the whole tree with this node selected. */
   zoomOut(node) {
+    this.options.onclose?.();
     this.back = [];
     this.select(node, 0);
   }
 
-  /** Move the selection: to the caller, the largest callee, or the neighbor in the same row. */
+  /** Zoom with Ctrl and the wheel by one frame, towards the pointer or back; the wheel alone scrolls. */
+  onWheel(event) {
+    if ((!event.ctrlKey && !event.metaKey) || this.options.onopen) return;
+    event.preventDefault();
+    const path = this.tree.pathTo(this.boxAt(event)?.node ?? 0);
+    const next = event.deltaY < 0 ? path[path.indexOf(this.zoomed) + 1] : this.tree.parent[this.zoomed];
+    if (next >= 0) this.select(next, next);
+  }
+
+  /** Move the selection to the largest frame above or below, or to the neighbor in the same row. */
   move(rows, columns) {
-    const { boxes, tree } = this;
+    const { boxes } = this;
     const box = boxes.byNode.get(this.selected) ?? boxes.byNode.get(this.zoomed);
     if (!box) return; // nothing is selected: no sample
-    const below = () => tree.childrenOf(box.node).find((node) => boxes.byNode.has(node));
     const row = boxes.all.filter((each) => each.row === box.row).sort((a, b) => a.x - b.x);
-    const next = columns ? row[row.indexOf(box) + columns]?.node : rows < 0 ? tree.parent[box.node] : below();
-    if (next !== undefined && next >= 0) this.select(next);
+    const next = columns ? row[row.indexOf(box) + columns] : boxes.beside(box, rows);
+    if (next) this.select(next.node);
     const selected = boxes.byNode.get(this.selected);
     if (!selected) return;
     const frame = this.canvas.node.parentElement;
@@ -197,6 +237,7 @@ class FlameGraph {
       ArrowUp: () => this.move(-1, 0), ArrowDown: () => this.move(1, 0),
       ArrowLeft: () => this.move(0, -1), ArrowRight: () => this.move(0, 1),
       Enter: () => this.zoomTo(this.selected), Escape: () => this.zoomOut(this.selected), Home: () => this.zoomTo(0),
+      s: () => this.selected && this.options.onsandwich?.(this.tree.functionOf(this.selected)),
       Backspace: () => this.zoomed && this.select(this.selected, this.back.pop() ?? 0),
     };
     const action = actions[event.key];
@@ -213,16 +254,15 @@ class FlameGraph {
   /** Return what a frame is, as elements for the tooltip; their text is what a screen reader says. */
   describe(node) {
     const { tree, run } = this;
-    const whole = tree.total[0];
-    const share = `${percent(tree.total[node], whole)} · ${counted(tree.samples[node], "sample")}`;
-    if (node === 0) return [element("b", {}, "all"), element("div", {}, share)];
+    const amount = tree.amount(node).join(" ·");
+    if (node === 0) return [element("b", {}, tree.title()), element("div", {}, amount)];
     const functionId = tree.functionOf(node);
     const line = tree.lineOf(node);
     const phase = tree.phase[node] >= 0 ? run.phases[tree.phase[node]].name : "several phases";
     return [
       element("b", {}, run.functionName[functionId]),
       element("div", { class: "dim" }, run.fileOf(functionId).module + (line ? `:${line}` : "")),
-      element("div", {}, `${share} · self ${percent(tree.own[node], whole)}`),
+      element("div", {}, tree.own ? `${amount} · self ${percent(tree.own[node], tree.whole)}` : amount),
       element("div", { class: "dim" }, phase),
     ];
   }
@@ -235,7 +275,7 @@ class FlameGraph {
     const { tree, selected, zoomed } = this;
     const path = tree.pathTo(selected).includes(zoomed) ? tree.pathTo(selected) : tree.pathTo(zoomed);
     if (path.length === 1) return "";
-    const keys = path.slice(1).map((node) => tree.key[node].toString(36));
+    const keys = path.slice(1).map((node) => tree.word(node));
     return `${keys.join(".")}-${path.indexOf(zoomed)}-${path.indexOf(selected)}`;
   }
 
@@ -244,7 +284,7 @@ class FlameGraph {
     const [, keys, zoom, depth] = /^([\da-z.]+)-(\d+)-(\d+)$/.exec(address) ?? [null, "", 0, 0];
     const path = [0];
     for (const key of keys.split(".").filter(Boolean)) {
-      const next = this.tree.childrenOf(path[path.length - 1]).find((child) => this.tree.key[child].toString(36) === key);
+      const next = this.tree.childrenOf(path[path.length - 1]).find((child) => this.tree.word(child) === key);
       if (next === undefined) break;
       path.push(next);
     }

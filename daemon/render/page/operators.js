@@ -23,8 +23,8 @@ class Operators {
     node.replaceChildren(...(run.windows.length ? [controls, this.about, this.body] : [nothing]));
   }
 
-  show(choice) {
-    Object.assign(this, choice);
+  show(choice, options) {
+    Object.assign(this, choice, options);
     if (!this.run.windows.length) return;
     const window = this.run.windows[this.window];
     const names = Object.keys(window.operators);
@@ -34,7 +34,7 @@ class Operators {
     this.shapes.setAttribute("aria-pressed", String(this.byShape));
     this.note.textContent = [`by ${window.source}`, window.left_out ? `${grouped(window.left_out)} shapes with less time are left out` : ""].filter(Boolean).join(" · ");
     this.about.replaceChildren(...window.about.map((text) => element("p", {}, text)));
-    new Table(this.body, "Operators", operatorColumns(shown, this.byShape), null).show(shown);
+    new Table(this.body, "Operators", operatorColumns(shown, this.byShape), null).show(shown, { pattern: this.pattern });
   }
 }
 

@@ -24,7 +24,8 @@ class Legend {
       Object.assign(swatch.style, { background: color, color: inkOn(parseColor(color)) });
       const title = `only ${name}: ${counted(samples[phase], "sample")}`;
       const properties = { type: "button", "aria-pressed": String(isOnly), title, onclick: () => this.onphase(isOnly ? null : phase) };
-      return element("button", properties, swatch, name, element("b", {}, percent(times[phase], whole.total)));
+      const step = whole.step?.[name] ? element("span", { class: "dim", title: "of an average step" }, stepTime(whole.step[name])) : null;
+      return element("button", properties, swatch, name, element("b", {}, percent(times[phase], whole.total)), step);
     }));
   }
 }
@@ -42,13 +43,14 @@ class Page extends AddressedPage {
       this.speak(node);
     });
     this.canvases = [this.timeline.canvas, this.graph.canvas];
-    this.panel = new Panel(byId("panel"), run);
+    this.panel = new Panel(byId("panel"), run, (of) => this.showSandwich(of));
     this.legend = new Legend(byId("legend"), run, (phase) => this.select({ phase }));
     this.tabs = new Tabs((tab) => this.select({ tab }));
     this.makeTables(onrange);
     this.makeFilters();
     byId("query").addEventListener("keydown", (event) => {
       if (event.key !== "Escape") return;
+      event.preventDefault();
       this.select({ query: "" });
       byId("flame").focus();
     });
@@ -59,7 +61,8 @@ class Page extends AddressedPage {
     const { run, selection } = this;
     const pickFunction = ({ functionId }) => {
       const { tree } = this.graph;
-      this.graph.zoomOut(tree.largest((each) => each === functionId, (node) => tree.total[node]));
+      if (selection.graph === "sandwich") this.showSandwich(functionId);
+      else this.graph.zoomOut(tree.largest((each) => each === functionId, (node) => tree.total[node]));
       byId("panel").scrollIntoView({ block: "nearest" });
     };
     const pickProcess = (row) => this.select({ process: String(row.index), rank: "all", thread: "all" });
@@ -93,12 +96,14 @@ class Page extends AddressedPage {
     const onInput = (id, apply) => byId(id).addEventListener("input", (event) => this.change(() => apply(event.target.value)));
     onInput("process", (value) => this.selection.setProcess(value));
     onInput("phase", (value) => Object.assign(this.selection, { phase: value === "" ? null : Number(value) }));
-    for (const name of ["rank", "thread", "by", "coloring", "query"]) onInput(name, (value) => Object.assign(this.selection, { [name]: value }));
+    for (const name of ["rank", "thread", "by", "graph", "coloring", "query"]) onInput(name, (value) => Object.assign(this.selection, { [name]: value }));
     for (const [name, id] of Object.entries({ inverted: "inverted", ...CONDITIONS })) {
       byId(id).addEventListener("click", () => this.change(() => Object.assign(this.selection, { [name]: !this.selection[name] })));
       byId(id).hidden = name in CONDITIONS && !run.parts.includes(id);
     }
-    byId("reset").addEventListener("click", () => this.change(() => this.selection.setRange(NaN, NaN)));
+    byId("imports").addEventListener("click", () => this.select({ imports: !this.selection.showsImports }));
+    byId("imports").hidden = !seen.has(run.importPhase);
+    byId("reset").addEventListener("click", () => this.timeline.clear());
   }
 
   /** Change the selection, and show what it is then; several changes before the next picture are shown once. */
@@ -132,21 +137,61 @@ class Page extends AddressedPage {
     this.counts = new Counts(run, selection);
     this.showFilters();
     this.legend.show(selection, this.counts);
-    this.timeline.show(selection);
-    const shape = `${selection.by} ${selection.inverted}`;
-    if (!this.trees.has(shape)) this.trees.set(shape, new Tree(run, selection.by === "line", selection.inverted));
-    const tree = this.trees.get(shape);
-    tree.fill(this.counts);
     const matches = this.search(selection.query, run);
+    this.timeline.show(selection, this.pattern);
     if (matches) byId("found").textContent = `${percent(this.counts.matching(matches), this.counts.total)} matched`;
-    this.graph.show(tree, { coloring: selection.coloring, matches });
+    this.graph.show(this.takeTree(), { coloring: selection.coloring, matches, ...this.graphActions() });
     this.showPanel();
     const [table, rows] = this.tables[this.tabs.show(selection.tab)] ?? [];
-    table?.show(rows());
+    table?.show(rows(), { pattern: this.pattern });
     document.body.dataset.samples = String(this.counts.samples);
   }
 
-  showPanel() { this.panel.show(this.counts, this.graph.tree, this.graph.selected); }
+  /** Return the call tree of the selection; the same object as long as its nodes mean the same. */
+  takeTree() {
+    const { run, selection, counts } = this;
+    const byLine = selection.by === "line";
+    if (selection.graph === "merged") {
+      const shape = `${selection.by} ${selection.inverted}`;
+      if (!this.trees.has(shape)) this.trees.set(shape, new Tree(run, byLine, selection.inverted));
+      this.trees.get(shape).fill(counts);
+      return this.trees.get(shape);
+    }
+    if (selection.graph === "sandwich") selection.of ??= this.functionInSight();
+    const shape = selection.basis();
+    if (this.other?.shape !== shape) {
+      const tree = selection.graph === "time" ? new TimeTree(run, byLine, counts, selection) : new SandwichTree(run, byLine, counts, selection.of);
+      this.other = { shape, tree };
+    }
+    return this.other.tree;
+  }
+
+  showSandwich(of) { this.select({ graph: "sandwich", of }); }
+
+  /** Return the function that is selected, or else the one with the most time of its own. */
+  functionInSight() {
+    const { tree, selected } = this.graph;
+    if (selected > 0) return tree.functionOf(selected);
+    const { own } = this.counts.byFunction();
+    return own.indexOf(Math.max(...own));
+  }
+
+  /** Return what the graph does beside zooming. */
+  graphActions() {
+    const onsandwich = (of) => this.showSandwich(of);
+    if (this.selection.graph !== "sandwich") return { onsandwich };
+    const onopen = (node) => this.showSandwich(this.graph.tree.functionOf(node));
+    return { onsandwich, onopen, onclose: () => this.select({ graph: "merged", of: null }) };
+  }
+
+  /** Undo what shows less: the zoom, then the search, then the range. */
+  goBack() {
+    if (this.graph.zoomed || this.selection.graph === "sandwich") super.goBack();
+    else if (this.selection.query) this.select({ query: "" });
+    else this.timeline.clear();
+  }
+
+  showPanel() { this.panel.show(this.counts, this.graph.tree, this.graph.selected, this.pattern); }
 
   showFilters() {
     const { selection } = this;
@@ -155,13 +200,17 @@ class Page extends AddressedPage {
       if (![...select.options].some((option) => option.value === value)) select.append(element("option", { value }, text));
       select.value = value;
     };
-    for (const name of ["rank", "thread", "by", "coloring"]) byId(name).value = selection[name];
+    for (const name of ["rank", "thread", "by", "graph", "coloring"]) byId(name).value = selection[name];
+    byId("inverted").disabled = selection.graph !== "merged";
+    byId("imports").setAttribute("aria-pressed", String(selection.showsImports));
     choose(byId("process"), selection.process, selection.describeProcess());
     choose(byId("phase"), String(selection.phase ?? ""), selection.phase === null ? "" : this.run.phases[selection.phase].name);
     if (byId("query").value !== selection.query) byId("query").value = selection.query;
     for (const [name, id] of Object.entries({ inverted: "inverted", ...CONDITIONS })) byId(id).setAttribute("aria-pressed", String(selection[name]));
     byId("reset").hidden = selection.isWholeRun;
-    byId("basis").textContent = `${selection.describe()} · ${counted(this.counts.samples, "sample")}`;
+    const { samples, total, hiddenTime } = this.counts;
+    const hidden = hiddenTime ? ` · imports hidden: ${percent(hiddenTime, total)}` : "";
+    byId("basis").textContent = `${selection.describe()} · ${counted(samples, "sample")}${hidden}`;
     byId("basis").title = `${this.run.wallClock(selection.fromMs)} – ${this.run.wallClock(selection.toMs)} by the clock`;
   }
 }

@@ -3,22 +3,22 @@
 const OVERVIEW_LINES = 8;
 
 class Panel {
-  constructor(node, run) { Object.assign(this, { node, run }); }
+  constructor(node, run, onsandwich) { Object.assign(this, { node, run, onsandwich }); }
 
-  /** Show the function of a node of the tree; of all, node 0, an overview. */
-  show(counts, tree, node) {
-    this.node.replaceChildren(...(node > 0 ? this.describe(counts, tree, node) : this.overview(counts)));
+  /** Show the function of a node of the tree; of all, node 0, an overview of the lines that a search finds. */
+  show(counts, tree, node, pattern) {
+    this.node.replaceChildren(...(node > 0 || tree.growsUp ? this.describe(counts, tree, node) : this.overview(counts, pattern)));
   }
 
   /** Return the overview: the user's lines that take most, with what they call, and the keys. */
-  overview(counts) {
+  overview(counts, pattern) {
     const key = (name) => element("kbd", {}, name);
-    const lines = ownLines(this.run, counts).slice(0, OVERVIEW_LINES);
+    const lines = ownLines(this.run, counts).filter(([frame]) => !pattern || this.finds(frame, pattern)).slice(0, OVERVIEW_LINES);
     return [
-      element("h3", {}, lines.length ? "Your lines that take most" : "No frame selected"),
-      this.ownTable(lines, counts.total),
+      element("h3", {}, lines.length ? "Your lines that take most" : pattern ? "No line of yours matches" : "No frame selected"),
+      this.ownTable(lines, counts),
       element("p", { class: "dim on-screen" }, "Click a frame to zoom into it and to see its lines here."),
-      element("p", { class: "dim on-screen" }, "Keys in the graph: ", key("↑ ↓ ← →"), " move, ", key("Enter"), " zooms, ", key("⌫"), " goes back, ", key("Esc"), " shows all, ", key("/"), " searches."),
+      element("p", { class: "dim on-screen" }, "Keys in the graph: ", key("↑ ↓ ← →"), " move, ", key("Enter"), " zooms, ", key("⌫"), " goes back, ", key("Esc"), " shows all, ", key("s"), " shows callers and callees, ", key("/"), " searches."),
     ];
   }
 
@@ -34,19 +34,29 @@ class Panel {
       factList([
         fact("self", own[functionId], ownSamples[functionId]),
         fact("total", total[functionId], totalSamples[functionId]),
-        fact("in this frame", tree.total[node], tree.samples[node]),
+        ["in this frame", ...tree.amount(node)],
       ]),
+      element("p", { class: "on-screen" }, element("button", { type: "button", onclick: () => this.onsandwich(functionId) }, "callers and callees")),
       this.lines(functionId, counts),
     ];
   }
 
-  ownTable(lines, whole) {
+  finds(frame, pattern) {
+    const { module } = this.run.fileOf(this.run.frameFunction[frame]);
+    const texts = [this.run.functionName[this.run.frameFunction[frame]], `${module}:${this.run.frameLine[frame]}`, this.run.frameSource[frame] ?? ""];
+    return texts.some((text) => pattern.test(text));
+  }
+
+  /** Return the table of lines: their shares, and their parts of an average step if these are known. */
+  ownTable(lines, { total: whole, step }) {
     const rows = lines.map(([frame, time]) => {
       const { path, module } = this.run.fileOf(this.run.frameFunction[frame]);
       const place = `${module.split("/").pop()}:${this.run.frameLine[frame]}`;
       const where = element("td", { class: "where", title: path || module }, place);
+      const seconds = step?.[`${module}:${this.run.frameLine[frame]}`];
+      const ofStep = step ? element("td", { class: "number dim", title: "of an average step" }, seconds ? stepTime(seconds) : UNKNOWN) : null;
       const source = this.source(frame, time / lines[0][1], this.run.functionName[this.run.frameFunction[frame]]);
-      return element("tr", {}, element("td", { class: "number" }, percent(time, whole)), where, source);
+      return element("tr", {}, element("td", { class: "number" }, percent(time, whole)), ofStep, where, source);
     });
     return element("table", { class: "source own" }, element("caption", { class: "hidden" }, "Your lines, with what they call"), element("tbody", {}, ...rows));
   }

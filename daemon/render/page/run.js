@@ -3,9 +3,14 @@
 class Run {
   constructor(extract) {
     Object.assign(this, extract);
+    const lines = new Map(); // the first frame of each line: a comprehension is a function of its own
     this.bucketCount = Math.ceil(this.durationMs / this.bucketMs);
     this.stackParent = parentsOf(extract.stackUp);
     this.stackCount = this.stackFrame.length;
+    this.lineFrame = Int32Array.from(this.frameFunction, (functionId, frame) => {
+      const place = `${this.functionFile[functionId]}:${this.frameLine[frame]}`;
+      return lines.get(place) ?? (lines.set(place, frame), frame);
+    });
     this.processes = extract.processes.map((entry) => ({
       ...entry,
       cpu: decodeSeries(entry.cpu_cores),

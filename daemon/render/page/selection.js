@@ -13,14 +13,24 @@ const DEFAULTS = {
   query: "",
   by: "line", // line, function
   inverted: false,
+  imports: null, // shown or not; null: as the run has it
+  graph: "merged", // merged, time: in order of time, sandwich: callers and callees of one function
+  of: null, // the function that the sandwich is of
   coloring: "phase", // phase, module
   tab: "functions",
 };
 const CONDITIONS = { gpuIdle: "gpu-idle", onCpu: "on-cpu" };
-const CHOICES = { by: ["line", "function"], coloring: ["phase", "module"] };
+const CHOICES = { graph: ["merged", "time", "sandwich"], by: ["line", "function"], coloring: ["phase", "module"] };
 
 class Selection {
   constructor(run) { Object.assign(this, { run, ...DEFAULTS }); }
+
+  get showsImports() { return this.phase !== null || (this.imports ?? this.run.showsImports); }
+  /** Whether all that the main threads of the training do in the run is selected. */
+  get isWholeTraining() {
+    const isAll = ["process", "rank", "thread"].every((name) => this[name] === DEFAULTS[name]);
+    return this.isWholeRun && isAll && this.phase === null && !this.gpuIdle && !this.onCpu;
+  }
 
   get isWholeRun() { return this.from === null; }
   get fromMs() { return this.isWholeRun ? 0 : this.from * this.run.bucketMs; }
@@ -84,14 +94,21 @@ class Selection {
     return indices.length > 1 ? `${indices.length} processes` : this.run.processTitle(Number(this.process));
   }
 
+  /** Return what the shape of a graph depends on, as a word. */
+  basis() {
+    const { query, coloring, tab, frame } = DEFAULTS;
+    return Object.assign(new Selection(this.run), this, { query, coloring, tab, frame }).toHash();
+  }
+
   /** Return the part of the address after `#`; empty where everything is as it opens. */
   toHash() {
     const words = new URLSearchParams();
     if (!this.isWholeRun) words.set("t", `${this.fromMs / 1000}-${(this.to * this.run.bucketMs) / 1000}`);
-    const texts = ["process", "rank", "thread", "query", "by", "coloring", "tab", "frame"];
+    const texts = ["process", "rank", "thread", "query", "by", "coloring", "graph", "of", "tab", "frame"];
     for (const name of texts) if (this[name] !== DEFAULTS[name]) words.set(name, this[name]);
     if (this.phase !== null) words.set("phase", this.run.phases[this.phase].name);
     if (this.inverted) words.set("inverted", "1");
+    if (this.imports !== null) words.set("imports", String(Number(this.imports)));
     for (const [name, word] of Object.entries(CONDITIONS)) if (this[name]) words.set(word, "1");
     return String(words);
   }
@@ -112,6 +129,8 @@ class Selection {
     this.phase = phase < 0 ? null : phase;
     for (const name of ["query", "frame", "tab"]) this[name] = words.get(name) ?? DEFAULTS[name];
     this.inverted = words.get("inverted") === "1";
+    if (words.has("imports")) this.imports = words.get("imports") === "1";
+    if (words.get("of") in this.run.functionName) this.of = Number(words.get("of"));
     for (const [name, word] of Object.entries(CONDITIONS)) this[name] = words.get(word) === "1" && this.run.parts.includes(word);
   }
 

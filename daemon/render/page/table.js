@@ -4,7 +4,7 @@ const FIRST_ROWS = 100;
 
 /**
  * Return a column: a title, `value(row)` to sort by (or the name of a field), and `cell(row)`, text or an element, to
- * show instead. The column with `first` (`ascending`, `descending`) is the order in which a table opens.
+ * show instead. `text(row)` is what a search finds beside that. The column with `first` (`ascending`, `descending`) is the order in which a table opens.
  */
 function column(title, value, options = {}) {
   const valueOf = typeof value === "string" ? (row) => row[value] : value;
@@ -32,7 +32,7 @@ const pickButton = (text) => element("button", { class: "pick", type: "button" }
 
 class Table {
   constructor(node, caption, columns, onpick) {
-    Object.assign(this, { node, caption, columns, onpick, showsAll: false });
+    Object.assign(this, { node, caption, columns, onpick, showsAll: false, pattern: null });
     this.sorted = columns.findIndex((column) => column.first);
     this.descending = columns[this.sorted].first === "descending";
   }
@@ -44,16 +44,23 @@ class Table {
     this.node.querySelectorAll("th button")[at].focus();
   }
 
-  show(unsorted, showsAll = this.showsAll) {
-    Object.assign(this, { rows: unsorted, showsAll });
+  /** Show rows; of a search, a `pattern`, those that it finds. What is not given of `options` stays as it is. */
+  show(all, options = {}) {
+    Object.assign(this, { rows: all }, options);
     const { value } = this.columns[this.sorted];
-    const rows = [...unsorted].sort((a, b) => (this.descending ? -1 : 1) * compare(value(a), value(b)));
+    const rows = all.filter((row) => this.finds(row)).sort((a, b) => (this.descending ? -1 : 1) * compare(value(a), value(b)));
     const shown = this.showsAll ? rows : rows.slice(0, FIRST_ROWS);
-    const showAll = () => this.show(this.rows, true);
+    const showAll = () => this.show(this.rows, { showsAll: true });
     const table = element("table", {}, element("caption", { class: "hidden" }, this.caption), this.head(), element("tbody", {}, ...shown.map((row) => this.row(row))));
     const more = rows.length > shown.length ? element("button", { class: "more", type: "button", onclick: showAll }, `show all ${grouped(rows.length)}`) : null;
-    const nothing = rows.length ? null : element("p", { class: "dim" }, "Nothing in this selection.");
+    const nothing = rows.length ? null : element("p", { class: "dim" }, all.length ? "Nothing here matches the search." : "Nothing in this selection.");
     this.node.replaceChildren(...[table, more, nothing].filter(Boolean));
+  }
+
+  /** Say whether a search finds a row: by the texts in it, and by the numbers that are names. */
+  finds(row) {
+    const isFound = (text) => typeof text === "string" && this.pattern.test(text);
+    return !this.pattern || this.columns.some((column) => [column.value(row), column.text?.(row), column.hint?.(row)].some(isFound));
   }
 
   head() {

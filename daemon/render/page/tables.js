@@ -35,7 +35,7 @@ function codeRow(run, counts, frame, sums, key) {
 function lineRows(run, counts) {
   const lines = counts.byLine();
   const seen = [...lines.total.keys()].filter((frame) => lines.total[frame] > 0);
-  return seen.map((frame) => codeRow(run, counts, frame, lines, frame));
+  return seen.filter((frame) => lines.isShown[frame]).map((frame) => codeRow(run, counts, frame, lines, frame));
 }
 
 /** Return a row for each function, at the line of it that has the most time. */
@@ -47,17 +47,19 @@ function functionRows(run, counts) {
     const best = hottest.get(functionId);
     if (lines.total[frame] > 0 && (best === undefined || lines.total[frame] > lines.total[best])) hottest.set(functionId, frame);
   });
-  return [...hottest].sort(([a], [b]) => a - b).map(([functionId, frame]) => codeRow(run, counts, frame, functions, functionId));
+  return [...hottest].filter(([functionId]) => functions.isShown[functionId]).sort(([a], [b]) => a - b).map(([functionId, frame]) => codeRow(run, counts, frame, functions, functionId));
 }
 
-/** Return the user's lines with the time of all stacks whose innermost frame of the user's they are, as [frame, ms]. */
+/** Return the user's lines with the time of all stacks whose innermost frame of the user's they are, as [frame, ms]; a line is one whatever functions it has. */
 function ownLines(run, counts) {
   const times = new Map();
   counts.byStack.forEach((time, stack) => {
-    if (!time) return;
+    if (!counts.shows(stack)) return;
     let at = stack;
     while (at >= 0 && run.fileOf(run.frameFunction[run.stackFrame[at]]).library) at = run.stackParent[at];
-    if (at >= 0) times.set(run.stackFrame[at], (times.get(run.stackFrame[at]) ?? 0) + time);
+    if (at < 0) return;
+    const frame = run.lineFrame[run.stackFrame[at]];
+    times.set(frame, (times.get(frame) ?? 0) + time);
   });
   return [...times].sort(([first, a], [second, b]) => b - a || first - second);
 }
@@ -69,8 +71,8 @@ function processColumns() {
     return name;
   };
   return [
-    column("process", "order", { first: "ascending", cell: branch, kind: "name" }),
-    numberColumn("PID", "pid", String),
+    column("process", "order", { first: "ascending", cell: branch, kind: "name", text: (row) => row.title }),
+    numberColumn("PID", "pid", String, { text: (row) => String(row.pid) }),
     numberColumn("CPU, cores", "cpu", significant),
     numberColumn("RSS, last", "rss", bytes),
     numberColumn("RSS, most", "rssMost", bytes),
@@ -126,7 +128,6 @@ function memoryColumns() {
     numberColumn("at last", "lastBytes", bytes),
     numberColumn("most", "most", bytes, { first: "descending" }),
     numberColumn("change", "change", signed),
-    numberColumn("change a minute", "pace", signed, { value: (row) => row.pace ?? 0 }),
     column("over the whole run", "growth", { kind: "growth" }),
   ];
 }
@@ -134,12 +135,9 @@ function memoryColumns() {
 function memoryRows(run, selection) {
   const rows = run.processes.flatMap((process, index) => process.memory.map((kind) => {
     const values = valuesIn(kind, selection);
-    const times = valuesIn({ ...kind, values: kind.atMs }, selection);
     const [firstBytes, lastBytes] = [values[0], values.at(-1)];
-    const minutes = (times.at(-1) - times[0]) / 60_000;
     const change = lastBytes - firstBytes;
-    const pace = minutes > 0 ? change / minutes : null;
-    return { index, title: run.processTitle(index), kind: kind.title, values, firstBytes, lastBytes, most: Math.max(...values), change, pace, growth: kind.growth };
+    return { index, title: run.processTitle(index), kind: kind.title, values, firstBytes, lastBytes, most: Math.max(...values), change, growth: kind.growth };
   }));
   return rows.filter((row) => row.values.length);
 }
@@ -155,10 +153,11 @@ function sparkline(values) {
 }
 
 function eventColumns(run) {
+  const processOf = (row) => (row.process === null ? "" : run.processTitle(row.process));
   return [
     numberColumn("time", "at_ms", (ms) => elapsed(ms, 1), { first: "ascending", hint: (row) => run.wallClock(row.at_ms) }),
     pickColumn("event", "kind"),
-    column("process", (row) => row.process ?? -1, { cell: (row) => (row.process === null ? "" : run.processTitle(row.process)), kind: "where" }),
+    column("process", (row) => row.process ?? -1, { cell: processOf, text: processOf, kind: "where" }),
     longColumn("what", "text", "code"),
   ];
 }

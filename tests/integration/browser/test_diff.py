@@ -94,10 +94,11 @@ def test_a_link_shows_a_colleague_what_its_sender_saw(
     open_report: OpenReport, page: Path, report: ReportPage
 ) -> None:
     report.page.select_option("#side", "base")
-    report.page.keyboard.press("/")
-    report.page.keyboard.type("^backward$")
     report.page.click("[role=tab][data-view=leaves]")
     report.page.click("#view-leaves button:has-text('_engine_run_backward')")
+    report.page.keyboard.press("/")
+    report.page.keyboard.type("^backward$")
+    assert report.rows("leaves") == []
     report.page.focus("#flame")
     report.page.keyboard.press("ArrowUp")
     other = open_report(page, str(report.shown("location.hash")))

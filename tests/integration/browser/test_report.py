@@ -81,7 +81,7 @@ def test_panel_opens_with_the_users_lines_that_take_most_and_shows_those_of_the_
     report: ReportPage,
 ) -> None:
     rows = report.cells("#panel tbody tr")
-    assert rows[0] == ["40.0 %", "train.py:58", "for images, labels in loader:"]
+    assert rows[0] == ["40.0 %", "197 ms", "train.py:58", "for images, labels in loader:"]
     assert [row[0] for row in rows] == sorted(
         (row[0] for row in rows), key=lambda text: -float(text.split()[0])
     )

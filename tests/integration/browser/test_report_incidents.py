@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support import hostiletexts
+from support import hostiletexts, synthetic
 from support.browser import OpenReport, ReportPage
 from support.synthetic import MAIN_TID, STARTED_NS, main_process, recording, write_records
 from support.training_stacks import CONV, LOSS
@@ -88,3 +88,39 @@ def test_hostile_text_is_shown_and_never_run(report: ReportPage) -> None:
     assert shown.count(hostiletexts.MARKUP) >= 4
     assert "ValueError: \\u202egnol\\u2066" in shown
     report.check_harmless()
+
+
+def test_what_ctrl_c_stopped_is_no_crash_and_its_output_comes_last(
+    open_report: OpenReport, tmp_path: Path
+) -> None:
+    end_ns = STARTED_NS + 4 * SECOND_NS
+    lines = [f"step {step}" for step in range(40)]
+    trace = ["Traceback (most recent call last):", "KeyboardInterrupt"]
+    said = OutputWritten(end_ns, "\n".join([*lines, *trace]).encode())
+    path = synthetic.write_run(
+        tmp_path / "run.profd", seconds=4, exit_code=None, exit_signal=2, also=[said]
+    )
+    report = open_report(path)
+    assert report.page.locator(".death").count() == 0
+    assert "stopped by Ctrl-C (SIGINT)" in report.page.inner_text(".subtitle")
+    order = ".verdict", "#timeline", "#flame", "[role=tablist]", ".ending"
+    tops = [
+        report.shown(f"document.querySelector('{one}').getBoundingClientRect().top")
+        for one in order
+    ]
+    assert tops == sorted(tops)
+    assert tops[-1] > 1000  # below the first screen
+    assert report.page.inner_text(".ending h2") == "train.py stopped by Ctrl-C (SIGINT) after 4.0 s"
+    report.page.set_viewport_size({"width": 390, "height": 800})
+    output = report.page.locator(".ending pre")
+    assert output.inner_text().rstrip().endswith("KeyboardInterrupt\naccuracy 0.41")
+    box, text = output.bounding_box(), output.locator("code").bounding_box()
+    assert box
+    assert text
+    assert box["y"] + box["height"] - (text["y"] + text["height"]) >= 0  # its end is in sight
+
+
+def test_a_headline_is_a_sentence(report: ReportPage) -> None:
+    headline = report.page.inner_text(".death h2")
+    assert headline.startswith("▲ The target ended with 1, last seen in ")
+    assert ":," not in headline

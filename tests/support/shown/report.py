@@ -59,7 +59,7 @@ def _header(page: ReportPage) -> Numbers:
     for shown in page.shown(
         "[...document.querySelectorAll('#legend > *')].map((one) => one.innerText)"
     ):
-        _, name, value = shown.split("\n")
+        _, name, value, *_ = shown.split("\n")
         yield read("share of a phase", name, value)
 
 

@@ -22,7 +22,13 @@ from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.errors import OutputUnwritable
 from profd.daemon.render.buckets import TIME_UNIT_NS
-from profd.daemon.render.report import render_report, take_verdict, take_words, write_report
+from profd.daemon.render.report import (
+    render_report,
+    shows_imports,
+    take_verdict,
+    take_words,
+    write_report,
+)
 from profd.daemon.render.summary import summarize
 from profd.daemon.store.reader import RunReader
 
@@ -171,11 +177,19 @@ def test_title_and_verdict_say_what_where_and_how_it_went_with_a_line_of_the_use
     assert verdict["rest"] == "Next: forward 20 %, backward 20 %, optimizer 10 %"
 
 
+def test_imports_are_shown_only_if_a_slow_start_is_a_finding(reader: RunReader) -> None:
+    findings = summarize(reader).findings
+    assert findings
+    assert not shows_imports(findings)
+    assert shows_imports([*findings, msgspec.structs.replace(findings[0], rule="slow-start")])
+
+
 @pytest.mark.parametrize(
     ("ended", "changes", "said"),
     [
         ({"exit_code": 3}, {}, "the target ended with 3"),
         ({"exit_code": None, "exit_signal": 9}, {}, "the target was ended by SIGKILL"),
+        ({"exit_code": None, "exit_signal": 2}, {}, "stopped by Ctrl-C (SIGINT)"),
         ({"exit_code": None}, {}, "ended"),
         ({"live": True}, {}, "still running"),
         (
