@@ -47,7 +47,7 @@ REMEDIES = {
     "ps": "apt install procps",
     "systemd-analyze": "apt install systemd",
     "promtool": "apt install prometheus",
-    "speedscope": "npm install --global speedscope",
+    **{name: f"npm install --global {name}" for name in ("speedscope", "axe-core")},
 }
 """How to get what a test needs; what is not listed is a package of Debian of that name."""
 MARKERS = (
@@ -174,6 +174,8 @@ def is_there(need: str) -> bool:
             any(map(shutil.which, browser.NAMES))
             and importlib.util.find_spec("playwright") is not None
         )
+    if need == "axe-core":
+        return browser.axe_script() is not None
     if need == "gdb":
         return shutil.which(need) is not None and gdb_writes_registers()
     return shutil.which(need) is not None

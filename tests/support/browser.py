@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +14,17 @@ if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+@functools.cache
+def axe_script() -> Path | None:
+    """Return where npm keeps the script of axe-core, which judges pages; None if it is not there."""
+    npm = shutil.which("npm")
+    if npm is None:
+        return None
+    root = subprocess.run([npm, "root", "--global"], capture_output=True, text=True, check=False)
+    script = Path(root.stdout.strip(), "axe-core", "axe.min.js")
+    return script if script.is_file() else None
 
 
 @contextlib.contextmanager

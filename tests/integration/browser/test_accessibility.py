@@ -1,0 +1,67 @@
+"""Pages for those who read by keyboard or screen reader: axe-core has nothing serious to say of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.browser import OpenReport, ReportPage, axe_script
+from support.present import there
+from support.stepruns import write_steps
+from support.synthetic import STARTED_NS, write_run
+
+from profd.cli.main import run_command_line
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.store.records import OutputWritten
+
+pytestmark = pytest.mark.requires("axe-core")
+VIEWS = ("functions", "lines", "operators", "processes", "memory", "events", "about")
+
+
+def faults(report: ReportPage) -> list[str]:
+    """Return what axe-core finds that is serious or critical, with where it is."""
+    report.shown("true")
+    report.page.evaluate(there(axe_script()).read_text())
+    found = report.page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
+    return [
+        f"{one['id']}: {[node['target'] for node in one['nodes'][:3]]}"
+        for one in found["violations"]
+        if one["impact"] in ("serious", "critical")
+    ]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_table_and_graph_of_a_report(report: ReportPage, scheme: str) -> None:
+    report.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    addresses = [f"#tab={view}" for view in VIEWS]
+    addresses += ["#graph=time", "#graph=sandwich", "#t=2-6&query=wait&gpu-idle=1"]
+    found = {}
+    for address in addresses:
+        report.open(address)
+        found[address] = faults(report)
+    report.open("")
+    report.page.mouse.click(*report.place_of("train_epoch:63"))
+    found["a frame"] = faults(report)
+    report.page.set_viewport_size({"width": 390, "height": 800})
+    found["a phone"] = faults(report)
+    assert not any(found.values()), found
+
+
+def test_the_end_of_a_target_and_its_output(open_report: OpenReport, tmp_path: Path) -> None:
+    said = OutputWritten(STARTED_NS + 4 * SECOND_NS, b"\n".join(b"line " * 99 for _ in range(40)))
+    for name, signal in (("crash", 11), ("stopped", 2)):
+        path = tmp_path / f"{name}.profd"
+        write_run(path, seconds=4, exit_code=None, exit_signal=signal, also=[said])
+        report = open_report(path)
+        assert report.page.locator(".death").count() == (name == "crash")
+        assert faults(report) == [], name
+
+
+def test_a_comparison(open_report: OpenReport, tmp_path: Path) -> None:
+    runs = [write_steps(tmp_path / f"{n}.profd", n, slower=1.0 + 0.2 * n) for n in range(2)]
+    page = tmp_path / "diff.html"
+    assert run_command_line(["diff", *map(str, runs), "-o", str(page)]) == 0
+    report = open_report(page)
+    for view in ("functions", "lines", "leaves", "phases", "memory", "gpus", "runs"):
+        report.page.click(f"#tab-{view}")
+        assert faults(report) == [], view
