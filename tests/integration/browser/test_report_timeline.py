@@ -60,10 +60,14 @@ def test_the_wheel_zooms_around_the_pointer_and_double_click_shows_all(
 
 
 def test_the_wheel_scrolls_the_page_if_all_is_shown(report: ReportPage) -> None:
-    report.page.set_viewport_size({"width": 1400, "height": 500})
-    point_at(report, 10)
-    report.page.mouse.wheel(0, 120)
-    report.wait_for("window.scrollY > 0")
+    def is_taken(turn: int) -> bool:
+        event = f"new WheelEvent('wheel', {{ deltaY: {turn}, cancelable: true }})"
+        return not report.shown(f"profd.timeline.node.dispatchEvent({event})")
+
+    assert not is_taken(120)
+    assert view(report) == (0, 20)
+    assert is_taken(-120)
+    assert is_taken(120)
     assert view(report) == (0, 20)
 
 
