@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import msgspec
 
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.store.records import Count, Time, Value
-from profd.daemon.units import plural, quantity
+from profd.daemon.units import LARGEST_BOUND, plural, quantity, times
 
 INFO, WARNING, CRITICAL = "info", "warning", "critical"
 SEVERITIES = (INFO, WARNING, CRITICAL)
 
 _NEAR = 0.2
 """A number that differs by this part calls for nothing else to be done."""
+_NUMBER = re.compile(r"\d[\d.,-]*")
 
 Severity = Annotated[str, msgspec.Meta(pattern=rf"^({'|'.join(SEVERITIES)})\Z")]
 RowNumber = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
@@ -115,14 +117,26 @@ class Finding(msgspec.Struct, frozen=True):
     def repeats(self, told: Finding) -> bool:
         """Say whether this is nothing new beside what was told.
 
-        It is the same cause, no graver than before, and its number may be the one that was told.
+        It is the same cause with the same advice, no graver than before, and its number may be the
+        one that was told.
         """
         return (
-            (self.rule, self.label) == (told.rule, told.label)
+            self._advice == told._advice
             and self.evidence.line == told.evidence.line
             and SEVERITIES.index(self.severity) <= SEVERITIES.index(told.severity)
             and self.evidence.measures[0].agrees(told.evidence.measures[0])
         )
+
+    @property
+    def _advice(self) -> str:
+        """What is said of the cause and of what to do, whatever the numbers in it."""
+        return _NUMBER.sub("", f"{self.rule} {self.label}: {self.cause} {self.remedy}")
+
+    @property
+    def at_most(self) -> str:
+        """The bound on the gain in words; empty without one, or if it says nearly all."""
+        bound = self.gain_bound
+        return "" if bound is None or bound > LARGEST_BOUND else times(bound)
 
     @property
     def measured(self) -> float:

@@ -15,7 +15,7 @@ from profd.daemon.render.plaintext import listed, visible
 from profd.daemon.render.sections import post_mortem_sentence, went_on
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Stand
-from profd.daemon.units import LARGEST_BOUND, duration, size, times
+from profd.daemon.units import duration, size
 
 _PLACES = _STANDS = 64
 CURVE_WIDTH, CURVE_HEIGHT = 320, 60
@@ -36,8 +36,8 @@ def measures(finding: Finding) -> list[Fact]:
         Fact(measure.name, measure.shown, " · ".join(measure.basis))
         for measure in finding.evidence.measures
     ]
-    if finding.gain_bound is not None and finding.gain_bound <= LARGEST_BOUND:
-        facts.append(Fact("steps get", f"at most {times(finding.gain_bound)} as fast"))
+    if finding.at_most:
+        facts.append(Fact("steps get", f"at most {finding.at_most} as fast"))
     return facts
 
 

@@ -19,7 +19,7 @@ from textual.widgets import Static
 
 from profd.daemon.findings.finding import CRITICAL, INFO, Finding
 from profd.daemon.render.plaintext import visible
-from profd.daemon.units import LARGEST_BOUND, clock, times
+from profd.daemon.units import clock
 from profd.tui.cells import Run
 from profd.tui.snapshot import Snapshot
 from profd.tui.widgets.linewidget import StyledWidget
@@ -55,7 +55,7 @@ class FindingTable(Table[Finding]):
         return (
             Column("", lambda item: _MARKS.get(item.severity, ("▲", "warn")), 1),
             Column("finding", _finding, share=1),
-            Column("at most", _gain, 7, 34, right=True),
+            Column("at most", lambda item: (item.at_most, "bright"), 7, 34, right=True),
         )
 
     def key(self, item: Finding) -> Hashable:
@@ -67,14 +67,6 @@ class FindingTable(Table[Finding]):
 
 def _finding(item: Finding) -> list[Run]:
     return [(f"{item.label}  ", "bright"), item.sentence]
-
-
-def _gain(item: Finding) -> Run:
-    bound = item.gain_bound
-    if bound is None:
-        return ("", "bright")
-    is_large = bound > LARGEST_BOUND
-    return (f"> {times(LARGEST_BOUND)}" if is_large else times(bound), "bright")
 
 
 class EvidencePane(VerticalScroll, StyledWidget):
@@ -111,8 +103,8 @@ class EvidencePane(VerticalScroll, StyledWidget):
             )
             yield self._text(f"    {evidence.line.source or ''}")
         yield from (Text(), self._text(finding.remedy, "accent"))
-        if finding.gain_bound is not None and finding.gain_bound <= LARGEST_BOUND:
-            yield self._text(f"This can bring {times(finding.gain_bound)} as many steps at most.")
+        if finding.at_most:
+            yield self._text(f"Steps get at most {finding.at_most} as fast.")
         yield from (Text(), self._text("⏎ shows the range and the stacks", "faint"))
 
     def _text(self, text: str, style: str = "plain") -> Text:

@@ -14,8 +14,10 @@ import pytest
 from support.folders import DOCS
 
 from profd.daemon.analyze.phases import PHASES
+from profd.daemon.analyze.selection import Selection
 from profd.daemon.findings import texts
 from profd.daemon.findings.context import FindingContext
+from profd.daemon.findings.finding import INFO, Evidence, Finding, Measure
 from profd.daemon.findings.linetree import of_stacks
 from profd.daemon.findings.phases import beside_steps, of_phase
 from profd.daemon.findings.texts import SAID, Texts, table
@@ -183,3 +185,28 @@ def test_all_late_ranks_are_named(case: str, late: str, said: str) -> None:
     }
 
     assert FINDINGS["straggler"].said({**given, "late": late}, {case: True})["cause"].endswith(said)
+
+
+def advice(name: str, cases: dict[str, bool], number: str) -> Finding:
+    """Return the finding with texts in which all words are a number, or name one."""
+    one = FINDINGS[name]
+    words = {word for every in all_texts(one).values() for text in every for word in words_of(text)}
+    formats = {word: float(number) for word in ("threads", "cores", "pages")}
+    given = dict.fromkeys(words, number) | formats | {"lanes": 1.0, "all_lanes": 1.0}
+    said = one.said(given | {"now": 1.0, "most": 1.0}, cases)
+    evidence = Evidence((Measure("a", 0.5),), 0, 1, Selection())
+    said = {part: said[part] for part in ("title", "cause", "remedy")}
+    return Finding(name, INFO, one.label, **said, gain_bound=None, evidence=evidence, page=name)
+
+
+@pytest.mark.parametrize(
+    ("name", "case"), [(name, case) for name, one in FINDINGS.items() for case in one.case]
+)
+def test_other_advice_is_told_though_the_number_stays_and_other_numbers_in_it_are_not(
+    name: str, case: str
+) -> None:
+    told, now = advice(name, {}, "2"), advice(name, {case: True}, "2")
+    says_else = {*FINDINGS[name].case[case]} - {"title", "measure", "least", "on_host", "speeds_up"}
+
+    assert now.repeats(advice(name, {case: True}, "37.5"))
+    assert now.repeats(told) == (not says_else)

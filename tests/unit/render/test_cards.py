@@ -32,6 +32,7 @@ from profd.daemon.render.sections import mark
 from profd.daemon.render.summary import summarize
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
+from profd.daemon.units import LARGEST_BOUND
 
 WHOLE = (STARTED_NS, STARTED_NS + rankrun.SECONDS * SECOND_NS)
 
@@ -103,9 +104,10 @@ def test_a_card_says_the_numbers_with_what_they_rest_on_and_what_is_no_alarm() -
         ("1.1 MB/s", ""),
         ("at most 2.4× as fast", ""),  # noqa: RUF001
     ]
-    found = msgspec.structs.replace(finding(), severity="info", gain_bound=None)
-    assert mark(found) == "·"
-    assert "steps get" not in [fact.name for fact in measures(found)]
+    for unsaid in (None, LARGEST_BOUND + 0.1):
+        found = msgspec.structs.replace(finding(), severity="info", gain_bound=unsaid)
+        assert mark(found) == "·"
+        assert "steps get" not in [fact.name for fact in measures(found)]
 
 
 def test_the_card_of_a_finding_says_its_label_once_and_no_text_of_a_run_does_anything(
