@@ -159,9 +159,11 @@ def _course(context: FindingContext, process: int) -> _Course | None:
 
 
 def _pace(before: PointRow, after: PointRow) -> _Pace:
-    middle_ns, number = (before.at_ns + after.at_ns) // 2, (before.value + after.value) / 2
     return _Pace(
-        middle_ns, number, after.value - before.value, (after.at_ns - before.at_ns) / SECOND_NS
+        (before.at_ns + after.at_ns) // 2,
+        (before.value + after.value) / 2,
+        after.value - before.value,
+        (after.at_ns - before.at_ns) / SECOND_NS,
     )
 
 

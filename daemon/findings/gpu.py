@@ -38,9 +38,12 @@ def _one_unused(context: FindingContext) -> Finding | None:
     works = max((one for one in busy.values() if one is not None), default=0.0)
     for device, share in busy.items():
         if context.is_training and share is not None and share < WORKED and works >= _WORKS:
-            first, most = Measure("GPU busy", share), percent(works)
             return context.finding(
-                "gpu-one-unused", first, severity=WARNING, device=device, works=most
+                "gpu-one-unused",
+                Measure("GPU busy", share),
+                severity=WARNING,
+                device=device,
+                works=percent(works),
             )
     return None
 

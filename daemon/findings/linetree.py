@@ -95,8 +95,7 @@ class LineTree:
 
     def runs_other_model(self, line: LinePath) -> bool:
         """Say whether the passes below a line are not those that the step is for."""
-        passes_ns, all_ns = self._ns["pass", line], self._ns["pass", ()]
-        return line not in self._in_model and passes_ns < all_ns / 2
+        return line not in self._in_model and self._ns["pass", line] < self._ns["pass", ()] / 2
 
     def _own_step_ns(self, line: LinePath) -> float:
         """Return the time of the step below a line, without the passes of another model."""
@@ -124,14 +123,25 @@ class LineTree:
         return sorted(found, key=self.lost_ns, reverse=True)
 
     def costly_line(self, call: LinePath, part: float) -> LinePath:
-        """Return the innermost line below a call that has more than a part of its time."""
+        """Return the innermost line below a call that has more than a part of its time.
+
+        If that calls a function that it does not name, as a line that calls all callbacks does, it
+        is the heaviest line of that function.
+        """
         line, least_ns = call, part * self._ns["all", call]
         while below := self._children[line]:
             heaviest = max(below, key=self.lost_ns)
-            if self._ns["all", heaviest] <= least_ns:
+            counted = below if self._hides_call(line[-1], heaviest[-1]) else {heaviest}
+            if sum(self._ns["all", one] for one in counted) <= least_ns:
                 break
             line = heaviest
         return line
+
+    def _hides_call(self, caller: int, called: int) -> bool:
+        """Say whether a line is known not to name the function that it calls."""
+        frames = self._context.reader.frames
+        text = frames[caller].text if min(caller, called) > 0 else ""
+        return text != "" and frames[called].function.rpartition(".")[2] not in text
 
     def below(self, line: LinePath) -> set[int]:
         """Return the stacks below a line that are spared with it, and are none of the step's."""

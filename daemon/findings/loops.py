@@ -47,9 +47,9 @@ def longest_loops(context: FindingContext) -> tuple[OwnFunction | None, set[int]
     A function whose time is mostly of a known kind does not count: its kind says more of it.
     """
     looping = _looping_stacks(context)
-    time_by, known = context.profile.time_by, partial(_is_known, context)
-    loop_ns, known_ns = time_by(looping.get), time_by(looping.get, filter(known, looping))
-    unknown = (key for key, time_ns in loop_ns.items() if known_ns.get(key, 0.0) < time_ns / 2)
+    time_by = partial(context.profile.time_by, looping.get)
+    known_ns = time_by(filter(partial(_is_known, context), looping))
+    unknown = (key for key, time_ns in time_by().items() if known_ns.get(key, 0.0) < time_ns / 2)
     function = next(unknown, None)
     return function, {stack for stack, key in looping.items() if key == function}
 

@@ -99,10 +99,11 @@ def beside_optimizer(context: FindingContext) -> set[int]:
     """Return the stacks of the optimizer's phase that are beside the step of torch's optimizer.
 
     They average weights, fit another model, or change weights and gradients by the user's hand.
-    None without such a step: what is by hand may be the step itself.
+    None without such a step: what is by hand, or fits a model, may be the step itself.
     """
     line_of, updates = context.phases.user_line, context.stacks_in(OPTIMIZER)
-    steps = {stack for stack in updates if context.means(stack, "optimizer step")}
+    fits = context.stacks_of("fits")
+    steps = {stack for stack in updates - fits if context.means(stack, "optimizer step")}
     if not steps:
         return set()
     lines = set(map(line_of, steps))
@@ -215,13 +216,13 @@ def largest_loss(context: FindingContext) -> _Loss | None:
         path, costly = (tree.costly_line(call, part) for part in (NEARLY_ALL, 0.5))
         # Other lines of a step may call the same one.
         also = {stack for stack in lost if path[-1] in tree.paths[stack]}
-        lines = tree.head(call), tree.line(costly)
-        losses.append(_Loss(context, tree, path, tree.below(call) | also, *lines))
-    kind_of = context.kinds.of_stack
+        stacks = tree.below(call) | also
+        losses.append(_Loss(context, tree, path, stacks, tree.head(call), tree.line(costly)))
+    # A sampler's work has a finding of its own.
     anywhere = {
         stack
-        for stack in context.profile.time_ns
-        if (kind := kind_of(stack)) is not None and kind.anywhere
+        for stack in context.profile.time_ns.keys() - context.stacks_of("draws indices")
+        if (kind := context.kinds.of_stack(stack)) is not None and kind.anywhere
     }
     if hooks := {stack for stack in lost if _is_hook(context.reader.frames_of(stack))}:
         # Several lines of a step may call them: forward and backward.

@@ -86,9 +86,9 @@ def forward_without_gradients(context: FindingContext) -> Finding | None:
 
 def _block_or_line(context: FindingContext, stack: int) -> FrameRow | None:
     """Return the line in a block without gradients: what it calls may be called with them, too."""
-    blocks, frames = context.reader.entities.without_gradients, context.reader.frames_of(stack)
-    block = next((one for one in frames if one.id in blocks), None)
-    return block or context.phases.user_line(stack)
+    blocks = context.reader.entities.without_gradients
+    frames = (one for one in context.reader.frames_of(stack) if one.id in blocks)
+    return next(frames, None) or context.phases.user_line(stack)
 
 
 def _without_gradients(

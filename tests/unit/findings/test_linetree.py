@@ -106,6 +106,25 @@ def test_a_call_below_the_line_that_is_named_is_not_said_to_lead_to_it(case: Cas
     assert " takes 20 % of the time (train.py:61): " in case.title(overhead, step((MEASURE, 100)))
 
 
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("getattr(one, hook)(self)", "(augment.py:131, from train.py:66)"),
+        ("hook(self)", "(augment.py:131, from train.py:66)"),
+        ("one.on_batch_end(self)", "(augment.py:120, from train.py:66)"),
+        ("", "(augment.py:120, from train.py:66)"),
+    ],
+)
+def test_a_line_that_does_not_name_what_it_calls_is_not_where_the_time_goes(
+    case: Case, text: str, place: str
+) -> None:
+    """Three lines of a callback take a third of its time each, and no line most of it."""
+    hooks = (*CALL, case.line("Trainer.call_hooks", 120, text))
+    lines = [case.line("Keeper.on_batch_end", 130 + number, "x = y") for number in range(3)]
+    spent = [((*hooks, one), 60 + 10 * (number == 1)) for number, one in enumerate(lines)]
+    assert f" of the time {place}: " in case.title(overhead, step(*spent))
+
+
 TIMM = Frame("ModelEmaV2.update", LIBRARY + "timm/utils/model_ema.py", 101)
 AVERAGE = (
     *CALL,
@@ -150,6 +169,15 @@ def test_what_changes_weights_beside_the_optimizers_step_is_named_at_its_line(
     # Larger batches do not help against it: they do against what the library does at each step.
     is_by_library = stacks[0] in (LIBRARY_CLIPS, OPTIMIZER)
     assert (case.found(small_batches, spans) is not None) == is_by_library
+
+
+def test_boosted_trees_are_fitted_by_their_own_step_unless_torch_makes_the_steps(
+    case: Case,
+) -> None:
+    train = (*CALL, Frame("train", LIBRARY + "lightgbm/engine.py", 322))
+    boost = (*train, Frame("Booster.update", LIBRARY + "lightgbm/basic.py", 4155))
+    assert case.found(overhead, ((boost, 450), (train, 50))) is None
+    assert "in lightgbm's train" in case.title(overhead, step((boost, 150)))
 
 
 def test_an_optimizer_of_the_programs_own_is_named_whether_torch_calls_it_or_the_loop(
