@@ -65,16 +65,14 @@ def idle_cores(context: FindingContext) -> Finding | None:
         return None
     computing = _computing(context)
     lost = computing.times(idle / (1 + idle))
-    spare, words = Measure("idle cores", idle, "cores"), plural(idle, "idle core")
-    gain, line = partial(context.bound, lost, lost.gain), partial(context.line, *STEP)
     return context.finding(
         "idle-cores",
         computing,
-        spare,
+        Measure("idle cores", idle, "cores"),
         surely=lost.low,
-        gain=gain,
-        line=line,
-        idle=words,
+        gain=partial(context.bound, lost, lost.gain),
+        line=partial(context.line, *STEP),
+        idle=plural(idle, "idle core"),
         threads=1 + idle,
     )
 
@@ -216,14 +214,12 @@ def oversubscription(context: FindingContext) -> Finding | None:
     host = context.mean(_CPU_SHARE)
     if host is None or context.sum_over_processes("cpu_cores") < _OF_THE_MACHINE * host * cores:
         return None
-    count, most = (plural(round(cores), what) for what in ("core", "thread"))
-    also = Measure("threads", threads, "threads")
     return context.finding(
         "oversubscription",
         pressure,
-        also,
+        Measure("threads", threads, "threads"),
         severity=WARNING,
         threads=threads,
-        cores=count,
-        most=most,
+        cores=plural(round(cores), "core"),
+        most=plural(round(cores), "thread"),
     )

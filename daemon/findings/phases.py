@@ -62,7 +62,6 @@ def anomaly_detection(context: FindingContext) -> Finding | None:
         "anomaly-detection",
         keeping,
         severity=WARNING,
-        gain=lambda: None,
         line=partial(context.line, BACKWARD),
     )
 
@@ -139,9 +138,15 @@ def small_batches(context: FindingContext) -> Finding | None:
     busy = context.utilization
     if busy is None:
         return _of_heavy_optimizer(context) if context.uses_gpu is False else None
-    also, line = Measure("GPU busy", busy), partial(context.line, *STEP)
-    gain = partial(context.bound, share := context.share(*STEP), share.gain)
-    return context.finding("small-batches", share, also, gain=gain, line=line, busy=percent(busy))
+    share = context.share(*STEP)
+    return context.finding(
+        "small-batches",
+        share,
+        Measure("GPU busy", busy),
+        gain=partial(context.bound, share, share.gain),
+        line=partial(context.line, *STEP),
+        busy=percent(busy),
+    )
 
 
 def _of_heavy_optimizer(context: FindingContext) -> Finding | None:
@@ -153,6 +158,10 @@ def _of_heavy_optimizer(context: FindingContext) -> Finding | None:
     if context.severity("small-batches-on-cpu", share.low) is None:
         return None
     # If the optimizer is slow by itself, that is to be mended first.
-    severity = INFO if context.once(unfused_optimizer) is not None else None
-    gain, line = context.bound(share), partial(context.heaviest_line, stacks.__contains__)
-    return context.finding("small-batches-on-cpu", share, severity=severity, gain=gain, line=line)
+    return context.finding(
+        "small-batches-on-cpu",
+        share,
+        severity=INFO if context.once(unfused_optimizer) is not None else None,
+        gain=context.bound(share),
+        line=partial(context.heaviest_line, stacks.__contains__),
+    )

@@ -44,8 +44,12 @@ def _waiting(context: FindingContext, job: Job) -> Finding | None:
     phase = (
         COLLECTIVE if context.share(COLLECTIVE).value > context.share(BACKWARD).value else BACKWARD
     )
-    line, within = partial(context.line, phase), context.in_phase(phase)
-    return context.finding("collectives", share, line=line, selection=within, ranks=len(job.ranks))
+    return context.finding(
+        "collectives",
+        share,
+        line=partial(context.line, phase),
+        selection=context.in_phase(phase),
+    )
 
 
 def take_waiting(ranks: Sequence[OwnWork], core_pressure: float) -> Share | None:
@@ -64,8 +68,12 @@ def take_waiting(ranks: Sequence[OwnWork], core_pressure: float) -> Share | None
     value = statistics.fmean(leasts)
     around = margin(statistics.stdev(leasts) / math.sqrt(len(leasts)))
     most = statistics.fmean(min(1 - own, 1 - min(cores, 1.0)) for own, cores in parts)
-    low, high = max(value - around - core_pressure, 0.0), min(most + around, 1.0)
-    return Share(value, low, high, sum(work.samples for work in ranks))
+    return Share(
+        value,
+        max(value - around - core_pressure, 0.0),
+        min(most + around, 1.0),
+        sum(work.samples for work in ranks),
+    )
 
 
 def straggler(context: FindingContext) -> Finding | None:

@@ -85,7 +85,8 @@ class Diary(msgspec.Struct, frozen=True, tag_field="kind", tag="diary"):
     ``tracks`` is, for each thread that goes through ``turns`` in turn, when its next one began.
     ``phases`` is when each phase began. ``steps`` is how many steps were made at a time.
     ``planted`` is the rule of the cause that the program has, "" where it is healthy, and None
-    where it says nothing. ``late_rank`` is the rank that is slow.
+    where it says nothing. ``spent`` is how many nanoseconds the cause had taken at a time.
+    ``late_rank`` is the rank that is slow.
     """
 
     turns: tuple[str, ...] = ()
@@ -93,6 +94,7 @@ class Diary(msgspec.Struct, frozen=True, tag_field="kind", tag="diary"):
     phases: tuple[tuple[int, str], ...] = ()
     steps: tuple[tuple[int, int], ...] = ()
     planted: str | None = None
+    spent: tuple[tuple[int, int], ...] = ()
     late_rank: int | None = None
 
 

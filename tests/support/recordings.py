@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from profd.daemon.naming import script_folder
+from profd.daemon.session.leading import Leaders
 from profd.daemon.stacks import assembly
 from profd.daemon.stacks.evidence import StackEvidence
 from profd.daemon.stacks.pyspy import TraceDamaged, read_output
 from profd.daemon.stacks.source import SourceTree, Statement, Statements
-from profd.daemon.store.records import Frame, FrameDescription, Record
+from profd.daemon.store.records import Frame, FrameDescription, Identity, ProcessSeen, Record
 from profd.daemon.store.writer import RunWriter
 from profd.daemon.userfiles import UserFiles
 from support.folders import TESTS
@@ -118,6 +119,9 @@ class _Session:
         self._put = put
         self._source = RecordedSource(sources, root)
         self._evidence: dict[int, StackEvidence] = {}
+        # Their note is recorded, and how long threads had run by then is not known any more.
+        self._leaders = Leaders(lambda _: None, lambda _pid, _os_tid: 0)
+        self._roles: dict[Identity, str] = {}
 
     @functools.singledispatchmethod
     def take(self, line: object) -> None:
@@ -125,6 +129,8 @@ class _Session:
 
     @take.register
     def _(self, line: Put) -> None:
+        if isinstance(line.record, ProcessSeen):
+            self._roles[line.record.identity] = line.record.role
         self._put(line.record)
 
     @take.register
@@ -138,4 +144,5 @@ class _Session:
         except TraceDamaged:  # the session said so, in a record of its own
             return
         for record in taken:
-            self._put(record)
+            is_main = self._roles.get(record.identity) == "main"
+            self._put(self._leaders.marked(record) if is_main else record)

@@ -86,6 +86,8 @@ def _results(reader: RunReader, summary: Summary) -> dict[str, Any]:
                 "rule": one.rule,
                 "severity": one.severity,
                 "title": one.title,
+                "cause": one.cause,
+                "remedy": one.remedy,
                 "gain bound": _rounded(one.gain_bound),
                 "line": one.evidence.line.source if one.evidence.line else None,
             }
@@ -168,7 +170,7 @@ def _errors(reader: RunReader, summary: Summary, diary: Diary) -> Iterator[tuple
     """Yield by topic how far the product is from the program's own words.
 
     ``shares`` is the largest error of a share, ``phases`` the total variation of the phases after
-    startup, ``rate`` the relative error of steps a second, ``count`` by how many the steps that
+    startup, ``share`` the error of the first finding's share, ``rate`` the relative error of steps a second, ``count`` by how many the steps that
     were counted are wrong.
     """
     recordings = reader.recordings()
@@ -181,6 +183,11 @@ def _errors(reader: RunReader, summary: Summary, diary: Diary) -> Iterator[tuple
             "phases",
             _distance(_phases_said(reader, from_ns, to_ns), _true_phases(diary, from_ns, to_ns)),
         )
+    if diary.spent and summary.findings:
+        made, evidence = _Made(diary.spent), summary.findings[0].evidence
+        first_ns, last_ns = made.within(evidence.from_ns, evidence.to_ns)
+        spent = made.between(first_ns, last_ns) / (last_ns - first_ns)
+        yield "share", abs(evidence.measures[0].value - spent)
     if diary.steps and summary.steps.per_s is not None:
         yield from _step_errors(reader, summary, diary)
 

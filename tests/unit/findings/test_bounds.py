@@ -68,7 +68,7 @@ def test_a_bound_says_that_cores_are_crowded(case: Case) -> None:
     assert found.gain_bound == pytest.approx(alone * 1.5, rel=0.01)
     bound = times(there(found.gain_bound))
     assert found.title.endswith(
-        f"loading with num_workers=1 speeds steps up by at most {bound} on crowded cores"
+        f"loading it in workers speeds steps up by at most {bound} on crowded cores"
     )
 
 

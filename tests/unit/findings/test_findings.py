@@ -257,7 +257,7 @@ def test_a_batch_that_is_made_as_soon_as_it_is_handed_over_needs_no_worker(
     series = [Series("step_count", *(float(second * per_s) for second in range(60)))]
     found = case.finding(load_in_process, step((LOAD_IN_PROCESS, 150)), series=series)
     assert (found.severity, advice in found.remedy) == (severity, True)
-    assert ("3.0 ms a step" in found.title) == (severity == INFO)
+    assert ("3.0 ms a step" in found.cause) == (severity == INFO)
     # A stream is read by no list of indices, and workers share it.
     fetch = Frame("_IterableDatasetFetcher.fetch", LIBRARY + "torch/utils/data/_utils/fetch.py", 33)
     stream = (*LOAD_IN_PROCESS[:5], fetch, Frame("ClickLog.__iter__", TRAIN, 30))
@@ -310,8 +310,11 @@ def test_saturated_workers_tell_how_many_would_do(case: Case) -> None:
     workers = {1: BUSY_WORKER, 2: BUSY_WORKER}
     found = case.finding(saturated_workers, WAITING, workers=workers)
     # Two workers that are busy all the time, for steps that would take half the time.
-    assert "raising num_workers to 4-5 speeds steps up by at most 2.3" in found.title
-    assert "2 workers (augment.py:12), 100 % busy, can make batches for 2.0 steps/s;" in found.cause
+    assert "having more workers speeds steps up by at most 2.3" in found.title
+    assert (
+        "keeps 2 workers (augment.py:12) busy 100 % of the time. That is enough for" in found.cause
+    )
+    assert "enough for 2.0 steps/s, and" in found.cause
     assert "num_workers=4-5 " in found.remedy
     assert "train.py:58" in found.remedy
     assert "(augment.py:12)" in found.cause

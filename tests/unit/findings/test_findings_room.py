@@ -88,7 +88,7 @@ def test_a_link_that_is_full_while_the_gpu_pauses_bounds_the_training(case: Case
         found.title == "PCIe-bound: copies to gpu0 take 75 % of its link's capacity: "
         "avoiding them speeds steps up by at most 2.5\N{MULTIPLICATION SIGN}"
     )
-    assert "4 lanes carries 5.0 GB a second, and the GPU is busy 40 % of the time" in found.cause
+    assert "4 lanes carries 5.0 GB a second. The GPU is busy 40 % of the time" in found.cause
     # Steps cannot be shorter than what the GPU computes for.
     assert found.gain_bound == pytest.approx(2.5)
     # What comes back counts as well.

@@ -166,13 +166,13 @@ REMARKS: dict[str, tuple[Rule, list[Series], list[Series], str]] = {
         pcie_link,
         gpu(0.9, *link(5, 8)),
         gpu(0.9, *link(5, 16)),
-        "8 of 16 lanes, and generation 5 of 5",
+        "8 of 16 lanes. It runs at generation 5 of 5",
     ),
     "a link that may rest": (
         pcie_link,
         gpu(0.9, *link(3, 16)),
         gpu(0.02, *link(1, 16)),
-        "16 of 16 lanes, and generation 3 of 5",
+        "16 of 16 lanes. It runs at generation 3 of 5",
     ),
     "small kernels": (
         underfilled,

@@ -113,14 +113,14 @@ def test_no_worker_spares_the_main_thread_the_choice_of_samples(
     case: Case, above: tuple[Frame, ...], workers: Mapping[int, Spans]
 ) -> None:
     root = loop(case)
-    choose = case.line("Balanced.__iter__", 71, "yield self.draw()")
+    choose = case.line("Balanced.__iter__", 71, "yield sorted(self.pool, key=self.draw)")
     spans = step(((*root, *above, INDEX, choose), 200))
     found = case.finding(sampler, spans, workers=workers)
     assert found.title.startswith(
         "input-bound: choosing the samples of batches takes 40 % of the time (augment.py:71,"
     )
     assert "no worker can do it" in found.remedy
-    for rule in (load_in_process, starting_workers, saturated_workers, idle_workers):
+    for rule in (load_in_process, starting_workers, saturated_workers, idle_workers, overhead):
         assert case.found(rule, spans, workers=workers) is None
 
 
@@ -203,9 +203,8 @@ def test_two_remedies_have_a_bound_each(case: Case) -> None:
     readings = [*of_training(0.1, 1.0, 1), *of_machine(cores_used=1.1, count=2)]
     given = {"workers": {1: BUSY_WORKER}, "series": readings}
     found = case.finding(saturated_workers, step((DATA_WAIT, 400)), **given)
-    assert found.title.endswith(
-        "raising num_workers to 2 speeds steps up by 1.8 to " + times(2 / 1.1)
-    )
+    assert found.title.endswith("having more workers speeds steps up by 1.8 to " + times(2 / 1.1))
+    assert "num_workers=2 " in found.remedy
     assert there(found.gain_bound) == pytest.approx(2 / 1.1, rel=0.01)
     assert "transform whole batches; that speeds steps up by at most 6." in found.remedy
 
@@ -259,7 +258,7 @@ def test_processes_that_fill_a_queue_of_the_users_are_workers(case: Case) -> Non
 def test_workers_that_may_be_saturated_are_not_idle(case: Case) -> None:
     at_the_limit = ((BUSY_WORKER[0][0], 400), (IDLE_WORKER[1][0], 100))
     spans, workers = step((DATA_WAIT, 250)), {1: at_the_limit}
-    assert "1 worker (augment.py:21), 80 % busy" in cause_of(case, spans, workers)
+    assert "keeps 1 worker (augment.py:21) busy 80 % of the time" in cause_of(case, spans, workers)
     assert case.found(idle_workers, spans, workers=workers) is None
 
 

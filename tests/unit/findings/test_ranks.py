@@ -168,7 +168,7 @@ def test_waits_without_a_straggler_are_those_of_the_exchange(job: Case) -> None:
     assert found.evidence.measures[0].value == pytest.approx(0.4, abs=0.01)
     assert found.severity == WARNING
     assert found.gain_bound == pytest.approx(1 / (1 - 0.6), rel=0.02)
-    assert "3 ranks wait 40 % of the time" in found.title
+    assert "all ranks wait 40 % of the time" in found.title
     assert job.found(straggler, USUAL, USUAL, USUAL) is None
 
 

@@ -187,6 +187,26 @@ def test_all_late_ranks_are_named(case: str, late: str, said: str) -> None:
     assert FINDINGS["straggler"].said({**given, "late": late}, {case: True})["cause"].endswith(said)
 
 
+NUMBERS = frozenset({
+    *("share", "speeds_up", "own", "others", "times", "looks", "slower", "workers", "milliseconds", "of_function"),
+    *("busy", "count", "pace", "could", "cheaper", "cores", "starts", "per_s", "memory", "threads", "idle", "most", "left"),
+    *("slope", "a_step", "full", "copied", "limit", "total", "swapped", "pages", "lanes", "carried", "all_lanes", "now"),
+    *("active", "took", "longer"),
+})  # fmt: skip
+"""The words that are a number, with its unit."""
+MOST_NUMBERS = 2
+
+
+@pytest.mark.parametrize("name", FINDINGS)
+def test_no_sentence_has_more_than_two_numbers_and_no_title_a_setting(name: str) -> None:
+    texts_of = all_texts(FINDINGS[name])
+    for part in ("title", "cause"):
+        for sentence in (one for text in texts_of[part] for one in re.split(r"[.?] ", text)):
+            words = [word for _, word, _, _ in string.Formatter().parse(sentence) if word]
+            assert sum(word in NUMBERS for word in words) <= MOST_NUMBERS, sentence
+    assert "=" not in " ".join(texts_of["title"])
+
+
 def advice(name: str, cases: dict[str, bool], number: str) -> Finding:
     """Return the finding with texts in which all words are a number, or name one."""
     one = FINDINGS[name]

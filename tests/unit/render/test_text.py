@@ -32,7 +32,7 @@ def test_closing_lines_say_where_the_time_went(summary: Summary) -> None:
         "   10 %  optimizer   train.py:64   optimizer.step()",
         "    6 %  loss        train.py:62   loss = criterion(logits, labels)",
         "▲ input-bound: the main thread waits for data 39 % of the time (train.py:58):",
-        "  raising num_workers to 4 speeds steps up by at most 1.9\N{MULTIPLICATION SIGN}",
+        "  having more workers speeds steps up by at most 1.9\N{MULTIPLICATION SIGN}",
         "2,000 samples over 100.0 % of the run · 0.5 % torn · profd cost 4.1 % of a core · "
         "20261120-120000-cifar-3fa9",
         f"report: {REPORT}",
