@@ -57,8 +57,12 @@ def allocator_churn(context: FindingContext) -> Finding | None:
         share = Share(
             surely.value, surely.low, min(kernel.high + faults * _BESIDES_S, 1.0), kernel.samples
         )
-        pages, memory = Measure("page faults", faults, "/s"), size(faults * _PAGE_BYTES)
-        if found := context.finding("allocator-churn", share, pages, memory=memory):
+        if found := context.finding(
+            "allocator-churn",
+            share,
+            Measure("page faults", faults, "/s"),
+            memory=size(faults * _PAGE_BYTES),
+        ):
             return found
     return of_waits("gpu-allocations", context)
 
@@ -134,30 +138,32 @@ def memory_growth(context: FindingContext) -> Finding | None:
     )
 
 
-_LEAST_COPIED = 16e6  # of one worker: less is what it needs to begin
+_LEAST_COPIED = 16e6  # of one worker
+_STARTED_NS = 8 * SECOND_NS  # what a worker copies before that is of the interpreter
 
 
 def copied_pages(context: FindingContext) -> Finding | None:
     """Return how fast workers copy the memory that a fork shares with the main process.
 
-    A page that a worker writes to becomes its own, while it has no more pages than before.
+    A page that a worker writes to becomes its own, while it has no more pages than before. Workers
+    that were read less than twice count like the others.
     """
-    per_s = left = 0.0
-    so_far = Selection(to_ns=context.whole.to_ns)
+    read = per_s = left = 0.0
     for row in context.workers:
-        # What a worker copies as it starts, before the second reading, is of the interpreter.
+        so_far = Selection(row.seen_ns + _STARTED_NS, context.whole.to_ns)
         own, resident = (
-            points_of(context.reader, name, row.id, so_far)[1:]
-            for name in ("uss_bytes", "rss_bytes")
+            points_of(context.reader, name, row.id, so_far) for name in ("uss_bytes", "rss_bytes")
         )
-        if not own or not resident:
+        if len(own) < 2 or not resident:
             continue
+        read += 1
         grew, took = (points[-1].value - points[0].value for points in (own, resident))
         if grew >= max(_LEAST_COPIED, 4 * took):
             per_s += grew * SECOND_NS / (own[-1].at_ns - own[0].at_ns)
             left += resident[-1].value - own[-1].value
     if not per_s or (loaders := context.once(take_loaders)) is None:
         return None
+    per_s, left = (context.workers_at_once / read * one for one in (per_s, left))
     return context.finding(
         "copied-pages",
         Measure("uss_bytes", per_s, "bytes/s"),
@@ -174,16 +180,13 @@ def memory_limit(context: FindingContext) -> Finding | None:
         limit = tightest(context.reader, series, context.selection) if series else None
         if limit is None or not limit.limit_bytes:
             continue
-        used, of = limit.used_bytes / limit.limit_bytes, size(limit.limit_bytes)
-        whose = "the machine" if limit.kind == "host" else "its control group"
         own = context.sum_over_processes("rss_bytes")
-        of_others = own < limit.used_bytes / 2
         if found := context.finding(
             "memory-limit",
-            used,
-            cases={"of-others": of_others},
-            limit=of,
-            whose=whose,
+            limit.used_bytes / limit.limit_bytes,
+            cases={"of-others": own < limit.used_bytes / 2},
+            limit=size(limit.limit_bytes),
+            whose="the machine" if limit.kind == "host" else "its control group",
             own=size(own),
         ):
             return found

@@ -160,28 +160,31 @@ class MemoryMaps:
     While the kernel walks the pages of a process it holds a lock that the process needs to map
     memory: 12 ms a gigabyte of small pages, measured on one machine. So processes above
     ``LARGEST_BYTES`` of resident memory are not read, and a small budget of CPU time pays for the
-    readings: a process that takes longer is read less often.
+    readings: a process that takes longer is read less often. None is read while it starts. A second
+    reading comes before the first one of another process: only two tell what grows.
     """
 
     interval_s = 1.0
 
     def __init__(self, clock: Clock, cpu_ns: Callable[[], int] = time.thread_time_ns) -> None:
         self._clock, self._cpu_ns = clock, cpu_ns
-        self._due_ns: dict[Identity, int] = {}
+        self._due: dict[Identity, tuple[int, int]] = {}
         self._balance_ns = CAPITAL_NS
         self._earned_to_ns = clock.now_ns()
 
     def read(self, watched: Watched) -> Iterator[Point]:
-        self._due_ns = {identity: self._due_ns.get(identity, 0) for identity in watched.identities}
-        for identity in sorted(watched.identities, key=lambda identity: self._due_ns[identity]):
-            now_ns = self._clock.now_ns()
+        now_ns = self._clock.now_ns()
+        known, first = self._due, (1, now_ns + 10 * SECOND_NS)
+        self._due = {identity: known.get(identity, first) for identity in watched.identities}
+        for identity in sorted(watched.identities, key=self._due.__getitem__):
             # This share of one core, over all processes.
             earned_ns = int((now_ns - self._earned_to_ns) * 0.0005)
             self._balance_ns = min(self._balance_ns + earned_ns, CAPITAL_NS)
             self._earned_to_ns = now_ns
-            if self._balance_ns <= 0 or now_ns < self._due_ns[identity]:
+            rank, due_ns = self._due[identity]
+            if self._balance_ns <= 0 or now_ns < due_ns:
                 return
-            self._due_ns[identity] = now_ns + 10 * SECOND_NS
+            self._due[identity] = (1 - rank, now_ns + 10 * SECOND_NS)
             before_ns, kilobytes = self._cpu_ns(), dict[bytes, int]()
             stat = processes.read_running(*identity)
             if stat is not None and stat.rss_bytes <= LARGEST_BYTES:
@@ -189,8 +192,5 @@ class MemoryMaps:
             self._balance_ns -= self._cpu_ns() - before_ns
             if b"Pss" in kilobytes:
                 yield Point("pss_bytes", kilobytes[b"Pss"] * 1024, identity)
-                private = (
-                    kilobytes.get(f"Private_{kind}".encode(), 0)
-                    for kind in ("Clean", "Dirty", "Hugetlb")
-                )
-                yield Point("uss_bytes", sum(private) * 1024, identity)
+                private = sum(kilobytes[name] for name in kilobytes if name[:7] == b"Private")
+                yield Point("uss_bytes", private * 1024, identity)

@@ -100,12 +100,12 @@ IDLE_WORKER: Spans = ((WORKER_STEP[0][0], 100), (WORKER_WAITS, 400))
 
 
 class Series:
-    """Values of one series, a second apart; of the training process by default."""
+    """Values of one series, a second apart, None if it is not read; of the training by default."""
 
     def __init__(
         self,
         name: str,
-        *values: float,
+        *values: float | None,
         identity: records.Identity | None = MAIN,
         tid: int | None = None,
         device: str | None = None,
@@ -118,10 +118,11 @@ class Series:
             device,
         )
 
-    def point(self, second: int) -> records.Point:
-        """Return its value at a second; the last one goes on."""
+    def points(self, second: int) -> list[records.Point]:
+        """Return its point at a second, if it is read; the last value goes on."""
         value = self.values[min(second, len(self.values) - 1)]
-        return records.Point(self.name, value, self.identity, self.tid, self.device)
+        point = partial(records.Point, self.name)
+        return [] if value is None else [point(value, self.identity, self.tid, self.device)]
 
 
 GPU = "gpu0"
@@ -180,9 +181,8 @@ def write_case(
             found.append(
                 recording(identity, start_ns, [(identity.pid, "MainThread", True, (*done, *done))])
             )
-        found.append(
-            records.PointsTaken(start_ns + SECOND_NS, tuple(one.point(second) for one in series))
-        )
+        points = tuple(point for one in series for point in one.points(second))
+        found.append(records.PointsTaken(start_ns + SECOND_NS, points))
     found.append(records.RunEnded(STARTED_NS + seconds * SECOND_NS, "target-exited", 0))
     return write_records(
         path, found, described=partial(describe, texts={**SOURCES, **(lines or {})})

@@ -116,10 +116,13 @@ def test_a_link_bounds_only_where_it_is_full_and_waited_for(
 SECONDS = 30
 
 
-def memory_of_worker(number: int, own_mb: Sequence[float], *resident_mb: float) -> list[Series]:
+def memory_of_worker(
+    number: int, own_mb: Sequence[float | None], *resident_mb: float
+) -> list[Series]:
     """Return what a worker has for itself, second by second, and what it has in all."""
+    own = (None if one is None else 1e6 * one for one in own_mb)
     return [
-        Series("uss_bytes", *(1e6 * one for one in own_mb), identity=worker(number)),
+        Series("uss_bytes", *own, identity=worker(number)),
         Series("rss_bytes", *(1e6 * one for one in resident_mb), identity=worker(number)),
     ]
 
@@ -139,6 +142,16 @@ def test_what_workers_copy_of_a_dataset_is_found_though_their_resident_memory_is
     )
     assert "up to 1.5 GB more" in found.cause
     assert (found.severity, found.gain_bound) == (WARNING, None)
+
+
+def test_two_readings_of_one_worker_tell_what_all_of_them_copy(case: Case) -> None:
+    seldom = [*[None] * 10, 20.0, *[None] * 9, 80.0, *[None] * 9]
+    once = [*[None] * 12, 20.0, *[None] * 17]
+    series = memory_of_worker(1, seldom, 900) + memory_of_worker(2, once, 900)
+    workers = {1: BUSY_WORKER, 2: IDLE_WORKER}
+    assert "workers copy 12 MB a second" in case.title(
+        copied_pages, HEALTHY, workers=workers, series=series
+    )
 
 
 @pytest.mark.parametrize(

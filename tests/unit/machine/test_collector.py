@@ -38,7 +38,7 @@ async def collect(collector: HostCollector, clock: StoppedClock, times: int) -> 
 async def test_this_process_and_its_machine_have_every_counter() -> None:
     clock, put = StoppedClock(), list[Record]()
     collector = HostCollector(clock, put.append)
-    await collect(collector, clock, 6)
+    await collect(collector, clock, 11)
     points = [point for record in put if isinstance(record, PointsTaken) for point in record.points]
     assert len(put) == sum(isinstance(record, PointsTaken) for record in put), "no event, no error"
     of_process = {

@@ -21,7 +21,7 @@ from profd.daemon.machine.counters import (
     SlowCounters,
 )
 from profd.daemon.machine.machine import Watched
-from profd.daemon.store.records import Identity
+from profd.daemon.store.records import Identity, Point
 
 TICKS = processes.CLOCK_TICKS
 PAGE = os.sysconf("SC_PAGESIZE")
@@ -220,15 +220,36 @@ def mapped(monkeypatch: pytest.MonkeyPatch) -> ProcFiles:
     return made
 
 
+def read_started(*identities: Identity) -> list[Point]:
+    """Return the first readings of processes, which have to be ten seconds old."""
+    clock = StoppedClock()
+    source = MemoryMaps(clock, Costs())
+    assert read(source, *identities) == []
+    clock.advance(10)
+    return read(source, *identities)
+
+
 def test_cheap_processes_are_read_every_ten_seconds(mapped: ProcFiles) -> None:
     clock = StoppedClock()
     source, read_at = MemoryMaps(clock, Costs()), []
-    for second in range(25):
+    for second in range(35):
         points = read(source, TARGET, *OTHERS)
         assert values(points) in ({}, {"pss_bytes": 500 * 1024, "uss_bytes": 350 * 1024})
         read_at += [second for point in points if point.name == "pss_bytes"]
         clock.advance(1)
-    assert sorted(read_at) == [0] * 5 + [10] * 5 + [20] * 5
+    assert sorted(read_at) == [10] * 5 + [20] * 5 + [30] * 5
+
+
+def test_a_dear_process_is_read_twice_before_another_is_read_at_all(mapped: ProcFiles) -> None:
+    clock, costs = StoppedClock(), Costs()
+    costs.reading_ns = 50 * MILLISECOND_NS
+    source, order = MemoryMaps(clock, costs), list[Identity | None]()
+    for _ in range(500):
+        points = read(source, TARGET, *OTHERS)
+        order += [point.identity for point in points if point.name == "uss_bytes"]
+        clock.advance(1)
+    first = OTHERS[0]
+    assert order[:5] == [TARGET, first, TARGET, first, OTHERS[1]]
 
 
 def test_dear_processes_never_cost_more_than_the_budget(mapped: ProcFiles) -> None:
@@ -245,7 +266,7 @@ def test_dear_processes_never_cost_more_than_the_budget(mapped: ProcFiles) -> No
 def test_an_unreadable_or_replaced_process_is_missing_and_others_are_not(mapped: ProcFiles) -> None:
     del mapped.contents[f"/proc/{TARGET.pid}/smaps_rollup"]
     mapped.run(OTHERS[1], start=2)
-    points = read(MemoryMaps(StoppedClock(), Costs()), TARGET, *OTHERS[:2])
+    points = read_started(TARGET, *OTHERS[:2])
     assert {point.identity for point in points} == {OTHERS[0]}
 
 
@@ -262,7 +283,7 @@ def test_a_huge_process_is_not_read_even_once(
         return mapped.read(path)
 
     monkeypatch.setattr(processes, "read", note)
-    points = read(MemoryMaps(StoppedClock(), Costs()), *OTHERS[:2])
+    points = read_started(*OTHERS[:2])
     assert {point.identity for point in points} == {OTHERS[0]}
     assert f"/proc/{OTHERS[1].pid}/smaps_rollup" not in opened
 
