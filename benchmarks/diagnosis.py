@@ -35,7 +35,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.units import percent
 
 CORPUS = Path(__file__).parent / "corpus"
-PARTS = ("open", "held_back", "complaints")
+PARTS = ("open", "held_back", "complaints", "kinds")
 HEALTHY = "Nothing is planted"
 MARK = "# planted"
 OTHER = "other"

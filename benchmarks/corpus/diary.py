@@ -1,5 +1,6 @@
 """The diary of a program of the corpus: after each step a line ``time_ns steps planted_ns``, by the wall clock.
 
+The program says "ready" after its fifth step: what it starts with is over.
 ``planted_ns`` is how long the planted part has taken so far, by the program's own clock.
 """
 
@@ -33,6 +34,8 @@ class Diary:
         """Write down that a step is over."""
         self._steps += 1
         self._file.write(f"{time.time_ns()} {self._steps} {self._planted_ns}\n")
+        if self._steps == 5:
+            print("ready", flush=True)
 
 
 def begin() -> tuple[Diary, bool]:

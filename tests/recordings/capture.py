@@ -21,10 +21,10 @@ from support.sessions import session_options
 
 from profd.daemon.clock import Clock
 from profd.daemon.session.recorder import Recorder
-from profd.daemon.stacks import assembly, pyspy
+from profd.daemon.stacks import assembly, recording
 from profd.daemon.stacks.assembly import Threads
 from profd.daemon.stacks.evidence import StackEvidence
-from profd.daemon.stacks.pyspy import PySpyOutput, RawRecording
+from profd.daemon.stacks.pyspy import PySpyOutput, RawRecording, read_output
 from profd.daemon.store.records import DescribeFrame, Identity, Record, RecordingTaken, RunStarted
 from profd.daemon.store.writer import RunWriter
 from profd.daemon.timerange import TimeRange
@@ -42,7 +42,7 @@ def record(pid: int, seconds: float | None, rate_hz: int) -> list[StoredLine]:
 def noted() -> Iterator[list[StoredLine]]:
     """Note what comes into the sessions of this process."""
     notes = _Notes()
-    read_output, assemble = pyspy.read_output, assembly.assemble
+    assemble = assembly.assemble
     make_writer, put = RunWriter.__init__, RunWriter.put
 
     def noting_output(output: PySpyOutput) -> RawRecording:
@@ -80,7 +80,7 @@ def noted() -> Iterator[list[StoredLine]]:
 
     with contextlib.ExitStack() as patches:
         for owner, name, patch in (
-            (pyspy, "read_output", noting_output),
+            (recording, "read_output", noting_output),
             (assembly, "assemble", noting_assembly),
             (RunWriter, "__init__", noting_writer),
             (RunWriter, "put", noting_put),

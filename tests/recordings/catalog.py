@@ -69,6 +69,14 @@ def planted(name: str, rule: str, *options: str, seconds: int = 16) -> Program:
     return Program(words, lambda *_: Diary(planted=rule), seconds=None, is_awaited=False)
 
 
+def kind(
+    name: str, rule: str, *options: str, seconds: float = SECONDS, rate_hz: int = 50
+) -> Program:
+    """Return a program of ``benchmarks/corpus/kinds`` with a cause that a rule names; "" where it has none."""
+    words = (str(BENCHMARKS / "corpus" / "kinds" / f"{name}.py"), "DIARY", *options)
+    return Program(words, lambda file, _: diaries.of_corpus(file, rule), seconds, rate_hz)
+
+
 def ranks(late: int | None, *options: str) -> Program:
     """Return two ranks of ``target/ddp_mlp.py``."""
     torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
@@ -89,6 +97,19 @@ def nothing(*_: object) -> Diary:
     return Diary()
 
 
+KINDS = {
+    "short_folds": "input-bound-starting",
+    "keras_greedy_moves": "inference-share",
+    "polyak_by_hand": "overhead",
+    "bucket_sampler": "input-bound-sampler",
+    "flag_file": "overhead",
+    "studio_thread": "overhead",
+    "weights_as_text": "overhead",
+    "frozen_critic": "forward-without-gradients",
+    "lit_keeper": "overhead",
+}
+"""The programs of ``benchmarks/corpus/kinds`` by the rule that names their cause. That with Keras needs keras and optree."""
+
 PROGRAMS_TO_RECORD: dict[str, Program] = {
     "flat": known("flat"),
     "generators": known("generators"),
@@ -104,6 +125,11 @@ PROGRAMS_TO_RECORD: dict[str, Program] = {
     "coroutines-3.12": known("coroutines", "3.12"),
     "recursion-3.13": known("recursion", "3.13"),
     "turns": Program((str(PROGRAMS / "known_phases.py"), "DIARY"), lambda file, _: diaries.of_turns(file)),
+    **{f"kind-{name}": kind(name, rule) for name, rule in KINDS.items()},
+    **{f"kind-{name}-mended": kind(name, "", "--mended") for name in KINDS},
+    "kind-caption_records": kind("caption_records", "copied-pages", seconds=75.0, rate_hz=10),
+    "kind-caption_records-mended": kind("caption_records", "", "--mended", seconds=75.0, rate_hz=10),
+    "kind-lgbm_tides": kind("lgbm_tides", ""),
     "steps-accumulating": stepping("accumulating_loop"),
     "steps-enumerate": stepping("enumerate_loop"),
     "steps-lightning": stepping("lightning_loop"),
@@ -111,6 +137,7 @@ PROGRAMS_TO_RECORD: dict[str, Program] = {
     "steps-nested": stepping("nested_loops", 100),
     "steps-none": stepping("no_loop"),
     "steps-range": stepping("range_loop"),
+    "steps-restarting": stepping("restarting_loop", 100),
     "steps-retries": stepping("retries"),
     "steps-tqdm": stepping("tqdm_loop"),
     "steps-trainer": stepping("trainer_loop"),

@@ -44,6 +44,14 @@ def of_steps(file: Path) -> Diary:
     return Diary(steps=tuple((at_ns, made) for made, at_ns in made_at.items()))
 
 
+def of_corpus(file: Path, rule: str) -> Diary:
+    """Return the diary of a program of ``benchmarks/corpus``: a line for each step, the last may be half written."""
+    rows = [tuple(map(int, line.split())) for line in file.read_text().splitlines()[:-1]]
+    steps = tuple((at_ns, made) for at_ns, made, _ in rows)
+    spent = tuple((at_ns, planted_ns) for at_ns, _, planted_ns in rows if planted_ns)
+    return Diary(steps=steps, planted=rule, spent=spent)
+
+
 def of_phases(file: Path) -> Diary:
     """Return the diary that ``phasetruth.py`` keeps: a line for each change of the phase."""
     lines = [line.split(" ", 1) for line in file.read_text().splitlines()]

@@ -34,7 +34,7 @@ from recordings.catalog import PROGRAMS_TO_RECORD, Program
 from recordings.diaries import Said
 from recordings.sources import sources_of
 
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 
 
 def main() -> None:

@@ -183,7 +183,7 @@ def _errors(reader: RunReader, summary: Summary, diary: Diary) -> Iterator[tuple
             "phases",
             _distance(_phases_said(reader, from_ns, to_ns), _true_phases(diary, from_ns, to_ns)),
         )
-    if diary.spent and summary.findings:
+    if diary.planted and diary.spent and summary.findings:
         made, evidence = _Made(diary.spent), summary.findings[0].evidence
         first_ns, last_ns = made.within(evidence.from_ns, evidence.to_ns)
         spent = made.between(first_ns, last_ns) / (last_ns - first_ns)
