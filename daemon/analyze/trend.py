@@ -69,7 +69,8 @@ def trend(
     found = None
     for span_s in spans_s:
         begin = bisect_left(times_s, times_s[-1] - span_s)
-        if span_s < LEAST_SPAN_S or len(times_s) - begin < LEAST_POINTS:
+        is_pause = times_s[begin] == times_s[-1]  # on an axis of steps
+        if is_pause or span_s < LEAST_SPAN_S or len(times_s) - begin < LEAST_POINTS:
             continue
         blocks = _cut(times_s[begin:], values[begin:])
         if len(blocks) < LEAST_BLOCKS:

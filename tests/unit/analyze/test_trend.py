@@ -149,3 +149,8 @@ def test_readings_minutes_apart_tell_growth_and_none(apart_s: float) -> None:
     assert leak.is_growing
     assert leak.slope_per_s == pytest.approx(MB / apart_s)
     assert not there(trend(times_s, [500 * MB] * READINGS, least_growth=MB)).is_growing
+
+
+def test_an_end_without_a_step_has_no_slope_on_an_axis_of_steps() -> None:
+    times_s = [*map(float, range(300)), *[1000.0] * 300]
+    assert trend(times_s, [MB * at for at in range(600)], least_growth=MB) is None
