@@ -7,7 +7,6 @@ descriptors there.
 from __future__ import annotations
 
 import os
-import platform
 import re
 import stat
 import struct
@@ -19,25 +18,7 @@ from typing import NamedTuple
 from profd.daemon import processes
 from profd.daemon.controlgroups import is_frozen
 from profd.daemon.sockets import endpoint, tcp_sockets
-
-# Name, number on x86-64 and number on aarch64 of the system calls that wait.
-_NUMBERS = """
-    read 0 63                 write 1 64                pread64 17 67             pwrite64 18 68
-    readv 19 65               writev 20 66              open 2 -                  openat 257 56
-    newfstatat 262 79         getdents64 217 61         poll 7 -                  ppoll 271 73
-    select 23 -               pselect6 270 72           epoll_wait 232 -          epoll_pwait 281 22
-    accept 43 202             accept4 288 242           connect 42 203            recvfrom 45 207
-    recvmsg 47 212            sendto 44 206             sendmsg 46 211            futex 202 98
-    futex_waitv 449 449       semop 65 193              semtimedop 220 192        flock 73 32
-    fcntl 72 25               fsync 74 82               fdatasync 75 83           msync 26 227
-    sync 162 81               wait4 61 260              waitid 247 95             nanosleep 35 101
-    clock_nanosleep 230 115   pause 34 -                rt_sigsuspend 130 133
-    rt_sigtimedwait 128 137
-    ioctl 16 29
-"""
-_COLUMN = {"x86_64": 1, "aarch64": 2}.get(platform.machine())
-_ROWS = re.findall(r"(\w+) (\S+) (\S+)", _NUMBERS)
-_NAMES = {int(row[_COLUMN]): row[0] for row in _ROWS if row[_COLUMN] != "-"} if _COLUMN else {}
+from profd.daemon.systemcalls import system_call
 
 _FLAGS = re.compile(rb"^flags:\s*([0-7]+)", re.MULTILINE)
 # A machine has tens of thousands of descriptors: what is not found by then stays unknown.
@@ -158,7 +139,7 @@ def read_wait(pid: int, os_tid: int, name_of: NameOf) -> Wait:
         return Wait("stopped", "it is stopped by a signal")
     if is_frozen(pid, os_tid):  # its state before says nothing of what it waits for
         return Wait("frozen", "it is frozen with its control group")
-    call = _call_of(pid, os_tid)
+    call = system_call(pid, os_tid)
     wchan = _wchan(pid, os_tid) if call is None or stat.state == "D" else ""
     wait = _wait_in(*call, pid, name_of) if call else _wait_without_call(stat.state, wchan)
     if stat.state == "D":
@@ -276,21 +257,6 @@ def _far_end(pid: int, link: str) -> str:
             host, port = endpoint(one.remote)
             return f" connected to port {port}" if ":" in host else f" connected to {host}:{port}"
     return ""
-
-
-def _call_of(pid: int, os_tid: int) -> tuple[str, int, int] | None:
-    """Return the name of the system call that a thread is in, with its first arguments.
-
-    Returns None if profd sees none.
-    """
-    words = (processes.read(f"/proc/{pid}/task/{os_tid}/syscall") or b"").decode().split()
-    try:
-        number, *arguments = (int(word, 0) for word in words)
-    except ValueError:
-        return None
-    if number < 0 or len(arguments) < 6:
-        return None
-    return _NAMES.get(number, f"system call {number}"), arguments[0], arguments[1]
 
 
 def _wchan(pid: int, os_tid: int) -> str:
