@@ -33,6 +33,14 @@ def tcp_sockets(pid: int) -> Iterator[TcpSocket]:
                 yield TcpSocket(fields[1], fields[2], fields[3] == "0A", f"socket:[{fields[9]}]")
 
 
+def listening(pid: int) -> Iterator[TcpSocket]:
+    """Yield the sockets at which a process itself listens."""
+    own = set(processes.open_files(pid))
+    for one in tcp_sockets(pid):
+        if one.is_listening and one.link in own:
+            yield one
+
+
 def endpoint(end: str) -> tuple[str, int]:
     """Return the address and the port of an end of a socket."""
     host, _, port = end.partition(":")

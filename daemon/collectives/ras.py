@@ -18,7 +18,7 @@ from profd.daemon import processes
 from profd.daemon.collectives.client import PORT, Address, NoAnswer, ask
 from profd.daemon.collectives.status import HostPid, Status
 from profd.daemon.interpreter.memory import mapped_files
-from profd.daemon.sockets import endpoint, tcp_sockets
+from profd.daemon.sockets import endpoint, listening
 from profd.daemon.userfiles import Unanswered, files_of
 
 VARIABLES = frozenset({"NCCL_RAS_ADDR", "NCCL_RAS_ENABLE"})
@@ -153,8 +153,6 @@ def _port(address: str) -> int:
 
 def _listening(pid: int) -> Iterator[Address]:
     """Yield the TCP addresses at which a process itself listens."""
-    own = set(processes.open_files(pid))
-    for one in tcp_sockets(pid):
-        if one.is_listening and one.link in own:
-            host, port = endpoint(one.local)
-            yield Address(_LOOPBACKS.get(host, host), port)
+    for one in listening(pid):
+        host, port = endpoint(one.local)
+        yield Address(_LOOPBACKS.get(host, host), port)
