@@ -39,6 +39,11 @@
 int main(void) {
     PRINT("main_interpreter", _PyRuntimeState, interpreters.main);
     PRINT("main_thread", _PyRuntimeState, main_thread);
+#if PY_VERSION_HEX >= 0x030c0000
+    PRINT("lock", PyInterpreterState, ceval.gil);
+#else
+    PRINT("lock", _PyRuntimeState, ceval.gil);
+#endif
 #if PY_VERSION_HEX >= 0x03090000 && PY_VERSION_HEX < 0x030e0000
     PRINT("collector", PyInterpreterState, gc);
     PRINT("_GENERATIONS", struct _gc_runtime_state, generations);

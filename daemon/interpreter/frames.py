@@ -91,6 +91,12 @@ class Interpreter:
         """Return the address of the state of the main interpreter."""
         return self.memory.word(self._runtime + self.offsets.main_interpreter)
 
+    def lock(self) -> int:
+        """Return the address of the lock that a thread of it holds while it runs Python."""
+        if self.version < (3, 12):
+            return self._runtime + self.offsets.lock
+        return self.memory.word(self.interpreter() + self.offsets.lock)
+
     def is_newest(self) -> bool:
         """Say whether the main interpreter was made last, so that no other one lives."""
         return (

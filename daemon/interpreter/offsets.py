@@ -13,6 +13,7 @@ from release to release, are taken from there, and all others have to be those o
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 
 import msgspec
 from msgspec.structs import replace
@@ -20,21 +21,22 @@ from msgspec.structs import replace
 from profd.daemon.interpreter.memory import FreeThreaded, Memory, Unreadable
 
 
-class Offsets(msgspec.Struct, frozen=True):
+class Offsets(msgspec.Struct, frozen=True, kw_only=True):
     """Offsets in bytes. A ``None`` is of what a version does not have."""
 
     # _PyRuntimeState
     main_interpreter: int
     main_thread: int
+    lock: int  # ceval.gil: from 3.12 on its address, which is in PyInterpreterState
     # PyInterpreterState
     threads: int
-    collector: int | None  # gc; 3.8 has it elsewhere, and in 3.14 it is another
+    collector: int | None = None  # gc; 3.8 has it elsewhere, and in 3.14 it is another
     # PyThreadState: from 3.11 to 3.12 its frame lies behind a _PyCFrame
     next_thread: int
     interpreter: int
     ident: int
     frame: int
-    frame_of_c: int | None
+    frame_of_c: int | None = None
     # PyFrameObject, _PyInterpreterFrame
     code: int
     previous: int
@@ -49,7 +51,7 @@ class Offsets(msgspec.Struct, frozen=True):
     name: int
     first_line: int
     variables: int
-    cells: int | None
+    cells: int | None = None
     line_table: (
         int  # co_lnotab up to 3.9, co_linetable from 3.10 on, which is another format from 3.11 on
     )
@@ -63,7 +65,7 @@ class Offsets(msgspec.Struct, frozen=True):
     compact: int
     first_instruction: int | None = None  # PyCodeObject: co_code_adaptive, in it from 3.11 on
     # the lowest bits of a reference from a frame say how it is counted
-    has_tagged_references: bool = False
+    has_tagged_references: bool
 
 
 TYPE = 8  # of PyObject: where the address of its type is
@@ -77,85 +79,65 @@ TYPE_NAME, TYPE_FLAGS = 24, 168
 IS_TYPE = 1 << 31
 """The flag of a type whose instances are types."""
 
-_3_8 = Offsets(
-    main_interpreter=40, main_thread=72, threads=8, collector=None,
-    next_thread=8, interpreter=16, ident=176, frame=24, frame_of_c=None,
-    code=32, previous=24, globals=48, values=360, instruction=104,
-    file=104, name=112, first_line=40, variables=72, cells=88, line_table=120,
-    entries=32, indices=40, has_tag=False, items=24, ascii=48, compact=72,
-)  # fmt: skip
-_3_11 = Offsets(
-    main_interpreter=48, main_thread=80, threads=16, collector=648,
-    next_thread=8, interpreter=16, ident=152, frame=56, frame_of_c=8,
-    code=32, previous=48, globals=8, values=72, instruction=56,
-    file=112, name=120, first_line=72, variables=96, cells=None, line_table=136,
-    first_instruction=184,
-    entries=24, indices=32, has_tag=False, items=24, ascii=48, compact=72,
-)  # fmt: skip
-_3_12 = replace(
-    _3_11, main_thread=64, threads=72, collector=112, ident=136, frame_of_c=0, code=0, previous=8,
-    globals=24,
-    first_line=68, has_tag=True, ascii=40, compact=56,
-    first_instruction=192,
-)  # fmt: skip
-_3_13 = replace(
-    _3_12, main_interpreter=640, main_thread=656, threads=7344, collector=7400, ident=152, frame=72,
-    frame_of_c=None, first_instruction=200,
-)  # fmt: skip
-_3_14 = replace(
-    _3_13, main_interpreter=816, main_thread=832, collector=None, values=80, items=32,
-    has_tagged_references=True,
-    first_instruction=208,
-)  # fmt: skip
-_3_15 = replace(_3_14, main_interpreter=944, main_thread=960, threads=7336, ident=176)
+_TABLE = """
+    field                       3.8   3.9  3.10  3.11  3.12  3.13  3.14  3.15
+    main_interpreter             40    40    40    48    48   640   816   944
+    main_thread                  72    72    72    80    64   656   832   960
+    lock                       1152   352   352   360   384    16    16    16
+    threads                       8     8     8    16    72  7344  7344  7336
+    collector                     -   616   616   648   112  7400     -     -
+    next_thread                   8     8     8     8     8     8     8     8
+    interpreter                  16    16    16    16    16    16    16    16
+    ident                       176   176   176   152   136   152   152   176
+    frame                        24    24    24    56    56    72    72    72
+    frame_of_c                    -     -     -     8     0     -     -     -
+    code                         32    32    32    32     0     0     0     0
+    previous                     24    24    24    48     8     8     8     8
+    globals                      48    48    48     8    24    24    24    24
+    values                      360   360   352    72    72    72    80    80
+    instruction                 104   104    96    56    56    56    56    56
+    file                        104   104   104   112   112   112   112   112
+    name                        112   112   112   120   120   120   120   120
+    first_line                   40    40    40    72    68    68    68    68
+    variables                    72    72    72    96    96    96    96    96
+    cells                        88    88    88     -     -     -     -     -
+    line_table                  120   120   120   136   136   136   136   136
+    entries                      32    32    32    24    24    24    24    24
+    indices                      40    40    40    32    32    32    32    32
+    has_tag                       0     0     0     0     1     1     1     1
+    items                        24    24    24    24    24    24    32    32
+    ascii                        48    48    48    48    40    40    40    40
+    compact                      72    72    72    72    56    56    56    56
+    first_instruction             -     -     -   184   192   200   208   208
+    has_tagged_references         0     0     0     0     0     0     1     1
+"""
+"""The offsets by version; a dash is of what a version does not have."""
 
-BY_VERSION = {
-    (3, 8): _3_8,
-    (3, 9): replace(_3_8, collector=616),
-    (3, 10): replace(_3_8, collector=616, values=352, instruction=96),
-    (3, 11): _3_11,
-    (3, 12): _3_12,
-    (3, 13): _3_13,
-    (3, 14): _3_14,
-    (3, 15): _3_15,
-}
 
+def _by_version() -> Iterator[tuple[tuple[int, int], Offsets]]:
+    (_, *versions), *rows = map(str.split, _TABLE.strip().splitlines())
+    for column, version in enumerate(versions, 1):
+        known = {row[0]: int(row[column]) for row in rows if row[column] != "-"}
+        major, minor = map(int, version.split("."))
+        yield (major, minor), msgspec.convert(known, Offsets, strict=False)
+
+
+BY_VERSION = dict(_by_version())
 _FIELDS = (
     "version free_threaded runtime_size finalizing interpreters_head interpreter_size "
-    "interpreter_id interpreter_next threads_head {threads_main}gc imports_modules sysdict "
-    "builtins ceval_gil gil_runtime_state gil_enabled gil_locked gil_holder {generations}"
-    "thread_size thread_prev thread_next thread_interp current_frame {frames}thread_id "
-    "native_thread_id datastack_chunk thread_status {after_status}frame_size previous executable "
-    "instr_ptr localsplus owner {after_owner}code_size filename name qualname linetable "
-    "firstlineno argcount localsplusnames localspluskinds co_code_adaptive {tlbc}object_size "
-    "ob_type"
+    "interpreter_id interpreter_next threads_head threads_main@14 gc imports_modules sysdict "
+    "builtins ceval_gil gil_runtime_state gil_enabled gil_locked gil_holder code_generation@14 "
+    "tlbc_generation@14 thread_size thread_prev thread_next thread_interp current_frame "
+    "base_frame@15 last_profiled_frame@15 last_profiled_frame_seq@15 thread_id native_thread_id "
+    "datastack_chunk thread_status holds_gil@15 gil_requested@15 current_exception@15 "
+    "exc_state@15 exc_value@15 frame_size previous executable instr_ptr localsplus owner "
+    "stackpointer@14 tlbc_index@14 code_size filename name qualname linetable firstlineno "
+    "argcount localsplusnames localspluskinds co_code_adaptive co_tlbc@14 object_size ob_type"
 )
-_LATER = {
-    "threads_main": "threads_main ",
-    "generations": "code_generation tlbc_generation ",
-    "tlbc": "co_tlbc ",
-}
-_NONE = {
-    "threads_main": "",
-    "generations": "",
-    "frames": "",
-    "after_status": "",
-    "after_owner": "",
-    "tlbc": "",
-}
-_IN_RUNTIME = {
-    (3, 13): _FIELDS.format(**_NONE),
-    (3, 14): _FIELDS.format(**{**_NONE, **_LATER, "after_owner": "stackpointer tlbc_index "}),
-    (3, 15): _FIELDS.format(
-        **{
-            **_LATER,
-            "frames": "base_frame last_profiled_frame last_profiled_frame_seq ",
-            "after_status": "holds_gil gil_requested current_exception exc_state exc_value ",
-            "after_owner": "stackpointer tlbc_index ",
-        }
-    ),
-}
-"""The fields of ``_Py_DebugOffsets`` behind its cookie, 8 bytes each, up to the last one needed."""
+"""The fields of ``_Py_DebugOffsets`` behind its cookie, 8 bytes each, up to the last one needed.
+
+Some are there from a minor version on.
+"""
 _OF_OBJECTS = {
     "previous": "previous", "executable": "code", "localsplus": "values", "instr_ptr":
     "instruction",
@@ -170,9 +152,10 @@ def offsets_of(memory: Memory, runtime: int, version: tuple[int, int]) -> Offset
     known = BY_VERSION.get(version)
     if known is None:
         raise Unreadable(f"the structures of Python {version[0]}.{version[1]} are not known")
-    if version not in _IN_RUNTIME:
+    if version < (3, 13):
         return known
-    names = _IN_RUNTIME[version].split()
+    fields = (field.partition("@") for field in _FIELDS.split())
+    names = [name for name, _, since in fields if version[1] >= int(since or 0)]
     data = memory.read(runtime, 8 * (len(names) + 1))
     if not data.startswith(b"xdebugpy"):
         raise Unreadable("its runtime does not begin as that of CPython does")
@@ -190,6 +173,7 @@ def offsets_of(memory: Memory, runtime: int, version: tuple[int, int]) -> Offset
         known,
         main_interpreter=ahead,
         main_thread=ahead + known.main_thread - known.main_interpreter,
+        lock=said["ceval_gil"],
         threads=said["threads_head"],
         collector=known.collector and said["gc"],
         next_thread=said["thread_next"],

@@ -1,6 +1,6 @@
 """Follow the training processes of a tree.
 
-One thread reads in turn their step counters and their garbage collectors.
+One thread reads in turn their step counters, their garbage collectors and their locks.
 """
 
 from __future__ import annotations
@@ -9,28 +9,31 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 
 from profd.daemon.clock import Clock
 from profd.daemon.events import EventKind
-from profd.daemon.interpreter.garbage import GarbageReader
+from profd.daemon.interpreter.garbage import Collector
+from profd.daemon.interpreter.lock import Lock
+from profd.daemon.interpreter.looks import LookReader
 from profd.daemon.steps.reader import StepReader
 from profd.daemon.store.records import EventHappened, Identity, Record
 from profd.daemon.tree import roles
 from profd.daemon.tree.tree import Member
 
-STEPS, COLLECTIONS = "steps", "garbage collections"
+STEPS, COLLECTIONS, LOCK = "steps", "garbage collections", "waits for the lock"
 
 
 class Stepping:
-    """The readers of steps and of garbage collections.
+    """The readers of steps, of garbage collections and of the interpreter's lock.
 
     ``put`` takes their records, in the thread that reads.
     """
 
     def __init__(self, clock: Clock, put: Callable[[Record], object]) -> None:
         self._clock, self._put = clock, put
-        self._readers: dict[tuple[Identity, str], StepReader | GarbageReader] = {}
-        self._ended: list[StepReader | GarbageReader] = []
+        self._readers: dict[tuple[Identity, str], StepReader | LookReader] = {}
+        self._ended: list[StepReader | LookReader] = []
         self._lock = threading.Lock()
         self._is_closing = False
         self._news = threading.Event()
@@ -57,7 +60,11 @@ class Stepping:
                 origin=member.origin,
                 leader=lambda: member.leader and member.leader.ident,
             )
-            self._readers[identity, COLLECTIONS] = GarbageReader(identity, self._clock, self._put)
+            lock = partial(
+                Lock, leader=lambda: member.leader.os_tid if member.leader else identity.pid
+            )
+            for what, find in ((COLLECTIONS, Collector), (LOCK, lock)):
+                self._readers[identity, what] = LookReader(identity, self._clock, self._put, find)
         self._news.set()
         if self._thread.ident is None:
             self._thread.start()

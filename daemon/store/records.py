@@ -34,6 +34,13 @@ COLLECTIVES_BEHIND = "collectives_behind"
 0 if it was not the only one that was last.
 """
 COLLECTING = "garbage_collection_share"
+LOCK_WAIT, LOCK_HELD = "main_thread_lock_wait_share", "lock_held_share"
+"""For what share of the time the leading thread waits for the interpreter's lock.
+
+And for what share another thread holds that lock.
+"""
+HAND_OVERS = "lock_hand_overs_per_s"
+"""How often a second the lock goes to another thread and back."""
 STEP_COUNT, STEP_ERROR = "step_count", "step_count_error"
 """The series of a process's steps, and of how many of them may be wrong."""
 

@@ -48,9 +48,13 @@ class Standing:
         self.pid = process.pid
         self._process = process
 
+    def leave(self) -> None:
+        """Let it go on."""
+        give_line(self._process)
+
     def go_on(self) -> None:
         """Let it go on, and wait until it waits again."""
-        give_line(self._process)
+        self.leave()
         wait_ready(self._process)
 
     def end(self) -> None:

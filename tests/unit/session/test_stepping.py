@@ -10,6 +10,7 @@ from support.synthetic import COMMAND, MAIN
 from support.waiting import until
 
 from profd.daemon.clock import Clock
+from profd.daemon.interpreter.garbage import Collector
 from profd.daemon.session import stepping
 from profd.daemon.session.stepping import Stepping
 from profd.daemon.stacks.origin import ANY, Origin
@@ -51,16 +52,16 @@ class Listener:
 
 
 class Collections:
-    """A stand-in for the reader of garbage collections."""
+    """A stand-in for the readers of garbage collections and of the lock."""
 
     fails = False
     ended: list[Identity]
 
-    def __init__(self, identity: Identity, *_: object, **__: object) -> None:
-        self.identity = identity
+    def __init__(self, identity: Identity, *parts: object) -> None:
+        self.identity, self.part = identity, parts[-1]
 
     def poll(self) -> float:
-        if self.fails:
+        if self.fails and self.part is Collector:
             raise ValueError("of the collector")
         return 0.001
 
@@ -77,7 +78,7 @@ def records(monkeypatch: pytest.MonkeyPatch) -> list[Record]:
     """Give the place for records, with listeners instead of readers."""
     Listener.made, Collections.ended = [], []
     monkeypatch.setattr(stepping, "StepReader", Listener)
-    monkeypatch.setattr(stepping, "GarbageReader", Collections)
+    monkeypatch.setattr(stepping, "LookReader", Collections)
     return []
 
 
@@ -93,10 +94,10 @@ def test_each_process_that_trains_is_read_until_it_ends(records: list[Record]) -
     until(lambda: second.polls > polls + 10, "the other one to be read")
     assert first.polls == polls
     assert not second.has_ended.is_set()
-    assert Collections.ended == [MAIN]
+    assert Collections.ended == [MAIN] * 2
     followed.close()
     assert second.has_ended.is_set()
-    assert Collections.ended == [MAIN, OTHER]
+    assert Collections.ended == [MAIN, MAIN, OTHER, OTHER]
 
 
 def test_a_reader_goes_on_with_each_python_that_its_process_becomes_and_trains(
