@@ -123,7 +123,6 @@ class Stat(msgspec.Struct, frozen=True):
     zombie), and during an exec, in which the kernel moves the stack once more before it says where
     the code starts.
     """
-    block_delay_ticks: int
     """The time for which it waited for disks; 0 if the kernel does not count that."""
     core: int
     """The core on which its main thread runs, or ran last."""
@@ -203,7 +202,6 @@ def read_stat(pid: int, os_tid: int | None = None) -> Stat | None:
             start_ticks=int(fields[19]),
             rss_bytes=int(fields[21]) * _PAGE_BYTES,
             image=int(fields[25]) if int(fields[23]) else 0,
-            block_delay_ticks=int(fields[39]),
             core=int(fields[36]),
             exit_status=int(fields[49]),
         )

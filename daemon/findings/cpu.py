@@ -1,34 +1,32 @@
 """Rules on CPU time: limits, idle cores, the interpreter lock and oversubscription.
 
-Python runs one thread at a time. A thread with work that neither runs nor waits for a core waits
-for the interpreter lock.
+Python runs one thread at a time, the one that holds the interpreter's lock.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
+from operator import itemgetter
+from statistics import fmean
 
 from profd.daemon.analyze.phases import (
-    BACKWARD,
-    FORWARD,
-    LOGGING,
-    LOSS,
-    OPTIMIZER,
-    OTHER,
     STEP,
     WITHOUT_WORK,
+    own_frame,
 )
 from profd.daemon.analyze.selection import Selection, leading_threads, led_by
 from profd.daemon.analyze.series import CORE_WAIT, PRESSURE
 from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.findings.bounds import cpu_limits, readings_of, usable_cores
-from profd.daemon.findings.context import INDIRECT, NEARLY_ALL, FindingContext
+from profd.daemon.findings.context import INDIRECT, MOST, NEARLY_ALL, FindingContext
 from profd.daemon.findings.finding import WARNING, Finding, Measure
 from profd.daemon.findings.shares import NONE, Share, share_around, share_of_series
-from profd.daemon.store.rows import ThreadRow
+from profd.daemon.frameworks.frames import means
+from profd.daemon.store.records import HAND_OVERS, LOCK_HELD, LOCK_WAIT
+from profd.daemon.store.rows import FrameRow, ThreadRow
 from profd.daemon.store.stepfunction import THREAD_CPU
 from profd.daemon.units import plural
 
@@ -106,87 +104,96 @@ def _samples_in_a_row(share: float) -> int:
     return next(one for one in lengths if share**one * (one * (1 - share) + share) <= _BY_CHANCE)
 
 
-# Phases in which nothing else is waited for: no disk, no batch, no device.
-_WORK = (FORWARD, LOSS, OPTIMIZER, LOGGING, OTHER)
-# What a hand-over of the lock may take the thread that gives it up, at most: it wakes another one,
-# sleeps, and is woken. In trials on a virtual machine it was 36 to 70 µs.
-_HAND_OVER_S = 0.0001
-_GIVES_WAY = "voluntary_switches_per_s"
+# What it takes the leading thread to give the lock up and to run again, beside its wait for the
+# lock and for a core: it wakes another thread, sleeps, is woken, and finds its caches cold.
+_HAND_OVER_S = 0.00005
+# Python takes the lock from a thread after 5 ms. One that gives it up in less than half of that
+# does so by itself.
+_SHORT_TURN_S = 0.0025
+_GIVES_WAY = "main_thread_{}voluntary_switches_per_s"
 
 
 def interpreter_lock(context: FindingContext) -> Finding | None:
-    most, row, used, switching = max(
-        _rivals(context), key=lambda one: one[0].value, default=(NONE, None, NONE, NONE)
-    )
-    if row is None:
-        return None
-    lost, is_switching = _held_up(context).at_most(most), switching.value > used.value
-    selection = Selection(*context.time, frozenset({row.process}), thread=row.name)
-    # If nearly all is lost, most of the rest is switching, which a fix removes as well.
-    is_known = lost.high <= NEARLY_ALL
-    # Hand-overs cost the rest as much again: caches are cold, and cores wake up. In trials the
-    # whole loss was 1.0 to 2.4 times the share, and in one of seven 3.2 times.
-    indirect = 1.0 if is_switching else INDIRECT
-
     def works(stack: int) -> bool:
         return context.phases.of_stack(stack) not in WITHOUT_WORK
 
+    waits = share_of_series(_values(context, LOCK_WAIT))
+    held = sorted(_held(context), key=itemgetter(0), reverse=True)
+    if waits is None or not held:
+        return None
+    most, row = held[0]
+    all_held = sum(share for share, _ in held)
+    queued, per_s = _queued(context, max(all_held - waits.value, 0.0))
+    switching = queued + per_s * _HAND_OVER_S
+    lost = waits.plus(switching).at_most(context.share_of(works))
+    if context.severity("interpreter-lock", lost.low) is None:
+        return None
+    selection = Selection(*context.time, frozenset({row.process}), thread=row.name)
+    others = "" if most > MOST * all_held else f" and {plural(len(held) - 1, 'other')}"
+    # If nearly all is lost, most of the rest is switching, which a fix removes as well.
+    is_known = lost.high <= NEARLY_ALL
+
+    profile, line_of = context.profile_on(selection), partial(_called_line, context)
+    line = context.heaviest_line(works, line_of, profile)
+    line = line or context.heaviest_line(frame_of=line_of, profile=profile)
+    kind = context.kinds.of_frame(context.reader.frames[line.frame]) if line else None
     return context.finding(
         "interpreter-lock",
         lost,
-        used.measure(f"cores of {row.name}"),
-        gain=lambda: context.bound(lost, indirect=indirect) if is_known else None,
-        line=lambda: context.heaviest_line(works, profile=context.profile_on(selection)),
-        cases={"switching": is_switching, "nearly-all": not is_known},
+        Measure(f"{row.name} holds the lock", most),
+        Measure("hand-overs", per_s, "per second"),
+        # The waits for a core that a fix removes are in the share: it removes no others.
+        gain=lambda: (
+            context.bound(lost, lost.gain / (1 - INDIRECT * lost.high)) if is_known else None
+        ),
+        line=lambda: line,
+        cases={
+            "switching": all_held < per_s * _SHORT_TURN_S,
+            "nearly-all": not is_known,
+            "polls": bool(kind and kind.polls),
+        },
         selection=selection,
-        rival=row.name,
+        rival=f"thread {row.name}{others}",
         leader=led_by(leading_threads(context.reader, context.selection)),
-        per_s=f"{switching.value / _HAND_OVER_S:,.0f}",
+        per_s=f"{per_s:,.0f}",
     )
 
 
-def _rivals(context: FindingContext) -> Iterator[tuple[Share, ThreadRow, Share, Share]]:
-    """Yield the Python threads beside those that lead, and what each may take of their time.
+def _called_line(context: FindingContext, stack: int) -> FrameRow | None:
+    """Return the user's line at work in a stack: in an event loop, what that has called."""
+    frames = context.reader.frames_of(stack)
+    loops = [depth for depth, one in enumerate(frames) if means(one, "event loop")]
+    return own_frame(frames[loops[-1] :]) if loops else context.phases.user_line(stack)
 
-    That is its CPU time, and the time of hand-overs of the lock between the two: all of it, and
-    each of both.
+
+def _held(context: FindingContext) -> Iterator[tuple[float, ThreadRow]]:
+    """Yield for what share of the time each Python thread beside the leading one has the lock.
+
+    A thread that has it without a core, or has just given it up, keeps nobody else waiting by what
+    it computes.
     """
     processes = {row.id for row in context.trainers}
-    sampled = context.reader.sampled_threads(context.time)
-    threads = [row for row in context.reader.threads.values() if row.id in sampled]
-    led = {row.os_tid for row in threads if row.is_main}
-    rows = [row for row in threads if row.process in processes and row.os_tid not in led]
-    cores, gives_way = (readings_of(context, rows, name) for name in (THREAD_CPU, _GIVES_WAY))
+    rows = [row for row in context.reader.threads.values() if row.process in processes]
+    held, cores = (readings_of(context, rows, name) for name in (LOCK_HELD, THREAD_CPU))
     for row in rows:
-        if (used := share_of_series(cores.get(row.id, []))) is not None:
-            leading = context.values(f"main_thread_{_GIVES_WAY}", row.process)
-            switching = _taken(gives_way.get(row.id, [])).at_most(_taken(leading))
-            yield used.plus(switching.value), row, used, switching
+        if any(held.get(row.id, ())) and cores.get(row.id):
+            yield min(fmean(held[row.id]), fmean(cores[row.id])), row
 
 
-def _taken(per_s: Sequence[float]) -> Share:
-    """Return the share of the time that so many hand-overs take at most."""
-    return share_of_series([one * _HAND_OVER_S for one in per_s]) or NONE
+def _queued(context: FindingContext, held: float) -> tuple[float, float]:
+    """Return for what share of the time another thread keeps the leading one from a core.
 
-
-def _held_up(context: FindingContext) -> Share:
-    """Return the share of the time in which leading threads have work, and compute none of it.
-
-    They wait for their turn, or hand it over in the kernel. Time that a lack of cores explains does
-    not count.
+    The leading thread has the lock, or needs none, but the other runs on its core for up to the
+    share ``held``. Or it gave its core up at a hand-over, and stands behind other work when it is
+    woken. With how many hand-overs a second there are.
     """
-    work = context.share(*_WORK, BACKWARD) if context.uses_gpu is False else context.share(*_WORK)
-    computing = share_of_series(_values(context, "main_thread_user_cores"))
-    # Of leading threads, or if that is not read, of any thread.
-    waited = share_of_series(_values(context, CORE_WAIT) or context.values(PRESSURE))
-    if computing is None or waited is None:
-        return NONE
-    idle = 1 - (context.mean(_CPU_SHARE) or 1.0)
-    if round((usable_cores(context) or 0.0) * idle):
-        waited = NONE  # it waits behind the other thread, while another core has nothing to do
-    value = max(work.value - computing.value - waited.value, 0.0)
-    low = max(work.low - computing.high - waited.high, 0.0)
-    return Share(value, low, max(work.high - computing.low, 0.0), work.samples)
+    waited, over, sleeps, loses = (
+        fmean(_values(context, name) or [0.0])
+        for name in (CORE_WAIT, HAND_OVERS, _GIVES_WAY.format(""), _GIVES_WAY.format("in"))
+    )
+    per_s = min(over, sleeps + loses)
+    behind = waited * per_s / max(sleeps + loses, 1.0)
+    return min(waited, held + behind), per_s
 
 
 def _values(context: FindingContext, name: str) -> list[float]:

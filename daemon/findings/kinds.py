@@ -33,6 +33,7 @@ class Kind(FramePattern, frozen=True, forbid_unknown_fields=True, kw_only=True):
     remedy: str
     anywhere: bool = False
     waits: bool = False
+    polls: bool = False
     perhaps: bool = False
 
 
@@ -85,6 +86,10 @@ class Kinds:
         Kinds that are overhead anywhere come first, in any frame.
         """
         found = self._found(stack)
+        return found.kind if found else None
+
+    def of_frame(self, frame: FrameRow) -> Kind | None:
+        found = self._of_frame(frame)
         return found.kind if found else None
 
     def is_no_pass(self, stack: int) -> bool:

@@ -51,10 +51,8 @@ class SlowCounters(Rated):
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
-        # If it is switched off, which is usual since Linux 5.14, the kernel says 0.
         self._busiest: dict[Identity, frozenset[int]] = {}
         self._readings = 0
-        self._knows_delays = processes.read_number("/proc/sys/kernel/task_delayacct") != 0
 
     def read(self, watched: Watched) -> Iterator[Point]:
         self._rates.turn()
@@ -68,12 +66,7 @@ class SlowCounters(Rated):
                 threads = watched.threads.get(identity, frozenset()) - {leader}
                 if len(threads) > MOST_THREADS:
                     threads &= self._busiest.get(identity) or self._choose(identity, threads)
-                for point in _threads(self._rates, identity, threads):
-                    yield point
-                    if point.os_tid and point.value:  # others gave nothing up
-                        given_up, _ = _switches(identity, point.os_tid)
-                        name = "voluntary_switches_per_s"
-                        yield from self._rates.points(name, given_up, identity, point.os_tid)
+                yield from _threads(self._rates, identity, threads)
                 yield from self._process(identity, stat)
                 yield from self._leading_thread(identity, leader)
 
@@ -120,27 +113,16 @@ class SlowCounters(Rated):
 
         Its series have the names of the main thread's, whichever it is.
         """
-        stat = processes.read_stat(identity.pid, leader)
-        if stat is None:
-            return
-        totals = {"user_cores": stat.user_ticks / CLOCK_TICKS}
-        if self._knows_delays:
-            totals["io_wait_share"] = stat.block_delay_ticks / CLOCK_TICKS
         # For how long it could run and had no core; not every kernel counts that.
         times = processes.read_text(f"/proc/{identity.pid}/task/{leader}/schedstat").split()
-        if len(times) > 1:
-            totals["core_wait_share"] = int(times[1]) / SECOND_NS
-        voluntary, involuntary = _switches(identity, leader)
-        totals |= {"voluntary_switches_per_s": voluntary, "involuntary_switches_per_s": involuntary}
+        totals = {"core_wait_share": int(times[1]) / SECOND_NS} if len(times) > 1 else {}
+        counts = processes.read_pairs(f"/proc/{identity.pid}/task/{leader}/status")
+        if counts:
+            totals["voluntary_switches_per_s"] = counts.get(b"voluntary_ctxt_switches", 0)
+            totals["involuntary_switches_per_s"] = counts.get(b"nonvoluntary_ctxt_switches", 0)
         for name, total in totals.items():
             for point in self._rates.points(f"main_thread_{name}", total, identity, leader):
                 yield Point(point.name, point.value, identity)
-
-
-def _switches(identity: Identity, os_tid: int) -> tuple[int, int]:
-    """Return how often a thread has given its core up, by itself and else."""
-    counts = processes.read_pairs(f"/proc/{identity.pid}/task/{os_tid}/status")
-    return counts.get(b"voluntary_ctxt_switches", 0), counts.get(b"nonvoluntary_ctxt_switches", 0)
 
 
 def _threads(rates: Rates, identity: Identity, os_tids: frozenset[int]) -> Iterator[Point]:

@@ -22,7 +22,6 @@ FIELDS = {
     "threads": 17,
     "start": 19,
     "rss_pages": 21,
-    "block_delay_ticks": 39,
 }
 """Where the fields of a stat stand behind the name."""
 TARGET = Identity(2**22 + 77, 5000)  # above every real PID

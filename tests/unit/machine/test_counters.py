@@ -86,13 +86,12 @@ def test_the_main_thread_is_read_with_the_process_and_the_others_seldom(
 def test_the_thread_that_leads_is_read_as_the_main_one_and_of_others_when_they_give_way(
     clock: StoppedClock, files: ProcFiles
 ) -> None:
-    files.contents["/proc/sys/kernel/task_delayacct"] = "1\n"
     source, threads = SlowCounters(clock), {TARGET: frozenset({TARGET.pid, 11, 12})}
 
     def runs(os_tid: int, times: int) -> None:
         """Let a thread have run so often, half a second each, after as long a wait for a core."""
         ticks = times * TICKS // 2
-        files.run(TARGET, os_tid, user_ticks=ticks, block_delay_ticks=ticks)
+        files.run(TARGET, os_tid, user_ticks=ticks)
         files.contents[f"{THREAD(os_tid)}/schedstat"] = f"900 {times * SECOND_NS // 2} 7\n"
         files.contents[f"{THREAD(os_tid)}/status"] = f"voluntary_ctxt_switches:\t{50 * times}\n"
 
@@ -114,15 +113,14 @@ def test_the_thread_that_leads_is_read_as_the_main_one_and_of_others_when_they_g
     reading(leader=11)
     runs(11, 4)
     runs(12, 8)
-    own = {"user_cores": 0.2, "io_wait_share": 0.2, "core_wait_share": 0.2}
-    own |= {"voluntary_switches_per_s": 20, "involuntary_switches_per_s": 0}
+    own = {"core_wait_share": 0.2, "voluntary_switches_per_s": 20, "involuntary_switches_per_s": 0}
     assert reading(leader=11) == pytest.approx(
         {(name, None): value for name, value in own.items()}
         | {("cpu_cores", TARGET.pid): 0.0}
-        | {("cpu_cores", 12): 0.4, ("voluntary_switches_per_s", 12): 40}
+        | {("cpu_cores", 12): 0.4}
     )
     # Another one that leads has counts of its own.
-    assert not any(name == "user_cores" for name, _ in reading(leader=0))
+    assert not any(name == "core_wait_share" for name, _ in reading(leader=0))
 
 
 @pytest.mark.parametrize("fields", [{"start": 1}, {"state": "Z"}, {"state": "X"}])
@@ -167,19 +165,6 @@ def test_slow_ones_are_rates_and_levels(
     assert values(read(source, TARGET))["read_bytes_per_s"] == 0, (
         "a total that falls is no negative rate"
     )
-
-
-def test_io_wait_that_the_kernel_does_not_count_is_missing(
-    clock: StoppedClock, files: ProcFiles
-) -> None:
-    files.contents["/proc/sys/kernel/task_delayacct"] = "0\n"
-    source = SlowCounters(clock)
-    read(source, TARGET)
-    clock.advance(5)
-    assert values(read(source, TARGET)).keys() & {
-        "minor_faults_per_s",
-        "main_thread_io_wait_share",
-    } == {"minor_faults_per_s"}
 
 
 def test_open_files_of_this_process_are_counted(clock: StoppedClock) -> None:
