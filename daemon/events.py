@@ -31,6 +31,7 @@ class EventKind(str, Enum):
     LOADED = "loaded"
     STEP_SOURCE = "counter"  # what counts the steps from then on
     STEPS_LOST = "uncounted", Sign.NOTE  # nothing counts them from then on
+    LOOP_LEFT = "loop left"  # the training may have ended
     STEPS_DISAGREE = "steps disagree"  # earlier versions wrote it
     GPU = "gpu", Sign.TROUBLE
     WINDOW = "window"  # windows themselves are marked

@@ -6,7 +6,7 @@ This module is pure.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import PurePath
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from profd.daemon.frameworks.frames import Meaning, any_means, means
 from profd.daemon.hangs.look import Look, StackState, name_of_member
 from profd.daemon.naming import exit_words, signal_name
 from profd.daemon.stacks.source import is_library, own_frames
-from profd.daemon.store.records import RankBehind
+from profd.daemon.store.records import Identity, RankBehind
 from profd.daemon.tree import roles
 
 # The groups of a thread that waits in a library: certain ones come before likely ones.
@@ -64,6 +64,18 @@ def is_waiting_for_work(look: Look) -> bool:
     return all(waits_for_user(row) or waits_for_requests(row) for row in look.mains())
 
 
+def is_serving(look: Look, left: Collection[Identity | None]) -> bool:
+    """Return whether all processes that trained have ``left`` the loop, and wait for requests.
+
+    Another of their threads may do so, and they listen for connections.
+    """
+    waiting = {row.member.identity for row in look.standing if waits_for_requests(row)}
+    return all(
+        one in left and one in waiting and one.pid in look.servers
+        for one in (row.member.identity for row in look.mains())
+    )
+
+
 def is_waiting_for_user(look: Look) -> bool:
     """Return whether all processes that train wait for their user, as after a training run."""
     return all(map(waits_for_user, look.mains()))
@@ -92,11 +104,11 @@ def is_frozen(look: Look) -> bool:
 def waits_for_requests(row: StackState) -> bool:
     """Return whether a thread stands in a place in which a server has nothing to do.
 
-    A function that an event loop has called is no such place.
+    Nothing that an event loop has called is such a place.
     """
     if any_means(row.stack, "waits for requests"):
         return True
-    return any_means(row.stack[-1:], "idle loop") and any_means(row.stack, "event loop")
+    return any_means(row.stack[-1:], "idle loop") and any_means(row.stack[-2:], "event loop")
 
 
 def ends_by_itself(look: Look) -> bool:

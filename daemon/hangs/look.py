@@ -19,6 +19,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.collectives.desync import DesyncVerdict, compare
 from profd.daemon.collectives.ras import Answer
 from profd.daemon.hangs.waits import Wait, name_of_stranger, read_wait
+from profd.daemon.sockets import listening
 from profd.daemon.stacks.dump import DumpedThread, DumpFailed, take_dump
 from profd.daemon.stacks.pyspy import read_cost_s
 from profd.daemon.store.records import Frame, HangGroup, Stand
@@ -59,6 +60,7 @@ class Look(msgspec.Struct, frozen=True):
     ``cpu_s`` the CPU time of the processes of each rank. Small values of each mean nothing: loggers
     and thread pools have heartbeats, and queues ask every few seconds whether their workers live.
     ``unread`` is the number of processes without a stack.
+    ``servers`` are the processes that train and listen for connections, by their PIDs.
     ``job`` is what NCCL's RAS said at that time, or None if it was not asked.
     """
 
@@ -70,6 +72,7 @@ class Look(msgspec.Struct, frozen=True):
     unread: int = 0
     job: Answer | None = None
     others: int = 0
+    servers: frozenset[int] = frozenset()
 
     def mains(self) -> list[StackState]:
         return [row for row in self.standing if row.is_main and row.member.role == roles.MAIN]
@@ -192,7 +195,11 @@ def take_look(members: Sequence[Member], at_ns: int, *, mains_only: bool) -> Loo
     for pid, member in by_pid.items():
         if (stat := processes.read_stat(pid)) is not None:
             cpu_s[member.rank] += stat.cpu_s
-    return Look(at_ns, tuple(standing), io_bytes, switches, cpu_s, unread, others=others)
+    pids = (one.identity.pid for one in mains)
+    servers = frozenset(pid for pid in pids if not mains_only and any(listening(pid)))
+    return Look(
+        at_ns, tuple(standing), io_bytes, switches, cpu_s, unread, others=others, servers=servers
+    )
 
 
 def cost_s(members: Sequence[Member], *, mains_only: bool) -> float:

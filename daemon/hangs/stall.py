@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator
 from typing import NamedTuple
 
 from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.events import EventKind
 from profd.daemon.hangs.look import Look, LookPair
 from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.store.records import (
@@ -43,9 +44,14 @@ class RunActivity:
         self._readings: list[tuple[int, float, int]] = []
         """By time, the CPU seconds of all processes since the first reading, and their number."""
         self._steps: dict[Identity | None, tuple[int, float]] = {}
+        self.left: set[Identity | None] = set()
+        """The processes that have left the loop of their steps."""
         self._gpus: dict[str, deque[tuple[int, float]]] = {}
 
     def take(self, record: PointsTaken | EventHappened) -> None:
+        if isinstance(record, EventHappened) and record.kind is EventKind.LOOP_LEFT:
+            self.left.add(record.identity)
+            return
         if isinstance(record, EventHappened):  # steps are no longer counted
             self._steps.pop(record.identity, None)
             self.step_ns, self.step_s = None, 0.0
@@ -61,6 +67,7 @@ class RunActivity:
                     self.step_s = (record.at_ns - before_ns) / SECOND_NS / (point.value - before)
                     self.step_ns, self.last_step = record.at_ns, int(point.value)
                     self._steps[point.identity] = seen
+                    self.left.discard(point.identity)
             elif point.name == UTILIZATION and point.device is not None:
                 at_ns = record.at_ns if point.at_ns is None else point.at_ns
                 self._gpus.setdefault(point.device, deque(maxlen=_HISTORY)).append(

@@ -32,6 +32,7 @@ from profd.daemon.hangs.cause import (
     ends_by_itself,
     find_cause,
     is_frozen,
+    is_serving,
     is_waiting_for_user,
     is_waiting_for_work,
     waits_for_requests,
@@ -139,7 +140,8 @@ class HangWatch:
 
     def take(self, record: records.Record) -> None:
         """Keep a record on its way to the run file for the next check; any thread may call this."""
-        if isinstance(record, EventHappened) and record.kind is not EventKind.STEPS_LOST:
+        counts = EventKind.STEPS_LOST, EventKind.LOOP_LEFT
+        if isinstance(record, EventHappened) and record.kind not in counts:
             return
         if isinstance(record, EventHappened | PointsTaken | ProcessEnded | RecordingTaken):
             self._inbox.put(record)
@@ -280,6 +282,7 @@ class HangWatch:
         now = looks.second
         serves = self._activity.step_ns is None and is_waiting_for_work(now)
         serves |= looks.polls and any(map(waits_for_requests, now.standing))
+        serves |= is_serving(now, self._activity.left)
         if serves or is_waiting_for_user(now) or self._has_moved(looks):
             return False
         if is_frozen(now):

@@ -51,6 +51,15 @@ class StepLoop(msgspec.Struct, frozen=True):
     around: tuple[LoopPlace, ...] = ()
     micro: LoopPlace | None = None
 
+    def is_around(self, stack: Stack) -> bool:
+        """Say whether a stack is in this loop, or in one around it."""
+        return any(
+            (frame.file, frame.function) == (place.file, place.name)
+            and place.loop.first_line <= frame.line <= place.loop.last_line
+            for place in (*self.around, self.place)
+            for frame in stack
+        )
+
 
 Stack = Sequence[Frame]
 """A stack of a main thread, the outermost frame first."""

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.events import EventKind
+from profd.daemon.frameworks.frames import any_means
 from profd.daemon.interpreter.integers import Moved
 from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.interpreter.objects import Missing
@@ -99,6 +100,8 @@ class StepReader:
         """How many stacks in a row showed training outside the loop, while its count stood."""
         self._is_lost = False
         """Whether steps were made that nothing counted."""
+        self._outside, self._is_coroutine = 0, False
+        """How many stacks in a row were not in the loop; whether an event loop runs it."""
         self._count = Count()
         self._has_paused = False
 
@@ -214,7 +217,9 @@ class StepReader:
         has_moved, self._looked_ns = self._count.changed_ns > self._looked_ns, now_ns
         with contextlib.suppress(Unreadable):
             program.follow(self.leader())
-            self._take(sight_of(program.stack(), self._declared), has_moved=has_moved)
+            sight = sight_of(program.stack(), self._declared)
+            self._take(sight, has_moved=has_moved)
+            self._note_end(self._loop, sight)
         self._follow_optimizer(program, now_ns)
         found = self._sights.loop()
         if found is not None and (self._loop is None or found.place.key != self._loop.place.key):
@@ -246,6 +251,19 @@ class StepReader:
         if self._counted is not None:
             is_counted = has_moved or self._counted[0] in sight.keys
             self._elsewhere = 0 if is_counted else self._elsewhere + 1
+
+    def _note_end(self, loop: StepLoop | None, sight: Sight) -> None:
+        """Say that the loop has ended, unless a coroutine has it, which leaves the stack."""
+        if loop is None or sight.trains or loop.is_around(sight.stack):
+            self._outside, self._is_coroutine = 0, any_means(sight.stack, "event loop")
+            return
+        self._outside += 1
+        if self._outside == _NO_OTHER and not self._is_coroutine:
+            self._say(EventKind.LOOP_LEFT, f"{self._in_words(loop)} has ended")
+
+    def _in_words(self, loop: StepLoop) -> str:
+        file, line = loop.place.key
+        return f"the loop at {self._declared.path_of(file)}:{line}"
 
     def _seeks_optimizer(self) -> bool:
         """Say whether to look for an optimizer at work, also for one that makes more steps."""
@@ -279,19 +297,17 @@ class StepReader:
         if loop is None or counted is None or isinstance(counted[1].variable, TensorVersion):
             return
         if counted[0] == loop.place.key and found.place.key in {one.key for one in loop.around}:
-            path, line = self._declared.path_of(loop.place.file), loop.place.loop.first_line
-            why = f"the rounds of the loop at {path}:{line} were counted, which are parts of steps"
+            why = f"the rounds of {self._in_words(loop)} were counted, which are parts of steps"
             self._say(EventKind.STEPS_LOST, f"steps are not known: {why}", self._began_ns)
 
     def _lose(self) -> None:
         """Say that nothing counts the training since the count moved last; begin a new count."""
         if self._counted is None or self._loop is None:
             return
-        file, line = self._loop.place.key
-        place = f"{self._declared.path_of(file)}:{line}"
-        why = f"the loop at {place} has no counter that can be read"
+        place = self._in_words(self._loop)
+        why = f"{place} has no counter that can be read"
         if self._loop.place.key == self._counted[0]:
-            why = f"the training goes on outside of the loop at {place}"
+            why = f"the training goes on outside of {place}"
         at_ns = self._count.changed_ns or self._bound_ns
         self._say(EventKind.STEPS_LOST, f"steps are not counted any more: {why}", at_ns)
         self._before, self._error_before = self._made()

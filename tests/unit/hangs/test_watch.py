@@ -53,6 +53,7 @@ class Stage:
         self.stack: tuple[Frame, ...] = (LOOP, GET)
         self.wait = LOCK
         self.beside: tuple[Frame, ...] = ()
+        self.servers: frozenset[int] = frozenset()
         self.others = 0
         self.io_bytes, self.switches, self.cpu_s = 1000, 50, 0.0
         self.looks = 0
@@ -74,7 +75,13 @@ class Stage:
         if self.beside and not mains_only:
             standing += (standing[0]._replace(is_main=False, stack=self.beside, wait=LOCK),)
         return Look(
-            at_ns, standing, self.io_bytes, self.switches, {None: self.cpu_s}, others=self.others
+            at_ns,
+            standing,
+            self.io_bytes,
+            self.switches,
+            {None: self.cpu_s},
+            others=self.others,
+            servers=self.servers,
         )
 
     async def pass_s(
@@ -262,6 +269,56 @@ async def test_a_prompt_after_the_training_is_no_hang_and_is_looked_at_now_and_t
     await stage.pass_s(300)
     assert len(stage.found()) == hangs
     assert stage.looks <= 30
+
+
+SELECT = SERVING[1]
+FOREVER = Frame("BaseServer.serve_forever", "/usr/lib/python3.11/socketserver.py", 233)
+UPLOAD = Frame("upload", "/srv/train.py", 70)
+JOIN = Frame("Thread.join", "/usr/lib/python3.11/threading.py", 1119)
+# Whether the loop of the steps was left, where the leading thread and another one stand now,
+# whether the process listens for connections, and whether it hangs.
+AFTER: dict[str, tuple[bool, tuple[Frame, ...], tuple[Frame, ...], bool, int]] = {
+    "a server of the standard library": (True, (LOOP, FOREVER, SELECT), (), True, 0),
+    "an event loop": (True, (LOOP, *SERVING), (), True, 0),
+    "it joins the thread of its server": (True, (LOOP, JOIN), SERVING, True, 0),
+    "it joins the thread of another one": (True, (LOOP, JOIN), (LOOP, GET), True, 1),
+    "a handler that waits": (True, (LOOP, SERVING[0], UPLOAD, SELECT), (), True, 1),
+    "an upload after the training": (True, (LOOP, *SERVING), (), False, 1),
+    "an upload within the training": (False, (LOOP, *SERVING), (), True, 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("has_left", "stack", "beside", "listens", "hangs"), AFTER.values(), ids=AFTER
+)
+async def test_a_program_that_serves_after_its_training_does_not_hang(
+    has_left: bool,
+    stack: tuple[Frame, ...],
+    beside: tuple[Frame, ...],
+    listens: bool,
+    hangs: int,
+) -> None:
+    stage = Stage()
+    for step in range(2):
+        await stage.pass_s(1, 1.0, Point("step_count", step, MAIN))
+    if has_left:
+        stage.watch.take(EventHappened(stage.clock.now_ns(), EventKind.LOOP_LEFT, "", MAIN))
+    stage.stack, stage.beside, stage.wait = stack, beside, Wait("events", "waits for events")
+    stage.servers = frozenset({MAIN.pid} if listens else ())
+    await stage.pass_s(60)
+    assert len(stage.found()) == hangs
+
+
+async def test_a_program_that_trains_again_does_not_serve() -> None:
+    stage = Stage()
+    stage.stack, stage.wait = (LOOP, *SERVING), Wait("events", "waits for events")
+    stage.servers = frozenset({MAIN.pid})
+    for step in (1, 2, 3):
+        await stage.pass_s(1, 1.0, Point("step_count", step, MAIN))
+        if step == 2:
+            stage.watch.take(EventHappened(stage.clock.now_ns(), EventKind.LOOP_LEFT, "", MAIN))
+    await stage.pass_s(60)
+    assert len(stage.found()) == 1
 
 
 @pytest.mark.parametrize("look", WORK.values(), ids=WORK)

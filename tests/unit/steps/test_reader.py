@@ -457,7 +457,7 @@ def test_where_nothing_trains_the_steps_are_known(reading: Reading) -> None:
     reading.sees("pretrain")
     reading.reads(FIRST.variable, [*[19] * 100, *range(20, 30)])  # a step may take long
     reading.reader.end()
-    assert reading.said == ["first"]
+    assert reading.said == ["first", "the loop at train.py:3 has ended"]
 
 
 def test_a_loop_that_begins_anew_faster_than_it_is_read_has_no_count_but_the_reason(
@@ -554,3 +554,25 @@ def test_a_loop_is_found_where_its_optimizer_is_never_seen_and_its_backward_pass
         found.program.frames = training if step % 6 == 0 else training[:1]
         found.reads(FIRST.variable, [step])
     assert found.said == ["first"]
+
+
+SERVES = Frame("serve", "/srv/other.py", 3)
+EVENT_LOOP = Frame("BaseEventLoop._run_once", "/usr/lib/python3.11/asyncio/base_events.py", 9)
+
+
+@pytest.mark.parametrize(
+    ("around", "line", "said"),
+    [((), None, 1), ((), 3, 0), ((), 5, 1), ((EVENT_LOOP,), None, 0)],
+    ids=["the function is left", "within the loop", "behind the loop", "a coroutine"],
+)
+def test_a_loop_that_is_left_is_said_once_unless_a_coroutine_has_it(
+    reading: Reading, around: tuple[Frame, ...], line: int | None, said: int
+) -> None:
+    reading.program.frames = [*around, *reading.program.frames]
+    reading.reads(FIRST.variable, range(20))
+    function = reading.program.frames[-2]
+    within = () if line is None else (function._replace(line=line),)
+    reading.program.frames = [*around, *within, SERVES]
+    reading.reads(FIRST.variable, [None] * 600)
+    events = [one for one in reading.records if isinstance(one, EventHappened)]
+    assert [one.kind for one in events].count(EventKind.LOOP_LEFT) == said
