@@ -12,6 +12,7 @@ import click
 from profd.cli.options import RecordingOptions, headless_option, steps_option
 from profd.cli.run import narrate, run_profiled, sum_up
 from profd.daemon.errors import MissingTool, UsageError
+from profd.daemon.installation import install_extra
 from profd.daemon.metrics.exporter import Exporter
 
 # Each takes a minute at the most on the two cores of a laptop.
@@ -42,7 +43,7 @@ def command(words: tuple[str, ...], steps: bool, headless: bool) -> int:
     name, arguments = split_words(words, WITHOUT_TORCH if missing else "cifar_resnet18")
     if missing and name != WITHOUT_TORCH:
         what = f"the demo needs {', '.join(missing)}, not installed beside profd"
-        raise MissingTool(what, "pip install 'profd[demo]'")
+        raise MissingTool(what, install_extra("demo"))
     script = (sys.executable, str(target_path(name)), *TARGET_ARGUMENTS[name], *arguments)
     options = RecordingOptions(name=name, steps=steps).session(script, "launched")
     narrate(f"profd: training {name}" + ("" if arguments else ", for about a minute on a laptop"))

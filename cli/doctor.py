@@ -31,6 +31,7 @@ from profd.daemon.gpu.devices import GpuNames
 from profd.daemon.gpu.nvml import explain
 from profd.daemon.gpu.nvmlsource import NvmlSource
 from profd.daemon.gpu.questions import Questions
+from profd.daemon.installation import install_command
 from profd.daemon.launch.terminal import can_move_cursor
 from profd.daemon.render.plaintext import visible
 from profd.daemon.session.session import CLOSING_S, start_session
@@ -203,7 +204,7 @@ def check_py_spy() -> Answer:
         return (
             FAILED,
             f"{path} does not run ({error})",
-            "install it again: pip install --force-reinstall py-spy",
+            f"install it again: {install_command('--force-reinstall', 'py-spy')}",
         )
     least, beyond = KNOWN_VERSIONS
     if not least <= tuple(map(int, re.findall(r"\d+", version))) < beyond:

@@ -24,7 +24,7 @@ _PID_LIMIT = (
     2**22
 )  # the kernel's own limit; os.kill would take a larger one for a negative number, or refuse it
 _YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
-_SELINUX = Path("/sys/fs/selinux/enforce")
+_SELINUX = Path("/sys/fs/selinux")
 _READ_LENGTH = 8
 _SET_NO_NEW_PRIVILEGES = 38
 _VERSION_3 = 0x20080522
@@ -110,11 +110,15 @@ class Rights:
     def security_module(self) -> str:
         """Return the security module that confines profd.
 
-        It is ``SELinux``, ``AppArmor``, or empty if neither does.
+        It is ``SELinux``, ``AppArmor``, or empty if neither does. SELinux leaves an unconfined
+        process alone, unless its boolean forbids ptrace to all.
         """
-        if processes.read_number(str(_SELINUX)) == 1:
-            return "SELinux"
         label = processes.read(f"{processes.PROC}/self/attr/current") or b""
+        forbids_all = processes.read_text(str(_SELINUX / "booleans/deny_ptrace")).startswith("1")
+        if processes.read_number(str(_SELINUX / "enforce")) == 1 and (
+            forbids_all or b":unconfined_t:" not in label
+        ):
+            return "SELinux"
         return "AppArmor" if label.rstrip(b"\n\0").endswith(b"(enforce)") else ""
 
     def descendants(self, pid: int) -> Iterator[int]:

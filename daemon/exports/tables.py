@@ -16,6 +16,7 @@ from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import selected_intervals
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.errors import MissingTool
+from profd.daemon.installation import install_extra
 from profd.daemon.render.plaintext import visible
 from profd.daemon.store.reader import RunReader
 
@@ -205,7 +206,7 @@ def parquet_schema(
         import pyarrow
     except ImportError:
         raise MissingTool(
-            "Parquet needs pyarrow, not installed here", f"pip install 'profd[{extra}]'"
+            "Parquet needs pyarrow, not installed here", install_extra(extra)
         ) from None
     types = {
         int: pyarrow.int64(),

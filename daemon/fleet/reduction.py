@@ -28,6 +28,7 @@ from profd.daemon.analyze.phases import (
 from profd.daemon.errors import MissingTool, RunUnreadable
 from profd.daemon.fleet.dataset import TABLES, DataSet, Manifest
 from profd.daemon.fleet.export import empty_file
+from profd.daemon.installation import install_extra
 from profd.daemon.timerange import TimeRange
 from profd.daemon.units import size
 
@@ -260,9 +261,7 @@ def _connected(
     try:
         import duckdb
     except ImportError:
-        raise MissingTool(
-            "this needs DuckDB, not installed here", "pip install 'profd[fleet]'"
-        ) from None
+        raise MissingTool("this needs DuckDB, not installed here", install_extra("fleet")) from None
     with tempfile.TemporaryDirectory(prefix="profd-") as folder, duckdb.connect() as database:
         database.execute(f"SET memory_limit = '{memory_bytes}B'")
         database.execute(f"SET temp_directory = '{folder}/spilled'")

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 from profd.daemon import processes
 from profd.daemon.clock import Clock
 from profd.daemon.gpu.answers import DriverCall, NoDriverAnswer, Why
+from profd.daemon.installation import install_command
 
 Answer: TypeAlias = Any
 """What NVML's module takes and gives: numbers, text, C structures; it has no types of its own."""
@@ -177,7 +178,7 @@ def explain(code: int, text: str, *, in_container: bool) -> Unavailable:
     """Explain the failure of ``Nvml``: its code, and NVML's words for it."""
     if code == NO_MODULE:
         return Unavailable(
-            f"the Python module pynvml is missing ({text})", "pip install nvidia-ml-py"
+            f"the Python module pynvml is missing ({text})", install_command("nvidia-ml-py")
         )
     if code == LIBRARY_NOT_FOUND:
         if has_driver() and in_container:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from profd.daemon import paths, program
 from profd.daemon.errors import ExitCode, MissingTool, ProfdError, UsageError
+from profd.daemon.installation import install_extra
 
 
 class ListenAddress(NamedTuple):
@@ -158,9 +159,7 @@ def check_installed(extra: str) -> None:
     except ModuleNotFoundError:  # a package above it
         is_there = False
     if not is_there:
-        raise MissingTool(
-            f"--{extra} needs {module}, not installed here", f"pip install 'profd[{extra}]'"
-        )
+        raise MissingTool(f"--{extra} needs {module}, not installed here", install_extra(extra))
 
 
 def check_endpoint(endpoint: str) -> None:

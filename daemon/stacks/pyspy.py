@@ -25,6 +25,7 @@ import msgspec
 
 from profd.daemon.clock import MICROSECOND_NS, SECOND_NS
 from profd.daemon.errors import MissingTool
+from profd.daemon.installation import install_command
 from profd.daemon.stacks.reads import Pulse, Spell
 from profd.daemon.store.records import Frame, Stack
 
@@ -154,7 +155,8 @@ def find_py_spy() -> str:
     found = which("py-spy")
     if not found:
         raise MissingTool(
-            "py-spy is not installed beside profd", "install it with `pip install py-spy`"
+            "py-spy is not installed beside profd",
+            f"install it with `{install_command('py-spy')}`",
         )
     return found
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from profd.daemon import paths
 from profd.daemon.errors import MissingTool, NoSuchRun, ProfdError, RunUnreadable, UsageError
+from profd.daemon.installation import install_extra
 
 if TYPE_CHECKING:
     import fsspec
@@ -28,7 +29,7 @@ def open_url(url: str) -> tuple[fsspec.AbstractFileSystem, str]:
         import fsspec
     except ImportError:
         raise MissingTool(
-            f"{url} needs fsspec, not installed here", "pip install 'profd[fleet]'"
+            f"{url} needs fsspec, not installed here", install_extra("fleet")
         ) from None
     try:
         files, root = fsspec.core.url_to_fs(url)

@@ -21,6 +21,7 @@ from profd.daemon import errors, processes
 from profd.daemon.boundedreads import BoundedReads, Unread
 from profd.daemon.containers import ProcessPlace
 from profd.daemon.errors import ProfdError
+from profd.daemon.installation import install_command
 from profd.daemon.naming import is_profd
 from profd.daemon.rights import Credentials, Rights
 from profd.daemon.secrets import mask_command
@@ -291,7 +292,8 @@ def _unsupported(pid: int, said: str, system: System) -> ProfdError | None:
     version = (named["version"] if named else "") or version
     runs = f"Python {version}" if version else "a Python of unknown version"
     what = f"pid {pid} runs {runs}, which the installed py-spy cannot read ({said})"
-    remedy = f"profd reads {PYTHON_VERSIONS}; a newer py-spy may read more: pip install -U py-spy"
+    newer = install_command("-U", "py-spy")
+    remedy = f"profd reads {PYTHON_VERSIONS}; a newer py-spy may read more: {newer}"
     return errors.UnsupportedPython(what, remedy)
 
 
@@ -355,8 +357,8 @@ def _withheld(pid: int, system: System, place: ProcessPlace) -> tuple[str, str]:
     if system.may_read_all() and not module:
         what = (
             f"the kernel keeps profd from reading pid {pid}, and it is unknown why: profd has "
-            "the right to read all processes (CAP_SYS_PTRACE), and neither a seccomp filter, "
-            "SELinux nor AppArmor confines it"
+            "the right to read all processes (CAP_SYS_PTRACE), and no filter or security module "
+            "confines it"
         )
         return what, "run profd on the host" if place.runtime else ""
     if system.may_read_all():

@@ -99,7 +99,7 @@ def test_a_filter_is_one_of_seccomp_that_forbids_what_the_kernel_would_allow(own
 
 
 def test_a_security_module_is_one_that_enforces(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("profd.daemon.rights._SELINUX", own / "enforce")
+    monkeypatch.setattr("profd.daemon.rights._SELINUX", own)
     rights = Rights()
     assert rights.security_module() == ""
     (own / "attr").mkdir()
@@ -108,6 +108,12 @@ def test_a_security_module_is_one_that_enforces(own: Path, monkeypatch: pytest.M
     (own / "attr/current").write_bytes(b"unconfined\n")
     assert rights.security_module() == ""
     (own / "enforce").write_text("1")
+    assert rights.security_module() == "SELinux"
+    # An unconfined process is kept from nothing, unless nobody may trace.
+    (own / "attr/current").write_bytes(b"unconfined_u:unconfined_r:unconfined_t:s0\n")
+    assert rights.security_module() == ""
+    (own / "booleans").mkdir()
+    (own / "booleans/deny_ptrace").write_text("1 1")
     assert rights.security_module() == "SELinux"
 
 

@@ -10,6 +10,7 @@ from support.commandline import CommandLine
 from profd.cli import demo
 from profd.cli.main import run_command_line
 from profd.daemon.errors import ExitCode
+from profd.daemon.installation import install_extra
 from profd.daemon.session.session import SessionOptions
 
 
@@ -42,10 +43,8 @@ def test_missing_torch_is_answered_with_the_command_that_installs_it(
 ) -> None:
     assert run_command_line(["demo", "--headless", "simple_net"]) == ExitCode.MISSING_TOOL
     said = capsys.readouterr().err
-    assert (
-        said
-        == "profd: the demo needs torch, not installed beside profd: pip install 'profd[demo]'\n"
-    )
+    remedy = install_extra("demo")
+    assert said == f"profd: the demo needs torch, not installed beside profd: {remedy}\n"
 
 
 @pytest.mark.usefixtures("without_torch")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -20,6 +21,7 @@ from support.present import there
 from support.waiting import DEADLINE_S, until
 
 from profd.daemon.errors import ExitCode, MissingTool, UsageError
+from profd.daemon.installation import install_extra
 from profd.daemon.metrics import exporter
 
 
@@ -177,5 +179,5 @@ def test_what_is_no_endpoint_says_what_is_and_a_missing_extra_is_named(
         with pytest.raises(UsageError, match="http://localhost:4318"):
             exporter.check_endpoint(endpoint)
     monkeypatch.setitem(exporter._NEEDED, "otlp", "no_such_package.at.all")
-    with pytest.raises(MissingTool, match=r"pip install 'profd\[otlp\]'"):
+    with pytest.raises(MissingTool, match=re.escape(install_extra("otlp"))):
         exporter.check_installed("otlp")
