@@ -5,14 +5,15 @@ The process runs on, whatever happens to profd.
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 
 import click
-from click.shell_completion import CompletionItem
 
-from profd.cli.console import StopSignals, say, short_command
+from profd.cli.completion import complete_process
+from profd.cli.console import StopSignals, line_cells, say
 from profd.cli.options import RecordingOptions, headless_option, recording_options
 from profd.daemon import paths
 from profd.daemon.errors import ExitCode, RunUnreadable, SessionFailed, UsageError
@@ -27,18 +28,13 @@ from profd.daemon.session.session import (
 )
 
 
-def _complete(
-    context: click.Context, parameter: click.Parameter, begun: str
-) -> list[CompletionItem]:
-    from profd.daemon.tree.attachable import find_attachable
-
-    found = ((str(one.pid), short_command(one.command)) for one in find_attachable())
-    return [CompletionItem(pid, help=words) for pid, words in found if pid.startswith(begun)]
-
-
 @click.command()
 @click.argument(
-    "pid", type=click.IntRange(min=1), required=False, metavar="[PID]", shell_complete=_complete
+    "pid",
+    type=click.IntRange(min=1),
+    required=False,
+    metavar="[PID]",
+    shell_complete=complete_process,
 )
 @recording_options
 @headless_option
@@ -174,7 +170,7 @@ def asked_for() -> int:
         raise UsageError(
             "no Python process of yours is running", "launch one with `profd run -- CMD`"
         )
-    click.echo(attachable_table(found), err=True)
+    click.echo(attachable_table(found, line_cells(sys.stderr)), err=True)
     if not is_interactive():
         raise UsageError("which process is to be profiled", "name its PID: profd attach PID")
     pids = click.Choice([str(one.pid) for one in found])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import errno
+import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -21,6 +22,22 @@ def say(text: str) -> None:
     from profd.daemon.render.plaintext import visible
 
     click.echo("profd: " + visible(" ".join(text.split())), err=True)
+
+
+_PIPED_CELLS = 100
+_LEAST_CELLS, _MOST_CELLS = 40, 200
+
+
+def line_cells(stream: TextIO) -> int:
+    """Return how many cells a line of text may take: those of the terminal, 100 in a pipe or file.
+
+    A terminal that is wider than 200 gets no longer lines: nobody reads them.
+    """
+    try:
+        columns = os.get_terminal_size(stream.fileno()).columns
+    except (OSError, ValueError):
+        columns = 0
+    return min(max(columns or _PIPED_CELLS, _LEAST_CELLS), _MOST_CELLS)
 
 
 _COMMAND_WIDTH = 60

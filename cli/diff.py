@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
 
-from profd.cli.console import print_json, say
-from profd.cli.options import SelectionWords, json_option, output_option, selection_options
+from profd.cli.completion import complete_run
+from profd.cli.console import line_cells, print_json, say
+from profd.cli.options import (
+    SelectionWords,
+    json_option,
+    output_option,
+    run_argument,
+    selection_options,
+)
 from profd.cli.runs import code_of, open_run
 from profd.daemon.compare.diff import ALIKE, parse_limit, take_diff
 from profd.daemon.compare.readings import LEAST
@@ -17,8 +25,8 @@ from profd.daemon.render.difftext import diff_text
 
 
 @click.command()
-@click.argument("base", metavar="BASE")
-@click.argument("new", metavar="NEW")
+@click.argument("base", metavar="BASE", shell_complete=complete_run)
+@run_argument("new", "[NEW]")
 @click.option(
     "--fail-on",
     "limits",
@@ -86,7 +94,7 @@ def command(
     if as_json:
         print_json(diff)
     else:
-        click.echo(diff_text(diff))
+        click.echo(diff_text(diff, line_cells(sys.stdout)))
     broken = [limit for limit in wanted if limit.is_broken_by(diff)]
     for limit in broken:
         say(f"beyond the limit {limit.text}")

@@ -22,7 +22,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from profd.cli.console import print_json
+from profd.cli.console import line_cells, print_json
 from profd.cli.options import RecordingOptions, json_option
 from profd.daemon import paths, processes
 from profd.daemon.clock import Clock
@@ -33,7 +33,7 @@ from profd.daemon.gpu.nvmlsource import NvmlSource
 from profd.daemon.gpu.questions import Questions
 from profd.daemon.installation import install_command
 from profd.daemon.launch.terminal import can_move_cursor
-from profd.daemon.render.plaintext import visible
+from profd.daemon.render.plaintext import Paragraph, joined
 from profd.daemon.session.session import CLOSING_S, start_session
 from profd.daemon.stacks.pyspy import KNOWN_VERSIONS, find_py_spy, version_of
 from profd.daemon.tree.attachable import PYTHON_VERSIONS, TORCH_LIBRARY, System, check_attachable
@@ -97,13 +97,14 @@ def command(pid: int | None, as_json: bool) -> int:
         print_json(checks)
     else:
         width = max(len(check.name) for check in checks)
+        cells = line_cells(sys.stdout)
         for check in checks:
             mark, color = _MARKS[check.verdict]
-            click.echo(
-                f"{click.style(mark, fg=color)} {check.name.ljust(width)}  {visible(check.found)}"
-            )
+            found = Paragraph(check.found, f"{mark} {check.name.ljust(width)}  ")
+            click.echo(click.style(mark, fg=color) + joined([found], cells).removeprefix(mark))
             if check.remedy:
-                click.echo(f"  {' ' * width}  → {visible(check.remedy)}")
+                remedy = Paragraph(check.remedy, f"  {' ' * width}  → ")
+                click.echo(joined([remedy], cells))
     # The check of the given process comes last: its code is the most specific one.
     failed = [check.exit_code or ExitCode.FAILURE for check in checks if check.verdict is FAILED]
     return failed[-1] if failed else ExitCode.OK
@@ -352,7 +353,7 @@ def check_torch_of(pid: int) -> Answer:
     """
     maps = processes.maps(pid)
     if not maps:
-        return NOTE, f"pid {pid} does not show what it has loaded", "see the last line"
+        return NOTE, f"unknown: pid {pid} does not show what it has loaded"
     if TORCH_LIBRARY not in maps:
         return NOTE, f"pid {pid} has not loaded torch", "ask again once it has"
     folder = processes.environment(pid, frozenset({_KINETO})).get(_KINETO, "")

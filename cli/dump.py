@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import click
 
+from profd.cli.completion import complete_run_or_process
 from profd.cli.console import print_json
 from profd.cli.liverun import find_live
-from profd.cli.options import json_option
+from profd.cli.options import json_option, run_argument
 from profd.daemon import processes
 from profd.daemon.errors import ExitCode, NoSuchProcess
 from profd.daemon.render.plaintext import visible
@@ -15,7 +16,7 @@ from profd.daemon.tree.tree import dump_tree, merge
 
 
 @click.command()
-@click.argument("target", metavar="PID|RUN")
+@run_argument("target", "[PID|RUN]", complete_run_or_process)
 @json_option
 def command(target: str, as_json: bool) -> int:
     """Print the Python stacks of a process and of all processes below it.

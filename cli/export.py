@@ -28,7 +28,7 @@ _STDOUT = Path("-")
 
 
 @click.command()
-@run_argument
+@run_argument()
 @job_option
 @click.option(
     "--format",

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import datetime, timezone
 from pathlib import Path
 
 import click
 
-from profd.cli.console import print_json, say
+from profd.cli.completion import complete_file
+from profd.cli.console import line_cells, print_json, say
 from profd.cli.options import json_option, output_option
 from profd.daemon.errors import ExitCode
 from profd.daemon.paths import write_whole
 
 
 @click.command()
-@click.argument("url", metavar="URL")
+@click.argument("url", metavar="URL", shell_complete=complete_file)
 @click.option(
     "--memory",
     "memory_gb",
@@ -83,7 +85,7 @@ def command(
     if as_json:
         print_json(fleet)
     else:
-        click.echo(fleet_text(fleet))
+        click.echo(fleet_text(fleet, line_cells(sys.stdout)))
     if fleet.samples:
         return ExitCode.OK
     say("no samples were taken in any of the runs")

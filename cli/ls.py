@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from datetime import datetime
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import click
 import msgspec
 
-from profd.cli.console import print_json, short_command
+from profd.cli.console import line_cells, print_json
 from profd.cli.liverun import live_runs_of
 from profd.cli.options import json_option
 from profd.daemon import paths
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
-from profd.daemon.render.plaintext import aligned, titled
+from profd.daemon.render.plaintext import Paragraph, aligned, joined, titled
 from profd.daemon.store.reader import RunReader
 from profd.daemon.tree.attachable import Attachable, find_attachable
 from profd.daemon.units import duration
@@ -59,17 +60,37 @@ def command(as_json: bool) -> None:
     if as_json:
         print_json(listing)
         return
-    runs = "No runs yet. Make one: profd run -- python train.py, or profd demo"
-    if listing.runs:
-        heads = ("run", "state", "started", "length", "samples", "command")
-        runs = titled(
-            "Runs", aligned(heads, map(_run_cells, listing.runs), right=("length", "samples"))
-        )
-    click.echo(f"{runs}\n\n{attachable_table(listing.processes)}")
+    cells = line_cells(sys.stdout)
+    runs = run_table(listing.runs, cells)
+    click.echo(f"{runs}\n\n{attachable_table(listing.processes, cells)}")
 
 
-def attachable_table(found: Sequence[Attachable]) -> str:
-    """Return the table of processes that can be attached to.
+_WITH_ALL_CELLS = 100
+"""In less room the runs lack what their ids say too, and their samples."""
+
+
+def run_table(runs: Sequence[ListedRun], cells: int) -> str:
+    """Return the table of runs, no wider than ``cells``; their ids are never cut."""
+    if not runs:
+        return "No runs yet. Make one: profd run -- python train.py, or profd demo"
+    left_out = () if cells >= _WITH_ALL_CELLS else ("started", "samples")
+    rows = [
+        {head: text for head, text in _run_cells(run).items() if head not in left_out}
+        for run in runs
+    ]
+    table = aligned(
+        list(rows[0]),
+        [list(row.values()) for row in rows],
+        right=("length", "samples"),
+        whole=("run", "state", "started"),
+        cells=cells,
+    )
+    unread = [Paragraph(f"{run.run}: {run.error}") for run in runs if run.error]
+    return "\n".join([titled("Runs", table), *([joined(unread, cells)] if unread else [])])
+
+
+def attachable_table(found: Sequence[Attachable], cells: int) -> str:
+    """Return the table of processes that can be attached to, no wider than ``cells``.
 
     If a process is recorded, its run is shown, too.
     """
@@ -79,10 +100,10 @@ def attachable_table(found: Sequence[Attachable]) -> str:
     for one in found:
         uses = "?" if one.uses_torch is None else "torch" if one.uses_torch else ""
         as_run = recorded[one.pid].stem if one.pid in recorded else ""
-        words = f"notebook {one.notebook}" if one.notebook else short_command(one.command)
+        words = f"notebook {one.notebook}" if one.notebook else _named(one.command)
         rows.append((str(one.pid), one.python or "?", uses, duration(one.age_s), as_run, words))
     heads = ("pid", "python", "uses", "age", "recorded as", "command")
-    table = aligned(heads, rows, right=("pid", "age"))
+    table = aligned(heads, rows, right=("pid", "age"), cells=cells)
     return titled("Processes that can be attached to: profd attach PID", table)
 
 
@@ -111,11 +132,18 @@ def list_run(path: Path) -> ListedRun:
     )
 
 
-def _run_cells(run: ListedRun) -> tuple[str, ...]:
-    if run.error:
-        return run.run, run.state, "", "", "", run.error
-    started, length = (
-        run.started[:16].replace("T", " "),
-        "" if run.duration_s is None else duration(run.duration_s),
-    )
-    return run.run, run.state, started, length, f"{run.samples:,}", short_command(run.command)
+def _run_cells(run: ListedRun) -> dict[str, str]:
+    """Return the cells of a run by the heads of their columns."""
+    return {
+        "run": run.run,
+        "state": run.state,
+        "started": run.started[:16].replace("T", " "),
+        "length": "" if run.duration_s is None else duration(run.duration_s),
+        "samples": "" if run.samples is None else f"{run.samples:,}",
+        "command": _named(run.command),
+    }
+
+
+def _named(command: Sequence[str]) -> str:
+    """Return a command on one line, its program without the folder."""
+    return " ".join(" ".join((PurePath(command[0]).name, *command[1:])).split()) if command else ""

@@ -7,6 +7,8 @@ of each command, so that the list of commands imports none of them.
 from __future__ import annotations
 
 import importlib
+import os
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -15,7 +17,7 @@ import click
 
 from profd.cli.console import close_stdout, say
 from profd.daemon import VERSION
-from profd.daemon.errors import ExitCode, ProfdError, is_out_of_memory
+from profd.daemon.errors import ExitCode, ProfdError, UsageError, is_out_of_memory
 from profd.daemon.standardstreams import open_streams
 
 INTERRUPTED = 130
@@ -59,6 +61,14 @@ class LazyCommands(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         return load_command(name) if name in COMMANDS else None
 
+    def resolve_command(
+        self, context: click.Context, arguments: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = arguments[0]
+        if name in COMMANDS or name.startswith("-") or context.resilient_parsing:
+            return super().resolve_command(context, arguments)
+        raise UsageError(f"there is no command {name}", _meant(arguments))
+
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
@@ -69,8 +79,39 @@ class LazyCommands(click.Group):
 def profd() -> None:
     """Say where the time of a Python training run goes, from outside of it.
 
-    RUN is a path, an id, a unique prefix of an id or name, or "latest".
+    RUN is a path, an id, a unique prefix of an id or name, or "latest", which it is by default.
     """
+
+
+def _meant(words: Sequence[str]) -> str:
+    """Return the command that somebody most likely meant by words that begin with no command."""
+    import difflib
+    import shutil
+
+    name = words[0]
+    if close := difflib.get_close_matches(name, COMMANDS, 1):
+        return f"`profd {close[0]}`"
+    if name.isdecimal():
+        return f"`profd attach {name}`"
+    if os.path.isfile(name):  # noqa: PTH113  Path raises for long names
+        from profd.daemon import paths
+        from profd.daemon.launch.script import command_of
+
+        if name.endswith(paths.SUFFIX):
+            return f"`profd summary {shlex.quote(name)}`"
+        return f"`profd run -- {shlex.join([*command_of(name), *words[1:]])}`"
+    if name.endswith(".py") or shutil.which(name):
+        program = ["python"] if name.endswith(".py") else []
+        return f"`profd run -- {shlex.join([*program, *words])}`"
+    return "`profd --help` lists the commands"
+
+
+def _say_option(error: click.NoSuchOption) -> None:
+    """Say in one line which option there is not, and which was meant."""
+    command = error.ctx.command_path if error.ctx else "profd"
+    close = error.possibilities or ()
+    remedy = f"`{close[0]}`" if close else f"`{command} --help` lists its options"
+    say(f"`{command}` has no option {error.option_name}: {remedy}")
 
 
 def run_command_line(arguments: Sequence[str] | None = None) -> int:
@@ -79,10 +120,17 @@ def run_command_line(arguments: Sequence[str] | None = None) -> int:
     Failures are printed on stderr, one line each. The code is -N if this process is to die of the
     signal N, as the script of `profd run` did.
     """
+    if "_PROFD_COMPLETE" in os.environ:
+        from profd.cli import completion
+
+        completion.offer()
     try:
         code = profd.main(args=arguments, prog_name="profd", standalone_mode=False)
     except ProfdError as error:
         say(str(error))
+        return error.exit_code
+    except click.NoSuchOption as error:
+        _say_option(error)
         return error.exit_code
     except click.ClickException as error:
         error.show()

@@ -14,7 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
+from profd.cli.completion import complete_phase, complete_run
+from profd.daemon import paths
 from profd.daemon.errors import UsageError
 from profd.daemon.recordingconfig import RECORDING, RecordingSettings
 from profd.daemon.timerange import EVER, TimeRange
@@ -26,10 +29,16 @@ if TYPE_CHECKING:
     from profd.daemon.store.rows import RunInfo
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
-run_argument = click.argument("run", metavar="RUN")
-"""RUN, as ``run: str``: a word for ``paths.find_run``."""
+def run_argument(
+    name: str = "run", metavar: str = "[RUN]", complete: Complete = complete_run
+) -> Callable[[Command], Command]:
+    """Return a decorator that gives a command RUN as ``name: str``, by default ``latest``."""
+    return click.argument(name, metavar=metavar, default=paths.LATEST, shell_complete=complete)
+
+
 job_option = click.option(
     "--job", metavar="NAME", help="Where RUN is a folder of several jobs: which of them."
 )
@@ -154,7 +163,10 @@ _SELECTION = (
     ),
     click.option("--thread", metavar="NAME", help="Take the samples of the threads of this name."),
     click.option(
-        "--phase", metavar="NAME", help='Take the samples of this phase: forward, "data wait", …'
+        "--phase",
+        metavar="NAME",
+        shell_complete=complete_phase,
+        help='Take the samples of this phase: forward, "data wait", …',
     ),
     click.option(
         "--gpu-idle",
@@ -185,7 +197,7 @@ class RecordingOptions(RecordingSettings, frozen=True, kw_only=True):
     def session(
         self, command: tuple[str, ...], mode: str, pid: int = 0, start_ticks: int = 0
     ) -> SessionOptions:
-        from profd.daemon import paths, processes
+        from profd.daemon import processes
         from profd.daemon.naming import script_name
         from profd.daemon.session.session import SessionOptions
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from profd.cli.console import say
 from profd.cli.options import job_option, output_option, run_argument
 from profd.cli.runs import brought_here, code_of, find_run, folder_of, open_run
 from profd.daemon import paths
@@ -13,10 +14,11 @@ from profd.daemon.render.plaintext import visible
 
 
 @click.command()
-@run_argument
+@run_argument()
 @job_option
 @output_option("Write to FILE [default: <id>.html in the current folder].")
-def command(run: str, job: str | None, output: Path | None) -> int:
+@click.option("--open", "opens", is_flag=True, help="Open it in your browser, too.")
+def command(run: str, job: str | None, output: Path | None, opens: bool) -> int:
     """Write a report of RUN as one HTML file, which opens anywhere and needs no network.
 
     The path of the file is printed. A live run may be reported too: as far as it has come. RUN may
@@ -38,4 +40,14 @@ def command(run: str, job: str | None, output: Path | None) -> int:
             write_report(reader, path)
             code = code_of(reader)
     click.echo(visible(str(path)))
+    if opens:
+        _show(path)
     return code
+
+
+def _show(page: Path) -> None:
+    """Open a page in the user's browser, or say where it lies if there is none."""
+    import webbrowser
+
+    if not webbrowser.open(page.absolute().as_uri()):
+        say(f"there is no browser here: open {page.absolute()} in one")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,8 @@ from pathlib import Path
 import click
 import msgspec
 
+from profd.cli.completion import complete_file
+from profd.cli.console import line_cells
 from profd.cli.options import RecordingOptions, headless_option, recording_options
 from profd.daemon import paths, program
 from profd.daemon.errors import OutputUnwritable
@@ -32,7 +35,14 @@ _ON_DEMAND = "on-demand"
     # Options after the command's first word belong to the command.
     context_settings={"allow_interspersed_args": False},
 )
-@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="CMD...")
+@click.argument(
+    "words",
+    nargs=-1,
+    required=True,
+    type=click.UNPROCESSED,
+    metavar="CMD...",
+    shell_complete=complete_file,
+)
 @recording_options
 @headless_option
 @click.option(
@@ -133,8 +143,13 @@ def sum_up(run_file: Path, report: Path | None = None) -> str:
             from profd.daemon.render.report import write_report
 
             write_report(reader, report)
-        wanted = report or f"profd report {paths.word_for(run_file)}"
-        return closing_lines(summarize(reader), f"{wanted}")
+        run = paths.word_for(run_file)
+        nexts = {
+            "report": f"{report}" if report else f"profd report {run} --open",
+            "dashboard": f"profd view {run}",
+            "more": f"profd summary {run}",
+        }
+        return closing_lines(summarize(reader), nexts, line_cells(sys.stderr))
 
 
 def narrate(line: str) -> None:

@@ -14,7 +14,7 @@ from profd.daemon.session.session import CLOSING_S, end_session
 
 
 @click.command()
-@run_argument
+@run_argument()
 def command(run: str) -> None:
     """End the session that records RUN, and wait until its file is closed. The target runs on.
 

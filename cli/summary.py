@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
-from profd.cli.console import print_json
+from profd.cli.console import line_cells, print_json
 from profd.cli.options import (
     SelectionWords,
     job_option,
@@ -16,7 +18,7 @@ from profd.cli.runs import code_of, open_run
 
 
 @click.command()
-@run_argument
+@run_argument()
 @job_option
 @selection_options
 @json_option
@@ -34,5 +36,5 @@ def command(run: str, job: str | None, words: SelectionWords, as_json: bool) -> 
     if as_json:
         print_json(taken)
     else:
-        click.echo(summary_text(taken))
+        click.echo(summary_text(taken, line_cells(sys.stdout)))
     return code

@@ -17,7 +17,7 @@ from profd.daemon.store.reader import RunReader
 
 
 @click.command()
-@run_argument
+@run_argument()
 @job_option
 @click.option("--keys-fd", type=click.IntRange(min=0), hidden=True)
 def command(run: str, job: str | None, keys_fd: int | None) -> None:

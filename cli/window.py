@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from pathlib import Path
 
 import click
 import msgspec
 
-from profd.cli.console import print_json, say
+from profd.cli.completion import complete_run_or_process
+from profd.cli.console import line_cells, print_json, say
 from profd.cli.liverun import find_live, pid_of, run_of
 from profd.cli.options import json_option, off_option, run_argument
 from profd.cli.runs import find_run
@@ -26,7 +28,7 @@ from profd.daemon.render.operators import (
     operator_table,
     sort_rows,
 )
-from profd.daemon.render.plaintext import visible
+from profd.daemon.render.plaintext import Paragraph, joined
 from profd.daemon.session.control import ControlClient
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import WindowRow
@@ -49,7 +51,7 @@ SORTABLE = {
 
 
 @click.command()
-@run_argument
+@run_argument(complete=complete_run_or_process)
 @click.option(
     "--steps",
     type=click.IntRange(1, MAX_STEPS),
@@ -132,14 +134,13 @@ def command(
                 else f"rank {process.rank}, pid {process.pid}"
             )
             length = step_time(window.time.length_s)
-            click.echo(
-                f"{name}: {length}, {plural(steps, 'whole step')}, by {visible(window.source)}"
-            )
-            for text in about_lines(about_window(reader, window)):
-                click.echo(visible(text))
+            room = line_cells(sys.stdout)
+            title = f"{name}: {length}, {plural(steps, 'whole step')}, by {window.source}"
+            about = (title, *about_lines(about_window(reader, window)))
+            click.echo(joined(map(Paragraph, about), room))
             rows = reader.operators(window.id)
             sorted_rows = sort_rows(rows if by_shape else by_name(rows), field)
-            click.echo(operator_table(sorted_rows, limit, issuing_lines(reader, window)))
+            click.echo(operator_table(sorted_rows, limit, issuing_lines(reader, window), room))
 
 
 def last_windows(reader: RunReader) -> list[WindowRow]:

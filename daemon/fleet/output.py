@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import NamedTuple
@@ -17,7 +16,7 @@ from profd.daemon.fleet.answers import (
     SlowNode,
 )
 from profd.daemon.render.htmlpage import render_page
-from profd.daemon.render.plaintext import aligned, cut, listed, visible
+from profd.daemon.render.plaintext import Paragraph, TextLine, aligned, cut, joined, listed, visible
 from profd.daemon.units import UNKNOWN, number, percent, plural, step_time
 
 
@@ -211,24 +210,25 @@ def _week(weeks_ago: int) -> str:
 ROWS = 12
 
 
-def fleet_text(fleet: Fleet) -> str:
+def fleet_text(fleet: Fleet, cells: int = 100) -> str:
     """Return the answers as text; of long tables the first rows. No newline at the end."""
-    lines = [headline(fleet), f"{fleet.since} to {fleet.until}"]
+    lines: list[TextLine] = [Paragraph(headline(fleet)), f"{fleet.since} to {fleet.until}"]
     if said := verdict(fleet):
-        lines += ["", said]
+        lines += ["", Paragraph(said)]
     for table in tables(fleet):
-        lines += ["", *_section(table)]
-    return "\n".join(line.rstrip() for line in lines)
+        lines += ["", *_section(table, cells)]
+    return joined(lines, cells)
 
 
-def _section(table: AnswerTable) -> Iterator[str]:
+def _section(table: AnswerTable, cells: int) -> Iterator[TextLine]:
     yield table.title
     if not table.rows:
-        yield f"  {table.nothing or 'Nothing.'}"
+        yield Paragraph(table.nothing or "Nothing.", "  ")
         return
-    yield from textwrap.wrap(table.note, 100, initial_indent="  ", subsequent_indent="  ")
+    yield Paragraph(table.note, "  ")
     shown = [[cut(cell, 48) for cell in row] for row in table.rows[:ROWS]]
-    yield textwrap.indent(aligned(table.heads, shown, right=table.numbers), "  ")
+    text = aligned(table.heads, shown, right=table.numbers, cells=cells - 2)
+    yield from (f"  {line}" for line in text.splitlines())
     if len(table.rows) > ROWS:
         yield f"  and {len(table.rows) - ROWS} more"
 

@@ -10,11 +10,10 @@ import contextlib
 import ctypes
 import errno
 import os
+import shlex
 import signal
-import sys
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NoReturn
 
 from profd.daemon import processes, program
@@ -186,6 +185,16 @@ def become_script(command: Sequence[str]) -> NoReturn:
     Start(command, inherited).replace_profd()
 
 
+PYTHON = "python"
+
+
+def command_of(file: str) -> list[str]:
+    """Return the words of a command that runs a file of the current folder, or elsewhere."""
+    if file.endswith(".py"):
+        return [PYTHON, file]
+    return [file if os.sep in file else f"./{file}"]
+
+
 def read_failure(failure_fd: int) -> bytes:
     """Wait until a command was executed; return why it could not be, or an empty text."""
     # The exec itself closes the pipe's end: until then this waits.
@@ -194,20 +203,20 @@ def read_failure(failure_fd: int) -> bytes:
 
 
 def _failure(name: str, code: int) -> ProfdError:
-    exists = os.sep in name and Path(name).exists()
     if not name:
         return CommandNotFound("the command's name is empty", "name the command after `--`")
-    if code in (errno.ENOENT, errno.ENOTDIR) and not exists:
-        return CommandNotFound(f"there is no command {name}", "check its name and PATH")
+    is_here = os.path.isfile(name)  # noqa: PTH113  Path raises for long names
+    words = command_of(name) if is_here else []
+    if code in (errno.ENOENT, errno.ENOTDIR) and not (is_here and os.sep in name):
+        remedy = f"`profd run -- {shlex.join(words)}`" if words else "check its name and PATH"
+        return CommandNotFound(f"there is no command {name}", remedy)
     if code == errno.ENOENT:
         return CommandNotFound(
             f"the interpreter that {name} names in its first line does not exist", "correct it"
         )
-    remedy = (
-        f"try `profd run -- {Path(sys.executable).name} {name}`"
-        if name.endswith(".py")
-        else "see its permissions"
-    )
-    if code == errno.ENOEXEC:
+    remedy = "see its permissions"
+    if words[:1] == [PYTHON]:
+        remedy = f"`profd run -- {shlex.join(words)}`"
+    elif code == errno.ENOEXEC:
         remedy = "name its interpreter before it, or in a first line `#!...`"
     return CommandNotExecutable(f"{name} cannot be executed ({os.strerror(code)})", remedy)

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import textwrap
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import click
 from rich.cells import cell_len, set_cell_size
@@ -47,7 +48,7 @@ def visible_json(text: str) -> str:
 
 
 WIDTH = 80
-"""The most cells of a line of text; ``diff`` needs more for its columns."""
+"""The cells of a line of text unless a terminal has more, or fewer."""
 ELLIPSIS = "…"
 width = cell_len
 """Return how many cells a text takes."""
@@ -75,21 +76,34 @@ def fit(text: str, cells: int, *, right: bool = False, keep_end: bool = False) -
     return blanks + text if right else text + blanks
 
 
-def wrapped(text: str, lead: str = "") -> list[str]:
-    """Return a text escaped and broken at its blanks, with all lines but the first indented."""
-    indent = " " * max(len(lead), 2)
-    return textwrap.wrap(
-        visible(text),
-        WIDTH,
-        initial_indent=lead,
-        subsequent_indent=indent,
-        break_on_hyphens=False,
-    )
+class Paragraph(NamedTuple):
+    """A text of any length, with what stands before its first line; the others are indented."""
+
+    text: str
+    lead: str = ""
+
+    def broken(self, cells: int) -> Iterator[str]:
+        """Yield its lines, escaped and broken at blanks, or within a word longer than a line."""
+        indent = " " * max(len(self.lead), 2)
+        yield from textwrap.wrap(
+            visible(self.text),
+            cells,
+            initial_indent=self.lead,
+            subsequent_indent=indent,
+            break_on_hyphens=False,
+        )
 
 
-def joined(lines: Iterable[str], cells: int) -> str:
-    """Return lines as one text, each cut to at most so many cells. No newline at the end."""
-    return "\n".join(cut(line.rstrip(" "), cells) for line in lines)
+TextLine = str | Paragraph
+"""What a text is made of: rows of tables, which are cut, and paragraphs, which are broken."""
+
+
+def joined(lines: Iterable[TextLine], cells: int) -> str:
+    """Return lines as one text, none wider than so many cells. No newline at the end."""
+    found: list[str] = []
+    for line in lines:
+        found += line.broken(cells) if isinstance(line, Paragraph) else [line.rstrip(" ")]
+    return "\n".join(cut(line, cells) for line in found)
 
 
 def bar(share: float, cells: int) -> str:
@@ -109,25 +123,36 @@ def process_title(row: ProcessRow, host: str | None = None) -> str:
     return title if host is None else f"{title} {visible(host)}"
 
 
+_GAP = "  "
+
+
 def aligned(
     heads: Sequence[str],
     rows: Iterable[Sequence[str]],
     *,
     right: Sequence[str] = (),
+    whole: Sequence[str] = (),
+    cells: int | None = None,
     has_rule: bool = False,
 ) -> str:
     """Return a table with a line of heads; the columns named in ``right`` are aligned to the right.
 
-    What is invisible in a cell, or would steer the terminal, is spelled out. ``has_rule`` asks for
-    dashes below the heads.
+    What is invisible in a cell, or would steer the terminal, is spelled out. If the table would
+    take more than ``cells``, its widest columns are cut, but none that ``right`` or ``whole`` name.
+    ``has_rule`` asks for dashes below the heads.
     """
-    lines = [heads, *(list(map(visible, row)) for row in rows)]
-    columns = []
-    for head, *cells in zip(*lines, strict=True):
-        room = max(map(width, (head, *cells)))
+    columns = list(zip(heads, *(map(visible, row) for row in rows), strict=True))
+    rooms = [max(map(width, column)) for column in columns]
+    flexible = [at for at, head in enumerate(heads) if head not in (*right, *whole)]
+    taken = sum(rooms) + len(_GAP) * (len(rooms) - 1)
+    for _ in range(taken - cells if cells and flexible else 0):
+        widest = max(flexible, key=rooms.__getitem__)
+        rooms[widest] = max(rooms[widest] - 1, 0)
+    shown = []
+    for (head, *texts), room in zip(columns, rooms, strict=True):
         rule = ["-" * room] if has_rule else []
-        columns.append([fit(cell, room, right=head in right) for cell in (head, *rule, *cells)])
-    return "\n".join("  ".join(line).rstrip() for line in zip(*columns, strict=True))
+        shown.append([fit(text, room, right=head in right) for text in (head, *rule, *texts)])
+    return "\n".join(_GAP.join(line).rstrip() for line in zip(*shown, strict=True))
 
 
 def titled(title: str, table: str) -> str:

@@ -18,7 +18,7 @@ from profd.daemon.analyze.memory import Growth
 from profd.daemon.analyze.phases import STARTUP, STEP
 from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.findings.finding import INFO, Finding
-from profd.daemon.render.plaintext import fit, listed, visible, width, wrapped
+from profd.daemon.render.plaintext import Paragraph, TextLine, fit, listed, visible, width
 from profd.daemon.render.summary import Summary
 from profd.daemon.store.merge import JoinedNode
 from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS
@@ -82,15 +82,15 @@ def worked_share(phases: Mapping[str, float]) -> float:
     )
 
 
-def finding_lines(findings: Sequence[Finding], phases: Mapping[str, float]) -> Iterator[str]:
-    """Yield each finding and its remedy, wrapped, below the verdict if that is no finding."""
+def finding_lines(findings: Sequence[Finding], phases: Mapping[str, float]) -> Iterator[TextLine]:
+    """Yield each finding and its remedy, below the verdict if that is no finding."""
     if (whole := verdict(findings, phases)) not in map(_said, findings):
-        yield from wrapped(whole)
+        yield Paragraph(whole)
         if whole.startswith(GOOD):
-            yield from wrapped(_ASKING_MORE, "  ")
+            yield Paragraph(_ASKING_MORE, "  ")
     for finding in findings:
-        yield from wrapped(_said(finding))
-        yield from wrapped(finding.remedy, "  ")
+        yield Paragraph(_said(finding))
+        yield Paragraph(finding.remedy, "  ")
 
 
 def _said(finding: Finding) -> str:
@@ -118,7 +118,7 @@ def gpu_lines(gpus: Iterable[Gpu]) -> Iterator[str]:
         yield f"  {visible(gpu.device)}  {visible(gpu.name)}: {', '.join(facts)}"
 
 
-def idle_lines(idle: GpuIdle | None) -> Iterator[str]:
+def idle_lines(idle: GpuIdle | None) -> Iterator[TextLine]:
     """Yield for how long the GPUs were idle, if any was read, and in which phases that may lie."""
     if idle is None:
         return
@@ -128,7 +128,7 @@ def idle_lines(idle: GpuIdle | None) -> Iterator[str]:
             continue
         line = next((one for one in idle.lines if one.phase == phase), None)
         place = f" ({line.module_path}:{line.line}  {line.source or ''})" if line else ""
-        yield f"  {of_idle(found)} of the idle time is {phase}{place}"
+        yield Paragraph(f"{of_idle(found)} of the idle time is {phase}{place}", "  ")
     yield f"  gaps shorter than {step_time(idle.period_s)} are resolved in windows only"
 
 
@@ -142,7 +142,7 @@ def of_idle(found: IdleShare) -> str:
     )
 
 
-def growth_lines(memory: Iterable[Growth], names: Mapping[int, str]) -> Iterator[str]:
+def growth_lines(memory: Iterable[Growth], names: Mapping[int, str]) -> Iterator[TextLine]:
     """Yield a line for each process that grows, and one for each GPU that it grows on.
 
     ``names`` are roles by PID.
@@ -152,7 +152,8 @@ def growth_lines(memory: Iterable[Growth], names: Mapping[int, str]) -> Iterator
     for growth in growing:
         # PSS is part of RSS: one line is enough.
         if growth.series != "pss_bytes" or growth.pid not in resident:
-            yield f"  ▲ {names.get(growth.pid, 'process')} {growth.pid} {growth_words(growth)}"
+            name = names.get(growth.pid, "process")
+            yield Paragraph(f"{name} {growth.pid} {growth_words(growth)}", "  ▲ ")
 
 
 def growth_words(growth: Growth) -> str:
@@ -176,9 +177,9 @@ def growth_words(growth: Growth) -> str:
     return f"{text}: {limit} is full in {duration(growth.time_to_limit_s)}"
 
 
-def hang_lines(hangs: Sequence[Hang]) -> Iterator[str]:
+def hang_lines(hangs: Sequence[Hang]) -> Iterator[TextLine]:
     for hang in hangs:
-        yield from wrapped(
+        yield Paragraph(
             f"{duration(hang.since_s)} into the run: {hang.text}; {went_on(hang)}", "  ▲ "
         )
         for place in hang.places[:6]:
@@ -187,12 +188,12 @@ def hang_lines(hangs: Sequence[Hang]) -> Iterator[str]:
                 for stand in place.stands
             ]
             waits = sorted({stand.wait for stand in place.stands})
-            yield from wrapped(f"{listed(names, 4)}: {' / '.join(waits[:2])}", "    ")
-            yield from wrapped(" ← ".join(map(_short, place.frames[:-4:-1])), "      ")
+            yield Paragraph(f"{listed(names, 4)}: {' / '.join(waits[:2])}", "    ")
+            yield Paragraph(" ← ".join(map(_short, place.frames[:-4:-1])), "      ")
         if len(hang.places) > 6:
             yield f"    and {len(hang.places) - 6} more stacks"
         for fact in hang.facts:
-            yield from wrapped(fact, "    ")
+            yield Paragraph(fact, "    ")
 
 
 def went_on(hang: Hang) -> str:
@@ -219,11 +220,11 @@ def post_mortem_sentence(post_mortem: PostMortem) -> str:
     return visible(f"{text}; {post_mortem.error}" if post_mortem.error else text)
 
 
-def post_mortem_lines(post_mortem: PostMortem | None) -> Iterator[str]:
+def post_mortem_lines(post_mortem: PostMortem | None) -> Iterator[TextLine]:
     """Yield the sentence on a target's death, if it died, who else died, and its last output."""
     if post_mortem is None:
         return
-    yield from wrapped(post_mortem_sentence(post_mortem), "  ")
+    yield Paragraph(post_mortem_sentence(post_mortem), "  ")
     if post_mortem.others:
         yield f"  ended shortly before: {', '.join(f'pid {pid}' for pid in post_mortem.others)}"
     for place in post_mortem.last[1:]:

@@ -35,6 +35,7 @@ from profd.daemon.analyze.profile import (
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection, leading_threads
 from profd.daemon.analyze.series import mean_of_series
 from profd.daemon.analyze.steps import Steps, take_steps
+from profd.daemon.analyze.steptree import StepPart, take_step_tree
 from profd.daemon.analyze.uncertainty import TransitionsSeen, take_transitions
 from profd.daemon.events import EventKind
 from profd.daemon.findings.catalog import findings_in
@@ -98,7 +99,8 @@ class Summary(msgspec.Struct, frozen=True):
     read for some time, with the reason. ``no_samples`` says why ``samples`` is 0. ``incident`` is
     the warning in one line: the target's death, a whole run without samples, hangs, and findings
     above info; empty if there is none. ``leading_threads`` are the threads, by name, that are shown
-    in place of a main thread that only waits for them.
+    in place of a main thread that only waits for them. ``step`` is where an average step goes, None
+    if its time is unknown.
     """
 
     version: int
@@ -134,6 +136,7 @@ class Summary(msgspec.Struct, frozen=True):
     unread: tuple[str, ...]
     no_samples: str
     leading_threads: tuple[str, ...]
+    step: StepPart | None
 
     @property
     def ending(self) -> str:
@@ -164,6 +167,7 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
     incidents += [no_samples] if reader.is_over_without_samples else []
     incidents += [hang.text for hang in hangs]
     incidents += [finding.title for finding in findings if finding.severity != INFO]
+    steps = take_steps(reader, selection, phases)
     errors = profile.errors(shares, lambda stack: frozenset({phases.of_stack(stack)}))
     return Summary(
         VERSION,
@@ -177,7 +181,7 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
         covered,
         coverage.torn_share,
         coverage.cost_core_share,
-        take_steps(reader, selection, phases),
+        steps,
         shares,
         errors,
         phase_lines(profile, phases),
@@ -199,6 +203,7 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
         unread=_texts(reader, selection, EventKind.UNREAD),
         no_samples=no_samples,
         leading_threads=leading_threads(reader, selection) if selection.main_threads else (),
+        step=take_step_tree(reader, selection, phases, steps),
     )
 
 

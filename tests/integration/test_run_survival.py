@@ -105,7 +105,11 @@ def test_options_of_the_command_are_its_own() -> None:
     [
         ("./absent", None, 127, "./absent"),
         ("./plain", 0o644, 126, "./plain"),
-        ("./train.py", 0o755, 126, "#!"),  # it names no interpreter
+        ("./job", 0o755, 126, "#!"),  # it names no interpreter
+        ("./train.py", 0o755, 126, "`profd run -- python ./train.py`"),
+        ("./train.py", 0o644, 126, "`profd run -- python ./train.py`"),
+        ("train.py", 0o644, 127, "`profd run -- python train.py`"),
+        ("job", 0o755, 127, "`profd run -- ./job`"),
         ("no-such-command-on-the-path", None, 127, "no-such-command-on-the-path"),
     ],
 )

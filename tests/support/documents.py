@@ -112,6 +112,8 @@ def why_refused(words: tuple[str, ...]) -> str:
 
     Nothing is run.
     """
+    if not words:  # the program that a shell asks for its completion
+        return ""
     name, *rest = ["1" if word == "PID" or word.startswith("$(") else word for word in words]
     if name not in COMMANDS:
         return f"No such command {name!r}"

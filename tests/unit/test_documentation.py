@@ -191,7 +191,7 @@ def test_commands_are_found_wherever_a_line_of_shell_has_one() -> None:
     [
         *(("summary latest --gpu-idle", ""), ("run --headless -- python --none", "")),
         *(("summarize latest", "No such command"), ("summary latest --none", "No such option")),
-        *(("window RUN --steps many", "Invalid value"), ("summary", "Missing argument")),
+        *(("window RUN --steps many", "Invalid value"), ("diff", "Missing argument")),
     ],
 )
 def test_a_whole_command_is_judged_by_click_and_a_part_by_its_options(words: str, why: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import shutil
 import sys
 import sysconfig
 from importlib import metadata
@@ -25,7 +26,7 @@ def prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(sys, "prefix", str(folder))
     monkeypatch.setattr(sys, "executable", PYTHON)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
-    monkeypatch.setattr(installation.shutil, "which", lambda name: None)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
     monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
     return folder
 
@@ -37,7 +38,7 @@ def test_an_environment_with_pip_and_one_without(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with_pip = f"'{PYTHON}' -m ensurepip && '{PYTHON}' -m pip install a"
     assert install_command("a") == with_pip
-    monkeypatch.setattr(installation.shutil, "which", lambda name: f"/bin/{name}")
+    monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
     assert install_command("a") == f"uv pip install --python '{PYTHON}' a"
 
 

@@ -8,11 +8,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 from profd.daemon.analyze.confidence import margin
-from profd.daemon.render import plaintext, text
 from profd.daemon.render.summary import summarize
+from profd.daemon.render.text import summary_text
 from profd.daemon.store.reader import RunReader
 from support.shown.numbers import IDLE, IDLE_TEXT, NONE, Numbers, command, exact, function, read
 
@@ -120,6 +119,9 @@ def _sums(said: Mapping[str, Any]) -> Numbers:
                 row["functions"][0]["self_share"],
             )
     yield from (exact("memory of a role", of, value) for of, value in memory.items())
+    for group in (said["step"] or {"parts": ()})["parts"]:
+        for phase in group["parts"]:
+            yield exact("time of a phase in a step", phase["name"], phase["seconds"])
     for finding in said["findings"]:
         for measure in finding["evidence"]["measures"]:
             yield exact(
@@ -140,6 +142,7 @@ _LINES: tuple[tuple[str, int | None, tuple[str, ...]], ...] = (
     (r"· (\S+ %) torn", None, ("torn share",)),
     (r"profd cost (\S+ %)", None, ("cost",)),
     (r"^  . {2}(\D+?) +(<?\d+ %) ± \S+ .*?(?::(\d+)(?:  .*)?)?$", 0, ("share of a phase", "line of a phase")),
+    (r"^  . {2}(\D+?) +<?\d+ % ± \S+ +([\d.,]+ [mµ]?s)  ", 0, ("time of a phase in a step",)),
     (r"^  (?:rank \d+, )?(\d+) whole steps? in (.+)$", None, ("steps of a window", "length of a window")),
     (IDLE_TEXT, 0, IDLE),
     (r"^ +(-|<?\S+ %) +(<?\S+ %) +([\d,]+)  (\S+)", 3,
@@ -167,10 +170,8 @@ _MARGINS = (
 
 def of_text(path: Path) -> Numbers:
     """Yield the numbers of ``profd summary``, on paper that is wide enough for all names."""
-    wide = mock.patch.multiple(text, WIDTH=_WIDE, _FUNCTION_CELLS=_WIDE, _PLACE_CELLS=_WIDE)
-    unbroken = mock.patch.object(plaintext, "WIDTH", _WIDE)
-    with wide, unbroken, RunReader(path) as reader:
-        lines = text.summary_text(summarize(reader)).splitlines()
+    with RunReader(path) as reader:
+        lines = summary_text(summarize(reader), _WIDE).splitlines()
     yield exact(
         "findings",
         "run",

@@ -149,7 +149,7 @@ def test_the_text_says_how_busy_the_gpu_was_during_each_function_and_the_shares_
     one_gpu: Path,
 ) -> None:
     with RunReader(one_gpu) as reader:
-        text = summary_text(summarize(reader))
+        text = summary_text(summarize(reader), 120)
     lines = text.splitlines()
     title = next(line for line in lines if line.lstrip().startswith("self"))
     end = title.index("GPU") + len("GPU")

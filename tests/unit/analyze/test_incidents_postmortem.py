@@ -13,6 +13,7 @@ from support.training_stacks import CONV, LOSS
 from profd.daemon.analyze.incidents import PostMortem, take_post_mortem
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.events import EventKind
+from profd.daemon.render.plaintext import WIDTH, joined
 from profd.daemon.render.sections import post_mortem_lines, post_mortem_sentence
 from profd.daemon.render.summary import summarize
 from profd.daemon.render.text import summary_text
@@ -126,7 +127,7 @@ def test_the_post_mortem_has_the_last_error_and_the_last_lines(tmp_path: Path) -
     found = post_mortem(path)
     assert found.output[:2] == ("step 2", "Traceback:")
     assert post_mortem_sentence(found).endswith("; RuntimeError: bad \\x1b[1m\ufffd")
-    lines = list(post_mortem_lines(found))
+    lines = joined(post_mortem_lines(found), WIDTH).splitlines()
     assert lines[-1] == "  │ RuntimeError: bad \\x1b[1m\ufffd"
     assert lines[0].startswith("  the target ended with 1")
     with RunReader(path) as reader:

@@ -10,7 +10,14 @@ from typing import Any
 import msgspec
 import pytest
 from support.commandline import CommandLine
-from support.synthetic import RUN_ID, this_process, write_run
+from support.synthetic import (
+    RUN_ID,
+    main_process,
+    run_started,
+    this_process,
+    write_records,
+    write_run,
+)
 
 from profd.cli import ls
 from profd.daemon import paths
@@ -52,6 +59,23 @@ def test_runs_are_listed_with_what_is_known_the_newest_first(
     for day in ("19", "21", "20"):
         write_run(runs / f"202611{day}-120000-cifar-0000.profd", seconds=1)
     assert [Path(run["file"]).name[6:8] for run in listed(profd)] == ["21", "20", "19"]
+
+
+@pytest.mark.parametrize("cells", [80, 120, 200])
+def test_the_list_keeps_to_the_width_and_never_cuts_an_id(
+    cells: int, runs: Path, profd: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    longest = f"20261121-120000-{'n' * 24}-3fa9"
+    started = msgspec.structs.replace(run_started(), id=longest)
+    write_records(runs / f"{longest}.profd", [main_process()], started)
+    training = msgspec.structs.replace(TRAINING, command=("/opt/bin/python", *["train.py"] * 50))
+    monkeypatch.setattr(ls, "find_attachable", lambda: [training])
+    monkeypatch.setattr("profd.cli.console._PIPED_CELLS", cells)
+    said = profd("ls")
+    assert max(map(len, said.splitlines())) <= cells
+    assert longest in said
+    assert "python train.py train.py" in said
+    assert ("2026-11-20" in said) is (cells > 80)
 
 
 def test_unreadable_file_is_listed_as_such_and_a_live_run_marks_its_processes(

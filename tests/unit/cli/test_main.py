@@ -142,9 +142,41 @@ def test_exit_code_of_a_command_is_passed_on_and_a_mistake_of_ours_not_hidden(
 
 
 def test_wrong_use_ends_with_2_in_clicks_way(profd: CommandLine) -> None:
-    for words in ("nonsense", "attach x", "attach --rate 0 1"):
+    for words in ("attach x", "attach --rate 0 1"):
         assert "Usage: profd" in profd(*words.split(), code=ExitCode.USAGE)
     assert profd("--version").startswith("profd 0.")
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("sumary latest", "`profd summary`"),
+        ("repotr", "`profd report`"),
+        ("4242", "`profd attach 4242`"),
+        ("train.py --epochs 3", "`profd run -- python train.py --epochs 3`"),
+        ("elsewhere.py", "`profd run -- python elsewhere.py`"),
+        ("job.sh a b", "`profd run -- ./job.sh a b`"),
+        ("old.profd", "`profd summary old.profd`"),
+        ("env python train.py", "`profd run -- env python train.py`"),
+        ("qqqq", "`profd --help` lists the commands"),
+        ("summary --jsn", "`--json`"),
+        ("run --bugdet 3 -- true", "`--budget`"),
+        ("summary --qqqq", "`profd summary --help` lists its options"),
+    ],
+)
+def test_a_mistyped_word_gets_the_right_one_in_one_line(
+    words: str,
+    meant: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    profd: CommandLine,
+) -> None:
+    for name in ("train.py", "job.sh", "old.profd"):
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+    said = profd(*words.split(), code=ExitCode.USAGE)
+    assert said.count("\n") == 1
+    assert said.endswith(f": {meant}\n")
 
 
 def test_reader_that_goes_away_is_no_error() -> None:

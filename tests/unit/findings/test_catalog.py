@@ -35,6 +35,7 @@ from profd.daemon.findings.finding import CRITICAL, INFO, WARNING, Finding, Meas
 from profd.daemon.findings.overhead import overhead
 from profd.daemon.findings.rule import without_hidden
 from profd.daemon.findings.texts import table
+from profd.daemon.render.plaintext import WIDTH, joined
 from profd.daemon.render.sections import finding_lines, verdict
 from profd.daemon.render.summary import summarize
 from profd.daemon.store.reader import RunReader
@@ -165,12 +166,12 @@ def test_the_verdict_is_the_strongest_finding_that_is_more_than_worth_knowing(ca
     assert [one.severity for one in found] == [INFO]
     phases = {"forward": 0.5, "backward": 0.4, "data load in process": 0.08, "optimizer": 0.02}
     assert verdict(found, phases).startswith("✓ all compute: 92 % of the training's time")
-    lines = list(finding_lines(found, phases))
-    assert [line[0] for line in lines if not line.startswith(" ")] == ["✓", "·"]
-    assert "profd run --torch-window" in " ".join(lines)
+    text = joined(finding_lines(found, phases), WIDTH)
+    assert [line[0] for line in text.splitlines() if not line.startswith(" ")] == ["✓", "·"]
+    assert "profd run --torch-window" in " ".join(text.split())
     large = [msgspec.structs.replace(found[0], gain_bound=3.1)]
     assert verdict(large, phases) == f"· {found[0].title}"
-    lines = list(finding_lines(large, phases))
+    lines = joined(finding_lines(large, phases), WIDTH).splitlines()
     assert [line[0] for line in lines if not line.startswith(" ")] == ["·"]
 
 

@@ -27,7 +27,7 @@ from profd.daemon.exports.svg import flame_graph_svg
 from profd.daemon.exports.tables import csv_files
 from profd.daemon.fleet.dataset import DataSet
 from profd.daemon.fleet.export import export_run
-from profd.daemon.render.plaintext import cut, fit, visible, visible_json, width, wrapped
+from profd.daemon.render.plaintext import Paragraph, aligned, cut, fit, visible, visible_json, width
 from profd.daemon.session.session import SessionOptions
 from profd.daemon.stacks.dump import DumpedFrame, DumpedThread
 from profd.daemon.store.reader import RunReader
@@ -45,6 +45,10 @@ def test_what_is_fitted_takes_exactly_its_cells(
     assert width(cut(text, cells, keep_end=keep_end)) <= cells
 
 
+def broken(text: str, lead: str = "") -> list[str]:
+    return list(Paragraph(text, lead).broken(80))
+
+
 def test_text_is_cut_by_cells_and_broken_lines_are_indented() -> None:
     assert (width("训练x"), width("e\u0301")) == (5, 1)
     assert cut("训练模型", 5) == "训练…"
@@ -52,12 +56,12 @@ def test_text_is_cut_by_cells_and_broken_lines_are_indented() -> None:
     assert cut("a/long/path.py:3", 8, keep_end=True) == "…th.py:3"
     assert cut("as it is", 8) == "as it is"
     assert (fit("训", 4), fit("训", 4, right=True), fit("日本語", 4)) == ("训  ", "  训", "日… ")
-    assert wrapped(f"{'word ' * 15}well-known \x1b[1m waits") == [
+    assert broken(f"{'word ' * 15}well-known \x1b[1m waits") == [
         f"{'word ' * 14}word",
         "  well-known \\x1b[1m waits",
     ]
-    assert wrapped("word " * 18, "  ▲ ") == [f"  ▲ {'word ' * 14}word", "    word word word"]
-    assert wrapped("", "  ▲ ") == []
+    assert broken("word " * 18, "  ▲ ") == [f"  ▲ {'word ' * 14}word", "    word word word"]
+    assert broken("", "  ▲ ") == []
 
 
 @pytest.mark.parametrize(
@@ -137,6 +141,46 @@ SHOWN = (
 )
 
 
+@pytest.mark.parametrize("cells", [80, 120, 200])
+@pytest.mark.usefixtures("host")
+def test_texts_keep_to_the_width_of_the_terminal(
+    cells: int,
+    tmp_path: Path,
+    run: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("profd.cli.console._PIPED_CELLS", cells)
+    data = DataSet(str(tmp_path / "data"))
+    with RunReader(run) as reader:
+        export_run(reader, data)
+    for words in (
+        ["summary", str(run)],
+        ["diff", str(run), str(run)],
+        ["window", str(run), "--show"],
+        ["fleet", str(tmp_path / "data")],
+        ["doctor"],
+    ):
+        run_command_line(words)
+        said = capsys.readouterr().out
+        assert said
+        assert max(map(width, said.splitlines())) <= cells, words
+
+
+@given(some.lists(some.tuples(some.text(max_size=3), some.text(), some.integers(0, 999))))
+def test_a_table_is_as_narrow_as_asked_and_never_cuts_what_is_to_be_whole(
+    rows: list[tuple[str, str, int]],
+) -> None:
+    heads = ("id", "what it is", "number")
+    cells = [(one, two, str(number)) for one, two, number in rows]
+    table = aligned(heads, cells, right=("number",), whole=("id",), cells=50)
+    lines = table.split("\n")
+    assert max(map(width, lines)) <= 50
+    for (one, _, number), line in zip(cells, lines[1:], strict=True):
+        assert line.startswith(visible(one))
+        assert line.endswith(number)
+
+
 @pytest.mark.usefixtures("host")
 @pytest.mark.parametrize("command", SHOWN, ids=" ".join)
 def test_a_terminal_gets_nothing_that_it_would_obey(
@@ -158,7 +202,8 @@ def test_a_terminal_gets_nothing_that_it_would_obey(
     run_command_line([meant.get(word, word) for word in command])
     said = capsys.readouterr()
     assert not set(said.out + said.err) & HIDDEN
-    assert any(spelled in said.out + said.err for spelled in (SPELLED, "?gnol?"))
+    shown = "".join((said.out + said.err).split())  # a long word may be broken
+    assert any(spelled in shown for spelled in (SPELLED, "?gnol?"))
 
 
 def test_every_command_is_among_these(run: Path) -> None:

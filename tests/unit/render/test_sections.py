@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -13,7 +14,7 @@ from support.synthetic import STARTED_NS, main_process, write_records
 from profd.daemon.analyze.memory import Growth, Limit
 from profd.daemon.analyze.nodes import open_job, read_folder
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.render.plaintext import WIDTH, joined
+from profd.daemon.render.plaintext import WIDTH, TextLine, joined
 from profd.daemon.render.report import render_report
 from profd.daemon.render.sections import growth_lines, node_lines, rank_lines
 from profd.daemon.render.summary import summarize
@@ -35,22 +36,26 @@ LEAK = Growth(1, 4242, "rss_bytes", None, "growing", 1.25e6, (1.2e6, 1.3e6), 0.5
 NAMES = {4242: "main"}
 
 
+def lines_of(section: Iterable[TextLine]) -> list[str]:
+    return joined(section, 120).splitlines()
+
+
 def test_a_leak_is_one_line_with_pace_step_and_end_and_a_jump_names_the_line_that_ran_meanwhile() -> (
     None
 ):
-    assert list(growth_lines([LEAK], NAMES)) == [
+    assert lines_of(growth_lines([LEAK], NAMES)) == [
         "  ▲ main 4242 grows by 1.2 MB/s ± 50 kB, 500 kB a step: the machine is full in 2 h 13 min"
     ]
     bare = msgspec.structs.replace(
         LEAK, bytes_per_step=None, limit=None, time_to_limit_s=None, pid=7
     )
-    assert list(growth_lines([bare], NAMES)) == ["  ▲ process 7 grows by 1.2 MB/s ± 50 kB"]
+    assert lines_of(growth_lines([bare], NAMES)) == ["  ▲ process 7 grows by 1.2 MB/s ± 50 kB"]
     group = msgspec.structs.replace(LEAK, limit=Limit("cgroup", "/job", 1, 0))
     limit = Limit("gpu", "GPU 0", 1, 0)
     gpu = msgspec.structs.replace(
         LEAK, series="gpu_process_memory_bytes", device="GPU 0", limit=limit
     )
-    of_group, of_gpu = growth_lines([group, gpu], NAMES)
+    of_group, of_gpu = lines_of(growth_lines([group, gpu], NAMES))
     assert of_group.endswith(": its control group is full in 2 h 13 min")
     assert "grows on GPU 0 by" in of_gpu
     assert of_gpu.endswith(": GPU 0 is full in 2 h 13 min")

@@ -14,7 +14,7 @@ from profd.daemon.render.summary import Exit, Summary, summarize
 from profd.daemon.render.text import closing_lines, summary_text
 from profd.daemon.store.reader import RunReader
 
-REPORT = "profd report cifar"
+NEXTS = {"report": "profd report cifar --open", "dashboard": "profd view cifar"}
 
 
 @pytest.fixture
@@ -24,28 +24,30 @@ def summary(tmp_path: Path) -> Summary:
 
 
 def test_closing_lines_say_where_the_time_went(summary: Summary) -> None:
-    assert closing_lines(summary, REPORT).splitlines() == [
+    assert closing_lines(summary, NEXTS).splitlines() == [
         "profd  train.py ended with 0 after 20.0 s, ~40 steps at 2.00/s",
-        "   40 %  data wait   train.py:58   for images, labels in loader:",
-        "   20 %  forward     train.py:61   logits = model(images)",
-        "   20 %  backward    train.py:63   loss.backward()",
-        "   10 %  optimizer   train.py:64   optimizer.step()",
-        "    6 %  loss        train.py:62   loss = criterion(logits, labels)",
+        "   40 %    197 ms  data wait   train.py:58  for images, labels in loader:",
+        "   20 %    101 ms  forward     train.py:61  logits = model(images)",
+        "   20 %    101 ms  backward    train.py:63  loss.backward()",
+        "   10 %   50.6 ms  optimizer   train.py:64  optimizer.step()",
+        "    6 %   30.3 ms  loss        train.py:62  loss = criterion(logits, labels)",
         "▲ input-bound: the main thread waits for data 39 % of the time (train.py:58):",
         "  having more workers speeds steps up by at most 1.9\N{MULTIPLICATION SIGN}",
-        "2,000 samples over 100.0 % of the run · 0.5 % torn · profd cost 4.1 % of a core · "
-        "20261120-120000-cifar-3fa9",
-        f"report: {REPORT}",
+        "2,000 samples over 100.0 % of the run · 0.5 % torn · profd cost 4.1 % of a core",
+        "report:    profd report cifar --open",
+        "dashboard: profd view cifar",
     ]
 
 
 def test_a_run_that_hung_says_so_in_place_of_all_compute(summary: Summary) -> None:
     hang = Hang(1.0, 21.0, None, "requests", "no progress for 20 s", (), ())
-    hung = msgspec.structs.replace(summary, phases={"forward": 1.0}, findings=(), hangs=(hang,))
-    assert (
-        "\u25b2 no progress for 20 s; it did not go on" in closing_lines(hung, REPORT).splitlines()
+    hung = msgspec.structs.replace(
+        summary, phases={"forward": 1.0}, step=None, findings=(), hangs=(hang,)
     )
-    assert "all compute" in closing_lines(msgspec.structs.replace(hung, hangs=()), REPORT)
+    assert (
+        "\u25b2 no progress for 20 s; it did not go on" in closing_lines(hung, NEXTS).splitlines()
+    )
+    assert "all compute" in closing_lines(msgspec.structs.replace(hung, hangs=()), NEXTS)
     assert "all compute" not in summary_text(hung)
     assert "all compute" in summary_text(msgspec.structs.replace(hung, hangs=()))
 
@@ -60,7 +62,7 @@ def test_closing_lines_take_in_steps_what_counts_them_and_the_first_finding(
         msgspec.structs.replace(
             summary, steps=Steps(20.1, 2480, "loop"), findings=(finding, finding)
         ),
-        "out.html",
+        {"report": "out.html"},
     ).splitlines()
     assert lines[0].endswith("after 20.0 s, 2,480 steps at 20.1/s")
     assert lines.count("▲ input-bound: both workers are 97 % busy") == 1
@@ -100,7 +102,7 @@ def test_steps_are_shown_as_exactly_as_they_are_known(
     summary: Summary, steps: Steps, said: str
 ) -> None:
     assert (
-        closing_lines(msgspec.structs.replace(summary, steps=steps), REPORT)
+        closing_lines(msgspec.structs.replace(summary, steps=steps), NEXTS)
         .splitlines()[0]
         .endswith(said)
     )
@@ -128,7 +130,7 @@ def test_the_first_line_says_how_the_run_ended(
 ) -> None:
     target = msgspec.structs.replace(summary.target, exit=Exit(*ended))
     changed = msgspec.structs.replace(summary, target=target, steps=Steps(), **changes)
-    assert closing_lines(changed, REPORT).splitlines()[0] == f"profd  {said}"
+    assert closing_lines(changed, NEXTS).splitlines()[0] == f"profd  {said}"
 
 
 def test_texts_say_that_a_run_has_no_samples(summary: Summary) -> None:
@@ -137,15 +139,16 @@ def test_texts_say_that_a_run_has_no_samples(summary: Summary) -> None:
     changed: dict[str, Any] = {
         "samples": 0,
         "phases": {},
+        "step": None,
         "coverage": None,
         "torn_share": None,
         "no_samples": why,
         **nothing,
     }
     empty = msgspec.structs.replace(summary, **changed)
-    assert closing_lines(empty, REPORT).splitlines()[1:3] == [
+    assert closing_lines(empty, NEXTS).splitlines()[1:3] == [
         f"▲ {why}",
-        "no samples · 20261120-120000-cifar-3fa9",
+        "no samples",
     ]
     assert summary_text(empty).splitlines()[-2:] == ["no samples", f"▲ {why}"]
 
@@ -156,15 +159,33 @@ def test_what_was_not_read_is_said_beside_the_samples(summary: Summary) -> None:
         "nothing was read from pid 6 for 9 s: unknown why",
     )
     partly = msgspec.structs.replace(summary, unread=texts)
-    assert f"▲ {texts[0]}" in closing_lines(partly, REPORT).splitlines()
+    assert f"▲ {texts[0]}" in closing_lines(partly, NEXTS).splitlines()
     assert not {f"▲ {text}" for text in texts} - set(summary_text(partly).splitlines())
 
 
 def test_summary_shows_phases_functions_and_each_process(summary: Summary) -> None:
     lines = summary_text(summary).splitlines()
+    assert lines[lines.index("Hot functions of the main thread") - 13 :][:12] == [
+        "Phases of the main thread, with their time in a step of 500 ms",
+        "  input wait       40 %         197 ms",
+        "  D  data wait     40 % ± 0.9   197 ms  train.py:58  for images, labels in load…",
+        "  compute          56 %         283 ms",
+        "  F  forward       20 % ± 0.9   101 ms  train.py:61  logits = model(images)",
+        "  O  loss           6 % ± 0.9  30.3 ms  train.py:62  loss = criterion(logits, l…",
+        "  B  backward      20 % ± 0.9   101 ms  train.py:63  loss.backward()",
+        "  P  optimizer     10 % ± 1.2  50.6 ms  train.py:64  optimizer.step()",
+        "                               40.4 ms  train.py:64  optimizer.step()",
+        "                               10.1 ms  train.py:60  optimizer.zero_grad()",
+        "  residual          4 %        19.7 ms",
+        "  S  synchronize    4 % ± 0.9  19.7 ms  train.py:65  running_loss += loss.item()",
+    ]
+    plain = summary_text(msgspec.structs.replace(summary, step=None)).splitlines()
     assert (
-        "  D  data wait     40 % ± 0.9   ████▊         train.py:58  for images, labels i…" in lines
+        "  D  data wait     40 % ± 0.9   ████▊         train.py:58  for images, labels i…" in plain
     )
+    wide = summary_text(summary, 120).splitlines()
+    row = "  D  data wait     40 % ± 0.9   197 ms  ████▊         train.py:58  "
+    assert f"{row}for images, labels in loader:" in wide
     assert "   40.0 % ± 0.9   40.0 %  Condition.wait        threading.py:331" in lines
     assert "     4243  worker 1       97 %    300 MB   80 %  elastic_deform  augment.py:12" in lines
     assert "     4244  worker 2       97 %    300 MB   80 %  elastic_deform  augment.py:12" in lines
@@ -202,7 +223,7 @@ def test_names_of_any_kind_fit_and_do_nothing_to_the_terminal(summary: Summary) 
         target=target,
     )
     shown = summary_text(changed).split("\n")
-    closing = closing_lines(changed, REPORT).split("\n")
+    closing = closing_lines(changed, NEXTS).split("\n")
     assert all(line.isprintable() for line in shown + closing)
     assert max(map(width, shown + closing[:-2])) <= WIDTH
     assert len(shown) == len(summary_text(summary).splitlines())
