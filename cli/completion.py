@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections import Counter
-from collections.abc import Iterator
 
 import click
 from click.shell_completion import BashComplete, CompletionItem, add_completion_class
@@ -21,9 +19,9 @@ class _QuotingBash(BashComplete):
     def format_completion(self, item: CompletionItem) -> str:
         # The words come a line each; within a quote that the user has opened all is one word.
         typed = os.environ["COMP_WORDS"].split("\n")[int(os.environ["COMP_CWORD"]) :]
-        is_quoted = typed[:1] != [] and typed[0][:1] in ("'", '"')
-        is_word = is_quoted or item.type != "plain"
-        return f"{item.type},{item.value if is_word else shlex.quote(item.value)}"
+        if item.type == "plain" and not "".join(typed).startswith(("'", '"')):
+            item.value = shlex.quote(item.value)
+        return super().format_completion(item)
 
 
 def offer() -> None:
@@ -40,17 +38,10 @@ def complete_file(
 def complete_run(
     context: click.Context, parameter: click.Parameter, begun: str
 ) -> list[CompletionItem]:
-    """Offer ``latest``, ids, names that only one run has, and files."""
-    return [*complete_file(context, parameter, begun), *_runs(begun)]
-
-
-def _runs(begun: str) -> Iterator[CompletionItem]:
-    runs = paths.list_runs()
-    if runs and paths.LATEST.startswith(begun):
-        yield CompletionItem(paths.LATEST, help="the newest run")
-    names = Counter(map(paths.run_name, runs)) if begun else Counter[str]()
-    words = (*(path.stem for path in runs), *(name for name, count in names.items() if count == 1))
-    yield from (CompletionItem(word) for word in dict.fromkeys(words) if word.startswith(begun))
+    """Offer ``latest``, the ids of runs, and files."""
+    words = [paths.LATEST, *(path.stem for path in paths.list_runs())]
+    found = [CompletionItem(word) for word in words if word.startswith(begun)]
+    return [*complete_file(context, parameter, begun), *found]
 
 
 def complete_process(
@@ -61,13 +52,6 @@ def complete_process(
 
     found = ((str(one.pid), short_command(one.command)) for one in find_attachable())
     return [CompletionItem(pid, help=words) for pid, words in found if pid.startswith(begun)]
-
-
-def complete_run_or_process(
-    context: click.Context, parameter: click.Parameter, begun: str
-) -> list[CompletionItem]:
-    of_runs = complete_run(context, parameter, begun)
-    return [*of_runs, *complete_process(context, parameter, begun)]
 
 
 def complete_phase(

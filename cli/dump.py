@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from profd.cli.completion import complete_run_or_process
 from profd.cli.console import print_json
 from profd.cli.liverun import find_live
 from profd.cli.options import json_option, run_argument
@@ -16,7 +15,7 @@ from profd.daemon.tree.tree import dump_tree, merge
 
 
 @click.command()
-@run_argument("target", "[PID|RUN]", complete_run_or_process)
+@run_argument("target", "[PID|RUN]")
 @json_option
 def command(target: str, as_json: bool) -> int:
     """Print the Python stacks of a process and of all processes below it.

@@ -10,13 +10,13 @@ from pathlib import Path, PurePath
 import click
 import msgspec
 
-from profd.cli.console import line_cells, print_json
+from profd.cli.console import line_cells, print_json, say
 from profd.cli.liverun import live_runs_of
 from profd.cli.options import json_option
 from profd.daemon import paths
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
-from profd.daemon.render.plaintext import Paragraph, aligned, joined, titled
+from profd.daemon.render.plaintext import aligned, titled
 from profd.daemon.store.reader import RunReader
 from profd.daemon.tree.attachable import Attachable, find_attachable
 from profd.daemon.units import duration
@@ -60,33 +60,22 @@ def command(as_json: bool) -> None:
     if as_json:
         print_json(listing)
         return
+    for run in listing.runs:
+        if run.error:
+            say(f"{run.run} cannot be read: {run.error}")
     cells = line_cells(sys.stdout)
     runs = run_table(listing.runs, cells)
     click.echo(f"{runs}\n\n{attachable_table(listing.processes, cells)}")
 
 
-_WITH_ALL_CELLS = 100
-"""In less room the runs lack what their ids say too, and their samples."""
-
-
 def run_table(runs: Sequence[ListedRun], cells: int) -> str:
-    """Return the table of runs, no wider than ``cells``; their ids are never cut."""
+    """Return the table of runs, no wider than ``cells``; ids, which say when, are never cut."""
     if not runs:
         return "No runs yet. Make one: profd run -- python train.py, or profd demo"
-    left_out = () if cells >= _WITH_ALL_CELLS else ("started", "samples")
-    rows = [
-        {head: text for head, text in _run_cells(run).items() if head not in left_out}
-        for run in runs
-    ]
-    table = aligned(
-        list(rows[0]),
-        [list(row.values()) for row in rows],
-        right=("length", "samples"),
-        whole=("run", "state", "started"),
-        cells=cells,
-    )
-    unread = [Paragraph(f"{run.run}: {run.error}") for run in runs if run.error]
-    return "\n".join([titled("Runs", table), *([joined(unread, cells)] if unread else [])])
+    heads = ("run", "state", "length", "samples", "command")
+    right, whole = ("length", "samples"), ("run", "state")
+    table = aligned(heads, map(_run_cells, runs), right=right, whole=whole, cells=cells)
+    return titled("Runs", table)
 
 
 def attachable_table(found: Sequence[Attachable], cells: int) -> str:
@@ -132,16 +121,10 @@ def list_run(path: Path) -> ListedRun:
     )
 
 
-def _run_cells(run: ListedRun) -> dict[str, str]:
-    """Return the cells of a run by the heads of their columns."""
-    return {
-        "run": run.run,
-        "state": run.state,
-        "started": run.started[:16].replace("T", " "),
-        "length": "" if run.duration_s is None else duration(run.duration_s),
-        "samples": "" if run.samples is None else f"{run.samples:,}",
-        "command": _named(run.command),
-    }
+def _run_cells(run: ListedRun) -> tuple[str, ...]:
+    length = "" if run.duration_s is None else duration(run.duration_s)
+    samples = "" if run.samples is None else f"{run.samples:,}"
+    return run.run, run.state, length, samples, _named(run.command)
 
 
 def _named(command: Sequence[str]) -> str:

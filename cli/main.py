@@ -93,25 +93,13 @@ def _meant(words: Sequence[str]) -> str:
         return f"`profd {close[0]}`"
     if name.isdecimal():
         return f"`profd attach {name}`"
-    if os.path.isfile(name):  # noqa: PTH113  Path raises for long names
-        from profd.daemon import paths
-        from profd.daemon.launch.script import command_of
+    from profd.daemon.launch.script import command_of
 
-        if name.endswith(paths.SUFFIX):
-            return f"`profd summary {shlex.quote(name)}`"
-        return f"`profd run -- {shlex.join([*command_of(name), *words[1:]])}`"
-    if name.endswith(".py") or shutil.which(name):
-        program = ["python"] if name.endswith(".py") else []
-        return f"`profd run -- {shlex.join([*program, *words])}`"
+    is_file = os.path.isfile(name)  # noqa: PTH113  Path raises for long names
+    if is_file or name.endswith(".py") or shutil.which(name):
+        program = command_of(name) if is_file or name.endswith(".py") else [name]
+        return f"`profd run -- {shlex.join([*program, *words[1:]])}`"
     return "`profd --help` lists the commands"
-
-
-def _say_option(error: click.NoSuchOption) -> None:
-    """Say in one line which option there is not, and which was meant."""
-    command = error.ctx.command_path if error.ctx else "profd"
-    close = error.possibilities or ()
-    remedy = f"`{close[0]}`" if close else f"`{command} --help` lists its options"
-    say(f"`{command}` has no option {error.option_name}: {remedy}")
 
 
 def run_command_line(arguments: Sequence[str] | None = None) -> int:
@@ -130,7 +118,9 @@ def run_command_line(arguments: Sequence[str] | None = None) -> int:
         say(str(error))
         return error.exit_code
     except click.NoSuchOption as error:
-        _say_option(error)
+        command = error.ctx.command_path if error.ctx else "profd"
+        close = error.possibilities or [f"{command} --help"]
+        say(f"`{command}` has no option {error.option_name}: `{close[0]}`")
         return error.exit_code
     except click.ClickException as error:
         error.show()

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
-from click.shell_completion import CompletionItem
 
 from profd.cli.completion import complete_phase, complete_run
 from profd.daemon import paths
@@ -29,14 +28,11 @@ if TYPE_CHECKING:
     from profd.daemon.store.rows import RunInfo
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
-def run_argument(
-    name: str = "run", metavar: str = "[RUN]", complete: Complete = complete_run
-) -> Callable[[Command], Command]:
+def run_argument(name: str = "run", metavar: str = "[RUN]") -> Callable[[Command], Command]:
     """Return a decorator that gives a command RUN as ``name: str``, by default ``latest``."""
-    return click.argument(name, metavar=metavar, default=paths.LATEST, shell_complete=complete)
+    return click.argument(name, metavar=metavar, default=paths.LATEST, shell_complete=complete_run)
 
 
 job_option = click.option(
@@ -284,19 +280,16 @@ class SelectionWords(NamedTuple):
             raise UsageError(
                 f"--from {self.from_time} is not before --to {self.to_time}", "exchange them"
             )
-        is_late = time.from_ns >= max(info.end_ns, info.started_ns + 1)
-        is_early = time.to_ns <= info.started_ns
-        if is_late or is_early:
-            from profd.daemon.units import clock, duration
+        if time.from_ns >= max(info.end_ns, info.started_ns + 1) or time.to_ns <= info.started_ns:
+            from profd.daemon.units import duration, moment
 
-            began, zone = clock(info.started_ns, "%Y-%m-%d %H:%M:%S"), clock(info.started_ns, "%Z")
+            words = ("--from", self.from_time), ("--to", self.to_time)
+            asked = " ".join(f"{name} {word}" for name, word in words if word is not None)
             length = duration(info.time.length_s)
-            option = (
-                f"--from {self.from_time} is after" if is_late else f"--to {self.to_time} is before"
-            )
-            what = f"{option} the run, which lasted {length} from {began} ({zone})"
             raise UsageError(
-                what, "give seconds from the start of the run, or HH:MM:SS of the time zone here"
+                f"{asked} is outside of the run, which lasted {length} from "
+                f"{moment(info.started_ns)}",
+                "give seconds from the start of the run, or HH:MM:SS of the time zone here",
             )
         return time
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import click
 import msgspec
 
-from profd.cli.completion import complete_run_or_process
 from profd.cli.console import line_cells, print_json, say
 from profd.cli.liverun import find_live, pid_of, run_of
 from profd.cli.options import json_option, off_option, run_argument
@@ -51,7 +50,7 @@ SORTABLE = {
 
 
 @click.command()
-@run_argument(complete=complete_run_or_process)
+@run_argument()
 @click.option(
     "--steps",
     type=click.IntRange(1, MAX_STEPS),
@@ -140,7 +139,8 @@ def command(
             click.echo(joined(map(Paragraph, about), room))
             rows = reader.operators(window.id)
             sorted_rows = sort_rows(rows if by_shape else by_name(rows), field)
-            click.echo(operator_table(sorted_rows, limit, issuing_lines(reader, window), room))
+            table = operator_table(sorted_rows, limit, issuing_lines(reader, window), room)
+            click.echo(joined(table.splitlines(), room))
 
 
 def last_windows(reader: RunReader) -> list[WindowRow]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import re
 import shlex
-import shutil
 import sys
 import sysconfig
 from collections.abc import Iterator
@@ -32,11 +31,8 @@ def _installer() -> str:
     python = shlex.quote(sys.executable)
     if (prefix / "pipx_metadata.json").exists():
         return f"pipx runpip {shlex.quote(prefix.name)} install"
-    # uv makes environments without pip, for `uv tool install` too
-    if importlib.util.find_spec("pip") is None:
-        if shutil.which("uv") or (prefix / "uv-receipt.toml").exists():
-            return f"uv pip install --python {python}"
-        return f"{python} -m ensurepip && {python} -m pip install"
+    if importlib.util.find_spec("pip") is None:  # as uv makes environments, `uv tool` too
+        return f"uv pip install --python {python}"
     is_of_system = sys.prefix == sys.base_prefix
     marker = Path(sysconfig.get_path("stdlib"), "EXTERNALLY-MANAGED")  # PEP 668
     flag = " --break-system-packages" if is_of_system and marker.exists() else ""

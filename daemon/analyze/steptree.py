@@ -6,8 +6,8 @@ checkpoint) is a part of each. The time before the first step and after the last
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Iterable
 
 import msgspec
 
@@ -63,20 +63,18 @@ def take_step_tree(
 
 def step_tree(profile: Profile, phases: PhaseIndex, step_s: float) -> StepPart:
     """Divide a step of ``step_s`` seconds as the profile of a time that holds only steps."""
-
-    def part(name: str, share: float, place: PhasePlace | None = None) -> StepPart:
-        return StepPart(name, share * step_s, share, tuple(below[name]), place)
-
     below: defaultdict[str, list[StepPart]] = defaultdict(list)
+
+    def add(above: str, name: str, share: float, place: PhasePlace | None = None) -> None:
+        below[above].append(StepPart(name, share * step_s, share, tuple(below[name]), place))
+
     for line in user_lines(profile, phases):
-        below[line.phase].append(part(f"{line.module_path}:{line.line}", line.share, line))
+        add(line.phase, f"{line.module_path}:{line.line}", line.share, line)
     shares = phase_shares(profile, phases)
-    for name in (phase.name for phase in PHASES if phase.name in shares):
-        below[_GROUPS.get(name, RESIDUAL)].append(part(name, shares[name]))
-    groups = (INPUT, COMPUTE, RESIDUAL)
-    below["step"] = [part(name, _sum(below[name])) for name in groups if below[name]]
-    return part("step", _sum(below["step"]))
-
-
-def _sum(parts: Iterable[StepPart]) -> float:
-    return sum(one.share for one in parts)
+    for phase in PHASES:
+        if phase.name in shares:
+            add(_GROUPS.get(phase.name, RESIDUAL), phase.name, shares[phase.name])
+    for group in (INPUT, COMPUTE, RESIDUAL):
+        if below[group]:
+            add("step", group, math.fsum(one.share for one in below[group]))
+    return StepPart("step", step_s, 1.0, tuple(below["step"]))

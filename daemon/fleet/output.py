@@ -16,7 +16,15 @@ from profd.daemon.fleet.answers import (
     SlowNode,
 )
 from profd.daemon.render.htmlpage import render_page
-from profd.daemon.render.plaintext import Paragraph, TextLine, aligned, cut, joined, listed, visible
+from profd.daemon.render.plaintext import (
+    Paragraph,
+    TextLine,
+    aligned,
+    joined,
+    listed,
+    rows_of,
+    visible,
+)
 from profd.daemon.units import UNKNOWN, number, percent, plural, step_time
 
 
@@ -226,9 +234,8 @@ def _section(table: AnswerTable, cells: int) -> Iterator[TextLine]:
         yield Paragraph(table.nothing or "Nothing.", "  ")
         return
     yield Paragraph(table.note, "  ")
-    shown = [[cut(cell, 48) for cell in row] for row in table.rows[:ROWS]]
-    text = aligned(table.heads, shown, right=table.numbers, cells=cells - 2)
-    yield from (f"  {line}" for line in text.splitlines())
+    text = aligned(table.heads, table.rows[:ROWS], right=table.numbers, cells=cells - 2)
+    yield from rows_of(text)
     if len(table.rows) > ROWS:
         yield f"  and {len(table.rows) - ROWS} more"
 

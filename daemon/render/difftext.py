@@ -7,15 +7,12 @@ from collections.abc import Iterator, Sequence
 from profd.daemon.compare.blocks import slowing
 from profd.daemon.compare.diff import Change, Diff
 from profd.daemon.compare.readings import Reading
-from profd.daemon.render.plaintext import Paragraph, TextLine, fit, joined, visible
+from profd.daemon.render.plaintext import Paragraph, TextLine, aligned, joined, visible
 from profd.daemon.units import difference, duration, percent, quantity, signed_percent, step_time
 
 WIDTH = 100
-_ROWS, _NAME_CELLS, _PLACE_CELLS = 8, 48, 40
-_OF_NAMES = 0.6
-"""The share of names in the room that names and places have."""
-_NUMBER_CELLS = 51
-"""The cells that numbers, bounds and gaps take of a row."""
+_ROWS = 8
+_HEADS = ("", "where", "base", "new", "change", "95 % bounds")
 _TITLES = (
     ("functions", "Your functions and what they call"),
     ("lines", "Your lines and what they call"),
@@ -27,31 +24,25 @@ _TITLES = (
 def diff_text(diff: Diff, cells: int = WIDTH) -> str:
     """Return a diff as text, no line wider than ``cells``. No newline at the end."""
     lines: list[TextLine] = []
-    rooms = _rooms(cells)
     for name, side in (("base", diff.base), ("new", diff.new)):
         step = "" if side.step_s is None else f", {step_time(side.step_s)} a step"
-        told = f"{visible(side.run)}: {duration(side.compared_s)} of training{step}"
+        told = f"{side.run}: {duration(side.compared_s)} of training{step}"
         lines.append(Paragraph(told, f"{name:4}  "))
     lines += ["", Paragraph(verdict(diff))]
     for field, title in _TITLES:
         changes: Sequence[Change] = getattr(diff, field)
-        shown = [change for change in changes if change.is_significant or change == diff.likeliest][
-            :_ROWS
-        ]
-        if shown:
-            lines += ["", _heads(title, rooms), *_rows(diff, shown, rooms)]
+        shown = (one for one in changes if one.is_significant or one == diff.likeliest)
+        lines += _table(title, [_cells_of_change(diff, one) for one in shown], cells)
     # All rows of GPUs and peaks are shown, alike or not.
-    lines += _section("GPUs", diff.gpus, rooms)
-    lines += _section(
-        "Memory, by role",
-        [one for one in diff.memory if one.is_significant or one.unit == "bytes"],
-        rooms,
-    )
-    lines += _section(
-        "Operators by themselves, a step",
-        [one for one in diff.operators if one.is_significant],
-        rooms,
-    )
+    peaks = [one for one in diff.memory if one.is_significant or one.unit == "bytes"]
+    operators = [one for one in diff.operators if one.is_significant]
+    for title, readings in (
+        ("GPUs", diff.gpus),
+        ("Memory, by role", peaks),
+        ("Operators by themselves, a step", operators),
+    ):
+        ordered = sorted(readings, key=lambda one: not one.is_significant)
+        lines += _table(title, list(map(_cells_of_reading, ordered)), cells)
     lines += ["", *_basis(diff)]
     return joined(lines, cells)
 
@@ -115,31 +106,25 @@ def machine_note(diff: Diff) -> str:
     )
 
 
-def _rooms(cells: int) -> tuple[int, int]:
-    """Return the cells of names and of places in a row."""
-    free = cells - _NUMBER_CELLS
-    names = min(int(free * _OF_NAMES), _NAME_CELLS)
-    return names, min(free - names, _PLACE_CELLS)
-
-
-def _heads(title: str, rooms: tuple[int, int]) -> str:
-    return f"{fit(title, sum(rooms) + 4)}     base      new   change  95 % bounds"
-
-
-def _row(name: str, place: str, rooms: tuple[int, int]) -> str:
-    return f"  {fit(name, rooms[0])}  {fit(place, rooms[1], keep_end=True)}"
-
-
-def _rows(diff: Diff, changes: Sequence[Change], rooms: tuple[int, int]) -> Iterator[str]:
-    for change in changes:
-        place = change.module_path + (f":{change.line}" if change.line else "")
-        base, new = (quantity(value, diff.unit) for value in (change.base, change.new))
-        amounts = f"{base:>9}{new:>9}{signed_percent(change.relative):>9}"
-        whole = change.difference / change.relative if change.relative else 1.0
-        yield (
-            f"{_row(change.name, place, rooms)}{amounts}  {signed_percent(change.low / whole)} to "
-            f"{signed_percent(change.high / whole)}"
+def _table(title: str, rows: Sequence[Sequence[str]], cells: int) -> Iterator[str]:
+    if rows:
+        table = aligned(
+            _HEADS,
+            rows[:_ROWS],
+            right=_HEADS[2:5],
+            whole=_HEADS[5:],
+            paths=_HEADS[1:2],
+            cells=cells,
         )
+        yield from ("", title, *table.splitlines())
+
+
+def _cells_of_change(diff: Diff, change: Change) -> tuple[str, ...]:
+    place = change.module_path + (f":{change.line}" if change.line else "")
+    base, new = (quantity(value, diff.unit) for value in (change.base, change.new))
+    whole = change.difference / change.relative if change.relative else 1.0
+    bounds = f"{signed_percent(change.low / whole)} to {signed_percent(change.high / whole)}"
+    return f"  {change.name}", place, base, new, signed_percent(change.relative), bounds
 
 
 def _basis(diff: Diff) -> Iterator[TextLine]:
@@ -158,15 +143,11 @@ def _basis(diff: Diff) -> Iterator[TextLine]:
         yield from ("", Paragraph(note))
 
 
-def _section(title: str, readings: Sequence[Reading], rooms: tuple[int, int]) -> Iterator[TextLine]:
-    if not readings:
-        return
-    yield from ("", _heads(title, rooms))
-    for one in sorted(readings, key=lambda one: not one.is_significant)[:_ROWS]:
-        numbers = f"{quantity(one.base, one.unit):>9}{quantity(one.new, one.unit):>9}"
-        changed = difference(one.difference, one.unit) if one.is_significant else "alike"
-        bounds = ""
-        if one.low is not None and one.high is not None:
-            low, high = difference(one.low, one.unit), difference(one.high, one.unit)
-            bounds = f"{low.removesuffix(high[high.rindex(' ') :])} to {high}"
-        yield f"{_row(one.name, one.measure, rooms)}{numbers}{changed:>9}  {bounds}"
+def _cells_of_reading(one: Reading) -> tuple[str, ...]:
+    changed = difference(one.difference, one.unit) if one.is_significant else "alike"
+    bounds = ""
+    if one.low is not None and one.high is not None:
+        low, high = difference(one.low, one.unit), difference(one.high, one.unit)
+        bounds = f"{low.removesuffix(high[high.rindex(' ') :])} to {high}"
+    base, new = (quantity(value, one.unit) for value in (one.base, one.new))
+    return f"  {one.name}", one.measure, base, new, changed, bounds

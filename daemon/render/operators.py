@@ -15,15 +15,7 @@ import msgspec
 from profd.daemon.analyze.operators import IssuingLine, WindowSummary, issuing_lines
 from profd.daemon.analyze.windows import HOST, AboutWindow, about_window
 from profd.daemon.clock import MICROSECOND_NS
-from profd.daemon.render.plaintext import (
-    Paragraph,
-    TextLine,
-    aligned,
-    fit,
-    joined,
-    visible,
-    width,
-)
+from profd.daemon.render.plaintext import Paragraph, TextLine, aligned, cut, rows_of, visible
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import OperatorTotals
 from profd.daemon.store.rows import WindowRow
@@ -32,7 +24,6 @@ from profd.daemon.units import percent, plural, step_time
 
 _NAME_CELLS = 55
 _LINES, _IDLE_LINES = 6, 3
-_SHAPES, _FROM = "Input Shapes", "From (samples)"
 
 
 class Sums(NamedTuple):
@@ -45,14 +36,12 @@ class Sums(NamedTuple):
 class OperatorColumn(NamedTuple):
     """A head, and the cell of a row.
 
-    If ``shows`` is given, the column is only in tables with a row of which it returns true. A table
-    without room for all has those that ``is_first``.
+    If ``shows`` is given, the column is only in tables with a row of which it returns true.
     """
 
     head: str
     cell: Callable[[OperatorTotals, Sums], str]
     shows: Callable[[OperatorTotals], object] | None = None
-    is_first: bool = False
 
 
 def sort_rows(rows: Sequence[OperatorTotals], field: str | None) -> list[OperatorTotals]:
@@ -70,56 +59,44 @@ def operator_table(
     rows: Sequence[OperatorTotals],
     limit: int | None = None,
     issuers: Mapping[str, Sequence[IssuingLine]] | None = None,
-    room: int | None = None,
+    room: int = 300,
 ) -> str:
     """Return the first ``limit`` rows as a table, without a newline at the end.
 
-    ``issuers`` are the lines that issued operators, by name. If the table would be wider than
-    ``room`` cells, it has the first columns only, and says which it lacks.
+    ``issuers`` are the lines that issued operators, by name. No cell is wider than a third
+    of ``room``.
     """
     sums, columns = sums_of(rows), columns_of(rows)
     if issuers:
-        columns.append(OperatorColumn(_FROM, lambda row, _: issuer_of(row, issuers), is_first=True))
-    rest = []
-    table = _table_of(columns, rows[:limit], sums, None)
-    if room is not None and width(table.partition("\n")[0]) > room:
-        rest = [column.head for column in columns if not column.is_first]
-        table = _table_of([one for one in columns if one.is_first], rows[:limit], sums, room)
-    lines: list[TextLine] = [*table.splitlines(), f"Self CPU time total: {_time(sums.self_cpu_ns)}"]
+        columns.append(OperatorColumn("From (samples)", lambda row, _: issuer_of(row, issuers)))
+    heads = [column.head for column in columns]
+    cells = [[cut(column.cell(row, sums), room // 3) for column in columns] for row in rows[:limit]]
+    lines = [
+        aligned(heads, cells, right=heads[1:], has_rule=True),
+        f"Self CPU time total: {_time(sums.self_cpu_ns)}",
+    ]
     if sums.self_cuda_ns:
         lines.append(f"Self CUDA time total: {_time(sums.self_cuda_ns)}")
-    if rest:
-        lines.append(Paragraph(f"For want of room without {', '.join(rest)}: --json has all."))
-    return joined(lines, room or width(table.partition("\n")[0]))
-
-
-def _table_of(
-    columns: Sequence[OperatorColumn],
-    rows: Sequence[OperatorTotals],
-    sums: Sums,
-    room: int | None,
-) -> str:
-    heads = [column.head for column in columns]
-    cells = [[column.cell(row, sums) for column in columns] for row in rows]
-    right = [head for head in heads[1:] if room is None or head not in (_SHAPES, _FROM)]
-    return aligned(heads, cells, right=right, cells=room, has_rule=True)
+    return "\n".join(lines)
 
 
 def operator_lines(windows: Sequence[WindowSummary]) -> Iterator[TextLine]:
     """Yield what took most in each process of the last window, if one was taken."""
+    heads = ("self CUDA", "self CPU", "calls", "operator", "")
     for window in windows:
         rank = "" if window.rank is None else f"rank {window.rank}, "
-        on_gpu = any(row.self_cuda_share is not None for row in window.operators)
         length = step_time(TimeRange(window.start_ns, window.end_ns).length_s)
         yield f"  {rank}{plural(window.steps, 'whole step')} in {length}"
         for text in about_lines(window):
             yield Paragraph(text, "  ")
-        yield f"  {'self CUDA  ' if on_gpu else ''}self CPU    calls  operator"
+        on_gpu = any(row.self_cuda_share is not None for row in window.operators)
+        rows = []
         for row in window.operators[:_LINES]:
-            cuda = f"{percent(row.self_cuda_share or 0.0):>9}  " if on_gpu else ""
-            shares = f"{cuda}{percent(row.self_cpu_share):>8}"
+            cuda = percent(row.self_cuda_share or 0.0) if on_gpu else ""
             place = row.line.label if row.line else ""
-            yield f"  {shares}  {row.calls:>7,}  {fit(row.name, 34)}  {place}"
+            shares = cuda, percent(row.self_cpu_share)
+            rows.append((*shares, f"{row.calls:,}", cut(row.name, 34), place))
+        yield from rows_of(aligned(heads, rows, right=heads[:3]))
 
 
 def about_lines(about: AboutWindow) -> Iterator[str]:
@@ -202,17 +179,13 @@ def _device_memory(row: OperatorTotals) -> object:
 
 
 _COLUMNS = (
-    OperatorColumn("Name", lambda row, _: _name(row), is_first=True),
-    OperatorColumn(
-        "Self CPU %",
-        lambda row, sums: _share(row.self_cpu_ns, sums.self_cpu_ns),
-        is_first=True,
-    ),
-    OperatorColumn("Self CPU", lambda row, _: _time(row.self_cpu_ns), is_first=True),
+    OperatorColumn("Name", lambda row, _: _name(row)),
+    OperatorColumn("Self CPU %", lambda row, sums: _share(row.self_cpu_ns, sums.self_cpu_ns)),
+    OperatorColumn("Self CPU", lambda row, _: _time(row.self_cpu_ns)),
     OperatorColumn("CPU total %", lambda row, sums: _share(row.cpu_total_ns, sums.self_cpu_ns)),
     OperatorColumn("CPU total", lambda row, _: _time(row.cpu_total_ns)),
     OperatorColumn("CPU time avg", lambda row, _: _time(row.cpu_total_ns / row.calls)),
-    OperatorColumn("Self CUDA", lambda row, _: _time(row.self_cuda_ns), _device, is_first=True),
+    OperatorColumn("Self CUDA", lambda row, _: _time(row.self_cuda_ns), _device),
     OperatorColumn(
         "Self CUDA %", lambda row, sums: _share(row.self_cuda_ns, sums.self_cuda_ns), _device
     ),
@@ -222,12 +195,11 @@ _COLUMNS = (
     OperatorColumn("Self CPU Mem", lambda row, _: _bytes(row.self_cpu_bytes), _memory),
     OperatorColumn("CUDA Mem", lambda row, _: _bytes(row.cuda_bytes), _device_memory),
     OperatorColumn("Self CUDA Mem", lambda row, _: _bytes(row.self_cuda_bytes), _device_memory),
-    OperatorColumn("# of Calls", lambda row, _: str(row.calls), is_first=True),
+    OperatorColumn("# of Calls", lambda row, _: str(row.calls)),
     OperatorColumn(
-        _SHAPES,
+        "Input Shapes",
         lambda row, _: visible(row.input_shapes)[:80],
         lambda row: row.input_shapes not in ("", "[]"),
-        is_first=True,
     ),
     OperatorColumn(
         "Total MFLOPs",

@@ -124,6 +124,8 @@ def process_title(row: ProcessRow, host: str | None = None) -> str:
 
 
 _GAP = "  "
+_LEAST_CELLS = 16
+"""The last column of a table is cut to so many cells before others are."""
 
 
 def aligned(
@@ -132,27 +134,41 @@ def aligned(
     *,
     right: Sequence[str] = (),
     whole: Sequence[str] = (),
+    paths: Sequence[str] = (),
     cells: int | None = None,
     has_rule: bool = False,
 ) -> str:
     """Return a table with a line of heads; the columns named in ``right`` are aligned to the right.
 
     What is invisible in a cell, or would steer the terminal, is spelled out. If the table would
-    take more than ``cells``, its widest columns are cut, but none that ``right`` or ``whole`` name.
-    ``has_rule`` asks for dashes below the heads.
+    take more than ``cells``, its last column is cut, then the widest ones, but none that ``right``
+    or ``whole`` name, and those that ``paths`` name at their beginning. ``has_rule`` asks for
+    dashes below the heads; without them, a column without any text in its cells is left out.
     """
     columns = list(zip(heads, *(map(visible, row) for row in rows), strict=True))
+    columns = [column for column in columns if has_rule or any(column[1:]) or not column[1:]]
     rooms = [max(map(width, column)) for column in columns]
-    flexible = [at for at, head in enumerate(heads) if head not in (*right, *whole)]
+    flexible = [at for at, column in enumerate(columns) if column[0] not in (*right, *whole)]
     taken = sum(rooms) + len(_GAP) * (len(rooms) - 1)
     for _ in range(taken - cells if cells and flexible else 0):
         widest = max(flexible, key=rooms.__getitem__)
-        rooms[widest] = max(rooms[widest] - 1, 0)
+        at = flexible[-1] if rooms[flexible[-1]] > _LEAST_CELLS else widest
+        rooms[at] -= rooms[at] > 1
     shown = []
     for (head, *texts), room in zip(columns, rooms, strict=True):
         rule = ["-" * room] if has_rule else []
-        shown.append([fit(text, room, right=head in right) for text in (head, *rule, *texts)])
+        shown.append(
+            [
+                fit(text, room, right=head in right, keep_end=head in paths)
+                for text in (head, *rule, *texts)
+            ]
+        )
     return "\n".join(_GAP.join(line).rstrip() for line in zip(*shown, strict=True))
+
+
+def rows_of(table: str) -> Iterator[str]:
+    """Yield the lines of a table within a section, indented."""
+    yield from (f"  {line}" for line in table.splitlines())
 
 
 def titled(title: str, table: str) -> str:

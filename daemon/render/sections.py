@@ -18,7 +18,7 @@ from profd.daemon.analyze.memory import Growth
 from profd.daemon.analyze.phases import STARTUP, STEP
 from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.findings.finding import INFO, Finding
-from profd.daemon.render.plaintext import Paragraph, TextLine, fit, listed, visible, width
+from profd.daemon.render.plaintext import Paragraph, TextLine, aligned, listed, rows_of, visible
 from profd.daemon.render.summary import Summary
 from profd.daemon.store.merge import JoinedNode
 from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS
@@ -256,24 +256,18 @@ def rank_lines(ranks: Sequence[RankSummary]) -> Iterator[str]:
     """Yield the table of the ranks, if there are any; of many, those that wait least."""
     if not ranks:
         return
-    hosts = {row.host for row in ranks}
-    node_cells = min(max(map(width, hosts)), 20) + 2 if len(hosts) > 1 else 0
-    yield (
-        f"     rank  {fit('node', node_cells)}   steps  own work   waits  longer than the others at"
-    )
     shown = _waiting_least(ranks, 16)
+    is_of_nodes = len({row.host for row in ranks}) > 1
+    rows = []
     for row in shown:
         steps = UNKNOWN if row.steps_per_s is None else rate(row.steps_per_s)
-        place = (
-            f"  {'▲' if row.is_late else ' '} {row.rank:>5}  {fit(row.host, node_cells)}{steps:>8}"
-        )
-        shares, where = f"{percent(row.own_share):>8}  {percent(row.waiting_share):>6}", ""
-        if (part := _surplus(row)) is not None:
-            where = (
-                f"+{percent(part.surplus)} {part.function}  {part.module_path}:{part.line}  "
-                f"{part.phase}"
-            )
-        yield f"{place}  {shares}  {where}"
+        part = _surplus(row)
+        where = f"{part.function}  {part.module_path}:{part.line}  {part.phase}" if part else ""
+        longer = f"+{percent(part.surplus)} {where}" if part else ""
+        name = "▲" if row.is_late else "", str(row.rank), row.host if is_of_nodes else ""
+        rows.append((*name, steps, percent(row.own_share), percent(row.waiting_share), longer))
+    heads = ("", "rank", "node", "steps", "own work", "waits", "longer than the others at")
+    yield from rows_of(aligned(heads, rows, right=("rank", *heads[3:6])))
     if len(ranks) > len(shown):
         yield f"  and {len(ranks) - len(shown)} more that wait longer"
 
@@ -291,11 +285,11 @@ def _surplus(row: RankSummary) -> RankPart | None:
 def node_lines(nodes: Sequence[JoinedNode]) -> Iterator[str]:
     if not nodes:
         return
-    cells = max(width(visible(node.host)) for node in nodes)
-    yield f"  {fit('node', cells)}  {'clock':>20}  run"
+    rows = []
     for node in nodes[:_NODES]:
         ahead, known_by = _clock_of(node)
-        yield f"  {fit(node.host, cells)}  {ahead:>20}  {visible(node.run)}  {known_by}"
+        rows.append((node.host, ahead, node.run, known_by))
+    yield from rows_of(aligned(("node", "clock", "run", ""), rows, right=("clock",)))
     if len(nodes) > _NODES:
         yield f"  and {len(nodes) - _NODES} more"
 

@@ -19,11 +19,12 @@ from profd.daemon.render.plaintext import (
     WIDTH,
     Paragraph,
     TextLine,
+    aligned,
     bar,
-    fit,
+    cut,
     joined,
+    rows_of,
     visible,
-    width,
 )
 from profd.daemon.render.summary import ProcessSummary, Summary
 from profd.daemon.units import UNKNOWN, duration, percent, rate, size, step_time
@@ -33,7 +34,7 @@ _NAMED = 4
 _OUTSIDE = "outside"
 _LEAST_LINE = 0.01
 """A line with a smaller share of a step is not listed."""
-_BAR_CELLS, _LEAST_SOURCE_CELLS = 12, 12
+_BAR_CELLS = 8
 
 
 def closing_lines(summary: Summary, nexts: Mapping[str, str], cells: int = WIDTH) -> str:
@@ -43,24 +44,18 @@ def closing_lines(summary: Summary, nexts: Mapping[str, str], cells: int = WIDTH
     are never cut, because they are there to be copied. No newline at the end.
     """
     lines: list[TextLine] = [f"profd  {_title(summary)}"]
-    shown = [(name, share) for name, share in summary.phases.items() if share >= 0.05][:5]
-    known = _lines_of_phases(summary)
-    places = [known.get(name, ("", "")) for name, _ in shown]
-    name_cells = _widest(name for name, _ in shown)
-    place_cells = _widest((place for place, _ in places), _place_cells(cells))
-    in_step = _phases_of_step(summary)
-    for (name, share), (place, source) in zip(shown, places, strict=True):
-        where = f"{fit(name, name_cells)}   {fit(place, place_cells, keep_end=True)}"
-        took = _time_of(in_step.get(name)) + "  " if in_step else ""
-        lines.append(_with_source(f"  {percent(share):>5}  {took}{where}", source, cells))
+    in_step = {one.name: one for group in _groups(summary) for one in group.parts}
+    rows: list[Sequence[str]] = []
+    for name in [name for name, share in summary.phases.items() if share >= 0.05][:5]:
+        rows += itertools.islice(_phase_rows(summary, name, in_step.get(name)), 1)
+    lines += _table(_HEADS, rows, cells)
     verdict = sections.verdict(summary.findings, summary.phases)
     for hang in summary.hangs[-1:]:
         verdict = f"{sections.ALARM} {hang.text}; {sections.went_on(hang)}"
     lines.append(Paragraph(verdict))
     lines += (Paragraph(f"{sections.ALARM} {text}") for text in _unread(summary)[:1])
     lines.append(Paragraph(_evidence(summary)))
-    name_cells = _widest(nexts)
-    found = (visible(f"{fit(f'{name}:', name_cells + 1)} {what}") for name, what in nexts.items())
+    found = (visible(f"{name}: {what}") for name, what in nexts.items())
     return "\n".join([joined(lines, cells), *found])
 
 
@@ -69,12 +64,13 @@ def summary_text(summary: Summary, cells: int = WIDTH) -> str:
     roles = {row.pid: _role(row) for row in summary.processes}
     worked = {} if summary.hangs else summary.phases  # of a run that hung this says nothing
     leader = led_by(summary.leading_threads)
+    step = f"; a step takes {step_time(summary.step.seconds)}" if summary.step else ""
     lines = [
         *_about(summary),
         *_section("How it ended", sections.post_mortem_lines(summary.post_mortem)),
         *_section("Hangs", sections.hang_lines(summary.hangs)),
         *_section(None, sections.finding_lines(summary.findings, worked)),
-        *_section(f"Phases of {leader}{_of_a_step(summary)}", _phase_table(summary, cells)),
+        *_section(f"Phases of {leader}{step}", _phase_table(summary, cells)),
         *_section(f"Hot functions of {leader}", _function_table(summary.functions, cells)),
         *_section("Operators of the last window", operator_lines(summary.last_window)),
         *_section("Ranks", sections.rank_lines(summary.ranks)),
@@ -154,117 +150,89 @@ def _section(title: str | None, rows: Iterable[TextLine]) -> Iterator[TextLine]:
         yield from ("", *([title] if title else []), *found)
 
 
-def _lines_of_phases(summary: Summary) -> dict[str, tuple[str, str]]:
-    """Return by phase the place and the text of the line that most of it was called from."""
-    return {line.phase: (_place(line), line.source or "") for line in summary.phase_lines}
+_HEADS = ("phase", "share", "a step", "", "where", "line")
+_RIGHT = ("share", "a step", "self", "total", "GPU")
 
 
-def _phases_of_step(summary: Summary) -> dict[str, StepPart]:
-    """Return by name what phases take of a step; nothing if its time is unknown."""
-    groups = summary.step.parts if summary.step else ()
-    return {phase.name: phase for group in groups for phase in group.parts}
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], cells: int) -> Iterator[str]:
+    """Yield a table of phases or functions; nothing without rows."""
+    whole = ("phase", "function")
+    text = aligned(heads, rows, right=_RIGHT, whole=whole, paths=("where",), cells=cells - 2)
+    yield from rows_of(text) if rows else ()
 
 
-def _of_a_step(summary: Summary) -> str:
-    return (
-        f", with their time in a step of {step_time(summary.step.seconds)}" if summary.step else ""
-    )
-
-
-def _time_of(part: StepPart | None) -> str:
-    return f"{step_time(part.seconds) if part else '':>8}"
+def _groups(summary: Summary) -> Sequence[StepPart]:
+    return summary.step.parts if summary.step else ()
 
 
 def _phase_table(summary: Summary, cells: int) -> Iterator[str]:
     """Yield the phases, the largest first; below their groups if the time of a step is known."""
-    if summary.step is None:
-        yield from _phase_rows(summary, summary.phases, cells)
-        return
-    outside = dict(summary.phases)
-    name_cells = _widest((*summary.phases, _OUTSIDE)) + 3
-    groups = [(one, [phase.name for phase in one.parts]) for one in summary.step.parts]
-    for group, names in groups:
-        share = percent(math.fsum(outside.pop(name) for name in names))
-        yield f"  {fit(group.name, name_cells)}  {share:>5} {_time_of(group):>14}"
-        yield from _phase_rows(summary, names, cells)
-    if outside:
-        yield f"  {fit(_OUTSIDE, name_cells)}  {percent(math.fsum(outside.values())):>5}"
-        yield from _phase_rows(summary, outside, cells)
+    rows: list[Sequence[str]] = []
+    left = dict(summary.phases)
+    for group in _groups(summary):
+        share = math.fsum(left.pop(phase.name) for phase in group.parts)
+        rows.append((group.name, _share(share), step_time(group.seconds), "", "", ""))
+        for phase in group.parts:
+            rows += _phase_rows(summary, phase.name, phase)
+    if left and rows:
+        rows.append((_OUTSIDE, _share(math.fsum(left.values())), "", "", "", ""))
+    for name in left:
+        rows += _phase_rows(summary, name, None)
+    yield from _table(_HEADS, rows, cells)
 
 
-def _phase_rows(summary: Summary, names: Iterable[str], cells: int) -> Iterator[str]:
-    known, in_step = _lines_of_phases(summary), _phases_of_step(summary)
-    name_cells = _widest((*summary.phases, *([_OUTSIDE] if in_step else ())))
-    place_cells = _widest((place for place, _ in known.values()), _place_cells(cells))
-    bar_cells = min(max((cells - WIDTH) // 2, 0), _BAR_CELLS) if in_step else _BAR_CELLS
-    blank = " " * (bar_cells + 2) if bar_cells else ""
-    for name in names:
-        share, (place, source) = summary.phases[name], known.get(name, ("", ""))
-        took = _time_of(in_step.get(name)) if in_step else ""
-        shown = f"{percent(share):>5} {_margin(summary.phase_errors[name])}{took}"
-        row = (
-            f"  {phase_named(name).letter}  {fit(name, name_cells)}  {shown}  "
-            f"{bar(share, bar_cells):{len(blank)}}{fit(place, place_cells, keep_end=True)}"
-        )
-        yield _with_source(row, source, cells)
-        for what, part in itertools.islice(summary.rest.get(name, {}).items(), _NAMED):
-            yield f"       {percent(part):>5} {what}"
-        found = in_step[name].parts if name in in_step else ()
-        lines = [line for line in found if line.share >= _LEAST_LINE][:_NAMED]
-        for line in lines if len(lines) > 1 else ():
-            where = fit(line.name, place_cells, keep_end=True)
-            row = f"{_time_of(line):>{name_cells + 27}}  {blank}{where}"
-            yield _with_source(row, line.place.source if line.place else None, cells)
+def _phase_rows(summary: Summary, name: str, in_step: StepPart | None) -> Iterator[Sequence[str]]:
+    """Yield the cells of a phase, of what is known of its rest, and of its lines if several."""
+    share = summary.phases[name]
+    line = [(_place(one), one.source or "") for one in summary.phase_lines if one.phase == name]
+    yield (
+        f"{phase_named(name).letter}  {name}",
+        _share(share, _margin(summary.phase_errors[name])),
+        step_time(in_step.seconds) if in_step else "",
+        bar(share, _BAR_CELLS),
+        *(line[0] if line else ("", "")),
+    )
+    for what, of_rest in itertools.islice(summary.rest.get(name, {}).items(), _NAMED):
+        yield f"     {what}", _share(of_rest), "", "", "", ""
+    parts = [one for one in in_step.parts if one.share >= _LEAST_LINE] if in_step else []
+    for one in parts[:_NAMED] if len(parts) > 1 else ():
+        source = one.place.source if one.place else None
+        yield "", "", step_time(one.seconds), "", one.name, source or ""
 
 
-def _with_source(row: str, source: str | None, cells: int) -> str:
-    """Return a row with the text of its line, if that has room; cut it is of little use."""
-    room = cells - width(row) - 2
-    return f"{row}  {source}" if source and room >= min(width(source), _LEAST_SOURCE_CELLS) else row
-
-
-def _place_cells(cells: int) -> int:
-    """Return the most cells that a table as wide as this gives to a place."""
-    return 22 + (cells - WIDTH) // 3
+def _share(share: float, error: str = "") -> str:
+    return f"{percent(share):>5} {error:6}"
 
 
 def _function_table(functions: Sequence[FunctionRow], cells: int) -> Iterator[str]:
-    shown = functions[:10]
-    name_cells = _widest((row.function for row in shown), 24 + (cells - WIDTH) // 3)
-    place_cells = _widest(map(_place, shown), _place_cells(cells))
-    with_gpu = any(row.gpu_utilization is not None for row in shown)
-    if shown:
-        yield (
-            f"     self          total{'   GPU' if with_gpu else ''}  "
-            f"{fit('function', name_cells)}  {fit('where', place_cells)}  line"
-        )
-    for row in shown:
-        own = f"{percent(row.self_share, 1):>7} {_margin(row.self_error)}"
-        gpu = f"{percent(row.gpu_utilization):>6}" if with_gpu else ""
-        where = f"{fit(row.function, name_cells)}  {fit(_place(row), place_cells, keep_end=True)}"
-        text = f"  {own} {percent(row.total_share, 1):>7}{gpu}  {where}"
-        yield _with_source(text, row.source, cells)
+    heads = ("self", "total", "GPU", "function", "where", "line")
+    rows = []
+    for row in functions[:10]:
+        own = f"{percent(row.self_share, 1)} {_margin(row.self_error)}"
+        gpu = "" if row.gpu_utilization is None else percent(row.gpu_utilization)
+        name = cut(row.function, cells // 3)
+        rows.append((own, percent(row.total_share, 1), gpu, name, _place(row), row.source or ""))
+    yield from _table(heads, rows, cells)
 
 
 def _process_table(processes: Sequence[ProcessSummary]) -> Iterator[str]:
-    if processes:
-        yield f"      pid  {'role':12}    CPU       RSS  hottest function"
+    heads = ("pid", "role", "CPU", "RSS", "hottest function")
+    rows = []
     for process in processes[:_PROCESSES]:
-        doing = UNKNOWN
-        for row in process.functions[:1]:
-            doing = f"{percent(row.self_share):>5}  {row.function}  {_place(row)}"
-        use = f"{percent(process.cpu_cores):>5}  {size(process.rss_bytes):>8}"
-        yield f"  {process.pid:>7}  {fit(_role(process), 12)}  {use}  {doing}"
+        hot = [
+            f"{percent(row.self_share):>5}  {row.function}  {_place(row)}"
+            for row in process.functions[:1]
+        ]
+        use = percent(process.cpu_cores), size(process.rss_bytes)
+        rows.append((str(process.pid), _role(process), *use, *(hot or [UNKNOWN])))
+    if rows:
+        yield from rows_of(aligned(heads, rows, right=("pid", "CPU", "RSS")))
     if len(processes) > _PROCESSES:
         yield f"  and {len(processes) - _PROCESSES} more"
 
 
 def _role(process: ProcessSummary) -> str:
     return process_title(process.role, process.ordinal, process.rank)
-
-
-def _widest(texts: Iterable[str], limit: int = WIDTH) -> int:
-    return min(max((width(visible(text)) for text in texts), default=0), limit)
 
 
 def _place(line: FunctionRow | PhaseLine) -> str:

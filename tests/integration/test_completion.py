@@ -23,7 +23,6 @@ TYPED = {
     "profd summary --gpu-i": ("profd", "summary", "--gpu-idle"),
     "profd report lat": ("profd", "report", "latest"),
     "profd view 2026": ("profd", "view", RUN_ID),
-    "profd stop cif": ("profd", "stop", "cifar"),
     "profd diff lat": ("profd", "diff", "latest"),
     "profd export --format speed": ("profd", "export", "--format", "speedscope"),
     "profd summary --phase opti": ("profd", "summary", "--phase", "optimizer"),

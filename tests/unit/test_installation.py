@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import shutil
 import sys
 import sysconfig
 from importlib import metadata
@@ -26,7 +25,6 @@ def prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(sys, "prefix", str(folder))
     monkeypatch.setattr(sys, "executable", PYTHON)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
-    monkeypatch.setattr(shutil, "which", lambda name: None)
     monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
     return folder
 
@@ -36,9 +34,6 @@ def test_an_environment_with_pip_and_one_without(
 ) -> None:
     assert install_command("a>=1") == f"'{PYTHON}' -m pip install 'a>=1'"
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with_pip = f"'{PYTHON}' -m ensurepip && '{PYTHON}' -m pip install a"
-    assert install_command("a") == with_pip
-    monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
     assert install_command("a") == f"uv pip install --python '{PYTHON}' a"
 
 
@@ -48,7 +43,6 @@ def test_an_environment_of_pipx_and_one_of_uv_tool(
     (prefix / "pipx_metadata.json").touch()
     assert install_command("-U", "py-spy") == "pipx runpip profd install -U py-spy"
     (prefix / "pipx_metadata.json").unlink()
-    (prefix / "uv-receipt.toml").touch()
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert install_command("a") == f"uv pip install --python '{PYTHON}' a"
 

@@ -109,8 +109,8 @@ def test_on_a_gpu_the_time_of_the_gpu_ranks_them_and_kernels_are_not_counted_twi
     place = lines.index("Operators of the last window")
     assert lines[place + 1 : place + 4] == [
         "  2 whole steps in 200 ms",
-        "  self CUDA  self CPU    calls  operator",
-        "       75 %      40 %        3  aten::add",
+        "  self CUDA  self CPU  calls  operator",
+        "       75 %      40 %      3  aten::add",
     ]
 
 

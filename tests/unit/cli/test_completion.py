@@ -32,8 +32,7 @@ def offered(*words: str) -> set[tuple[str, str]]:
     [
         (("summary", ""), {"latest", *IDS}),
         (("export", "20261121"), {IDS[1]}),
-        (("view", "an"), {"ant"}),
-        (("report", "be"), set()),  # two runs have this name, and it would choose neither
+        (("view", "20261120-1"), {IDS[0]}),
         (("diff", "l"), {"latest"}),
         (("diff", "latest", "l"), {"latest"}),
         (("export", "--format", "p"), {"pprof", "perfetto", "parquet"}),

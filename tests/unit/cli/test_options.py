@@ -146,11 +146,11 @@ def test_times_count_from_the_start_or_are_local_times_within_the_run(reader: Ru
 @pytest.mark.parametrize(
     ("words", "refused"),
     [
-        (("5000", None), "--from 5000 is after the run, which lasted 4.0 s from "),
-        (("4", "6000"), "--from 4 is after the run"),
-        ((None, "-1"), "--to -1 is before the run"),
-        (("-9", "0"), "--to 0 is before the run"),
-        (("1e200", None), "--from 1e200 is after the run"),
+        (("5000", None), "--from 5000 is outside of the run, which lasted 4.0 s from "),
+        (("4", "6000"), "--from 4 --to 6000 is outside of the run"),
+        ((None, "-1"), "--to -1 is outside of the run"),
+        (("-9", "0"), "--from -9 --to 0 is outside of the run"),
+        (("1e200", None), "--from 1e200 is outside of the run"),
     ],
 )
 def test_a_range_outside_of_the_run_is_refused_with_when_the_run_was(

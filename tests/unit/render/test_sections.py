@@ -126,10 +126,10 @@ def test_json_has_the_stacks_of_a_hang_and_the_text_keeps_to_the_width(tmp_path:
 USUAL = Rank((LOAD, 100), (FORWARD, 100))
 LATE = Rank((LOAD, 250), (FORWARD, 100))
 LINES = [
-    "     rank     steps  own work   waits  longer than the others at",
-    "        0    2.00/s      40 %    30 %",
-    "        1    2.00/s      40 %    30 %",
-    "  ▲     2    2.00/s      70 %     0 %  +30 % Photos.__getitem__  augment.py:33  data load "
+    "     rank   steps  own work  waits  longer than the others at",
+    "        0  2.00/s      40 %   30 %",
+    "        1  2.00/s      40 %   30 %",
+    "  ▲     2  2.00/s      70 %    0 %  +30 % Photos.__getitem__  augment.py:33  data load "
     "in process",
 ]
 

@@ -26,15 +26,16 @@ def summary(tmp_path: Path) -> Summary:
 def test_closing_lines_say_where_the_time_went(summary: Summary) -> None:
     assert closing_lines(summary, NEXTS).splitlines() == [
         "profd  train.py ended with 0 after 20.0 s, ~40 steps at 2.00/s",
-        "   40 %    197 ms  data wait   train.py:58  for images, labels in loader:",
-        "   20 %    101 ms  forward     train.py:61  logits = model(images)",
-        "   20 %    101 ms  backward    train.py:63  loss.backward()",
-        "   10 %   50.6 ms  optimizer   train.py:64  optimizer.step()",
-        "    6 %   30.3 ms  loss        train.py:62  loss = criterion(logits, labels)",
+        "  phase                share   a step        where        line",
+        "  D  data wait   40 % ± 0.9    197 ms  ███▎  train.py:58  for images, labels in…",
+        "  F  forward     20 % ± 0.9    101 ms  █▋    train.py:61  logits = model(images)",
+        "  B  backward    20 % ± 0.9    101 ms  █▋    train.py:63  loss.backward()",
+        "  P  optimizer   10 % ± 1.2   50.6 ms  ▊     train.py:64  optimizer.step()",
+        "  O  loss         6 % ± 0.9   30.3 ms  ▌     train.py:62  loss = criterion(logi…",
         "▲ input-bound: the main thread waits for data 39 % of the time (train.py:58):",
         "  having more workers speeds steps up by at most 1.9\N{MULTIPLICATION SIGN}",
         "2,000 samples over 100.0 % of the run · 0.5 % torn · profd cost 4.1 % of a core",
-        "report:    profd report cifar --open",
+        "report: profd report cifar --open",
         "dashboard: profd view cifar",
     ]
 
@@ -165,30 +166,29 @@ def test_what_was_not_read_is_said_beside_the_samples(summary: Summary) -> None:
 
 def test_summary_shows_phases_functions_and_each_process(summary: Summary) -> None:
     lines = summary_text(summary).splitlines()
-    assert lines[lines.index("Hot functions of the main thread") - 13 :][:12] == [
-        "Phases of the main thread, with their time in a step of 500 ms",
-        "  input wait       40 %         197 ms",
-        "  D  data wait     40 % ± 0.9   197 ms  train.py:58  for images, labels in load…",
-        "  compute          56 %         283 ms",
-        "  F  forward       20 % ± 0.9   101 ms  train.py:61  logits = model(images)",
-        "  O  loss           6 % ± 0.9  30.3 ms  train.py:62  loss = criterion(logits, l…",
-        "  B  backward      20 % ± 0.9   101 ms  train.py:63  loss.backward()",
-        "  P  optimizer     10 % ± 1.2  50.6 ms  train.py:64  optimizer.step()",
-        "                               40.4 ms  train.py:64  optimizer.step()",
-        "                               10.1 ms  train.py:60  optimizer.zero_grad()",
-        "  residual          4 %        19.7 ms",
-        "  S  synchronize    4 % ± 0.9  19.7 ms  train.py:65  running_loss += loss.item()",
+    assert lines[lines.index("Hot functions of the main thread") - 14 :][:13] == [
+        "Phases of the main thread; a step takes 500 ms",
+        "  phase                  share   a step        where        line",
+        "  input wait       40 %          197 ms",
+        "  D  data wait     40 % ± 0.9    197 ms  ███▎  train.py:58  for images, labels…",
+        "  compute          56 %          283 ms",
+        "  F  forward       20 % ± 0.9    101 ms  █▋    train.py:61  logits = model(imag…",
+        "  O  loss           6 % ± 0.9   30.3 ms  ▌     train.py:62  loss = criterion(lo…",
+        "  B  backward      20 % ± 0.9    101 ms  █▋    train.py:63  loss.backward()",
+        "  P  optimizer     10 % ± 1.2   50.6 ms  ▊     train.py:64  optimizer.step()",
+        "                                40.4 ms        train.py:64  optimizer.step()",
+        "                                10.1 ms        train.py:60  optimizer.zero_grad…",
+        "  residual          4 %         19.7 ms",
+        "  S  synchronize    4 % ± 0.9   19.7 ms  ▍     train.py:65  running_loss += los…",
     ]
     plain = summary_text(msgspec.structs.replace(summary, step=None)).splitlines()
-    assert (
-        "  D  data wait     40 % ± 0.9   ████▊         train.py:58  for images, labels i…" in plain
-    )
-    wide = summary_text(summary, 120).splitlines()
-    row = "  D  data wait     40 % ± 0.9   197 ms  ████▊         train.py:58  "
-    assert f"{row}for images, labels in loader:" in wide
-    assert "   40.0 % ± 0.9   40.0 %  Condition.wait        threading.py:331" in lines
-    assert "     4243  worker 1       97 %    300 MB   80 %  elastic_deform  augment.py:12" in lines
-    assert "     4244  worker 2       97 %    300 MB   80 %  elastic_deform  augment.py:12" in lines
+    assert "  phase                  share        where        line" in plain
+    assert "  B  backward      20 % ± 0.9   █▋    train.py:63  loss.backward()" in plain
+    wide = summary_text(summary, 120)
+    assert "train.py:58  for images, labels in loader:" in wide
+    assert "  40.0 % ± 0.9    40.0 %  Condition.wait        threading.py:331" in wide
+    assert "  4243  worker 1  97 %  300 MB   80 %  elastic_deform  augment.py:12" in lines
+    assert "  4244  worker 2  97 %  300 MB   80 %  elastic_deform  augment.py:12" in lines
     many = msgspec.structs.replace(summary, processes=summary.processes * 10)
     assert summary_text(many).splitlines()[-1] == "  and 18 more"
     # What was dropped is said below what the numbers rest on.
