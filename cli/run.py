@@ -145,9 +145,9 @@ def sum_up(run_file: Path, report: Path | None = None) -> str:
             write_report(reader, report)
         run = paths.word_for(run_file)
         nexts = {
-            "report": f"{report}" if report else f"profd report {run} --open",
             "dashboard": f"profd view {run}",
             "more": f"profd summary {run}",
+            "report": f"{report or f'profd report {run} --open'}",
         }
         return closing_lines(summarize(reader), nexts, line_cells(sys.stderr))
 
