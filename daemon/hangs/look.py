@@ -195,11 +195,16 @@ def take_look(members: Sequence[Member], at_ns: int, *, mains_only: bool) -> Loo
     for pid, member in by_pid.items():
         if (stat := processes.read_stat(pid)) is not None:
             cpu_s[member.rank] += stat.cpu_s
-    pids = (one.identity.pid for one in mains)
-    servers = frozenset(pid for pid in pids if not mains_only and any(listening(pid)))
+    servers = frozenset[int]() if mains_only else _servers_among(mains)
     return Look(
         at_ns, tuple(standing), io_bytes, switches, cpu_s, unread, others=others, servers=servers
     )
+
+
+def _servers_among(members: Sequence[Member]) -> frozenset[int]:
+    """Return the PIDs of those that listen for connections."""
+    pids = (member.identity.pid for member in members)
+    return frozenset(pid for pid in pids if any(listening(pid)))
 
 
 def cost_s(members: Sequence[Member], *, mains_only: bool) -> float:

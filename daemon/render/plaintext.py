@@ -148,12 +148,10 @@ def aligned(
     columns = list(zip(heads, *(map(visible, row) for row in rows), strict=True))
     columns = [column for column in columns if has_rule or any(column[1:]) or not column[1:]]
     rooms = [max(map(width, column)) for column in columns]
-    flexible = [at for at, column in enumerate(columns) if column[0] not in (*right, *whole)]
-    taken = sum(rooms) + len(_GAP) * (len(rooms) - 1)
-    for _ in range(taken - cells if cells and flexible else 0):
-        widest = max(flexible, key=rooms.__getitem__)
-        at = flexible[-1] if rooms[flexible[-1]] > _LEAST_CELLS else widest
-        rooms[at] -= rooms[at] > 1
+    if cells is not None:
+        _narrow(
+            rooms, [at for at, one in enumerate(columns) if one[0] not in (*right, *whole)], cells
+        )
     shown = []
     for (head, *texts), room in zip(columns, rooms, strict=True):
         rule = ["-" * room] if has_rule else []
@@ -164,6 +162,15 @@ def aligned(
             ]
         )
     return "\n".join(_GAP.join(line).rstrip() for line in zip(*shown, strict=True))
+
+
+def _narrow(rooms: list[int], flexible: Sequence[int], cells: int) -> None:
+    """Take room from the columns that are flexible until a table takes no more than ``cells``."""
+    taken = sum(rooms) + len(_GAP) * (len(rooms) - 1)
+    for _ in range(taken - cells if flexible else 0):
+        widest = max(flexible, key=rooms.__getitem__)
+        at = flexible[-1] if rooms[flexible[-1]] > _LEAST_CELLS else widest
+        rooms[at] -= rooms[at] > 1
 
 
 def rows_of(table: str) -> Iterator[str]:
