@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import time
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -25,7 +27,16 @@ from profd.tui import actions
 from profd.tui.actions import ActionFailed
 from profd.tui.colors import DARK, LIGHT, suited_theme
 from profd.tui.dashboard import Dashboard
-from profd.tui.dialogs import FailureScreen, HelpScreen, Leaving, LeavingScreen
+from profd.tui.dialogs import (
+    STOP,
+    STOPPING,
+    Choice,
+    ChoiceScreen,
+    FailureScreen,
+    HelpScreen,
+    Leaving,
+    LeavingScreen,
+)
 from profd.tui.feed import Feed, FeedFailed
 from profd.tui.keys import COMMANDS
 from profd.tui.terminal import Terminal
@@ -49,10 +60,11 @@ class ProfdApp(App[Leaving]):
     CSS_PATH = "dashboard.tcss"
     TITLE = "profd"
     BINDINGS = [
-        Binding("question_mark", "help", "help", show=False),
+        Binding("question_mark,f1", "help", "help", show=False),
         Binding("b", "keep", "background", show=False),
         Binding("ctrl+z", "suspend_process", "shell", show=False),
-        Binding("q,ctrl+c", "quit", "leave"),
+        Binding("q", "quit", "leave"),
+        Binding("ctrl+c", "interrupt", show=False),
     ]
 
     def __init__(
@@ -73,6 +85,8 @@ class ProfdApp(App[Leaving]):
         """Whether it was ended because it may take no more memory."""
         self._run_file, self._may_end = run_file, may_end
         self._terminal = Terminal(keys_fd) if keys_fd is not None else None
+        self._stopping = list(STOPPING)
+        self.now_s = time.monotonic
 
     def get_driver_class(self) -> type[Driver]:
         return _Driver
@@ -94,11 +108,19 @@ class ProfdApp(App[Leaving]):
                 yield SystemCommand(title, about, partial(screen.run_action, action))
 
     async def action_quit(self) -> None:
+        self._leave()
+
+    def action_interrupt(self) -> None:
+        self._leave(by_interrupt=True)
+
+    def _leave(self, *, by_interrupt: bool = False) -> None:
         dashboard = self.screen_stack[0]
         info = dashboard.info if isinstance(dashboard, Dashboard) else None
 
         def leave(answer: str | None) -> None:
-            if answer == Leaving.KEEP.value or (answer == Leaving.END.value and self._may_end):
+            if answer == STOP and isinstance(dashboard, Dashboard) and dashboard.may_act():
+                self._stop_script()
+            elif answer == Leaving.KEEP.value or (answer == Leaving.END.value and self._may_end):
                 self.exit(Leaving(answer))
             elif answer == Leaving.END.value and info is not None:
                 # The caller of this dashboard cannot end the recording, but its session can be
@@ -108,7 +130,31 @@ class ProfdApp(App[Leaving]):
         if info is None or not info.is_live or isinstance(self.screen, FailureScreen):
             self.exit(Leaving.END)
         elif not isinstance(self.screen, LeavingScreen):
-            self.push_screen(LeavingScreen(), leave)
+            may_stop = self._terminal is not None and self._terminal.is_open
+            stopping = self._stopping[0] if may_stop else None
+            screen = LeavingScreen(stopping, by_interrupt=by_interrupt, now_s=self.now_s)
+            self.push_screen(screen, leave)
+
+    def _stop_script(self) -> None:
+        """Send the script the next signal; ask before the one that it cannot catch."""
+        if self._stopping[0] is not signal.SIGKILL:
+            self._signal_script(self._stopping.pop(0))
+            return
+        choices = [
+            Choice("leave", "leave it running", ("n",)),
+            Choice("kill", "kill it and all that it started in its terminal", ("y",)),
+        ]
+        screen = ChoiceScreen("Kill the script?", "What it has not saved is lost.", choices)
+        self.push_screen(
+            screen, lambda answer: self._signal_script(signal.SIGKILL) if answer == "kill" else None
+        )
+
+    def _signal_script(self, number: signal.Signals) -> None:
+        if self._terminal is not None and self._terminal.signal(number):
+            self.notify(f"the script has been sent {number.name}", markup=False)
+        else:
+            text = "the script cannot be reached: the launcher is gone, or busy"
+            self.notify(text, severity="error", markup=False)
 
     def _end(self, info: RunInfo) -> None:
         try:

@@ -314,7 +314,7 @@ class Dashboard(Screen[None]):
         self._run_of(actions.dump, "No stacks")
 
     def action_mark(self) -> None:
-        if self._may_act():
+        if self.may_act():
             self._ask(
                 NoteScreen(),
                 lambda note: self._run_of(lambda info: actions.mark(info, note), "No mark"),
@@ -339,7 +339,7 @@ class Dashboard(Screen[None]):
         self._run_of(lambda info: actions.change_rate(info, steps), "The rate stays")
 
     def action_stop(self) -> None:
-        if self._may_act():
+        if self.may_act():
             text = "The script runs on; what was recorded is kept."
             choices = [
                 Choice("stop", "end the recording", ("s", "y")),
@@ -347,7 +347,7 @@ class Dashboard(Screen[None]):
             ]
             self._confirm("Stop profiling?", text, choices, actions.stop, "Not stopped")
 
-    def _may_act(self) -> bool:
+    def may_act(self) -> bool:
         if not self._is_live():
             self.notify("the run is not recorded any more", severity="warning", markup=False)
         return self._is_live()

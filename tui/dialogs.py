@@ -5,7 +5,10 @@ They are choices, text, a time to go to, help, stacks, leaving, and a run that c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import signal
+import time
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
@@ -44,15 +47,18 @@ Answer = TypeVar("Answer")
 class Dialog(ModalScreen[Answer | None], Generic[Answer]):
     """A question or a sheet over the dashboard; its result is None if it is closed."""
 
-    BINDINGS = [("escape", "dismiss")]
+    BINDINGS = [("escape,ctrl+c", "dismiss")]
 
 
 class ChoiceScreen(Dialog[str]):
-    """A question with answers to choose from; its result is the id of one."""
+    """A question with answers to choose from; its result is the id of one.
 
-    def __init__(self, title: str, text: str, choices: Sequence[Choice]) -> None:
+    Enter gives the answer number ``first``, unless the cursor went to another one.
+    """
+
+    def __init__(self, title: str, text: str, choices: Sequence[Choice], first: int = 0) -> None:
         super().__init__()
-        self._title, self._text, self._choices = title, text, choices
+        self._title, self._text, self._choices, self._first = title, text, choices, first
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="question") as sheet:
@@ -68,6 +74,7 @@ class ChoiceScreen(Dialog[str]):
             )
 
     def on_mount(self) -> None:
+        self.query_one(OptionList).highlighted = self._first
         for choice in self._choices:
             if choice.keys:
                 self._bindings.bind(",".join(choice.keys), f"dismiss('{choice.id}')")
@@ -118,14 +125,45 @@ class Leaving(Enum):
     KEEP = "keep"
 
 
-class LeavingScreen(ChoiceScreen):
-    """The question on leaving; the key that opened it also leaves, by the harmless first choice."""
+STOP = "stop"
+STOPPING = {
+    signal.SIGINT: "stop the script as Ctrl-C in its terminal does; so does a second Ctrl-C",
+    signal.SIGTERM: "stop the script by SIGTERM, as SIGINT has not ended it",
+    signal.SIGKILL: "kill the script by SIGKILL, as nothing else has ended it",
+}
+"""The signals that stop a script, one each time that somebody asks, and what each is called."""
+TWICE_S = 2.0
+"""A second Ctrl-C within this time stops the script; a later one is no answer to the question."""
 
-    def __init__(self) -> None:
-        background = "keep recording in the background: `profd view` comes back to it"
+
+class LeavingScreen(ChoiceScreen):
+    """The question on leaving; ``q`` opens it, and also leaves, by a harmless choice.
+
+    With ``stopping`` the script can be stopped, by that signal. Ctrl-C then proposes this, and
+    pressed twice does it.
+    """
+
+    BINDINGS = [("ctrl+c", "interrupt")]
+
+    def __init__(
+        self,
+        stopping: signal.Signals | None = None,
+        *,
+        by_interrupt: bool = False,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        background = "leave it running and keep recording: `profd view` comes back"
         keep = Choice(Leaving.KEEP.value, background, ("k", "q", "b"))
-        end = Choice(Leaving.END.value, "end the recording; the script runs on", ("e",))
-        super().__init__("Leave", "", [keep, end])
+        end = Choice(Leaving.END.value, "leave it running and end the recording", ("e",))
+        stop = [] if stopping is None else [Choice(STOP, STOPPING[stopping], ("s",))]
+        super().__init__("Leave", "", [*stop, keep, end], 0 if by_interrupt else len(stop))
+        self._may_stop, self._now_s = stopping is not None, now_s
+        self._interrupted_s = now_s() if by_interrupt else -math.inf
+
+    def action_interrupt(self) -> None:
+        before_s, self._interrupted_s = self._interrupted_s, self._now_s()
+        if self._may_stop and self._interrupted_s - before_s <= TWICE_S:
+            self.dismiss(STOP)
 
 
 class SheetScreen(Dialog[None]):

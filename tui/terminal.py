@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from rich.style import Style
 
-from profd.daemon.launch.keyboard import keys_packet, size_packet
+from profd.daemon.launch.keyboard import keys_packet, signal_packet, size_packet
 from profd.daemon.store.reader import RunReader
 from profd.tui.view import OutputView
 
@@ -120,6 +120,13 @@ class Terminal:
     def resize(self, columns: int, lines: int) -> None:
         """Give the script's terminal another size; if it changed, the kernel sends SIGWINCH."""
         self._send(size_packet(columns, lines))
+
+    def signal(self, number: int) -> bool:
+        """Signal the script as its terminal does, which signals its children, too.
+
+        False if nobody takes it.
+        """
+        return self._send(signal_packet(number))
 
     def _send(self, packet: bytes) -> bool:
         if not self.is_open:

@@ -2,7 +2,7 @@
 
 The launcher reads the keys itself: while it is stopped, they are the shell's. A dashboard has no
 descriptor of the script's terminal, which would keep it open without reading it: it sends packets
-with keys or with a size.
+with keys, with a size, or with a signal.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from profd.daemon.launch.terminal import PseudoTerminal, window_size
 
 _KEY_TIMEOUT_S = 1.0
 _SIZE = struct.Struct("=HH")
-_KEYS, _RESIZED = b"k", b"s"
+_KEYS, _RESIZED, _SIGNAL = b"k", b"s", b"i"
+_INTERRUPT = b"\x03"  # Ctrl-C
 # As many keys as a terminal takes unread; more are refused, and the user is told.
 _ROOM_BYTES = 4096
 
@@ -33,6 +34,8 @@ class Keyboard(threading.Thread):
         self._terminal, self._master_fd = terminal, terminal.master_fd
         self._wake_fd, self._waker_fd = os.pipe()
         self._typed = b""
+        self.has_interrupted = False
+        """Whether Ctrl-C was among the keys."""
 
     def run(self) -> None:
         while True:
@@ -62,6 +65,7 @@ class Keyboard(threading.Thread):
 
     def _take(self, data: bytes) -> None:
         self._typed = data
+        self.has_interrupted = self.has_interrupted or _INTERRUPT in data
 
     def end(self) -> None:
         """Stop touching the real terminal: once this returns, its keys belong to someone else."""
@@ -75,7 +79,7 @@ class Keyboard(threading.Thread):
 
 
 class DashboardKeyboard(Keyboard):
-    """Gives a script what its dashboard sends: keys, and the size of the script's pane."""
+    """Gives a script what its dashboard sends: keys, the size of its pane, and signals."""
 
     def __init__(self, terminal: PseudoTerminal) -> None:
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -87,6 +91,8 @@ class DashboardKeyboard(Keyboard):
     def _take(self, data: bytes) -> None:
         if data[:1] == _KEYS:
             super()._take(data[1:])
+        elif data[:1] == _SIGNAL and len(data) == 2:
+            self._terminal.send(data[1])
         elif len(data) == 1 + _SIZE.size:
             self._terminal.resize(window_size(*_SIZE.unpack(data[1:])))
 
@@ -103,3 +109,8 @@ def keys_packet(keys: bytes) -> bytes:
 def size_packet(columns: int, lines: int) -> bytes:
     """Return the packet by which a dashboard sends the size of its pane."""
     return _RESIZED + _SIZE.pack(columns, lines)
+
+
+def signal_packet(number: int) -> bytes:
+    """Return the packet by which a dashboard signals the group that the terminal's keys reach."""
+    return _SIGNAL + bytes([number])

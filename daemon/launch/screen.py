@@ -67,6 +67,11 @@ class Screen:
         """Whether something that ends by itself uses the terminal."""
         return False
 
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether Ctrl-C was pressed for the script that is shown."""
+        return False
+
     def make_room(self) -> None:
         """Make the terminal ready for a script that ``start_script`` is about to start."""
         self.placement.let_go()
@@ -170,6 +175,10 @@ class SharedScreen(Screen):
     @property
     def is_occupied(self) -> bool:
         return self._dashboard is not None
+
+    @property
+    def is_interrupted(self) -> bool:
+        return self._keyboard is not None and self._keyboard.has_interrupted
 
     def make_room(self) -> None:
         """Leave all keys to the script, which may ask for one in its first line."""

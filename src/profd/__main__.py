@@ -9,16 +9,20 @@ script `profd` starts it as one.
 import os
 import sys
 
+_INTERRUPTED = 130  # as a shell reports what Ctrl-C ended
+
 
 def main() -> None:
     """Run the command line of profd; does not return."""
     if not sys.flags.isolated:
         _start_anew()
-    from profd.daemon import program
+    try:
+        from profd.daemon import program
 
-    program.take_over()
-    from profd.cli.main import main
-
+        program.take_over()
+        from profd.cli.main import main
+    except KeyboardInterrupt:  # nothing is started yet
+        sys.exit(_INTERRUPTED)
     main()
 
 

@@ -25,6 +25,18 @@ for line in sys.stdin:
 """
 """Repeats its lines with the size of its terminal, until one that says end."""
 
+INTERRUPTED = """
+import sys
+try:
+    print("ready", flush=True)
+    sys.stdin.readline()
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+sys.stdin.readline()
+sys.exit(3)
+"""
+"""Goes on when it is interrupted, until it gets a line."""
+
 Start = Callable[..., OnTerminal]
 
 
@@ -33,8 +45,8 @@ def start() -> Iterator[Start]:
     """Start launches that are closed at the end."""
     started = []
 
-    def begin(*command: str) -> OnTerminal:
-        started.append(OnTerminal(*command))
+    def begin(*command: str, held: Path | None = None) -> OnTerminal:
+        started.append(OnTerminal(*command, held=held))
         return started[-1]
 
     yield begin
@@ -70,6 +82,22 @@ def test_script_is_shown_once_the_dashboard_is_left_resized_with_its_window_and_
     launch.type(b"\x03")
     launch.expect(b"KeyboardInterrupt")
     assert launch.launcher.wait(DEADLINE_S) == -signal.SIGINT
+    assert launch.current_modes() == launch.modes
+
+
+def test_a_script_that_was_interrupted_before_there_is_a_dashboard_gets_none(
+    start: Start, tmp_path: Path
+) -> None:
+    os.mkfifo(held := tmp_path / "held")
+    launch = start(*launches.PYTHON, INTERRUPTED, held=held)
+    launch.expect(b"ready")
+    launch.type(b"\x03")
+    launch.expect(b"interrupted")
+    held.write_bytes(b"")
+    launch.expect(b"no dashboard opens")
+    launch.type(b"end\r")
+    launch.expect(b"farewell")
+    assert launch.launcher.wait(DEADLINE_S) == 3
     assert launch.current_modes() == launch.modes
 
 

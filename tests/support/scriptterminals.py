@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 import termios
+from pathlib import Path
 
 from profd.daemon import processes
 from support.waiting import DEADLINE_S
@@ -20,10 +21,9 @@ from support.waiting import DEADLINE_S
 ROWS, COLUMNS = 36, 120
 
 LAUNCHER = """
-import sys
+import os, sys
 import msgspec
 from pathlib import Path
-from functools import partial
 from profd.cli.main import end_with
 from profd.cli.run import start_recording, narrate
 from profd.daemon.metrics.exporter import Exporter
@@ -37,9 +37,14 @@ options = SessionOptions(
     run_id=run_id, name="test", run_file=paths.new_run_file(run_id), mode="launched", pid=0, start_ticks=0,
     command=command,
 )
+def start_session(*script):
+    if held := os.environ.get("HELD"):
+        open(held).close()
+    return start_recording(options, Exporter(None, None, narrate), *script)
+
 end_with(launch(Plan(
     command=command,
-    start_session=partial(start_recording, options, Exporter(None, None, narrate)),
+    start_session=start_session,
     farewell=lambda: "farewell",
     narrate=narrate,
     dashboard=lambda run_file, keys_fd: [sys.executable, "-c", sys.argv[1], str(run_file), str(keys_fd)],
@@ -64,8 +69,11 @@ os.write(1, b"\\x1b[?1049l")
 class OnTerminal:
     """A launch on a pseudo-terminal, whose other end the test holds."""
 
-    def __init__(self, *command: str) -> None:
-        """Start a command under the launcher, which leads the terminal's session."""
+    def __init__(self, *command: str, held: Path | None = None) -> None:
+        """Start a command under the launcher, which leads the terminal's session.
+
+        The recording begins once something opens the pipe ``held`` to write to it.
+        """
         self.keys_fd, self.terminal_fd = os.openpty()
         self.resize(ROWS, COLUMNS)
         self.modes = termios.tcgetattr(self.terminal_fd)
@@ -76,6 +84,7 @@ class OnTerminal:
             stdout=self.terminal_fd,
             stderr=self.terminal_fd,
             preexec_fn=_own_terminal,
+            env=os.environ | ({} if held is None else {"HELD": str(held)}),
         )
 
     def expect(self, text: bytes) -> bytes:

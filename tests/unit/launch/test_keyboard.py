@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import threading
 import tty
 from collections import deque
@@ -12,7 +14,13 @@ import pytest
 from support.waiting import DEADLINE_S, until
 
 from profd.daemon.launch import keyboard as keyboard_module
-from profd.daemon.launch.keyboard import DashboardKeyboard, Keyboard, keys_packet, size_packet
+from profd.daemon.launch.keyboard import (
+    DashboardKeyboard,
+    Keyboard,
+    keys_packet,
+    signal_packet,
+    size_packet,
+)
 from profd.daemon.launch.terminal import PseudoTerminal, RealTerminal
 
 
@@ -98,6 +106,30 @@ def test_a_dashboard_sends_keys_and_sizes_and_has_no_hold_on_the_terminal(
     with pytest.raises(OSError, match="Broken pipe"):
         os.write(board.dashboards_fd, keys_packet(b"x"))
     os.close(board.dashboards_fd)
+
+
+def test_a_dashboard_signals_the_group_that_the_terminals_keys_reach(
+    terminal: PseudoTerminal,
+) -> None:
+    with subprocess.Popen(
+        ["sleep", "1000"],
+        preexec_fn=lambda: (terminal.lead(), os.tcsetpgrp(terminal.slave_fd, os.getpid())),
+    ) as script:
+        board = DashboardKeyboard(terminal)
+        board.start()
+        for packet in (b"i", b"i\x00", b"i\xff", signal_packet(signal.SIGTERM)):
+            os.write(board.dashboards_fd, packet)
+        assert script.wait(DEADLINE_S) == -signal.SIGTERM
+        board.end()
+        os.close(board.dashboards_fd)
+
+
+def test_ctrl_c_is_remembered(keyboard: Pressed) -> None:
+    board, pressed_fd, script_fd = keyboard
+    for keys, is_interrupt in ((b"x", False), (b"a\x03b", True), (b"y", True)):
+        os.write(pressed_fd, keys)
+        assert os.read(script_fd, 4096) == keys
+        assert board.has_interrupted is is_interrupt
 
 
 def test_keys_that_nobody_takes_are_refused(terminal: PseudoTerminal) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from support import hostiletexts, synthetic
@@ -12,15 +15,17 @@ from support.dashboard import OpenDashboard, open_dashboard
 from support.fakesession import FakeSession
 from support.present import there
 from support.synthetic import STARTED_NS
+from support.waiting import until
 from textual.message import Message
 from textual.messages import ExitApp
 from textual.widget import Widget
-from textual.widgets import Input
+from textual.widgets import Input, OptionList
 
 from profd.daemon import processes
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import SessionFailed
+from profd.daemon.launch.terminal import PseudoTerminal
 from profd.daemon.stacks.dump import DumpedFrame, DumpedThread
 from profd.daemon.store.records import Point, PointsTaken
 from profd.daemon.tree import tree
@@ -206,6 +211,55 @@ async def test_q_asks_what_becomes_of_a_live_recording(
         await opened.press("q", "e")
     assert opened.app.return_value is Leaving.END
     assert session.asked == []
+
+
+async def test_ctrl_c_twice_stops_the_script_by_ever_more_and_once_or_slowly_does_nothing(
+    live: Path, pty: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[int] = []
+    monkeypatch.setattr(PseudoTerminal, "send", lambda terminal, number: sent.append(number))
+    clock = iter(range(0, 1000, 3))
+    async with open_dashboard(live, keys_fd=pty[0]) as opened:
+        opened.app.now_s = lambda: next(clock)
+        for keys in (("ctrl+c", "escape"), ("q", "ctrl+c", "ctrl+c", "escape")):
+            await opened.press(*keys)
+            assert isinstance(opened.top(), Dashboard)
+        opened.app.now_s = lambda: 0.0
+        await opened.press("ctrl+c", "ctrl+c")
+        await opened.until_notice("the script has been sent SIGINT")
+        await opened.press("ctrl+c", "enter")
+        await opened.until_notice("the script has been sent SIGTERM")
+        for keys in (("n",), ("escape",), ("ctrl+c",), ("enter",)):
+            await opened.press("q", "s", *keys)
+            assert isinstance(opened.top(), Dashboard)
+        until(lambda: sent == [signal.SIGINT, signal.SIGTERM], "the signals")
+        await opened.press("ctrl+c", "ctrl+c", "y")
+        await opened.until_notice("the script has been sent SIGKILL")
+        until(lambda: sent == [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], "the signals")
+
+
+async def test_a_script_that_profd_did_not_launch_cannot_be_stopped(live: Path) -> None:
+    async with open_dashboard(live) as opened:
+        opened.app.now_s = lambda: 0.0
+        await opened.press("ctrl+c", "ctrl+c", "s")
+        screen = opened.top()
+        assert isinstance(screen, LeavingScreen)
+        words = [str(option.prompt) for option in screen.query_one(OptionList).options]
+        assert [word[0] for word in words] == ["k", "e"]
+        assert all("leave it running" in word for word in words)
+
+
+async def test_a_script_without_its_launcher_is_said_to_be_out_of_reach(
+    live: Path, pty: tuple[int, int]
+) -> None:
+    async with open_dashboard(live, keys_fd=pty[0]) as opened:
+        opened.app.now_s = lambda: 0.0
+        await opened.press("ctrl+c")
+        with mock.patch.object(os, "write", side_effect=BrokenPipeError):
+            await opened.press("ctrl+c")
+        await opened.until_notice("the script cannot be reached")
+        await opened.press("ctrl+c", "s")
+        assert isinstance(opened.top(), LeavingScreen)
 
 
 async def test_a_viewer_asks_the_session_to_end_the_recording(
