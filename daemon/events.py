@@ -45,7 +45,7 @@ class EventKind(str, Enum):
     ERROR = "error", Sign.TROUBLE, "bad"
     NOTE = "note", Sign.NOTE
     MARK = "mark", Sign.NOTE
-    RATE = "rate", Sign.CHANGE  # earlier versions wrote it
+    RATE = "rate"  # profd's own sampling
 
     def __new__(cls, value: str, sign: Sign | None = None, style: str = "dim") -> EventKind:
         kind = str.__new__(cls, value)

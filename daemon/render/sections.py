@@ -32,8 +32,20 @@ SEEN_SHARE = 0.1
 """From this share of them on, a program trains."""
 MUCH_STARTUP = 0.2
 """If startup takes this share of a range, only the rest of it is called compute."""
+SETTLED_S = 60.0
+"""After this time the cost of starting is little beside the rest."""
 _LARGE_GAIN = 1.5
 """A remark whose remedy may bring as much as that is more than worth knowing."""
+
+
+def cost_words(cores: float, length_s: float) -> str:
+    """Return what profd costs a run of this length: of a short one its CPU time.
+
+    Starting takes as much however long a run is, so its share of a core says little there.
+    """
+    if length_s < SETTLED_S:
+        return f"{duration(cores * length_s)} of CPU"
+    return f"{percent(cores, 1)} of a core"
 
 
 def alarm(findings: Sequence[Finding]) -> Finding | None:

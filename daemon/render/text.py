@@ -134,7 +134,8 @@ def _evidence(summary: Summary) -> str:
     if summary.torn_share:
         facts.append(f"{percent(summary.torn_share, 1)} torn")
     if summary.cost_core_share is not None:
-        facts.append(f"profd cost {percent(summary.cost_core_share, 1)} of a core")
+        cost = sections.cost_words(summary.cost_core_share, summary.duration_s)
+        facts.append(f"profd cost {cost}")
     return " · ".join(facts)
 
 

@@ -63,7 +63,7 @@ class Readings:
             self._noted_hz = rate_hz
             why = "to stay within its budget" if rate_hz < before_hz else "as there is room again"
             self._say(
-                EventKind.NOTE, f"profd samples at {rate_hz} Hz instead of {before_hz} Hz, {why}"
+                EventKind.RATE, f"profd samples at {rate_hz} Hz instead of {before_hz} Hz, {why}"
             )
         if self.governor.is_beyond_budget and not self._has_noted_excess:
             self._say(
@@ -104,7 +104,7 @@ class Readings:
         self.governor.aim(rate_hz)
         self._noted_hz = self.governor.rate_hz
         self._say(
-            EventKind.NOTE,
+            EventKind.RATE,
             f"profd samples at {self._noted_hz} Hz instead of {before_hz} Hz, as it was asked to",
         )
 

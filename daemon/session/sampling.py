@@ -218,9 +218,9 @@ class Members:
             command = " ".join(member.command)[:200]
             if change.kind is EventKind.STARTED:
                 place = f" ({in_words(member.placement)})" if member.placement else ""
-                self._say(
-                    change.kind, f"{member.role} {member.identity.pid}{place}: {command}", member
-                )
+                # Only its stacks will tell a worker of a loader from another helper.
+                role = "process" if member.role == roles.HELPER else member.role
+                self._say(change.kind, f"{role} {member.identity.pid}{place}: {command}", member)
             else:
                 now = "became" if change.kind is EventKind.EXEC else "runs Python now:"
                 self._say(change.kind, f"process {member.identity.pid} {now} {command}", member)

@@ -34,7 +34,7 @@ def test_closing_lines_say_where_the_time_went(summary: Summary) -> None:
         "  O  loss         6 % ± 0.9   30.3 ms  ▌     train.py:62  loss = criterion(logi…",
         "▲ input-bound: the main thread waits for data 39 % of the time (train.py:58):",
         "  having more workers speeds steps up by at most 1.9\N{MULTIPLICATION SIGN}",
-        "2,000 samples over 100.0 % of the run · 0.5 % torn · profd cost 4.1 % of a core",
+        "2,000 samples over 100.0 % of the run · 0.5 % torn · profd cost 0.8 s of CPU",
         "report: profd report cifar --open",
         "dashboard: profd view cifar",
     ]

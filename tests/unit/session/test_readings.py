@@ -120,7 +120,7 @@ async def test_a_change_of_the_rate_is_said(desk: Desk) -> None:
     await desk.take(100)
     assert desk.governor.rate_hz == 100
     events = desk.events()
-    assert {kind for kind, _ in events} == {"note"}
+    assert {kind for kind, text in events if "samples at" in text} == {"rate"}
     assert events[0][1].endswith(" Hz instead of 100 Hz, to stay within its budget")
     assert events[-1][1].startswith("profd samples at 100 Hz instead of ")
     assert events[-1][1].endswith(", as there is room again")
@@ -138,7 +138,7 @@ async def test_a_rate_far_from_that_last_said_is_said(
         desk.governor.mean_hz = rate_hz
         await desk.take()
     assert desk.events() == [
-        ("note", f"profd samples at {said_hz} Hz instead of 100 Hz, to stay within its budget")
+        ("rate", f"profd samples at {said_hz} Hz instead of 100 Hz, to stay within its budget")
     ]
 
 

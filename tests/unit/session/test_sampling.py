@@ -285,7 +285,7 @@ def test_starts_execs_and_ends_of_processes_are_written(stage: Stage) -> None:
     assert stage.events() == [
         *(
             "main 10 (rank 5 of 8, local rank 1 on node 1): sleep 9",
-            "helper 11: sleep 9",
+            "process 11: sleep 9",
             "process 11 became true",
         ),
         "helper 11 was ended by SIGKILL",
@@ -305,7 +305,7 @@ def test_the_status_of_the_root_is_kept_and_at_the_end_nothing_is_begun(stage: S
     ]
     stage.members.look_at_end()
     assert stage.members.root_status == KILLED
-    assert stage.events() == ["helper 10: sleep 9"]
+    assert stage.events() == ["process 10: sleep 9"]
     assert [type(record).__name__ for record in stage.written][-1] == "ProcessEnded"
 
 
@@ -390,7 +390,7 @@ def test_the_steps_of_another_program_are_counted_from_before_it_is_written_on(
     stage.members.stepping = cast(Stepping, Followed())
     stage.look(ProcessChange(EventKind.STARTED, member(ROOT)))
     stage.look(ProcessChange(EventKind.EXEC, member(ROOT)))
-    assert renewed == [(ROOT, ["helper 10: sleep 9"])]
+    assert renewed == [(ROOT, ["process 10: sleep 9"])]
     assert stage.events()[1:] == ["process 10 became sleep 9"]
 
 
