@@ -7,6 +7,7 @@ reader of its own, so that the feed's thread is not held up.
 from __future__ import annotations
 
 import contextlib
+import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from profd.daemon.session.session import end_session
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import RunInfo
 from profd.daemon.units import plural
+from profd.tui.terminal import Terminal
 
 if TYPE_CHECKING:
     from profd.daemon.tree.tree import DumpedProcess, MergedStack
@@ -74,7 +76,7 @@ def take_window(info: RunInfo, *, inject: bool = False) -> Message:
             raise
         return WindowRefused()
     return ActionDone(
-        f"taking {plural(request.steps, 'step')} of {begun.processes}; 4 shows the operators",
+        f"taking {plural(request.steps, 'step')} of {begun.processes}; 5 shows the operators",
         "Window",
     )
 
@@ -103,6 +105,14 @@ def stop(info: RunInfo) -> ActionDone:
     with contextlib.suppress(ProcessLookupError):
         end_session(info.recorder).close()
     return ActionDone("the recording ends; the script runs on")
+
+
+def signal_script(terminal: Terminal, number: signal.Signals, info: RunInfo) -> ActionDone:
+    """Signal a launched script, and what it started in its terminal."""
+    _check_live(info)
+    if not terminal.signal(number):
+        raise SessionFailed("the script cannot be reached", "its launcher is gone, or busy")
+    return ActionDone(f"the script has been sent {number.name}")
 
 
 def _check_live(info: RunInfo) -> None:
@@ -151,7 +161,7 @@ def dump(info: RunInfo) -> StacksDumped:
 
     if not processes.is_running(*info.target):
         raise NoSuchProcess(
-            f"the target of {info.id} has ended", "where its time went is in 1 and 2"
+            f"the target of {info.id} has ended", "where its time went is in 1 to 3"
         )
     dumped = dump_tree(info.target.pid)
     return StacksDumped(dumped, merge(dumped))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import time
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -14,7 +12,6 @@ from textual import on
 from textual.app import App, SystemCommand
 from textual.binding import Binding
 from textual.driver import Driver
-from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 from textual.screen import Screen
 
@@ -29,29 +26,15 @@ from profd.tui.colors import DARK, LIGHT, suited_theme
 from profd.tui.dashboard import Dashboard
 from profd.tui.dialogs import (
     STOP,
-    STOPPING,
-    Choice,
-    ChoiceScreen,
     FailureScreen,
     HelpScreen,
     Leaving,
     LeavingScreen,
 )
+from profd.tui.driver import BackgroundTold, TerminalDriver
 from profd.tui.feed import Feed, FeedFailed
 from profd.tui.keys import COMMANDS
 from profd.tui.terminal import Terminal
-
-_DRAWS_ON = 2  # stderr, as in Textual
-
-
-class _Driver(LinuxDriver):
-    """Asks the terminal that it draws on for its size.
-
-    Textual's driver asks stdout, which may be a file.
-    """
-
-    def _get_terminal_size(self) -> tuple[int, int]:
-        return os.get_terminal_size(_DRAWS_ON)
 
 
 class ProfdApp(App[Leaving]):
@@ -64,7 +47,7 @@ class ProfdApp(App[Leaving]):
         Binding("b", "keep", "background", show=False),
         Binding("ctrl+z", "suspend_process", "shell", show=False),
         Binding("q", "quit", "leave"),
-        Binding("ctrl+c", "interrupt", show=False),
+        Binding("ctrl+c", "quit('ctrl+c')", show=False),
     ]
 
     def __init__(
@@ -85,14 +68,16 @@ class ProfdApp(App[Leaving]):
         """Whether it was ended because it may take no more memory."""
         self._run_file, self._may_end = run_file, may_end
         self._terminal = Terminal(keys_fd) if keys_fd is not None else None
-        self._stopping = list(STOPPING)
-        self.now_s = time.monotonic
 
     def get_driver_class(self) -> type[Driver]:
-        return _Driver
+        return TerminalDriver
 
     def get_default_screen(self) -> Screen[None]:
         return Dashboard(self._run_file, self.feed, self._terminal)
+
+    @on(BackgroundTold)
+    def _suit_background(self, message: BackgroundTold) -> None:
+        self.theme = (LIGHT if message.is_light else DARK).name
 
     def on_mount(self) -> None:
         self.run_worker(self.feed.run, thread=True, group="feed", name="feed")
@@ -107,19 +92,14 @@ class ProfdApp(App[Leaving]):
             if isinstance(screen, Dashboard) or action.startswith("app."):
                 yield SystemCommand(title, about, partial(screen.run_action, action))
 
-    async def action_quit(self) -> None:
-        self._leave()
-
-    def action_interrupt(self) -> None:
-        self._leave(by_interrupt=True)
-
-    def _leave(self, *, by_interrupt: bool = False) -> None:
+    async def action_quit(self, by: str = "q") -> None:
         dashboard = self.screen_stack[0]
-        info = dashboard.info if isinstance(dashboard, Dashboard) else None
+        assert isinstance(dashboard, Dashboard)  # the default screen
+        info = dashboard.info
 
         def leave(answer: str | None) -> None:
-            if answer == STOP and isinstance(dashboard, Dashboard) and dashboard.may_act():
-                self._stop_script()
+            if answer == STOP:
+                dashboard.stop_script()
             elif answer == Leaving.KEEP.value or (answer == Leaving.END.value and self._may_end):
                 self.exit(Leaving(answer))
             elif answer == Leaving.END.value and info is not None:
@@ -130,31 +110,8 @@ class ProfdApp(App[Leaving]):
         if info is None or not info.is_live or isinstance(self.screen, FailureScreen):
             self.exit(Leaving.END)
         elif not isinstance(self.screen, LeavingScreen):
-            may_stop = self._terminal is not None and self._terminal.is_open
-            stopping = self._stopping[0] if may_stop else None
-            screen = LeavingScreen(stopping, by_interrupt=by_interrupt, now_s=self.now_s)
+            screen = LeavingScreen(dashboard.stopping, by_interrupt=by == "ctrl+c")
             self.push_screen(screen, leave)
-
-    def _stop_script(self) -> None:
-        """Send the script the next signal; ask before the one that it cannot catch."""
-        if self._stopping[0] is not signal.SIGKILL:
-            self._signal_script(self._stopping.pop(0))
-            return
-        choices = [
-            Choice("leave", "leave it running", ("n",)),
-            Choice("kill", "kill it and all that it started in its terminal", ("y",)),
-        ]
-        screen = ChoiceScreen("Kill the script?", "What it has not saved is lost.", choices)
-        self.push_screen(
-            screen, lambda answer: self._signal_script(signal.SIGKILL) if answer == "kill" else None
-        )
-
-    def _signal_script(self, number: signal.Signals) -> None:
-        if self._terminal is not None and self._terminal.signal(number):
-            self.notify(f"the script has been sent {number.name}", markup=False)
-        else:
-            text = "the script cannot be reached: the launcher is gone, or busy"
-            self.notify(text, severity="error", markup=False)
 
     def _end(self, info: RunInfo) -> None:
         try:

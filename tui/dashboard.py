@@ -7,7 +7,8 @@ are done.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import signal
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Input
 
-from profd.daemon.analyze.selection import MAIN_THREADS, Selection
+from profd.daemon.analyze.selection import MAIN_THREADS, Selection, parse_time
 from profd.daemon.errors import ProfdError
 from profd.daemon.exports.formats import FORMATS
 from profd.daemon.render.plaintext import visible
@@ -26,12 +27,12 @@ from profd.daemon.store.rows import RunInfo
 from profd.tui import actions
 from profd.tui.actions import ActionDone, ActionFailed, StacksDumped, WindowRefused
 from profd.tui.dialogs import (
+    STOPPING,
     Answer,
     Choice,
     ChoiceScreen,
     Dialog,
-    GotoScreen,
-    NoteScreen,
+    LineScreen,
     StacksScreen,
 )
 from profd.tui.feed import Feed, FlameGrown, OperatorsRead, OutputDrawn, SnapshotTaken
@@ -41,7 +42,7 @@ from profd.tui.terminal import Terminal
 from profd.tui.widgets.findings import FindingChosen, FindingsPane
 from profd.tui.widgets.flame import FlameView
 from profd.tui.widgets.header import Header, VerdictLine, ended
-from profd.tui.widgets.hot import HotTable
+from profd.tui.widgets.hot import HotTable, LineTable
 from profd.tui.widgets.operators import OperatorTable
 from profd.tui.widgets.output import OutputPane, TypingChanged
 from profd.tui.widgets.processes import EventTable, ProcessTable
@@ -66,6 +67,7 @@ class Dashboard(Screen[None]):
         super().__init__()
         self._run_file, self._feed, self._terminal = run_file, feed, terminal
         self._snapshot: Snapshot | None = None
+        self._stopping = list(STOPPING)
 
     def compose(self) -> ComposeResult:
         yield Header()
@@ -73,6 +75,7 @@ class Dashboard(Screen[None]):
         yield Timeline()
         yield TabLine()
         with ContentSwitcher(id="panes", initial=TABS[0][0]):
+            yield LineTable(id="lines")
             yield HotTable(id="hot")
             yield FlameView(id="flame")
             yield ProcessTable(id="processes")
@@ -84,7 +87,7 @@ class Dashboard(Screen[None]):
         yield KeyLine()
 
     def on_mount(self) -> None:
-        self.query_one(HotTable).focus()
+        self.query_one(LineTable).focus()
         self.screen_layout_refresh_signal.subscribe(self, self._fit)
 
     @property
@@ -163,6 +166,11 @@ class Dashboard(Screen[None]):
         self._look(scope=Selection(processes=frozenset({process})))
         self.action_open("hot")
 
+    def action_open_line(self, place: str) -> None:
+        """Show the stacks through a line of code; ``place`` is its file and number."""
+        self.action_open("flame")
+        self._open_filter().value = place
+
     @on(FindingChosen)
     def _look_at_evidence(self, message: FindingChosen) -> None:
         evidence = message.finding.evidence
@@ -173,9 +181,10 @@ class Dashboard(Screen[None]):
             else MAIN_THREADS
         )
         self.choose_range(evidence.from_ns, evidence.to_ns)
-        self.action_open("flame")
-        if evidence.line is not None:
-            self._open_filter().value = f"{evidence.line.module_path}:{evidence.line.line}"
+        if evidence.line is None:
+            self.action_open("flame")
+        else:
+            self.action_open_line(f"{evidence.line.module_path}:{evidence.line.line}")
 
     def action_sort(self) -> None:
         if isinstance(self._pane, HotTable | OperatorTable):
@@ -218,21 +227,17 @@ class Dashboard(Screen[None]):
     # --- what is looked at: threads, time, and whether the view is held
 
     def action_scope(self) -> None:
-        scope, current = MAIN_THREADS, self.query_one(ProcessTable).current
-        rows = self._snapshot.process_rows if self._snapshot is not None else ()
-        if self._feed.view.scope == MAIN_THREADS:
-            scope = Selection()
-        elif self._feed.view.scope == Selection() and rows:
-            row = (
-                current.row
-                if current is not None
-                else min(rows, key=lambda row: (row.role != "main", row.id))
-            )
-            scope = Selection(processes=frozenset({row.id}))
-        self._look(scope=scope)
+        """Count other threads: from main threads on to workers, to all, and back."""
+        scopes, now = [MAIN_THREADS, Selection(role="worker"), Selection()], self._feed.view.scope
+        at = scopes.index(now) if now in scopes else -1
+        self._look(scope=scopes[(at + 1) % len(scopes)])
 
     def action_lines(self) -> None:
-        self._look(by_line=not self._feed.view.by_line)
+        view = self._feed.view
+        if view.tab == "lines":
+            self._look(startup=not view.startup)
+        elif isinstance(self._pane, EventTable):
+            self._pane.show_details()
 
     def action_pause(self) -> None:
         header = self.query_one(Header)
@@ -256,9 +261,9 @@ class Dashboard(Screen[None]):
 
     def action_goto(self) -> None:
         if self.info is not None:
-            screen = GotoScreen(self.info)
+            hint = "seconds from the start, or HH:MM:SS"
             self._ask(
-                screen,
+                LineScreen("Go to a time", hint, partial(parse_time, info=self.info)),
                 lambda at_ns: self._move(lambda scrub, ruler, run: scrub.at(at_ns, ruler, run)),
             )
 
@@ -300,6 +305,7 @@ class Dashboard(Screen[None]):
     @on(TypingChanged)
     def _note_typing(self, message: TypingChanged) -> None:
         self._look_at_output(is_typing=message.is_typing)
+        self.query_one(KeyLine).visible = not message.is_typing  # no key and no click is its own
         self._update_note()
 
     def _look_at_output(self, **changes: object) -> None:
@@ -314,9 +320,9 @@ class Dashboard(Screen[None]):
         self._run_of(actions.dump, "No stacks")
 
     def action_mark(self) -> None:
-        if self.may_act():
+        if self._may_act():
             self._ask(
-                NoteScreen(),
+                LineScreen("Mark this moment", "a note, or nothing", str),
                 lambda note: self._run_of(lambda info: actions.mark(info, note), "No mark"),
             )
 
@@ -338,16 +344,19 @@ class Dashboard(Screen[None]):
     def action_rate(self, steps: int) -> None:
         self._run_of(lambda info: actions.change_rate(info, steps), "The rate stays")
 
-    def action_stop(self) -> None:
-        if self.may_act():
-            text = "The script runs on; what was recorded is kept."
-            choices = [
-                Choice("stop", "end the recording", ("s", "y")),
-                Choice("go on", "go on recording", ("n",)),
-            ]
-            self._confirm("Stop profiling?", text, choices, actions.stop, "Not stopped")
+    @property
+    def stopping(self) -> signal.Signals | None:
+        """The signal that is next to stop the script; None if profd did not launch it."""
+        return self._stopping[0] if self._terminal and self._terminal.is_open else None
 
-    def may_act(self) -> bool:
+    def stop_script(self) -> None:
+        """Send the script the signal that is next; the last of them again and again."""
+        if self._terminal is not None:
+            send = partial(actions.signal_script, self._terminal, self._stopping[0])
+            self._stopping = self._stopping[1:] or self._stopping
+            self._run_of(send, "Not stopped")
+
+    def _may_act(self) -> bool:
         if not self._is_live():
             self.notify("the run is not recorded any more", severity="warning", markup=False)
         return self._is_live()
@@ -355,15 +364,6 @@ class Dashboard(Screen[None]):
     def _ask(self, screen: Dialog[Answer], then: Callable[[Answer], None]) -> None:
         """Open a dialog; ``then`` is called with the answer, if there is one."""
         self.app.push_screen(screen, lambda answer: None if answer is None else then(answer))
-
-    def _confirm(
-        self, title: str, text: str, choices: Sequence[Choice], action: Action, failed: str
-    ) -> None:
-        """Run an action if the first of two choices is taken."""
-        screen = ChoiceScreen(title, text, choices)
-        self._ask(
-            screen, lambda answer: self._run_of(action, failed) if answer == choices[0].id else None
-        )
 
     def _run_of(self, action: Action, failed: str) -> None:
         if (info := self.info) is not None:
@@ -406,7 +406,10 @@ class Dashboard(Screen[None]):
             Choice("leave", "leave it alone", ("n",)),
         ]
         inject = partial(actions.take_window, inject=True)
-        self._confirm("Profiler not enabled at launch", text, choices, inject, "No window")
+        self._ask(
+            ChoiceScreen("Profiler not enabled at launch", text, choices),
+            lambda answer: self._run_of(inject, "No window") if answer == "inject" else None,
+        )
 
     @on(StacksDumped)
     def _show_stacks(self, message: StacksDumped) -> None:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 import signal
-import time
 from collections.abc import Callable, Sequence
 from enum import Enum
+from time import monotonic
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from rich.console import RenderableType
@@ -22,10 +22,8 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import Footer, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from profd.daemon.analyze.selection import parse_time
 from profd.daemon.errors import ProfdError, UsageError
 from profd.daemon.render.plaintext import visible
-from profd.daemon.store.rows import RunInfo
 from profd.daemon.units import plural
 from profd.tui.keys import HELP
 
@@ -84,38 +82,25 @@ class ChoiceScreen(Dialog[str]):
         self.dismiss(event.option_id)
 
 
-class NoteScreen(Dialog[str]):
-    """A line for a note on this moment; its result is the note."""
+class LineScreen(Dialog[Answer]):
+    """A line to fill in; its result is what ``parse`` makes of it, which may raise UsageError."""
+
+    def __init__(self, title: str, hint: str, parse: Callable[[str], Answer]) -> None:
+        super().__init__()
+        self._title, self._hint, self._parse = title, hint, parse
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="question") as sheet:
-            sheet.border_title, sheet.border_subtitle = "Mark this moment", "⏎ · esc goes back"
-            yield Input(placeholder="a note, or nothing", compact=True)
+            sheet.border_title, sheet.border_subtitle = self._title, "⏎ · esc goes back"
+            yield Input(placeholder=self._hint, compact=True)
+            yield Static(classes="failure", markup=False)
 
     @on(Input.Submitted)
     def _answer(self, event: Input.Submitted) -> None:
-        self.dismiss(event.value)
-
-
-class GotoScreen(Dialog[int]):
-    """A line for a time to go to; its result is a time of the run's clock."""
-
-    def __init__(self, info: RunInfo) -> None:
-        super().__init__()
-        self._info = info
-
-    def compose(self) -> ComposeResult:
-        yield Static(id="goto-error", markup=False)
-        yield Input(
-            id="goto", placeholder="go to: seconds from the start, or HH:MM:SS", compact=True
-        )
-
-    @on(Input.Submitted)
-    def _go(self, event: Input.Submitted) -> None:
         try:
-            self.dismiss(parse_time(event.value.strip(), self._info))
+            self.dismiss(self._parse(event.value.strip()))
         except UsageError as error:
-            self.query_one("#goto-error", Static).update(str(error))
+            self.query_one(Static).update(str(error))
 
 
 class Leaving(Enum):
@@ -129,7 +114,7 @@ STOP = "stop"
 STOPPING = {
     signal.SIGINT: "stop the script as Ctrl-C in its terminal does; so does a second Ctrl-C",
     signal.SIGTERM: "stop the script by SIGTERM, as SIGINT has not ended it",
-    signal.SIGKILL: "kill the script by SIGKILL, as nothing else has ended it",
+    signal.SIGKILL: "kill the script: what it has not saved is lost",
 }
 """The signals that stop a script, one each time that somebody asks, and what each is called."""
 TWICE_S = 2.0
@@ -140,7 +125,7 @@ class LeavingScreen(ChoiceScreen):
     """The question on leaving; ``q`` opens it, and also leaves, by a harmless choice.
 
     With ``stopping`` the script can be stopped, by that signal. Ctrl-C then proposes this, and
-    pressed twice does it.
+    pressed twice does it, except for SIGKILL.
     """
 
     BINDINGS = [("ctrl+c", "interrupt")]
@@ -150,19 +135,19 @@ class LeavingScreen(ChoiceScreen):
         stopping: signal.Signals | None = None,
         *,
         by_interrupt: bool = False,
-        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         background = "leave it running and keep recording: `profd view` comes back"
         keep = Choice(Leaving.KEEP.value, background, ("k", "q", "b"))
         end = Choice(Leaving.END.value, "leave it running and end the recording", ("e",))
         stop = [] if stopping is None else [Choice(STOP, STOPPING[stopping], ("s",))]
-        super().__init__("Leave", "", [*stop, keep, end], 0 if by_interrupt else len(stop))
-        self._may_stop, self._now_s = stopping is not None, now_s
-        self._interrupted_s = now_s() if by_interrupt else -math.inf
+        self._stops_at_once = stopping in (signal.SIGINT, signal.SIGTERM)
+        first = 0 if by_interrupt and self._stops_at_once else len(stop)
+        super().__init__("Leave", "", [*stop, keep, end], first)
+        self._interrupted_s = monotonic() if by_interrupt else -math.inf
 
     def action_interrupt(self) -> None:
-        before_s, self._interrupted_s = self._interrupted_s, self._now_s()
-        if self._may_stop and self._interrupted_s - before_s <= TWICE_S:
+        before_s, self._interrupted_s = self._interrupted_s, monotonic()
+        if self._stops_at_once and self._interrupted_s - before_s <= TWICE_S:
             self.dismiss(STOP)
 
 
@@ -184,7 +169,7 @@ class SheetScreen(Dialog[None]):
 class HelpScreen(SheetScreen):
     """What each key does."""
 
-    BINDINGS = [("question_mark", "dismiss")]
+    BINDINGS = [("question_mark,f1", "dismiss")]
 
     def __init__(self) -> None:
         table = Table.grid(padding=(0, 2))

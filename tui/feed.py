@@ -143,7 +143,7 @@ class TabContent:
         ``is_new`` says that something was written since the last call.
         """
         self._is_stale = self._is_stale or is_new
-        asked = replace(view, columns=0, by_line=False)
+        asked = replace(view, columns=0, startup=False)
         begun_s = time.monotonic()
         is_early = asked == self._answered and (not self._is_stale or begun_s < self._rests_until_s)
         if view.tab not in ("flame", "torch") or is_early:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from textual.binding import BindingType
 
 TABS = (
+    ("lines", "Lines", "Your lines", "The lines of your code that take most"),
     ("hot", "Hot", "Hot functions", "Where the samples were"),
     ("flame", "Flame", "Flame graph", "The stacks as an icicle"),
     ("processes", "Processes", "Processes", "The process tree"),
@@ -45,8 +46,8 @@ KEYS = (
     Key("m", "mark", "Mark", "Mark this moment, with a note", "mark", 12),
     Key("e", "export", "Export", "Write what is looked at for another tool", "export", 14),
     Key("o", "sort", word="order", rank=6),
-    Key("l", "lines", "Lines", "Hot lines instead of functions, and back", "lines", 7),
-    Key("t", "scope", "Threads", "Count main threads, all threads, or one process", "threads", 4),
+    Key("l", "lines", "Startup or details", "The startup's lines; all events", "startup", 7),
+    Key("t", "scope", "Threads", "Main threads, those of workers, or all", "threads", 4),
     Key("left,comma", "time('moved', -1)", shown="←→", word="time", rank=3),
     Key("right,full_stop", "time('moved', 1)"),
     Key("shift+left,less_than_sign", "time('moved', -10)"),
@@ -64,7 +65,6 @@ KEYS = (
     Key("pagedown", "page_output(1)"),
     Key("plus,equals_sign", "rate(1)", "Sample more often", "The next higher rate"),
     Key("minus", "rate(-1)", "Sample less often", "The next lower rate"),
-    Key("s", "stop", "Stop profiling", "End the recording; the script runs on"),
     Key("", "live", "Live", "Give up cursor and range"),
     Key("", "app.help", "Keys", "Show what each key does", "help", 1, "?"),
     Key("", "app.keep", "Background", "Leave, and let the recording go on", "background", 10, "b"),
@@ -88,44 +88,26 @@ COMMANDS = (
 )
 """The commands of the palette that a key of the dashboard runs, too: title, help and action."""
 HELP = (
-    (
-        "1 … 7",
-        "hot functions, flame graph, processes, torch operators, findings, events, the script's "
-        "output",
-    ),
-    (
-        "↑ ↓ home end",
-        "move the cursor, pgup and pgdn by a page; rows keep their places while it is in the table",
-    ),
-    ("esc", "take the cursor out, clear the filter, stop typing to the script; then back to live"),
+    ("1 … 8", "open a view by its number"),
+    ("↑ ↓ home end", "move the cursor, pgup pgdn by a page; it holds the rows"),
+    ("⏎", "look into a line, a process, a finding; in 8 type"),
+    ("esc", "free the rows, clear the filter, stop typing; back to live"),
     ("/", "show only what has a word in it"),
-    ("o", "order by the next column; a click on a column's title orders by that one"),
-    ("l", "hot lines instead of hot functions, and back"),
-    ("t", "count main threads, all threads, or one process"),
-    (
-        "⏎",
-        "in 3: the functions of a process; in 5: the stacks that prove a finding; in 7: type to "
-        "the script",
-    ),
-    (
-        "2: ↑ ↓ ← →",
-        "walk through the flame graph; ⏎ zooms, ⌫ goes back, i inverts, f folds libraries, "
-        "c colors",
-    ),
-    ("← →", "move the cursor in time, with shift by ten columns (or , . < >); the mouse does, too"),
-    ("[ ]", "let the range begin, or end, at the cursor; dragging the mouse does both"),
+    ("o", "order by the next column; a click on a title does, too"),
+    ("l", "in 1 the startup instead, in 7 what profd itself did, too"),
+    ("t", "main threads, those of workers, or all threads"),
+    ("3: ⏎ ⌫ i f c", "zoom, go back, invert, fold libraries, color"),
+    ("← →", "move in time, with shift by ten columns (or , . < >)"),
+    ("[ ]", "begin or end the range at the cursor, as dragging does"),
     ("g", "go to a time: seconds from the start, or HH:MM:SS"),
     ("z Z", "show less time, or more: the last 30 s to the whole run"),
     ("p", "hold the view; the recording goes on"),
-    ("w", "take a torch.profiler window; 4 shows its operators"),
-    ("d", "the stacks of all threads now"),
-    ("m", "mark this moment, with a note"),
+    ("w d m", "torch.profiler window; stacks of all threads; mark"),
     ("+ -", "sample more often, or less; the budget holds"),
-    ("s", "stop profiling; the script runs on"),
-    ("e", "export what is looked at: collapsed, speedscope, pprof, Perfetto, …"),
-    ("r", "write the report, an HTML file, into the current folder"),
+    ("e r", "export what is looked at; write the report, one HTML file"),
     ("ctrl+p", "all commands, and the colors"),
     ("b", "leave, and let the recording go on in the background"),
-    ("ctrl+z", "give the shell the terminal; fg comes back, and the script goes on meanwhile"),
-    ("q", "leave; of a recording it asks whether to go on or to end"),
+    ("ctrl+z", "give the shell the terminal; fg comes back"),
+    ("q ctrl+c", "leave; the script of profd run can be stopped there"),
 )
+"""As many lines as a terminal of 24 has room for, none so long that 80 columns break it."""

@@ -30,6 +30,7 @@ AHEAD_NS = 3 * SECOND_NS // 2
 
 After this time without one the step is unknown.
 """
+_LEAST_STEPS = 10
 _RECENT_NS = 120 * SECOND_NS
 # Counts are a second or a step apart; after this time without one the pace is unknown.
 _LONGEST_GAP_NS = 60 * SECOND_NS
@@ -112,12 +113,11 @@ class Pace:
         counts = [one for one in self._counts if one.at_ns >= since_ns]
         last = self._counts[-1]
         if len(counts) < 2:
-            return Steps(None, None, ())
+            return Steps(None, None)
         first = next(
             (count for count in counts[:-1] if count.at_ns >= last.at_ns - LATELY_NS), counts[-2]
         )
         per_s = _per_s(first, last)
-        recent = tuple(_per_s(before, after) for before, after in itertools.pairwise(counts))
         pauses = last.value == counts[-2].value
         since_s = (self._now_ns() - last.at_ns) / SECOND_NS
         ahead = (
@@ -126,11 +126,10 @@ class Pace:
             else 0
         )
         if self._lost:  # nobody knows how many steps there were before
-            return Steps(None, per_s, recent, pauses=pauses)
+            return Steps(None, per_s, pauses=pauses)
         return Steps(
             int(last.value) + ahead,
             per_s,
-            recent,
             exactness="~" if ahead else "",
             mean_per_s=_per_s(self._first or first, last),
             pauses=pauses,
@@ -147,9 +146,15 @@ class Pace:
         if chosen is None and self._reader.info.is_live:
             steps = self.steps()
             return Series(STEPS, cells, steps.per_s if steps else None, "now")
-        about = chosen or ruler.time
-        mean = self._rate(self._series.id, about, self._lost) if self._series else None
-        return Series(STEPS, cells, mean, "mean")
+        return Series(STEPS, cells, self.mean_per_s(chosen or ruler.time), "mean")
+
+    def mean_per_s(self, within: TimeRange) -> float | None:
+        return self._rate(self._series.id, within, self._lost) if self._series else None
+
+    def sure_per_s(self, within: TimeRange) -> float | None:
+        """Return the mean rate, if the steps are so many that one more or less changes little."""
+        per_s = self.mean_per_s(within)
+        return per_s if per_s and per_s * within.length_s >= _LEAST_STEPS else None
 
     def _rate(self, series: int, within: TimeRange, lost: Sequence[Lost]) -> float | None:
         if any(one.time.overlaps(within) for one in lost):

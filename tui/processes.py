@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import functools
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+from msgspec.structs import replace
 
 from profd.daemon.analyze.phases import PhaseIndex, own_frame
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow, ProcessRow
-from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS
+from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS, MINUTE_NS
 from profd.daemon.timerange import TimeRange
+from profd.daemon.units import percent, plural
 from profd.tui.pace import Pace
 from profd.tui.series import RunSeries
 from profd.tui.snapshot import ProcessState
@@ -26,6 +30,8 @@ _PACE_NS = 60 * SECOND_NS
 # A script that starts its workers anew each epoch leaves hundreds behind; the last few are enough
 # to show.
 _ENDED_SHOWN = 16
+# More workers of one process become one row, which can be unfolded.
+_MOST_APART = 4
 _ROLES = {"launcher": 0, "main": 1, "worker": 2, "helper": 3}
 
 
@@ -45,7 +51,9 @@ class ProcessStates:
         are the present states, of the processes that run and the last that ended.
         """
         rows, end_ns = list(self._reader.processes.values()), self._reader.info.end_ns
-        shown = [row for row in rows if row.life.overlaps(about)] if about else _running(rows)
+        whole = about or self._reader.info.time
+        lived = [row for row in rows if row.life.overlaps(whole)]
+        shown = lived if about else _running(lived)
         main_threads = {row.id: row.process for row in self._reader.threads.values() if row.is_main}
         times: defaultdict[int, Counter[tuple[str, FrameRow]]] = defaultdict(Counter)
         now_or_then = about or TimeRange(end_ns - _NOW_NS, end_ns)
@@ -56,7 +64,7 @@ class ProcessStates:
                 total.duration_ns
             )
         states = [self._state(row, depth, times[row.id], about) for depth, row in _tree(shown)]
-        return tuple(states), len(rows) - len(shown)
+        return tuple(_folded(states, lived, whole)), len(rows) - len(shown)
 
     def _shown_frame(self, stack: int) -> FrameRow:
         frames = self._reader.frames_of(stack)
@@ -92,6 +100,45 @@ class ProcessStates:
         )
 
 
+def _folded(
+    states: Iterable[ProcessState], lived: Sequence[ProcessRow], about: TimeRange
+) -> Iterator[ProcessState]:
+    """Yield the states, many workers of one process after a state that stands for all of them."""
+    for (role, parent), group in groupby(states, lambda one: (one.row.role, one.row.parent)):
+        members = [*group]
+        if is_many := role == "worker" and len(members) > _MOST_APART:
+            rows = [row for row in lived if (row.role, row.parent) == (role, parent)]
+            yield _all_of(members, rows, about)
+        yield from (replace(one, folded=is_many) for one in members)
+
+
+def _all_of(
+    states: Sequence[ProcessState], rows: Sequence[ProcessRow], about: TimeRange
+) -> ProcessState:
+    """Return the state that stands for some workers; ``rows`` has those that are not shown, too."""
+    ended = [row for row in rows if row.ended_ns is not None and row.ended_ns < about.to_ns]
+    group, facts = plural(len(rows) - len(ended), "worker"), list[str]()
+    if ended:
+        group += f" +{len(ended):,} ended"
+        begun_ns = max(about.from_ns, min(row.seen_ns for row in rows))
+        begun = sum(about.holds(row.seen_ns) for row in rows)
+        facts.append(f"{begun * MINUTE_NS / (about.to_ns - begun_ns):.1f} started a minute")
+    lived = [state for state in states if state.row.ended_ns is None] or states
+    cores = [state.cpu_cores for state in lived if state.cpu_cores is not None]
+    if cores:
+        facts.append(f"CPU {percent(min(cores))} to {percent(max(cores))}")
+    return replace(
+        lived[0],
+        group=group,
+        function=" · ".join(facts),
+        where="",
+        cpu_cores=None,
+        rss_bytes=None,
+        threads=None,
+        gpu_memory_bytes=None,
+    )
+
+
 def _running(rows: Sequence[ProcessRow]) -> list[ProcessRow]:
     """Return the processes that run, those that train, and the last others that ended."""
     ended = sorted((row.ended_ns, row.id) for row in rows if row.ended_ns is not None)
@@ -104,7 +151,7 @@ def _tree(rows: Sequence[ProcessRow]) -> Iterator[tuple[int, ProcessRow]]:
     there = {row.id for row in rows}
     children: defaultdict[int | None, list[ProcessRow]] = defaultdict(list)
     for row in sorted(
-        rows, key=lambda row: (row.ended_ns is not None, _ROLES.get(row.role, 9), row.id)
+        rows, key=lambda row: (_ROLES.get(row.role, 9), row.ended_ns is not None, row.id)
     ):
         children[row.parent if row.parent in there else None].append(row)
     pending = [(0, row) for row in reversed(children[None])]

@@ -13,13 +13,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from profd.daemon.analyze.calltree import Node, call_tree
 from profd.daemon.analyze.coverage import COST_SERIES, Lives, covered_share
 from profd.daemon.analyze.gputracks import GpuTracks
-from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.phases import STARTUP, PhaseIndex
 from profd.daemon.analyze.profile import (
     Busy,
     FunctionRow,
     Profile,
     functions_by_stack,
     hot_functions,
+    lines_by_stack,
     process_weights,
     user_lines,
     utilization_by_stack,
@@ -34,6 +35,7 @@ from profd.daemon.analyze.selection import (
 from profd.daemon.analyze.uncertainty import TransitionsSeen, take_transitions
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.naming import process_title
+from profd.daemon.render.sections import SETTLED_S
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import EventRow, StackTotal
 from profd.daemon.timerange import TimeRange
@@ -43,7 +45,7 @@ from profd.tui.phaserows import PhaseRows, shown_shares
 from profd.tui.processes import ProcessStates
 from profd.tui.scrub import marks_of
 from profd.tui.series import RunSeries, with_slope
-from profd.tui.snapshot import PhaseShares, Snapshot, Timeline, Verdict
+from profd.tui.snapshot import ALONE, PhaseShares, Snapshot, Timeline, Verdict
 from profd.tui.view import View, is_near, shown_part
 
 # Transitions between stacks show how exact the shares of a range are. They are read interval by
@@ -58,11 +60,12 @@ _LEAST_KEPT_NS = 10 * SECOND_NS
 class Samples:
     """The samples of one run."""
 
-    def __init__(self, reader: RunReader, lives: Lives) -> None:
-        self._reader, self._lives = reader, lives
-        self._indices = {
-            by_line: functions_by_stack(reader, by_line=by_line) for by_line in (False, True)
-        }
+    def __init__(self, reader: RunReader, lives: Lives, phases: PhaseIndex) -> None:
+        self._reader, self._lives, self._phases = reader, lives, phases
+        self._functions_of, self._lines_of = (
+            functions_by_stack(reader),
+            lines_by_stack(reader, phases),
+        )
         self._busy: Mapping[int, Busy] = {}
         self._changes: dict[int, TransitionsSeen] = {}
         self._busy_of = self._changes_of = TimeRange(0, 0), frozenset[int]()
@@ -76,9 +79,27 @@ class Samples:
     def of_scope(self, scope: Selection, asked: TimeRange) -> Sequence[StackTotal]:
         return self.totals(asked, scope.threads(self._reader))
 
-    def hot(self, scope: Selection, asked: TimeRange, *, by_line: bool) -> tuple[FunctionRow, ...]:
-        busy, index = self.busy(scope, asked), self._indices[by_line]
-        return tuple(hot_functions(self._reader, self.profile(scope, asked), busy, index))
+    def rows(self, view: View, asked: TimeRange) -> tuple[tuple[FunctionRow, ...], int, str]:
+        """Return the functions or the user's lines, their samples, and what is apart from them.
+
+        The lines are those in the loop; if asked, or without a loop, those in the startup.
+        """
+        if view.tab not in ("lines", "hot"):
+            return (), sum(total.samples for total in self.of_scope(view.scope, asked)), ""
+        totals, apart, functions_of = self.of_scope(view.scope, asked), "", self._functions_of
+        if view.tab == "lines":
+            functions_of = self._lines_of
+            startup, loop = (
+                [one for one in totals if (self._phases.of_stack(one.stack) == STARTUP) is begins]
+                for begins in (True, False)
+            )
+            is_alone = startup and (view.startup or not loop)
+            without = "without startup" if startup else ""
+            totals, apart = (startup, ALONE) if is_alone else (loop, without)
+        changes = self._changes_in(asked, view.scope.threads(self._reader))
+        profile = weighted(self._reader, totals, changes, self.weights(asked))
+        rows = hot_functions(self._reader, profile, self.busy(view.scope, asked), functions_of)
+        return tuple(rows), profile.total_samples, apart
 
     def busy(self, scope: Selection, asked: TimeRange) -> Mapping[int, Busy]:
         """Return how busy the GPUs are known to have been during a scope's stacks in a range.
@@ -133,7 +154,7 @@ class RunModel:
         self._reader = reader
         self._phases = phases = PhaseIndex(reader)
         self._lives = Lives(reader)
-        self._samples = Samples(reader, self._lives)
+        self._samples = Samples(reader, self._lives, phases)
         self._phase_rows = PhaseRows(reader, phases)
         self._series = RunSeries(reader)
         self._pace = Pace(reader, phases)
@@ -187,10 +208,8 @@ class RunModel:
         ruler, _ = self._shown(view)
         about = self._about(view)
         chosen = about if view.chosen else None
-        totals = samples.of_scope(view.scope, about)
-        of_main = (
-            totals if view.scope.main_threads else samples.totals(about, self._phase_rows.ids())
-        )
+        functions, counted, apart = samples.rows(view, about)
+        of_main = samples.totals(about, self._phase_rows.ids())
         weights = samples.weights(about)
         phase_rows = self._phase_rows.rows(ruler, self._shares_by_process(of_main, weights))
         is_now = is_live and view.chosen is None and view.end_ns is None
@@ -210,16 +229,16 @@ class RunModel:
             coverage=covered_share(self._reader, self._lives.covers, Selection()),
             torn_share=self._lives.recorded.torn_share,
             cost_cores=self._series.last(COST_SERIES, None)
-            if is_live
+            if is_live and run.length_s >= SETTLED_S
             else self._series.mean(COST_SERIES, None, run),
             steps=self._pace.steps(of_all=not self._has_more),
             verdict=self._verdict(weighted(self._reader, of_main, {}, weights), len(phase_rows)),
             timeline=Timeline(ruler, run, phase_rows, series, marks),
-            functions=samples.hot(view.scope, about, by_line=view.by_line)
-            if view.tab == "hot"
-            else (),
+            functions=functions,
+            apart=apart,
+            per_s=self._pace.sure_per_s(about),
             scope_name=self._name_of(view.scope),
-            samples=sum(total.samples for total in totals),
+            samples=counted,
             time=about,
             process_rows=rows,
             processes=processes,
@@ -241,7 +260,8 @@ class RunModel:
 
     def _name_of(self, scope: Selection) -> str:
         """Return a scope in words: its last process, if it names any."""
-        name = "main threads" if scope.main_threads else "all threads"
+        others = f"{scope.role}s" if scope.role else "all threads"
+        name = "main threads" if scope.main_threads else others
         for process in (self._reader.processes[id] for id in scope.processes or ()):
             name = f"{process_title(process.role, process.ordinal)} · pid {process.pid}"
         return name

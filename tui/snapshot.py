@@ -17,7 +17,7 @@ from profd.tui.view import View
 
 
 class Steps(msgspec.Struct, frozen=True):
-    """The script's step, its rate over the last ten seconds, and the rates between counts.
+    """The script's step, and its rate over the last ten seconds.
 
     ``step`` and ``per_s`` are None while the training runs in a loop that nothing counts; ``step``
     stays None afterwards. ``exactness`` goes before the number: ``~`` if the step is estimated by
@@ -30,7 +30,6 @@ class Steps(msgspec.Struct, frozen=True):
 
     step: int | None
     per_s: float | None
-    recent_per_s: tuple[float, ...]
     made: int | None = None
     exactness: str = ""
     mean_per_s: float | None = None
@@ -99,7 +98,8 @@ class ProcessState(msgspec.Struct, frozen=True):
     """A process of the tree: its ``depth``, numbers, and the usual place of its main thread.
 
     They are present values, or those of a range. In a range the CPU value is the mean, and all
-    others are the last that were read. Values that nobody read are None.
+    others are the last that were read. Values that nobody read are None. With a ``group`` of that
+    name it stands for many workers, which follow it, and are ``folded``.
     """
 
     row: ProcessRow
@@ -112,6 +112,11 @@ class ProcessState(msgspec.Struct, frozen=True):
     phase: str | None
     function: str
     where: str
+    group: str = ""
+    folded: bool = False
+
+
+ALONE = "startup alone"
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -121,7 +126,9 @@ class Snapshot(msgspec.Struct, frozen=True):
     share of the main processes' lives that was sampled. ``torn_share`` is the share of stacks that
     were dropped as impossible. Both are None if nothing was read yet. ``steps`` is None if nobody
     counts them. ``samples`` is the total to which the shares in ``functions`` refer, seen in
-    ``time``. ``functions`` and ``processes`` are empty while another tab is open.
+    ``time``. ``functions`` and ``processes`` are empty while another tab is open. In that of the
+    user's lines the functions are these, and ``apart`` says whether they are without startup.
+    ``per_s`` is the mean rate of the steps in that time, None if too few were counted.
     ``left_out`` counts the processes that ended long ago; ``process_rows`` has all that were seen.
     ``findings`` are those of the last part of a live run, else of all of it. ``is_diagnosed`` says
     whether they were looked for already, ``is_undiagnosable`` that they cannot be. ``view_cores``
@@ -139,6 +146,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     verdict: Verdict | None
     timeline: Timeline
     functions: tuple[FunctionRow, ...]
+    apart: str
+    per_s: float | None
     scope_name: str
     samples: int
     time: TimeRange

@@ -32,12 +32,12 @@ def shown_part(time: TimeRange, run: TimeRange) -> TimeRange:
 class View(msgspec.Struct, frozen=True):
     """A choice of samples, and the available size for showing them.
 
-    ``scope`` are the main threads, all threads, or those of one process, at any time. The timeline
-    shows ``span_ns`` up to ``end_ns``. None stands for the whole run and for its end, which moves
+    ``scope`` are main threads, workers, all threads, or those of a process. The timeline shows
+    ``span_ns`` up to ``end_ns``. None stands for the whole run and for its end, which moves
     in a live run. The tables below it are about ``chosen``, which may end after the run does, or if
     that is None about all that the timeline shows. ``columns`` is the width of the timeline's
-    strips in cells. ``by_line`` asks for the hot lines instead of the hot functions. ``tab`` is the
-    open view below: what only others show is not computed.
+    strips in cells. ``startup`` asks for the user's lines in the startup instead of those in the
+    loop. ``tab`` is the open view below: what only others show is not computed.
     """
 
     scope: Selection = MAIN_THREADS
@@ -45,8 +45,8 @@ class View(msgspec.Struct, frozen=True):
     end_ns: int | None = None
     chosen: TimeRange | None = None
     columns: int = 60
-    by_line: bool = False
-    tab: str = "hot"
+    startup: bool = False
+    tab: str = "lines"
 
     @property
     def is_everything(self) -> bool:

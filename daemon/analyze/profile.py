@@ -17,7 +17,7 @@ import msgspec
 from profd.daemon.analyze.conditions import covers_of
 from profd.daemon.analyze.coverage import Lives, take_lives
 from profd.daemon.analyze.gputracks import GpuTracks
-from profd.daemon.analyze.phases import PhaseIndex, PhasePlace
+from profd.daemon.analyze.phases import PhaseIndex, PhasePlace, own_frame
 from profd.daemon.analyze.selection import Condition, Selection
 from profd.daemon.analyze.uncertainty import (
     ShareVariance,
@@ -26,6 +26,7 @@ from profd.daemon.analyze.uncertainty import (
     take_transitions,
     together,
 )
+from profd.daemon.frameworks.frames import means
 from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import Rest, StackMinuteRow
@@ -253,14 +254,15 @@ def utilization_by_stack(
     }
 
 
-FunctionKey = tuple[str, str, int]
-"""A function, its file, and its line if each line counts by itself, otherwise 0."""
+FunctionKey = tuple[str, str, int, str]
+"""A function and its file; for a line of it also that and its phase, otherwise 0 and nothing."""
+_LIBRARY: FunctionKey = "", "", 0, ""
 StackFunctions = tuple[FunctionKey, tuple[tuple[FunctionKey, int], ...]]
 """The item at the leaf of a stack, and each item in it once, with its innermost frame."""
 
 
 class FunctionRow(msgspec.Struct, frozen=True):
-    """A function, or one line of it, with its shares of the time of a profile, 0 to 1.
+    """A function, or a line of it in a ``phase``, with its shares of the time of a profile, 0 to 1.
 
     ``self`` is the time with the function at the leaf, ``total`` with it anywhere in the stack
     (once, even if it recurs). ``line`` is its line with the most time, ``source`` the text of that.
@@ -281,15 +283,14 @@ class FunctionRow(msgspec.Struct, frozen=True):
     self_error: float
     total_error: float
     gpu_utilization: float | None = None
+    phase: str = ""
 
 
-def functions_by_stack(
-    reader: RunReader, *, by_line: bool = False
-) -> Callable[[int], StackFunctions]:
-    """Return what gives a stack's functions, or lines; keep it to count them again and again."""
+def functions_by_stack(reader: RunReader) -> Callable[[int], StackFunctions]:
+    """Return what gives a stack's functions; keep it to count them again and again."""
 
     def key(frame: FrameRow) -> FunctionKey:
-        return frame.function, frame.file, frame.line if by_line else 0
+        return frame.function, frame.file, 0, ""
 
     @functools.cache
     def functions_of(stack: int) -> StackFunctions:
@@ -300,13 +301,30 @@ def functions_by_stack(
     return functions_of
 
 
+def lines_by_stack(reader: RunReader, phases: PhaseIndex) -> Callable[[int], StackFunctions]:
+    """Return what gives the user's line that a stack is in, if any, as ``user_lines`` has them."""
+
+    @functools.cache
+    def lines_of(stack: int) -> StackFunctions:
+        frames = reader.frames_of(stack)
+        # A forked worker does not run the lines of its parent, whose copies are in its stack.
+        is_forked = any(means(frame, "child begins") for frame in frames)
+        line = (None if is_forked else phases.user_line(stack)) or own_frame(frames)
+        if line is None:
+            return _LIBRARY, ()
+        key = line.function, line.file, line.line, phases.of_stack(stack)
+        return key if frames[-1] == line else _LIBRARY, ((key, line.id),)
+
+    return lines_of
+
+
 def hot_functions(
     reader: RunReader,
     profile: Profile,
     busy: Mapping[int, Busy] | None = None,
     functions_of: Callable[[int], StackFunctions] | None = None,
 ) -> list[FunctionRow]:
-    """Return the functions of a profile, or its lines if ``functions_of`` gives lines.
+    """Return the functions of a profile, or the user's lines if ``functions_of`` gives these.
 
     Those with most time of their own come first. ``busy`` is how busy the GPUs were during each
     stack, if known.
@@ -344,12 +362,12 @@ def hot_functions(
         hottest = max(
             (reader.frames[frame] for frame in frames), key=lambda row: (frames[row.id], -row.line)
         )
-        function, file, _ = key
+        function, file, _, phase = key
         where = hottest.module_path, hottest.is_library, hottest.line, hottest.source
         seen = own_samples[key], total_samples[key]
         shares = own[key], total[key], own_errors[key], total_errors[key]
         utilization = busy_ns[key] / known_ns[key] if known_ns.get(key) else None
-        rows.append(FunctionRow(function, file, *where, *seen, *shares, utilization))
+        rows.append(FunctionRow(function, file, *where, *seen, *shares, utilization, phase))
     rows.sort(
         key=lambda row: (-row.self_share, -row.total_share, row.module_path, row.function, row.line)
     )

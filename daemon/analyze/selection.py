@@ -28,8 +28,9 @@ class Selection(msgspec.Struct, frozen=True):
     ``from_ns`` and ``to_ns`` are times of the run's clock, ``processes`` ids of rows (not PIDs),
     ``thread`` a name of a thread, ``phase`` a name of ``phases``. ``main_threads`` keeps only the
     main threads of the training processes: the question "where does the step go" is about them, and
-    waiting threads would bury it. ``when`` keeps the time in which all of some conditions held, for
-    each process by itself. Run files store selections.
+    waiting threads would bury it. ``role`` keeps only the main threads of processes in that role.
+    ``when`` keeps the time in which all of some conditions held, for each process by itself. Run
+    files store selections.
     """
 
     from_ns: int | None = None
@@ -40,6 +41,7 @@ class Selection(msgspec.Struct, frozen=True):
     phase: str | None = None
     main_threads: bool = False
     when: tuple[Condition, ...] = ()
+    role: str | None = None
 
     @property
     def time(self) -> TimeRange:
@@ -61,6 +63,7 @@ class Selection(msgspec.Struct, frozen=True):
 
     def takes_process(self, process: ProcessRow) -> bool:
         is_chosen = self.processes is None or process.id in self.processes
+        is_chosen = is_chosen and self.role in (None, process.role)
         return is_chosen and (self.rank is None or process.rank == self.rank)
 
     def threads(self, reader: RunReader) -> frozenset[int]:
@@ -70,6 +73,7 @@ class Selection(msgspec.Struct, frozen=True):
             thread.id
             for thread in threads
             if self.takes_process(reader.processes[thread.process])
+            and (self.role is None or thread.is_main)
             and (self.thread is None or thread.name == self.thread)
         )
 

@@ -53,6 +53,14 @@ class Steps(msgspec.Struct, frozen=True):
     unseen: int = 0
 
 
+def part_of_step_s(share: float, startup: float, per_s: float | None) -> float | None:
+    """Return the seconds of a step in what takes a share of the time, None if steps are unknown.
+
+    Startup, which takes another share, is no part of any step.
+    """
+    return share / (1 - startup) / per_s if per_s and startup < 1 else None
+
+
 class Lost(NamedTuple):
     """When nothing counts the steps of a process, and why.
 

@@ -257,9 +257,6 @@ class Launch:
     def _open_dashboard(self, run_file: Path) -> None:
         if self.plan.dashboard is None or self._has_script_ended:
             return
-        if self.screen.is_interrupted:  # the user wants it to end, and not to look at it
-            self.screen.say("profd: Ctrl-C was pressed, so no dashboard opens")
-            return
         try:
             self.screen.open_dashboard(partial(self.plan.dashboard, run_file), self.inherited.mask)
         except OSError as error:

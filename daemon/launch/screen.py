@@ -67,11 +67,6 @@ class Screen:
         """Whether something that ends by itself uses the terminal."""
         return False
 
-    @property
-    def is_interrupted(self) -> bool:
-        """Whether Ctrl-C was pressed for the script that is shown."""
-        return False
-
     def make_room(self) -> None:
         """Make the terminal ready for a script that ``start_script`` is about to start."""
         self.placement.let_go()
@@ -176,10 +171,6 @@ class SharedScreen(Screen):
     def is_occupied(self) -> bool:
         return self._dashboard is not None
 
-    @property
-    def is_interrupted(self) -> bool:
-        return self._keyboard is not None and self._keyboard.has_interrupted
-
     def make_room(self) -> None:
         """Leave all keys to the script, which may ask for one in its first line."""
         self._terminal.make_raw()
@@ -220,6 +211,10 @@ class SharedScreen(Screen):
     def open_dashboard(
         self, make_command: Callable[[int], Sequence[str]], mask: Iterable[int]
     ) -> None:
+        if self._keyboard is not None and self._keyboard.has_interrupted:
+            # The user wants the script to end, and not to look at it.
+            self.say("profd: Ctrl-C was pressed, so no dashboard opens")
+            return
         self._release_terminal()
         keyboard = DashboardKeyboard(self.pseudo_terminal)
         self._dashboard = RunningDashboard(

@@ -19,13 +19,14 @@ from profd.tui.widgets.output import OutputPane
 SIZE = (120, 36)
 PATIENCE_S = 60.0
 KEYS = {
-    "hot": ("1",),
-    "flame": ("2", *["down"] * 4),
-    "processes": ("3",),
-    "torch": ("4",),
-    "findings": ("5",),
-    "events": ("6",),
-    "output": ("7",),
+    "lines": ("1",),
+    "hot": ("2",),
+    "flame": ("3", *["down"] * 4),
+    "processes": ("4",),
+    "torch": ("5",),
+    "findings": ("6",),
+    "events": ("7",),
+    "output": ("8",),
 }
 """What leads to each view.
 

@@ -43,7 +43,7 @@ def test_attach_shows_hot_functions_and_follows_changes(
         terminal.wait_for("after_the_line")
 
         terminal.press("q")
-        terminal.wait_for("keep recording in the background")
+        terminal.wait_for("leave it running and keep recording")
         terminal.press("e")
         assert terminal.wait_ended() == ExitCode.OK
         assert not terminal.uses_alternate_screen()
@@ -66,7 +66,7 @@ def test_leaving_in_the_background_keeps_recording_and_view_comes_back(terminal:
         terminal.start([PROFD, "view", "latest"])
         terminal.wait_for("before_the_line")
         terminal.press("q")
-        terminal.wait_for("keep recording in the background")
+        terminal.wait_for("leave it running and keep recording")
         terminal.press("q")
         terminal.wait_ended()
         with RunReader(paths.find_run("latest")) as reader:

@@ -64,7 +64,7 @@ def test_attach_scrub_zoom_search_window_report_and_leave(
     writes_the_report(terminal, home)
 
     terminal.press("q")
-    terminal.wait_for("keep recording in the background")
+    terminal.wait_for("leave it running and keep recording")
     terminal.press("q")
     assert terminal.wait_ended() == ExitCode.OK
     assert "still recording" in terminal.screen()
@@ -76,6 +76,8 @@ def test_attach_scrub_zoom_search_window_report_and_leave(
 
 
 def sees_where_the_time_goes(terminal: Terminal) -> None:
+    terminal.wait_for("your line", "B backward", "torchloop.py:")
+    terminal.press("2")
     screen = terminal.wait_for(
         "_engine_run_backward", "torchloop.py", "live ▶", "main threads · whole run"
     )
@@ -98,7 +100,7 @@ def scrubs(terminal: Terminal) -> None:
 
 
 def zooms_and_searches_the_flame_graph(terminal: Terminal) -> None:
-    terminal.press("2")
+    terminal.press("3")
     terminal.wait_for("colors by phase")
     terminal.press("Down", "Down", "Down", "Down")
     terminal.wait_for("   self ")
@@ -121,7 +123,7 @@ def zooms_and_searches_the_flame_graph(terminal: Terminal) -> None:
 
 
 def takes_a_window(terminal: Terminal) -> None:
-    terminal.press("4")
+    terminal.press("5")
     terminal.wait_for("w takes one")
     terminal.press("w")
     terminal.wait_for("not launched with --torch-window")

@@ -171,7 +171,7 @@ class OpenDashboard:
 
     async def click(self, kind: type[Widget], offset: tuple[int, int]) -> None:
         """Click on a widget, and wait until that was acted on."""
-        await self.pilot.click(kind, offset=offset)
+        await self.pilot.click(self.widget(kind), offset=offset)
         await self.settle()
 
     async def _pass_one(self) -> None:
@@ -201,7 +201,8 @@ class OpenDashboard:
         return self.app.screen
 
     def widget(self, kind: type[Shown]) -> Shown:
-        return self.dashboard.query_one(kind)
+        """Return the widget of a kind, and none of a kind that is made from it."""
+        return next(one for one in self.dashboard.query(kind) if type(one) is kind)
 
     def text(self, kind: type[Widget]) -> str:
         widget = self.widget(kind)

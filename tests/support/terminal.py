@@ -85,6 +85,14 @@ class Terminal:
     def screen(self) -> str:
         return self._tmux("capture-pane", "-p")
 
+    def colors(self) -> str:
+        """Return the screen with its colors, as escape sequences."""
+        return self._tmux("capture-pane", "-p", "-e")
+
+    def set_background(self, color: str) -> None:
+        """Give the terminal a background, which it tells a program that asks."""
+        self._tmux("set", "-g", "window-style", f"bg={color}")
+
     def wait_for(self, *texts: str) -> str:
         """Wait until the screen has all of some texts on it, and return the screen: it may be drawn
         in parts.

@@ -18,19 +18,19 @@ from profd.daemon.render.sections import (
     COMPUTE_SHARE,
     MUCH_STARTUP,
     alarm,
+    cost_words,
     large_remark,
     mark,
     worked_share,
 )
 from profd.daemon.store.rows import RunInfo
 from profd.daemon.units import elapsed, percent, plural, rate
-from profd.tui.cells import Run, StyledRun, cells_of, sparkline, wrap_runs
+from profd.tui.cells import Run, StyledRun, cells_of, wrap_runs
 from profd.tui.snapshot import Snapshot, Verdict
 from profd.tui.widgets.hot import without_samples
 from profd.tui.widgets.linewidget import LineWidget
 
 _GAP = "   "
-_HEADROOM = 1.5  # keeps a steady rate from filling its bars completely
 
 
 class Part(NamedTuple):
@@ -49,7 +49,7 @@ class Header(LineWidget):
         if self.snapshot is None:
             return [(" profd ", "bright"), ("opening the run…", "dim")]
         halves = self._identity(self.snapshot), self._vitals(self.snapshot)
-        for most in range(9, -1, -1):
+        for most in range(8, -1, -1):
             left, right = (_joined(part for part in half if part.rank <= most) for half in halves)
             blanks = width - 2 - cells_of([*left, *right])
             if blanks >= (len(_GAP) if right else 0):
@@ -93,8 +93,7 @@ class Header(LineWidget):
         # Show the mean only if it differs from the present rate.
         if steps.mean_per_s is not None and rate(steps.mean_per_s) != rate(steps.per_s):
             parts.append(Part(6, ((f"mean {rate(steps.mean_per_s)}", "dim"),)))
-        course = sparkline(steps.recent_per_s, _HEADROOM * max(steps.recent_per_s))
-        return [*parts, Part(9, ((course, "dim"),))]
+        return parts
 
     def _vitals(self, snapshot: Snapshot) -> list[Part]:
         info = snapshot.info
@@ -107,19 +106,13 @@ class Header(LineWidget):
         if snapshot.torn_share is not None:
             parts.append(Part(8, ((f"{percent(snapshot.torn_share, 1)} torn", "dim"),)))
         if snapshot.cost_cores is not None:
-            is_live, budget = info.is_live, info.options.get("budget_percent")
-            style = (
-                "warn"
-                if isinstance(budget, int | float) and 100 * snapshot.cost_cores > budget
-                else "plain"
-            )
-            runs = [
-                ("costs " if is_live else "cost ", "dim"),
-                (percent(snapshot.cost_cores, 1), style),
-            ]
-            if (
-                snapshot.view_cores is not None and is_live
-            ):  # while somebody can still compare the two
+            budget = info.options.get("budget_percent")
+            words = cost_words(snapshot.cost_cores, info.time.length_s).removesuffix(" of a core")
+            is_much = isinstance(budget, int | float) and 100 * snapshot.cost_cores > budget
+            style = "warn" if is_much and "%" in words else "plain"
+            runs = [("costs " if info.is_live else "cost ", "dim"), (words, style)]
+            # While somebody can still compare the two.
+            if snapshot.view_cores is not None and info.is_live and "%" in words:
                 runs.append((f" + view {percent(snapshot.view_cores, 1)}", "dim"))
             parts.append(Part(4, tuple(runs)))
         return parts
@@ -224,7 +217,7 @@ def _said(found: Finding) -> Sequence[Run]:
     return [
         (f" {mark(found)} {visible(found.label).upper()}  ", style),
         (visible(found.sentence), "bright"),
-        ("   5 why", "dim"),
+        ("   6 why", "dim"),
     ]
 
 

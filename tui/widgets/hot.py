@@ -1,16 +1,18 @@
-"""The hot functions or lines of the view, and the text shown if there are no samples."""
+"""The user's lines, the hot functions, and the text shown if there are no samples."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from functools import partial
+from operator import attrgetter
 
-from profd.daemon.analyze.confidence import is_hint
+from profd.daemon.analyze.confidence import is_hint, margin
 from profd.daemon.analyze.profile import FunctionRow
+from profd.daemon.analyze.selection import MAIN_THREADS
+from profd.daemon.analyze.steps import part_of_step_s
 from profd.daemon.render.plaintext import bar, visible
-from profd.daemon.units import percent
-from profd.tui.cells import Run, cut_name, cut_path
-from profd.tui.snapshot import Snapshot
+from profd.daemon.units import percent, step_time
+from profd.tui.cells import Run, StyledRun, cut_name, cut_path
+from profd.tui.snapshot import ALONE, Snapshot
 from profd.tui.widgets.table import Column, Table
 
 
@@ -41,25 +43,23 @@ _LEAST_SHARE = 0.01
 
 
 class HotTable(Table[FunctionRow]):
-    """Functions or lines by self time, by total, or by how busy the GPU was meanwhile.
+    """Functions by self time, by total, or by how busy the GPU was meanwhile.
 
     In the order of the GPU, the least busy is first.
     """
 
     sorted_by = SELF
-    is_by_line = False
     _has_gpu = False
     _largest = 1.0
+    _drawn = staticmethod(attrgetter("self_share"))
+    """What a bar shows."""
 
     def show(self, snapshot: Snapshot) -> None:
         if snapshot.view.tab != self.id:
             return  # nobody counted while another tab was open
         self.empty_text = without_samples(snapshot, snapshot.scope_name)
         self._has_gpu = any(row.gpu_utilization is not None for row in snapshot.functions)
-        if snapshot.view.by_line != self.is_by_line:
-            self.is_by_line = snapshot.view.by_line
-            self.let_go()
-        self._largest = max((row.self_share for row in snapshot.functions), default=0.0) or 1.0
+        self._largest = max(map(self._drawn, snapshot.functions), default=0.0) or 1.0
         self.show_rows(snapshot.functions)
 
     def orders(self) -> Sequence[str]:
@@ -69,44 +69,93 @@ class HotTable(Table[FunctionRow]):
         return sorted(items, key=_ORDERS[self.sorted_by])
 
     def columns(self) -> Sequence[Column[FunctionRow]]:
-        function = partial(Column, "function", _function, shorten=cut_name)
-        where = partial(Column, "where", _where, shorten=cut_path)
-        line = partial(Column, "line", _source)
-        order, shares = (
-            ((where, line, function), (6, 8, 5))
-            if self.is_by_line
-            else ((function, where, line), (6, 6, 7))
-        )
         return [
-            Column(SELF, lambda item: _share(item.self_share, item.self_error), 7, right=True),
-            Column(
-                "",
-                lambda item: (bar(item.self_share / self._largest, _BAR_CELLS), "bar"),
-                _BAR_CELLS,
-                100,
-            ),
-            Column(
-                TOTAL, lambda item: _share(item.total_share, item.total_error), 7, 28, right=True
-            ),
+            Column(SELF, _self, 7, right=True),
+            Column("", self._bar, _BAR_CELLS, 100),
+            Column(TOTAL, _total, 7, 28, right=True),
             *([Column(GPU, _gpu, 5, 72, right=True)] if self._has_gpu else []),
-            *(
-                column(from_width=cells, share=share)
-                for column, cells, share in zip(order, (0, 56, 96), shares, strict=True)
-            ),
+            Column("function", _function, share=6, shorten=cut_name),
+            Column("where", _where, from_width=56, share=6, shorten=cut_path),
+            Column("line", _source, from_width=96, share=7),
         ]
 
     def key(self, item: FunctionRow) -> Hashable:
-        return item.function, item.file, item.line if self.is_by_line else 0
+        return item.function, item.file
 
     def is_nothing(self, item: FunctionRow) -> bool:
         return not round(100 * item.total_share, 1)
 
     def text(self, item: FunctionRow) -> str:
-        return f"{item.function} {item.module_path}:{item.line} {item.source or ''}"
+        return f"{item.function} {item.module_path}:{item.line} {item.source or ''} {item.phase}"
+
+    def _bar(self, item: FunctionRow) -> Run:
+        return (bar(self._drawn(item) / self._largest, _BAR_CELLS), "bar")
 
 
-def _share(share: float, error: float) -> Run:
+class LineTable(HotTable):
+    """The user's lines, by the time at them and below, with their phase and part of a step.
+
+    The loop has its own shares: startup is apart, and shown in its place if asked for.
+    """
+
+    BINDINGS = [("enter", "choose")]
+    sorted_by = TOTAL
+    _per_s: float | None = None
+    _drawn = staticmethod(attrgetter("total_share"))
+
+    def show(self, snapshot: Snapshot) -> None:
+        # Only main threads make steps, and only once they have started up.
+        is_of_main = snapshot.view.scope == MAIN_THREADS
+        self._per_s = snapshot.per_s if is_of_main and snapshot.apart != ALONE else None
+        super().show(snapshot)
+        if snapshot.samples:
+            self.empty_text = "None of this time is at a line of yours: 2 has all functions."
+
+    async def action_choose(self) -> None:
+        if self.current is not None:
+            await self.run_action(f"screen.open_line({_where(self.current)[0]!r})")
+
+    def columns(self) -> Sequence[Column[FunctionRow]]:
+        return [
+            Column(TOTAL, _total, 7, right=True),
+            Column("±", _margin, 4, 84, right=True),
+            Column("", self._bar, _BAR_CELLS, 110),
+            *([Column("a step", self._of_step, 7, 40, right=True)] if self._per_s else []),
+            Column(SELF, _self, 7, 96, right=True),
+            *([Column(GPU, _gpu, 5, 72, right=True)] if self._has_gpu else []),
+            Column("phase", self._phase, 14, 56),
+            Column("your line", _where, share=4, shorten=cut_path),
+            Column("", _source, from_width=64, share=6),
+        ]
+
+    def key(self, item: FunctionRow) -> Hashable:
+        return item.phase, item.file, item.line
+
+    def _of_step(self, item: FunctionRow) -> Run:
+        seconds = part_of_step_s(item.total_share, 0.0, self._per_s)
+        return "" if seconds is None else step_time(seconds)
+
+    def _phase(self, item: FunctionRow) -> list[Run]:
+        look = self.phase_look(item.phase)
+        return [(look.letter, look.cell), (f" {item.phase}", "dim")]
+
+
+def _self(item: FunctionRow) -> StyledRun:
+    return _share(item.self_share, item.self_error)
+
+
+def _total(item: FunctionRow) -> StyledRun:
+    return _share(item.total_share, item.total_error)
+
+
+def _share(share: float, error: float) -> StyledRun:
     return (percent(share, 1), "faint" if is_hint(share, error) else "plain")
+
+
+def _margin(item: FunctionRow) -> Run:
+    """Return the margin of a share in percent; one that rounds to nothing does not matter."""
+    points = round(100 * margin(item.total_error))
+    return (str(points or ""), "faint")
 
 
 def _gpu(item: FunctionRow) -> Run:
@@ -117,7 +166,7 @@ def _function(item: FunctionRow) -> Run:
     return (item.function, "dim" if item.is_library else "bright")
 
 
-def _where(item: FunctionRow) -> Run:
+def _where(item: FunctionRow) -> StyledRun:
     place = f"{item.module_path}:{item.line}" if item.line else item.module_path
     return (place, "faint" if item.is_library else "plain")
 

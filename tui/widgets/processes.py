@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 
+from profd.daemon.events import EventKind
 from profd.daemon.naming import exit_words, process_title, signal_name
 from profd.daemon.store.rows import EventRow
 from profd.daemon.units import clock, elapsed, percent, rate, size
@@ -19,6 +20,9 @@ class ProcessTable(Table[ProcessState]):
     empty_text = "No process was seen yet."
     _is_live = True
     _has_gpu = _has_steps = False
+    folded_text = "in rows of many: ⏎ shows each"
+    most_whole = 0
+    _unfolded: frozenset[int | None] = frozenset()
 
     def show(self, snapshot: Snapshot) -> None:
         if snapshot.view.tab != self.id:
@@ -29,7 +33,10 @@ class ProcessTable(Table[ProcessState]):
         self.show_rows(snapshot.processes)
 
     async def action_choose(self) -> None:
-        if self.current is not None:
+        if self.current is not None and self.current.group:
+            self._unfolded ^= {self.current.row.parent}
+            self._arrange()
+        elif self.current is not None:
             await self.run_action(f"screen.open_process({self.current.row.id})")
 
     def columns(self) -> Sequence[Column[ProcessState]]:
@@ -47,7 +54,13 @@ class ProcessTable(Table[ProcessState]):
         gpu_memory, steps = known(size, "gpu_memory_bytes"), known(rate, "steps_per_s")
         return (
             Column("process", self._process, 22),
-            Column("pid", cell(lambda item: str(item.row.pid)), 8, 40, right=True),
+            Column(
+                "pid",
+                cell(lambda item: "" if item.group else str(item.row.pid)),
+                8,
+                40,
+                right=True,
+            ),
             Column("CPU", known(percent, "cpu_cores"), 7, right=True),
             Column("RSS", known(size, "rss_bytes"), 8, 48, right=True),
             *([Column("GPU mem", gpu_memory, 8, 64, right=True)] if self._has_gpu else []),
@@ -69,8 +82,11 @@ class ProcessTable(Table[ProcessState]):
             ),
         )
 
+    def is_nothing(self, item: ProcessState) -> bool:
+        return item.folded and item.row.parent not in self._unfolded
+
     def key(self, item: ProcessState) -> Hashable:
-        return item.row.id
+        return (item.row.parent, "workers") if item.group else item.row.id
 
     def text(self, item: ProcessState) -> str:
         return (
@@ -96,14 +112,21 @@ class ProcessTable(Table[ProcessState]):
 
 
 def name(item: ProcessState) -> str:
-    role = process_title(item.row.role, item.row.ordinal)
+    if item.group:
+        return item.group
+    # Only its stacks will tell a worker of a loader from another helper.
+    is_unknown = item.row.role == "helper" and not item.function
+    role = "process" if is_unknown else process_title(item.row.role, item.row.ordinal)
     return f"rank {item.row.rank} · {role}" if item.row.rank is not None else role
 
 
 class EventTable(Table[EventRow]):
-    """The events."""
+    """The events of the run; what profd did with its own rate is among them only if asked for."""
 
     empty_text = "Nothing has happened yet."
+    folded_text = "of profd's own rate: l shows them"
+    most_whole = 0
+    _has_details = False
     _started_ns = 0
     _pids: dict[int, int] = {}
 
@@ -111,6 +134,14 @@ class EventTable(Table[EventRow]):
         self._started_ns = snapshot.info.started_ns
         self._pids = {row.id: row.pid for row in snapshot.process_rows}
         self.show_rows(snapshot.events[::-1])
+
+    def show_details(self) -> None:
+        """Show what profd did with its own rate, too, or leave it out again."""
+        self._has_details = not self._has_details
+        self._arrange()
+
+    def is_nothing(self, item: EventRow) -> bool:
+        return item.kind is EventKind.RATE and not self._has_details
 
     def columns(self) -> Sequence[Column[EventRow]]:
         started_ns, pids = self._started_ns, self._pids

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from profd.daemon.analyze.phases import CHECKPOINT, phase_named
+from profd.daemon.analyze.phases import CHECKPOINT, STARTUP, phase_named
+from profd.daemon.analyze.steps import part_of_step_s
 from profd.daemon.events import Sign
 from profd.daemon.render.plaintext import fit, visible
 from profd.daemon.timerange import TimeRange
-from profd.daemon.units import UNKNOWN, percent, rate, size, time_range
+from profd.daemon.units import UNKNOWN, percent, rate, size, step_time, time_range
 from profd.tui.cells import Run, cells_of, sparkline, squeezed
 from profd.tui.columns import Ruler
 from profd.tui.pace import STEPS
@@ -190,30 +191,46 @@ def _about(series: Series, *, has_limit: bool = True) -> list[Run]:
     return runs
 
 
-def tall_legend(widget: LineWidget, shares: PhaseShares, part: int, parts: int) -> list[Run]:
+def _of_step(shares: PhaseShares, phase: str, per_s: float | None) -> str:
+    """Return how long a step is in a phase; empty if that is unknown, or no part of a step."""
+    known = None if phase == STARTUP else per_s
+    seconds = part_of_step_s(shares[phase], shares.get(STARTUP, 0.0), known)
+    return "" if seconds is None else step_time(seconds)
+
+
+def tall_legend(
+    widget: LineWidget, shares: PhaseShares, per_s: float | None, part: int, parts: int
+) -> list[Run]:
     """Return a line of the legend beside a tall row.
 
-    The legend is read down the first column, then the second.
+    The legend is read down the first column, then the second. ``per_s`` is the rate of the steps.
     """
     runs: list[Run] = []
     for phase, share in list(shares.items())[part::parts][:2]:
-        look = widget.phase_look(phase)
-        name = phase if len(phase) <= 12 else phase_named(phase).short
-        runs += [(look.letter, look.cell), (f" {fit(name, 12)}", "dim")]
-        runs.append(f"{percent(share):>5}   ")
+        look, short = widget.phase_look(phase), phase_named(phase).short
+        name = fit(short, 6) if per_s else fit(phase if len(phase) <= 12 else short, 12)
+        runs += [(look.letter, look.cell), (f" {name}", "dim")]
+        runs += [f"{_of_step(shares, phase, per_s):>7}"] if per_s else []
+        runs += [f"{percent(share):>6} " if per_s else f"{percent(share):>5}   "]
     return runs
 
 
 def short_legend(
-    widget: LineWidget, shares: PhaseShares, cells: int, most: int | None = None
+    widget: LineWidget,
+    shares: PhaseShares,
+    per_s: float | None,
+    cells: int,
+    most: int | None = None,
 ) -> list[Run]:
     """Return as many phases as fit beside each other, at most ``most``, the largest first."""
     runs: list[Run] = []
     for phase, share in list(shares.items())[:most]:
         look, name = widget.phase_look(phase), phase_named(phase).short
+        took = _of_step(shares, phase, per_s)
         item: list[Run] = [
             (look.letter, look.cell),
             (f" {name} ", "dim"),
+            f"{took} " if took else "",
             f"{percent(share).removesuffix(' %')}  ",
         ]
         cells -= cells_of(item)

@@ -23,8 +23,6 @@ from profd.tui.widgets.linewidget import LineWidget
 
 Item = TypeVar("Item")
 _TITLE_LINES = 1
-_MOST_WHOLE = 100
-"""A table of up to this many rows shows all of them: scrolling through it takes a moment."""
 GAP = 2
 """The cells between two columns."""
 
@@ -64,6 +62,9 @@ class Table(ScrollView, LineWidget, Generic[Item]):
         ("escape", "release"),
     ]
     empty_text = ""
+    folded_text = "that are nothing to a tenth of a percent"
+    most_whole = 100
+    """A table of up to this many rows shows all of them: scrolling through it takes a moment."""
     sorted_by = ""
     """The title of the column that orders the rows."""
 
@@ -87,7 +88,7 @@ class Table(ScrollView, LineWidget, Generic[Item]):
         raise NotImplementedError
 
     def is_nothing(self, item: Item) -> bool:
-        """Say whether the numbers of an item round to nothing: such rows are folded into one."""
+        """Say whether an item says little: such rows are folded into one."""
         return False
 
     def orders(self) -> Sequence[str]:
@@ -189,9 +190,7 @@ class Table(ScrollView, LineWidget, Generic[Item]):
             cells = [column.cell(self.rows[index]) for column, _ in columns]
             return self._row(columns, cells, is_current=self.has_cursor and index == self._cursor)
         if self._folded and index == len(self.rows):
-            return [
-                (f"  and {self._folded:,} more that are nothing to a tenth of a percent", "dim")
-            ]
+            return [(f"  and {self._folded:,} more {self.folded_text}", "dim")]
         if self.rows or y != _TITLE_LINES + 1:
             return []
         text = (
@@ -224,7 +223,7 @@ class Table(ScrollView, LineWidget, Generic[Item]):
             for item in self._items
             if not self._needle or self._needle in self.text(item).casefold()
         ]
-        is_whole = self._needle or len(rows) <= _MOST_WHOLE
+        is_whole = self._needle or len(rows) <= self.most_whole
         shown = rows if is_whole else [item for item in rows if not self.is_nothing(item)]
         self._folded = len(rows) - len(shown)
         rows = shown

@@ -15,8 +15,8 @@ from profd.tui.cells import Run, cells_of
 from profd.tui.keys import KEYS, TABS, Key
 from profd.tui.widgets.linewidget import LineWidget
 
-_NAMES_FROM = 66
-_ROOMY_FROM = 150
+_NAMES_FROM = 74
+_SPACED_FROM = 150
 
 
 class TabLine(LineWidget):
@@ -45,7 +45,7 @@ class TabLine(LineWidget):
             (self.snapshot.events, self.snapshot.findings) if self.snapshot else ((), ())
         )
         has_errors = any(event.kind.style == "bad" for event in events)
-        gap = "" if width < _NAMES_FROM else " " if width < _ROOMY_FROM else "  "
+        gap = "" if width < _SPACED_FROM else "  "
         for number, (tab, name, *_) in enumerate(TABS, start=1):
             is_open = tab == self.tab
             count = (
@@ -67,30 +67,30 @@ class TabLine(LineWidget):
     def _basis(self) -> list[list[Run]]:
         snapshot = self.snapshot
         if self.note:
-            parts = self.note.split(" · ")  # only the first parts if there is no room for all
-            return [[(" · ".join(parts[:count]), "accent")] for count in range(len(parts), 0, -1)]
+            # Only the first parts if there is no room for all.
+            notes = [*accumulate(self.note.split(" · "), "{} · {}".format)]
+            return [[(note, "accent")] for note in reversed(notes)]
         if snapshot is None:
             return []
         if self.tab == "processes" and snapshot.left_out:
             return [[(f"{snapshot.left_out:,} that ended earlier are not shown", "dim")]]
         if self.tab == "events":
             return [[(plural(len(snapshot.events), "event"), "dim")]]
-        if self.tab not in ("hot", "flame"):
+        if self.tab not in ("lines", "hot", "flame"):
             return []
-        scope, dot = (snapshot.scope_name, "dim"), (" · ", "faint")
-        times = snapshot.clock_times
-        samples: list[Run] = [dot, plural(snapshot.samples, "sample")]
-        if snapshot.view.chosen is not None:
-            chosen = (times, "accent")
-            return [[scope, dot, chosen, *samples], [chosen, *samples], samples[1:]]
-        name = (snapshot.view.name, "dim" if snapshot.view.is_everything else "accent")
+        view = snapshot.view
+        name = view.name if view.chosen is None else snapshot.clock_times
+        parts: list[Run] = [
+            (snapshot.scope_name, "dim"),
+            (name, "dim" if view.is_everything else "accent"),
+            (plural(snapshot.samples, "sample"), "plain"),
+            (snapshot.apart, "dim"),
+        ]
+        # Without room the samples stay longest; the timeline has the range, too.
+        choices = [parts, parts[:1] + parts[2:], parts[2:], parts[2:3]]
         return [
-            [scope, dot, name, (f" {times}", "faint"), *samples],
-            [scope, dot, name, *samples],
-            *([[scope, *samples]] if snapshot.view.is_everything else []),
-            [name, *samples],
-            samples[1:],
-            [f"{snapshot.samples / 1000:.0f}k samples"],
+            [run for part in few if part[0] for run in ((" · ", "faint"), part)][1:]
+            for few in choices
         ]
 
 

@@ -129,7 +129,9 @@ class Timeline(LineWidget):
             rows = snapshot.timeline.phase_rows
             return [
                 label,
-                *side.short_legend(self, rows[0].shares if rows else {}, width - LABEL_CELLS),
+                *side.short_legend(
+                    self, rows[0].shares if rows else {}, snapshot.per_s, width - LABEL_CELLS
+                ),
             ]
         if line.kind == "marks":
             cells = side.mark_cells(snapshot, self.scrub, self.columns)
@@ -168,10 +170,10 @@ class Timeline(LineWidget):
                 runs.append(slice_run(parts, looks))
         runs.append(" " * (max(self.columns - len(row.cells), 0) + 2))
         if _side_cells(width) != _SIDE_CELLS:
-            return runs + side.short_legend(self, row.shares, _NARROW_SIDE_CELLS, 1)
+            return runs + side.short_legend(self, row.shares, None, _NARROW_SIDE_CELLS, 1)
         if line.parts > 1:
-            return runs + side.tall_legend(self, row.shares, line.part, line.parts)
-        return runs + side.short_legend(self, row.shares, _SIDE_CELLS)
+            return runs + side.tall_legend(self, row.shares, snapshot.per_s, line.part, line.parts)
+        return runs + side.short_legend(self, row.shares, None, _SIDE_CELLS)
 
     def _series(self, snapshot: Snapshot, name: str, width: int) -> list[Run]:
         known = {series.name: series for series in snapshot.timeline.series}

@@ -34,8 +34,9 @@ _IN_STRIPS = (
     ("GPU memory in use", r"^ GPU mem .*  (\S+ [kMGT]?B) +peak of "),
     ("GPU memory", r"^ GPU mem .* peak of (\S+ [kMGT]?B)"),
     ("samples", r" · ([\d,]+) samples?$"),
-    ("findings", r" 5 Findings (\d+)"),
+    ("findings", r" 6 Findings (\d+)"),
 )
+_OF_PHASE = r"  \S ([a-z0-9 ]+?)(?: +[\d.]+ (?:µs|ms|s))? +(<?\d+ %)"
 _OPERATORS = {
     "Self CPU": "self CPU time of an operator", "CPU total": "CPU time of an operator",
     "Self CUDA": "self CUDA time of an operator", "CUDA total": "CUDA time of an operator",
@@ -50,6 +51,7 @@ def of_dashboard(path: Path) -> Numbers:
 
     async def look() -> None:
         async with open_dashboard(path, size=_SIZE) as opened:
+            await opened.press("2")  # the samples of the lines are those of the loop
             seen.extend(_top(_lines(opened), path))
             for key, take in _TABS.items():
                 await opened.press(key)
@@ -81,7 +83,7 @@ def _top(lines: Sequence[str], path: Path) -> Numbers:
     is_alone = sum(re.match(" (main|rank) ", line) is not None for line in lines) == 1
     names = {phase.short: phase.name for phase in PHASES}
     for line in lines:
-        for found in re.finditer(r"  \S ([a-z0-9 ]+?) +(<?\d+ %)", line) if is_alone else ():
+        for found in re.finditer(_OF_PHASE, line) if is_alone else ():
             yield read("share of a phase", names.get(found[1], found[1]), found[2])
         for kind, pattern in _IN_STRIPS:
             if match := re.search(pattern, line.translate(_CIRCLED)):
@@ -163,4 +165,4 @@ def _cells(line: str) -> list[str]:
     return re.split(r" {2,}", line.strip())
 
 
-_TABS = {"1": _functions, "3": _processes, "4": _operators, "5": _findings, "6": _events}
+_TABS = {"2": _functions, "4": _processes, "5": _operators, "6": _findings, "7": _events}

@@ -202,7 +202,7 @@ def test_a_range_and_the_recent_window_weigh_by_what_was_recorded_in_them(
     model = RunModel(uneven)
     while model.catch_up():
         pass
-    recent = model.snapshot(View(scope=Selection(), span_ns=30 * SECOND_NS))
+    recent = model.snapshot(View(scope=Selection(), span_ns=30 * SECOND_NS, tab="hot"))
     assert selves(recent.functions) == pytest.approx(SHARES)
 
 

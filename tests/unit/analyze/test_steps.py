@@ -29,7 +29,14 @@ from support.training_stacks import BACKWARD, OPTIMIZER
 
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
-from profd.daemon.analyze.steps import Seen, Steps, count_cycles, counts_of, take_steps
+from profd.daemon.analyze.steps import (
+    Seen,
+    Steps,
+    count_cycles,
+    counts_of,
+    part_of_step_s,
+    take_steps,
+)
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.events import OPTIMIZER_STEPS, EventKind
 from profd.daemon.store import records
@@ -422,3 +429,20 @@ def test_a_count_that_the_samples_of_the_optimizer_contradict_is_unknown(
         more=taken,
     )
     assert steps_of(exact).per_s == counted / 20
+
+
+@pytest.mark.parametrize(
+    ("share", "startup", "per_s", "seconds"),
+    [
+        (0.5, 0.0, 4.0, 0.125),
+        (0.25, 0.5, 4.0, 0.125),
+        (0.0, 0.5, 4.0, 0.0),
+        (0.5, 0.0, None, None),
+        (0.5, 0.0, 0.0, None),
+        (0.0, 1.0, 4.0, None),
+    ],
+)
+def test_a_share_of_the_time_is_one_of_a_step_without_startup(
+    share: float, startup: float, per_s: float | None, seconds: float | None
+) -> None:
+    assert part_of_step_s(share, startup, per_s) == seconds

@@ -111,10 +111,11 @@ def test_a_dashboard_sends_keys_and_sizes_and_has_no_hold_on_the_terminal(
 def test_a_dashboard_signals_the_group_that_the_terminals_keys_reach(
     terminal: PseudoTerminal,
 ) -> None:
-    with subprocess.Popen(
-        ["sleep", "1000"],
-        preexec_fn=lambda: (terminal.lead(), os.tcsetpgrp(terminal.slave_fd, os.getpid())),
-    ) as script:
+    def lead() -> None:
+        terminal.lead()
+        os.tcsetpgrp(terminal.slave_fd, os.getpid())
+
+    with subprocess.Popen(["sleep", "1000"], preexec_fn=lead) as script:
         board = DashboardKeyboard(terminal)
         board.start()
         for packet in (b"i", b"i\x00", b"i\xff", signal_packet(signal.SIGTERM)):

@@ -25,7 +25,7 @@ from profd.tui.app import ProfdApp
 from profd.tui.feed import FlameGrown, OperatorsRead, OutputDrawn
 
 SIZES = {"80x24": (80, 24), "120x36": (120, 36), "200x60": (200, 60)}
-VIEWS = ("hot", "flame", "processes", "torch", "findings", "events", "output")
+VIEWS = ("lines", "hot", "flame", "processes", "torch", "findings", "events", "output")
 READ_LATER = {"flame": FlameGrown, "torch": OperatorsRead, "output": OutputDrawn}
 """The message that brings what a view shows, where that is not read before it is opened."""
 
@@ -117,4 +117,4 @@ async def test_in_light_colors_and_in_none(
     value: str,
 ) -> None:
     monkeypatch.setenv(name, value)
-    assert await changed(run_file, ("hot", "flame"), "120x36", snapshot, tmp_path) == []
+    assert await changed(run_file, ("lines", "flame"), "120x36", snapshot, tmp_path) == []

@@ -95,8 +95,8 @@ def test_nothing_new_is_no_snapshot_nor_is_anything_while_paused(
         found.take(SnapshotTaken, lambda message: message.snapshot.is_diagnosed)
         with pytest.raises(queue.Empty):
             found.posted.get(timeout=0.3)
-        found.feed.look(View(by_line=True))
-        assert found.take(SnapshotTaken).snapshot.view.by_line
+        found.feed.look(View(startup=True))
+        assert found.take(SnapshotTaken).snapshot.view.startup
         found.feed.pause(is_paused=True)
         run.advance(2)
         with pytest.raises(queue.Empty):

@@ -49,8 +49,9 @@ def test_cost_is_that_of_the_last_seconds_alone_nothing_at_first_and_after_a_pau
         assert said == pytest.approx(cores)
 
 
-RECENT = View(span_ns=30 * SECOND_NS)
-ALL = View(scope=Selection())
+FUNCTIONS = View(tab="hot")
+RECENT = View(span_ns=30 * SECOND_NS, tab="hot")
+ALL = View(scope=Selection(), tab="hot")
 
 
 def model_of(reader: RunReader) -> RunModel:
@@ -81,12 +82,12 @@ def test_a_snapshot_has_what_the_analysis_has_of_its_scope_its_time_and_its_proc
     ended: Path,
 ) -> None:
     with RunReader(ended) as reader:
-        snapshot = model_of(reader).snapshot(View())
+        snapshot = model_of(reader).snapshot(FUNCTIONS)
         assert list(snapshot.functions) == hot_functions(reader, take_profile(reader, MAIN_THREADS))
         assert snapshot.samples == 4000
         model = model_of(reader)
         everything = model.snapshot(ALL)
-        worker = model.snapshot(View(scope=Selection(processes=frozenset({2}))))
+        worker = model.snapshot(View(scope=Selection(processes=frozenset({2})), tab="hot"))
         # The main process's two threads and one of each worker.
         assert everything.samples == 4 * 4000
         assert list(everything.functions) == hot_functions(
@@ -95,7 +96,7 @@ def test_a_snapshot_has_what_the_analysis_has_of_its_scope_its_time_and_its_proc
         assert worker.samples == 4000
         assert worker.functions[0].function == "elastic_deform"
         assert worker.scope_name == "worker 1 · pid 4243"
-        assert model.snapshot(View()).samples == 4000
+        assert model.snapshot(FUNCTIONS).samples == 4000
         snapshot = model_of(reader).snapshot(RECENT)
         selection = msgspec.structs.replace(
             MAIN_THREADS, from_ns=reader.info.end_ns - 30 * SECOND_NS
@@ -104,7 +105,7 @@ def test_a_snapshot_has_what_the_analysis_has_of_its_scope_its_time_and_its_proc
         assert snapshot.samples == 3000
         assert snapshot.time.from_ns == reader.info.end_ns - 30 * SECOND_NS
     with RunReader(ended) as reader:
-        verdict = there(model_of(reader).snapshot(View()).verdict)
+        verdict = there(model_of(reader).snapshot(FUNCTIONS).verdict)
     assert verdict.phase == "data wait"
     assert verdict.share == pytest.approx(0.4)
     line = there(verdict.line)
@@ -134,13 +135,18 @@ def test_what_grew_bit_by_bit_is_what_is_read_at_once(tmp_path: Path) -> None:
         for _ in range(4):
             while growing.catch_up():
                 pass
-            growing.snapshot(View())
+            growing.snapshot(FUNCTIONS)
             run.advance(2)
         while growing.catch_up():
             pass
         with RunReader(run.path) as other:
             at_once = model_of(other)
-            for view in (View(), RECENT, ALL, View(scope=Selection(processes=frozenset({2})))):
+            for view in (
+                FUNCTIONS,
+                RECENT,
+                ALL,
+                View(scope=Selection(processes=frozenset({2})), tab="hot"),
+            ):
                 assert_alike(growing.snapshot(view), at_once.snapshot(view))
 
 
@@ -152,8 +158,8 @@ def test_a_long_run_is_read_in_batches_that_say_how_far_they_are(
         model = RunModel(reader)
         shares = []
         while model.catch_up():
-            shares.append(model.snapshot(View()).read_share)
-        whole = model.snapshot(View())
+            shares.append(model.snapshot(FUNCTIONS).read_share)
+        whole = model.snapshot(FUNCTIONS)
     assert shares == sorted(shares)
     assert all(0 < share < 1 for share in shares)
     assert len(shares) >= 2

@@ -43,7 +43,7 @@ async def test_what_stays_as_it_is_is_not_drawn_again_and_what_came_and_went_lea
 ) -> None:
     # The verdict takes a line of the table when it comes.
     await opened.until_text(VerdictLine, "why")
-    await opened.settle()
+    await opened.press("2")
     table, asked, snapshot = (
         opened.widget(HotTable),
         list[Region](),
@@ -63,7 +63,7 @@ async def test_what_stays_as_it_is_is_not_drawn_again_and_what_came_and_went_lea
     assert drawn(table) != before
     await opened.press("o", "escape")
     assert drawn(table) == before
-    await opened.press("2", "1", "end", "slash", "q", "z", "escape")
+    await opened.press("3", "2", "end", "slash", "q", "z", "escape")
     assert_is_drawn(opened)
     await opened.press("escape", "home")
     dark = drawn(table)[1]

@@ -35,7 +35,7 @@ async def test_keys_go_to_the_script_while_the_pane_is_focused(
     ours, scripts = pty
     with synthetic.live_run(tmp_path / "a.profd", seconds=2) as run:
         async with open_dashboard(run.path, keys_fd=ours) as opened:
-            await opened.press("7")
+            await opened.press("8")
             assert "⏎ types to the script" in opened.text(TabLine)
             await opened.press("enter", "q", "1", "ctrl+c", "enter", "up")
             opened.widget(OutputPane).post_message(Paste("a\nb"))
@@ -56,12 +56,12 @@ async def test_a_stray_key_is_never_the_scripts(
         async with open_dashboard(run.path, keys_fd=ours) as opened:
             monkeypatch.setattr(opened.app, "exit", left.append)
             for way in [
-                ("7",),
-                ("7", "tab"),
-                ("7", "tab", "tab", "shift+tab"),
-                ("7", "enter", "escape", "tab"),
+                ("8",),
+                ("8", "tab"),
+                ("8", "tab", "tab", "shift+tab"),
+                ("8", "enter", "escape", "tab"),
             ]:
-                await opened.press("1", *way)
+                await opened.press("2", *way)
                 await opened.press("q", "e")
                 assert left.pop() is Leaving.END
                 with pytest.raises(BlockingIOError):
@@ -74,7 +74,7 @@ async def test_the_echo_is_shown_and_the_script_gets_the_size_of_the_pane(
     ours, scripts = pty
     with synthetic.live_run(tmp_path / "a.profd", seconds=2) as run:
         async with open_dashboard(run.path, keys_fd=ours) as opened:
-            await opened.press("7", "enter")
+            await opened.press("8", "enter")
             run.writer.put(records.OutputWritten(run.started_ns, b"\r\n>>> hello"))
             await opened.until_text(OutputPane, ">>> hello")
             await opened.resize(100, 40)
@@ -84,9 +84,9 @@ async def test_the_echo_is_shown_and_the_script_gets_the_size_of_the_pane(
 
 async def test_without_a_terminal_of_the_scripts_keys_are_the_dashboards(tmp_path: Path) -> None:
     async with open_dashboard(synthetic.write_run(tmp_path / "a.profd")) as opened:
-        await opened.press("7", "enter", "3")
+        await opened.press("8", "enter", "4")
         assert opened.widget(TabLine).tab == "processes"
-        await opened.press("7", "enter", "ctrl+c")
+        await opened.press("8", "enter", "ctrl+c")
     assert opened.app.return_value is Leaving.END
 
 
@@ -96,7 +96,7 @@ async def test_keys_belong_to_the_pane_from_the_moment_on_in_which_it_begins_to_
     """A message in between would give a key that comes first to the dashboard, or to the script."""
     with synthetic.live_run(tmp_path / "a.profd", seconds=2) as run:
         async with open_dashboard(run.path, keys_fd=pty[0]) as opened:
-            await opened.press("7")
+            await opened.press("8")
             pane = opened.widget(OutputPane)
             pane.start_typing()
             assert opened.app.focused is pane  # nothing was awaited

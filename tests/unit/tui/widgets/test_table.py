@@ -29,7 +29,7 @@ from profd.tui.feed import FlameGrown, OperatorsRead, OutputDrawn
 from profd.tui.widgets.findings import EvidencePane, FindingTable
 from profd.tui.widgets.flame import FlameView
 from profd.tui.widgets.header import VerdictLine
-from profd.tui.widgets.hot import HotTable
+from profd.tui.widgets.hot import HotTable, LineTable
 from profd.tui.widgets.operators import OperatorTable
 from profd.tui.widgets.output import OutputPane
 from profd.tui.widgets.processes import EventTable, ProcessTable
@@ -38,9 +38,9 @@ from profd.tui.widgets.tabs import TabLine
 
 WORKERS = 60
 FILTERED: list[tuple[str, type[HotTable | ProcessTable | EventTable], str, str, str]] = [
-    ("1", HotTable, "adam", "_single_tensor_adam", "Condition.wait"),
-    ("3", ProcessTable, "worker 2", "└ worker 2", "└ worker 1"),
-    ("6", EventTable, "ended", "ended", "started"),
+    ("2", HotTable, "adam", "_single_tensor_adam", "Condition.wait"),
+    ("4", ProcessTable, "worker 2", "└ worker 2", "└ worker 1"),
+    ("7", EventTable, "ended", "ended", "started"),
 ]
 """Key, table, a word, what there has it and what has not."""
 
@@ -58,10 +58,10 @@ async def test_the_cursor_goes_by_rows_by_pages_and_to_the_ends(tmp_path: Path) 
     async with open_dashboard(
         synthetic.write_run(tmp_path / "a.profd", seconds=1, workers=WORKERS)
     ) as opened:
-        await opened.press("3")
+        await opened.press("4", "down", "down", "enter", "escape")
         page = opened.widget(ProcessTable).size.height - 2
         assert await ordinal_after(opened, "down") == 0
-        assert await ordinal_after(opened, "j", "j") == 2
+        assert await ordinal_after(opened, "j", "j", "j") == 2
         assert await ordinal_after(opened, "k") == 1
         assert await ordinal_after(opened, "pagedown") == 1 + page
         assert f"worker {1 + page}" in opened.text(ProcessTable)
@@ -73,6 +73,7 @@ async def test_the_cursor_goes_by_rows_by_pages_and_to_the_ends(tmp_path: Path) 
 
 
 async def test_a_filter_keeps_the_rows_with_a_word_in_every_table(opened: OpenDashboard) -> None:
+    await opened.press("2")
     every = len(opened.widget(HotTable).rows)
     for key, kind, needle, kept, gone in FILTERED:
         await opened.press(key)
@@ -85,7 +86,7 @@ async def test_a_filter_keeps_the_rows_with_a_word_in_every_table(opened: OpenDa
         assert opened.app.focused is opened.widget(kind)
         await opened.press("escape")
         assert gone in opened.text(kind)
-    await opened.press("1", "slash", "q", "Z")  # letters there, and no commands
+    await opened.press("2", "slash", "q", "Z")  # letters there, and no commands
     assert "Nothing here has" in opened.text(HotTable)
     await opened.press("escape", "slash", *"LOADER")
     assert 0 < len(opened.widget(HotTable).rows) < every
@@ -95,6 +96,7 @@ async def test_functions_whose_shares_round_to_nothing_are_one_row_unless_one_is
     opened: OpenDashboard,
 ) -> None:
     table = opened.widget(HotTable)
+    await opened.press("2")
     row = table.rows[0]
     shares = [0.5, *[0.0006] * 2, *[0.0004] * 4_900]
     made = [
@@ -120,7 +122,7 @@ async def test_the_output_scrolls_by_pages_and_stays_where_it_was_scrolled_to(
         )
         run.advance()
         async with open_dashboard(run.path) as opened:
-            await opened.press("7")
+            await opened.press("8")
             await opened.until(
                 OutputDrawn, lambda message: "line 198," in str(message.picture.lines)
             )
@@ -196,9 +198,11 @@ async def test_a_range_without_samples_says_of_when_and_why(
     async with open_dashboard(synthetic.write_records(tmp_path / "a.profd", found)) as opened:
         opened.dashboard.choose_range(gap.from_ns, gap.to_ns)
         await opened.snapshot(lambda snapshot: snapshot.view.chosen == gap)
-        assert f"No samples of main threads between {times}: {why}." in opened.text(HotTable)
+        for key, kind in (("1", LineTable), ("2", HotTable)):
+            await opened.press(key)
+            assert f"No samples of main threads between {times}: {why}." in opened.text(kind)
         assert f"No samples of a main thread between {times}: {why}." in opened.text(VerdictLine)
-        await opened.press("2")
+        await opened.press("3")
         await opened.until_text(FlameView, f"No samples of main threads between {times}: {why}.")
 
 
@@ -206,13 +210,13 @@ async def test_a_view_that_has_nothing_says_so(tmp_path: Path) -> None:
     attached = msgspec.structs.replace(synthetic.run_started(), mode="attached")
     synthetic.write_records(tmp_path / "a.profd", (), attached)
     async with open_dashboard(tmp_path / "a.profd") as opened:
-        await opened.press("4")
+        await opened.press("5")
         await opened.until(OperatorsRead)
         assert "w takes one" in opened.text(OperatorTable)
-        await opened.press("5", "enter")
+        await opened.press("6", "enter")
         assert "Nothing was found." in opened.text(FindingTable)
         assert opened.widget(TabLine).tab == "findings"
-        await opened.press("7")
+        await opened.press("8")
         await opened.until(OutputDrawn)
         assert "it writes to a terminal of its own" in opened.text(OutputPane)
 
@@ -239,9 +243,9 @@ async def test_operators_are_in_the_columns_of_torch_and_can_be_ordered(tmp_path
         )  # it is passed over
         run.advance()
         async with open_dashboard(run.path) as opened:
-            await opened.press("5")
+            await opened.press("6")
             assert "Nothing was found yet." in opened.text(FindingTable)
-            await opened.press("4")
+            await opened.press("5")
             await opened.until(OperatorsRead, lambda message: message.shown is not None)
             assert "pid 4242 · 60.0 ms · 1 step · kineto" in opened.text(TabLine)
             for by, names in (
@@ -260,7 +264,7 @@ async def test_operators_are_in_the_columns_of_torch_and_can_be_ordered(tmp_path
 
 async def rows_of(opened: OpenDashboard) -> list[str]:
     """Open the tree, and return its lines, titles first."""
-    await opened.press("3")
+    await opened.press("4")
     return [line for line in opened.text(ProcessTable).splitlines() if line.strip()]
 
 
@@ -272,6 +276,7 @@ async def test_of_gpus_functions_have_the_utilization_and_processes_the_memory(
         write_gpu_run(tmp_path / "a.profd", {"0": waits, "1": waits}, holders)
     ) as opened:
         table = opened.widget(HotTable)
+        await opened.press("2")
         assert "GPU" in opened.text(HotTable).splitlines()[0]
         assert 0.9 in [
             row.gpu_utilization
@@ -332,7 +337,7 @@ async def test_what_has_ended_keeps_its_last_numbers_and_is_dimmed(tmp_path: Pat
 
 async def open_findings(opened: OpenDashboard) -> FindingTable:
     await opened.until_text(VerdictLine, "INPUT-BOUND")
-    await opened.press("5")
+    await opened.press("6")
     return opened.widget(FindingTable)
 
 

@@ -26,7 +26,7 @@ from profd.tui.widgets.timeline import Timeline
 NAMES = {
     "slash": "/", "question_mark": "?", "left_square_bracket": "[", "right_square_bracket": "]", "plus": "+",
     "minus": "-", "left": "←", "right": "→", "up": "↑", "down": "↓", "shift+left": "shift", "shift+right": "shift",
-    "enter": "⏎", "backspace": "⌫", "escape": "esc", "ctrl+c": "q", "pageup": "pgup", "pagedown": "pgdn",
+    "enter": "⏎", "f1": "?", "backspace": "⌫", "escape": "esc", "ctrl+c": "q", "pageup": "pgup", "pagedown": "pgdn",
 }  # fmt: skip
 """How keys are called on the sheet, where not by their own names."""
 ARROWS = {
@@ -48,7 +48,7 @@ def bindings() -> Iterator[Binding]:
 def test_every_key_is_on_the_sheet(binding: Binding) -> None:
     key = binding.key.split(",")[0]
     named = {word.strip(",;") for line in HELP for text in line for word in text.split()}
-    assert ({"1", "7"} if key.isdigit() else {NAMES.get(key, key)}) <= named
+    assert ({"1", "8"} if key.isdigit() else {NAMES.get(key, key)}) <= named
 
 
 @pytest.mark.dashboard
