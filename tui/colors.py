@@ -25,7 +25,7 @@ _COLORS = {
     "success": ("#3FB68B", "#00805D"),
     "warning": ("#E69F00", "#A86E00"),
     "error": ("#E5674E", "#B8401F"),
-    "foreground": ("#D7DCE2", "#1D252C"),
+    "foreground": ("#D7DCE2", "#10161B"),
     "background": ("#0E1216", "#FBFBFA"),
     "surface": ("#141A20", "#F3F4F4"),
     "panel": ("#1B232B", "#E7EAEC"),

@@ -112,7 +112,7 @@ class Leaving(Enum):
 
 STOP = "stop"
 STOPPING = {
-    signal.SIGINT: "stop the script as Ctrl-C in its terminal does; so does a second Ctrl-C",
+    signal.SIGINT: "stop the script by SIGINT, as its terminal does (or Ctrl-C again)",
     signal.SIGTERM: "stop the script by SIGTERM, as SIGINT has not ended it",
     signal.SIGKILL: "kill the script: what it has not saved is lost",
 }

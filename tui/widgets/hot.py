@@ -129,7 +129,7 @@ class LineTable(HotTable):
         ]
 
     def key(self, item: FunctionRow) -> Hashable:
-        return item.phase, item.file, item.line
+        return item.phase, item.function, item.file, item.line
 
     def _of_step(self, item: FunctionRow) -> Run:
         seconds = part_of_step_s(item.total_share, 0.0, self._per_s)
