@@ -110,9 +110,7 @@ def measure(executable: str, rounds: int, readings: int) -> tuple[dict[str, Foun
             program.stdout.readline()
             interpreter = open_interpreter(program.pid)
             found = {
-                name: read(
-                    interpreter, variable, readings, goes_up=name not in COMES_AND_GOES
-                )
+                name: read(interpreter, variable, readings, goes_up=name not in COMES_AND_GOES)
                 for name, variable in variables(interpreter)
             }
             said, _ = program.communicate("\n")
@@ -143,9 +141,7 @@ def variables(interpreter: Interpreter) -> Iterator[tuple[str, Variable]]:
     yield VARIABLES[3], Global(frame("train").globals, VARIABLES[3])
 
 
-def read(
-    interpreter: Interpreter, variable: Variable, readings: int, *, goes_up: bool
-) -> Found:
+def read(interpreter: Interpreter, variable: Variable, readings: int, *, goes_up: bool) -> Found:
     """Read a variable so often, whose value ``goes_up`` from one reading to the next."""
     reader = IntegerReader(interpreter, interpreter.main_thread())
     values = moved = absent = wrong = 0

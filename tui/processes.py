@@ -107,15 +107,15 @@ def _folded(
     for (role, parent), group in groupby(states, lambda one: (one.row.role, one.row.parent)):
         members = [*group]
         if is_many := role == "worker" and len(members) > _MOST_APART:
-            rows = [row for row in lived if (row.role, row.parent) == (role, parent)]
-            yield _all_of(members, rows, about)
+            yield _all_of(members, [row for row in lived if row.parent == parent], about)
         yield from (replace(one, folded=is_many) for one in members)
 
 
 def _all_of(
     states: Sequence[ProcessState], rows: Sequence[ProcessRow], about: TimeRange
 ) -> ProcessState:
-    """Return the state that stands for some workers; ``rows`` has those that are not shown, too."""
+    """Return the state that stands for some workers; ``rows`` has all children of their parent."""
+    rows = [row for row in rows if row.role == "worker"]
     ended = [row for row in rows if row.ended_ns is not None and row.ended_ns < about.to_ns]
     group, facts = plural(len(rows) - len(ended), "worker"), list[str]()
     if ended:

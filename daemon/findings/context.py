@@ -275,14 +275,14 @@ class FindingContext:
         One of its processes was seen on them. If none was seen, they are the GPUs that worked:
         containers and some drivers hide processes from NVML.
         """
-        reader, trainers = self.reader, {row.id for row in self.trainers}
-        held = reader.list_series(MEMORY_OF_PROCESS, processes=trainers)
-        seen = {row.device for row in held}
-        known = {row.device for row in reader.list_series(UTILIZATION)}
-        found = seen or {
-            device for device in known if (self.mean(UTILIZATION, None, device) or 0.0) >= WORKED
+        trainers = {row.id for row in self.trainers}
+        held = self.reader.list_series(MEMORY_OF_PROCESS, processes=trainers)
+        known = {row.device for row in held} or {
+            row.device
+            for row in self.reader.list_series(UTILIZATION)
+            if (self.mean(UTILIZATION, None, row.device) or 0.0) >= WORKED
         }
-        return tuple(sorted(device for device in found if device is not None))
+        return tuple(sorted(filter(None, known)))
 
     @cached_property
     def uses_gpu(self) -> bool | None:

@@ -69,11 +69,9 @@ def is_serving(look: Look, left: Collection[Identity | None]) -> bool:
 
     Another of their threads may do so, and they listen for connections.
     """
+    mains = {row.member.identity for row in look.mains()}
     waiting = {row.member.identity for row in look.standing if waits_for_requests(row)}
-    return all(
-        one in left and one in waiting and one.pid in look.servers
-        for one in (row.member.identity for row in look.mains())
-    )
+    return mains <= waiting.intersection(left) and {one.pid for one in mains} <= look.servers
 
 
 def is_waiting_for_user(look: Look) -> bool:

@@ -183,7 +183,7 @@ def _phase_table(summary: Summary, cells: int) -> Iterator[str]:
 
 
 def _phase_rows(summary: Summary, name: str, in_step: StepPart | None) -> Iterator[Sequence[str]]:
-    """Yield the cells of a phase, of what is known of its rest, and of its lines if several."""
+    """Yield the cells of a phase, and of what is known of its rest."""
     share = summary.phases[name]
     line = [(_place(one), one.source or "") for one in summary.phase_lines if one.phase == name]
     yield (
@@ -195,7 +195,13 @@ def _phase_rows(summary: Summary, name: str, in_step: StepPart | None) -> Iterat
     )
     for what, of_rest in itertools.islice(summary.rest.get(name, {}).items(), _NAMED):
         yield f"     {what}", _share(of_rest), "", "", "", ""
-    parts = [one for one in in_step.parts if one.share >= _LEAST_LINE] if in_step else []
+    if in_step:
+        yield from _line_rows(in_step)
+
+
+def _line_rows(phase: StepPart) -> Iterator[Sequence[str]]:
+    """Yield the cells of the lines of a phase, if it has several."""
+    parts = [one for one in phase.parts if one.share >= _LEAST_LINE]
     for one in parts[:_NAMED] if len(parts) > 1 else ():
         source = one.place.source if one.place else None
         yield "", "", step_time(one.seconds), "", one.name, source or ""

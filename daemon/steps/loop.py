@@ -40,6 +40,9 @@ class LoopPlace(msgspec.Struct, frozen=True):
     def key(self) -> tuple[str, int]:
         return self.file, self.loop.first_line
 
+    def has_line(self, line: int | None) -> bool:
+        return line is not None and self.loop.first_line <= line <= self.loop.last_line
+
 
 class StepLoop(msgspec.Struct, frozen=True):
     """The loop of the steps, the loops ``around`` it, and that of micro-batches inside it.
@@ -54,8 +57,7 @@ class StepLoop(msgspec.Struct, frozen=True):
     def is_around(self, stack: Stack) -> bool:
         """Say whether a stack is in this loop, or in one around it."""
         return any(
-            (frame.file, frame.function) == (place.file, place.name)
-            and place.loop.first_line <= frame.line <= place.loop.last_line
+            (frame.file, frame.function) == (place.file, place.name) and place.has_line(frame.line)
             for place in (*self.around, self.place)
             for frame in stack
         )

@@ -134,8 +134,7 @@ class Program:
         frame, place = _frame_of(stack, loop.place), loop.place
         if frame is None or _is_other(stack, loop):
             return []
-        line = self._lines.line_of(frame)
-        if line is None or not place.loop.first_line <= line <= place.loop.last_line:
+        if not place.has_line(self._lines.line_of(frame)):
             return []
         return [one for one in self._counters(frame, place) if self._shows(one)]
 

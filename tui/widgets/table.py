@@ -191,14 +191,13 @@ class Table(ScrollView, LineWidget, Generic[Item]):
             return self._row(columns, cells, is_current=self.has_cursor and index == self._cursor)
         if self._folded and index == len(self.rows):
             return [(f"  and {self._folded:,} more {self.folded_text}", "dim")]
-        if self.rows or y != _TITLE_LINES + 1:
-            return []
-        text = (
-            f"Nothing here has “{self._needle}” in it."
-            if self._needle and self._items
-            else self.empty_text
-        )
-        return [(f"  {text}", "dim")]
+        is_empty = not self.rows and y == _TITLE_LINES + 1
+        return [(f"  {self._why_empty()}", "dim")] if is_empty else []
+
+    def _why_empty(self) -> str:
+        if self._needle and self._items:
+            return f"Nothing here has “{self._needle}” in it."
+        return self.empty_text
 
     def on_resize(self) -> None:
         self.virtual_size = Size(
