@@ -147,7 +147,7 @@ def sum_up(run_file: Path, report: Path | None = None) -> str:
         nexts = {
             "dashboard": f"profd view {run}",
             "more": f"profd summary {run}",
-            "report": f"{report or f'profd report {run} --open'}",
+            "report": f"{report or f'profd report --open {run}'}",
         }
         return closing_lines(summarize(reader), nexts, line_cells(sys.stderr))
 

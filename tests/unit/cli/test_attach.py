@@ -68,7 +68,7 @@ def test_a_recording_that_was_cut_off_or_does_not_end_is_said(
     ("leaving", "said"),
     [
         (Leaving.KEEP, "still recording: `profd view {}` comes back"),
-        (Leaving.END, "profd report {}"),
+        (Leaving.END, "profd report --open {}"),
     ],
 )
 def test_leaving_the_dashboard_keeps_or_ends_the_recording(
@@ -91,8 +91,8 @@ def test_leaving_the_dashboard_keeps_or_ends_the_recording(
 
 @pytest.mark.parametrize(
     ("leaving", "ended", "said"),
-    [(Leaving.KEEP, False, "still recording: `profd view {}`"), (Leaving.END, False, "profd report {}"),
-     (Leaving.KEEP, True, "profd report {}")],
+    [(Leaving.KEEP, False, "still recording: `profd view {}`"), (Leaving.END, False, "profd report --open {}"),
+     (Leaving.KEEP, True, "profd report --open {}")],
 )  # fmt: skip
 def test_a_process_that_is_recorded_already_is_shown_and_recorded_again_where_an_option_asks_for_it(
     recording: FakeRecording,

@@ -95,9 +95,9 @@ def test_the_run_is_summed_up_at_its_end_unless_that_is_not_wanted(
     launched: Launched, tmp_path: Path
 ) -> None:
     path = write_run(tmp_path / "a.profd", seconds=1)  # elsewhere: it is named by its path
-    assert f"profd report {path}" in run.sum_up(path)
+    assert f"profd report --open {path}" in run.sum_up(path)
     farewell = there(plan_of(launched, "python", "train.py").farewell)
-    assert f"profd report {launched.options.run_id}" in farewell()
+    assert f"profd report --open {launched.options.run_id}" in farewell()
     assert plan_of(launched, "--quiet", "python", "train.py").farewell is None
 
 

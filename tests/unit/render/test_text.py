@@ -14,7 +14,7 @@ from profd.daemon.render.summary import Exit, Summary, summarize
 from profd.daemon.render.text import closing_lines, summary_text
 from profd.daemon.store.reader import RunReader
 
-NEXTS = {"report": "profd report cifar --open", "dashboard": "profd view cifar"}
+NEXTS = {"report": "profd report --open cifar", "dashboard": "profd view cifar"}
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_closing_lines_say_where_the_time_went(summary: Summary) -> None:
         "▲ input-bound: the main thread waits for data 39 % of the time (train.py:58):",
         "  having more workers speeds steps up by at most 1.9\N{MULTIPLICATION SIGN}",
         "2,000 samples over 100.0 % of the run · 0.5 % torn · profd cost 0.8 s of CPU",
-        "report: profd report cifar --open",
+        "report: profd report --open cifar",
         "dashboard: profd view cifar",
     ]
 
