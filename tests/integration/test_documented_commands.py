@@ -30,6 +30,9 @@ from profd.daemon.store.reader import RunReader
 
 READING = (
     "profd ls",
+    "profd summary",
+    "profd summary --json",
+    "profd report",
     "profd summary latest",
     "profd summary latest --gpu-idle",
     "profd summary RUN",
@@ -63,7 +66,7 @@ ELSEWHERE: Mapping[str, str] = {
         "integration/test_host_daemon.py::test_short_jobs_leave_a_run_each_with_reports_over_a_restart_and_a_kill"
     ),
     "profd demo": "integration/test_targets.py::test_demo_trains_sums_up_and_writes_the_report",
-    "profd dump PID": "unit/cli/test_dump.py::test_processes_come_first_then_their_stacks_and_json_has_every_thread",
+    "profd dump": "unit/cli/test_dump.py::test_processes_come_first_then_their_stacks_and_json_has_every_thread",
     "profd export RUN --format tensorboard -o FOLDER": (
         "unit/exports/test_tensorboard.py::test_command_writes_the_folder"
     ),
@@ -73,16 +76,18 @@ ELSEWHERE: Mapping[str, str] = {
     "profd run --metrics 9400 -- CMD": (
         "integration/test_metrics_run.py::test_metrics_are_there_while_the_script_runs_and_gone_with_it"
     ),
-    "profd stop RUN": "integration/test_attach.py::test_stop_from_elsewhere_ends_it",
+    "profd stop": "integration/test_attach.py::test_stop_from_elsewhere_ends_it",
     "profd summary FOLDER --job 10.0.0.1:29500": (
         "unit/cli/test_runs.py::test_one_of_several_jobs_must_be_named_and_left_out_files_are_listed"
     ),
     "profd view RUN": "unit/cli/test_view.py::test_view_opens_a_dashboard_that_does_not_end_the_recording",
+    "profd view": "unit/cli/test_view.py::test_view_opens_a_dashboard_that_does_not_end_the_recording",
     "profd view latest": "unit/cli/test_view.py::test_view_opens_a_dashboard_that_does_not_end_the_recording",
     "profd view FOLDER": "unit/cli/test_view.py::test_of_several_nodes_one_is_chosen_from_the_list",
     **dict.fromkeys(
         (
-            "profd window RUN",
+            "profd window",
+            "profd window --json",
             "profd window latest",
             "profd window latest --json",
             "profd window latest --steps 20 --by-shape",
@@ -94,7 +99,7 @@ ELSEWHERE: Mapping[str, str] = {
         "integration/test_window_run.py::test_window_is_taken_without_a_word_and_the_socket_is_free_again"
     ),
     **dict.fromkeys(
-        ("profd window PID --inject", "profd window RUN --inject"),
+        ("profd window --inject", "profd window PID --inject", "profd window RUN --inject"),
         "integration/test_window_inject.py::test_windows_are_taken_on_demand_alone_and_change_no_bit",
     ),
 }

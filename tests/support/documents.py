@@ -112,8 +112,6 @@ def why_refused(words: tuple[str, ...]) -> str:
 
     Nothing is run.
     """
-    if not words:  # the program that a shell asks for its completion
-        return ""
     name, *rest = ["1" if word == "PID" or word.startswith("$(") else word for word in words]
     if name not in COMMANDS:
         return f"No such command {name!r}"
@@ -153,6 +151,7 @@ def _command(words: list[str]) -> Iterator[tuple[str, ...]]:
         redirected = next(
             (place for place, word in enumerate(words) if word in _REDIRECTS), len(words)
         )
-        yield tuple(words[1:redirected])
+        if redirected > 1:  # else it is the program that a shell asks for its completion
+            yield tuple(words[1:redirected])
     elif "-c" in words and words[words.index("-c") - 1] == "sh":
         yield from commands_of(words[words.index("-c") + 1])
