@@ -176,7 +176,7 @@ def test_the_report_of_a_died_run_opens_with_its_death(tmp_path: Path) -> None:
     )
     assert found.index('class="death"') < found.index('class="verdict"')
     text = words(found[: found.index('class="verdict"')])
-    assert "the target was ended by SIGSEGV, last seen in " in text
+    assert "The target was ended by SIGSEGV, last seen in " in text
     assert "pid 4242: last seen 0.0 s before the end in train_epoch (train.py:62)" in text
     assert "epoch 1 RuntimeError: bad" in text
     assert "over its last 3.0 s: 2.0 GB at first, 5.0 GB at most, 5.0 GB at last" in text
