@@ -214,6 +214,7 @@ async def test_ctrl_c_twice_stops_the_script_by_ever_more_and_once_or_slowly_doe
         for keys in (("ctrl+c", "escape"), ("q", "ctrl+c", "ctrl+c", "escape")):
             await opened.press(*keys)
             assert isinstance(opened.top(), Dashboard)
+        assert opened.notices() == []
         monkeypatch.setattr(dialogs, "monotonic", lambda: 0.0)
         await opened.press("ctrl+c", "ctrl+c")
         await opened.until_notice("the script has been sent SIGINT")

@@ -36,6 +36,7 @@ async def test_many_workers_are_one_row_that_enter_unfolds(
         assert "more in rows of many: ⏎ shows each" in opened.text(ProcessTable)
         said = "60.0 started a minute" in opened.text(ProcessTable)
         assert said is (generations > 1)
+        assert "CPU 0 % to" not in opened.text(ProcessTable)  # nobody read it
         await opened.press("down", "down", "enter")
         table = opened.widget(ProcessTable)
         assert len(table.rows) > 7
