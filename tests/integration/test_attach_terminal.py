@@ -37,6 +37,8 @@ def test_attach_shows_hot_functions_and_follows_changes(
 ) -> None:
     with running("switching.py") as target:
         terminal.start([PROFD, "attach", str(target.pid)])
+        terminal.wait_for("your line")
+        terminal.press("2")
         screen = terminal.wait_for("before_the_line")
         assert "after_the_line" not in screen
         py_spy.stands_in(stack("after_the_line"))
@@ -56,6 +58,8 @@ def test_attach_shows_hot_functions_and_follows_changes(
 def test_leaving_in_the_background_keeps_recording_and_view_comes_back(terminal: Terminal) -> None:
     with running("switching.py") as target:
         terminal.start([PROFD, "attach", str(target.pid)])
+        terminal.wait_for("your line")
+        terminal.press("2")
         terminal.wait_for("before_the_line")
         terminal.press("b")
         assert terminal.wait_ended() == ExitCode.OK
@@ -64,6 +68,8 @@ def test_leaving_in_the_background_keeps_recording_and_view_comes_back(terminal:
         terminal.type("clear")
         terminal.press("Enter")
         terminal.start([PROFD, "view", "latest"])
+        terminal.wait_for("your line")
+        terminal.press("2")
         terminal.wait_for("before_the_line")
         terminal.press("q")
         terminal.wait_for("leave it running and keep recording")
@@ -79,6 +85,8 @@ def test_a_closed_terminal_ends_the_dashboard_and_not_the_recording(terminal: Te
     # What a broken ssh does too: its end of the terminal is closed, and those on it get SIGHUP.
     with running("switching.py") as target:
         terminal.start([PROFD, "attach", str(target.pid)])
+        terminal.wait_for("your line")
+        terminal.press("2")
         terminal.wait_for("before_the_line")
         with RunReader(paths.find_run("latest")) as reader:
             recorder = psutil.Process(reader.info.recorder.pid)
