@@ -16,7 +16,14 @@ from profd.daemon.stacks import assembly
 from profd.daemon.stacks.evidence import StackEvidence
 from profd.daemon.stacks.pyspy import TraceDamaged, read_output
 from profd.daemon.stacks.source import SourceTree, Statement, Statements
-from profd.daemon.store.records import Frame, FrameDescription, Identity, ProcessSeen, Record
+from profd.daemon.store.records import (
+    FindingsTaken,
+    Frame,
+    FrameDescription,
+    Identity,
+    ProcessSeen,
+    Record,
+)
 from profd.daemon.store.writer import RunWriter
 from profd.daemon.userfiles import UserFiles
 from support.folders import TESTS
@@ -131,7 +138,10 @@ class _Session:
     def _(self, line: Put) -> None:
         if isinstance(line.record, ProcessSeen):
             self._roles[line.record.identity] = line.record.role
-        self._put(line.record)
+        if not isinstance(
+            line.record, FindingsTaken
+        ):  # today's rules are judged, not those of then
+            self._put(line.record)
 
     @take.register
     def _(self, line: PySpyRecord) -> None:

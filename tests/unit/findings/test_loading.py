@@ -243,7 +243,7 @@ def test_processes_that_fill_a_queue_of_the_users_are_workers(case: Case) -> Non
         **given,
     )
     assert "(train.py:60): making it in more processes speeds steps up by" in found.title
-    assert found.cause.startswith("2 workers (train.py:31), 100 % busy, ")
+    assert "2 workers (train.py:31) busy 100 % of the time" in found.cause
     assert "DataLoader" not in found.remedy
     done = ((makes, 100), ((begins, get), 400))
     found = case.finding(idle_workers, step((waits, 400)), workers={1: done}, **given)
