@@ -26,7 +26,7 @@ from profd.daemon.analyze.uncertainty import (
     take_transitions,
     together,
 )
-from profd.daemon.frameworks.frames import means
+from profd.daemon.frameworks.frames import any_means
 from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import Rest, StackMinuteRow
@@ -308,7 +308,7 @@ def lines_by_stack(reader: RunReader, phases: PhaseIndex) -> Callable[[int], Sta
     def lines_of(stack: int) -> StackFunctions:
         frames = reader.frames_of(stack)
         # A forked worker does not run the lines of its parent, whose copies are in its stack.
-        is_forked = any(means(frame, "child begins") for frame in frames)
+        is_forked = any_means(frames, "child begins")
         line = (None if is_forked else phases.user_line(stack)) or own_frame(frames)
         if line is None:
             return _LIBRARY, ()

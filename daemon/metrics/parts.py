@@ -22,7 +22,7 @@ from profd.daemon.metrics.look import RunLook, rank_of
 from profd.daemon.store.findings import rules_found
 from profd.daemon.store.records import STEP_COUNT
 from profd.daemon.store.rollups import ALL_TOGETHER, minute_times, span_totals
-from profd.daemon.store.rows import PointRow, RecordedTotal, SeriesRow
+from profd.daemon.store.rows import PointRow, ProcessRow, RecordedTotal, SeriesRow
 from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS, MINUTE_NS, UTILIZATION, IntervalSet
 from profd.daemon.timerange import TimeRange
 
@@ -117,13 +117,20 @@ def processes(look: RunLook) -> Iterator[Sample]:
         yield look.sample(catalog.PROCESSES, roles[role], role)
     memories = (catalog.PROCESS_MEMORY, RSS), (catalog.PROCESS_GPU_MEMORY, MEMORY_OF_PROCESS)
     for metric, name in memories:
-        sums: defaultdict[tuple[str, str], float] = defaultdict(float)
-        for series in look.of_name(name):
-            process, value = living.get(series.process or 0), look.newest.get(series.id)
-            if process is not None and value is not None:
-                sums[rank_of(process), process.role] += value
-        for group in sorted(sums):
-            yield look.sample(metric, sums[group], *group)
+        yield from _memory_by_group(look, living, metric, name)
+
+
+def _memory_by_group(
+    look: RunLook, living: dict[int, ProcessRow], metric: Metric, name: str
+) -> Iterator[Sample]:
+    """Yield the sums of the newest values of a series of processes, by rank and role."""
+    sums: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for series in look.of_name(name):
+        process, value = living.get(series.process or 0), look.newest.get(series.id)
+        if process is not None and value is not None:
+            sums[rank_of(process), process.role] += value
+    for group in sorted(sums):
+        yield look.sample(metric, sums[group], *group)
 
 
 class StepCounts:

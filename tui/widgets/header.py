@@ -96,7 +96,6 @@ class Header(LineWidget):
         return parts
 
     def _vitals(self, snapshot: Snapshot) -> list[Part]:
-        info = snapshot.info
         if snapshot.read_share < 1:
             return [Part(2, ((f"reading the run, {percent(snapshot.read_share)}", "accent"),))]
         parts = []
@@ -106,16 +105,20 @@ class Header(LineWidget):
         if snapshot.torn_share is not None:
             parts.append(Part(8, ((f"{percent(snapshot.torn_share, 1)} torn", "dim"),)))
         if snapshot.cost_cores is not None:
-            budget = info.options.get("budget_percent")
-            words = cost_words(snapshot.cost_cores, info.time.length_s).removesuffix(" of a core")
-            is_much = isinstance(budget, int | float) and 100 * snapshot.cost_cores > budget
-            style = "warn" if is_much and "%" in words else "plain"
-            runs = [("costs " if info.is_live else "cost ", "dim"), (words, style)]
-            # While somebody can still compare the two.
-            if snapshot.view_cores is not None and info.is_live and "%" in words:
-                runs.append((f" + view {percent(snapshot.view_cores, 1)}", "dim"))
-            parts.append(Part(4, tuple(runs)))
+            parts.append(self._cost(snapshot, snapshot.cost_cores))
         return parts
+
+    def _cost(self, snapshot: Snapshot, cores: float) -> Part:
+        info, budget = snapshot.info, snapshot.info.options.get("budget_percent")
+        words = cost_words(cores, info.time.length_s).removesuffix(" of a core")
+        is_share = "%" in words
+        is_much = is_share and isinstance(budget, int | float) and 100 * cores > budget
+        runs = [("costs " if info.is_live else "cost ", "dim")]
+        runs.append((words, "warn" if is_much else "plain"))
+        # While somebody can still compare the two.
+        if snapshot.view_cores is not None and info.is_live and is_share:
+            runs.append((f" + view {percent(snapshot.view_cores, 1)}", "dim"))
+        return Part(4, tuple(runs))
 
 
 def ended(info: RunInfo) -> str:
