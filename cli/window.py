@@ -139,8 +139,11 @@ def command(
             click.echo(joined(map(Paragraph, about), room))
             rows = reader.operators(window.id)
             sorted_rows = sort_rows(rows if by_shape else by_name(rows), field)
-            table = operator_table(sorted_rows, limit, issuing_lines(reader, window), room)
-            click.echo(joined(table.splitlines(), room))
+            given = sorted_rows, limit, issuing_lines(reader, window)
+            if sys.stdout.isatty():
+                click.echo(joined(operator_table(*given, room).splitlines(), room))
+            else:  # a file or a pager has room for all columns
+                click.echo(operator_table(*given))
 
 
 def last_windows(reader: RunReader) -> list[WindowRow]:

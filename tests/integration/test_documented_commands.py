@@ -95,9 +95,6 @@ ELSEWHERE: Mapping[str, str] = {
         ),
         "integration/test_window_run.py::test_windows_have_steps_and_operators_and_leave_the_training_bit_for_bit",
     ),
-    "profd window PID": (
-        "integration/test_window_run.py::test_window_is_taken_without_a_word_and_the_socket_is_free_again"
-    ),
     **dict.fromkeys(
         ("profd window --inject", "profd window PID --inject", "profd window RUN --inject"),
         "integration/test_window_inject.py::test_windows_are_taken_on_demand_alone_and_change_no_bit",

@@ -55,12 +55,12 @@ def test_the_session_gives_way_and_the_script_does_not() -> None:
 
 
 HANGING = """
-import sys, threading
+import os, sys, threading
 from pathlib import Path
 from profd.daemon.launch.launch import Plan, launch
 
 def wait_closed(timeout_s):
-    print("closing", file=sys.stderr, flush=True)
+    os.write(2, b"closing\\n")  # no lock of a stream is held as Python ends
     threading.Event().wait()
 
 command = (sys.executable, "-c", "raise SystemExit(3)")

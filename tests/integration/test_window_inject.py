@@ -54,7 +54,7 @@ def memory_of(pid: int) -> set[str]:
 @pytest.mark.requires("torch", "gdb")
 def test_windows_are_taken_on_demand_alone_and_change_no_bit(target: subprocess.Popen[str]) -> None:
     pid = str(target.pid)
-    refuse(profd("window", pid), ExitCode.USAGE, "was not armed for windows")
+    refuse(profd("window", pid), ExitCode.USAGE, "is in no live run that is armed for windows")
     assert paths.list_runs() == []
 
     session = begin_session(target.pid, steps=False)

@@ -25,7 +25,6 @@ ELSEWHERE = {
     "memory of a role": "two ranks with a window",
     "own work of a rank": "ranks-slow-data",
     "waiting of a rank": "ranks-slow-data",
-    "jump of memory": "leaking",
 }
 """The run on which a number is compared that the run with all views does not have."""
 ROUNDING = 1e-9

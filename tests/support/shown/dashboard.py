@@ -54,7 +54,7 @@ def of_dashboard(path: Path) -> Numbers:
             await opened.press("2")  # the samples of the lines are those of the loop
             seen.extend(_top(_lines(opened), path))
             for key, take in _TABS.items():
-                await opened.press(key)
+                await opened.press(key, *("l" if take is _events else ""))  # all events
                 seen.extend(take(_lines(opened)))
 
     # Playwright has the event loop of the main thread.

@@ -155,7 +155,6 @@ _LINES: tuple[tuple[str, int | None, tuple[str, ...]], ...] = (
     (r"^  .? +(\d+)  .* (<?\d+ %) +(<?\d+ %)(?:  .*)?$", 0, ("own work of a rank", "waiting of a rank")),
     (r"^  ▲ \D+(?:\d+ )?(\d+) grows by (\S+ \S+)(?: ±.*?)?(?:: .* is full in (.+))?$", 0,
      ("growth of memory", "time until memory is full")),
-    (r"^  \d\d:\d\d:\d\d  .* (\d+) rose by (\S+ \S+)", 0, ("jump of memory",)),
     (r"^ +(<?\S+ %) ± \S+ +(<?\S+ %)(?: +(-|<?\d+ %))?  (\S.*? {2,}\S+?)(?:  .*)?$", 3,
      ("self share of a function", "total share of a function", "GPU utilization of a function")),
 )  # fmt: skip
