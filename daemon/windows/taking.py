@@ -23,7 +23,7 @@ from profd.daemon.errors import OutputUnwritable, ProfdError, SessionFailed
 from profd.daemon.events import EventKind
 from profd.daemon.store.records import EventHappened, Identity, Record, WindowTaken
 from profd.daemon.units import plural, size, step_time
-from profd.daemon.userfiles import UserFiles, files_of
+from profd.daemon.userfiles import START_S, UserFiles, files_of
 from profd.daemon.windows.reduction import reduce_apart
 from profd.daemon.windows.request import WindowFailed, WindowRequest
 
@@ -162,11 +162,11 @@ def meeting(pid: int) -> Iterator[ExchangeFolder]:
     if not (processes.PROC / str(pid)).exists():
         raise WindowFailed(f"process {pid} cannot be looked at: it is gone")
     files = files_of(pid)
+    files.deadline_s = START_S  # who asks for a window waits for it, on a busy machine too
     name = files.make_folder("/tmp")
     if name is None:
-        raise OutputUnwritable(
-            f"no folder can be made in /tmp as the user of process {pid}", "make room there"
-        )
+        what = f"no folder can be made in /tmp as the user of process {pid}"
+        raise OutputUnwritable(what, "make room there, or see why it does not answer")
     there = Path("/tmp") / name
     try:
         yield ExchangeFolder(files, there)

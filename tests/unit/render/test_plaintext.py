@@ -4,10 +4,12 @@ import contextlib
 import csv
 import io
 import os
+import sys
 import unicodedata
 from pathlib import Path
 from xml.etree import ElementTree
 
+import click
 import msgspec
 import pytest
 from hypothesis import given
@@ -157,7 +159,6 @@ def test_texts_keep_to_the_width_of_the_terminal(
     for words in (
         ["summary", str(run)],
         ["diff", str(run), str(run)],
-        ["window", str(run), "--show"],
         ["fleet", str(tmp_path / "data")],
         ["doctor"],
     ):
@@ -165,6 +166,13 @@ def test_texts_keep_to_the_width_of_the_terminal(
         said = capsys.readouterr().out
         assert said
         assert max(map(width, said.splitlines())) <= cells, words
+    # The table of a window is cut on a terminal alone.
+    run_command_line(["window", str(run), "--show"])
+    assert (whole := max(map(width, capsys.readouterr().out.splitlines()))) > 120
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    run_command_line(["window", str(run), "--show"])
+    said = click.unstyle(capsys.readouterr().out)
+    assert max(map(width, said.splitlines())) <= min(cells, whole)
 
 
 @given(some.lists(some.tuples(some.text(max_size=3), some.text(), some.integers(0, 999))))
