@@ -63,6 +63,7 @@ def test_collective_that_one_rank_does_not_join(tmp_path: Path) -> None:
     ):
         (hang,) = until(lambda: hangs_of(session), "a hang")
     assert hang.report.cause == "collective", hang.text
+    assert hang.report.behind, (hang.text, notes)
     (one,) = hang.report.behind
     assert (one.rank, one.operation) == (1, "all_reduce")
     assert one.place.startswith("Event.wait (collective.py:")
@@ -96,7 +97,7 @@ def test_rank_that_nccl_has_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         monkeypatch.setenv("NCCL_RAS_ADDR", f"localhost:{free.getsockname()[1]}")
     with running("hangs/nccl_ranks.py", tmp_path) as target, watched(target.pid) as session:
         # NCCL is not asked before the job is set up, and a job that hangs earlier has no counts.
-        until(lambda: seen(session, lambda reader: reader.list_series(STEP_COUNT)), "a step")
+        until(lambda: seen(session, both_count), "the steps of both ranks")
         give_line(target)
         (hang,) = until(lambda: hangs_of(session), "a hang")
         ranks = seen(session, ranks_of)
@@ -106,10 +107,16 @@ def test_rank_that_nccl_has_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPat
                 event.text for event in reader.events() if event.kind == EventKind.NOTE
             ],
         )
+    assert hang.report.behind, (hang.text, notes)
     (one,) = hang.report.behind
     assert (one.rank, one.pid, one.operation) == (1, ranks[1], "AllReduce"), (hang.text, notes)
     assert "has not come to AllReduce 1001, in which the others wait; it stands in " in hang.text
     assert "(nccl_ranks.py:" in one.place
+
+
+def both_count(reader: RunReader) -> bool:
+    counts = reader.list_series(STEP_COUNT)
+    return len(counts) == 2 and all(len(reader.points(one.id)) > 2 for one in counts)
 
 
 def ranks_of(reader: RunReader) -> dict[int | None, int]:
