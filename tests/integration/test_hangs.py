@@ -63,7 +63,6 @@ def test_collective_that_one_rank_does_not_join(tmp_path: Path) -> None:
     ):
         (hang,) = until(lambda: hangs_of(session), "a hang")
     assert hang.report.cause == "collective", hang.text
-    assert hang.report.behind, (hang.text, notes)
     (one,) = hang.report.behind
     assert (one.rank, one.operation) == (1, "all_reduce")
     assert one.place.startswith("Event.wait (collective.py:")
