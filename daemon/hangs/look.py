@@ -113,6 +113,11 @@ class LookPair(NamedTuple):
         return self.second.io_bytes - self.first.io_bytes > (64 << 10) * self.seconds
 
     @property
+    def is_job_new(self) -> bool:
+        """Whether NCCL answered the second time only: the next look compares its counts."""
+        return self.first.job is None and self.second.job is not None
+
+    @property
     def verdict(self) -> DesyncVerdict:
         """What NCCL's counts show."""
         return compare(*(look.job.status if look.job else None for look in self))

@@ -218,7 +218,9 @@ class HangWatch:
     ) -> None:
         """Report a run that has been stalled for so long, if two looks at it show a hang."""
         seen = await looks.check(stalled_s, timeout_s) if self._hang is None else None
-        if seen is not None and is_hang(seen := seen.with_polls()):
+        if seen is None or seen.is_job_new:
+            return
+        if is_hang(seen := seen.with_polls()):
             self._goes_on = goes_on
             self._report(seen, stalled_s)
 

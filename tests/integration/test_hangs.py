@@ -96,7 +96,7 @@ def test_rank_that_nccl_has_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         monkeypatch.setenv("NCCL_RAS_ADDR", f"localhost:{free.getsockname()[1]}")
     with running("hangs/nccl_ranks.py", tmp_path) as target, watched(target.pid) as session:
         # NCCL is not asked before the job is set up, and a job that hangs earlier has no counts.
-        until(lambda: seen(session, lambda reader: reader.list_series(STEP_COUNT)), "a step")
+        until(lambda: seen(session, has_counted), "a count that grew")
         give_line(target)
         (hang,) = until(lambda: hangs_of(session), "a hang")
         ranks = seen(session, ranks_of)
@@ -111,6 +111,13 @@ def test_rank_that_nccl_has_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert (one.rank, one.pid, one.operation) == (1, ranks[1], "AllReduce"), (hang.text, notes)
     assert "has not come to AllReduce 1001, in which the others wait; it stands in " in hang.text
     assert "(nccl_ranks.py:" in one.place
+
+
+def has_counted(reader: RunReader) -> bool:
+    return any(
+        len({point.value for point in reader.points(one.id)}) > 1
+        for one in reader.list_series(STEP_COUNT)
+    )
 
 
 def ranks_of(reader: RunReader) -> dict[int | None, int]:

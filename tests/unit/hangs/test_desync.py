@@ -71,6 +71,17 @@ async def test_equal_counts_are_the_gpu_or_the_network_where_gpus_are_full() -> 
         assert "all 4 ranks have launched the same collectives" in there(await stood(job)).text
 
 
+async def test_what_ras_says_at_the_second_look_alone_is_compared_with_the_next() -> None:
+    with JobSim(4, steps_known=False) as job:
+        await trained(job, 1)
+        job.clock.advance(592)  # RAS may be asked ten minutes after the job's begin
+        job.world.launch(but=[2])
+        for rank in job.ranks:
+            rank.do(jobsim.ITEM, jobsim.LOCK, cores=0)
+        hang = there(await stood(job, 60))
+        assert [one.rank for one in hang.report.behind] == [2]
+
+
 async def test_a_killed_rank_is_named_by_how_it_ended() -> None:
     with JobSim(4) as job:
         await trained(job)
