@@ -17,7 +17,7 @@ import click
 import msgspec
 
 from profd.cli.completion import complete_file
-from profd.cli.console import line_cells
+from profd.cli.console import line_cells, short_command
 from profd.cli.options import RecordingOptions, headless_option, recording_options
 from profd.daemon import paths, program
 from profd.daemon.errors import OutputUnwritable
@@ -29,6 +29,7 @@ from profd.daemon.session.session import SessionOptions, start_session
 from profd.daemon.windows.request import parse_schedule
 
 _ON_DEMAND = "on-demand"
+_MOST_NAMED = 4
 
 
 @click.command(
@@ -104,11 +105,30 @@ def run_profiled(
     ``variables`` are set in the command's environment. ``exporter`` serves or sends metrics.
     """
 
+    started: list[tuple[int, int]] = []
+
     def start(script: Script, channel: socket.socket) -> tuple[Path, Callable[[float], bool]]:
+        with contextlib.suppress(ProcessLookupError):
+            started.append((script.identity.start_ticks, os.getsid(script.pid)))
         return start_recording(options, exporter, script, channel)
 
     dashboard = dashboard_command if takes_dashboard() and not headless else None
-    return launch(Plan(options.command, start, farewell, narrate, dashboard, variables))
+    code = launch(Plan(options.command, start, farewell, narrate, dashboard, variables))
+    if started and farewell is not None:
+        say_what_goes_on(*started[0])
+    return code
+
+
+def say_what_goes_on(start_ticks: int, session: int) -> None:
+    """Name the Python processes that a script has left running, which nobody records now."""
+    from profd.daemon.launch.leftovers import left_running
+    from profd.daemon.render.plaintext import visible
+
+    for one in left_running(start_ticks, session)[:_MOST_NAMED]:
+        words = visible(short_command(one.command))
+        narrate(
+            f"profd: pid {one.pid} ({words}) goes on, and is not recorded: profd attach {one.pid}"
+        )
 
 
 def start_recording(

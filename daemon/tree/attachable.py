@@ -13,6 +13,7 @@ import errno
 import os
 import re
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -71,15 +72,14 @@ class Attachable(msgspec.Struct, frozen=True):
     notebook: str = ""
 
 
-def find_attachable() -> list[Attachable]:
-    """Return the outermost processes that are worth attaching to.
+def find_attachable(among: Iterable[int] | None = None) -> list[Attachable]:
+    """Return the outermost processes that are worth attaching to, of all or ``among`` these PIDs.
 
     Those with PyTorch come first, then the youngest.
     """
     uid = os.geteuid()
-    owners = {
-        pid: owner for pid in processes.pids() if (owner := processes.owner_uid(pid)) is not None
-    }
+    seen = processes.pids() if among is None else among
+    owners = {pid: owner for pid in seen if (owner := processes.owner_uid(pid)) is not None}
     count = Counter(owners.values())
     # A user with many processes delays nobody else: those of users with few processes are read
     # first.
