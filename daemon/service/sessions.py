@@ -201,8 +201,12 @@ class HostBudget:
         )
 
     def part(self, budget_percent: float, least_percent: float, sessions: int) -> float:
-        """Return what each of ``sessions`` may cost from now on, in percent of a core."""
-        allowed = min(100 * self._ledger.allowance(budget_percent / 100), budget_percent)
+        """Return what each of ``sessions`` may cost from now on, in percent of a core.
+
+        Together they leave what the next start takes: a short job would be over before they do.
+        """
+        shared = max(budget_percent - 100 * START_S / MINUTE_S, 0.0)
+        allowed = min(100 * self._ledger.allowance(shared / 100), shared)
         return max(allowed / max(sessions, 1), min(least_percent, budget_percent))
 
 
