@@ -19,6 +19,7 @@ from profd.daemon.errors import MissingTool
 from profd.daemon.installation import install_extra
 from profd.daemon.render.plaintext import visible
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import ProcessRow
 
 if TYPE_CHECKING:
     import pyarrow
@@ -61,9 +62,10 @@ def _series(reader: RunReader, selection: Selection) -> Iterator[Values]:
     for series in reader.list_series():
         process = reader.processes.get(series.process or 0)
         if process is None or selection.takes_process(process):
-            pid, rank = (None, None) if process is None else (process.pid, process.rank)
+            rank = None if process is None else process.rank
+            of = series.name, _pid(process), rank, series.os_tid, series.device
             for point in reader.points(series.id, selection.time):
-                yield point.at_ns, series.name, pid, rank, series.os_tid, series.device, point.value
+                yield (point.at_ns, *of, point.value)
 
 
 def _processes(reader: RunReader, selection: Selection) -> Iterator[Values]:
@@ -71,7 +73,7 @@ def _processes(reader: RunReader, selection: Selection) -> Iterator[Values]:
         parent = reader.processes.get(row.parent or 0)
         yield (
             row.pid,
-            None if parent is None else parent.pid,
+            _pid(parent),
             row.role,
             row.rank,
             row.ordinal,
@@ -88,7 +90,11 @@ def _events(reader: RunReader, selection: Selection) -> Iterator[Values]:
     for event in reader.events():
         if selection.time.holds(event.at_ns):
             process = reader.processes.get(event.process or 0)
-            yield event.at_ns, event.kind, None if process is None else process.pid, event.text
+            yield event.at_ns, event.kind, _pid(process), event.text
+
+
+def _pid(process: ProcessRow | None) -> int | None:
+    return None if process is None else process.pid
 
 
 TABLES: Mapping[str, tuple[Mapping[str, type], Rows]] = {

@@ -1,4 +1,4 @@
-"""The answers over all runs of a data set, as ``profd fleet --json`` writes them, and their costs.
+"""The answers over all runs of a data set, as ``profd fleet --json`` writes them.
 
 The fields are a promise to readers of the JSON: fields may be added, and ``version`` rises when one
 changes its meaning. Hours are those of ranks (training processes) and of their GPUs.
@@ -6,20 +6,9 @@ changes its meaning. Hours are those of ranks (training processes) and of their 
 
 from __future__ import annotations
 
-import functools
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from operator import attrgetter
-from typing import TypeVar
-
 import msgspec
 
-from profd.daemon.clock import SECOND_NS
-from profd.daemon.fleet.reduction import Partial, RuleCost, Spent
-
 VERSION = 1
-_HOUR_NS = 3600 * SECOND_NS
-Key = TypeVar("Key")
 
 
 class Hours(msgspec.Struct, frozen=True):
@@ -161,62 +150,3 @@ class Fleet(msgspec.Struct, frozen=True):
     nodes_compared: int
     slower: tuple[Slower, ...]
     paces: tuple[JobPace, ...]
-
-
-def hours_of(spent: Spent) -> Hours:
-    times = (spent.rank_ns, spent.gpu_ns, spent.lost_ns, spent.gpu_lost_ns, spent.gpu_idle_ns)
-    return Hours(*(time_ns / _HOUR_NS for time_ns in times))
-
-
-def phase_costs(partial: Partial) -> tuple[PhaseCost, ...]:
-    job_of = {run.run: run.job for run in partial.runs}
-    parts = ((phase, job_of[run], one) for (run, _, phase), one in partial.phases)
-    costs = [PhaseCost(phase, hours_of(spent), jobs) for phase, spent, jobs in _summed(parts)]
-    order = attrgetter("gpus_lost", "ranks_lost", "gpus", "ranks")
-    costs.sort(key=lambda one: one.phase)
-    costs.sort(key=lambda one: order(one.hours), reverse=True)
-    return tuple(costs)
-
-
-def finding_costs(partial: Partial) -> tuple[FindingCost, ...]:
-    by_rule: defaultdict[str, list[tuple[str, RuleCost]]] = defaultdict(list)
-    for (job, rule), found in partial.findings:
-        by_rule[rule].append((job, found))
-    costs = []
-    for rule, some in by_rule.items():
-        job, most = max(some, key=lambda one: (one[1].gpu_lost_ns, one[1].lost_ns, one[0]))
-        whole = functools.reduce(RuleCost.plus, (one for _, one in some))
-        lost = whole.lost_ns / _HOUR_NS, whole.gpu_lost_ns / _HOUR_NS
-        costs.append(FindingCost(rule, most.label, *lost, len(some), whole.runs, job))
-    return tuple(
-        sorted(
-            costs,
-            key=lambda one: (-one.gpus_lost_at_most, -one.ranks_lost_at_most, -one.runs, one.rule),
-        )
-    )
-
-
-def function_costs(partial: Partial, *, leaves: bool) -> tuple[FunctionCost, ...]:
-    parts = (
-        ((function, file, phase), job, one)
-        for (is_leaf, job, function, file, phase), one in partial.functions
-        if is_leaf == leaves
-    )
-    found = [
-        FunctionCost(*place, hours_of(spent), jobs, spent.runs)
-        for place, spent, jobs in _summed(parts)
-    ]
-    found.sort(
-        key=lambda one: (-one.hours.gpus, -one.hours.ranks, one.function, one.file, one.phase)
-    )
-    return tuple(found[:20])
-
-
-def _summed(parts: Iterable[tuple[Key, str, Spent]]) -> Iterator[tuple[Key, Spent, int]]:
-    """Yield what was spent by key, given by key and job, and in how many jobs."""
-    spent: defaultdict[Key, Spent] = defaultdict(Spent)
-    jobs: defaultdict[Key, set[str]] = defaultdict(set)
-    for key, job, part in parts:
-        spent[key] = spent[key].plus(part)
-        jobs[key].add(job)
-    return ((key, whole, len(jobs[key])) for key, whole in spent.items())

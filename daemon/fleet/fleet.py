@@ -2,42 +2,17 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 
 import msgspec
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import UsageError
-from profd.daemon.fleet.answers import (
-    VERSION,
-    Fleet,
-    finding_costs,
-    function_costs,
-    hours_of,
-    phase_costs,
-)
-from profd.daemon.fleet.dataset import DAY_NS, DataSet, Manifest
+from profd.daemon.fleet.answers import VERSION, Fleet
+from profd.daemon.fleet.dataset import DAY_NS, DataSet
 from profd.daemon.fleet.paces import find_slow_nodes, find_slower, take_paces
-from profd.daemon.fleet.reduction import Spent, merged, reduce_runs
+from profd.daemon.fleet.reduction import reduce_runs
 from profd.daemon.timerange import TimeRange
-
-_MOST_RUNS = 500  # in a group
-
-
-def grouped(runs: Iterable[Manifest]) -> Iterator[tuple[Manifest, ...]]:
-    """Yield runs in groups of about equal size; a run is never divided."""
-    group: list[Manifest] = []
-    samples = 0
-    for run in runs:
-        if group and (samples + run.samples > 8_000_000 or len(group) == _MOST_RUNS):
-            yield tuple(group)
-            group, samples = [], 0
-        group.append(run)
-        samples += run.samples
-    if group:
-        yield tuple(group)
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -65,29 +40,26 @@ def ask(data: DataSet, question: Question) -> Fleet:
         raise UsageError(
             f"{data.url} has no runs in the time asked for", "ask for more with --days and --until"
         )
-    time = TimeRange(since_ns, until_ns)
-    reduce = functools.partial(reduce_runs, data, time, question.memory_bytes)
-    partial = merged(map(reduce, grouped(chosen)))
-    paces = take_paces(partial)
+    reduced = reduce_runs(data, TimeRange(since_ns, until_ns), question.memory_bytes, chosen)
+    paces = take_paces(reduced)
     slow_nodes, compared = find_slow_nodes(paces, question.least)
     slow = {one.node for one in slow_nodes}
     # A slow node is reported once: its effect on a job would hide what the job does itself.
     others = [one for one in paces if one.run.node not in slow]
     slower, job_paces = find_slower(others, question.least)
-    spent = functools.reduce(Spent.plus, (spent for _, spent in partial.phases), Spent())
     return Fleet(
         VERSION,
         _in_words(since_ns),
         _in_words(until_ns),
-        len(partial.runs),
-        len({run.job for run in partial.runs}),
-        len({run.node for run in partial.runs}),
+        len(reduced.runs),
+        len({run.job for run in reduced.runs}),
+        len({run.node for run in reduced.runs}),
         sum(run.samples for run in chosen),
-        hours_of(spent),
-        phase_costs(partial),
-        finding_costs(partial),
-        function_costs(partial, leaves=False),
-        function_costs(partial, leaves=True),
+        reduced.hours,
+        reduced.phases,
+        reduced.findings,
+        reduced.functions,
+        reduced.leaves,
         tuple(slow_nodes),
         compared,
         tuple(slower),

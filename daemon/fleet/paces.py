@@ -22,7 +22,7 @@ from profd.daemon.analyze.phases import COLLECTIVE
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.compare.blocks import mean_of
 from profd.daemon.fleet.answers import JobPace, PhaseChange, Slower, SlowNode, WeekPace
-from profd.daemon.fleet.reduction import Partial, RunPart, Spent, Stepped
+from profd.daemon.fleet.reduction import Reduced, RunPart, Stepped
 
 
 class DaysPace(msgspec.Struct, frozen=True):
@@ -43,9 +43,12 @@ class RunPaces:
     """
 
     def __init__(
-        self, run: RunPart, steps: Mapping[int, Stepped], phases: Mapping[int, Mapping[str, Spent]]
+        self,
+        run: RunPart,
+        steps: Mapping[int, Stepped],
+        phase_ns: Mapping[int, Mapping[str, int]],
     ) -> None:
-        self.run, self._steps, self._phases = run, steps, phases
+        self.run, self._steps, self._phase_ns = run, steps, phase_ns
         self.weeks: defaultdict[int, list[int]] = defaultdict(list)
         for day in sorted(steps, reverse=True):
             if steps[day].microsteps:
@@ -55,28 +58,24 @@ class RunPaces:
         """Return the pace over some of the days that it made steps in."""
         microsteps = sum(self._steps[day].microsteps for day in days)
         step_s = sum(self._steps[day].duration_ns for day in days) / SECOND_NS * 1e6 / microsteps
-        spent: Counter[str] = Counter()
+        spent_ns: Counter[str] = Counter()
         for day in days:
-            for phase, one in self._phases.get(day, {}).items():
-                spent[phase] += one.rank_ns
-        whole = spent.total()
+            spent_ns.update(self._phase_ns.get(day, {}))
+        whole_ns = spent_ns.total()
         return DaysPace(
             step_s,
-            {phase: step_s * spent[phase] / whole for phase in sorted(spent)} if whole else {},
+            {phase: step_s * spent_ns[phase] / whole_ns for phase in sorted(spent_ns)}
+            if whole_ns
+            else {},
         )
 
 
-def take_paces(partial: Partial) -> list[RunPaces]:
-    steps: defaultdict[str, dict[int, Stepped]] = defaultdict(dict)
-    phases: defaultdict[str, defaultdict[int, dict[str, Spent]]] = defaultdict(
-        lambda: defaultdict(dict)
-    )
-    for run_name, day, stepped in partial.steps:
-        steps[run_name][day] = stepped
-    for (run_name, day, phase), spent in partial.phases:
-        phases[run_name][day][phase] = spent
+def take_paces(reduced: Reduced) -> list[RunPaces]:
+    """Return the paces of the runs that made steps."""
     return [
-        RunPaces(run, steps[run.run], phases[run.run]) for run in partial.runs if run.run in steps
+        RunPaces(run, reduced.steps[run.run], reduced.phase_ns[run.run])
+        for run in reduced.runs
+        if run.run in reduced.steps
     ]
 
 

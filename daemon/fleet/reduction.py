@@ -1,19 +1,13 @@
-"""Reduces runs of a data set by DuckDB to partial sums, and adds these up.
-
-The same here and on a cluster.
-"""
+"""Reduces the runs of a data set by DuckDB: to what they cost, and to how fast they step."""
 
 from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from operator import attrgetter, itemgetter
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import msgspec
-from msgspec.structs import astuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profd.daemon.analyze.phases import (
     CHECKPOINT,
@@ -25,7 +19,9 @@ from profd.daemon.analyze.phases import (
     STARTUP,
     WAITING,
 )
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import MissingTool, RunUnreadable
+from profd.daemon.fleet.answers import FindingCost, FunctionCost, Hours, PhaseCost
 from profd.daemon.fleet.dataset import TABLES, DataSet, Manifest
 from profd.daemon.fleet.export import empty_file
 from profd.daemon.installation import install_extra
@@ -35,8 +31,10 @@ from profd.daemon.units import size
 if TYPE_CHECKING:
     import duckdb
 
+_HOUR_NS = 3600 * SECOND_NS
 
-class RunPart(msgspec.Struct, frozen=True):
+
+class RunPart(NamedTuple):
     """A run of one node: its job, where and when it ran, and its training processes.
 
     ``world_size`` is how many ranks the job has on all its nodes; ``ranks`` of them are in this
@@ -57,85 +55,27 @@ class RunPart(msgspec.Struct, frozen=True):
         return self.world_size > self.ranks
 
 
-PhaseKey = tuple[str, int, str]
-"""A run, the day, and a phase of it; day 0 is the last one looked at."""
-FunctionKey = tuple[bool, str, str, str, str]
-"""Whether it is the innermost of all or of the user's code.
-
-The job, the function, its file, and a phase.
-"""
-RuleKey = tuple[str, str]
-"""A job, and a rule that found something in it."""
-
-
-class Spent(msgspec.Struct, frozen=True):
-    """Time of ranks, and of their GPUs; ``lost`` of it while GPUs were idle.
-
-    If nobody read how busy they were, the time of phases that leave them idle is lost.
-    ``gpu_idle_ns`` is the measured part of ``gpu_lost_ns``. ``runs`` is how many runs it is from.
-    """
-
-    rank_ns: int = 0
-    gpu_ns: int = 0
-    lost_ns: int = 0
-    gpu_lost_ns: int = 0
-    gpu_idle_ns: int = 0
-    runs: int = 0
-
-    def plus(self, other: Spent) -> Spent:
-        return Spent(*map(sum, zip(astuple(self), astuple(other), strict=True)))
-
-
-class RuleCost(msgspec.Struct, frozen=True):
-    """What a rule found in some runs of a job: what a fix can give back at most."""
-
-    label: str = ""
-    runs: int = 0
-    lost_ns: int = 0
-    gpu_lost_ns: int = 0
-
-    def plus(self, other: RuleCost) -> RuleCost:
-        label, lost_ns = max(self.label, other.label), self.lost_ns + other.lost_ns
-        gpu_lost_ns = self.gpu_lost_ns + other.gpu_lost_ns
-        return RuleCost(label, self.runs + other.runs, lost_ns, gpu_lost_ns)
-
-
-class Stepped(msgspec.Struct, frozen=True):
+class Stepped(NamedTuple):
     """Millionths of steps, and the time that they took."""
 
     microsteps: int
     duration_ns: int
 
 
-class Partial(msgspec.Struct, frozen=True):
-    """The sums of some runs, as pairs of keys and values; steps by run and day."""
+class Reduced(NamedTuple):
+    """What runs cost, the largest loss or cost first, and by run and day how fast they step.
 
-    runs: list[RunPart] = []
-    phases: list[tuple[PhaseKey, Spent]] = []
-    steps: list[tuple[str, int, Stepped]] = []
-    functions: list[tuple[FunctionKey, Spent]] = []
-    findings: list[tuple[RuleKey, RuleCost]] = []
+    Day 0 is the last one. ``phase_ns`` is the time of ranks in each phase.
+    """
 
-
-def merged(parts: Iterable[Partial]) -> Partial:
-    """Return the sums of all parts, in an order of its own; no run is in two of them."""
-    whole = Partial()
-    functions, findings = dict[FunctionKey, Spent](), dict[RuleKey, RuleCost]()
-    for part in parts:
-        whole.runs.extend(part.runs)
-        whole.phases.extend(part.phases)
-        whole.steps.extend(part.steps)
-        for function, spent in part.functions:
-            functions[function] = functions.get(function, Spent()).plus(spent)
-        for rule, found in part.findings:
-            findings[rule] = findings.get(rule, RuleCost()).plus(found)
-    return Partial(
-        sorted(whole.runs, key=attrgetter("run")),
-        sorted(whole.phases, key=itemgetter(0)),
-        sorted(whole.steps, key=itemgetter(0, 1)),
-        sorted(functions.items(), key=itemgetter(0)),
-        sorted(findings.items(), key=itemgetter(0)),
-    )
+    runs: list[RunPart]
+    hours: Hours
+    phases: tuple[PhaseCost, ...]
+    findings: tuple[FindingCost, ...]
+    functions: tuple[FunctionCost, ...]
+    leaves: tuple[FunctionCost, ...]
+    steps: Mapping[str, Mapping[int, Stepped]]
+    phase_ns: Mapping[str, Mapping[int, Counter[str]]]
 
 
 IDLING = (DATA_WAIT, DATA_LOAD, COLLECTIVE, CHECKPOINT, LOGGING, COMPILE, STARTUP, WAITING)
@@ -198,31 +138,39 @@ _QUERIES = {
     GROUP BY job, rule
     """,
 }
-"""Queries for the sums over whole runs, by the table that each reads, if it reads one.
+"""Queries for the sums of each run, by the table that each reads, if it reads one.
 
-Sums are small enough to be kept for all runs. Each run is reduced by one query alone, and only
-integers are added up over runs: so their grouping and order do not matter. ``$files`` are those of
-the table. Day 0 is the last one of [$since, $until).
+Only integers are added up, so their order does not matter. ``$files`` are those of the table. Day 0
+is the last one of [$since, $until).
 """
-_SPENT = "sum(rank_ns), sum(gpu_ns), sum(lost_ns), sum(gpu_lost_ns), sum(gpu_idle_ns)"
-
-
 _RUNS = """
     SELECT run, max(name), max(host), max(command), min(started_ns), count(*), max(world_size)
-    FROM trainer GROUP BY run
+    FROM trainer GROUP BY run ORDER BY run
 """
-_PHASES = f"SELECT run, day, phase, {_SPENT}, 1 FROM hours GROUP BY run, day, phase"
+_SPENT = """
+    sum(rank_ns) AS ranks, sum(gpu_ns) AS gpus, sum(lost_ns) AS ranks_lost,
+    sum(gpu_lost_ns) AS gpus_lost, sum(gpu_idle_ns) AS gpus_idle FROM hours
+"""
+_PHASES = f"""
+    SELECT phase, count(DISTINCT job), {_SPENT} GROUP BY phase
+    ORDER BY gpus_lost DESC, ranks_lost DESC, gpus DESC, ranks DESC, phase
+"""
 _FUNCTIONS = f"""
-    SELECT true, job, function, file, phase, {_SPENT}, count(DISTINCT run) FROM hours GROUP BY ALL
-    UNION ALL
-    SELECT false, job, user_function, user_file, phase, {_SPENT}, count(DISTINCT run)
-    FROM hours GROUP BY ALL
+    SELECT {{0}}function, {{0}}file, phase, count(DISTINCT job), count(DISTINCT run), {_SPENT}
+    GROUP BY 1, 2, 3 ORDER BY gpus DESC, ranks DESC, 1, 2, 3 LIMIT 20
 """
+_FINDINGS = """
+    SELECT rule, last(label ORDER BY gpu_lost_ns, lost_ns, job), sum(lost_ns) AS ranks_lost,
+        sum(gpu_lost_ns) AS gpus_lost, count(*), sum(runs) AS runs,
+        last(job ORDER BY gpu_lost_ns, lost_ns, job)
+    FROM finding GROUP BY rule ORDER BY gpus_lost DESC, ranks_lost DESC, runs DESC, rule
+"""
+_PHASE_DAYS = "SELECT run, day, phase, sum(rank_ns) FROM hours GROUP BY ALL"
 
 
 def reduce_runs(
     data: DataSet, time: TimeRange, memory_bytes: int, runs: Sequence[Manifest]
-) -> Partial:
+) -> Reduced:
     """Return the sums of runs over a time, in so much memory at most.
 
     Raises MissingTool without DuckDB, RunUnreadable if files cannot be read.
@@ -241,13 +189,38 @@ def reduce_runs(
         def rows(sql: str) -> list[Any]:
             return database.execute(sql).fetchall()
 
-        return Partial(
-            runs=[RunPart(*row) for row in rows(_RUNS)],
-            phases=[(row[:3], Spent(*row[3:])) for row in rows(_PHASES)],
-            steps=[(run, day, Stepped(*sums)) for run, day, *sums in rows("SELECT * FROM step")],
-            functions=[(row[:5], Spent(*row[5:])) for row in rows(_FUNCTIONS)],
-            findings=[(row[:2], RuleCost(*row[2:])) for row in rows("SELECT * FROM finding")],
+        def functions(of: str) -> tuple[FunctionCost, ...]:
+            return tuple(
+                FunctionCost(function, file, phase, _hours(sums), jobs, runs)
+                for function, file, phase, jobs, runs, *sums in rows(_FUNCTIONS.format(of))
+            )
+
+        steps: defaultdict[str, dict[int, Stepped]] = defaultdict(dict)
+        for run, day, *stepped in rows("SELECT * FROM step"):
+            steps[run][day] = Stepped(*stepped)
+        phase_ns: defaultdict[str, defaultdict[int, Counter[str]]] = defaultdict(
+            lambda: defaultdict(Counter)
         )
+        for run, day, phase, rank_ns in rows(_PHASE_DAYS):
+            phase_ns[run][day][phase] = rank_ns
+        return Reduced(
+            [RunPart(*row) for row in rows(_RUNS)],
+            _hours(rows(f"SELECT {_SPENT}")[0]),
+            tuple(PhaseCost(phase, _hours(sums), jobs) for phase, jobs, *sums in rows(_PHASES)),
+            tuple(
+                FindingCost(rule, label, lost_ns / _HOUR_NS, gpu_lost_ns / _HOUR_NS, *others)
+                for rule, label, lost_ns, gpu_lost_ns, *others in rows(_FINDINGS)
+            ),
+            functions("user_"),
+            functions(""),
+            steps,
+            phase_ns,
+        )
+
+
+def _hours(sums: Iterable[int | None]) -> Hours:
+    """Return sums of nanoseconds as hours; without any row they are None."""
+    return Hours(*((time_ns or 0) / _HOUR_NS for time_ns in sums))
 
 
 @contextlib.contextmanager

@@ -77,10 +77,7 @@ def test_noise_gives_no_slow_node_and_no_slower_job(tmp_path: Path) -> None:
     assert all(one.why_untold is None for one in fleet.paces)
 
 
-def test_how_runs_are_grouped_does_not_matter(
-    fleet: Fleet, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("profd.daemon.fleet.fleet._MOST_RUNS", 5)
+def test_little_memory_gives_the_same_answers(fleet: Fleet, folder: Path) -> None:
     assert asked(folder, Question(memory_bytes=100_000_000)) == fleet
 
 

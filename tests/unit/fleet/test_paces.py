@@ -20,7 +20,7 @@ from profd.daemon.fleet.paces import (
     find_slower,
     gap,
 )
-from profd.daemon.fleet.reduction import RunPart, Spent, Stepped
+from profd.daemon.fleet.reduction import RunPart, Stepped
 
 
 def test_student_by_hand_and_gaps_weigh_as_much_as_they_have_values() -> None:
@@ -69,8 +69,8 @@ def run(
     name = f"{job}-{node}-{step_ms}-{command}"
     part = RunPart(name, job, node, command, 0, 1, 1)
     spent = {
-        "collective": Spent(rank_ns=round(collective * HOUR_NS)),
-        "forward": Spent(rank_ns=round((1 - collective) * HOUR_NS)),
+        "collective": round(collective * HOUR_NS),
+        "forward": round((1 - collective) * HOUR_NS),
     }
     return RunPaces(part, {0: Stepped(round(3600e3 / step_ms * 1e6), HOUR_NS)}, {0: spent})
 
@@ -158,8 +158,8 @@ def weekly(
         day: Stepped(round(3600e3 / ms * second), 3600 * SECOND_NS) for day, ms in step_ms.items()
     }
     spent = {
-        "data wait": Spent(rank_ns=round(wait * 1e12)),
-        "forward": Spent(rank_ns=round((1 - wait) * 1e12)),
+        "data wait": round(wait * 1e12),
+        "forward": round((1 - wait) * 1e12),
     }
     return RunPaces(part, steps, dict.fromkeys(step_ms, spent))
 
