@@ -126,16 +126,6 @@ def _words(error: Answer) -> str:
     return " ".join(word if word.isupper() else word.lower() for word in words)
 
 
-def text_of(value: Answer) -> str:
-    """Return text of NVML, which its module gives as bytes in older versions.
-
-    Empty if there is none.
-    """
-    if isinstance(value, bytes):
-        return value.decode(errors="replace")
-    return str(value) if value is not None else ""
-
-
 def number_of(kind: int, value: Answer) -> float:
     """Return the number in a union of NVML's, by its type.
 

@@ -18,7 +18,7 @@ from profd.daemon.gpu.answers import (
     Why,
 )
 from profd.daemon.gpu.devices import GpuDevice, GpuNames
-from profd.daemon.gpu.nvml import Answer, Nvml, number_of, text_of
+from profd.daemon.gpu.nvml import Answer, Nvml, number_of
 
 _GPU_UTILIZATION_SAMPLES = 1
 _HERTZ_PER_MHZ = 1e6
@@ -106,7 +106,7 @@ class NvmlSource(Nvml):
             if handle is None:  # fallen off the bus, or not ours to use
                 continue
             try:
-                uuid = text_of(self.call("nvmlDeviceGetUUID", handle))
+                uuid = self.call("nvmlDeviceGetUUID", handle)
             except NoDriverAnswer as error:
                 if error.why is Why.LOST:
                     continue
@@ -116,14 +116,15 @@ class NvmlSource(Nvml):
                 name=self._names.of(uuid, f"gpu{index}"),
                 index=index,
                 uuid=uuid,
-                model=text_of(self.ask("nvmlDeviceGetName", handle)) or "GPU",
+                model=self.ask("nvmlDeviceGetName", handle) or "GPU",
                 minor=self.ask("nvmlDeviceGetMinorNumber", handle),
             )
             found += [gpu, *self._instances(gpu)]
         return found
 
     def driver_version(self) -> str:
-        return text_of(self.ask("nvmlSystemGetDriverVersion"))
+        version: str | None = self.ask("nvmlSystemGetDriverVersion")
+        return version or ""
 
     def has_activity(self, gpu: GpuDevice) -> bool:
         support = self.call("nvmlGpmQueryDeviceSupport", (gpu.parent or gpu).handle)
@@ -229,13 +230,13 @@ class NvmlSource(Nvml):
             handle = self.ask("nvmlDeviceGetMigDeviceHandleByIndex", gpu.handle, place)
             if handle is None:  # an instance may be made there later
                 continue
-            uuid = text_of(self.ask("nvmlDeviceGetUUID", handle)) or f"{gpu.uuid} instance {place}"
+            uuid = self.ask("nvmlDeviceGetUUID", handle) or f"{gpu.uuid} instance {place}"
             yield GpuDevice(
                 handle=handle,
                 name=self._names.of(uuid, f"{gpu.name}-mig{place}"),
                 index=gpu.index,
                 uuid=uuid,
-                model=text_of(self.ask("nvmlDeviceGetName", handle)) or gpu.model,
+                model=self.ask("nvmlDeviceGetName", handle) or gpu.model,
                 minor=gpu.minor,
                 parent=gpu,
                 instance=self.ask("nvmlDeviceGetGpuInstanceId", handle),
