@@ -123,7 +123,6 @@ class Stat(msgspec.Struct, frozen=True):
     zombie), and during an exec, in which the kernel moves the stack once more before it says where
     the code starts.
     """
-    """The time for which it waited for disks; 0 if the kernel does not count that."""
     core: int
     """The core on which its main thread runs, or ran last."""
     exit_status: int

@@ -80,17 +80,6 @@ def together(
 class Transitions:
     """The changes of some threads of one process: ``add`` their intervals in order of time."""
 
-    __slots__ = (
-        "_last",
-        "_moment",
-        "_moment_ns",
-        "_moments",
-        "_open_ns2",
-        "_samples",
-        "_squares",
-        "_time_ns",
-    )
-
     def __init__(self) -> None:
         self._open_ns2 = 0.0  # of one change: the squared distance of samples, lately
         self._squares: defaultdict[Moment, float] = defaultdict(float)
@@ -193,8 +182,6 @@ class ShareVariance(Generic[State]):
 
     ``states`` gives those of a thread in a stack: none if the stack is not selected.
     """
-
-    __slots__ = ("_known", "_open_ns2", "_own", "_reads", "_shared", "_whole")
 
     def __init__(self, seen: TransitionsSeen, states: Callable[[int], frozenset[State]]) -> None:
         stacks = {stack for moment in seen.squares for change in moment for stack in change}

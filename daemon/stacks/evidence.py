@@ -262,8 +262,6 @@ class TornShares:
 class StackEvidence:
     """All that is known of a process: its calls, its stacks, its torn shares, and its source."""
 
-    __slots__ = ("calls", "endings", "source", "torn_shares")
-
     def __init__(self, source: Statements | None = None) -> None:
         self.calls = Calls()
         self.endings = SuffixIndex()

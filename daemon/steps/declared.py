@@ -56,7 +56,6 @@ class Loop(msgspec.Struct, frozen=True):
     """
 
     first_line: int
-    body_line: int
     last_line: int
     counters: tuple[Counter, ...] = ()
     given: tuple[str, ...] = ()
@@ -163,7 +162,6 @@ def _loop(
     counters = [one for one in counters if sum(names[one.name] for names in set_by) <= 1]
     return Loop(
         before + first_line,
-        before + node.body[0].lineno,
         before + last_line,
         tuple(counters),
         given,

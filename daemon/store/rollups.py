@@ -8,7 +8,7 @@ asks for nearly the same again and again.
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import proxy
@@ -121,7 +121,7 @@ class StoredRollups:
         """What lies beside the sums at the end of a run that grows, up to one recording."""
         self._ends_ns: dict[int, int] = {}
         self._ends_read_to = 0
-        self._kept: OrderedDict[tuple[Split, int], list[StackMinuteRow]] = OrderedDict()
+        self._kept: dict[tuple[Split, int], list[StackMinuteRow]] = {}
 
     def processes(self) -> Mapping[int, SummedRow]:
         """Return by process what the sums contain of it.
@@ -170,7 +170,7 @@ class StoredRollups:
         if len(rows) <= 50_000:
             self._kept[key] = rows
         if len(self._kept) > _KEPT:
-            self._kept.popitem(last=False)
+            del self._kept[next(iter(self._kept))]
         return rows
 
     def sums(
