@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
 
 import msgspec
 
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.errors import RunUnreadable
+from profd.daemon.frameworks.kineto import LIMIT_BYTES, parse, time_ns
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import WindowRow
 
-Parsed = TypeVar("Parsed")
-
-LIMIT_BYTES = 1 << 29
 DEVICE_WORK = frozenset(
     {"kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation", "cuda_sync", "collective_comm"}
 )
@@ -43,12 +40,7 @@ class TorchTrace(msgspec.Struct, frozen=True):
     base_ns: int = msgspec.field(name="baseTimeNanoseconds", default=0)
 
     def start_ns(self, event: TorchEvent) -> int:
-        """Return when an event began.
-
-        Whole microseconds are added apart: a double has not enough digits for all.
-        """
-        whole = int(event.ts)
-        return self.base_ns + whole * 1000 + round((event.ts - whole) * 1000)
+        return self.base_ns + time_ns(event.ts)
 
     def end_ns(self, event: TorchEvent) -> int:
         return self.start_ns(event) + round(event.dur * 1000)
@@ -99,14 +91,6 @@ def decode(window: WindowRow, text: bytes) -> TorchTrace:
         return parse(text, TorchTrace)
     except (msgspec.DecodeError, RecursionError) as error:
         raise _damaged(window, error) from error
-
-
-def parse(text: bytes, kind: type[Parsed]) -> Parsed:
-    """Return what a trace's JSON holds; a kernel may be called anything, in any encoding."""
-    try:
-        return msgspec.json.decode(text, type=kind)
-    except (UnicodeDecodeError, msgspec.DecodeError):
-        return msgspec.json.decode(text.decode(errors="replace"), type=kind)
 
 
 _REMEDY = "choose a range of time without it"

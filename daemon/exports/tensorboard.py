@@ -20,11 +20,11 @@ from profd.daemon.analyze.torchtraces import (
     TorchTrace,
     decode,
     last_windows,
-    parse,
     trace_text,
 )
 from profd.daemon.clock import MICROSECOND_NS
 from profd.daemon.errors import UsageError
+from profd.daemon.frameworks.kineto import parse
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import WindowRow
 

@@ -1,1 +1,1 @@
-"""What frames of frameworks mean: of torch, loaders, trainers, servers and the standard library."""
+"""What frames of frameworks mean, from torch to the standard library, and how Kineto writes."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.events import EventKind
@@ -21,7 +21,7 @@ from profd.daemon.gpu.nvml import LIBRARY_NOT_FOUND, NO_MODULE, explain
 from profd.daemon.gpu.nvmlsource import NvmlSource
 from profd.daemon.gpu.reader import GpuSet
 from profd.daemon.gpu.users import GpuUsers
-from profd.daemon.store.records import EventHappened, Identity, Record
+from profd.daemon.store.records import EventHappened, Identity, Put, Record
 
 INTERVAL_NS, RETRY_NS = SECOND_NS, 30 * SECOND_NS
 BLOCKED_NS = 3 * SECOND_NS
@@ -43,7 +43,7 @@ class GpuCollector:
     def __init__(
         self,
         clock: Clock,
-        put: Callable[[Record], object],
+        put: Put,
         *,
         everything: bool = False,
         in_container: bool = False,

@@ -13,7 +13,7 @@ from profd.daemon.collectives.flightrecorder import BadDump, read_dump
 from profd.daemon.collectives.ras import Answer, Ras
 from profd.daemon.events import EventKind
 from profd.daemon.stacks.source import is_library
-from profd.daemon.store.records import EventHappened, Identity, Record
+from profd.daemon.store.records import EventHappened, Identity, Put
 from profd.daemon.tree import roles
 from profd.daemon.tree.tree import Member
 from profd.daemon.userfiles import Unanswered, files_of
@@ -49,7 +49,7 @@ class JobInquiry:
     """
 
     clock: Clock
-    put: Callable[[Record], object]
+    put: Put
     learn: Callable[[dict[int, int]], object] = lambda _: None
     find: Callable[..., Ras | None] = ras.find
 

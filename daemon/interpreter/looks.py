@@ -14,7 +14,7 @@ from profd.daemon.interpreter.frames import Interpreter, open_interpreter
 from profd.daemon.interpreter.garbage import Collector
 from profd.daemon.interpreter.lock import Lock
 from profd.daemon.interpreter.memory import Memory, Unreadable
-from profd.daemon.store.records import Identity, PointsTaken, Record
+from profd.daemon.store.records import Identity, PointsTaken, Put
 
 READINGS = 10
 """How many looks make points."""
@@ -33,7 +33,7 @@ class LookReader:
 
     identity: Identity
     clock: Clock
-    put: Callable[[Record], object]
+    put: Put
     find: Callable[[Interpreter, Identity], Collector | Lock]
     attach: Callable[[int], Interpreter] = open_interpreter
     _memory: Memory | None = None

@@ -13,7 +13,7 @@ import contextlib
 import itertools
 import queue
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
@@ -22,7 +22,7 @@ from profd.daemon.events import EventKind
 from profd.daemon.machine.cgroup import Limits
 from profd.daemon.machine.counters import MemoryMaps, QuickCounters, SlowCounters
 from profd.daemon.machine.machine import Cores, Machine, MachineAtLength, Space, Watched
-from profd.daemon.store.records import EventHappened, Identity, Point, PointsTaken, Record
+from profd.daemon.store.records import EventHappened, Identity, Point, PointsTaken, Put
 
 
 class CounterSource(Protocol):
@@ -47,7 +47,7 @@ class PollThread:
         name: str,
         sources: Sequence[CounterSource],
         clock: Clock,
-        put: Callable[[Record], object],
+        put: Put,
     ) -> None:
         """Start the thread; ``name`` names in words what it reads."""
         self.name, self._sources, self._clock, self._put = name, list(sources), clock, put
@@ -122,7 +122,7 @@ class PollThread:
 class HostCollector:
     """Reads all that is due; ``put`` takes the records, in the threads that read."""
 
-    def __init__(self, clock: Clock, put: Callable[[Record], object]) -> None:
+    def __init__(self, clock: Clock, put: Put) -> None:
         counters = (
             QuickCounters(clock),
             Machine(clock),

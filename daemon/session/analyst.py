@@ -16,7 +16,7 @@ from profd.daemon import program
 from profd.daemon.child import PIPE, child
 from profd.daemon.clock import Clock
 from profd.daemon.events import EventKind
-from profd.daemon.store.records import AnalysisLost, EventHappened, FindingsTaken, Record
+from profd.daemon.store.records import AnalysisLost, EventHappened, FindingsTaken, Put
 
 RESTS_S = (5.0, 60.0, 60.0)
 """The pauses before each start of the process.
@@ -45,7 +45,7 @@ class AnalystProcess:
 
     words: Sequence[str]
     clock: Clock
-    put: Callable[[Record], None]
+    put: Put
     rests_s: Sequence[float]
     """The pauses before the first start of the process, and before each restart after it died."""
     is_read: Callable[[], bool] = lambda: True

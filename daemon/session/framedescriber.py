@@ -16,7 +16,7 @@ from profd.daemon.store.records import (
     EventHappened,
     Frame,
     FrameDescription,
-    Record,
+    Put,
     RecordingTaken,
 )
 
@@ -37,7 +37,7 @@ class FrameDescriber:
         self,
         sources: Callable[[Origin], SourceTree],
         clock: Clock,
-        put: Callable[[Record], object],
+        put: Put,
         *,
         with_source: bool,
     ) -> None:

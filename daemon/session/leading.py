@@ -26,7 +26,7 @@ from profd.daemon.store.records import (
     EventHappened,
     Identity,
     Interval,
-    Record,
+    Put,
     RecordingTaken,
     Stack,
     ThreadId,
@@ -55,7 +55,7 @@ Turn = tuple[int, ThreadTimeline]
 class Leaders:
     """The leading thread of each process; ``put`` takes a note if it is not the main one."""
 
-    def __init__(self, put: Callable[[Record], object], cpu_ticks: CpuTicks = cpu_ticks_of) -> None:
+    def __init__(self, put: Put, cpu_ticks: CpuTicks = cpu_ticks_of) -> None:
         self._put, self._cpu_ticks = put, cpu_ticks
         self._ran: dict[Identity, tuple[int, dict[int, int]]] = {}
         """When a recording ended, and how long its threads had run by then."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from profd.daemon import processes
@@ -10,7 +10,7 @@ from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.events import EventKind
 from profd.daemon.machine.collector import HostCollector
 from profd.daemon.session.budget import CostMeter, Governor
-from profd.daemon.store.records import EventHappened, Identity, Point, PointsTaken, Record
+from profd.daemon.store.records import EventHappened, Identity, Point, PointsTaken, Put
 from profd.daemon.tree.tree import Member
 
 TRIM_EVERY_NS = 30 * SECOND_NS
@@ -29,7 +29,7 @@ class Readings:
 
     clock: Clock
     governor: Governor
-    put: Callable[[Record], object]
+    put: Put
 
     def __post_init__(self) -> None:
         self._counters = HostCollector(self.clock, self.put)

@@ -25,7 +25,7 @@ from profd.daemon.session.leading import Leaders
 from profd.daemon.session.unread import ReadingWatch
 from profd.daemon.stacks.chain import OVERLAP_SAMPLES, Allowance, SamplingPace, StackChain
 from profd.daemon.stacks.source import Statements
-from profd.daemon.store.records import EventHappened, Identity, ProcessEnded, Record, RecordingTaken
+from profd.daemon.store.records import EventHappened, Identity, ProcessEnded, Put, RecordingTaken
 from profd.daemon.tree import exitstatus, roles
 from profd.daemon.tree.roles import in_words
 from profd.daemon.tree.tree import Member, ProcessTree
@@ -51,7 +51,7 @@ class Sampling:
         executable: str,
         governor: Governor,
         clock: Clock,
-        put: Callable[[Record], object],
+        put: Put,
         failed: Callable[[Identity, str], object] = lambda identity, words: None,
     ) -> None:
         """Start without chains; ``failed`` gets py-spy's words if no recording could be started."""
@@ -196,7 +196,7 @@ class Members:
     sampling: Sampling
     reading: ReadingWatch
     clock: Clock
-    put: Callable[[Record], object]
+    put: Put
     stepping: Stepping | None = None
     root_status: int | None = None
     """How the root ended, as of ``waitpid``, once that is known."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 import time
 import traceback
-from collections.abc import Callable
 from functools import partial
 
 from profd.daemon.clock import Clock
@@ -17,7 +16,7 @@ from profd.daemon.interpreter.garbage import Collector
 from profd.daemon.interpreter.lock import Lock
 from profd.daemon.interpreter.looks import LookReader
 from profd.daemon.steps.reader import StepReader
-from profd.daemon.store.records import EventHappened, Identity, Record
+from profd.daemon.store.records import EventHappened, Identity, Put
 from profd.daemon.tree import roles
 from profd.daemon.tree.tree import Member
 
@@ -30,7 +29,7 @@ class Stepping:
     ``put`` takes their records, in the thread that reads.
     """
 
-    def __init__(self, clock: Clock, put: Callable[[Record], object]) -> None:
+    def __init__(self, clock: Clock, put: Put) -> None:
         self._clock, self._put = clock, put
         self._readers: dict[tuple[Identity, str], StepReader | LookReader] = {}
         self._ended: list[StepReader | LookReader] = []

@@ -17,7 +17,7 @@ from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.events import EventKind
 from profd.daemon.stacks.misreads import ROOT_FUNCTIONS
-from profd.daemon.store.records import EventHappened, Identity, Record, RecordingTaken
+from profd.daemon.store.records import EventHappened, Identity, Put, RecordingTaken
 from profd.daemon.tree.unread import RUNS_NOTHING, Reason, why_unread
 from profd.daemon.units import percent
 
@@ -54,7 +54,7 @@ class ReadingWatch:
     """
 
     clock: Clock
-    put: Callable[[Record], object]
+    put: Put
     why: Callable[[int], Reason | None] = why_unread
 
     def __post_init__(self) -> None:

@@ -12,7 +12,7 @@ from profd.daemon.clock import Clock
 from profd.daemon.errors import SessionFailed
 from profd.daemon.events import EventKind
 from profd.daemon.session.control import WindowBegun
-from profd.daemon.store.records import EventHappened, Found, Record
+from profd.daemon.store.records import EventHappened, Found, Put
 from profd.daemon.tree.tree import Member
 from profd.daemon.windows import injection
 from profd.daemon.windows.injection import Injection
@@ -33,7 +33,7 @@ class Windowing:
     folder: Path | None
     """The folder in which the script's torch asks for windows; None if it was not armed."""
     clock: Clock
-    put: Callable[[Record], None]
+    put: Put
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     def __post_init__(self) -> None:

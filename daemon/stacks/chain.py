@@ -34,7 +34,7 @@ from profd.daemon.stacks.pyspy import (
 from profd.daemon.stacks.reads import FROZEN, LATE_NS, STOPPED, Account, ProcessSnapshot
 from profd.daemon.stacks.recording import Recording
 from profd.daemon.stacks.source import Statements
-from profd.daemon.store.records import EventHappened, GapFound, Identity, Record
+from profd.daemon.store.records import EventHappened, GapFound, Identity, Put
 from profd.daemon.timerange import EVER, TimeRange
 
 # After py-spy reports that it samples, the next recording runs on for this many mean sampling
@@ -101,7 +101,7 @@ class StackChain:
     pace: Callable[[], SamplingPace]
     source: Statements | None
     clock: Clock
-    put: Callable[[Record], object]
+    put: Put
     failed: Callable[[str], object] = lambda words: None
     """Takes py-spy's words if a recording could not be started or was lost."""
     explain: Callable[[int], str] = lambda _: ""

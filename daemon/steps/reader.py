@@ -33,7 +33,7 @@ from profd.daemon.steps.declared import Declared
 from profd.daemon.steps.loop import Sight, Sights, StepLoop, sight_of
 from profd.daemon.steps.sources import Program, Source
 from profd.daemon.store import records
-from profd.daemon.store.records import Identity, Point, Record
+from profd.daemon.store.records import Identity, Point, Put
 from profd.daemon.userfiles import files_of
 
 READ_S, FAR_S, SHORT_S, FINE_S = 0.1, 0.25, 1.0, 0.01
@@ -57,7 +57,7 @@ class StepReader:
 
     identity: Identity
     clock: Clock
-    put: Callable[[Record], object]
+    put: Put
     attach: Callable[[int, Declared], Program] = Program
     origin: Origin = ANY
     """Where its code is from: files that have changed since have no loops."""

@@ -476,6 +476,8 @@ Record = (
     | AnalysisLost
     | RunEnded
 )
+Put = Callable[[Record], object]
+"""Takes a record; what it returns does not matter."""
 
 
 def begin_of(record: Record) -> int:

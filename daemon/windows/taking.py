@@ -21,7 +21,7 @@ from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.errors import OutputUnwritable, ProfdError, SessionFailed
 from profd.daemon.events import EventKind
-from profd.daemon.store.records import EventHappened, Identity, Record, WindowTaken
+from profd.daemon.store.records import EventHappened, Identity, Put, WindowTaken
 from profd.daemon.units import plural, size, step_time
 from profd.daemon.userfiles import START_S, UserFiles, files_of
 from profd.daemon.windows.reduction import reduce_apart
@@ -43,7 +43,7 @@ class WindowBackend(Protocol):
 class WindowTaker:
     """The windows of one run."""
 
-    def __init__(self, clock: Clock, put: Callable[[Record], None]) -> None:
+    def __init__(self, clock: Clock, put: Put) -> None:
         self._clock, self._put = clock, put
         self._tasks: dict[Identity, asyncio.Task[None]] = {}
 

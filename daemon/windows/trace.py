@@ -19,9 +19,9 @@ from typing import Annotated, BinaryIO, NamedTuple
 import msgspec
 
 from profd.daemon.errors import ProfdError
+from profd.daemon.frameworks.kineto import LIMIT_BYTES, parse, time_ns
 from profd.daemon.store.records import WindowStep
 
-LIMIT_BYTES = 1 << 29
 _GZIP_MAGIC = b"\x1f\x8b"
 _NOTHING = msgspec.Raw(b"")
 _LATEST_NS = 1 << 62
@@ -69,9 +69,6 @@ class Trace(msgspec.Struct, frozen=True):
     )
 
 
-_decoder = msgspec.json.Decoder(Trace)
-
-
 def read_text(file: BinaryIO) -> bytes:
     """Return the JSON in a file, unpacked; raises TraceUnreadable, also if over ``LIMIT_BYTES``."""
     try:
@@ -93,11 +90,7 @@ def read_text(file: BinaryIO) -> bytes:
 def decode(text: bytes) -> Trace:
     """Return the trace that JSON describes; raises TraceUnreadable."""
     try:
-        try:
-            return _decoder.decode(text)
-        except (UnicodeDecodeError, msgspec.DecodeError):  # by the version of msgspec
-            # A kernel or a range may be called anything; its name is no reason to lose the window.
-            return _decoder.decode(text.decode(errors="replace"))
+        return parse(text, Trace)
     except (msgspec.DecodeError, RecursionError) as error:
         raise TraceUnreadable(
             f"the trace is damaged ({error})", "the process may have ended while it wrote"
@@ -248,16 +241,6 @@ def _device_span(event: Event, base_ns: int) -> DeviceSpan:
         start_ns, end_ns, linked = start_ns + _WIDENED_NS, end_ns - _WIDENED_NS, 0
     thread, correlation = (event.pid, event.tid), whole_number(event.args.correlation)
     return DeviceSpan(event.name, event.cat, thread, start_ns, end_ns, linked, correlation)
-
-
-def time_ns(microseconds: float) -> int:
-    """Return microseconds with three decimals as whole nanoseconds.
-
-    The whole part is converted separately: a double with a quarter of a year in microseconds has
-    just enough digits for the decimals.
-    """
-    whole = int(microseconds)
-    return whole * 1000 + round((microseconds - whole) * 1000)
 
 
 def whole_number(raw: msgspec.Raw) -> int:
