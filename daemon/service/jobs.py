@@ -127,7 +127,7 @@ class Jobs:
         )
         wanting = self._wanting()
         found = self._choose(wanting, room)
-        for job, _ in wanting.values():
+        for job in wanting.values():
             self._scanner.look_again(job.member, 2.0)
             if self.is_first_notice(job.root):
                 self.log.say(
@@ -136,12 +136,12 @@ class Jobs:
                     pid=job.root.pid,
                 )
         held, most = self._places(), self.configuration.most_of_one_user
-        self.is_any_waiting = any(held[uid] < most for _, uid in wanting.values())
+        self.is_any_waiting = any(held[job.uid] < most for job in wanting.values())
         return found
 
-    def _wanting(self) -> dict[Identity, tuple[HostJob, int]]:
-        """Return the jobs that nobody records, by their roots, each with its user."""
-        wanting: dict[Identity, tuple[HostJob, int]] = {}
+    def _wanting(self) -> dict[Identity, HostJob]:
+        """Return the jobs that nobody records, by their roots."""
+        wanting: dict[Identity, HostJob] = {}
         recorded: set[int] | None = None
         for process in self._scanner.poll():
             try:
@@ -157,24 +157,24 @@ class Jobs:
             if recorded & members or is_quiet:
                 self._scanner.look_again(job.member, 10.0)
             else:
-                wanting[job.root] = job, process.uid
+                wanting[job.root] = job
         return wanting
 
-    def _choose(self, wanting: dict[Identity, tuple[HostJob, int]], room: int) -> list[HostJob]:
+    def _choose(self, wanting: dict[Identity, HostJob], room: int) -> list[HostJob]:
         """Take jobs from the wanting ones, ``room`` of them at most."""
         found: list[HostJob] = []
         while wanting and len(found) < room:
             held = self._places()
             # Among equals the one that began first.
-            root = min(
-                wanting, key=lambda root: (held[wanting[root][1]], root.start_ticks, root.pid)
+            job = min(
+                wanting.values(),
+                key=lambda job: (held[job.uid], job.root.start_ticks, job.root.pid),
             )
-            if held[wanting[root][1]] >= self.configuration.most_of_one_user:
+            if held[job.uid] >= self.configuration.most_of_one_user:
                 break
-            job, uid = wanting.pop(root)
-            state = self._states[root]
-            state.is_taken, state.is_quiet, state.uid = True, False, uid
-            found.append(job)
+            state = self._states[job.root]
+            state.is_taken, state.is_quiet, state.uid = True, False, job.uid
+            found.append(wanting.pop(job.root))
         return found
 
     def quietest(self) -> Identity | None:

@@ -243,6 +243,7 @@ class HostJob(msgspec.Struct, frozen=True):
     member: int
     rule: str
     command: tuple[str, ...]  # of the root, as it stands, secrets included
+    uid: int
 
 
 def job_of(
@@ -252,7 +253,7 @@ def job_of(
 
     None if `profd run` launched it and so records it.
     """
-    job = HostJob(process.identity, process.identity.pid, rule, process.command)
+    job = HostJob(process.identity, process.identity.pid, rule, process.command, process.uid)
     pid = process.parent
     for _ in range(12):
         if pid <= 1 or (above := table.program(pid)) is None:
@@ -265,6 +266,6 @@ def job_of(
             if is_launcher or (
                 python is not None and matching_rule(configuration, python) is not None
             ):
-                job = HostJob(above.identity, process.identity.pid, rule, above.command)
+                job = HostJob(above.identity, process.identity.pid, rule, above.command, above.uid)
         pid = above.parent
     return job

@@ -242,7 +242,9 @@ def registry(profd_home: Path) -> RunRegistry:
 
 
 def job_of(job: ShortJob) -> HostJob:
-    return HostJob(identity_of(job.pid), job.pid, "short", processes.command_line(job.pid))
+    return HostJob(
+        identity_of(job.pid), job.pid, "short", processes.command_line(job.pid), os.getuid()
+    )
 
 
 def begin(registry: RunRegistry) -> Sessions:
@@ -279,7 +281,7 @@ def test_session_without_a_run_file_yet_is_adopted_too(registry: RunRegistry) ->
 @pytest.mark.usefixtures("py_spy")
 def test_job_that_is_gone_leaves_no_entry(registry: RunRegistry) -> None:
     with short_job(STEPS) as job:
-        gone = HostJob(Identity(job.pid, 1), job.pid, "short", ())
+        gone = HostJob(Identity(job.pid, 1), job.pid, "short", (), os.getuid())
         with pytest.raises(NoSuchProcess):
             begin(registry).start(gone, 50.0)
     assert registry.entries() == []

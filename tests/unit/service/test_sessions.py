@@ -92,7 +92,7 @@ class Host:
 
     async def begin(self, *pids: int) -> None:
         self.pool.begin(
-            [HostJob(Identity(pid, 10 * pid), pid, "torch", ("python",)) for pid in pids]
+            [HostJob(Identity(pid, 10 * pid), pid, "torch", ("python",), 1000) for pid in pids]
         )
         await self.pool.settle()
 
