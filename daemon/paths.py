@@ -251,24 +251,22 @@ def _is_own_group(gid: int) -> bool:
         return False
 
 
-def is_on_network(path: Path, mounts: str | None = None) -> bool:
-    """Say whether a path lies on a network file system, by mounts as in ``/proc/self/mounts``."""
-    return _file_system(path, mounts).startswith(NETWORK_FILE_SYSTEMS)
+def is_on_network(path: Path) -> bool:
+    """Say whether a path lies on a network file system."""
+    return _file_system(path).startswith(NETWORK_FILE_SYSTEMS)
 
 
-def is_in_memory(path: Path, mounts: str | None = None) -> bool:
+def is_in_memory(path: Path) -> bool:
     """Say whether a path lies on a file system without a disk.
 
     Files there take memory.
     """
-    return _file_system(path, mounts) in ("tmpfs", "ramfs")
+    return _file_system(path) in ("tmpfs", "ramfs")
 
 
-def _file_system(path: Path, mounts: str | None) -> str:
+def _file_system(path: Path) -> str:
     """Return the type of the file system on which a path of this process lies."""
-    if mounts is None:
-        mounts = processes.read_text("/proc/self/mounts")
-    return mount_of(path.resolve(), mounts)[1]
+    return mount_of(path.resolve(), processes.read_text("/proc/self/mounts"))[1]
 
 
 def mount_of(path: Path, mounts: str) -> tuple[Path, str]:

@@ -12,9 +12,8 @@ from collections.abc import Mapping
 import msgspec
 
 MOST_RANKS = 1 << 17
-RUNNING, INIT, FINALIZE, ABORT, FAILED, MISSING, DEAD = (
-    "running", "init", "finalize", "abort", "failed", "missing", "dead",
-)  # fmt: skip
+RUNNING, CHANGING, FAILED, MISSING, DEAD = "running", "changing", "failed", "missing", "dead"
+"""The states of a rank; one that is CHANGING makes, ends or aborts its communicator."""
 _IN_PROGRESS = 7  # ncclInProgress
 HostPid = tuple[str, int]
 """A process, by its host and the PID that it has there."""
@@ -129,13 +128,14 @@ def parse(answer: bytes) -> Status:
 def _rank(found: _Rank, *, is_missing: bool = False) -> RankState:
     flags, state = found.status or _Flags(), RUNNING
     if is_missing:
-        state = DEAD if flags.considered_dead else MISSING if flags.unresponsive else FINALIZE
-    elif flags.abort_flag:
-        state = ABORT
-    elif flags.finalize_called or flags.destroy_flag:
-        state = FINALIZE
-    elif flags.init_state == _IN_PROGRESS:
-        state = INIT
+        state = DEAD if flags.considered_dead else MISSING if flags.unresponsive else CHANGING
+    elif (
+        flags.abort_flag
+        or flags.finalize_called
+        or flags.destroy_flag
+        or flags.init_state == _IN_PROGRESS
+    ):
+        state = CHANGING
     elif flags.init_state or flags.async_error not in (0, _IN_PROGRESS):
         state = FAILED
     # Of a process that it has lost NCCL says -1 and "unknown".

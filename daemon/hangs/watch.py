@@ -111,7 +111,7 @@ class HangWatch:
     after_s: float
     clock: Clock
     members: Callable[[], Collection[Member]]
-    put: Callable[[records.Record], object]
+    put: records.Put
     hook: Hook = field(default_factory=lambda: Hook(None))
     look: Callable[..., Look] = take_look
     ask: Callable[[Collection[Member]], Answer | None] | None = None

@@ -322,21 +322,30 @@ broken
     ],
 )
 def test_the_innermost_and_last_mount_says_if_a_path_is_on_a_network(
-    path: str, is_on_network: bool
+    path: str, is_on_network: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert paths.is_on_network(Path(path), MOUNTS) == is_on_network
+    set_mounts(monkeypatch, MOUNTS)
+    assert paths.is_on_network(Path(path)) == is_on_network
 
 
-def test_paths_in_memory_and_on_a_network_behind_a_link_are_recognized(tmp_path: Path) -> None:
+def set_mounts(monkeypatch: pytest.MonkeyPatch, mounts: str) -> None:
+    texts = {"/proc/self/mounts": mounts}
+    monkeypatch.setattr("profd.daemon.paths.processes.read_text", texts.__getitem__)
+
+
+def test_paths_in_memory_and_on_a_network_behind_a_link_are_recognized(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not paths.is_on_network(Path("/proc"))  # by the mounts of this machine
     mounts = "/dev/sda / ext4 rw 0 0\ntmpfs /tmp tmpfs rw 0 0\n/dev/sdb /tmp/scratch xfs rw 0 0\n"
+    set_mounts(monkeypatch, mounts)
     found = [
-        paths.is_in_memory(Path(path), mounts)
-        for path in ("/var/tmp", "/tmp/runs", "/tmp/scratch/runs")
+        paths.is_in_memory(Path(path)) for path in ("/var/tmp", "/tmp/runs", "/tmp/scratch/runs")
     ]
     assert found == [False, True, False]
     (tmp_path / "runs").symlink_to("/home/ada/runs")
-    assert paths.is_on_network(tmp_path / "runs", MOUNTS)
-    assert not paths.is_on_network(Path("/proc"))  # by the mounts of this machine
+    set_mounts(monkeypatch, MOUNTS)
+    assert paths.is_on_network(tmp_path / "runs")
 
 
 def test_file_is_replaced_a_link_is_followed_and_stays_and_a_pipe_is_written_to(

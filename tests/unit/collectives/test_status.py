@@ -7,7 +7,7 @@ import json
 import pytest
 from support.ras import FakeCommunicator, answer_in_json, job_of
 
-from profd.daemon.collectives.status import DEAD, INIT, BadAnswer, parse
+from profd.daemon.collectives.status import CHANGING, DEAD, BadAnswer, parse
 
 
 def job() -> FakeCommunicator:
@@ -25,7 +25,7 @@ def test_json_has_the_counts_of_each_rank() -> None:
     (one,) = status.communicators
     by_rank = {rank.rank: rank for rank in one.ranks}
     assert (one.size, len(one.ranks)) == (8, 8)
-    assert (by_rank[2].state, by_rank[3].state) == (DEAD, INIT)
+    assert (by_rank[2].state, by_rank[3].state) == (DEAD, CHANGING)
     assert (by_rank[6].counts["Broadcast"], by_rank[7].counts["AllReduce"], by_rank[7].host) == (
         0,
         5,
