@@ -19,7 +19,7 @@ from profd.daemon.analyze.phases import (
     STARTUP,
     WAITING,
 )
-from profd.daemon.clock import SECOND_NS
+from profd.daemon.clock import HOUR_NS
 from profd.daemon.errors import MissingTool, RunUnreadable
 from profd.daemon.fleet.answers import FindingCost, FunctionCost, Hours, PhaseCost
 from profd.daemon.fleet.dataset import TABLES, DataSet, Manifest
@@ -30,8 +30,6 @@ from profd.daemon.units import size
 
 if TYPE_CHECKING:
     import duckdb
-
-_HOUR_NS = 3600 * SECOND_NS
 
 
 class RunPart(NamedTuple):
@@ -208,7 +206,7 @@ def reduce_runs(
             _hours(rows(f"SELECT {_SPENT}")[0]),
             tuple(PhaseCost(phase, _hours(sums), jobs) for phase, jobs, *sums in rows(_PHASES)),
             tuple(
-                FindingCost(rule, label, lost_ns / _HOUR_NS, gpu_lost_ns / _HOUR_NS, *others)
+                FindingCost(rule, label, lost_ns / HOUR_NS, gpu_lost_ns / HOUR_NS, *others)
                 for rule, label, lost_ns, gpu_lost_ns, *others in rows(_FINDINGS)
             ),
             functions("user_"),
@@ -220,7 +218,7 @@ def reduce_runs(
 
 def _hours(sums: Iterable[int | None]) -> Hours:
     """Return sums of nanoseconds as hours; without any row they are None."""
-    return Hours(*((time_ns or 0) / _HOUR_NS for time_ns in sums))
+    return Hours(*((time_ns or 0) / HOUR_NS for time_ns in sums))
 
 
 @contextlib.contextmanager

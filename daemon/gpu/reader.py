@@ -20,12 +20,11 @@ from profd.daemon.store.records import DeviceSeen, Identity, Point, PointsTaken
 
 # Every how many readings. The driver makes each list of processes anew. Throughput is a mean since
 # the last reading, so that reading it less often loses nothing.
-_PROCESSES_EVERY = 2
-_GAUGES_EVERY = 2
+_USUAL_EVERY = 2
 _CALM_EVERY = 6
 _SLOW_EVERY = 10
 _GAUGES = (
-    (_GAUGES_EVERY, "gpu_sm_clock_hz"),
+    (_USUAL_EVERY, "gpu_sm_clock_hz"),
     (_CALM_EVERY, "gpu_temperature_celsius"),
     (_CALM_EVERY, "gpu_memory_clock_hz"),
     (_SLOW_EVERY, "gpu_power_limit_watts"),
@@ -84,9 +83,9 @@ class GpuReader:
         if self._has_samples:
             for at_ns, share in self._samples.read():
                 yield Point("gpu_utilization_share", share, None, None, self.gpu.name, at_ns)
-        if self._readings % _GAUGES_EVERY == 0:
+        if self._readings % _USUAL_EVERY == 0:
             yield from self._gauges()
-        if self._readings % _GAUGES_EVERY == 0 or self.gpu.parent is not None:
+        if self._readings % _USUAL_EVERY == 0 or self.gpu.parent is not None:
             yield from self._activity()
         if memory is not None:
             yield from self._processes(memory, identities)
@@ -241,7 +240,7 @@ class GpuSet:
         """Read once: yield the devices that begin, then one record with the points of all."""
         memory: dict[GpuDevice, _Memory | None] = {}
         identities: Mapping[int, Identity] = {}
-        if self._readings % _PROCESSES_EVERY == 0:
+        if self._readings % _USUAL_EVERY == 0:
             # The processes of a GPU that is cut up are those of its instances.
             memory = {
                 gpu: {} if gpu.is_mig_parent else memory_by_pid(self._questions[gpu.name])

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import msgspec
 
 from profd.daemon import paths, processes
-from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.clock import HOUR_NS, Clock
 from profd.daemon.errors import OutputUnwritable
 from profd.daemon.paths import replacing
 from profd.daemon.service.configuration import Retention
@@ -115,7 +115,6 @@ def boot_id() -> str:
 
 
 RUN_FILES, REPORT_FILES = "detail", "report"
-_HOUR_NS = 3600 * SECOND_NS
 
 
 class Kept(NamedTuple):
@@ -165,7 +164,7 @@ def removals(
 
 
 def _too_old(one: Kept, retention: Retention, now_ns: int) -> Iterator[Removal]:
-    hours = (now_ns - one.ended_ns) / _HOUR_NS
+    hours = (now_ns - one.ended_ns) / HOUR_NS
     if one.detail_bytes and hours > retention.detail_hours:
         yield Removal(one.run_id, RUN_FILES)
     report_hours = retention.incident_hours if one.is_incident else retention.report_hours
@@ -244,7 +243,7 @@ class RunRetention:
         # Age removes parts of at most a tenth of the runs in an hour, of one run at least: a
         # machine that boots with a clock of years ahead finds everything too old, and until that is
         # set right little is gone.
-        is_too_soon = 0 <= now_ns - self.registry.aged_ns() < _HOUR_NS
+        is_too_soon = 0 <= now_ns - self.registry.aged_ns() < HOUR_NS
         most_old = 0 if is_too_soon else max(len(kept) // 10, 1)
         gone = removals(kept, retention, now_ns, live_bytes, most_old)
         if gone and most_old:
