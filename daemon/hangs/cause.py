@@ -60,18 +60,32 @@ class Cause(NamedTuple):
 
 
 def is_waiting_for_work(look: Look) -> bool:
-    """Return whether all processes that train wait for requests, as servers do, or for a user."""
-    return all(waits_for_user(row) or waits_for_requests(row) for row in look.mains())
+    """Return whether all processes that train wait for requests, as servers do, or for a user.
+
+    A pool's thread without work waits as the server does that gave it the training.
+    """
+    serving = _serving(look)
+    return all(
+        waits_for_user(row)
+        or waits_for_requests(row)
+        or (_is_idle_in_pool(row) and row.member.identity in serving)
+        for row in look.mains()
+    )
 
 
 def is_serving(look: Look, left: Collection[Identity | None]) -> bool:
-    """Return whether all processes that trained have ``left`` the loop, and wait for requests.
+    """Return whether all processes that trained have ``left`` the loop, and wait for requests."""
+    return {row.member.identity for row in look.mains()} <= _serving(look).intersection(left)
 
-    Another of their threads may do so, and they listen for connections.
-    """
-    mains = {row.member.identity for row in look.mains()}
+
+def _serving(look: Look) -> set[Identity]:
+    """Return the processes that listen, and of which a thread waits for requests."""
     waiting = {row.member.identity for row in look.standing if waits_for_requests(row)}
-    return mains <= waiting.intersection(left) and {one.pid for one in mains} <= look.servers
+    return {one for one in waiting if one.pid in look.servers}
+
+
+def _is_idle_in_pool(row: StackState) -> bool:
+    return any_means(row.stack[-1:], "idle worker") and not own_frames(row.stack)
 
 
 def is_waiting_for_user(look: Look) -> bool:

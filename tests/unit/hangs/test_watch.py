@@ -309,6 +309,29 @@ async def test_a_program_that_serves_after_its_training_does_not_hang(
     assert len(stage.found()) == hangs
 
 
+IDLE = Frame("_worker", "/usr/lib/python3.11/concurrent/futures/thread.py", 81)
+FEED = Frame("Queue.get", "/usr/lib/python3.11/multiprocessing/queues.py", 103)
+# Where the leading thread and another one stand, whether the process listens, and whether it hangs.
+POOLS: dict[str, tuple[tuple[Frame, ...], tuple[Frame, ...], bool, int]] = {
+    "a pool's thread without work": ((IDLE,), (LOOP, *SERVING), True, 0),
+    "a pool's thread at its training": ((IDLE, UPLOAD, FEED), (LOOP, *SERVING), True, 1),
+    "no server beside it": ((IDLE,), (LOOP, GET), True, 1),
+    "a loop that nobody can ask": ((IDLE,), (LOOP, *SERVING), False, 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("stack", "beside", "listens", "hangs"), POOLS.values(), ids=POOLS)
+async def test_a_server_whose_pool_trained_before_steps_were_counted_does_not_hang(
+    stack: tuple[Frame, ...], beside: tuple[Frame, ...], listens: bool, hangs: int
+) -> None:
+    stage = Stage()
+    await stage.pass_s(5, 1.0)
+    stage.stack, stage.beside = stack, beside
+    stage.servers = frozenset({MAIN.pid} if listens else ())
+    await stage.pass_s(60)
+    assert len(stage.found()) == hangs
+
+
 async def test_a_program_that_trains_again_does_not_serve() -> None:
     stage = Stage()
     stage.stack, stage.wait = (LOOP, *SERVING), Wait("events", "waits for events")
