@@ -119,5 +119,6 @@ def speeds_up(
         return f"saves nearly all of the {'step' if trains else 'time'}"
     what, crowded = "steps" if trains else "the program", " on crowded cores" if is_crowded else ""
     if least and least >= max(_NEAR * gain, 1.1):
-        return f"speeds {what} up by {least:.1f} to {times(gain)}"
+        low, high = f"{least:.1f}", times(gain)
+        return f"speeds {what} up by {'about' if high.startswith(low) else f'{low} to'} {high}"
     return f"speeds {what} up by at most {times(gain)}{crowded}"

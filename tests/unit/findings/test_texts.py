@@ -146,6 +146,11 @@ def test_a_bound_beyond_ten_times_is_nearly_all_of_the_step() -> None:
     assert texts.speeds_up(10.2, trains=False) == "saves nearly all of the time"
 
 
+def test_a_range_of_a_single_number_is_one_number() -> None:
+    assert texts.speeds_up(1.84, 1.76) == "speeds steps up by about 1.8\N{MULTIPLICATION SIGN}"
+    assert texts.speeds_up(1.86, 1.76) == "speeds steps up by 1.8 to 1.9\N{MULTIPLICATION SIGN}"
+
+
 PLAIN = Texts(
     "lost",
     "{share} lost{at}{besides}",
