@@ -277,7 +277,7 @@ class RunModel:
         phase, share = next(iter(shares.items()))
         line = next((one for one in user_lines(profile, self._phases) if one.phase == phase), None)
         leader = led_by(leading_threads(self._reader, MAIN_THREADS))
-        return Verdict(phase, share, line, processes, leader)
+        return Verdict(phase, share, line, processes, leader, profile.total_samples)
 
     def _shown(self, view: View) -> tuple[Ruler, TimeRange]:
         info = self._reader.info

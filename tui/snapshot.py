@@ -44,6 +44,7 @@ class Verdict(msgspec.Struct, frozen=True):
     """The largest phase of so many processes, and the user's line that called most of it.
 
     ``line`` is None if no line of the user is in its stacks; ``led_by`` is the thread, in words.
+    It rests on so many ``samples``.
     """
 
     phase: str
@@ -51,6 +52,7 @@ class Verdict(msgspec.Struct, frozen=True):
     line: PhaseLine | None
     processes: int
     led_by: str
+    samples: int
 
 
 class PhaseRow(msgspec.Struct, frozen=True):

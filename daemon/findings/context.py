@@ -32,7 +32,7 @@ from profd.daemon.analyze.phases import (
 )
 from profd.daemon.analyze.profile import Profile, take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
-from profd.daemon.findings.finding import Evidence, Finding, Line, Measure
+from profd.daemon.findings.finding import LEAST_SAMPLES, Evidence, Finding, Line, Measure
 from profd.daemon.findings.kinds import Kinds, spoken
 from profd.daemon.findings.shares import NONE, Share, share_of_series, shares_by
 from profd.daemon.findings.texts import Texts, at, speeds_up, table
@@ -46,7 +46,6 @@ Seen = TypeVar("Seen")
 
 WORKED = 0.01
 """A GPU that was utilized for less of the time did not work for the training."""
-_LEAST_SAMPLES = 100
 NEARLY_ALL = 0.9
 MOST = 2 / 3
 """A finding names what has at least this part of some time."""
@@ -92,7 +91,7 @@ class FindingContext:
         work, that costs no more than their idle time.
         """
         low = min(low, 1 - (self.least_busy or 0.0)) if table().finding[name].beside_gpu else low
-        return table().severity(name, low) if self.profile.total_samples >= _LEAST_SAMPLES else None
+        return table().severity(name, low) if self.profile.total_samples >= LEAST_SAMPLES else None
 
     def finding(
         self,

@@ -13,6 +13,8 @@ from profd.daemon.units import LARGEST_BOUND, plural, quantity, times
 
 INFO, WARNING, CRITICAL = "info", "warning", "critical"
 SEVERITIES = (INFO, WARNING, CRITICAL)
+LEAST_SAMPLES = 100
+"""Fewer samples show neither a loss nor that there is none."""
 
 _NEAR = 0.2
 """A number that differs by this part calls for nothing else to be done."""

@@ -17,7 +17,7 @@ from profd.daemon.analyze.job import RankPart, RankSummary
 from profd.daemon.analyze.memory import Growth
 from profd.daemon.analyze.phases import STARTUP, STEP
 from profd.daemon.clock import MILLISECOND_NS
-from profd.daemon.findings.finding import INFO, Finding
+from profd.daemon.findings.finding import INFO, LEAST_SAMPLES, Finding
 from profd.daemon.render.plaintext import Paragraph, TextLine, aligned, listed, rows_of, visible
 from profd.daemon.render.summary import Summary
 from profd.daemon.store.merge import JoinedNode
@@ -58,21 +58,24 @@ def large_remark(findings: Sequence[Finding]) -> Finding | None:
     return next((one for one in findings if (one.gain_bound or 0.0) >= _LARGE_GAIN), None)
 
 
-def verdict(findings: Sequence[Finding], phases: Mapping[str, float]) -> str:
+def verdict(findings: Sequence[Finding], phases: Mapping[str, float], samples: int) -> str:
     """Return the strongest finding, otherwise how much of the time is compute.
 
     Stacks can't tell whether a step needs all that it computes, nor in which precision it does.
 
-    Empty if hardly any is. ``phases`` are the shares of the main thread's time. If startup takes
-    much, only the rest counts.
+    Empty if hardly any is. ``phases`` are the shares of the main thread's time, which rest on so
+    many ``samples``. If startup takes much, only the rest counts.
     """
     if (warned := alarm(findings)) is not None:
         return _said(warned)
     work, startup = worked_share(phases), phases.get(STARTUP, 0.0)
     what = "is forward, backward and optimizer"
+    if work < SEEN_SHARE:
+        return ""
+    if samples < LEAST_SAMPLES:
+        return f"{WORTH_KNOWING} too few samples for findings: {samples} of {LEAST_SAMPLES}"
     if work < COMPUTE_SHARE:
-        known = f"{WORTH_KNOWING} no warning, and {percent(work)} of the training's time {what}"
-        return known if work >= SEEN_SHARE else ""
+        return f"{WORTH_KNOWING} no warning, and {percent(work)} of the training's time {what}"
     if startup >= MUCH_STARTUP:
         begun = f"{percent(startup)} of the time is startup and import"
         return f"{WORTH_KNOWING} {begun}; of the rest {percent(work)} {what}"
@@ -94,9 +97,11 @@ def worked_share(phases: Mapping[str, float]) -> float:
     )
 
 
-def finding_lines(findings: Sequence[Finding], phases: Mapping[str, float]) -> Iterator[TextLine]:
+def finding_lines(
+    findings: Sequence[Finding], phases: Mapping[str, float], samples: int
+) -> Iterator[TextLine]:
     """Yield each finding and its remedy, below the verdict if that is no finding."""
-    if (whole := verdict(findings, phases)) not in map(_said, findings):
+    if (whole := verdict(findings, phases, samples)) not in map(_said, findings):
         yield Paragraph(whole)
         if whole.startswith(GOOD):
             yield Paragraph(_ASKING_MORE, "  ")

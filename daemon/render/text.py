@@ -49,7 +49,7 @@ def closing_lines(summary: Summary, nexts: Mapping[str, str], cells: int = WIDTH
     for name in [name for name, share in summary.phases.items() if share >= 0.05][:5]:
         rows += itertools.islice(_phase_rows(summary, name, in_step.get(name)), 1)
     lines += _table(_HEADS, rows, cells)
-    verdict = sections.verdict(summary.findings, summary.phases)
+    verdict = sections.verdict(summary.findings, summary.phases, summary.samples)
     for hang in summary.hangs[-1:]:
         verdict = f"{sections.ALARM} {hang.text}; {sections.went_on(hang)}"
     lines.append(Paragraph(verdict))
@@ -69,7 +69,7 @@ def summary_text(summary: Summary, cells: int = WIDTH) -> str:
         *_about(summary),
         *_section("How it ended", sections.post_mortem_lines(summary.post_mortem)),
         *_section("Hangs", sections.hang_lines(summary.hangs)),
-        *_section(None, sections.finding_lines(summary.findings, worked)),
+        *_section(None, sections.finding_lines(summary.findings, worked, summary.samples)),
         *_section(f"Phases of {leader}{step}", _phase_table(summary, cells)),
         *_section(f"Hot functions of {leader}", _function_table(summary.functions, cells)),
         *_section("Operators of the last window", operator_lines(summary.last_window)),

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from textual.reactive import reactive
 
 from profd.daemon.analyze.phases import STARTUP, phase_named
-from profd.daemon.findings.finding import CRITICAL, INFO, WARNING, Finding
+from profd.daemon.findings.finding import CRITICAL, INFO, LEAST_SAMPLES, WARNING, Finding
 from profd.daemon.naming import ending, script, signal_name
 from profd.daemon.render.plaintext import visible
 from profd.daemon.render.sections import (
@@ -166,8 +166,9 @@ class VerdictLine(LineWidget):
             return _said(warned)
         rows = [row.shares for row in self.snapshot.timeline.phase_rows if row.shares]
         work = sum(map(worked_share, rows)) / (len(rows) or 1)
-        # Nothing is said before the run was searched for problems.
-        if work >= COMPUTE_SHARE and self.snapshot.is_diagnosed:
+        # Nothing is said before the run was searched for problems, or could be.
+        seen = self.snapshot.verdict.samples if self.snapshot.verdict else 0
+        if work >= COMPUTE_SHARE and self.snapshot.is_diagnosed and seen >= LEAST_SAMPLES:
             startup = sum(row.get(STARTUP, 0.0) for row in rows) / len(rows)
             return self._all_compute(self.snapshot, work, startup)
         return self._of_verdict(self.snapshot)

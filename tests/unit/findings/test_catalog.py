@@ -44,6 +44,7 @@ from profd.daemon.store.records import FindingsTaken
 ROOM = Path(catalog.__file__).parent
 HERE = Path(__file__).parent
 PAGE = (DOCS / "findings.md").read_text()
+SAMPLES = 2_000
 BOTH = step((LOAD_IN_PROCESS, 100), (SYNCHRONIZE, 200))
 
 
@@ -165,13 +166,13 @@ def test_the_verdict_is_the_strongest_finding_that_is_more_than_worth_knowing(ca
     found = case.findings(step((LOAD_IN_PROCESS, 40)))
     assert [one.severity for one in found] == [INFO]
     phases = {"forward": 0.5, "backward": 0.4, "data load in process": 0.08, "optimizer": 0.02}
-    assert verdict(found, phases).startswith("✓ all compute: 92 % of the training's time")
-    text = joined(finding_lines(found, phases), WIDTH)
+    assert verdict(found, phases, SAMPLES).startswith("✓ all compute: 92 % of the training's time")
+    text = joined(finding_lines(found, phases, SAMPLES), WIDTH)
     assert [line[0] for line in text.splitlines() if not line.startswith(" ")] == ["✓", "·"]
     assert "profd run --torch-window" in " ".join(text.split())
     large = [msgspec.structs.replace(found[0], gain_bound=3.1)]
-    assert verdict(large, phases) == f"· {found[0].title}"
-    lines = joined(finding_lines(large, phases), WIDTH).splitlines()
+    assert verdict(large, phases, SAMPLES) == f"· {found[0].title}"
+    lines = joined(finding_lines(large, phases, SAMPLES), WIDTH).splitlines()
     assert [line[0] for line in lines if not line.startswith(" ")] == ["·"]
 
 
@@ -180,22 +181,29 @@ def test_a_run_of_long_startup_is_not_called_all_compute_and_of_one_that_trains_
 ):
     phases = {"startup, import": 0.4, "forward": 0.3, "backward": 0.27, "other": 0.03}
     assert (
-        verdict((), phases)
+        verdict((), phases, SAMPLES)
         == "· 40 % of the time is startup and import; of the rest 95 % is forward, backward and "
         "optimizer"
     )
-    assert verdict((), {"startup, import": 0.15, "forward": 0.8, "other": 0.05}).startswith(
-        "✓ all compute: 94 %"
-    )
+    assert verdict(
+        (), {"startup, import": 0.15, "forward": 0.8, "other": 0.05}, SAMPLES
+    ).startswith("✓ all compute: 94 %")
     for phases in (
         {"waiting": 0.9, "other": 0.1},
         {"startup, import": 1.0},
         {"forward": 0.09, "other": 0.91},
     ):
-        assert verdict((), phases) == ""
-    assert verdict((), {"forward": 0.3, "other": 0.7}).startswith(
+        assert verdict((), phases, SAMPLES) == ""
+    assert verdict((), {"forward": 0.3, "other": 0.7}, SAMPLES).startswith(
         "· no warning, and 30 % of the training's time is forward"
     )
+
+
+def test_of_too_few_samples_neither_compute_nor_a_loss_is_said() -> None:
+    for phases in ({"forward": 1.0}, {"forward": 0.3, "other": 0.7}):
+        assert verdict((), phases, 1) == "· too few samples for findings: 1 of 100"
+        assert "too few" not in verdict((), phases, 100)
+    assert verdict((), {"waiting": 1.0}, 1) == ""
 
 
 NARROWED = [

@@ -51,7 +51,9 @@ async def test_a_range_that_startup_takes_much_of_is_not_called_all_compute(tmp_
 
 
 def test_what_goes_on_is_said_of_one_process_and_of_several() -> None:
-    one = Verdict(phase=DATA_WAIT, share=0.4, processes=1, line=None, led_by="thread trainer")
+    one = Verdict(
+        phase=DATA_WAIT, share=0.4, processes=1, line=None, led_by="thread trainer", samples=100
+    )
     assert sentence(one) == "of the time thread trainer waits for data"
     several = msgspec.structs.replace(one, processes=4)
     assert sentence(several) == "of the time the main thread of each of 4 processes waits for data"
