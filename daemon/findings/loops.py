@@ -23,7 +23,9 @@ from profd.daemon.findings.rule import hidden_if
 from profd.daemon.store.rows import FrameRow
 
 UNEXPLAINED = frozenset({OTHER, WAITING, STARTUP})
-_LOOP, _COMPREHENSION = re.compile(r"^\s*(for|while)\b"), re.compile(r"\bfor\b.+\bin\b")
+# What is listed in the line is no array of elements: a few things, each of which may be large.
+_COMPREHENSION = re.compile(r"\bfor\b.+\bin\b(?!\s*[(\[](?!.*\bfor\b))")
+_LOOP = re.compile(rf"^\s*(while\b|{_COMPREHENSION.pattern})")
 # Each has a rule of its own that says more.
 _OTHER_RULES = frozenset({DATA_LOAD, DATA_WAIT, STARTUP, SYNCHRONIZE})
 

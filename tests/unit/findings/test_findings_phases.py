@@ -125,6 +125,24 @@ def test_where_a_comprehension_is_little_of_a_function_its_line_alone_counts(cas
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("ranks = [rank(one) for one in (preds, target)]", "overhead"),
+        ("for kind, one in [('weights', weights), ('moments', moments)]:", "overhead"),
+        ("ranks = [rank(one) for one in batch if one in (1, 2)]", "hot-function"),
+        ("ranks = [rank(one) for pair in (preds, target) for one in pair]", "hot-function"),
+        ("while left in (1, 2):", "hot-function"),
+    ],
+)
+def test_a_loop_over_what_is_listed_in_its_line_goes_through_no_elements(
+    case: Case, text: str, rule: str
+) -> None:
+    line = (*ROOT, case.line("correlate", 84, text, TRAIN))
+    first = case.findings(step((line, 200)))[0]
+    assert (first.rule, there(first.evidence.line).line) == (rule, 84)
+
+
 def test_an_update_by_hand_goes_through_tensors_and_not_through_elements(case: Case) -> None:
     adapt = case.line(
         "adapt", 82, "fast = [w - INNER_LR * g for w, g in zip(fast, gradients)]", TRAIN
