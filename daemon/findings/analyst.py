@@ -95,7 +95,8 @@ class Analyst:
     ) -> None:
         self._reader, self._now_s, self._spent_s = reader, now_s, spent_s
         self._phases = PhaseIndex(reader)
-        self._told: dict[str, Finding] = {}
+        self._told: dict[str, tuple[Finding, int | None]] = {}
+        """By rule what was told, and since when its number is another one, if it is."""
         self._of_the_run: tuple[Finding, ...] = ()
         self._of_the_run_due_s = 0.0
         self.rest_s = 0.0
@@ -122,12 +123,23 @@ class Analyst:
         return FindingsTaken(info.end_ns, as_stored(ranked(said)))
 
     def _say(self, found: Finding) -> Finding:
-        """Return a finding in the words that were told before, unless its evidence has moved."""
-        told = self._told.setdefault(found.rule, found)
-        if found.repeats(told):
-            return msgspec.structs.replace(told, evidence=found.evidence)
-        self._told[found.rule] = found
-        return found
+        """Return a finding in the words that were told before, unless its evidence has moved.
+
+        A number has moved if it is another one for as long as that which was told was looked at:
+        other work on the machine comes and goes.
+        """
+        now_ns = self._reader.info.end_ns
+        told, since_ns = self._told.get(found.rule, (found, None))
+        seen, before = found.evidence, told.evidence
+        if seen.measures[0].agrees(before.measures[0]):
+            since_ns = None
+        elif since_ns is None:
+            since_ns = now_ns
+        looked_ns = min(before.to_ns - before.from_ns, RECENT_NS)
+        if not found.repeats(told) or (since_ns and now_ns - since_ns >= looked_ns):
+            told, since_ns = found, None
+        self._told[found.rule] = told, since_ns
+        return msgspec.structs.replace(told, evidence=seen)
 
 
 def _open(path: Path, known: Entities | None = None) -> RunReader:

@@ -117,16 +117,11 @@ class Finding(msgspec.Struct, frozen=True):
     page: str
 
     def repeats(self, told: Finding) -> bool:
-        """Say whether this is nothing new beside what was told.
-
-        It is the same cause with the same advice, no graver than before, and its number may be the
-        one that was told.
-        """
+        """Say whether this is the same cause with the same advice, and no graver than was told."""
         return (
             self._advice == told._advice
             and self.evidence.line == told.evidence.line
             and SEVERITIES.index(self.severity) <= SEVERITIES.index(told.severity)
-            and self.evidence.measures[0].agrees(told.evidence.measures[0])
         )
 
     @property

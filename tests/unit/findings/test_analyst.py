@@ -195,7 +195,7 @@ def test_a_steady_run_is_described_in_the_same_words_until_its_evidence_moves(
     tmp_path: Path,
 ) -> None:
     """Ten minutes of steps that snapshot for a third of the time, one longer than the other; then
-    for two thirds.
+    more and less of it by turns, as beside other work; then half of it.
     """
     drawn, said = random.Random(7), list[Finding]()
     with live_run(tmp_path / "a.profd", seconds=0, workers=0) as run, RunReader(run.path) as reader:
@@ -218,7 +218,11 @@ def test_a_steady_run_is_described_in_the_same_words_until_its_evidence_moves(
         steady, measured = said[15:], {one.measured for one in said}
         changes = sum(one.title != other.title for one, other in pairwise(steady))
         assert (changes <= 1, len(measured) > 50) == (True, True)
-        train(60, 1 / 2)
+        for share in (0.2, 0.5) * 4:
+            train(32, share)
+        assert max(one.measured for one in said) > 0.4
+        assert {one.title for one in said[75:]} == {steady[-1].title}
+        train(100, 1 / 2)
         assert [one.rule for one in said] == ["overhead"] * len(said)
         assert said[-1].title != steady[-1].title
         assert said[-1].measured == pytest.approx(1 / 2, abs=0.1)
