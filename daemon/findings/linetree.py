@@ -251,20 +251,21 @@ def of_stacks(
     *,
     frame_of: Callable[[int], FrameRow | None] | None = None,
     cases: Mapping[str, bool] = {},
-    is_wait: bool = False,
+    is_alone: bool = False,
     **words: Any,  # noqa: ANN401
 ) -> Finding | None:
     """Return the finding ``name`` on a cause, the stacks that it takes.
 
-    Its share is that of the calls which the remedy spares, of a wait that of the wait alone. If the
-    calls do more, the share of the cause is the second measure.
+    Its share is that of the calls which the remedy spares, or that of the cause if the remedy
+    spares it ``is_alone``, as of a wait. If the calls do more, the share of the cause is the second
+    measure.
     """
     own = context.share_of(cause.__contains__)
     if context.severity(name, 2 * own.high) is None:
         return None
     stacks, line, call = calls_of(context, cause, frame_of)
     phase = table().finding[name].phase
-    share = own if is_wait else context.share_of(stacks.__contains__)
+    share = own if is_alone else context.share_of(stacks.__contains__)
     is_phase = share.value == context.share(phase or OTHER).value
     return context.finding(
         name,

@@ -29,8 +29,25 @@ Key = TypeVar("Key", bound=tuple[object, ...])
 def part_of_model(context: FindingContext) -> Finding | None:
     """Return a function of the user's that a model calls and that takes much time in no module.
 
-    Its result may not depend on the batch, or may cost less in other words. Stacks of a known kind
-    do not count: the kind says more of them.
+    Its result may not depend on the batch, or may cost less in other words.
+    """
+    function, stacks = context.once(_called_by_model)
+    if function is None:
+        return None
+    return of_stacks(
+        "part-of-model",
+        context,
+        stacks,
+        frame_of=context.own_frame,
+        is_alone=True,
+        function=function[0],
+    )
+
+
+def _called_by_model(context: FindingContext) -> tuple[OwnFunction | None, set[int]]:
+    """Return the function with the most time that a model calls and that is in no module.
+
+    Stacks of a known kind do not count: the kind says more of them.
     """
 
     def function_of(frames: Sequence[FrameRow], stack: int) -> OwnFunction | None:
@@ -45,13 +62,7 @@ def part_of_model(context: FindingContext) -> Finding | None:
         is_forward = name.rpartition(".")[2].startswith(("forward", "_forward"))
         return None if is_forward else (name, frames[own].file)
 
-    function, stacks = _largest(context, function_of)
-    if function is None:
-        return None
-
-    return of_stacks(
-        "part-of-model", context, stacks, frame_of=context.own_frame, function=function[0]
-    )
+    return _largest(context, function_of)
 
 
 class _Runner(NamedTuple):
@@ -66,13 +77,16 @@ def forward_without_gradients(context: FindingContext) -> Finding | None:
     """Return the user's function that runs a model without gradients within a step.
 
     Other parts of the step have gradients. A model that is not trained gives the same result for
-    the same data again.
+    the same data again. If a function that it calls takes most of that, this function says more.
     """
     if not context.share(BACKWARD).value:
         return None
     runner, stacks = _largest(context, partial(_without_gradients, context))
     spent_ns = context.profile.spent_ns
     if runner is None or 2 * spent_ns(context.stacks_of("module") & stacks) < spent_ns(stacks):
+        return None
+    _, part = context.once(_called_by_model)
+    if 2 * spent_ns(part & stacks) > spent_ns(stacks) and context.once(part_of_model):
         return None
     return of_stacks(
         "forward-without-gradients",

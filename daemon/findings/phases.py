@@ -99,7 +99,7 @@ def synchronization(context: FindingContext) -> Finding | None:
         stacks -= loss.stacks
     cases = {"on-cpu": is_on_cpu}
     return of_stacks(
-        "synchronization", context, stacks, cases=cases, is_wait=not is_on_cpu
+        "synchronization", context, stacks, cases=cases, is_alone=not is_on_cpu
     ) or of_waits("implicit-synchronization", context)
 
 

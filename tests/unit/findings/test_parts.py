@@ -39,6 +39,17 @@ def test_a_model_function_that_takes_much_time_in_no_module_is_a_finding(case: C
     assert case.found(part_of_model, step((spread, 200))) is None
 
 
+def test_a_function_with_most_of_a_pass_without_gradients_is_named_by_its_own_share(
+    case: Case,
+) -> None:
+    shifted = (*PASS, DECORATED, TEACH, CALL_IMPL, Frame("Shift.forward", DATA, 60))
+    kernel = (*shifted, Frame("Shift.kernel", DATA, 87))
+    (found,) = case.findings(step((shifted, 100), (kernel, 200)))
+    assert found.title.startswith("model: Shift.kernel takes 40 % of the time within the model")
+    (found, *_) = case.findings(step((shifted, 200), (kernel, 100)))
+    assert found.title.startswith("model: a forward pass without gradients takes 60 % of the time")
+
+
 def test_a_model_that_the_user_runs_without_gradients_in_a_step_is_a_remark_at_its_call(
     case: Case,
 ) -> None:
