@@ -233,12 +233,14 @@ class Loaders(msgspec.Struct, frozen=True):
     """The workers of all ranks: each has ``count`` that live at the same time.
 
     ``busy`` is the share of their time with an order, ``line`` the line of the dataset with most of
-    it.
+    it. Each uses ``cores``, and has to wait for one for the share ``waited``; None if not read.
     """
 
     count: int
     busy: Share
     line: Line | None
+    cores: float | None
+    waited: float | None
 
 
 _NOT_LOADING = frozenset({WAITING, STARTUP})
@@ -250,12 +252,19 @@ def take_loaders(context: FindingContext) -> Loaders | None:
     profile = context.profile_on(Selection(*context.time, processes, thread="MainThread"))
     if not profile.samples:
         return None
+    busy = context.share_of(
+        lambda stack: context.phases.of_stack(stack) not in _NOT_LOADING, profile
+    )
+    cores, waited = map(context.mean_of_workers, ("cpu_cores", CORE_WAIT))
+    # A worker that runs, or has to wait for a core, has an order: on a busy machine few stacks
+    # are read of one.
+    most = max(busy.high, min((cores or 0.0) + (waited or 0.0), 1.0))
     return Loaders(
         count=math.ceil(context.workers_at_once / len({row.parent for row in context.workers})),
-        busy=context.share_of(
-            lambda stack: context.phases.of_stack(stack) not in _NOT_LOADING, profile
-        ),
+        busy=msgspec.structs.replace(busy, high=most),
         line=context.heaviest_line(frame_of=context.own_frame, profile=profile),
+        cores=cores,
+        waited=waited,
     )
 
 
@@ -287,8 +296,7 @@ def saturated_workers(context: FindingContext) -> Finding | None:
     count, busy = loaders.count, loaders.busy
     crew = crew_for(context, busy.times(count), share, count)
     is_more = crew.most > count
-    cores = context.mean_of_workers("cpu_cores")
-    waited = context.mean_of_workers(CORE_WAIT)
+    cores, waited = loaders.cores, loaders.waited
     waited = context.mean(PRESSURE) if waited is None else waited
     # What mostly waits, and not for a core, needs no core of its own.
     waits = cores is not None and cores + (waited or 0.0) < 0.25 * busy.value
