@@ -88,7 +88,7 @@ def leading_threads(reader: RunReader, selection: Selection) -> tuple[str, ...]:
 def led_by(threads: Sequence[str]) -> str:
     """Return in words which of a process's threads leads, by the names of ``leading_threads``."""
     more = f" or another of {len(threads)}" if len(threads) > 1 else ""
-    return f"thread {threads[0]}{more}" if threads else "the main thread"
+    return f"thread {threads[0]}{more}" if {*threads} - {"MainThread"} else "the main thread"
 
 
 _SLICES = 60

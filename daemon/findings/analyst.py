@@ -96,7 +96,7 @@ class Analyst:
         self._reader, self._now_s, self._spent_s = reader, now_s, spent_s
         self._phases = PhaseIndex(reader)
         self._told: dict[str, tuple[Finding, int | None]] = {}
-        """By rule what was told, and since when its number is another one, if it is."""
+        """By rule what was told, and since when its number or line is another one, if it is."""
         self._of_the_run: tuple[Finding, ...] = ()
         self._of_the_run_due_s = 0.0
         self.rest_s = 0.0
@@ -125,13 +125,13 @@ class Analyst:
     def _say(self, found: Finding) -> Finding:
         """Return a finding in the words that were told before, unless its evidence has moved.
 
-        A number has moved if it is another one for as long as that which was told was looked at:
-        other work on the machine comes and goes.
+        A number or a line has moved if it is another one for as long as that which was told was
+        looked at: other work on the machine comes and goes, and two lines may cost the same.
         """
         now_ns = self._reader.info.end_ns
         told, since_ns = self._told.get(found.rule, (found, None))
         seen, before = found.evidence, told.evidence
-        if seen.measures[0].agrees(before.measures[0]):
+        if seen.line == before.line and seen.measures[0].agrees(before.measures[0]):
             since_ns = None
         elif since_ns is None:
             since_ns = now_ns
@@ -139,6 +139,7 @@ class Analyst:
         if not found.repeats(told) or (since_ns and now_ns - since_ns >= looked_ns):
             told, since_ns = found, None
         self._told[found.rule] = told, since_ns
+        seen = msgspec.structs.replace(seen, line=told.evidence.line, call=told.evidence.call)
         return msgspec.structs.replace(told, evidence=seen)
 
 

@@ -153,7 +153,7 @@ def interpreter_lock(context: FindingContext) -> Finding | None:
             "polls": bool(kind and kind.polls),
         },
         selection=selection,
-        rival=f"thread {row.name}{others}",
+        rival=f"{led_by([row.name])}{others}",
         leader=led_by(leading_threads(context.reader, context.selection)),
         per_s=f"{per_s:,.0f}",
     )

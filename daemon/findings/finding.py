@@ -117,11 +117,9 @@ class Finding(msgspec.Struct, frozen=True):
     page: str
 
     def repeats(self, told: Finding) -> bool:
-        """Say whether this is the same cause with the same advice, and no graver than was told."""
-        return (
-            self._advice == told._advice
-            and self.evidence.line == told.evidence.line
-            and SEVERITIES.index(self.severity) <= SEVERITIES.index(told.severity)
+        """Say whether this is the same advice, and no graver than what was told."""
+        return self._advice == told._advice and SEVERITIES.index(self.severity) <= SEVERITIES.index(
+            told.severity
         )
 
     @property

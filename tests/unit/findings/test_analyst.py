@@ -19,6 +19,7 @@ import pytest
 from support.beginnings import beginning_of
 from support.dashboard import train_backward
 from support.findingruns import (
+    CALL,
     ENCODE,
     HEALTHY,
     IMPORT,
@@ -30,7 +31,7 @@ from support.findingruns import (
 )
 from support.present import there
 from support.synthetic import COMMAND, MAIN, MAIN_TID, LiveRun, live_run, recording
-from support.training_stacks import DATA_WAIT
+from support.training_stacks import DATA, DATA_WAIT
 from support.waiting import DEADLINE_S
 
 from profd.daemon import processes
@@ -195,16 +196,16 @@ def test_a_steady_run_is_described_in_the_same_words_until_its_evidence_moves(
     tmp_path: Path,
 ) -> None:
     """Ten minutes of steps that snapshot for a third of the time, one longer than the other; then
-    more and less of it by turns, as beside other work; then half of it.
+    more and less of it by turns, and at two lines, as beside other work; then half of it.
     """
     drawn, said = random.Random(7), list[Finding]()
     with live_run(tmp_path / "a.profd", seconds=0, workers=0) as run, RunReader(run.path) as reader:
         looking = Analyst(reader)
 
-        def train(seconds: int, share: float) -> None:
+        def train(seconds: int, share: float, stack: tuple[Frame, ...] = ENCODE) -> None:
             for second in range(seconds):
                 start_ns = run.started_ns + run.seconds * SECOND_NS
-                steps = [step((ENCODE, round(500 * share * drawn.uniform(0.4, 1.6))))] * 2
+                steps = [step((stack, round(500 * share * drawn.uniform(0.4, 1.6))))] * 2
                 spans = tuple(span for one in steps for span in one)
                 thread = (MAIN_TID, "MainThread", True, spans)
                 assert run.writer.put(recording(MAIN, start_ns, (thread,)))
@@ -218,11 +219,16 @@ def test_a_steady_run_is_described_in_the_same_words_until_its_evidence_moves(
         steady, measured = said[15:], {one.measured for one in said}
         changes = sum(one.title != other.title for one, other in pairwise(steady))
         assert (changes <= 1, len(measured) > 50) == (True, True)
+        other = (*CALL, Frame("snapshot", DATA, 13), *ENCODE[-2:])
         for share in (0.2, 0.5) * 4:
             train(32, share)
+        for stack in (other, ENCODE) * 4:
+            train(16, 1 / 3, stack)
         assert max(one.measured for one in said) > 0.4
         assert {one.title for one in said[75:]} == {steady[-1].title}
-        train(100, 1 / 2)
+        train(100, 1 / 3, other)
+        assert there(said[-1].evidence.line).line == 13
+        train(100, 1 / 2, other)
         assert [one.rule for one in said] == ["overhead"] * len(said)
         assert said[-1].title != steady[-1].title
         assert said[-1].measured == pytest.approx(1 / 2, abs=0.1)

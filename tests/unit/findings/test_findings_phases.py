@@ -301,7 +301,7 @@ def test_a_thread_that_polls_is_said_to_with_its_own_line(
     title = case.title(
         interpreter_lock, HEALTHY, beside=spans, series=turns(0.3, 0.4, hand_overs=70)
     )
-    assert "thread beside (train.py:57) polls, which holds the main thread up for 30 %" in title
+    assert "polling by thread beside (train.py:57) holds the main thread up for 30 %" in title
 
 
 def test_a_coroutine_that_computes_does_not_poll(case: Case) -> None:
