@@ -1,6 +1,6 @@
 """Runs a real session on a process, and notes everything that comes into it: the lines of a stored recording.
 
-``capture.py PID SECONDS RATE FILE``; SECONDS is ``inf`` for a process that is recorded to its end.
+``capture.py PID SECONDS RATE FILE [HANG_AFTER_S]``; SECONDS is ``inf`` for a process that is recorded to its end.
 """
 
 from __future__ import annotations
@@ -10,16 +10,26 @@ import contextlib
 import math
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from support.recordinglines import Put, PySpyRecord, Started, StoredLine, encode_line, write_lines
+from support.recordinglines import (
+    Looked,
+    Put,
+    PySpyRecord,
+    Started,
+    StoredLine,
+    encode_line,
+    write_lines,
+)
 from support.sessions import session_options
 
 from profd.daemon.clock import Clock
+from profd.daemon.hangs.look import Look
+from profd.daemon.hangs.watch import HangWatch
 from profd.daemon.session.recorder import Recorder
 from profd.daemon.stacks import assembly, recording
 from profd.daemon.stacks.assembly import Threads
@@ -28,11 +38,16 @@ from profd.daemon.stacks.pyspy import PySpyOutput, RawRecording, read_output
 from profd.daemon.store.records import DescribeFrame, Identity, Record, RecordingTaken, RunStarted
 from profd.daemon.store.writer import RunWriter
 from profd.daemon.timerange import TimeRange
+from profd.daemon.tree.tree import Member
 
 
-def record(pid: int, seconds: float | None, rate_hz: int) -> list[StoredLine]:
+def record(
+    pid: int, seconds: float | None, rate_hz: int, hang_after_s: float | None
+) -> list[StoredLine]:
     """Record a process with its children, and return what came into the session."""
-    options = session_options("recording", pid, rate_hz=rate_hz, duration_s=seconds)
+    options = session_options(
+        "recording", pid, rate_hz=rate_hz, duration_s=seconds, hang_after_s=hang_after_s
+    )
     with noted() as lines:
         asyncio.run(Recorder(options, Clock()).run(lambda _: None))
     return lines
@@ -43,7 +58,7 @@ def noted() -> Iterator[list[StoredLine]]:
     """Note what comes into the sessions of this process."""
     notes = _Notes()
     assemble = assembly.assemble
-    make_writer, put = RunWriter.__init__, RunWriter.put
+    make_writer, put, begin_watch = RunWriter.__init__, RunWriter.put, HangWatch.__post_init__
 
     def noting_output(output: PySpyOutput) -> RawRecording:
         raw = read_output(output)
@@ -78,12 +93,24 @@ def noted() -> Iterator[list[StoredLine]]:
         notes.take_record(record)
         return put(writer, record)
 
+    def noting_looks(watch: HangWatch) -> None:
+        begin_watch(watch)
+        look = watch.look
+
+        def noted_look(members: Sequence[Member], at_ns: int, *, mains_only: bool) -> Look:
+            seen = look(members, at_ns, mains_only=mains_only)
+            notes.lines.append(Looked.of(seen, mains_only=mains_only))
+            return seen
+
+        watch.look = noted_look
+
     with contextlib.ExitStack() as patches:
         for owner, name, patch in (
             (recording, "read_output", noting_output),
             (assembly, "assemble", noting_assembly),
             (RunWriter, "__init__", noting_writer),
             (RunWriter, "put", noting_put),
+            (HangWatch, "__post_init__", noting_looks),
         ):
             patches.enter_context(mock.patch.object(owner, name, patch))
         yield notes.lines
@@ -137,8 +164,9 @@ class _Notes:
 
 def main() -> None:
     """Record the process that is named, and store the lines."""
-    pid, seconds, rate_hz, file = sys.argv[1:]
-    lines = record(int(pid), None if math.isinf(float(seconds)) else float(seconds), int(rate_hz))
+    pid, seconds, rate_hz, file, *watched = sys.argv[1:]
+    duration_s = None if math.isinf(float(seconds)) else float(seconds)
+    lines = record(int(pid), duration_s, int(rate_hz), float(watched[0]) if watched else None)
     write_lines(Path(file), map(encode_line, lines))
 
 

@@ -17,6 +17,7 @@ SECONDS = 18.0
 # Loops that wait more than they compute: what is read of them are counters, so that few samples are enough.
 STEP_RATE_HZ = 10
 STEP_SECONDS = 30.0
+HANG_AFTER_S = 30.0
 
 
 class Program(NamedTuple):
@@ -35,6 +36,8 @@ class Program(NamedTuple):
     python: str = ""
     prepare: Callable[[Path], Path] | None = None
     """Makes ready what it needs in a folder, and returns the folder to run it in."""
+    may_hang: bool = False
+    """Whether looks for a hang are recorded, too."""
 
 
 def known(name: str, python: str = "") -> Program:
@@ -92,6 +95,12 @@ def log(pattern: str, steps_an_epoch: int = 1) -> Read:
     return lambda _, said: diaries.of_log(said, pattern, steps_an_epoch)
 
 
+def hanging(name: str, *options: str) -> Program:
+    """Return a program of ``tests/programs/hangs`` that hangs, or its mended twin."""
+    words = (str(PROGRAMS / "hangs" / f"{name}.py"), *options)
+    return Program(words, nothing, seconds=HANG_AFTER_S + 12, rate_hz=STEP_RATE_HZ, may_hang=True)
+
+
 def nothing(*_: object) -> Diary:
     """Return the diary of a program that keeps none."""
     return Diary()
@@ -107,8 +116,19 @@ KINDS = {
     "weights_as_text": "overhead",
     "frozen_critic": "forward-without-gradients",
     "lit_keeper": "overhead",
+    "board_redraws": "interpreter-lock",
+    "night_shift": "interpreter-lock",
+    "full_cores": "input-bound-saturated",
 }
 """The programs of ``benchmarks/corpus/kinds`` by the rule that names their cause. That with Keras needs keras and optree."""
+
+HANGS = {
+    "joined_writer": "child process",
+    "stale_lock": "polling",
+    "ended_helper": "queue",
+    "missing_party": "lock",
+}
+"""The programs of ``tests/programs/hangs`` that are recorded, by what holds them up."""
 
 PROGRAMS_TO_RECORD: dict[str, Program] = {
     "flat": known("flat"),
@@ -130,12 +150,16 @@ PROGRAMS_TO_RECORD: dict[str, Program] = {
     "kind-caption_records": kind("caption_records", "copied-pages", seconds=75.0, rate_hz=10),
     "kind-caption_records-mended": kind("caption_records", "", "--mended", seconds=75.0, rate_hz=10),
     "kind-lgbm_tides": kind("lgbm_tides", ""),
+    **{f"hang-{name}": hanging(name) for name in HANGS},
+    **{f"hang-{name}-mended": hanging(name, "--mended") for name in HANGS},
     "steps-accumulating": stepping("accumulating_loop"),
+    "steps-asyncio": stepping("asyncio_loop", 100),
     "steps-enumerate": stepping("enumerate_loop"),
     "steps-lightning": stepping("lightning_loop"),
     "steps-module": stepping("module_loop", 100),
     "steps-nested": stepping("nested_loops", 100),
     "steps-none": stepping("no_loop"),
+    "steps-outer": stepping("outer_counter", 100),
     "steps-range": stepping("range_loop"),
     "steps-restarting": stepping("restarting_loop", 100),
     "steps-retries": stepping("retries"),

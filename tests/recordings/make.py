@@ -8,10 +8,12 @@ the results, as git has it.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 import tempfile
@@ -30,7 +32,7 @@ from support.recordinglines import Header, Started, StoredLine, encode_line, rea
 from support.recordings import RECORDINGS, recording_file, recording_names
 from support.replayresults import replayed
 
-from recordings.catalog import PROGRAMS_TO_RECORD, Program
+from recordings.catalog import HANG_AFTER_S, PROGRAMS_TO_RECORD, Program
 from recordings.diaries import Said
 from recordings.sources import sources_of
 
@@ -103,6 +105,8 @@ def run(program: Program, folder: Path) -> list[StoredLine]:
     finally:
         process.terminate()
         process.wait(PATIENCE_S)
+        with contextlib.suppress(ProcessLookupError):  # children that hang hold its output
+            os.killpg(process.pid, signal.SIGKILL)
         listener.join(PATIENCE_S)
     return [_header(program, python), *lines, program.read(diary, said), sources]
 
@@ -112,8 +116,10 @@ def _record(pid: int, program: Program, folder: Path) -> list[StoredLine]:
     file = folder / "session.jsonl.gz"
     capture = Path(__file__).with_name("capture.py")
     seconds = "inf" if program.seconds is None else str(program.seconds)
+    watched = [str(HANG_AFTER_S)] if program.may_hang else []
     subprocess.run(
-        [sys.executable, capture, str(pid), seconds, str(program.rate_hz), file], check=True
+        [sys.executable, capture, str(pid), seconds, str(program.rate_hz), file, *watched],
+        check=True,
     )
     return read_lines(file)
 

@@ -9,6 +9,7 @@ import re
 import sys
 
 import pytest
+from recordings.catalog import HANGS
 from support.recordings import RECORDINGS, recording_names
 from support.replayresults import replayed
 
@@ -65,6 +66,13 @@ def test_no_sentence_of_a_finding_has_more_than_two_numbers(name: str) -> None:
         for text in (found["title"], found["cause"], found["remedy"]):
             for sentence in re.split(r"[.:] ", _NO_NUMBER.sub("", text)):
                 assert len(_NUMBER.findall(sentence)) <= 2, sentence
+
+
+@pytest.mark.parametrize("name", HANGS)
+def test_a_hang_is_told_by_its_cause_and_what_goes_on_is_none(name: str) -> None:
+    (hang,) = replayed(f"hang-{name}").results["hangs"]
+    assert re.match(rf"no progress for \d+ s \({HANGS[name]}\): ", hang)
+    assert "hangs" not in replayed(f"hang-{name}-mended").results
 
 
 @pytest.mark.parametrize("name", LATE)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from profd.daemon.hangs.look import Look, StackState
 from profd.daemon.stacks.assembly import Threads
 from profd.daemon.stacks.pyspy import PySpyOutput
 from profd.daemon.stacks.source import Statement
@@ -79,6 +80,34 @@ class Put(msgspec.Struct, frozen=True, tag_field="kind", tag="record"):
     record: Record
 
 
+class Looked(msgspec.Struct, frozen=True, tag_field="kind", tag="look"):
+    """What a look for a hang saw, of the processes that train or of all."""
+
+    at_ns: int
+    mains_only: bool
+    standing: tuple[StackState, ...]
+    io_bytes: int
+    switches: int
+    others: int
+    cpu_s: tuple[tuple[int | None, float], ...]
+    servers: tuple[int, ...]
+
+    @classmethod
+    def of(cls, look: Look, *, mains_only: bool) -> Looked:
+        """Return the line of a look."""
+        return cls(
+            look.at_ns, mains_only, look.standing, look.io_bytes, look.switches, look.others,
+            tuple(look.cpu_s.items()), tuple(sorted(look.servers)),
+        )  # fmt: skip
+
+    def look(self, at_ns: int) -> Look:
+        """Return what was seen as the look of a time."""
+        return Look(
+            at_ns, self.standing, self.io_bytes, self.switches, dict(self.cpu_s),
+            others=self.others, servers=frozenset(self.servers),
+        )  # fmt: skip
+
+
 class Diary(msgspec.Struct, frozen=True, tag_field="kind", tag="diary"):
     """What the program says of itself. All times are nanoseconds of the epoch.
 
@@ -121,7 +150,7 @@ class Sources(msgspec.Struct, frozen=True, tag_field="kind", tag="sources"):
     files: dict[str, File]
 
 
-StoredLine = Header | Started | PySpyRecord | Put | Diary | Sources
+StoredLine = Header | Started | PySpyRecord | Put | Looked | Diary | Sources
 _decoder = msgspec.json.Decoder(StoredLine)
 
 

@@ -4,12 +4,18 @@ py-spy and torch.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from recordings.catalog import HANG_AFTER_S
+
+from profd.daemon.events import EventKind
+from profd.daemon.hangs.look import Look
+from profd.daemon.hangs.watch import HangWatch
 from profd.daemon.naming import script_folder
 from profd.daemon.session.leading import Leaders
 from profd.daemon.stacks import assembly
@@ -17,17 +23,32 @@ from profd.daemon.stacks.evidence import StackEvidence
 from profd.daemon.stacks.pyspy import TraceDamaged, read_output
 from profd.daemon.stacks.source import SourceTree, Statement, Statements
 from profd.daemon.store.records import (
+    EventHappened,
     FindingsTaken,
     Frame,
     FrameDescription,
+    HangEnded,
+    HangFound,
     Identity,
+    PointsTaken,
     ProcessSeen,
     Record,
 )
 from profd.daemon.store.writer import RunWriter
+from profd.daemon.tree.tree import Member
 from profd.daemon.userfiles import UserFiles
+from support.clocks import StoppedClock
 from support.folders import TESTS
-from support.recordinglines import Diary, Put, PySpyRecord, Sources, Started, StoredLine, read_lines
+from support.recordinglines import (
+    Diary,
+    Looked,
+    Put,
+    PySpyRecord,
+    Sources,
+    Started,
+    StoredLine,
+    read_lines,
+)
 from support.waiting import DEADLINE_S
 
 RECORDINGS = TESTS / "recordings"
@@ -57,12 +78,44 @@ def replay(name: str, run_file: Path) -> Diary:
         def put(record: Record) -> None:
             assert writer.put(record), writer.failure
 
-        session = _Session(sources, root, put)
+        session = _Session(sources, root, _watched(lines, put))
         for line in lines:
             session.take(line)
         writer.close(DEADLINE_S)
     assert writer.failure is None, writer.failure
     return _the(Diary, lines)
+
+
+def _watched(
+    lines: Sequence[StoredLine], put: Callable[[Record], object]
+) -> Callable[[Record], object]:
+    """Return what takes the records of a run, and has today's code look for hangs in it.
+
+    It sees what the recorded looks saw; without one there is nothing to be found.
+    """
+    looks = [line for line in lines if isinstance(line, Looked)]
+    if not looks:
+        return put
+    members = {row.member.identity: row.member for look in looks for row in look.standing}
+    clock = StoppedClock()
+
+    def look(_: Sequence[Member], at_ns: int, *, mains_only: bool) -> Look:
+        alike = [one for one in looks if one.mains_only == mains_only]
+        return min(alike, key=lambda one: abs(one.at_ns - at_ns)).look(at_ns)
+
+    watch = HangWatch(HANG_AFTER_S, clock, members.values, put, look=look)
+
+    def take(record: Record) -> None:
+        is_event = isinstance(record, EventHappened) and record.kind is EventKind.HANG
+        if is_event or isinstance(record, HangFound | HangEnded):
+            return  # what was said then
+        put(record)
+        watch.take(record)
+        if isinstance(record, PointsTaken):
+            clock.at_ns = record.at_ns
+            asyncio.run(watch.check())
+
+    return take
 
 
 def _the(kind: type[Found], lines: list[StoredLine]) -> Found:

@@ -93,6 +93,7 @@ def _results(reader: RunReader, summary: Summary) -> dict[str, Any]:
             }
             for one in summary.findings
         ],
+        **({"hangs": [one.text for one in summary.hangs]} if summary.hangs else {}),
         "processes": _processes(summary),
         "ranks": [
             {"rank": row.rank, "late": row.is_late, "waiting": _rounded(row.waiting_share)}
