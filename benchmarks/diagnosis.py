@@ -2,7 +2,7 @@
 ``benchmarks/corpus``.
 
 Run on a quiet machine: ``python benchmarks/diagnosis.py [--part held_back] [--seconds 45]
-[--print-only] [--keep FOLDER] [--section TITLE] [PROGRAM ...]``, about a minute a program; writes
+[--apart] [--print-only] [--keep FOLDER] [--section TITLE] [PROGRAM ...]``, about a minute a program; writes
 its section of ``docs/measurements.md``. Each program runs with its cause and at the same time
 without it. An attach to the first has to name a line that the program marks; the second is a
 healthy program, and gives the gain of the remedy. What is kept is not recorded anew: rules that
@@ -16,13 +16,14 @@ import contextlib
 import json
 import os
 import signal
+import sqlite3
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,13 +53,14 @@ class Run(NamedTuple):
 
     ``planted`` is None where the clock times no part of a step. ``other`` is the share of the time
     that has neither a phase nor a name in the summary: a kind of calls, or a function of the
-    script's own.
+    script's own. ``load`` is that of the machine in the minute before the end.
     """
 
     findings: Sequence[dict[str, Any]]
     per_s: float
     planted: float | None
     other: float
+    load: float
 
 
 class Program(NamedTuple):
@@ -115,8 +117,8 @@ def marked_lines(path: Path) -> frozenset[int]:
 
 
 class Kept(NamedTuple):
-    """Where a recording of a program is kept: its run file, its diary, and when the attach began
-    and ended, in ns.
+    """Where a recording of a program is kept: its run file, its diary, when the attach began and
+    ended, in ns, and the machine's load.
     """
 
     folder: Path
@@ -163,17 +165,17 @@ def _until_it_trains(program: subprocess.Popen[str], path: Path, diary: Path) ->
         time.sleep(0.1)
 
 
-def record(python: str, path: Path, kept: Sequence[Kept], seconds: float) -> None:
+def record(python: str, path: Path, kept: Mapping[Kept, bool], seconds: float) -> None:
     """Attach to a program, and to its mended twin at the same time: whatever else the machine does
-    slows both alike.
+    slows both alike. ``kept`` says of each whether it is the twin.
     """
     with contextlib.ExitStack() as stack:
         programs = []
-        for number, one in enumerate(kept):
+        for one, is_mended in kept.items():
             one.folder.mkdir(parents=True, exist_ok=True)
             one.diary.unlink(missing_ok=True)
             programs.append(
-                stack.enter_context(running(python, path, one.diary, is_mended=number == 1))
+                stack.enter_context(running(python, path, one.diary, is_mended=is_mended))
             )
         for program, one in zip(programs, kept, strict=True):
             _until_it_trains(program, path, one.diary)
@@ -199,7 +201,7 @@ def record(python: str, path: Path, kept: Sequence[Kept], seconds: float) -> Non
         if any(ends):
             sys.exit(f"profd attach failed for {path.name}")
         for one in kept:
-            one.times.write_text(f"{began_ns} {time.time_ns()}")
+            one.times.write_text(f"{began_ns} {time.time_ns()} {os.getloadavg()[0]:.1f}")
 
 
 def _environment(kept: Kept) -> dict[str, str]:
@@ -210,6 +212,9 @@ def judge(kept: Kept) -> Run:
     """Return what the summary says of a kept recording, by the rules in force, and what the
     program's diary does.
     """
+    with contextlib.closing(sqlite3.connect(kept.run_file)) as connection, connection:
+        # Those in the file are by the rules of its time.
+        connection.execute("DELETE FROM meta WHERE name = 'findings_made_by'")
     asked = [sys.executable, "-m", "profd", "summary", str(kept.run_file), "--json"]
     done = subprocess.run(
         asked, env=_environment(kept), stdout=subprocess.PIPE, text=True, check=True
@@ -218,7 +223,8 @@ def judge(kept: Kept) -> Run:
     text = kept.diary.read_text()
     rows = [tuple(map(int, line.split())) for line in text[: text.rfind("\n") + 1].splitlines()]
     times = [row[0] for row in rows]
-    began_ns, ended_ns = map(int, kept.times.read_text().split())
+    began, ended, load = kept.times.read_text().split()
+    began_ns, ended_ns = int(began), int(ended)
     first, last = (
         rows[bisect_left(times, began_ns)],
         rows[min(bisect_left(times, ended_ns), len(rows) - 1)],
@@ -230,6 +236,7 @@ def judge(kept: Kept) -> Run:
         (last[1] - first[1]) * SECOND_NS / took_ns,
         planted_ns / took_ns if planted_ns else None,
         said["phases"].get(OTHER, 0.0) - sum(said["rest"].get(OTHER, {}).values()),
+        float(load),
     )
 
 
@@ -244,9 +251,10 @@ def table(programs: Sequence[Program]) -> list[str]:
     """Return a line for each program, and what holds of all of them."""
     columns = (
         "first finding | cause is | share, by its clock | stated, off by | gain, measured | "
-        "bound | other"
+        "bound | other | load"
     )
-    lines = [f"| program | {columns} | mended twin |", "|---|---|---|---:|---:|---:|---:|---:|---|"]
+    heads = "|---|---|---|---:|---:|---:|---:|---:|---:|---|"
+    lines = [f"| program | {columns} | mended twin |", heads]
     for one in programs:
         first = one.run.findings[0] if one.run.findings else None
         bound = one.right["gain_bound"] if one.right else None
@@ -263,6 +271,7 @@ def table(programs: Sequence[Program]) -> list[str]:
             f"{one.gain:.2f}" if one.gain else "",
             f"{bound:.2f}" if bound else "",
             percent(one.run.other),
+            " and ".join(f"{run.load:.0f}" for run in filter(None, (one.run, one.mended))),
             "" if one.mended is None else ", ".join(_warnings(one.mended)) or "healthy",
         ]
         lines.append(f"| {one.name} | {' | '.join(cells)} |")
@@ -339,6 +348,9 @@ def main() -> None:
     parser.add_argument(
         "--keep", type=Path, help="a folder of recordings, which are made where they are not there"
     )
+    parser.add_argument(
+        "--apart", action="store_true", help="attach to a program first, and to its twin then"
+    )
     parser.add_argument("--print-only", action="store_true")
     parser.add_argument(
         "--section", help="write one of the programs that are named, with this in its title"
@@ -363,8 +375,13 @@ def main() -> None:
             is_healthy = HEALTHY in path.read_text()
             folders = [path.stem] if is_healthy else [path.stem, f"{path.stem}-mended"]
             kept = [Kept((options.keep or Path(name)) / folder) for folder in folders]
-            if not all(one.times.exists() for one in kept):
-                record(python, path, kept, options.seconds)
+            together = {one: number == 1 for number, one in enumerate(kept)}
+            if options.apart:
+                for one, is_mended in together.items():
+                    if not one.times.exists():
+                        record(python, path, {one: is_mended}, options.seconds)
+            elif not all(one.times.exists() for one in kept):
+                record(python, path, together, options.seconds)
             runs = [judge(one) for one in kept]
             programs.append(Program(path, runs[0], None if is_healthy else runs[1]))
             first = programs[-1].run.findings[:1]
@@ -379,7 +396,8 @@ def main() -> None:
         method = (
             f"`benchmarks/diagnosis.py`: `profd attach` for {options.seconds:g} s to each program "
             f"of `benchmarks/corpus`{part} and to its twin without the planted cause, which runs "
-            "at the same time. Cause: the first finding, remarks included and behind all "
+            f"{'afterwards' if options.apart else 'at the same time'}. Load: that of the machine at "
+            "the end of each. Cause: the first finding, remarks included and behind all "
             "warnings, that names a line which the program marks. Share: the part of the time "
             "that the cause takes, by the program's own clock. Gain: steps a second of the twin "
             "over those of the program. Not so, of all at most: the exact bound of the binomial "
