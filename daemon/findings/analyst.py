@@ -131,10 +131,8 @@ class Analyst:
         now_ns = self._reader.info.end_ns
         told, since_ns = self._told.get(found.rule, (found, None))
         seen, before = found.evidence, told.evidence
-        if seen.line == before.line and seen.measures[0].agrees(before.measures[0]):
-            since_ns = None
-        elif since_ns is None:
-            since_ns = now_ns
+        is_told = seen.line == before.line and seen.measures[0].agrees(before.measures[0])
+        since_ns = None if is_told else since_ns or now_ns
         looked_ns = min(before.to_ns - before.from_ns, RECENT_NS)
         if not found.repeats(told) or (since_ns and now_ns - since_ns >= looked_ns):
             told, since_ns = found, None
