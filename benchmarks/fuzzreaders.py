@@ -17,8 +17,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support.dashboard import AnalysisInProcess
 from textual.message import Message
 
-from profd.cli.ls import list_run
 from profd.daemon.analyze.selection import Selection
+from profd.daemon.api.opening import list_run
 from profd.daemon.compare.diff import take_diff
 from profd.daemon.errors import ProfdError, UsageError
 from profd.daemon.exports.formats import FORMATS

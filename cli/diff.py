@@ -9,14 +9,9 @@ import click
 
 from profd.cli.completion import complete_run
 from profd.cli.console import line_cells, print_json, say
-from profd.cli.options import (
-    SelectionWords,
-    json_option,
-    output_option,
-    run_argument,
-    selection_options,
-)
+from profd.cli.options import json_option, output_option, run_argument, selection_options
 from profd.cli.runs import code_of, open_run
+from profd.daemon.api.selectors import Selectors, select
 from profd.daemon.compare.diff import ALIKE, parse_limit, take_diff
 from profd.daemon.compare.readings import LEAST
 from profd.daemon.errors import ExitCode
@@ -63,7 +58,7 @@ def command(
     least: float,
     alike: float,
     output: Path | None,
-    words: SelectionWords,
+    words: Selectors,
     as_json: bool,
 ) -> int:
     """Say what changed from the run BASE to the run NEW.
@@ -82,7 +77,7 @@ def command(
         first.one_moment(),
         second.one_moment(),
     ):
-        selections = words.build(first), words.build(second)
+        selections = select(first, words), select(second, words)
         diff = take_diff(first, second, selections, least=least / 100, alike=alike / 100)
         if output is not None:
             from profd.daemon.render.diffreport import render_diff_report

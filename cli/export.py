@@ -8,17 +8,13 @@ from pathlib import Path
 import click
 
 from profd.cli.console import say
-from profd.cli.options import (
-    SelectionWords,
-    job_option,
-    output_option,
-    run_argument,
-    selection_options,
-)
-from profd.cli.runs import brought_here, code_of, find_run, folder_of, open_run
+from profd.cli.options import job_option, output_option, run_argument, selection_options
+from profd.cli.runs import code_of, open_run
 from profd.daemon import paths
 from profd.daemon.analyze.profile import selected_totals
 from profd.daemon.analyze.selection import Selection, parse_time
+from profd.daemon.api.opening import brought_here, find_run, folder_of, known_folder
+from profd.daemon.api.selectors import Selectors, select
 from profd.daemon.errors import ExitCode, UsageError
 from profd.daemon.exports.formats import FORMATS, write_tables
 from profd.daemon.render.plaintext import visible
@@ -55,7 +51,7 @@ def command(
     output: Path | None,
     threads: bool,
     processes: bool,
-    words: SelectionWords,
+    words: Selectors,
 ) -> int:
     """Write the samples of RUN for another tool, to stdout or to a file.
 
@@ -73,10 +69,10 @@ def command(
     with brought_here(run) as here:
         with open_run(here, job) as reader, reader.one_moment():
             is_data_set = form == "parquet" and output is None
-            url = _data_set_url(reader, words.to_time) if is_data_set else None
+            url = _data_set_url(reader, words.get("to")) if is_data_set else None
             if url is None:
-                selection = words.build(
-                    reader, main_threads=not (threads or processes or to.of_all_threads)
+                selection = select(
+                    reader, words, main_threads=not (threads or processes or to.of_all_threads)
                 )
                 if to.is_folder:
                     folder = _as_folder(output)
@@ -88,19 +84,19 @@ def command(
                     )
                     _write(to.made(reader, selection, **options), output)
                 return say_if_empty(reader, selection) if to.has_samples else ExitCode.OK
-        if any(value not in (None, ()) for value in words._replace(to_time=None)):
+        if any(value not in (None, ()) for value in {**words, "to": None}.values()):
             raise UsageError("a data set has whole runs", "leave out what selects samples")
         return _put_into_data_set(here, job, url)
 
 
-def _data_set_url(reader: RunReader, to_time: str | None) -> str | None:
+def _data_set_url(reader: RunReader, to: float | str | None) -> str | None:
     """Return where the data set is to be, which ``--to`` names if it names no time."""
-    if to_time is None:
+    if to is None:
         return None
     try:
-        parse_time(to_time, reader.info)
+        parse_time(str(to), reader.info)
     except UsageError:
-        return to_time
+        return str(to)
     return None
 
 
@@ -111,13 +107,14 @@ def _as_folder(output: Path | None) -> Path:
 
 
 def _put_into_data_set(run: str, job: str | None, url: str) -> ExitCode:
-    from profd.daemon.analyze.nodes import read_folder
     from profd.daemon.fleet.dataset import DataSet
     from profd.daemon.fleet.export import export_run
 
     folder = folder_of(run, job)
     files = (
-        [file.path for file in read_folder(folder).choose(job).files] if folder else [find_run(run)]
+        [file.path for file in known_folder(folder, say).choose(job).files]
+        if folder
+        else [find_run(run, say)]
     )
     codes = set()
     for path in files:

@@ -82,14 +82,14 @@ def find_live(word: str) -> Path:
 
     If the word is ``latest``, that is the newest live run.
     """
-    from profd.cli.runs import find_run
+    from profd.daemon.api.opening import find_run
     from profd.daemon.store.reader import RunReader
 
     found: list[tuple[int, Path]] = []
     for path in _listening() if word == paths.LATEST else ():
         with contextlib.suppress(ProfdError), RunReader(path) as reader:
             found += [(reader.info.started_ns, path)] if reader.info.is_live else []
-    return max(found)[1] if found else find_run(word)
+    return max(found)[1] if found else find_run(word, say)
 
 
 @contextlib.contextmanager

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from datetime import datetime
-from pathlib import Path, PurePath
+from pathlib import PurePath
 
 import click
 import msgspec
@@ -13,31 +12,10 @@ import msgspec
 from profd.cli.console import line_cells, print_json, say
 from profd.cli.liverun import live_runs_of
 from profd.cli.options import json_option
-from profd.daemon import paths
-from profd.daemon.clock import SECOND_NS
-from profd.daemon.errors import RunUnreadable
+from profd.daemon.api.opening import ListedRun, list_runs
 from profd.daemon.render.plaintext import aligned, titled
-from profd.daemon.store.reader import RunReader
 from profd.daemon.tree.attachable import Attachable, find_attachable
 from profd.daemon.units import duration
-
-
-class ListedRun(msgspec.Struct, frozen=True):
-    """A run in the list; one that cannot be read has only its file and ``error``.
-
-    ``started`` is ISO 8601.
-    """
-
-    run: str
-    file: str
-    state: str
-    name: str = ""
-    pid: int | None = None
-    command: tuple[str, ...] = ()
-    started: str = ""
-    duration_s: float | None = None
-    samples: int | None = None
-    error: str = ""
 
 
 class Listing(msgspec.Struct, frozen=True):
@@ -54,9 +32,7 @@ def command(as_json: bool) -> None:
 
     The newest run comes first.
     """
-    listing = Listing(
-        runs=[list_run(path) for path in paths.list_runs()], processes=find_attachable()
-    )
+    listing = Listing(runs=list_runs(), processes=find_attachable())
     if as_json:
         print_json(listing)
         return
@@ -94,31 +70,6 @@ def attachable_table(found: Sequence[Attachable], cells: int) -> str:
     heads = ("pid", "python", "uses", "age", "recorded as", "command")
     table = aligned(heads, rows, right=("pid", "age"), cells=cells)
     return titled("Processes that can be attached to: profd attach PID", table)
-
-
-def list_run(path: Path) -> ListedRun:
-    try:
-        with RunReader(path) as reader:
-            info = reader.info
-            samples = sum(recording.samples - recording.torn for recording in reader.recordings())
-    except RunUnreadable as error:
-        return ListedRun(run=path.stem, file=str(path), state="unreadable", error=error.what)
-    started = (
-        datetime.fromtimestamp(info.started_ns / SECOND_NS)
-        .astimezone()
-        .isoformat(timespec="seconds")
-    )
-    return ListedRun(
-        info.id,
-        str(path),
-        info.state,
-        info.name,
-        info.target.pid,
-        info.command,
-        started,
-        info.time.length_s,
-        samples,
-    )
 
 
 def _run_cells(run: ListedRun) -> tuple[str, ...]:

@@ -9,23 +9,19 @@ from __future__ import annotations
 import functools
 import os
 import resource
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from profd.cli.completion import complete_phase, complete_run
 from profd.daemon import paths
-from profd.daemon.errors import UsageError
+from profd.daemon.api.selectors import Selectors
 from profd.daemon.recordingconfig import RECORDING, RecordingSettings
-from profd.daemon.timerange import EVER, TimeRange
 
 if TYPE_CHECKING:
-    from profd.daemon.analyze.selection import Selection
     from profd.daemon.session.session import SessionOptions
-    from profd.daemon.store.reader import RunReader
-    from profd.daemon.store.rows import RunInfo
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -144,15 +140,14 @@ _RECORDING = (
 _SELECTION = (
     click.option(
         "--from",
-        "from_time",
+        "from_",
         metavar="TIME",
         help="Take samples from TIME on: seconds from the start of the run, or HH:MM:SS.",
     ),
-    click.option("--to", "to_time", metavar="TIME", help="Take samples before TIME."),
+    click.option("--to", metavar="TIME", help="Take samples before TIME."),
     click.option("--rank", type=int, metavar="N", help="Take the samples of this rank."),
     click.option(
         "--process",
-        "pid",
         type=int,
         metavar="PID",
         help="Take the samples of this process, all threads.",
@@ -218,98 +213,16 @@ class RecordingOptions(RecordingSettings, frozen=True, kw_only=True):
         )
 
 
-class SelectionWords(NamedTuple):
-    """The options of ``selection_options``, still to be matched against a run."""
-
-    from_time: str | None
-    to_time: str | None
-    rank: int | None
-    pid: int | None
-    thread: str | None
-    phase: str | None
-    gpu_idle: float | None = None
-    when: tuple[str, ...] = ()
-
-    def build(self, reader: RunReader, *, main_threads: bool = True) -> Selection:
-        """Return the selection of a run's samples.
-
-        Raises UsageError if the run lacks something that the options name.
-        """
-        from profd.daemon.analyze import conditions
-        from profd.daemon.analyze.phases import PHASES
-        from profd.daemon.analyze.selection import Condition, Selection
-
-        time = self._time_range(reader.info)
-        _check_known(
-            "rank", self.rank, {process.rank for process in reader.processes.values()} - {None}
-        )
-        _check_known("process", self.pid, {process.pid for process in reader.processes.values()})
-        _check_known("thread", self.thread, {thread.name for thread in reader.threads.values()})
-        names = [phase.name for phase in PHASES]
-        if self.phase is not None and self.phase not in names:
-            raise UsageError(f"there is no phase {self.phase}", f"it is one of: {', '.join(names)}")
-        idle = () if self.gpu_idle is None else (Condition("gpu-idle", self.gpu_idle / 100),)
-        when = (*idle, *map(Condition, self.when))
-        conditions.check(reader, when, time)
-        # A PID that was reused during the run has several rows.
-        rows = frozenset(
-            process.id for process in reader.processes.values() if process.pid == self.pid
-        )
-        of_main = main_threads and self.pid is None and self.thread is None
-        return Selection(
-            processes=None if self.pid is None else rows,
-            rank=self.rank,
-            thread=self.thread,
-            phase=self.phase,
-            main_threads=of_main,
-            when=when,
-        ).during(time)
-
-    def _time_range(self, info: RunInfo) -> TimeRange:
-        """Return the time from ``--from`` to ``--to``.
-
-        Raises UsageError if they are no range, or lie outside of the run.
-        """
-        from profd.daemon.analyze.selection import parse_time
-
-        time = TimeRange(
-            EVER.from_ns if self.from_time is None else parse_time(self.from_time, info),
-            EVER.to_ns if self.to_time is None else parse_time(self.to_time, info),
-        )
-        if None not in (self.from_time, self.to_time) and time.from_ns >= time.to_ns:
-            raise UsageError(
-                f"--from {self.from_time} is not before --to {self.to_time}", "exchange them"
-            )
-        if time.from_ns >= max(info.end_ns, info.started_ns + 1) or time.to_ns <= info.started_ns:
-            from profd.daemon.units import duration, moment
-
-            words = ("--from", self.from_time), ("--to", self.to_time)
-            asked = " ".join(f"{name} {word}" for name, word in words if word is not None)
-            length = duration(info.time.length_s)
-            raise UsageError(
-                f"{asked} is outside of the run, which lasted {length} from "
-                f"{moment(info.started_ns)}",
-                "give seconds from the start of the run, or HH:MM:SS of the time zone here",
-            )
-        return time
-
-
-def _check_known(what: str, value: int | str | None, known: set[Any]) -> None:
-    if value is not None and value not in known:
-        listed = ", ".join(map(str, sorted(known)[:12])) or "none"
-        raise UsageError(f"the run has no {what} {value}", f"it has: {listed}")
-
-
 def _gathering(
     name: str,
-    kind: type[RecordingOptions | SelectionWords],
-    fields: tuple[str, ...],
+    kind: Callable[..., RecordingOptions | Selectors],
+    fields: Collection[str],
     options: tuple[Callable[..., Any], ...],
 ) -> Callable[[Command], Command]:
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def gathered(**values: object) -> object:
-            values[name] = kind(**{field: values.pop(field) for field in fields})  # type: ignore[arg-type]
+            values[name] = kind(**{field: values.pop(field) for field in fields})
             return command(**values)
 
         return functools.reduce(
@@ -326,8 +239,8 @@ recording_options = _gathering(
 
 They arrive together as ``recording: RecordingOptions``.
 """
-selection_options = _gathering("words", SelectionWords, SelectionWords._fields, _SELECTION)
+selection_options = _gathering("words", Selectors, Selectors.__annotations__, _SELECTION)
 """Gives a command the options that select samples.
 
-They arrive together as ``words: SelectionWords``.
+They arrive together as ``words: Selectors``.
 """

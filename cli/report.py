@@ -8,8 +8,9 @@ import click
 
 from profd.cli.console import say
 from profd.cli.options import job_option, output_option, run_argument
-from profd.cli.runs import brought_here, code_of, find_run, folder_of, open_run
+from profd.cli.runs import code_of, open_run
 from profd.daemon import paths
+from profd.daemon.api.opening import brought_here, find_run, folder_of
 from profd.daemon.render.plaintext import visible
 
 
@@ -31,7 +32,7 @@ def command(run: str, job: str | None, output: Path | None, opens: bool) -> int:
         # Named after the file, not by what stands in it: a file from elsewhere could say
         # ../../anything.
         name = (
-            find_run(here).stem
+            find_run(here, say).stem
             if folder is None
             else paths.clean_name(job or folder.absolute().name)
         )

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import click
 
+from profd.cli.console import say
 from profd.cli.options import job_option, run_argument
-from profd.cli.runs import brought_here, find_run, folder_of, known_folder
+from profd.daemon.api.opening import brought_here, find_run, folder_of, known_folder
 from profd.daemon.errors import UsageError
 from profd.daemon.launch.terminal import can_move_cursor
 from profd.daemon.render.plaintext import aligned
@@ -29,7 +30,7 @@ def command(run: str, job: str | None, keys_fd: int | None) -> None:
     """
     with brought_here(run) as here:
         folder = folder_of(here, job)
-        run_file = find_run(here) if folder is None else _chosen(folder, job)
+        run_file = find_run(here, say) if folder is None else _chosen(folder, job)
         RunReader(run_file).close()  # a file that is no run fails here, with and without a terminal
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise UsageError(
@@ -51,7 +52,7 @@ def _chosen(folder: Path, job: str | None) -> Path:
 
     Raises UsageError if nobody can choose.
     """
-    files = known_folder(folder).choose(job).files
+    files = known_folder(folder, say).choose(job).files
     if len(files) == 1:
         return files[0].path
     ranks = [", ".join(map(str, sorted(file.ranks))) for file in files]

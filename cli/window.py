@@ -13,11 +13,11 @@ import msgspec
 from profd.cli.console import line_cells, print_json, say
 from profd.cli.liverun import find_live, pid_of, run_of
 from profd.cli.options import json_option, off_option, run_argument
-from profd.cli.runs import find_run
 from profd.daemon import paths
 from profd.daemon.analyze.operators import by_name, issuing_lines
 from profd.daemon.analyze.torchtraces import of_last_request
 from profd.daemon.analyze.windows import about_window
+from profd.daemon.api.opening import find_run
 from profd.daemon.errors import SessionFailed, UsageError
 from profd.daemon.events import EventKind
 from profd.daemon.recordingconfig import RECORDING
@@ -118,7 +118,7 @@ def command(
             path = stack.enter_context(run_of(pid, inject=request.inject))
             request = msgspec.structs.replace(request, pid=pid)
         else:
-            path = find_run(run) if show else find_live(run)
+            path = find_run(run, say) if show else find_live(run)
         reader = stack.enter_context(RunReader(path))
         windows = last_windows(reader) if show else take(reader, request)
         field = SORTABLE[sort] if sort else None

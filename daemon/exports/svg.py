@@ -24,6 +24,7 @@ _STYLE += ".l{fill-opacity:.55}.w{fill:#fff}.n{font-size:13px}"
 
 
 def flame_graph_svg(reader: RunReader, selection: Selection) -> bytes:
+    """Return the flame graph of a selection."""
     phases = PhaseIndex(reader)
     profile = take_profile(reader, selection, phases)
     tree = call_tree(reader, profile, phases)

@@ -10,6 +10,7 @@ import functools
 import io
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from profd.daemon.analyze.phases import PhaseIndex
@@ -54,12 +55,12 @@ def _samples(reader: RunReader, selection: Selection) -> Iterator[Values]:
         yield (*seen, *place, *leaf(interval.stack))
 
 
-def _series(reader: RunReader, selection: Selection) -> Iterator[Values]:
-    """Yield the readings of all series in the selection's range of time.
+def series_rows(reader: RunReader, selection: Selection, *names: str) -> Iterator[Values]:
+    """Yield the readings of the series of these names, or of all, in the selection's range of time.
 
     They are those of its processes, devices and the host.
     """
-    for series in reader.list_series():
+    for series in reader.list_series(*names):
         process = reader.processes.get(series.process or 0)
         if process is None or selection.takes_process(process):
             rank = None if process is None else process.rank
@@ -107,7 +108,7 @@ TABLES: Mapping[str, tuple[Mapping[str, type], Rows]] = {
     ),
     "series": (
         columns("at_ns int, name str, pid int, rank int, os_tid int, device str, value float"),
-        _series,
+        series_rows,
     ),
     "processes": (
         columns(
@@ -208,18 +209,16 @@ def parquet_schema(
 
     Raises MissingTool if pyarrow, part of profd's ``extra``, is not installed.
     """
+    pa = arrow(extra)
+    types = {int: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()}
+    return pa.schema([(column, types[kind]) for column, kind in columns.items()], metadata=metadata)
+
+
+def arrow(extra: str) -> ModuleType:
+    """Return pyarrow; raises MissingTool if it, part of profd's ``extra``, is not installed."""
     try:
         import pyarrow
     except ImportError:
-        raise MissingTool(
-            "Parquet needs pyarrow, not installed here", install_extra(extra)
-        ) from None
-    types = {
-        int: pyarrow.int64(),
-        float: pyarrow.float64(),
-        str: pyarrow.string(),
-        bool: pyarrow.bool_(),
-    }
-    return pyarrow.schema(
-        [(column, types[kind]) for column, kind in columns.items()], metadata=metadata
-    )
+        what = "Arrow and Parquet need pyarrow, not installed here"
+        raise MissingTool(what, install_extra(extra)) from None
+    return pyarrow  # type: ignore[no-any-return]
