@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from profd.cli.console import print_json
@@ -11,7 +13,7 @@ from profd.daemon import processes
 from profd.daemon.errors import ExitCode, NoSuchProcess
 from profd.daemon.render.plaintext import visible
 from profd.daemon.store.reader import RunReader
-from profd.daemon.tree.tree import dump_tree, merge
+from profd.daemon.tree.tree import DumpedProcess, dump_tree, merge
 
 
 @click.command()
@@ -25,7 +27,18 @@ def command(target: str, as_json: bool) -> int:
     Threads that stand in the same stack are printed together. Nothing is stopped while it is looked
     at. For a RUN that hangs, the hang comes first.
     """
-    hangs = []
+    dumped, hangs = dump(target)
+    has_stack = any(thread.frames for process in dumped for thread in process.threads)
+    if as_json:
+        print_json(dumped)
+    else:
+        click.echo(dump_text(dumped, hangs))
+    return ExitCode.OK if has_stack else ExitCode.NO_SAMPLES
+
+
+def dump(target: str) -> tuple[list[DumpedProcess], list[str]]:
+    """Return the stacks below a PID or the target of a live run, and what hangs in that run."""
+    hangs = list[str]()
     if target.isdecimal():
         pid = int(target)
     else:
@@ -38,12 +51,11 @@ def command(target: str, as_json: bool) -> int:
                 f"where its time went: profd summary {info.id}",
             )
         pid = info.target.pid
-    dumped = dump_tree(pid)
-    has_stack = any(thread.frames for process in dumped for thread in process.threads)
-    code = ExitCode.OK if has_stack else ExitCode.NO_SAMPLES
-    if as_json:
-        print_json(dumped)
-        return code
+    return dump_tree(pid), hangs
+
+
+def dump_text(dumped: Sequence[DumpedProcess], hangs: Sequence[str]) -> str:
+    """Return what is printed of a dump, in the styles of a terminal."""
     lines = []
     for process in dumped:
         words = " ".join(process.command) + (f" ({process.error})" if process.error else "")
@@ -54,5 +66,4 @@ def command(target: str, as_json: bool) -> int:
         # A frame as py-spy writes it; the innermost is on top.
         frames = (visible(f"    {frame.name} ({frame.place})") for frame in stack.frames)
         stacks.append("\n".join([owners, *frames]))
-    click.echo("\n\n".join([*hangs, "\n".join(lines), *stacks]))
-    return code
+    return "\n\n".join([*hangs, "\n".join(lines), *stacks])

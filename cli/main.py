@@ -41,6 +41,7 @@ COMMANDS = {
     "fleet": "Say what many runs together lose, and where.",
     "stop": "End a profiling session; its target runs on.",
     "daemon": "Supervise this host: record and report its trainings.",
+    "mcp": "Answer an assistant about runs (Model Context Protocol).",
     "doctor": "Say what works here, and how to mend what does not.",
 }
 """Each command's module is named after it, and has a function ``command``."""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from support.gpusim import SimulatedDriver  # it loads NVML's module, which few tests need
     from support.pyspy.standin import StandIn
 
-MODULES = frozenset({"torch", "torchvision", "tqdm", "pyarrow"})
+MODULES = frozenset({"torch", "torchvision", "tqdm", "pyarrow", "mcp"})
 NODE_TOOLS = ("ip", "unshare", "hostname")
 RIGHTS = frozenset({"root", "netns"})
 """What an ordinary user does without, also in CI."""

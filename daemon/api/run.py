@@ -44,7 +44,7 @@ from profd.daemon.compare.readings import LEAST
 from profd.daemon.errors import ProfdError as ProfdError
 from profd.daemon.exports.svg import flame_graph_svg
 from profd.daemon.exports.tables import series_rows
-from profd.daemon.findings.catalog import present_findings
+from profd.daemon.findings.catalog import findings_in, present_findings
 from profd.daemon.findings.finding import Finding
 from profd.daemon.render.summary import ProcessSummary, Summary, summarize
 from profd.daemon.render.text import summary_text
@@ -168,13 +168,8 @@ class Run:
         """What there is of a run in progress alone; None if the run is over."""
         if not self.info.is_live:
             return None
-        with self.reader.one_moment():
-            hangs = take_hangs(self.reader, MAIN_THREADS)
-            return Live(
-                self.reader.info.time.length_s,
-                present_findings(self.reader),
-                tuple(hang for hang in hangs if hang.ended_s is None),
-            )
+        hangs = tuple(hang for hang in self.hangs() if hang.ended_s is None)
+        return Live(self.reader.info.time.length_s, present_findings(self.reader), hangs)
 
     def summary(self, **words: Unpack[Selectors]) -> Summary:
         """Return where the time went, as ``profd summary --json`` has it."""
@@ -184,7 +179,18 @@ class Run:
     @property
     def findings(self) -> Rows[Finding]:
         """What slows the run, the most important first, each with its evidence."""
-        return Rows(Finding, self.summary().findings)
+        return self.findings_in()
+
+    def findings_in(self, **words: Unpack[Selectors]) -> Rows[Finding]:
+        """Return what slows a range of the run, over the processes that the words select."""
+        with self.reader.one_moment():
+            selection = select(self.reader, words)
+            return Rows(Finding, findings_in(self.reader, selection, PhaseIndex(self.reader)))
+
+    def hangs(self, **words: Unpack[Selectors]) -> Rows[Hang]:
+        """Return when the run stood still, with the stacks of that time."""
+        with self.reader.one_moment():
+            return Rows(Hang, take_hangs(self.reader, select(self.reader, words)))
 
     @property
     def phases(self) -> Rows[PhaseShare]:

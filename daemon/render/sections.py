@@ -214,6 +214,7 @@ def hang_lines(hangs: Sequence[Hang]) -> Iterator[TextLine]:
 
 
 def went_on(hang: Hang) -> str:
+    """Return whether and when a run went on after a hang."""
     return (
         "it did not go on"
         if hang.ended_s is None

@@ -45,6 +45,9 @@ class RunReader(RunFile):
     Every method raises RunUnreadable if the file turns out to be damaged.
     """
 
+    folds = True
+    """Whether this program may fold a log that a recorder left, which writes to the file."""
+
     def __init__(self, path: Path, known: Entities | None = None) -> None:
         """Open ``path`` and read what its rows refer to.
 
@@ -68,7 +71,7 @@ class RunReader(RunFile):
     def close(self) -> None:
         """Close the file, and fold its log, which the recorder could not do while it was read."""
         super().close()
-        if self.info.state == "ended":
+        if self.folds and self.info.state == "ended":
             database.fold(self.path)
 
     def __enter__(self) -> RunReader:

@@ -70,6 +70,7 @@ ELSEWHERE: Mapping[str, str] = {
     "profd export RUN --format tensorboard -o FOLDER": (
         "unit/exports/test_tensorboard.py::test_command_writes_the_folder"
     ),
+    "profd mcp": "integration/test_mcp.py::test_an_assistant_starts_it_and_asks",
     "profd report s3://bucket/job": (
         "unit/cli/test_report.py::test_a_report_is_named_after_the_last_part_of_the_url"
     ),

@@ -18,6 +18,7 @@ from support.folders import DOCS, ROOT
 PAGES = (
     *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")),
     *sorted(DOCS.glob("*.md")),
+    ROOT / "packaging" / "skill" / "SKILL.md",
 )
 WRITTEN_BY_PROGRAMS = ("measurements.md", "mutants.md", "environments.md")
 
