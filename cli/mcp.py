@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 _CELLS = 120
 _LONGEST_S = 600
-_KEPT = 64
 _ORDER = """\
 profd samples Python training runs from outside. Ask list_runs, then summary of a run, then \
 findings; take their lines, phases and times to top_lines and stacks. Of a run that stands still \
@@ -108,14 +108,26 @@ def make_server(*, allow_attach: bool) -> MCPServer:
 @contextlib.contextmanager
 def _opened(run: str) -> Iterator[Run]:
     """Give a single run; one of several nodes, or behind a URL, would have to be copied."""
-    from profd.daemon.api.opening import folder_of, opened
-    from profd.daemon.api.run import Run
+    from profd.daemon.api.opening import find_run, folder_of, tell_of_log
+    from profd.daemon.store.bound import bounded_memory
 
     if "://" in run or folder_of(run, None) is not None:
         raise UsageError(f"{run} is no single run file", "list_runs has the runs there are")
     notes = list[str]()
-    with opened(run, None, notes.append, bounded=True) as reader:
-        yield Run(reader, notes)
+    path = find_run(run, notes.append)
+    with bounded_memory(path):
+        found = _kept_open(path, path.stat().st_mtime_ns)
+        tell_of_log(found.reader, notes.append)
+        found.notes = notes
+        yield found
+
+
+@functools.lru_cache(2)  # those that are compared
+def _kept_open(path: Path, _: int) -> Run:
+    """Return a run, open; who asks once asks more, and what it knows of itself takes most time."""
+    from profd.daemon.api.run import Run
+
+    return Run(RunReader(path))
 
 
 def list_runs(page: int = 1) -> str:
@@ -142,7 +154,6 @@ Tell = Callable[["Run", "Selectors"], str]
 
 def _of_a_run(tell: Tell) -> Callable[..., str]:
     """Return the tool that says something of a run; its arguments are those of the protocol."""
-    told = dict[object, str]()
 
     def tool(
         run: str = paths.LATEST,
@@ -169,14 +180,7 @@ def _of_a_run(tell: Tell) -> Callable[..., str]:
             "when": ("on-cpu",) if on_cpu else (),
         }
         with _opened(run) as found:
-            changed_ns = found.path.stat().st_mtime_ns
-            key = found.path, changed_ns, *words.values()
-            text = told.get(key) or tell(found, words)
-            if len(told) >= _KEPT:
-                told.clear()
-            if found.info.state == "ended":  # its next page, and the same question, cost nothing
-                told[key] = text
-            return answer("\n".join([*found.notes, text]), page)
+            return answer("\n".join([*found.notes, tell(found, words)]), page)
 
     return tool
 

@@ -93,13 +93,18 @@ def opened(run: str, job: str | None, tell: Tell, *, bounded: bool = False) -> I
         if bounded:
             stack.enter_context(bounded_memory(*files))
         reader = stack.enter_context(RunReader(files[0]) if found is None else open_job(found))
-        if found is None and reader.info.state != "ended" and is_without_log(reader.path):
-            log = f"{reader.path.name}-wal"
-            tell(
-                f"{reader.path} has no log beside it: if it was copied while live, its last part "
-                f"is in {log}"
-            )
+        if found is None:
+            tell_of_log(reader, tell)
         yield reader
+
+
+def tell_of_log(reader: RunReader, tell: Tell) -> None:
+    """Tell if a run's last part may be in a log that is not there."""
+    if reader.info.state != "ended" and is_without_log(reader.path):
+        tell(
+            f"{reader.path} has no log beside it: if it was copied while live, its last part "
+            f"is in {reader.path.name}-wal"
+        )
 
 
 class ListedRun(msgspec.Struct, frozen=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import sys
 import threading
@@ -22,7 +21,9 @@ from support.waiting import DEADLINE_S
 from profd.cli import mcp
 from profd.cli.answers import MOST_BYTES
 from profd.cli.mcp import OF_A_RUN, make_server
+from profd.daemon.analyze.selection import Selection
 from profd.daemon.errors import ExitCode, UsageError
+from profd.daemon.render.summary import Summary, summarize
 from profd.daemon.store.reader import RunReader
 from profd.daemon.tree.attachable import Attachable
 
@@ -216,25 +217,23 @@ async def test_who_is_cancelled_in_the_queue_is_never_asked(
     assert seen == [1, 3]
 
 
-async def test_the_next_page_of_a_run_that_is_over_is_not_counted_again(
+async def test_what_was_counted_once_is_not_counted_again_unless_the_file_is_another(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counted = list[object]()
 
-    def tell(_: object, words: dict[str, object]) -> str:
-        counted.append(words["rank"])
-        return f"{len(counted)}. " + "long\n" * 3000
+    def counting(reader: RunReader, selection: Selection) -> Summary:
+        counted.append(selection.phase)
+        return summarize(reader, selection)
 
-    monkeypatch.setitem(OF_A_RUN, "summary", (tell, ""))
+    monkeypatch.setattr("profd.daemon.api.run.summarize", counting)
     async with client() as asking:
-
-        async def ask(**arguments: object) -> str:
-            return body(await asking.call_tool("summary", arguments))[:3]
-
-        assert [await ask(), await ask(page=1), await ask(page=2)] == ["1. ", "1. ", "lon"]
-        assert await ask(phase="forward") == "2. "
-        os.utime(run)  # it is another file now
-        assert await ask() == "3. "
+        for arguments in ({}, {}, {"phase": "forward"}, {}):
+            body(await asking.call_tool("summary", arguments))
+        assert counted == [None, "forward"]
+        synthetic.write_run(other := run.with_suffix(".new"), seconds=5)
+        other.replace(run)
+        assert "after 5.0 s" in body(await asking.call_tool("summary", {}))
 
 
 async def test_a_run_that_is_being_written_is_told_as_it_is_now(runs: Path) -> None:
