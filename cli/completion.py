@@ -38,10 +38,12 @@ def complete_file(
 def complete_run(
     context: click.Context, parameter: click.Parameter, begun: str
 ) -> list[CompletionItem]:
-    """Offer ``latest``, the ids of runs, and files."""
-    words = [paths.LATEST, *(path.stem for path in paths.list_runs())]
-    found = [CompletionItem(word) for word in words if word.startswith(begun)]
-    return [*complete_file(context, parameter, begun), *found]
+    """Offer ``latest``, the ids of runs, and files; for the name of one run its id."""
+    named = [path.stem for path in paths.runs_named(begun)]
+    words = [word for word in (paths.LATEST, *named) if word.startswith(begun)]
+    if not words and len(named) == 1:
+        words = named
+    return [*complete_file(context, parameter, begun), *map(CompletionItem, words)]
 
 
 def complete_process(
@@ -52,6 +54,14 @@ def complete_process(
 
     found = ((str(one.pid), short_command(one.command)) for one in find_attachable())
     return [CompletionItem(pid, help=words) for pid, words in found if pid.startswith(begun)]
+
+
+def complete_target(
+    context: click.Context, parameter: click.Parameter, begun: str
+) -> list[CompletionItem]:
+    """Offer runs and processes."""
+    runs = complete_run(context, parameter, begun)
+    return [*runs, *complete_process(context, parameter, begun)]
 
 
 def complete_phase(

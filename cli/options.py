@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from profd.cli.completion import complete_phase, complete_run
+from profd.cli.completion import complete_phase, complete_run, complete_target
 from profd.daemon import paths
 from profd.daemon.api.selectors import Selectors
 from profd.daemon.recordingconfig import RECORDING, RecordingSettings
@@ -28,7 +28,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 def run_argument(name: str = "run", metavar: str = "[RUN]") -> Callable[[Command], Command]:
     """Return a decorator that gives a command RUN as ``name: str``, by default ``latest``."""
-    return click.argument(name, metavar=metavar, default=paths.LATEST, shell_complete=complete_run)
+    complete = complete_target if "PID" in metavar else complete_run
+    return click.argument(name, metavar=metavar, default=paths.LATEST, shell_complete=complete)
 
 
 job_option = click.option(

@@ -50,7 +50,7 @@ SORTABLE = {
 
 
 @click.command()
-@run_argument()
+@run_argument(metavar="[PID|RUN]")
 @click.option(
     "--steps",
     type=click.IntRange(1, MAX_STEPS),
@@ -139,11 +139,9 @@ def command(
             click.echo(joined(map(Paragraph, about), room))
             rows = reader.operators(window.id)
             sorted_rows = sort_rows(rows if by_shape else by_name(rows), field)
-            given = sorted_rows, limit, issuing_lines(reader, window)
-            if sys.stdout.isatty():
-                click.echo(joined(operator_table(*given, room).splitlines(), room))
-            else:  # a file or a pager has room for all columns
-                click.echo(operator_table(*given))
+            # a file or a pager has room for all columns
+            width = {"room": room} if sys.stdout.isatty() else {}
+            click.echo(operator_table(sorted_rows, limit, issuing_lines(reader, window), **width))
 
 
 def last_windows(reader: RunReader) -> list[WindowRow]:

@@ -178,7 +178,7 @@ def find_run(word: str) -> Path:
                 "make one with `profd run -- python train.py` or `profd demo`",
             )
         return runs[0]
-    found = _named(word, runs)
+    found = runs_named(word)
     if not found or not word:
         raise NoSuchRun(f"no run is called {word}", "see `profd ls` for the runs there are")
     if len(found) > 1:
@@ -189,8 +189,12 @@ def find_run(word: str) -> Path:
     return found[0]
 
 
-def _named(word: str, runs: list[Path]) -> list[Path]:
-    """Return the run of an id, or those whose ids or names begin with a word or a script."""
+def runs_named(word: str) -> list[Path]:
+    """Return the run of an id, or those whose ids or names begin with a word or a script.
+
+    The newest comes first.
+    """
+    runs = list_runs()
     clean = clean_name(word.removesuffix(".py"))  # as it stands in the id
     begins = (word,) if clean == _NAMELESS else (word, clean)
     alike = [

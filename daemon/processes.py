@@ -434,17 +434,14 @@ def python_version(pid: int) -> str | None:
     match = _PYTHON_NAME.match(Path(executable).name)
     if match and match[1] and "." in match[1]:
         return match[1]
-    mapped = maps(pid)
-    library = _LIBPYTHON.search(mapped)
+    # Only the mapping with a file's code counts: a process maps other files, too, including data
+    # sets of terabytes, and py-spy the interpreter that it reads.
+    programs = dict.fromkeys(_CODE.findall(maps(pid)))
+    library = next(filter(None, map(_LIBPYTHON.search, programs)), None)
     if library:
         return library[1]
     root = PROC / str(shown_as(pid))
-    # Only the mapping with a file's code counts: a process maps other files, too, including data
-    # sets of terabytes.
-    files = [
-        f"{root}/exe",
-        *(f"{root}/root{path}" for path in dict.fromkeys(_CODE.findall(mapped))),
-    ]
+    files = [f"{root}/exe", *(f"{root}/root{path}" for path in programs)]
     found = next((version for file in files if (version := elf.python_in(file)) is not None), None)
     return "" if found is None and match else found
 

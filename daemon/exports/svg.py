@@ -10,9 +10,10 @@ from __future__ import annotations
 from xml.sax.saxutils import escape
 
 from profd.daemon.analyze.calltree import Node, call_tree
-from profd.daemon.analyze.phases import PhaseIndex, phase_named
-from profd.daemon.analyze.profile import take_profile
+from profd.daemon.analyze.phases import STARTUP, PhaseIndex, phase_named
+from profd.daemon.analyze.profile import Profile, take_profile
 from profd.daemon.analyze.selection import Selection
+from profd.daemon.findings.catalog import shows_imports, whole_findings
 from profd.daemon.naming import script
 from profd.daemon.render.plaintext import cut, visible
 from profd.daemon.store.reader import RunReader
@@ -27,6 +28,15 @@ def flame_graph_svg(reader: RunReader, selection: Selection) -> bytes:
     """Return the flame graph of a selection."""
     phases = PhaseIndex(reader)
     profile = take_profile(reader, selection, phases)
+    loop = [stack for stack in profile.time_ns if phases.of_stack(stack) != STARTUP]
+    hides_imports = selection.phase is None and not shows_imports(whole_findings(reader))
+    basis = ""
+    if hides_imports and 0 < len(loop) < len(profile.time_ns):
+        basis = " without startup and import"
+        profile = Profile(
+            {stack: profile.samples[stack] for stack in loop},
+            {stack: profile.time_ns[stack] for stack in loop},
+        )
     tree = call_tree(reader, profile, phases)
     drawn, deepest = [], 0
     # Pixels from the left edge and rows from the top; callers come before what they call.
@@ -45,7 +55,8 @@ def flame_graph_svg(reader: RunReader, selection: Selection) -> bytes:
     height, body = HEAD + MARGIN + ROW * (1 + deepest), "\n".join(drawn)
     title = _text(f"{script(reader.info.command)} · {reader.info.id}")
     basis = (
-        f"{profile.total_samples:,} samples; width is time, color the phase, libraries are paler"
+        f"{profile.total_samples:,} samples{basis}; width is time, color the phase, libraries are "
+        "paler"
     )
     picture = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" '

@@ -163,6 +163,11 @@ def whole_findings(reader: RunReader) -> tuple[Finding, ...]:
     return as_findings(reader.path, findings_of_whole(reader))
 
 
+def shows_imports(findings: Iterable[Finding]) -> bool:
+    """Say whether a graph opens with imports in it: they are hidden, unless they are a finding."""
+    return any(one.rule == "slow-start" for one in findings)
+
+
 def present_findings(reader: RunReader) -> tuple[Finding, ...]:
     """Return what slows a live run now, ranked."""
     return ranked(as_findings(reader.path, findings_now(reader)))

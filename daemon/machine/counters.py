@@ -35,7 +35,8 @@ class QuickCounters(Rated):
             if stat is None:
                 continue
             yield from self._rates.points("cpu_cores", stat.cpu_s, identity)
-            yield Point("rss_bytes", stat.rss_bytes, identity)
+            if stat.rss_bytes:  # a process at its end has given its memory back already
+                yield Point("rss_bytes", stat.rss_bytes, identity)
             leader = watched.threads.get(identity, frozenset()) & {watched.leader(identity)}
             yield from _threads(self._rates, identity, leader)
 

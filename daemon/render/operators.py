@@ -15,7 +15,16 @@ import msgspec
 from profd.daemon.analyze.operators import IssuingLine, WindowSummary, issuing_lines
 from profd.daemon.analyze.windows import HOST, AboutWindow, about_window
 from profd.daemon.clock import MICROSECOND_NS
-from profd.daemon.render.plaintext import Paragraph, TextLine, aligned, cut, rows_of, visible
+from profd.daemon.render.plaintext import (
+    GAP,
+    Paragraph,
+    TextLine,
+    aligned,
+    cut,
+    rows_of,
+    visible,
+    width,
+)
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import OperatorTotals
 from profd.daemon.store.rows import WindowRow
@@ -24,6 +33,11 @@ from profd.daemon.units import percent, plural, step_time
 
 _NAME_CELLS = 55
 _LINES, _IDLE_LINES = 6, 3
+_SPARE = (
+    *("CPU time avg", "CUDA time avg", "Total MFLOPs", "CPU total %", "Self CUDA %"),
+    *("CPU Mem", "CUDA Mem", "Self CPU %", "CUDA total", "CPU total"),
+)
+"""The columns that a table without enough room lacks, in this order."""
 
 
 class Sums(NamedTuple):
@@ -64,19 +78,29 @@ def operator_table(
     """Return the first ``limit`` rows as a table, without a newline at the end.
 
     ``issuers`` are the lines that issued operators, by name. No cell is wider than a third
-    of ``room``.
+    of ``room``, and columns are left out, and named, if the table would be wider.
     """
     sums, columns = sums_of(rows), columns_of(rows)
     if issuers:
         columns.append(OperatorColumn("From (samples)", lambda row, _: issuer_of(row, issuers)))
-    heads = [column.head for column in columns]
-    cells = [[cut(column.cell(row, sums), room // 3) for column in columns] for row in rows[:limit]]
+    texts = {
+        one.head: [cut(one.cell(row, sums), room // 3) for row in rows[:limit]] for one in columns
+    }
+    widths = {head: max(map(width, (head, *cells))) for head, cells in texts.items()}
+    left_out: list[str] = []
+    for head in filter(texts.__contains__, _SPARE):
+        if sum(widths.values()) + len(GAP) * (len(widths) - 1) > room:
+            del texts[head], widths[head]
+            left_out.append(head)
+    heads = [*texts]
     lines = [
-        aligned(heads, cells, right=heads[1:], has_rule=True),
+        aligned(heads, zip(*texts.values(), strict=True), right=heads[1:], has_rule=True),
         f"Self CPU time total: {_time(sums.self_cpu_ns)}",
     ]
     if sums.self_cuda_ns:
         lines.append(f"Self CUDA time total: {_time(sums.self_cuda_ns)}")
+    if left_out:
+        lines.append(f"No room for {', '.join(left_out)}: in a pipe or file they are there")
     return "\n".join(lines)
 
 

@@ -123,7 +123,7 @@ def process_title(row: ProcessRow, host: str | None = None) -> str:
     return title if host is None else f"{title} {visible(host)}"
 
 
-_GAP = "  "
+GAP = "  "
 _LEAST_CELLS = 16
 """The last column of a table is cut to so many cells before others are."""
 
@@ -161,12 +161,12 @@ def aligned(
                 for text in (head, *rule, *texts)
             ]
         )
-    return "\n".join(_GAP.join(line).rstrip() for line in zip(*shown, strict=True))
+    return "\n".join(GAP.join(line).rstrip() for line in zip(*shown, strict=True))
 
 
 def _narrow(rooms: list[int], flexible: Sequence[int], cells: int) -> None:
     """Take room from the columns that are flexible until a table takes no more than ``cells``."""
-    taken = sum(rooms) + len(_GAP) * (len(rooms) - 1)
+    taken = sum(rooms) + len(GAP) * (len(rooms) - 1)
     for _ in range(taken - cells if flexible else 0):
         widest = max(flexible, key=rooms.__getitem__)
         at = flexible[-1] if rooms[flexible[-1]] > _LEAST_CELLS else widest

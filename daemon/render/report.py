@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import gc
 from collections import defaultdict
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from profd.daemon.analyze.incidents import last_output
 from profd.daemon.analyze.phases import PhaseIndex, phase_named
 from profd.daemon.analyze.selection import MAIN_THREADS, led_by
 from profd.daemon.analyze.steptree import StepPart, take_step_tree
-from profd.daemon.findings.finding import Finding
+from profd.daemon.findings.catalog import shows_imports
 from profd.daemon.naming import script
 from profd.daemon.paths import write_whole
 from profd.daemon.render import cards
@@ -110,11 +109,6 @@ def seconds_by_name(step: StepPart) -> dict[str, float]:
         for line in phase.parts:
             found[line.name] += line.seconds
     return {visible(name): seconds for name, seconds in found.items()}
-
-
-def shows_imports(findings: Iterable[Finding]) -> bool:
-    """Say whether the page opens with imports in its graph: they are hidden, unless a finding."""
-    return any(one.rule == "slow-start" for one in findings)
 
 
 def _ending(summary: Summary) -> str:

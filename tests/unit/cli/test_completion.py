@@ -11,6 +11,7 @@ from support.synthetic import write_run
 
 from profd.cli import completion
 from profd.cli.main import profd
+from profd.daemon.tree import attachable
 
 IDS = [f"2026112{day}-120000-{name}-000{day}" for day, name in enumerate(("ant", "bee", "bee"))]
 
@@ -33,6 +34,8 @@ def offered(*words: str) -> set[tuple[str, str]]:
         (("summary", ""), {"latest", *IDS}),
         (("export", "20261121"), {IDS[1]}),
         (("view", "20261120-1"), {IDS[0]}),
+        (("view", "an"), {IDS[0]}),
+        (("view", "bee"), set()),
         (("diff", "l"), {"latest"}),
         (("diff", "latest", "l"), {"latest"}),
         (("export", "--format", "p"), {"pprof", "perfetto", "parquet"}),
@@ -52,6 +55,16 @@ def test_words_are_completed_by_what_there_is(words: tuple[str, ...], plain: set
         and (words[-2] != "--phase")
     )
     assert (("file", words[-1]) in found) is takes_file
+
+
+def test_where_a_process_can_be_named_those_that_run_are_offered_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    standing = attachable.Attachable(2026, "3.11", None, 1.0, ("python", "train.py"))
+    monkeypatch.setattr(attachable, "find_attachable", lambda: [standing])
+    for command in ("attach", "dump", "window"):
+        assert ("plain", "2026") in offered(command, "20")
+    assert {("plain", run) for run in IDS} <= offered("dump", "20") & offered("window", "20")
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import jsonschema
 import pytest
 from support import traceevents
 from support.commandline import CommandLine
+from support.findingruns import IMPORT
 from support.folders import DATA
 from support.gpurun import waits, write_gpu_run
 from support.synthetic import (
@@ -33,9 +34,11 @@ from support.synthetic import (
 )
 
 from profd.cli.main import run_command_line
+from profd.daemon.analyze.phases import STARTUP
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import ExitCode
+from profd.daemon.exports import svg
 from profd.daemon.exports.formats import FORMATS, collapsed_lines
 from profd.daemon.exports.perfetto import perfetto
 from profd.daemon.exports.pprof import pprof, profile_message
@@ -144,6 +147,25 @@ def test_widths_in_svg_are_shares(reader: RunReader) -> None:
     ElementTree.fromstring(
         flame_graph_svg(reader, Selection(to_ns=1))
     )  # an empty one is a picture too
+
+
+def test_svg_leaves_imports_out_unless_they_are_asked_for_or_a_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    thread = (MAIN_TID, "MainThread", True, ((IMPORT, 400), (BACKWARD, 600)))
+    found = main_process(), recording(MAIN, STARTED_NS, (thread,))
+    with RunReader(write_records(tmp_path / "imports.profd", found)) as reader:
+
+        def drawn(selection: Selection) -> list[bool]:
+            picture = flame_graph_svg(reader, selection).decode()
+            texts = ("_find_and_load", BACKWARD[-1].function, "60 samples without startup")
+            return [text in picture for text in texts]
+
+        assert drawn(MAIN_THREADS) == [False, True, True]
+        assert drawn(Selection(phase=STARTUP)) == [True, False, False]
+        monkeypatch.setattr(svg, "shows_imports", lambda findings: True)
+        assert drawn(MAIN_THREADS) == [True, True, False]
+        assert drawn(Selection(to_ns=STARTED_NS + SECOND_NS // 4)) == [True, False, False]
 
 
 def test_every_kind_of_track_of_perfetto_is_there_with_its_times(reader: RunReader) -> None:

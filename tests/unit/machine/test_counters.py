@@ -59,6 +59,14 @@ def test_cpu_is_by_the_time_between_two_readings_and_memory_as_it_is(
         assert "cpu_cores" not in values(read(source, *identities))
 
 
+def test_the_last_memory_of_a_process_is_what_it_had_before_its_end(
+    clock: StoppedClock, files: ProcFiles
+) -> None:
+    source = QuickCounters(clock)
+    files.run(rss_pages=0)
+    assert "rss_bytes" not in values(read(source, TARGET))
+
+
 def test_the_main_thread_is_read_with_the_process_and_the_others_seldom(
     clock: StoppedClock, files: ProcFiles
 ) -> None:

@@ -53,6 +53,17 @@ def test_columns_are_those_of_torch_and_last_the_lines_that_issued_operators() -
     assert "From" not in operator_table([MM], issuers={})
 
 
+@pytest.mark.parametrize("room", [80, 100, 120, 140, 200])
+def test_a_table_without_room_lacks_whole_columns_and_says_which(room: int) -> None:
+    rows = [WIDE_MM, MM, msgspec.structs.replace(KERNEL, cpu_bytes=1)]
+    every, table = words(operator_table(rows), 0), operator_table(rows, room=room)
+    heads, last = words(table, 0), table.splitlines()[-1]
+    assert all(len(line) <= room for line in table.splitlines()[:-1])
+    assert {"Name", "Self CPU", "Self CUDA", "# of Calls", "Input Shapes"} <= {*heads}
+    left_out = last.removeprefix("No room for ").partition(":")[0].split(", ")
+    assert {*heads, *left_out} == {*every} if len(heads) < len(every) else "Self CUDA" in last
+
+
 def test_times_memory_and_shares_are_written_as_torch_does() -> None:
     table = operator_table([MM, STEP])
     assert words(table, 2) == [

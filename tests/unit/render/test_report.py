@@ -21,10 +21,10 @@ from support.present import there
 from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.errors import OutputUnwritable
+from profd.daemon.findings.catalog import shows_imports
 from profd.daemon.render.buckets import TIME_UNIT_NS
 from profd.daemon.render.report import (
     render_report,
-    shows_imports,
     take_verdict,
     take_words,
     write_report,

@@ -187,7 +187,8 @@ def test_a_program_with_python_in_it_is_found_and_others_soon_left_alone(
 
     def maps(pid: int) -> str:
         asked.append(pid)
-        return "7f00 /usr/lib/libpython3.11.so.1.0" if pid == embedding else "7f00 /usr/lib/libc.so"
+        file = "libpython3.11.so.1.0" if pid == embedding else "libc.so"
+        return f"7f00-7f01 r-xp 0 08:01 1 /usr/lib/{file}\n"
 
     monkeypatch.setattr(processes, "maps", maps)
     monkeypatch.setattr(
