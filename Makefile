@@ -100,7 +100,7 @@ trust: .venv/dev-installed ## kill and stop profd, let each of its writes fail, 
 	$(BIN)/python benchmarks/traces.py
 	$(BIN)/python benchmarks/fuzz.py
 
-pictures: .venv/dev-installed ## take the pictures of README and docs from a training, on a quiet machine; needs chromium
+pictures: .venv/dev-installed ## take the pictures of README and docs, of a made-up run; needs chromium
 	$(BIN)/python docs/pictures/take.py
 
 format: .venv/dev-installed ## format the code and mend what the linter can

@@ -49,6 +49,8 @@ COLUMNS, LINES = 120, 36
 FIRST_SIGHT_S, CHANGE_S = 3.0, 6.0
 DEADLINE_S = 120.0
 LEFT, RIGHT, FAR_LEFT, ESCAPE = b"\x1b[D", b"\x1b[C", b"\x1b[1;2D", b"\x1b"
+KEYS = [bytes([key]) for key in b"2jjo1jj4jj6jj7jj8?q3jji1tttzZl"]
+"""Views, rows, orders, help, the flame graph, threads, time."""
 _SAMPLES = re.compile(r"([\d,]+) samples")
 
 
@@ -116,7 +118,7 @@ def measure_finished(run_file: Path) -> None:
     """Measure how soon a finished run is to be seen, and what each move in time takes."""
     with opened("view", str(run_file)) as terminal:
         drawn_s = terminal.until(
-            lambda: "rank 0" in terminal.line("rank 0") and bool(terminal.line("train_epoch"))
+            lambda: "rank 0" in terminal.line("rank 0") and bool(terminal.line("train.py:"))
         )
         report("to the first picture", [drawn_s - terminal.began_s])
         report("a move while the run is read", list(_moves(terminal, [LEFT] * 10)))
@@ -131,6 +133,20 @@ def measure_finished(run_file: Path) -> None:
         terminal.press(ESCAPE)
         terminal.rest(1)
         report("a zoom", list(_moves(terminal, [b"z"] * 5 + [b"Z"] * 5)))
+        report("a key", list(_drawn(terminal, KEYS * 5)))
+
+
+def _drawn(terminal: Terminal, keys: Sequence[bytes]) -> Iterator[float]:
+    """Yield for each of some keys how long it took until anything was drawn.
+
+    Of a run that has ended nothing is drawn without a key.
+    """
+    for key in keys:
+        terminal.screen.dirty.clear()
+        begun_s = time.perf_counter()
+        terminal.press(key)
+        yield terminal.until(lambda: bool(terminal.screen.dirty)) - begun_s
+        terminal.rest(0.3)
 
 
 def _moves(terminal: Terminal, keys: Sequence[bytes]) -> Iterator[float]:
@@ -138,14 +154,14 @@ def _moves(terminal: Terminal, keys: Sequence[bytes]) -> Iterator[float]:
     time.
     """
     for key in keys:
-        before, begun_s = terminal.line("1 Hot"), time.perf_counter()
+        before, begun_s = terminal.line("8 Output"), time.perf_counter()
         terminal.press(key)
         yield terminal.until(functools.partial(_is_other, terminal, before)) - begun_s
         terminal.rest(0.2)
 
 
 def _is_other(terminal: Terminal, before: str) -> bool:
-    return terminal.line("1 Hot") not in ("", before)
+    return terminal.line("8 Output") not in ("", before)
 
 
 class Load:
@@ -199,7 +215,7 @@ def measure_live(seconds: int) -> None:
         load = Load(Path(folder) / "live.profd")
         load.write()
         with opened("view", str(load.path)) as terminal:
-            terminal.until(lambda: bool(terminal.line("train_epoch")))
+            terminal.until(lambda: bool(terminal.line("train.py:")))
             process = psutil.Process(terminal.pid)
             before, begun_s = process.cpu_times(), time.perf_counter()
             delays = []
@@ -227,6 +243,8 @@ def measure_attach(times: int) -> bool:
         os.environ["PROFD_HOME"] = folder
         for _ in range(times):
             with running("switching.py") as target, opened("attach", str(target.pid)) as terminal:
+                terminal.until(functools.partial(terminal.line, "8 Output"))
+                terminal.press(b"2")
                 seen_s = terminal.until(functools.partial(terminal.line, "before_the_line"))
                 first.append(seen_s - terminal.began_s)
                 assert target.stdin is not None
@@ -248,7 +266,7 @@ def measure_attach(times: int) -> bool:
 
 
 def _shown_samples(terminal: Terminal) -> int:
-    found = _SAMPLES.search(terminal.line("1 Hot"))
+    found = _SAMPLES.search(terminal.line("8 Output"))
     return int(found[1].replace(",", "")) if found else 0
 
 

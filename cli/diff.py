@@ -50,6 +50,12 @@ from profd.daemon.render.difftext import diff_text
 )
 @output_option("Write an HTML report to FILE too, with a flame graph of the differences.")
 @selection_options
+@click.option(
+    "--new-from",
+    metavar="TIME",
+    help="Take other samples of NEW, from TIME on: so two ranges of one run are compared.",
+)
+@click.option("--new-to", metavar="TIME", help="Take samples of NEW before TIME.")
 @json_option
 def command(
     base: str,
@@ -59,6 +65,8 @@ def command(
     alike: float,
     output: Path | None,
     words: Selectors,
+    new_from: str | None,
+    new_to: str | None,
     as_json: bool,
 ) -> int:
     """Say what changed from the run BASE to the run NEW.
@@ -66,18 +74,22 @@ def command(
     This covers step time, lines, functions, phases, GPUs, memory and operators.
 
     The main threads of the training processes are compared, without the start-up; a step at a time
-    where both runs tell their steps, else by shares. A selection applies to both runs. The text
+    where both runs tell their steps, else by shares. A selection applies to both runs, and
+    --new-from and --new-to choose another range of time in NEW. The text
     goes to stdout; -o FILE writes a report. Either may be a folder with the run files of all nodes
     of a job, or the URL of a file or folder.
     """
     wanted = [parse_limit(text) for text in limits]
+    words_of_new = words
+    if new_from is not None or new_to is not None:
+        words_of_new = {**words, "from_": new_from, "to": new_to}
     with (
         open_run(base, None) as first,
         open_run(new, None) as second,
         first.one_moment(),
         second.one_moment(),
     ):
-        selections = select(first, words), select(second, words)
+        selections = select(first, words), select(second, words_of_new)
         diff = take_diff(first, second, selections, least=least / 100, alike=alike / 100)
         if output is not None:
             from profd.daemon.render.diffreport import render_diff_report

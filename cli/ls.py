@@ -12,8 +12,9 @@ import msgspec
 from profd.cli.console import line_cells, print_json, say
 from profd.cli.liverun import live_runs_of
 from profd.cli.options import json_option
+from profd.daemon import paths
 from profd.daemon.api.opening import ListedRun, list_runs
-from profd.daemon.render.plaintext import aligned, titled
+from profd.daemon.render.plaintext import Paragraph, aligned, joined, titled
 from profd.daemon.tree.attachable import Attachable, find_attachable
 from profd.daemon.units import duration
 
@@ -51,7 +52,8 @@ def run_table(runs: Sequence[ListedRun], cells: int) -> str:
     heads = ("run", "state", "length", "samples", "command")
     right, whole = ("length", "samples"), ("run", "state")
     table = aligned(heads, map(_run_cells, runs), right=right, whole=whole, cells=cells)
-    return titled("Runs", table)
+    where = f"Each is a file in {paths.runs_folder()}: delete it, and the run is gone."
+    return f"{titled('Runs: profd view RUN', table)}\n{joined([Paragraph(where)], cells)}"
 
 
 def attachable_table(found: Sequence[Attachable], cells: int) -> str:

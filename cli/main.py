@@ -37,7 +37,7 @@ COMMANDS = {
     "summary": "Say where the time of a run went.",
     "report": "Write a self-contained HTML report of a run.",
     "export": "Write the samples of a run for another tool.",
-    "diff": "Say what changed from one run to another.",
+    "diff": "Say what changed from one run, or part of a run, to another.",
     "fleet": "Say what many runs together lose, and where.",
     "stop": "End a profiling session; its target runs on.",
     "daemon": "Supervise this host: record and report its trainings.",

@@ -19,7 +19,6 @@ from textual.message import Message
 from profd.daemon import processes
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.errors import NoSuchProcess, ProfdError, SessionFailed
-from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.session.control import ControlClient, window_request
 from profd.daemon.session.session import end_session
 from profd.daemon.store.reader import RunReader
@@ -29,9 +28,6 @@ from profd.tui.terminal import Terminal
 
 if TYPE_CHECKING:
     from profd.daemon.tree.tree import DumpedProcess, MergedStack
-
-RATES_HZ = (1, 2, 5, 10, 20, 50, 100, 200, 500, RECORDING.highest_rate_hz)
-"""A key press changes the sampling rate to the next of these."""
 
 
 @dataclass
@@ -85,19 +81,6 @@ def mark(info: RunInfo, note: str) -> ActionDone:
     with _session(info) as client:
         client.mark(note)
     return ActionDone("the moment is marked")
-
-
-def change_rate(info: RunInfo, steps: int) -> ActionDone:
-    """Sample at the next rate above (``steps`` > 0) or below."""
-    with _session(info) as client:
-        rate_hz = client.hello().rate_hz
-        further = [rate for rate in RATES_HZ if (rate - rate_hz) * steps > 0]
-        if not further:
-            return ActionDone(f"profd samples at {rate_hz} Hz, which is as far as it goes", "Rate")
-        wanted_hz = further[0 if steps > 0 else -1]
-        now_hz = client.aim_at_rate(wanted_hz).rate_hz
-    why = "" if now_hz == wanted_hz else f"; {wanted_hz} Hz would cost more than the budget"
-    return ActionDone(f"profd samples at {now_hz} Hz instead of {rate_hz} Hz{why}", "Rate")
 
 
 def stop(info: RunInfo) -> ActionDone:

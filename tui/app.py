@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,6 @@ from profd.tui.dialogs import (
 )
 from profd.tui.driver import BackgroundTold, TerminalDriver
 from profd.tui.feed import Feed, FeedFailed
-from profd.tui.keys import COMMANDS
 from profd.tui.terminal import Terminal
 
 
@@ -88,9 +86,6 @@ class ProfdApp(App[Leaving]):
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         yield SystemCommand("Theme", "Change the colors", self.action_change_theme)
-        for title, about, action in COMMANDS:
-            if isinstance(screen, Dashboard) or action.startswith("app."):
-                yield SystemCommand(title, about, partial(screen.run_action, action))
 
     async def action_quit(self, by: str = "q") -> None:
         dashboard = self.screen_stack[0]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
 from rich.cells import cell_len
 from rich.style import Style
@@ -197,11 +197,3 @@ def axis(ruler: Ruler, columns: int) -> str:
             text = f"{text:<{column}}{label}"
         at_ns += step_ns
     return text
-
-
-def squeezed(cells: Sequence[float | None], count: int) -> list[float | None]:
-    """Return the means of cells in ``count`` columns, or in as many as there are cells."""
-    count = min(count, len(cells))
-    bounds = [len(cells) * number // count for number in range(count + 1)] if count else []
-    parts = [[cell for cell in cells[a:b] if cell is not None] for a, b in pairwise(bounds)]
-    return [sum(part) / len(part) if part else None for part in parts]

@@ -104,7 +104,7 @@ class Dashboard(Screen[None]):
     def _show(self, message: SnapshotTaken) -> None:
         was_live, self._snapshot = self._is_live(), message.snapshot
         info = message.snapshot.info
-        for widget in (Header, VerdictLine, Timeline, TabLine):
+        for widget in (Header, VerdictLine, Timeline, TabLine, KeyLine):
             self.query_one(widget).show(message.snapshot)
         self.query_one(OutputPane).mode = info.mode
         self._show_table()
@@ -311,7 +311,7 @@ class Dashboard(Screen[None]):
     def _look_at_output(self, **changes: object) -> None:
         self._feed.look_at_output(replace(self._feed.output_view, **changes))
 
-    # --- actions: windows, dumps, marks, exports, the rate, and the end of a recording
+    # --- actions: windows, dumps, marks, exports, and the end of a recording
 
     def action_window(self) -> None:
         self._run_of(actions.take_window, "No window")
@@ -340,9 +340,6 @@ class Dashboard(Screen[None]):
 
         choices = [Choice(form, f"{form}: {each.what}") for form, each in FORMATS.items()]
         self._ask(ChoiceScreen("Export into the current folder", "", choices), export)
-
-    def action_rate(self, steps: int) -> None:
-        self._run_of(lambda info: actions.change_rate(info, steps), "The rate stays")
 
     @property
     def stopping(self) -> signal.Signals | None:

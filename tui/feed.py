@@ -37,6 +37,8 @@ from profd.tui.view import OutputView, View
 
 REFRESH_S = 0.5
 TYPING_S = 0.1
+RESTS_AFTER_S, RESTS = 10.0, 5
+"""Once nobody has chosen anything else for so long, a run is looked at so many times as seldom."""
 _DRAWING_S = 0.05
 # A session that cannot be reached may be starting, or ending: it is asked again, but not at every
 # look.
@@ -218,22 +220,26 @@ class Feed:
         )
         self.view, self.output_view = View(), OutputView()
         self._is_paused = self._is_stopped = False
-        self._wake = threading.Event()
+        self._wake, self._woken_s = threading.Event(), time.monotonic()
 
     def look(self, view: View) -> None:
         self.view = view
-        self._wake.set()
+        self._wake_up()
 
     def look_at_output(self, view: OutputView) -> None:
         self.output_view = view
-        self._wake.set()
+        self._wake_up()
 
     def pause(self, *, is_paused: bool) -> None:
         self._is_paused = is_paused
-        self._wake.set()
+        self._wake_up()
 
     def stop(self) -> None:
         self._is_stopped = True
+        self._wake_up()
+
+    def _wake_up(self) -> None:
+        self._woken_s = time.monotonic()
         self._wake.set()
 
     def run(self) -> None:
@@ -279,7 +285,14 @@ class Feed:
                 if reading.is_behind:
                     self._wake.wait(_DRAWING_S)
             if not reading.is_behind:
-                self._wake.wait(TYPING_S if self.output_view.is_typing else REFRESH_S)
+                self._wake.wait(self._pause_s())
+
+    def _pause_s(self) -> float:
+        """Return how long a run is left alone that is read to its end."""
+        if self.output_view.is_typing:
+            return TYPING_S
+        rests = time.monotonic() - self._woken_s >= RESTS_AFTER_S
+        return REFRESH_S * RESTS if rests else REFRESH_S
 
     def _snapshot(self, model: RunModel, findings: Findings, view: View) -> Snapshot:
         return replace(

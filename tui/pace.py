@@ -43,7 +43,6 @@ class Pace:
         self, reader: RunReader, phases: PhaseIndex, now_ns: Callable[[], int] = time.time_ns
     ) -> None:
         self._reader, self._phases, self._now_ns = reader, phases, now_ns
-        self._first: PointRow | None = None
         self._whole: Steps | None = None
         self._series: SeriesRow | None = None
         self._counts: deque[PointRow] = deque(maxlen=GAPS + 1)
@@ -66,7 +65,6 @@ class Pace:
         self._counts.extend(self._reader.points(self._series.id, TimeRange(new_ns)))
         # What looked like a pause may turn out to be time of which nobody knows the steps.
         self.columns.forget(new_ns if self._lost == before else 0)
-        self._first = self._first or self._reader.points_around(self._series.id, 0)[1]
 
     def steps(self, *, of_all: bool = True) -> Steps | None:
         """Return the newest count and the rate up to it, or the totals of an ended run.
@@ -89,7 +87,6 @@ class Pace:
                     per_s=whole.per_s,
                     made=whole.count,
                     exactness=exactness(whole),
-                    mean_per_s=None,
                     pauses=False,
                 )
             return self._whole
@@ -131,7 +128,6 @@ class Pace:
             int(last.value) + ahead,
             per_s,
             exactness="~" if ahead else "",
-            mean_per_s=_per_s(self._first or first, last),
             pauses=pauses,
         )
 

@@ -21,18 +21,16 @@ class Steps(msgspec.Struct, frozen=True):
 
     ``step`` and ``per_s`` are None while the training runs in a loop that nothing counts; ``step``
     stays None afterwards. ``exactness`` goes before the number: ``~`` if the step is estimated by
-    that rate from the last count, a second ago. ``mean_per_s`` is the rate since the first count;
-    ``pauses`` says that the loop stands still. ``made`` is the number of all steps of a run that
-    has ended, as the summary counts them, with the summary's word for its exactness; ``per_s`` is
-    then the rate over all of them, without a mean or pauses beside it. ``made`` is None while the
-    run is live.
+    that rate from the last count, a second ago. ``pauses`` says that the loop stands still.
+    ``made`` is the number of all steps of a run that has ended, as the summary counts them, with
+    the summary's word for its exactness; ``per_s`` is then the rate over all of them, without
+    pauses. ``made`` is None while the run is live.
     """
 
     step: int | None
     per_s: float | None
     made: int | None = None
     exactness: str = ""
-    mean_per_s: float | None = None
     pauses: bool = False
 
 

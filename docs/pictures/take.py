@@ -1,26 +1,28 @@
-"""Takes the pictures of README and docs from a real training: the dashboard's views, the report.
+"""Takes the pictures of README and docs: the dashboard's views, and the report.
 
-Usage: ``python docs/pictures/take.py [dashboard] [report]``, or ``make pictures``; both by default.
-Needs torch and Chromium, and about two minutes of a quiet machine: a busy one shows in the
-pictures.
+Usage: ``python docs/pictures/take.py``, or ``make pictures``. Needs Chromium. They show the made-up
+run of ``tests/support/completerun.py``, in which each view has something to show, so they are the
+same on every machine, however busy it is.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
-from training import training
 from views import draw_views
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+
+from support.completerun import write_complete_run
 
 from profd.daemon.render.report import write_report
 from profd.daemon.store.reader import RunReader
 
 HERE = Path(__file__).parent
-KINDS = {"dashboard", "report"}
 DASHBOARD_SIZE = (1482, 929)
 REPORT_SIZE = (1440, 1100)
 CHROMIUM = [
@@ -64,20 +66,12 @@ def take_report(run_file: Path, folder: Path) -> None:
 
 
 def main() -> None:
-    """Take what is asked for: the dashboard while the training runs, the report when it has ended."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "pictures", nargs="*", metavar="PICTURE", help="dashboard or report [default: both]"
-    )
-    wanted = set(parser.parse_args().pictures) or KINDS
-    if unknown := wanted - KINDS:
-        parser.error(f"there is no picture of {', '.join(sorted(unknown))}")
-    with tempfile.TemporaryDirectory(prefix="pictures-") as name, training(Path(name)) as made:
-        run_file = made.dress()
-        if "dashboard" in wanted:
-            take_dashboard(run_file, Path(name))
-        if "report" in wanted:
-            take_report(made.finish(), Path(name))
+    """Write the run, and take all pictures of it."""
+    with tempfile.TemporaryDirectory(prefix="pictures-") as name:
+        folder = Path(name)
+        run_file = write_complete_run(folder / "run.profd")
+        take_dashboard(run_file, folder)
+        take_report(run_file, folder)
 
 
 if __name__ == "__main__":

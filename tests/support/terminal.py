@@ -87,7 +87,7 @@ class Terminal:
 
     def colors(self) -> str:
         """Return the screen with its colors, as escape sequences."""
-        return self._tmux("capture-pane", "-p", "-e")
+        return self._tmux("capture-pane", "-p", "-e", "-N")
 
     def set_background(self, color: str) -> None:
         """Give the terminal a background, which it tells a program that asks."""

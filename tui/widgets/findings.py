@@ -44,12 +44,8 @@ class FindingTable(Table[Finding]):
     empty_text = _NONE_YET
 
     def action_choose(self) -> None:
-        if self.shown is not None:
-            self.post_message(FindingChosen(self.shown))
-
-    @property
-    def shown(self) -> Finding | None:
-        return self.current or (self.rows[0] if self.rows else None)
+        if self.meant is not None:
+            self.post_message(FindingChosen(self.meant))
 
     def columns(self) -> Sequence[Column[Finding]]:
         return (
@@ -141,5 +137,5 @@ class FindingsPane(Horizontal):
     @on(CursorMoved)
     def _show_evidence(self) -> None:
         evidence = self.query_one(EvidencePane)
-        if evidence.finding != self.table.shown:
-            evidence.show(self.table.shown)
+        if evidence.finding != self.table.meant:
+            evidence.show(self.table.meant)

@@ -5,7 +5,6 @@ It can be walked through, zoomed, searched and inverted.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 
 from rich.style import Style
@@ -26,22 +25,10 @@ from profd.tui.widgets.table import CursorMoved
 
 _DETAIL_LINES = 2
 _NAME_CELLS, _PLACE_CELLS = 3, 16
-# Packages have no colors of their own. They take those of phases, which differ well; a line below
-# says what the colors mean.
-_MODULE_COLORS = (
-    phases.FORWARD,
-    phases.BACKWARD,
-    phases.OPTIMIZER,
-    phases.EVALUATION,
-    phases.COLLECTIVE,
-    phases.LOSS,
-    phases.LOGGING,
-    phases.CHECKPOINT,
-)
 _KEYS = " arrows move · ⏎ zooms · ⌫ back · i inverts · f folds · c colors · / searches"
 
 
-BY_PHASE, BY_MODULE, BY_GPU = "colors by phase", "colors by module", "colors by idle GPU"
+BY_PHASE, BY_GPU = "colors by phase", "colors by idle GPU"
 _IDLE_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
@@ -95,9 +82,7 @@ class FlameView(LineWidget):
 
     def action_recolor(self) -> None:
         has_gpu = self.cursor.tree is not None and self.cursor.tree.gpu_idle is not None
-        self.coloring = {BY_PHASE: BY_MODULE, BY_MODULE: BY_GPU if has_gpu else BY_PHASE}.get(
-            self.coloring, BY_PHASE
-        )
+        self.coloring = BY_GPU if has_gpu and self.coloring == BY_PHASE else BY_PHASE
         self.refresh()
 
     def action_release(self) -> None:
@@ -172,22 +157,16 @@ class FlameView(LineWidget):
             else:
                 style = look.label
             # Add a letter if the color says nothing.
-            letter = "" if look.color or self.coloring == BY_MODULE else f"{look.letter} "
+            letter = "" if look.color else f"{look.letter} "
             runs.append((_label(block, letter), style))
             at = block.right
         return runs
 
     def _look(self, node: Node) -> PhaseLook:
-        if self.coloring == BY_PHASE:
-            return self.phase_look(node.phase if node.phase != MIXED else phases.OTHER)
         if self.coloring == BY_GPU and node.gpu_idle is not None:
             return self.idle_look(node.gpu_idle)
-        if node.frame is None or self.coloring == BY_GPU:
-            return self.phase_look(phases.OTHER)
-        # The color depends only on the name: the same in every run, whichever packages it has.
-        return self.phase_look(
-            _MODULE_COLORS[zlib.crc32(node.package.encode()) % len(_MODULE_COLORS)]
-        )
+        is_known = self.coloring == BY_PHASE and node.phase != MIXED
+        return self.phase_look(node.phase if is_known else phases.OTHER)
 
     def _about(self, node: Node) -> list[Run]:
         whole_ns = (self.cursor.tree.total_ns if self.cursor.tree else 0.0) or 1.0

@@ -17,6 +17,7 @@ from profd.daemon.render.plaintext import visible
 from profd.daemon.render.sections import (
     COMPUTE_SHARE,
     MUCH_STARTUP,
+    SETTLED_S,
     alarm,
     cost_words,
     large_remark,
@@ -89,18 +90,15 @@ class Header(LineWidget):
         elif steps.step is not None:
             count = f"step {steps.exactness}{steps.step:,}"
         pace = ("pauses", "warn") if steps.pauses else (rate(steps.per_s), "bright")
-        parts = [Part(4, (f"{count}  ", pace))]
-        # Show the mean only if it differs from the present rate.
-        if steps.mean_per_s is not None and rate(steps.mean_per_s) != rate(steps.per_s):
-            parts.append(Part(6, ((f"mean {rate(steps.mean_per_s)}", "dim"),)))
-        return parts
+        return [Part(4, (f"{count}  ", pace))]
 
     def _vitals(self, snapshot: Snapshot) -> list[Part]:
         if snapshot.read_share < 1:
             return [Part(2, ((f"reading the run, {percent(snapshot.read_share)}", "accent"),))]
         parts = []
         if snapshot.coverage is not None:
-            style = "dim" if snapshot.coverage >= 0.99 else "warn"
+            is_settled = snapshot.info.time.length_s >= SETTLED_S
+            style = "warn" if snapshot.coverage < 0.99 and is_settled else "dim"
             parts.append(Part(5, ((f"{percent(snapshot.coverage, 1)} covered", style),)))
         if snapshot.torn_share is not None:
             parts.append(Part(8, ((f"{percent(snapshot.torn_share, 1)} torn", "dim"),)))
@@ -166,9 +164,12 @@ class VerdictLine(LineWidget):
             return _said(warned)
         rows = [row.shares for row in self.snapshot.timeline.phase_rows if row.shares]
         work = sum(map(worked_share, rows)) / (len(rows) or 1)
-        # Nothing is said before the run was searched for problems, or could be.
-        seen = self.snapshot.verdict.samples if self.snapshot.verdict else 0
-        if work >= COMPUTE_SHARE and self.snapshot.is_diagnosed and seen >= LEAST_SAMPLES:
+        # Nothing is said before the run was searched for problems.
+        verdict = self.snapshot.verdict
+        if verdict and verdict.samples < LEAST_SAMPLES:
+            few = (f" {plural(verdict.samples, 'sample')} only:", "dim")
+            return [few, *self._of_verdict(self.snapshot)]
+        if work >= COMPUTE_SHARE and self.snapshot.is_diagnosed:
             startup = sum(row.get(STARTUP, 0.0) for row in rows) / len(rows)
             return self._all_compute(self.snapshot, work, startup)
         return self._of_verdict(self.snapshot)

@@ -112,8 +112,8 @@ class LineTable(HotTable):
             self.empty_text = "None of this time is at a line of yours: 2 has all functions."
 
     async def action_choose(self) -> None:
-        if self.current is not None:
-            await self.run_action(f"screen.open_line({_where(self.current)[0]!r})")
+        if self.meant is not None:
+            await self.run_action(f"screen.open_line({_where(self.meant)[0]!r})")
 
     def columns(self) -> Sequence[Column[FunctionRow]]:
         return [
@@ -124,8 +124,8 @@ class LineTable(HotTable):
             Column(SELF, _self, 7, 96, right=True),
             *([Column(GPU, _gpu, 5, 72, right=True)] if self._has_gpu else []),
             Column("phase", self._phase, 14, 56),
-            Column("your line", _where, share=4, shorten=cut_path),
-            Column("", _source, from_width=64, share=6),
+            Column("your line", _where, share=3, shorten=cut_path),
+            Column("", _source, from_width=64, share=7),
         ]
 
     def key(self, item: FunctionRow) -> Hashable:

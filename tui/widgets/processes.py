@@ -33,11 +33,11 @@ class ProcessTable(Table[ProcessState]):
         self.show_rows(snapshot.processes)
 
     async def action_choose(self) -> None:
-        if self.current is not None and self.current.group:
-            self._unfolded ^= {self.current.row.parent}
+        if self.meant is not None and self.meant.group:
+            self._unfolded ^= {self.meant.row.parent}
             self._arrange()
-        elif self.current is not None:
-            await self.run_action(f"screen.open_process({self.current.row.id})")
+        elif self.meant is not None:
+            await self.run_action(f"screen.open_process({self.meant.row.id})")
 
     def columns(self) -> Sequence[Column[ProcessState]]:
         def cell(text: Callable[[ProcessState], str | None]) -> Callable[[ProcessState], Run]:

@@ -5,15 +5,13 @@ These are values, the legend of phases, marks and the time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from profd.daemon.analyze.phases import CHECKPOINT, STARTUP, phase_named
 from profd.daemon.analyze.steps import part_of_step_s
 from profd.daemon.events import Sign
 from profd.daemon.render.plaintext import fit, visible
 from profd.daemon.timerange import TimeRange
 from profd.daemon.units import UNKNOWN, percent, rate, size, step_time, time_range
-from profd.tui.cells import Run, cells_of, sparkline, squeezed
+from profd.tui.cells import Run, cells_of
 from profd.tui.columns import Ruler
 from profd.tui.pace import STEPS
 from profd.tui.scrub import Mark, Scrub
@@ -32,13 +30,6 @@ LABELS = {
     STEPS: "steps",
 }
 _SHARES = ("host_cpu_share", GPU_SERIES)
-_BESIDE = {"cpu_cores": ("rss_bytes", "RSS"), GPU_SERIES: (GPU_MEMORY_SERIES, "mem")}
-"""Which series is shown beside which, and its label there.
-
-It is shown there if there is room for it, but not for a line of its own.
-"""
-_VALUE_CELLS, _ALIGNED_FROM = 8, 20
-_MOST_BESIDE = 11
 # A little headroom: strips at their full height would run into each other.
 _HEADROOM = 1.2
 
@@ -145,36 +136,16 @@ def _amount(series: Series) -> str:
     return size(series.value) if series.name.endswith("_bytes") else percent(series.value)
 
 
-def side_of(series: Series, beside: Mapping[str, Series], cells: int) -> list[Run]:
-    """Return the text right of a strip, in ``cells`` cells.
-
-    ``beside`` are the series without a line, as far as they have a value.
-    """
-    amount = _amount(series) if cells < _ALIGNED_FROM else f"{_amount(series):<{_VALUE_CELLS}}"
-    lead = [amount, *_about(series)]
-    power = beside.get(GPU_POWER_SERIES) if series.name == GPU_SERIES else None
-    watts: list[Run] = [(f"  {_amount(power)}", "dim")] if power else []
-    other_name, label = _BESIDE.get(series.name, ("", ""))
-    other = beside.get(other_name)
-    if other is None:
-        return _fitting([[*lead, *watts], [_amount(series), *watts], lead[:1]], cells)
-    lead.append((f"  {label}", "dim"))
-    # A cut text would be misread, so the limit is dropped first, then the watts.
-    value: Run = f" {_amount(other)}"
-    whole, brief = _about(other), _about(other, has_limit=False)
-    tail = _fitting(
-        [[value, *whole, *watts], [value, *brief, *watts], [value, *brief]], cells - cells_of(lead)
-    )
-    room = min(cells - cells_of([*lead, *tail]) - 1, _MOST_BESIDE)
-    strip = f" {sparkline(squeezed(other.cells, room), top_of(other))}" if room >= 3 else ""
-    return [*lead, (strip, "bar"), *tail]
-
-
-def _fitting(choices: Sequence[list[Run]], cells: int) -> list[Run]:
+def side_of(series: Series, power: Series | None, cells: int) -> list[Run]:
+    """Return the text right of a strip, in ``cells`` cells; ``power`` is that of the GPUs."""
+    watts: list[Run] = [(f"  {_amount(power)}", "dim")] if power and power.value else []
+    lead = [_amount(series), *_about(series)]
+    # A cut text would be misread.
+    choices = [*lead, *watts], [*lead[:1], *watts], lead[:1]
     return next((runs for runs in choices if cells_of(runs) <= cells), choices[-1])
 
 
-def _about(series: Series, *, has_limit: bool = True) -> list[Run]:
+def _about(series: Series) -> list[Run]:
     """Return what kind of value it is, its limit, and how fast memory grows per minute.
 
     If memory does not grow, say that it is steady.
@@ -182,7 +153,7 @@ def _about(series: Series, *, has_limit: bool = True) -> list[Run]:
     runs: list[Run] = []
     if series.kind != "now" and series.value is not None:
         runs.append((f" {series.kind}", "dim"))
-    if series.limit and series.value is not None and has_limit:
+    if series.limit and series.value is not None:
         runs.append(f" of {size(series.limit)}")
     if series.is_growing and series.slope_per_s is not None:
         runs.append((f"  +{size(60 * series.slope_per_s)}/min", "warn"))

@@ -108,6 +108,11 @@ class Table(ScrollView, LineWidget, Generic[Item]):
             self.rows[self._cursor] if self.has_cursor and self._cursor < len(self.rows) else None
         )
 
+    @property
+    def meant(self) -> Item | None:
+        """The row of which Enter shows more: that under the cursor, else the first."""
+        return self.current or next(iter(self.rows), None)
+
     def show_rows(self, items: Sequence[Item]) -> None:
         """Show other items, in their order unless the cursor holds it."""
         self._items = self.ordered(items)

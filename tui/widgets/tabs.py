@@ -10,6 +10,7 @@ from itertools import accumulate
 
 from textual import events
 
+from profd.daemon.analyze.selection import MAIN_THREADS
 from profd.daemon.units import plural
 from profd.tui.cells import Run, cells_of
 from profd.tui.keys import KEYS, TABS, Key
@@ -20,20 +21,42 @@ _SPACED_FROM = 150
 
 
 class TabLine(LineWidget):
-    """The tabs, and at the right the basis of the open one, if there is room."""
+    """The tabs, and at the right the basis of the open one, if there is room.
+
+    Threads that somebody has chosen are named in a line of its own where it lacks the room.
+    """
 
     tab: str = TABS[0][0]
     note: str = ""
+    _lines = 1
 
     def open(self, tab: str, note: str) -> None:
         self.tab, self.note = tab, note
+        self.on_resize()
         self.refresh()
 
+    def on_resize(self) -> None:
+        basis = self._basis()
+        is_chosen = self.snapshot is not None and self.snapshot.view.scope != MAIN_THREADS
+        room = self.size.width - sum(map(cells_of, self._tabs())) - 2
+        wanted = 1 + (is_chosen and len(basis) > 1 and cells_of(basis[1]) > room)
+        if wanted != self._lines:  # setting a height causes another layout
+            self._lines = self.styles.height = wanted
+
     def draw(self, y: int, width: int) -> Sequence[Run]:
-        tabs = [run for runs in self._tabs() for run in runs]
+        tabs = [] if y else [run for runs in self._tabs() for run in runs]
         left = width - cells_of(tabs) - 2
-        runs = next((runs for runs in self._basis() if cells_of(runs) <= left), [])
+        runs = next((runs for runs in self._beside(y) if cells_of(runs) <= left), [])
         return [*tabs, " " * (left - cells_of(runs) + 1), *runs]
+
+    def _beside(self, y: int) -> list[list[Run]]:
+        """Return what may stand at the right of a line, the longest first."""
+        if y or not self.note:
+            return self._basis() if y == self._lines - 1 else []
+        # Only the first parts if there is no room for all.
+        notes = accumulate(self.note.split(" · "), "{} · {}".format)
+        said: list[list[Run]] = [[(note, "accent")] for note in notes]
+        return said[::-1]
 
     async def on_click(self, event: events.Click) -> None:
         if (number := clicked(event.x, self._tabs())) is not None:
@@ -66,10 +89,6 @@ class TabLine(LineWidget):
 
     def _basis(self) -> list[list[Run]]:
         snapshot = self.snapshot
-        if self.note:
-            # Only the first parts if there is no room for all.
-            notes = [*accumulate(self.note.split(" · "), "{} · {}".format)]
-            return [[(note, "accent")] for note in reversed(notes)]
         if snapshot is None:
             return []
         if self.tab == "processes" and snapshot.left_out:
@@ -98,19 +117,22 @@ _GAP = "  "
 
 
 class KeyLine(LineWidget):
-    """The keys for which there is room, each with a word for what it does."""
+    """The keys of the open view for which there is room, each with a word for what it does."""
 
     def draw(self, y: int, width: int) -> Sequence[Run]:
-        return [" ", *(run for key in self._shown() for run in self._runs(key))]
+        return [" ", *(run for key in self._shown() for run in self._runs(key))][:-1]
 
-    async def on_click(self, event: events.Click) -> None:
+    def on_click(self, event: events.Click) -> None:
         shown = self._shown()
         if (number := clicked(event.x - 1, map(self._runs, shown))) is not None:
-            action = shown[number].action
-            await self.run_action(action if action.startswith("app.") else f"screen.{action}")
+            self.app.simulate_key(shown[number].names.partition(",")[0])
 
     def _shown(self) -> list[Key]:
-        shown = [key for key in KEYS if key.word]
+        snapshot = self.snapshot
+        if snapshot is None:
+            return [key for key in KEYS if key.action == "app.quit"]
+        tab, is_live = snapshot.view.tab, snapshot.info.is_live
+        shown = [key for key in KEYS if key.word and key.acts(tab, is_live=is_live)]
         while (
             len(shown) > 1
             and 1 + sum(cells_of(self._runs(key)) for key in shown) - len(_GAP) > self.size.width

@@ -191,15 +191,8 @@ class Timeline(LineWidget):
         for column, cell in enumerate(fit(levels, self.columns)):
             style = self.style_of("accent" if column in inside else "bar")
             strip.append((cell, style + Style(reverse=True) if column in cursor else style))
-        # A narrow screen has room for a short number, but for no second strip.
-        choice = known if _side_cells(width) == _SIDE_CELLS else {GPU_POWER_SERIES} & known.keys()
-        lines = {line.series for line in self._lines}
-        beside = {
-            other: known[other]
-            for other in choice
-            if other not in lines and known[other].value is not None
-        }
-        return [label, *strip, "  ", *side.side_of(series, beside, _side_cells(width) - 1)]
+        power = known.get(GPU_POWER_SERIES) if name == GPU_SERIES else None
+        return [label, *strip, "  ", *side.side_of(series, power, _side_cells(width) - 1)]
 
     def _time_at(self, x: int, *, nearest: bool = False) -> int | None:
         """Return the time of the column at a cell.
@@ -234,12 +227,10 @@ def plan(screen: Size, rows: int, *, has_gpu: bool, has_steps: bool) -> tuple[Li
 
 
 def _planned_series(screen: Size, *, has_gpu: bool, has_steps: bool) -> list[str]:
-    """Return the series that get a line, from the top down; those beside others have none."""
+    """Return the series that get a line, from the top down."""
     steps = [STEPS] if has_steps else []
     if screen.height < 30:
         return [GPU_SERIES, "cpu_cores"] if has_gpu else ["cpu_cores", "rss_bytes"]
-    if screen.height < 50 and screen.width >= _WIDE:
-        return [GPU_SERIES, "cpu_cores", *steps]
     gpus = [GPU_SERIES, GPU_MEMORY_SERIES] if has_gpu else [GPU_SERIES]
     host = ["host_cpu_share"] if screen.height >= 50 else []
     return [*gpus, "cpu_cores", "rss_bytes", *host, *steps]

@@ -53,5 +53,16 @@ def test_text_goes_to_stdout_and_a_report_to_its_file(
     assert "Photos.__getitem__" in page.read_text()
 
 
+def test_two_ranges_of_one_run_are_compared(runs: tuple[str, str], profd: CommandLine) -> None:
+    def compared(*words: str) -> list[float]:
+        diff = json.loads(profd("diff", runs[0], runs[0], "--json", *words))
+        return [diff[side]["compared_s"] for side in ("base", "new")]
+
+    (whole, _) = compared()
+    assert compared("--to", "10", "--new-from", "10") == pytest.approx([10, whole - 10], abs=1)
+    assert compared("--from", "10", "--new-to", "5") == pytest.approx([whole - 10, 5], abs=1)
+    assert compared("--from", "10") == pytest.approx([whole - 10, whole - 10], abs=1)
+
+
 def test_a_limit_that_is_none_is_refused_before_anything_is_read(profd: CommandLine) -> None:
     profd("diff", "none", "none", "--fail-on", "much slower", code=ExitCode.USAGE)

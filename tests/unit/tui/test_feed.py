@@ -20,7 +20,7 @@ from profd.daemon.store.bound import MemoryBound
 from profd.daemon.store.reader import RunReader
 from profd.tui import feed as feed_module
 from profd.tui.feed import LOOKS_TO_RETRY, Feed, FeedFailed, SnapshotTaken, Watch
-from profd.tui.view import View
+from profd.tui.view import OutputView, View
 
 Kind = TypeVar("Kind", bound=Message)
 
@@ -124,6 +124,18 @@ def watched(tmp_path: Path) -> Path:
     return synthetic.write_records(
         tmp_path / "a.profd", [synthetic.main_process(started.started_ns)], started
     )
+
+
+def test_a_run_is_looked_at_less_often_once_nobody_chooses_anything(tmp_path: Path) -> None:
+    feed = Feed(tmp_path / "a.profd", print)
+    assert feed._pause_s() == feed_module.REFRESH_S
+    feed._woken_s -= feed_module.RESTS_AFTER_S
+    assert feed._pause_s() == feed_module.RESTS * feed_module.REFRESH_S
+    feed.look(View())
+    assert feed._pause_s() == feed_module.REFRESH_S
+    feed.look_at_output(OutputView(is_typing=True))
+    feed._woken_s -= feed_module.RESTS_AFTER_S
+    assert feed._pause_s() == feed_module.TYPING_S
 
 
 def test_a_live_session_counts_as_watched_until_the_view_ends(watched: Path) -> None:

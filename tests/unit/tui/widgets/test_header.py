@@ -50,6 +50,16 @@ async def test_a_range_that_startup_takes_much_of_is_not_called_all_compute(tmp_
         await opened.until_text(VerdictLine, "all compute")
 
 
+async def test_few_samples_are_said_to_be_few(tmp_path: Path) -> None:
+    path = write_case(tmp_path / "a.profd", HEALTHY, seconds=1, sample_ms=20)
+    async with open_dashboard(path) as opened:
+        await opened.until_text(VerdictLine, "of the time the main thread")
+        samples = there(there(opened.widget(VerdictLine).snapshot).verdict).samples
+        assert samples < 100
+        assert opened.text(VerdictLine).startswith(f" {samples} samples only:")
+        assert "all compute" not in opened.text(VerdictLine)
+
+
 def test_what_goes_on_is_said_of_one_process_and_of_several() -> None:
     one = Verdict(
         phase=DATA_WAIT, share=0.4, processes=1, line=None, led_by="thread trainer", samples=100

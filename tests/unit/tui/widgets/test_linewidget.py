@@ -13,7 +13,7 @@ from textual.strip import Strip
 
 from profd.tui.cells import styled
 from profd.tui.colors import LIGHT
-from profd.tui.series import GPU_MEMORY_SERIES, GPU_POWER_SERIES, GPU_SERIES
+from profd.tui.series import GPU_POWER_SERIES, GPU_SERIES
 from profd.tui.snapshot import Series
 from profd.tui.widgets.header import Header, VerdictLine
 from profd.tui.widgets.hot import HotTable
@@ -74,15 +74,10 @@ async def test_what_stays_as_it_is_is_not_drawn_again_and_what_came_and_went_lea
     assert_is_drawn(opened)
 
 
-def test_beside_a_gpu_memory_stays_and_watts_go_where_there_is_less_room() -> None:
-    cells = (0.5,) * 64
-    memory, watts = (
-        Series(GPU_MEMORY_SERIES, cells, 12.1e9, "peak", 139e9),
-        Series(GPU_POWER_SERIES, cells, 2212.0, "mean"),
-    )
-    beside = {one.name: one for one in (memory, watts)}
-    runs = side_of(Series(GPU_SERIES, cells, 1.0, "mean"), beside, 36)
-    text = "".join(text for text, _ in styled(runs))
-    assert len(text) <= 36
-    assert "12 GB peak" in text
-    assert "W" not in text
+@pytest.mark.parametrize(
+    ("cells", "shown"), [(36, "100 % mean  2212 W"), (14, "100 %  2212 W"), (8, "100 %")]
+)
+def test_beside_a_gpu_are_its_watts_if_there_is_room(cells: int, shown: str) -> None:
+    gpu = Series(GPU_SERIES, (0.5,), 1.0, "mean")
+    runs = side_of(gpu, Series(GPU_POWER_SERIES, (0.5,), 2212.0, "mean"), cells)
+    assert "".join(text for text, _ in styled(runs)) == shown

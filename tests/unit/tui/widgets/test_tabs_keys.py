@@ -8,24 +8,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support import synthetic
 from support.dashboard import OpenDashboard, open_dashboard
 from textual.binding import Binding
-from textual.command import CommandPalette
-from textual.message import Message
-from textual.widgets import OptionList
+from textual.widgets import Input
 
 from profd.tui.app import ProfdApp
 from profd.tui.dashboard import Dashboard
-from profd.tui.dialogs import HelpScreen, Leaving
+from profd.tui.dialogs import HelpScreen
 from profd.tui.feed import FlameGrown
-from profd.tui.keys import COMMANDS, HELP
+from profd.tui.keys import HELP
 from profd.tui.widgets.flame import FlameView
 from profd.tui.widgets.tabs import KeyLine, TabLine
 from profd.tui.widgets.timeline import Timeline
 
 NAMES = {
-    "slash": "/", "question_mark": "?", "left_square_bracket": "[", "right_square_bracket": "]", "plus": "+",
-    "minus": "-", "left": "←", "right": "→", "up": "↑", "down": "↓", "shift+left": "shift", "shift+right": "shift",
+    "slash": "/", "question_mark": "?", "left_square_bracket": "[", "right_square_bracket": "]", "left": "←", "right": "→", "up": "↑", "down": "↓", "shift+left": "shift", "shift+right": "shift",
     "enter": "⏎", "f1": "?", "backspace": "⌫", "escape": "esc", "ctrl+c": "q", "pageup": "pgup", "pagedown": "pgdn",
 }  # fmt: skip
 """How keys are called on the sheet, where not by their own names."""
@@ -71,6 +69,66 @@ async def test_the_sheet_shows_all_it_has_and_any_usual_key_closes_it(ended: Pat
         assert isinstance(opened.top(), HelpScreen)
 
 
+NAMED = {
+    "1": {"⏎ stacks", "o order", "l startup", "t threads"},
+    "2": {"o order", "t threads"},
+    "3": {"t threads"},
+    "4": {"⏎ functions"},
+    "5": {"o order"},
+    "6": {"⏎ proof"},
+    "7": set(),
+    "8": set(),
+}
+"""The names that the line of keys has in some views only, by view."""
+OF_LIVE = {"p pause", "d dump", "w window", "m mark", "b background"}
+
+
+@pytest.mark.dashboard
+@pytest.mark.parametrize("is_live", [True, False])
+async def test_the_line_of_keys_has_those_that_do_something_in_the_open_view(
+    tmp_path: Path, is_live: bool
+) -> None:
+    run = synthetic.write_run(tmp_path / "a.profd", live=is_live)
+    async with open_dashboard(run, size=(200, 60)) as opened:
+        for key, wanted in NAMED.items():
+            await opened.press(key)
+            named = {" ".join(text.split()) for text in opened.text(KeyLine).split("  ")}
+            some = set[str]().union(*NAMED.values()) | OF_LIVE
+            assert named & some == wanted | (OF_LIVE if is_live else set())
+            assert {"/ filter", "←→ time", "[ ] range", "e export", "q leave"} <= named
+        await opened.resize(80, 24)
+        assert not opened.text(KeyLine).rstrip().endswith("…")
+        assert opened.text(KeyLine).rstrip().endswith("? help  q leave")
+
+
+@pytest.mark.dashboard
+async def test_enter_means_the_first_row_before_there_is_a_cursor(opened: OpenDashboard) -> None:
+    await opened.press("4", "enter")
+    assert "main · pid 4242" in opened.text(TabLine)
+    await opened.press("1")
+    at = opened.text(KeyLine).index("⏎ stacks")
+    await opened.click(KeyLine, (at, 0))
+    await opened.until(FlameGrown)
+    assert opened.dashboard.query_one("#filter", Input).value == "train.py:58"
+
+
+@pytest.mark.dashboard
+async def test_what_somebody_chose_has_a_line_of_its_own_where_there_is_no_room(
+    opened: OpenDashboard,
+) -> None:
+    await opened.resize(80, 24)
+    await opened.press("2")
+    assert opened.widget(TabLine).size.height == 1
+    await opened.press("4", "down", "down", "enter")
+    assert "8 Output" in opened.text(TabLine).splitlines()[0]
+    assert "worker 1 · pid 4243 · whole run · 4,000 samples" in opened.text(TabLine)
+    await opened.resize(80, 12)
+    assert opened.widget(TabLine).size.height == 1
+    await opened.resize(160, 24)
+    assert opened.widget(TabLine).size.height == 1
+    assert "worker 1 · pid 4243 · whole run" in opened.text(TabLine)
+
+
 @pytest.mark.dashboard
 async def test_time_has_keys_for_terminals_without_arrows(opened: OpenDashboard) -> None:
     for key, other in ARROWS.items():
@@ -85,46 +143,9 @@ async def test_time_has_keys_for_terminals_without_arrows(opened: OpenDashboard)
         assert opened.widget(Timeline).scrub == by_arrow
 
 
-def choose(opened: OpenDashboard, title: str) -> None:
-    commands = {
-        command.title: command for command in opened.app.get_system_commands(opened.dashboard)
-    }
-    opened.app.call_later(commands[title].callback)
-
-
 @pytest.mark.dashboard
-async def test_each_command_has_an_action_and_the_one_without_a_key_goes_back_to_live(
-    opened: OpenDashboard,
-) -> None:
-    titles = [command.title for command in opened.app.get_system_commands(opened.dashboard)]
-    assert (
-        sorted(set(titles))
-        == sorted(titles)
-        == sorted({"Theme", *(title for title, *_ in COMMANDS)})
-    )
-    for title, _, action in COMMANDS:
-        namespace, _, name = action.partition("(")[0].rpartition(".")
-        assert hasattr(opened.app if namespace else opened.dashboard, f"action_{name}"), title
-    await opened.press("left")
-    assert not opened.widget(Timeline).scrub.is_live
-    choose(opened, "Live")
-    await opened.snapshot(lambda found: found.view.chosen is None)
-
-
-@pytest.mark.dashboard
-async def test_a_command_is_found_by_what_is_typed(opened: OpenDashboard) -> None:
+async def test_the_palette_has_the_colors(opened: OpenDashboard) -> None:
     await opened.press("ctrl+p", "escape")
     assert opened.top() is opened.dashboard
-    await opened.press("ctrl+p")
-    palette = opened.top()
-    assert isinstance(palette, CommandPalette)
-    await opened.press(*"flame gr")
-    found = palette.query_one(OptionList)
-    while [str(option.prompt).splitlines()[0] for option in found.options] != ["Flame graph"]:
-        await opened.until(Message)
-    await opened.press("enter")
-    await opened.until(FlameGrown)
-    assert opened.widget(TabLine).tab == "flame"
-    choose(opened, "Background")
-    await opened.settle()
-    assert opened.app.return_value is Leaving.KEEP
+    titles = [command.title for command in opened.app.get_system_commands(opened.dashboard)]
+    assert titles == ["Theme"]
