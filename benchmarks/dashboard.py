@@ -45,7 +45,7 @@ from profd.daemon.store import records
 from profd.daemon.store.records import Identity
 from profd.daemon.store.writer import RunWriter
 
-COLUMNS, LINES = 120, 36
+COLUMNS, LINES, WIDE = 120, 36, 160
 FIRST_SIGHT_S, CHANGE_S = 3.0, 6.0
 DEADLINE_S = 120.0
 LEFT, RIGHT, FAR_LEFT, ESCAPE = b"\x1b[D", b"\x1b[C", b"\x1b[1;2D", b"\x1b"
@@ -57,15 +57,15 @@ _SAMPLES = re.compile(r"([\d,]+) samples")
 class Terminal:
     """The dashboard in a terminal, as a command of profd opens it."""
 
-    def __init__(self, *command: str) -> None:
-        self.screen = pyte.Screen(COLUMNS, LINES)
+    def __init__(self, *command: str, columns: int = COLUMNS) -> None:
+        self.screen = pyte.Screen(columns, LINES)
         self._stream = pyte.ByteStream(self.screen)
         self.began_s = time.perf_counter()
         self.pid, self._fd = pty.fork()
         if not self.pid:
             os.environ["TERM"] = "xterm-256color"
             os.execv(sys.executable, [sys.executable, "-m", "profd", *command])
-        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
+        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, columns, 0, 0))
 
     def press(self, key: bytes) -> None:
         """Press a key."""
@@ -105,9 +105,9 @@ class Terminal:
 
 
 @contextlib.contextmanager
-def opened(*command: str) -> Iterator[Terminal]:
+def opened(*command: str, columns: int = COLUMNS) -> Iterator[Terminal]:
     """Give the dashboard that a command opens, and end it."""
-    terminal = Terminal(*command)
+    terminal = Terminal(*command, columns=columns)
     try:
         yield terminal
     finally:
@@ -116,7 +116,8 @@ def opened(*command: str) -> Iterator[Terminal]:
 
 def measure_finished(run_file: Path) -> None:
     """Measure how soon a finished run is to be seen, and what each move in time takes."""
-    with opened("view", str(run_file)) as terminal:
+    # Wide enough for the time above the tables: two columns may have as many samples.
+    with opened("view", str(run_file), columns=WIDE) as terminal:
         drawn_s = terminal.until(
             lambda: "rank 0" in terminal.line("rank 0") and bool(terminal.line("train.py:"))
         )
