@@ -26,8 +26,8 @@ import pytest
 from support.cudatraces import PID, CudaScript
 from support.kinetotraces import TraceScript, by_name
 
+from profd.daemon.frameworks.kineto import time_ns
 from profd.daemon.windows.operators import OperatorKey, Totals, sum_up
-from profd.daemon.windows.trace import time_ns
 
 _FRONTEND = ("cpu_op", "user_annotation", "python_function")
 _ENDING = -1
