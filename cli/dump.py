@@ -18,16 +18,20 @@ from profd.daemon.tree.tree import DumpedProcess, dump_tree, merge
 
 @click.command()
 @run_argument("target", "[PID|RUN]")
+@click.option("--native", is_flag=True, help="Also read native stacks of threads that wait.")
 @json_option
-def command(target: str, as_json: bool) -> int:
+def command(target: str, native: bool, as_json: bool) -> int:
     """Print the Python stacks of a process and of all processes below it.
 
     The process is PID, or the target of a live RUN.
 
     Threads that stand in the same stack are printed together. Nothing is stopped while it is looked
     at. For a RUN that hangs, the hang comes first.
+
+    --native puts the native functions of C and C++ in which a thread waits above the Python frame
+    that called them, and shows threads that run no Python. A … stands for what is not sure.
     """
-    dumped, hangs = dump(target)
+    dumped, hangs = dump(target, native=native)
     has_stack = any(thread.frames for process in dumped for thread in process.threads)
     if as_json:
         print_json(dumped)
@@ -36,7 +40,7 @@ def command(target: str, as_json: bool) -> int:
     return ExitCode.OK if has_stack else ExitCode.NO_SAMPLES
 
 
-def dump(target: str) -> tuple[list[DumpedProcess], list[str]]:
+def dump(target: str, *, native: bool = False) -> tuple[list[DumpedProcess], list[str]]:
     """Return the stacks below a PID or the target of a live run, and what hangs in that run."""
     hangs = list[str]()
     if target.isdecimal():
@@ -51,7 +55,7 @@ def dump(target: str) -> tuple[list[DumpedProcess], list[str]]:
                 f"where its time went: profd summary {info.id}",
             )
         pid = info.target.pid
-    return dump_tree(pid), hangs
+    return dump_tree(pid, native=native), hangs
 
 
 def dump_text(dumped: Sequence[DumpedProcess], hangs: Sequence[str]) -> str:
@@ -64,6 +68,6 @@ def dump_text(dumped: Sequence[DumpedProcess], hangs: Sequence[str]) -> str:
     for stack in merge(dumped):
         owners = click.style(visible(", ".join(stack.owners)), bold=True)
         # A frame as py-spy writes it; the innermost is on top.
-        frames = (visible(f"    {frame.name} ({frame.place})") for frame in stack.frames)
-        stacks.append("\n".join([owners, *frames]))
+        frames = *stack.native, *(f"{frame.name} ({frame.place})" for frame in stack.frames)
+        stacks.append("\n".join([owners, *(visible(f"    {frame}") for frame in frames)]))
     return "\n\n".join([*hangs, "\n".join(lines), *stacks])

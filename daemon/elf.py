@@ -1,4 +1,4 @@
-"""Says whether a program file contains a CPython, by what its linker wrote into it.
+"""Reads program files: their parts, and whether one contains a CPython.
 
 The name of a file proves nothing. A linker keeps the name of the interpreter's state,
 ``_PyRuntime``, with the symbols that a file exports, and with all others until it is stripped.
@@ -11,20 +11,53 @@ import os
 import stat
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+from enum import IntEnum
+from typing import Any, NamedTuple
 
 _HEADER = struct.Struct("<16s2HI3QI6H")
+_SEGMENT = struct.Struct("<2I6Q")
 _SECTION = struct.Struct("<2I4Q2I2Q")
-_SYMBOL = struct.Struct("<I2BH2Q")
+SYMBOL = struct.Struct("<I2BH2Q")
 _OF_64_BITS = b"\x7fELF\x02\x01"
-_ALL_SYMBOLS, _EXPORTED = 2, 11
+X86_64 = 62
+ALL_SYMBOLS, EXPORTED = 2, 11
+"""Kinds of sections."""
 _MOST_SECTIONS, _MOST_BYTES, _MOST_FILES = 4_096, 1 << 22, 4_096
 """Another user may have written the file: its own claims are no reason to read gigabytes."""
 _known: dict[tuple[int, int, int, int], str | None] = {}
 """By device, inode, size and time of change: a hundred processes share most of their files."""
 
 
-class _Section(NamedTuple):
+class NoProgram(ValueError):
+    """A file is no program of 64 bits for this kind of processor, or is cut off."""
+
+
+class SegmentKind(IntEnum):
+    """Kinds of segments: what is mapped, and the index of call frame information."""
+
+    LOADED, FRAME_INDEX = 1, 0x6474E550
+
+
+class Segment(NamedTuple):
+    """A part of a file that is mapped, or that tells where something is."""
+
+    kind: int
+    flags: int
+    offset: int
+    address: int
+    physical: int
+    size: int
+    memory_size: int
+    alignment: int
+
+    @property
+    def is_code(self) -> bool:
+        return bool(self.flags & 1)
+
+
+class Section(NamedTuple):
+    """A part of a file by its use."""
+
     name: int
     kind: int
     flags: int
@@ -55,37 +88,61 @@ def python_in(path: str) -> str | None:
                 _known.clear()
             _known[file] = _look(descriptor) if stat.S_ISREG(about.st_mode) else None
         return _known[file]
-    except (OSError, OverflowError, struct.error):  # cut off, or no program
+    except (OSError, OverflowError, NoProgram):
         return None
     finally:
         os.close(descriptor)
 
 
+def machine(file: int) -> int:
+    """Return the number of the kind of processor that a program is for; raises NoProgram."""
+    return int(_header(file)[2])
+
+
+def segments(file: int) -> list[Segment]:
+    """Return the segments of a program; raises NoProgram."""
+    header = _header(file)
+    table = os.pread(file, min(header[10], _MOST_SECTIONS) * _SEGMENT.size, header[5])
+    return [Segment(*fields) for fields in _whole(_SEGMENT, table)]
+
+
+def sections(file: int) -> list[Section]:
+    """Return the sections of a program; raises NoProgram."""
+    header = _header(file)
+    table = os.pread(file, min(header[12], _MOST_SECTIONS) * _SECTION.size, header[6])
+    return [Section(*fields) for fields in _whole(_SECTION, table)]
+
+
+def _header(file: int) -> tuple[Any, ...]:
+    data = os.pread(file, _HEADER.size, 0)
+    if len(data) < _HEADER.size or not data.startswith(_OF_64_BITS):
+        raise NoProgram
+    return _HEADER.unpack(data)
+
+
+def _whole(form: struct.Struct, table: bytes) -> Iterator[tuple[int, ...]]:
+    return form.iter_unpack(table[: len(table) // form.size * form.size])
+
+
 def _look(file: int) -> str | None:
-    header = _HEADER.unpack(os.pread(file, _HEADER.size, 0))
-    if not header[0].startswith(_OF_64_BITS):
-        return None
-    offset, count, names_at = header[6], min(header[12], _MOST_SECTIONS), header[13]
-    table = os.pread(file, count * _SECTION.size, offset)
-    sections = [_Section(*fields) for fields in _SECTION.iter_unpack(table)]
-    found = None
-    if names_at < len(sections):
-        names = _content(file, sections[names_at])
+    found, names_at, every = None, _header(file)[13], sections(file)
+    if names_at < len(every):
+        names = _content(file, every[names_at])
         at = names.find(b".PyRuntime\0")
-        found = "" if at >= 0 and any(section.name == at for section in sections) else None
-    for table_of in sections:
-        if table_of.kind in (_ALL_SYMBOLS, _EXPORTED) and table_of.link < len(sections):
-            names = _content(file, sections[table_of.link])
+        found = "" if at >= 0 and any(section.name == at for section in every) else None
+    for table_of in every:
+        if table_of.kind in (ALL_SYMBOLS, EXPORTED) and table_of.link < len(every):
+            names = _content(file, every[table_of.link])
             if b"\0_PyRuntime\0" in names:
                 symbols = _content(file, table_of)
                 if any(
                     place for _, place in _values(symbols, names, b"_PyRuntime")
                 ):  # defined here, and not in another file
-                    return _version(file, sections, _values(symbols, names, b"Py_Version"))
+                    return _version(file, every, _values(symbols, names, b"Py_Version"))
     return found
 
 
-def _content(file: int, section: _Section) -> bytes:
+def _content(file: int, section: Section) -> bytes:
     return os.pread(file, min(section.size, _MOST_BYTES), section.offset)
 
 
@@ -95,13 +152,12 @@ def _values(symbols: bytes, names: bytes, name: bytes) -> Iterator[tuple[int, in
     The number is 0 if a symbol has no section.
     """
     name_at = names.find(b"\0%b\0" % name) + 1
-    whole = len(symbols) // _SYMBOL.size * _SYMBOL.size if name_at else 0
-    for at, _, _, place, value, _ in _SYMBOL.iter_unpack(symbols[:whole]):
+    for at, _, _, place, value, _ in _whole(SYMBOL, symbols) if name_at else ():
         if at == name_at:
             yield value, place
 
 
-def _version(file: int, sections: list[_Section], version_at: Iterator[tuple[int, int]]) -> str:
+def _version(file: int, sections: list[Section], version_at: Iterator[tuple[int, int]]) -> str:
     """Return the version in ``Py_Version``, at the first address that lies in a section.
 
     The symbol exists since Python 3.11.

@@ -28,11 +28,13 @@ from profd.daemon.timerange import TimeRange
 class HangPlace(msgspec.Struct, frozen=True):
     """A stack in which threads stood.
 
-    ``frames`` are ``name (file:line)`` from the root to the leaf.
+    ``frames`` are ``name (file:line)`` from the root to the leaf, ``native`` those that the leaf
+    called, ``name (file)`` from the innermost on.
     """
 
     frames: tuple[str, ...]
     stands: tuple[Stand, ...]
+    native: tuple[str, ...] = ()
 
 
 class Hang(msgspec.Struct, frozen=True):
@@ -67,6 +69,7 @@ def take_hangs(reader: RunReader, selection: Selection) -> tuple[Hang, ...]:
             HangPlace(
                 tuple(f"{one.function} ({one.file}:{one.line})" for one in group.frames),
                 group.stands,
+                group.native,
             )
             for group in row.report.groups
         )

@@ -19,6 +19,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.collectives.desync import DesyncVerdict, compare
 from profd.daemon.collectives.ras import Answer
 from profd.daemon.hangs.waits import Wait, name_of_stranger, read_wait
+from profd.daemon.native.gil import waits_for_gil
 from profd.daemon.sockets import listening
 from profd.daemon.stacks.dump import DumpedThread, DumpFailed, take_dump
 from profd.daemon.stacks.pyspy import read_cost_s
@@ -41,7 +42,9 @@ Stack = tuple[Frame, ...]
 class StackState(NamedTuple):
     """The stack of a thread, from the root to the leaf, and what the thread waits for.
 
-    ``waits`` is how often a main thread has waited; it is 0 for any other.
+    ``waits`` is how often a main thread has waited; it is 0 for any other. ``native`` are the
+    native frames that the leaf called, from the innermost on, as far as they were read.
+    ``os_tid`` is py-spy's.
     """
 
     member: Member
@@ -50,6 +53,8 @@ class StackState(NamedTuple):
     stack: Stack
     wait: Wait
     waits: int = 0
+    native: tuple[str, ...] = ()
+    os_tid: int | None = None
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -80,17 +85,23 @@ class Look(msgspec.Struct, frozen=True):
     def groups(self) -> tuple[HangGroup, ...]:
         """Return all threads, grouped by their stacks.
 
-        Main threads come first, then the stacks that most threads have.
+        Main threads come first, then the stacks that most threads have, and at last threads that
+        run no Python.
         """
-        found: defaultdict[tuple[bool, Stack], list[Stand]] = defaultdict(list)
+        found: defaultdict[tuple[bool, Stack, tuple[str, ...]], list[Stand]] = defaultdict(list)
         for row in self.standing:
             pid, role, rank = row.member.identity.pid, row.member.role, row.member.rank
             stand = Stand(
                 name_of_member(row.member), pid, role, rank, row.thread, row.is_main, row.wait.text
             )
-            found[row.is_main, row.stack].append(stand)
-        ordered = sorted(found.items(), key=lambda item: (not item[0][0], -len(item[1])))
-        return tuple(HangGroup(stack, tuple(stands)) for (_, stack), stands in ordered)
+            found[row.is_main, row.stack, row.native].append(stand)
+        ordered = sorted(
+            found.items(),
+            key=lambda item: (not item[0][0], not item[0][1], -len(item[1])),
+        )
+        return tuple(
+            HangGroup(stack, tuple(stands), native) for (_, stack, native), stands in ordered
+        )
 
 
 class LookPair(NamedTuple):
@@ -254,7 +265,8 @@ def _standing_of(
     except DumpFailed:
         return []
     standing = []
-    leader = _leader(member, threads)
+    leader, gil = _leader(member, threads), waits_for_gil(pid, threads)
+    ids = processes.thread_ids(pid) if gil else {}
     for thread in threads:
         name, os_tid, is_main = thread.thread_name, thread.os_thread_id, thread is leader
         if main_only and not is_main:
@@ -263,7 +275,10 @@ def _standing_of(
             Frame(frame.name, frame.filename, frame.line) for frame in reversed(thread.frames)
         )
         wait, waits = read_wait(pid, os_tid or pid, name_of), _waits_of(member) if is_main else 0
-        standing.append(StackState(member, name or "thread", is_main, stack, wait, waits))
+        if text := gil.get(ids.get(os_tid or pid, 0)):
+            wait = wait._replace(text=text)
+        row = StackState(member, name or "thread", is_main, stack, wait, waits, os_tid=os_tid)
+        standing.append(row)
     return standing
 
 

@@ -119,6 +119,8 @@ class HangWatch:
     dumps: Callable[[Collection[Member], int], Mapping[int, str]] = read_dumps
     grant: Callable[[float], bool] = lambda _: True
     """Returns whether a look may take this many CPU seconds now."""
+    add_native: Callable[[Look], tuple[Look, list[str]]] = lambda look: (look, [])
+    """Adds native frames to a look, and says why there are none; blocks."""
 
     def __post_init__(self) -> None:
         self._inbox: queue.SimpleQueue[EventHappened | PointsTaken | ProcessEnded | RecordingTaken]
@@ -222,7 +224,8 @@ class HangWatch:
             return
         if is_hang(seen := seen.with_polls()):
             self._goes_on = goes_on
-            self._report(seen, stalled_s)
+            native, whys = await asyncio.to_thread(self.add_native, seen.second)
+            self._report(seen, stalled_s, native, whys)
 
     def _death(self, record: ProcessEnded) -> Death:
         pid = record.identity.pid
@@ -357,7 +360,8 @@ class HangWatch:
             return True
         return looks.has_moved(steps_are_known=activity.step_ns is not None)
 
-    def _report(self, looks: LookPair, quiet_s: float) -> None:
+    def _report(self, looks: LookPair, quiet_s: float, native: Look, whys: Sequence[str]) -> None:
+        """Report a hang; ``native`` is the second look with native frames, ``whys`` why not."""
         now_ns = self.clock.now_ns()
         since_ns = now_ns - int(quiet_s * SECOND_NS)
         deaths = [death for death in self._deaths if death.at_ns >= since_ns - 10 * SECOND_NS]
@@ -371,8 +375,9 @@ class HangWatch:
         look = looks.second
         if look.unread:
             facts.append(f"the stacks of {look.unread} more processes were not read")
+        facts += whys
         cause = self._cause(looks, deaths)
-        report = records.HangReport(cause.group, look.groups(), tuple(facts), cause.behind)
+        report = records.HangReport(cause.group, native.groups(), tuple(facts), cause.behind)
         text = f"no progress for {quiet_s:.0f} s ({cause.group}): {cause.text}"
         self._hang = HangFound(now_ns, since_ns, text, report)
         self.put(self._hang)

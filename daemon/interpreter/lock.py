@@ -7,6 +7,7 @@ glibc only: musl has the address on the thread's stack.
 
 from __future__ import annotations
 
+import contextlib
 import platform
 import struct
 from collections import Counter
@@ -14,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from profd.daemon import processes, systemcalls
-from profd.daemon.interpreter.frames import Interpreter
+from profd.daemon.interpreter.frames import Interpreter, open_interpreter
 from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.store.records import HAND_OVERS, LOCK_HELD, LOCK_WAIT, Identity, Point
 
@@ -40,6 +41,17 @@ class LockSeen(NamedTuple):
     changes: int
 
 
+class LockState(NamedTuple):
+    """Whether the lock is held, by whom, and who waits for it, by their ids in /proc.
+
+    ``holder`` is None if no living thread holds it.
+    """
+
+    is_held: bool
+    holder: int | None
+    waiting: frozenset[int]
+
+
 class Lock:
     """The lock of an interpreter; ``leader`` returns the id of the leading thread, as /proc has it.
 
@@ -59,13 +71,22 @@ class Lock:
             raise Unreadable("the kernel does not say at what its threads wait")
 
     def look(self) -> LockSeen:
-        call, at, _ = systemcalls.system_call(self._identity.pid, self._leader()) or ("", 0, 0)
+        is_awaited = self.is_awaited_by(self._leader())
         _, thread, is_held, changes = self._state()
         holder = self._id_of(thread) if is_held and thread else None
-        return LockSeen(
-            call == "futex" and 0 <= at - self._at < _BYTES,
-            None if holder == self._leader() else holder,
-            changes,
+        return LockSeen(is_awaited, None if holder == self._leader() else holder, changes)
+
+    def is_awaited_by(self, os_tid: int) -> bool:
+        call, at, _ = systemcalls.system_call(self._identity.pid, os_tid) or ("", 0, 0)
+        return call == "futex" and 0 <= at - self._at < _BYTES
+
+    def state(self) -> LockState:
+        """Return who holds the lock now, and who waits for it."""
+        os_tids = processes.thread_ids(self._identity.pid).values()
+        waiting = frozenset(filter(self.is_awaited_by, os_tids))
+        _, thread, is_held, _ = self._state()
+        return LockState(
+            bool(is_held), self._id_of(thread) if is_held and thread else None, waiting
         )
 
     def points(self, looks: Sequence[LockSeen], seconds: float) -> tuple[Point, ...]:
@@ -93,3 +114,12 @@ class Lock:
         if inner not in self._threads:
             self._threads = processes.thread_ids(self._identity.pid)
         return self._threads.get(inner)
+
+
+def lock_state(pid: int) -> LockState | None:
+    """Return who holds the lock of a process's Python; None if that cannot be read."""
+    with contextlib.suppress(Unreadable):
+        python = open_interpreter(pid)
+        with contextlib.closing(python.memory):
+            return Lock(python, Identity(pid, processes.start_ticks(pid)), lambda: pid).state()
+    return None

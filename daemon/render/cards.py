@@ -124,7 +124,8 @@ def hang_card(hang: Hang) -> dict[str, Any]:
         if len(place.stands) > _STANDS:
             waits.append(f"and {len(place.stands) - _STANDS} more")
         title = listed(list(map(_name, place.stands)), 4)
-        stacks.append({"title": title, "frames": place.frames[::-1], "waits": waits})
+        frames = [*place.native, *place.frames[::-1]]
+        stacks.append({"title": title, "frames": frames, "waits": waits})
     from_s = max(hang.since_s - 60, 0.0)
     to_s = hang.reported_s if hang.ended_s is None else hang.ended_s
     return {

@@ -206,6 +206,8 @@ def hang_lines(hangs: Sequence[Hang]) -> Iterator[TextLine]:
             ]
             waits = sorted({stand.wait for stand in place.stands})
             yield Paragraph(f"{listed(names, 4)}: {' / '.join(waits[:2])}", "    ")
+            if place.native:
+                yield Paragraph(f"native: {' ← '.join(place.native[:8])}", "      ")
             yield Paragraph(" ← ".join(map(_short, place.frames[:-4:-1])), "      ")
         if len(hang.places) > 6:
             yield f"    and {len(hang.places) - 6} more stacks"

@@ -57,6 +57,7 @@ STATUS_TIMEOUT_S = 1.0
 LATER = (
     "gpu.collector",
     "hangs.job",
+    "hangs.nativelook",
     "hangs.watch",
     "session.readings",
     "session.stepping",
@@ -227,6 +228,7 @@ class Recorder:
         """Begin all but the samples: readings, GPUs, steps, and the watch for hangs."""
         from profd.daemon.gpu.collector import GpuCollector
         from profd.daemon.hangs.job import JobInquiry
+        from profd.daemon.hangs.nativelook import with_native_frames
         from profd.daemon.hangs.watch import HangWatch, Hook
         from profd.daemon.session.readings import Readings
         from profd.daemon.session.stepping import Stepping
@@ -258,6 +260,7 @@ class Recorder:
                 hook=hook,
                 ask=ask,
                 grant=self._sampling.grant,
+                add_native=with_native_frames,
             )
             self._hangs.start()
         return self._readings

@@ -6,17 +6,15 @@ A snapshot that fails because the process moved meanwhile is repeated.
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import PurePath
 
 import msgspec
 
 from profd.daemon import processes
+from profd.daemon.boundedprograms import ProgramLate, answer_of
 from profd.daemon.stacks.pyspy import ENVIRONMENT, find_py_spy, reason_of
 
 _TIMEOUT_S = 10.0
-_hanging: dict[int, subprocess.Popen[bytes]] = {}
-"""The snapshots that were given up, by PID, until their py-spy has ended."""
 
 
 class DumpedFrame(msgspec.Struct, frozen=True):
@@ -35,7 +33,9 @@ class DumpedFrame(msgspec.Struct, frozen=True):
 class DumpedThread(msgspec.Struct, frozen=True):
     """A thread and its stack, the innermost frame first. ``thread_id`` is Python's own.
 
-    ``active`` is True if the thread is on a CPU, as far as py-spy knows.
+    ``active`` is True if the thread is on a CPU, as far as py-spy knows. ``native`` are the native
+    frames that the innermost one called, ``function (file)``, and ``note`` is what else is known;
+    both are empty unless they were asked for.
     """
 
     os_thread_id: int | None
@@ -44,6 +44,8 @@ class DumpedThread(msgspec.Struct, frozen=True):
     owns_gil: bool
     frames: tuple[DumpedFrame, ...]
     thread_id: int = 0
+    native: tuple[str, ...] = ()
+    note: str = ""
 
 
 class DumpFailed(Exception):
@@ -63,10 +65,12 @@ def take_dump(pid: int, *, tries: int = 5) -> tuple[DumpedThread, ...]:
         "--pid",
         str(processes.shown_as(pid)),
     ]
-    reason = ""
+    reason, environment = "", {**os.environ, **ENVIRONMENT}
     for _ in range(tries):
         try:
-            code, answer, said = _ask(pid, command)
+            code, answer, said = answer_of(command, environment, _TIMEOUT_S, ("dump", pid))
+        except ProgramLate as error:
+            raise DumpFailed(f"py-spy {error}") from None
         except OSError as error:
             raise DumpFailed(f"py-spy cannot be started ({error.strerror})") from None
         if code != 0:
@@ -77,27 +81,6 @@ def take_dump(pid: int, *, tries: int = 5) -> tuple[DumpedThread, ...]:
         except ValueError as error:
             reason = f"py-spy wrote what is no dump ({error})"
     raise DumpFailed(reason)
-
-
-def _ask(pid: int, command: list[str]) -> tuple[int, bytes, bytes]:
-    """Return py-spy's exit code, stdout and stderr.
-
-    Raises DumpFailed if py-spy hangs; it is then killed, but not waited for.
-    """
-    if (before := _hanging.get(pid)) is not None and before.poll() is None:
-        raise DumpFailed("py-spy still waits for an answer of the kernel's to an earlier look")
-    _hanging.pop(pid, None)
-    environment, pipe = {**os.environ, **ENVIRONMENT}, subprocess.PIPE
-    process = subprocess.Popen(
-        command, env=environment, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe
-    )
-    try:
-        answer, said = process.communicate(timeout=_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        _hanging[pid] = process
-        raise DumpFailed(f"py-spy did not answer within {_TIMEOUT_S:.0f} s") from None
-    return process.returncode, answer, said
 
 
 def decode_dump(said: bytes) -> tuple[DumpedThread, ...]:

@@ -353,10 +353,15 @@ class Stand(msgspec.Struct, frozen=True, rename={"process": "who"}):
 
 
 class HangGroup(msgspec.Struct, frozen=True):
-    """All threads of a hang that stand in one stack; ``frames`` are from the root to the leaf."""
+    """All threads of a hang that stand in one stack; ``frames`` are from the root to the leaf.
+
+    ``native`` are the native frames that the leaf called, ``function (file)`` from the innermost
+    on, as far as they were read.
+    """
 
     frames: tuple[Frame, ...]
     stands: tuple[Stand, ...]
+    native: tuple[str, ...] = ()
 
 
 class RankBehind(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from profd.daemon import processes
 from profd.daemon.boundedreads import BoundedReads, Unread
@@ -417,14 +418,18 @@ class DumpedProcess(msgspec.Struct, frozen=True):
 
 
 class MergedStack(msgspec.Struct, frozen=True):
-    """A stack, the innermost frame first, with the names of the threads that have it."""
+    """A stack, the innermost frame first, with the names of the threads that have it.
+
+    ``native`` are the frames that the innermost one called, if they were read.
+    """
 
     owners: tuple[str, ...]
     frames: tuple[DumpedFrame, ...]
+    native: tuple[str, ...] = ()
 
 
-def dump_tree(pid: int) -> list[DumpedProcess]:
-    """Take a snapshot of the Python processes of a tree.
+def dump_tree(pid: int, *, native: bool = False) -> list[DumpedProcess]:
+    """Take a snapshot of the Python processes of a tree, if asked with their native frames.
 
     Raises if ``pid`` cannot be attached to; a descendant that cannot be read has ``error``.
     """
@@ -443,25 +448,50 @@ def dump_tree(pid: int) -> list[DumpedProcess]:
             ):
                 error = f"{reason.what}{f' (py-spy: {error})' if error else ''}; {reason.remedy}"
             found.append(DumpedProcess(member, command, threads, error))
+    return _with_native(found) if native else found
+
+
+def _with_native(dumped: Sequence[DumpedProcess]) -> list[DumpedProcess]:
+    """Return processes with native frames, and with what is known of Python's lock."""
+    from profd.daemon.native.gil import waits_for_gil
+    from profd.daemon.native.joined import with_native
+
+    stacks = with_native({process.pid: process.threads for process in dumped})
+    found = []
+    for process in dumped:
+        threads, why = stacks[process.pid]
+        waits, ids = waits_for_gil(process.pid, threads), processes.thread_ids(process.pid)
+        of_thread = (waits.get(ids.get(one.os_thread_id or 0, 0)) for one in threads)
+        noted = tuple(
+            replace(one, note=wait or one.note)
+            for one, wait in zip(threads, of_thread, strict=True)
+        )
+        error = "; ".join(filter(None, (process.error, why)))
+        found.append(replace(process, threads=noted, error=error))
     return found
 
 
 def merge(dumped: Sequence[DumpedProcess]) -> list[MergedStack]:
     """Return each distinct stack once.
 
-    Stacks of main threads come first, then those that most threads have.
+    Stacks of main threads come first, then those that most threads have, and at last those without
+    Python.
     """
-    standing: defaultdict[tuple[DumpedFrame, ...], list[str]] = defaultdict(list)
+    standing: defaultdict[tuple[tuple[DumpedFrame, ...], tuple[str, ...]], list[str]]
+    standing = defaultdict(list)
     for process in dumped:
         for thread in process.threads:
-            mark = " (GIL)" if thread.owns_gil else " (active)" if thread.active else ""
-            standing[thread.frames].append(
+            marks = ["GIL"] if thread.owns_gil else ["active"] if thread.active else []
+            marks += [thread.note] if thread.note else []
+            mark = f" ({'; '.join(marks)})" if marks else ""
+            standing[thread.frames, thread.native].append(
                 f"pid {process.pid} {thread.thread_name or 'thread'}{mark}"
             )
-    merged = [MergedStack(tuple(owners), frames) for frames, owners in standing.items()]
+    merged = [MergedStack(tuple(owners), *stack) for stack, owners in standing.items()]
     merged.sort(
         key=lambda stack: (
             not any(" MainThread" in owner for owner in stack.owners),
+            not stack.frames and bool(stack.native),
             -len(stack.owners),
         )
     )

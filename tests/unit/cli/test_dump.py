@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support.commandline import CommandLine
 from support.synthetic import MAIN, RUN_ID, STARTED_NS, write_run
 
@@ -25,6 +26,10 @@ DUMPED = [
     DumpedProcess(MAIN.pid, ("python", "train.py"), (THREAD,)),
     DumpedProcess(9, ("python", "-c", "x"), (), "it moved"),
 ]
+WITH_NATIVE = [
+    replace(DUMPED[0], threads=(replace(THREAD, native=("futex (libc.so.6)", "…"), note="waits"),)),
+    DUMPED[1],
+]
 TEXT = f"""pid {MAIN.pid}  python train.py
 pid 9  python -c x (it moved)
 
@@ -39,9 +44,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Give the list of PIDs whose trees are dumped; the target of a run is running."""
     asked: list[int] = []
 
-    def dump_tree(pid: int) -> list[DumpedProcess]:
+    def dump_tree(pid: int, *, native: bool) -> list[DumpedProcess]:
         asked.append(pid)
-        return DUMPED
+        return WITH_NATIVE if native else DUMPED
 
     monkeypatch.setattr(dump, "dump_tree", dump_tree)
     monkeypatch.setattr(
@@ -64,10 +69,25 @@ def test_processes_come_first_then_their_stacks_and_json_has_every_thread(
     assert (second["pid"], second["error"]) == (9, "it moved")
 
 
+def test_native_frames_stand_above_the_python_frame_that_called_them(
+    asked: list[int], profd: CommandLine
+) -> None:
+    text = profd("dump", 4711, "--native")
+    assert text.splitlines()[3:] == [
+        f"pid {MAIN.pid} MainThread (waits)",
+        "    futex (libc.so.6)",
+        "    …",
+        "    forward (cifar/model.py:12)",
+        "    main (train.py:90)",
+    ]
+    first, _ = json.loads(profd("dump", 4711, "--native", "--json"))
+    assert first["threads"][0]["native"] == ["futex (libc.so.6)", "…"]
+
+
 def test_a_dump_without_a_stack_has_a_code_of_its_own(
     asked: list[int], profd: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dump, "dump_tree", lambda _: DUMPED[1:])
+    monkeypatch.setattr(dump, "dump_tree", lambda _, native: DUMPED[1:])
     for more in ((), ("--json",)):
         profd("dump", 4711, *more, code=ExitCode.NO_SAMPLES)
         assert "it moved" in profd.out

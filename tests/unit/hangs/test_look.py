@@ -61,3 +61,16 @@ def test_a_look_costs_what_the_threads_of_the_pythons_cost(monkeypatch: pytest.M
     shell = Member(identity_of(), None, ("sh",), "helper", None, None, None, 1)
     assert look.cost_s([TRAINS, shell], mains_only=True) == pytest.approx(read_cost_s(2_000))
     assert look.cost_s([TRAINS, shell], mains_only=False) == pytest.approx(2 * read_cost_s(2_000))
+
+
+def test_a_thread_that_waits_for_the_gil_says_who_holds_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    us, text = os.getpid(), "waits for the GIL, which thread decoder holds in f (a.py:1)"
+    threads = tuple(DumpedThread(tid, f"T{tid}", False, False, (), tid) for tid in (us, 71))
+    monkeypatch.setattr(look, "take_dump", lambda pid, tries: threads)
+    monkeypatch.setattr(look, "read_wait", lambda *_: Wait("lock", "a lock"))
+    monkeypatch.setattr(look, "waits_for_gil", lambda pid, threads: {us: text})
+    monkeypatch.setattr(processes, "thread_ids", lambda pid: {us: us, 71: 71})
+    seen = look.take_look([TRAINS], 0, mains_only=False)
+    assert [row.wait for row in seen.standing] == [Wait("lock", text), Wait("lock", "a lock")]

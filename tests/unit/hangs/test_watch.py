@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 from support.clocks import StoppedClock
 from support.synthetic import recording
@@ -689,3 +690,19 @@ async def test_recordings_that_no_longer_come_tell_nothing() -> None:
         stage.clock.advance(1)
         await stage.watch.check()
     assert stage.found() == []
+
+
+async def test_a_hang_is_reported_with_native_frames_and_with_why_there_are_none() -> None:
+    stage, asked = Stage(), list[Look]()
+
+    def add_native(look: Look) -> tuple[Look, list[str]]:
+        asked.append(look)
+        standing = tuple(row._replace(native=("futex (libc.so.6)",)) for row in look.standing)
+        return msgspec.structs.replace(look, standing=standing), ["rank 3: it runs on musl"]
+
+    stage.watch.add_native = add_native
+    await stage.pass_s(90)
+    (hang,) = stage.found()
+    assert len(asked) == 1
+    assert [group.native for group in hang.report.groups] == [("futex (libc.so.6)",)]
+    assert "rank 3: it runs on musl" in hang.report.facts

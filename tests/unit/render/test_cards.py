@@ -140,6 +140,7 @@ GROUPS = (
     records.HangGroup(
         (records.Frame("save", "/srv/io.py", 7),),
         (records.Stand("rank 6", 9, "main", 6, "saver", False, "a file /nfs/a"),),
+        ("write (libc.so.6)", "…"),
     ),
 )
 HANG = records.HangFound(
@@ -199,6 +200,7 @@ def test_a_hang_is_shown_with_all_its_stacks_and_waits(tmp_path: Path) -> None:
     assert "rank 6 (pid 9), thread saver: a file /nfs/a" in text
     stack = "all_reduce (/lib/c10d.py:3)", "&lt;module&gt; (/srv/train.py:40)"
     assert f"<li>{stack[0]}</li><li>{stack[1]}</li>" in found
+    assert "<li>write (libc.so.6)</li><li>…</li><li>save (/srv/io.py:7)</li>" in found
     assert '<a class="proof" href="#t=0.00-39.00&amp;process=all&amp;thread=all"' in found
 
 

@@ -90,7 +90,11 @@ RANKS = tuple(
     for rank in range(6)
 )
 TEXT = "no progress for 31 s (collective): " + "6 of 7 processes wait so, " * 8 + "the end\x1b[31m"
-REPORT = HangReport("collective", (HangGroup(FRAMES, RANKS),), ("gpu0 at a constant 100 %",))
+REPORT = HangReport(
+    "collective",
+    (HangGroup(FRAMES, RANKS, ("futex (libc.so.6)", "wait (libgloo.so)")),),
+    ("gpu0 at a constant 100 %",),
+)
 
 
 def test_json_has_the_stacks_of_a_hang_and_the_text_keeps_to_the_width(tmp_path: Path) -> None:
@@ -117,6 +121,7 @@ def test_json_has_the_stacks_of_a_hang_and_the_text_keeps_to_the_width(tmp_path:
     assert "the end\\x1b[31m; it did not go on" in words
     assert "rank 0, rank 1, rank 2, rank 3 and 2 more: a lock" in words
     assert "all_reduce (distributed_c10d.py:3) ← <module> (train.py:40)" in words
+    assert "native: futex (libc.so.6) ← wait (libgloo.so) all_reduce" in words
     assert "gpu0 at a constant 100 %" in words
     ended = [*hung, HangEnded(at_ns + 60 * SECOND_NS, at_ns)]
     with RunReader(write_records(tmp_path / "b", ended)) as reader:

@@ -14,6 +14,7 @@ import pytest
 from support.pyspy.standin import Fault, StandIn
 from support.waiting import until
 
+from profd.daemon import boundedprograms
 from profd.daemon.stacks import dump
 from profd.daemon.stacks.dump import DumpFailed, take_dump
 
@@ -28,14 +29,14 @@ UNNAMED = (
 def nothing_hangs() -> Iterator[None]:
     """End what was given up and wait for that, so that no test after it meets it."""
     yield
-    for hanging in dump._hanging.values():
+    for hanging in boundedprograms._hanging.values():
         if hanging.poll() is None:
             os.kill(hanging.pid, signal.SIGKILL)
     until(
-        lambda: all(one.poll() is not None for one in dump._hanging.values()),
+        lambda: all(one.poll() is not None for one in boundedprograms._hanging.values()),
         "what was given up to end",
     )
-    dump._hanging.clear()
+    boundedprograms._hanging.clear()
 
 
 def test_stack_is_seen_from_the_innermost_frame_on(py_spy: StandIn) -> None:
@@ -77,7 +78,7 @@ def test_py_spy_that_hangs_is_given_up_and_killed(
     py_spy.fails(Fault("start", "hang", command="dump"))
     with pytest.raises(DumpFailed, match="did not answer"):
         take_dump(os.getpid())
-    assert dump._hanging.pop(os.getpid()).wait() == -signal.SIGKILL
+    assert boundedprograms._hanging.pop(("dump", os.getpid())).wait() == -signal.SIGKILL
 
 
 class Undying(subprocess.Popen[bytes]):
@@ -104,7 +105,7 @@ def test_an_undying_py_spy_is_not_awaited_nor_started_again(
         take_dump(os.getpid())
     with pytest.raises(DumpFailed, match="still waits"):
         take_dump(os.getpid())
-    (hanging,) = dump._hanging.values()
+    (hanging,) = boundedprograms._hanging.values()
     os.kill(hanging.pid, signal.SIGKILL)
     until(lambda: hanging.poll() is not None, "it ends")
     with pytest.raises(DumpFailed, match="did not answer"):

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from support.clocks import StoppedClock
 from support.fakesystem import FakeProcess, FakeSystem
 from support.present import there
@@ -639,11 +640,15 @@ def test_equal_stacks_are_one_with_main_threads_first_then_the_most_owners() -> 
             (thread("A", LOAD), thread(None, LOAD), thread("MainThread", LOAD, TRAIN, active=True)),
         ),
         DumpedProcess(3, ("python",), error="gone"),
+        DumpedProcess(4, (), tuple(replace(thread("omp"), native=("wait",)) for _ in range(9))),
+        DumpedProcess(5, (), (replace(thread("A", LOAD), native=("wait",), note="it waits"),)),
     ]
     assert merge(dumped) == [
         MergedStack(("pid 1 MainThread (GIL)", "pid 2 MainThread (active)"), (LOAD, TRAIN)),
         MergedStack(("pid 2 A", "pid 2 thread"), (LOAD,)),
         MergedStack(("pid 1 Pin",), (PIN,)),
+        MergedStack(("pid 5 A (it waits)",), (LOAD,), ("wait",)),
+        MergedStack(("pid 4 omp",) * 9, (), ("wait",)),
     ]
 
 

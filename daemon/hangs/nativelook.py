@@ -1,0 +1,50 @@
+"""Add native frames to a look at a run that hangs: in which function of C or C++ a thread waits."""
+
+from __future__ import annotations
+
+import contextlib
+
+from msgspec.structs import replace
+
+from profd.daemon.hangs.look import Look, StackState, name_of_member
+from profd.daemon.hangs.waits import name_of_stranger, read_wait
+from profd.daemon.stacks.dump import DumpedThread, DumpFailed, take_dump
+from profd.daemon.store.records import Frame
+from profd.daemon.tree.tree import Member
+
+
+def with_native_frames(look: Look) -> tuple[Look, list[str]]:
+    """Return a look with native frames, and why there are none of some processes. Blocks.
+
+    A thread has none if it has left the stack of the look. Threads that run no Python are added.
+    """
+    from profd.daemon.native.joined import with_native
+
+    members = {row.member.identity.pid: row.member for row in look.standing}
+    dumps: dict[int, tuple[DumpedThread, ...]] = {}
+    for pid in members:
+        with contextlib.suppress(DumpFailed):
+            dumps[pid] = take_dump(pid, tries=2)
+    found = with_native(dumps)
+    threads = {(pid, one.os_thread_id): one for pid, (read, _) in found.items() for one in read}
+    standing = []
+    for row in look.standing:
+        thread = threads.pop((row.member.identity.pid, row.os_tid), None)
+        is_same = thread is not None and _stack(thread) == row.stack
+        standing.append(row._replace(native=thread.native) if thread and is_same else row)
+    for (pid, _), thread in threads.items():
+        if thread.native and not thread.frames:
+            standing.append(_without_python(members[pid], thread))
+    whys = [f"{name_of_member(members[pid])}: {why}" for pid, (_, why) in found.items() if why]
+    return replace(look, standing=tuple(standing)), whys
+
+
+def _without_python(member: Member, thread: DumpedThread) -> StackState:
+    pid, name, os_tid = member.identity.pid, thread.thread_name or "thread", thread.os_thread_id
+    wait = read_wait(pid, os_tid or pid, name_of_stranger)
+    return StackState(member, name, False, (), wait, native=thread.native, os_tid=os_tid)
+
+
+def _stack(thread: DumpedThread) -> tuple[Frame, ...]:
+    frames = reversed(thread.frames)
+    return tuple(Frame(frame.name, frame.filename, frame.line) for frame in frames)

@@ -1,0 +1,1 @@
+"""Native stacks of threads that wait, read without stopping them."""

@@ -1,0 +1,47 @@
+"""Who waits for Python's lock, and who holds it: in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from profd.daemon import processes
+from profd.daemon.interpreter.lock import LockState, lock_state
+from profd.daemon.native import gil
+from profd.daemon.native.gil import waits_for_gil
+from profd.daemon.stacks.dump import DumpedFrame, DumpedThread
+
+FRAMES = (DumpedFrame("decode", "/srv/data/decode.py", 81),)
+THREADS = (
+    DumpedThread(1, "MainThread", active=False, owns_gil=False, frames=FRAMES),
+    DumpedThread(2, "decoder", active=False, owns_gil=True, frames=FRAMES),
+    DumpedThread(3, "native", active=False, owns_gil=True, frames=()),
+)
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        (LockState(True, 12, frozenset({11})), "which thread decoder holds in decode (data/decode.py:81)"),
+        (LockState(True, 13, frozenset({11})), "which thread 13 holds"),
+        (LockState(True, None, frozenset({11})), "which is held by a thread that is gone"),
+        (LockState(False, None, frozenset({11})), "which nobody holds"),
+    ],
+)  # fmt: skip
+def test_a_wait_for_the_lock_names_its_holder(
+    monkeypatch: pytest.MonkeyPatch, state: LockState, said: str
+) -> None:
+    monkeypatch.setattr(gil, "lock_state", lambda pid: state)
+    monkeypatch.setattr(processes, "thread_ids", lambda pid: {1: 11, 2: 12, 3: 13})
+    assert waits_for_gil(7, THREADS) == {11: f"waits for the GIL, {said}"}
+
+
+@pytest.mark.parametrize("state", [None, LockState(True, 12, frozenset())])
+def test_where_nobody_waits_or_nothing_is_read_nothing_is_said(
+    monkeypatch: pytest.MonkeyPatch, state: LockState | None
+) -> None:
+    monkeypatch.setattr(gil, "lock_state", lambda pid: state)
+    assert waits_for_gil(7, THREADS) == {}
+
+
+def test_a_process_without_a_python_has_no_lock() -> None:
+    assert lock_state(2**22 + 1) is None
