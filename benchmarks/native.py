@@ -1,7 +1,7 @@
 """Native stacks of waiting threads, beside those that gdb sees afterwards; of running programs,
 beside what they can have called; and what a read costs and leaves in the target.
 
-Run on a quiet machine, as root: ``python benchmarks/native.py [--quick] [--only NAME]``; about 25
+Run on a quiet machine, as root: ``python benchmarks/native.py [--quick] [--only NAME]``; about 40
 minutes. Needs gdb and gcc. Writes its section of ``docs/measurements.md``, unless quick.
 """
 
@@ -37,13 +37,14 @@ METHOD = (
     "`benchmarks/native.py`. Waiting: {scenes} programs whose threads wait each in another "
     "situation, under each Python that is here and has what they import. profd reads the native "
     "stack of each thread, then gdb stops the process. A thread counts if the kernel says that it "
-    "did not run in between, except for a wait that gdb itself restarts. Whole: profd came to where "
-    "the thread began. Wrong: a frame that is not gdb's. Searched: frames whose caller goes by rbp "
-    "while that is not known. Running: threads of a C program that calls one of 64 chains of "
-    "functions at a time, each with its own, and computes and waits at the end for up to 1 ms; a read is "
-    "right if its frames are one of those chains, or the end of one. Cost: profd's reader as a "
-    "process, from its start on, five times, the median and the highest peak of memory (RSS). Left: state and tracer of "
-    "all threads, polled without a pause while the reader runs 20 times, and resident file pages before and after."
+    "did not run until gdb came. Whole: profd came to the beginning of the thread. Wrong: frames "
+    "from the first that is not gdb's. Without rbp: frames that go by rbp, and whose caller was "
+    "found while that was not known. Running: threads of a C program that calls one of 64 chains "
+    "of functions at a time, each with its own, waits at its end for up to 1 ms, and computes "
+    "before the next; a read is right if its frames are one of those chains, or the end of one. "
+    "Cost: profd's reader as a process, from its start on, five times, the median and the highest "
+    "peak of memory (RSS). Left: state and tracer of all threads, polled without a pause while the "
+    "reader runs 20 times, and resident file pages before and after."
 )
 
 
