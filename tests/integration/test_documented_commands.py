@@ -38,6 +38,7 @@ READING = (
     "profd summary RUN",
     "profd summary FOLDER",
     "profd report latest",
+    "profd report latest -o report.html",
     "profd report RUN",
     "profd report FOLDER",
     "profd export latest --format speedscope",
@@ -66,6 +67,13 @@ ELSEWHERE: Mapping[str, str] = {
         "integration/test_host_daemon.py::test_short_jobs_leave_a_run_each_with_reports_over_a_restart_and_a_kill"
     ),
     "profd demo": "integration/test_targets.py::test_demo_trains_sums_up_and_writes_the_report",
+    "profd demo digits": "integration/test_targets.py::test_demo_without_torch_names_the_line_for_which_its_training_waits",
+    "profd diff RUN RUN --to 60 --new-from 60": (
+        "unit/cli/test_diff.py::test_two_ranges_of_one_run_are_compared"
+    ),
+    "profd dump --native": (
+        "unit/cli/test_dump.py::test_native_frames_stand_above_the_python_frame_that_called_them"
+    ),
     "profd dump": "unit/cli/test_dump.py::test_processes_come_first_then_their_stacks_and_json_has_every_thread",
     "profd export RUN --format tensorboard -o FOLDER": (
         "unit/exports/test_tensorboard.py::test_command_writes_the_folder"
