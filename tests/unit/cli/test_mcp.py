@@ -172,7 +172,7 @@ async def test_long_texts_have_pages_that_make_the_whole(runs: Path) -> None:
     assert len(pages) > 4
     lines = [line for text in pages for line in ANSWER.fullmatch(text)[2].split("\n")]  # type: ignore[index]
     assert len({line for line in lines if "cannot be read" in line}) == 300
-    assert len(lines) == 602  # with a title and heads
+    assert len(lines) == 603  # with a title, heads, and where runs lie
 
 
 @pytest.mark.usefixtures("run")

@@ -108,7 +108,8 @@ def host(run: Path, profd_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     thread = DumpedThread(
         1, EVIL, active=True, owns_gil=True, frames=(DumpedFrame(EVIL, f"/srv/{EVIL}.py", 1),)
     )
-    monkeypatch.setattr(dump, "dump_tree", lambda pid: [DumpedProcess(1, words, (thread,), EVIL)])
+    processes = [DumpedProcess(1, words, (thread,), EVIL)]
+    monkeypatch.setattr(dump, "dump_tree", lambda pid, native: processes)
     monkeypatch.setattr(ls, "find_attachable", lambda: [Attachable(4242, "3.11", True, 1.0, words)])
     monkeypatch.setattr(daemon, "HostProcesses", lambda: table)
     monkeypatch.setattr(
@@ -215,7 +216,8 @@ def test_a_terminal_gets_nothing_that_it_would_obey(
 
 
 def test_every_command_is_among_these(run: Path) -> None:
-    assert {command[0] for command in SHOWN} | {"run", "demo"} == set(COMMANDS)
+    elsewhere = {"run", "demo", "mcp"}  # what answers assistants is in unit/cli/test_mcp.py
+    assert {command[0] for command in SHOWN} | elsewhere == set(COMMANDS)
     said = sum_up(run)  # what closes a launch
     assert not set(said) & HIDDEN
     assert SPELLED in said
