@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -225,9 +225,32 @@ def test_readings_wait_for_other_records(
 TOO_LARGE = "Python int too large to convert to SQLite INTEGER"
 
 
-def test_a_disk_that_stays_full_cuts_the_run_off_and_is_said(path: Path) -> None:
+@pytest.fixture
+def fill(monkeypatch: pytest.MonkeyPatch) -> Callable[[RunWriter], Callable[[int], None]]:
+    """Give what says how many pages the file of a writer may have, from its next batch on.
+
+    The writer's own thread sets that: two threads at one connection take each other's row ids.
+    """
+
+    def fill_of(writer: RunWriter) -> Callable[[int], None]:
+        tables, most = writer._tables, [1]
+        commit = tables.commit
+
+        def commit_within(batch: Sequence[records.Record]) -> None:
+            tables._connection.execute(f"PRAGMA max_page_count = {most[-1]}")
+            commit(batch)
+
+        monkeypatch.setattr(tables, "commit", commit_within)
+        return most.append
+
+    return fill_of
+
+
+def test_a_disk_that_stays_full_cuts_the_run_off_and_is_said(
+    path: Path, fill: Callable[[RunWriter], Callable[[int], None]]
+) -> None:
     writer = begun(path)
-    writer._tables._connection.execute("PRAGMA max_page_count = 1")
+    fill(writer)
     for second in range(200):
         writer.put(sampled(STARTED_NS + second * SECOND_NS))
     writer.put(records.OutputWritten(STARTED_NS, b"x" * 100_000))
@@ -256,15 +279,15 @@ def test_a_lock_of_another_is_waited_for_and_nothing_is_lost(path: Path) -> None
         assert (reader.info.state, len(reader.recordings())) == ("ended", 2)
 
 
-def test_what_a_full_disk_costs_is_counted_and_the_run_goes_on(path: Path) -> None:
+def test_what_a_full_disk_costs_is_counted_and_the_run_goes_on(
+    path: Path, fill: Callable[[RunWriter], Callable[[int], None]]
+) -> None:
     writer = begun(path, is_written=True)
-    connection = writer._tables._connection
-    pages = connection.execute("PRAGMA max_page_count").fetchone()[0]
-    connection.execute("PRAGMA max_page_count = 1")
+    set_pages = fill(writer)
     seconds = iter(range(1_000_000))
     while writer.put(records.OutputWritten(STARTED_NS + next(seconds) * SECOND_NS, bytes(1 << 20))):
         pass
-    connection.execute(f"PRAGMA max_page_count = {pages}")
+    set_pages(1 << 30)
     until(lambda: writer.trouble is None, "the writer to go on")
     writer.put(records.RunEnded(STARTED_NS + next(seconds) * SECOND_NS, "stopped"))
     writer.close(60)
