@@ -224,8 +224,19 @@ class HangWatch:
             return
         if is_hang(seen := seen.with_polls()):
             self._goes_on = goes_on
-            native, whys = await asyncio.to_thread(self.add_native, seen.second)
-            self._report(seen, stalled_s, native, whys)
+            self._report(seen, stalled_s, *await self._with_native(seen.second))
+
+    async def _with_native(self, look: Look) -> tuple[Look, list[str]]:
+        """Return a look with native frames, or why there are none: a hang is reported anyway."""
+        members = {row.member.identity: row.member for row in look.standing}
+        why = "profd's budget has no room for them now"
+        if self.grant(cost_s([*members.values()], mains_only=False)):
+            try:
+                return await asyncio.to_thread(self.add_native, look)
+            except Exception as error:  # noqa: BLE001
+                traceback.print_exception(error)
+                why = repr(error)
+        return look, [f"native stacks were not read: {why}"]
 
     def _death(self, record: ProcessEnded) -> Death:
         pid = record.identity.pid

@@ -706,3 +706,23 @@ async def test_a_hang_is_reported_with_native_frames_and_with_why_there_are_none
     assert len(asked) == 1
     assert [group.native for group in hang.report.groups] == [("futex (libc.so.6)",)]
     assert "rank 3: it runs on musl" in hang.report.facts
+
+
+@pytest.mark.parametrize(
+    ("has_room", "why"),
+    [(True, "ValueError('a page that is gone')"), (False, "profd's budget has no room for them")],
+)
+async def test_a_hang_is_reported_also_if_no_native_frame_can_be_read(
+    has_room: bool, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage, may = Stage(), [True]
+
+    def fail(look: Look) -> tuple[Look, list[str]]:
+        raise ValueError("a page that is gone")
+
+    stage.watch.add_native, stage.watch.grant = fail, lambda _: may[-1] or stage.looks < 2
+    may.append(has_room)
+    await stage.pass_s(90)
+    (hang,) = stage.found()
+    assert any(why in fact for fact in hang.report.facts), hang.report.facts
+    assert "Traceback" in capsys.readouterr().err or not has_room
