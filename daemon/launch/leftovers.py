@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterator
 
 from profd.daemon import processes
+from profd.daemon.naming import is_profd
 from profd.daemon.tree.attachable import Attachable, find_attachable
 
 _OF_ONE_SHELL = (b"_=", b"SHLVL=", b"PWD=", b"OLDPWD=")
@@ -22,10 +23,12 @@ _OF_ONE_SHELL = (b"_=", b"SHLVL=", b"PWD=", b"OLDPWD=")
 def left_running(start_ticks: int, session: int) -> list[Attachable]:
     """Return the outermost Python processes that an ended script left to the ancestors of profd.
 
-    ``start_ticks`` is when the script began, ``session`` the id of its session.
+    ``start_ticks`` is when the script began, ``session`` the id of its session. If profd is the
+    first process of a container, none goes on: they end with it.
     """
-    _, *above = _ancestors(os.getpid())
-    heirs = {1, *above}
+    if is_profd(processes.command_line(1)):
+        return []
+    heirs = {1, *[*_ancestors(os.getpid())][1:]}
     return find_attachable(
         pid
         for pid in processes.pids()

@@ -84,3 +84,18 @@ def test_children_that_have_a_parent_are_not_left() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         assert found(child.pid, os.getsid(0)) == []
         child.kill()
+
+
+def test_nothing_goes_on_where_profd_is_the_first_process(
+    held_open: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid, command_line = leave(held_open), processes.command_line
+    first = ("/usr/bin/python3", "/usr/bin/profd", "run", "--", "python", "train.py")
+    try:
+        assert len(found(pid, os.getsid(0))) == 1
+        monkeypatch.setattr(
+            processes, "command_line", lambda one: first if one == 1 else command_line(one)
+        )
+        assert found(pid, os.getsid(0)) == []
+    finally:
+        os.kill(pid, signal.SIGKILL)
