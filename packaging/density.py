@@ -19,15 +19,15 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("cli", "daemon", "tui")
 BUDGETS: dict[str, float] = {
-    "syntax nodes": 389356,
+    "syntax nodes": 389324,
     "branches a line, median": 0.29,
     "branches a line, 90 %": 0.54,
     "functions over 15 branches": 0,
     "branches of a function": 15,
-    "numeric constants in 1,000 lines": 10.3,
+    "numeric constants in 1,000 lines": 10.1,
     "class names of two modules": 3,
     "'where' in 1,000 words": 0.5,
-    "lines over 100 columns": 14,
+    "lines over 100 columns": 13,
 }
 MOST_BRANCHES = 15
 COLUMNS = 100

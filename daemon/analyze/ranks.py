@@ -21,9 +21,8 @@ from profd.daemon.analyze.confidence import t_quantile
 from profd.daemon.analyze.gputracks import GpuTracks
 from profd.daemon.analyze.phases import PhaseIndex, own_frame
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.series import cpu_series, mean_of_known, points_of
+from profd.daemon.analyze.series import cpu_series, mean_of_known
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import COLLECTIVES_BEHIND
 from profd.daemon.store.rows import FrameRow, StackTotal, ThreadRow
 from profd.daemon.store.stepfunction import StepFunction, sum_aggregates
 from profd.daemon.timerange import TimeRange
@@ -48,9 +47,8 @@ class OwnWork(msgspec.Struct, frozen=True):
 
     ``own`` is its own work in each part of the range, as a share of the time seen, ``cores`` the
     CPU time per second, ``gpu`` the share of its GPU's multiprocessors at work; None if nothing was
-    seen. ``clock_hz`` is their mean clock, ``behind`` how often NCCL's counts had the rank behind
-    all others, and how often they were read. ``places`` are the shares of its own work over the
-    whole range, ``frames`` the frame in each place with the most time.
+    seen. ``clock_hz`` is their mean clock. ``places`` are the shares of its own work over the whole
+    range, ``frames`` the frame in each place with the most time.
     """
 
     rank: int
@@ -62,7 +60,6 @@ class OwnWork(msgspec.Struct, frozen=True):
     frames: Mapping[Place, FrameRow]
     gpu: tuple[float | None, ...] = ()
     clock_hz: float | None = None
-    behind: tuple[int, int] = (0, 0)
 
     @property
     def own_share(self) -> float | None:
@@ -118,7 +115,6 @@ def _own_work(
     every = list(itertools.chain.from_iterable(rank.totals))
     seen_ns = sum(total.duration_ns for total in every)
     at_frame = _own_time_at(reader, every, waits, phases)
-    looks = _looks_behind(reader, processes, Selection(*whole))
     used = [reader.steps(one, whole) for one in cpu_series(reader, rank.threads).values()]
     active = _steps_of(reader, SM_ACTIVE, rank.devices, whole)
     clocks = _steps_of(reader, SM_CLOCK, rank.devices, whole)
@@ -130,7 +126,6 @@ def _own_work(
         cores=tuple(sum_aggregates(one.over(part) for one in used).mean for part in parts),
         gpu=tuple(mean_of_known([one.over(part).mean for one in active]) for part in parts),
         clock_hz=mean_of_known([one.over(whole).mean for one in clocks]),
-        behind=(sum(value > 0 for value in looks), len(looks)),
         places={place: ns.total() / (seen_ns or 1) for place, ns in at_frame.items()},
         frames={
             place: reader.frames[max(ns, key=ns.__getitem__)] for place, ns in at_frame.items()
@@ -157,15 +152,6 @@ def _own_time_at(
             place = Place(phases.of_stack(total.stack), frame.function, frame.file)
             at_frame[place][frame.id] += total.duration_ns
     return at_frame
-
-
-def _looks_behind(reader: RunReader, processes: Iterable[int], selection: Selection) -> list[float]:
-    """Return by how much NCCL's counts had some processes behind all others, at each look."""
-    return [
-        point.value
-        for process in processes
-        for point in points_of(reader, COLLECTIVES_BEHIND, process, selection)
-    ]
 
 
 def _steps_of(

@@ -94,7 +94,6 @@ def straggler(context: FindingContext) -> Finding | None:
         # step is no shorter than what the others surely work.
         gain = max(1 / max(job.work_of_others(late.rank), 0.01), gain)
     own, others = work.own_share or 0.0, median_of_others(job.ranks, late.rank) or 0.0
-    was_behind, looks = work.behind
     slower = _slower_clock(job, late.rank) if late.measure == GPU else None
     return context.finding(
         "straggler",
@@ -110,7 +109,6 @@ def straggler(context: FindingContext) -> Finding | None:
             "of-cores": late.measure == CORES,
             "of-gpu": late.measure == GPU,
             "slow-clock": slower is not None,
-            "counted": was_behind > 0,
             "off-cpu": is_off_cpu,
             "another": len(job.late) == 2,
             "several": len(job.late) > 2,
@@ -125,8 +123,6 @@ def straggler(context: FindingContext) -> Finding | None:
         function=line.function if line else phase,
         late=", ".join(str(one.rank) for one in job.late[1:]),
         slower=percent(slower or 0.0),
-        times=str(was_behind),
-        looks=str(looks),
     )
 
 

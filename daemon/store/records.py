@@ -28,11 +28,6 @@ Value = Annotated[
     float, msgspec.Meta(ge=-1e300, le=1e300)
 ]  # a finite number: no measured value is infinite
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 48)]
-COLLECTIVES_BEHIND = "collectives_behind"
-"""By how many collectives a rank was behind all the others, in runs of older profd.
-
-0 if it was not the only one that was last.
-"""
 COLLECTING = "garbage_collection_share"
 LOCK_WAIT, LOCK_HELD = "main_thread_lock_wait_share", "lock_held_share"
 """For what share of the time the leading thread waits for the interpreter's lock.

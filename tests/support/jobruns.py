@@ -38,8 +38,7 @@ class Rank:
     ``cores`` is its CPU time.
 
     ``active`` is the share of its GPU's multiprocessors at work, from second to second, and
-    ``clock_hz`` their clock; there is no GPU where it is empty. ``behind`` is what NCCL's counts
-    say of each tenth second.
+    ``clock_hz`` their clock; there is no GPU where it is empty.
     """
 
     def __init__(
@@ -48,15 +47,8 @@ class Rank:
         cores: float = 0.2,
         active: Sequence[float] = (),
         clock_hz: float = 1.98e9,
-        behind: Sequence[int] = (),
     ) -> None:
-        self.work, self.cores, self.active, self.clock_hz, self.behind = (
-            work,
-            cores,
-            active,
-            clock_hz,
-            behind,
-        )
+        self.work, self.cores, self.active, self.clock_hz = work, cores, active, clock_hz
 
 
 def identity_of(rank: int) -> Identity:
@@ -124,11 +116,5 @@ def _second(
                 )
             )
             points.append(records.Point("gpu_sm_clock_hz", rank.clock_hz, device=device))
-        if rank.behind and second % 10 == 9:
-            points.append(
-                records.Point(
-                    "collectives_behind", rank.behind[second // 10 % len(rank.behind)], identity
-                )
-            )
     found.append(records.PointsTaken(start_ns + SECOND_NS, tuple(points)))
     return found

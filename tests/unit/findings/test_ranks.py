@@ -103,13 +103,6 @@ def test_on_gpus_the_rank_whose_kernels_take_longer_is_named_and_a_slow_clock(
     assert job.found(straggler, USUAL, busy, USUAL, more=[gpu_seen(0)]) is None
 
 
-def test_counts_of_nccl_stand_beside_the_rank_that_is_late(job: Case) -> None:
-    late = Rank((LOAD, 300), (FORWARD, 100), behind=(1, 0))
-    usual = Rank((LOAD, 100), (FORWARD, 100), behind=(0, 0))
-    found = job.finding(straggler, usual, usual, late)
-    assert "In 1 of 2 looks at NCCL's counts it was behind all others." in found.cause
-
-
 @pytest.mark.parametrize(
     ("longer_ms", "severity"), [(30, None), (45, None), (75, WARNING), (200, CRITICAL)], ids=str
 )
