@@ -37,7 +37,7 @@ quick: .venv/dev-installed ## run the tests that need no torch and no other real
 recordings: .venv/dev-installed ## record the tests' programs anew and show what changed, about 20 minutes on a quiet machine; NAMES="a b" selects
 	$(BIN)/python tests/recordings/make.py $(NAMES)
 
-mutants: .venv/dev-installed ## break the product in some 570 places one at a time, and show which tests notice, about an hour; NAMES="a b" selects
+mutants: .venv/dev-installed ## break the product in some 600 places one at a time, and show which tests notice, about an hour; NAMES="a b" selects
 	PYTHONPATH=tests $(BIN)/python -m mutants.run $(NAMES)
 
 check: .venv/dev-installed ## check format, lint, types, layers and documentation

@@ -233,7 +233,7 @@ OF_A_RUN: dict[str, tuple[Tell, str]] = {
     "stacks": (_stacks, "Show the call tree of a part of a run, with seconds and shares."),
     "hangs": (_hangs, "Say when a run stood still, and what each thread waited for, with stacks."),
 }
-"""The tools that take a selection of a run, with what the assistant is told of them."""
+"""Each tool by its name: what it says of a selection of a run, and how assistants are told."""
 
 
 def compare(

@@ -96,7 +96,7 @@ def _time_range(begin: float | str | None, end: float | str | None, info: RunInf
         EVER.to_ns if end is None else parse_time(str(end), info),
     )
     if None not in (begin, end) and time.from_ns >= time.to_ns:
-        raise UsageError(f"from {begin} is not before to {end}", "exchange them")
+        raise UsageError(f"{begin} is not before {end}", "the range has to begin before it ends")
     if time.from_ns >= max(info.end_ns, info.started_ns + 1) or time.to_ns <= info.started_ns:
         from profd.daemon.units import duration, moment
 

@@ -51,7 +51,7 @@ def test_main_threads_are_selected_unless_a_process_a_worker_or_a_thread_is_aske
         ({"rank": 3}, "none"),
         ({"thread": "x"}, "MainThread"),
         ({"phase": "x"}, "data wait"),
-        ({"from_": "2", "to": 1.0}, "exchange"),
+        ({"from_": "2", "to": 1.0}, "has to begin before"),
         ({"when": ["x"]}, "on-cpu"),
     ],
 )
