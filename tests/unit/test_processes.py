@@ -45,10 +45,18 @@ def test_this_process_is_among_all_with_its_stat_owner_threads_and_counters() ->
     assert processes.link(os.getpid(), "cwd") == str(Path.cwd())
     assert processes.status(os.getpid())["Pid"] == str(os.getpid())
     assert "libc" in processes.maps(os.getpid())
-    ids = processes.thread_ids(os.getpid())
-    assert ids[os.getpid()] == os.getpid()
-    assert ids.keys() == set(map(int, os.listdir("/proc/self/task")))
     assert 1 << 20 < stat.rss_bytes < 1 << 40
+
+
+def test_the_threads_of_a_process_are_all_that_it_has() -> None:
+    words = [sys.executable, "-c", "import threading; threading.Thread(target=input).start()"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE) as child:
+        tasks = Path(f"/proc/{child.pid}/task")
+        until(lambda: len(list(tasks.iterdir())) == 2, "the second thread")
+        assert processes.thread_ids(child.pid) == {
+            int(one.name): int(one.name) for one in tasks.iterdir()
+        }
+        child.kill()
 
 
 def test_stat_of_a_name_that_looks_like_the_fields_behind_it() -> None:

@@ -204,17 +204,20 @@ def note_assembled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[RawRecording, 
 async def test_threads_are_looked_at_while_the_process_is_there(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    there, later = {os.getpid(): os.getpid(), 77: 4177}, {99: 4199}
+    monkeypatch.setattr(processes, "thread_ids", lambda pid: there)
     assembled = note_assembled(monkeypatch)
     chain = stage.begin()
     await stage.studio.until_made(1)
     chain.hurry()
     second = await stage.studio.until_made(2)
     kill(monkeypatch)
+    monkeypatch.setattr(processes, "thread_ids", lambda pid: later)  # another has the PID now
     second.stop()
     await stage.end()
     (_, first), (_, last) = assembled
     assert [first.is_current, last.is_current] == [True, False]
-    assert first.ids == last.ids == processes.thread_ids(os.getpid())
+    assert first.ids == last.ids == there
 
 
 @pytest.mark.parametrize("directions", [[fail, fail, sample], [fail] * 12 + [sample, fail, sample]])
