@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from profd.daemon.interpreter.frames import Interpreter, PythonFrame, open_interpreter
@@ -18,6 +19,7 @@ from profd.daemon.interpreter.objects import Held, object_at
 from profd.daemon.interpreter.slots import Slots
 from support.present import there
 from support.sessions import give_line, ready, wait_ready
+from support.waiting import until
 
 VERSIONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15")
 OWN_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -47,6 +49,7 @@ class Standing:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.pid = process.pid
         self._process = process
+        self._wait_standing()
 
     def leave(self) -> None:
         """Let it go on."""
@@ -56,10 +59,27 @@ class Standing:
         """Let it go on, and wait until it waits again."""
         self.leave()
         wait_ready(self._process)
+        self._wait_standing()
 
     def end(self) -> None:
         self._process.kill()
         self._process.wait()
+
+    def _wait_standing(self) -> None:
+        """Wait until a thread of it, or of a child that speaks for it, reads its standard input:
+        the line comes before that.
+        """
+        program = psutil.Process(self.pid)
+        until(
+            lambda: any(map(_reads_a_line, [program, *program.children(recursive=True)])),
+            "waiting for a line",
+        )
+
+
+def _reads_a_line(process: psutil.Process) -> bool:
+    """Return whether a thread of the process is in a system call on its file 0."""
+    calls = Path(f"/proc/{process.pid}/task").glob("*/syscall")
+    return any(call.read_text().split()[1:2] == ["0x0"] for call in calls)
 
 
 READY = 'def ready(): print("ready", flush=True); input()'
