@@ -61,16 +61,23 @@ def output_option(text: str) -> Callable[[Command], Command]:
     )
 
 
+def _rate_hz(context: click.Context, parameter: click.Parameter, value: str) -> int | None:
+    if value == "auto":
+        return None
+    return click.IntRange(1, RECORDING.highest_rate_hz)(value, parameter, context)
+
+
 _DEFAULTS = RecordingSettings()
 _RECORDING = (
     click.option(
         "--rate",
         "rate_hz",
-        type=click.IntRange(1, RECORDING.highest_rate_hz),
-        default=_DEFAULTS.rate_hz,
+        callback=_rate_hz,
+        default="auto",
         show_default=True,
         metavar="HZ",
-        help="Samples a second of each main process.",
+        help=f"Samples a second of each main process, 1 to {RECORDING.highest_rate_hz}; auto: "
+        f"{RECORDING.full_rate_hz} while something is new, else {RECORDING.steady_rate_hz}.",
     ),
     click.option(
         "--budget",

@@ -23,6 +23,12 @@ class RecordingConfig(NamedTuple):
     That is less than 5 s in all. Starting one takes 15 to 20 ms of CPU time, most of it for reading
     the interpreter's symbols.
     """
+    steady_length_s: float = 9.0
+    """At the steady rate a start costs as much as 4 s of samples, so there are half as many."""
+    full_rate_hz: int = 100
+    """The rate of a run of which something is not known yet, unless the user sets another."""
+    steady_rate_hz: int = 20
+    """The rate while all is as before: a minute's share of one half is known to 3 points then."""
     watched_length_s: float = 1.6
     """While somebody watches, recordings are short, so that they are seen soon."""
     longest_ns: int = 60 * SECOND_NS
@@ -40,8 +46,12 @@ class RecordingConfig(NamedTuple):
 
     @property
     def whole_s(self) -> int:
-        """The seconds that hold a recording."""
-        return math.ceil(self.length_s)
+        """The seconds that hold a recording, at whatever rate."""
+        return math.ceil(self.steady_length_s)
+
+    def length_at(self, rate_hz: float) -> float:
+        """Return the length of recordings in seconds, at a rate of the main processes."""
+        return self.steady_length_s if rate_hz <= self.steady_rate_hz else self.length_s
 
 
 RECORDING = RecordingConfig()
@@ -50,8 +60,8 @@ RECORDING = RecordingConfig()
 class RecordingSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What a user may set, with the defaults."""
 
-    rate_hz: int = 100
-    """Samples a second of the main processes of ranks."""
+    rate_hz: int | None = None
+    """Samples a second of the main processes of ranks; None means as many as are needed."""
     budget_percent: float = 10.0
     """The share of one core that all of profd but the dashboard may take."""
     duration_s: float | None = None

@@ -17,7 +17,7 @@ from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import process_weights, selected_totals
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.recordingconfig import RecordingSettings
+from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.render.plaintext import visible
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow
@@ -66,7 +66,7 @@ def pprof(reader: RunReader, selection: Selection) -> bytes:
         message.sample_type.add(type=string(name), unit=string(unit))
     message.default_sample_type = string("time")
     message.period_type.type, message.period_type.unit = string("time"), string("nanoseconds")
-    message.period = SECOND_NS // int(info.options.get("rate_hz") or RecordingSettings().rate_hz)
+    message.period = SECOND_NS // int(info.options.get("rate_hz") or RECORDING.full_rate_hz)
     time = selection.time.within(info.time)
     message.time_nanos, message.duration_nanos = time.from_ns, time.length_ns
     message.comment.append(string(f"profd run {visible(info.id)}"))

@@ -211,7 +211,7 @@ class StackAges:
         # The age of the last recording: the time from one hand-over to the next, and the time to
         # read it.
         if any(
-            place.until_ns < self._clock.now_ns() - 3 * RECORDING.whole_s * SECOND_NS
+            place.until_ns < self._clock.now_ns() - 2 * RECORDING.whole_s * SECOND_NS
             for place in self._places.values()
         ):
             return None

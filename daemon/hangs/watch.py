@@ -133,6 +133,8 @@ class HangWatch:
         self._hang: HangFound | None = None
         self._goes_on: Callable[[int], bool] = self._activity.goes_on_since
         """Returns whether what stood still in the hang has moved since a time."""
+        self.is_suspicious = False
+        """Whether the run has been quiet for so long that it may hang."""
         self._is_wait_said = False
         self._dumps_due_ns, self._dumped, self._silent_until_ns = 0, set[str](), 0
         looks = partial(TwoLooks, self.clock, self._take_look)
@@ -281,6 +283,7 @@ class HangWatch:
     async def _check_quiet(self) -> None:
         """Report a run that uses no CPU time: later if it waits for what ends by itself."""
         timeout_s, quiet_s = self.timeout_s(), self._activity.quiet_s()
+        self.is_suspicious = quiet_s >= timeout_s / 3
         goes_on = self._activity.goes_on_since
         await self._find(self._soon, quiet_s, timeout_s, self._is_stuck, goes_on)
         await self._find(self._late, quiet_s, LONG * timeout_s, self._is_quiet, goes_on)
@@ -390,7 +393,7 @@ class HangWatch:
         cause = self._cause(looks, deaths)
         report = records.HangReport(cause.group, native.groups(), tuple(facts), cause.behind)
         text = f"no progress for {quiet_s:.0f} s ({cause.group}): {cause.text}"
-        self._hang = HangFound(now_ns, since_ns, text, report)
+        self._hang, self.is_suspicious = HangFound(now_ns, since_ns, text, report), False
         self.put(self._hang)
         self.put(EventHappened(now_ns, EventKind.HANG, text))
         failure = self.hook.start(text, cause.group, cause.behind)

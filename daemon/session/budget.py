@@ -71,7 +71,7 @@ _READINGS = round(4 * RECORDING.length_s)
 _AIM = 0.94
 _ROOM = 0.90  # share of the allowance: a lower cost has room for a higher rate
 # this much room shows after this few readings, which cover two recordings
-_MUCH_ROOM, _FEWEST = 0.7, 2 * RECORDING.whole_s
+_MUCH_ROOM, _FEWEST = 0.7, _READINGS // 2 + 1
 _SHORTEST_S = 0.5  # the cost of a shorter time says nothing: a tick of CPU time is 10 ms
 _MOST_RISE, _SMALL_RISE = 4.0, 1.15
 _BESIDE = 1 / 3  # share of a minute's CPU that all but sampling gets at most

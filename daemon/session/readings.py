@@ -98,14 +98,14 @@ class Readings:
         await self._counters.collect((), {}, everything=True)
         self._counters.close()
 
-    def aim_at_rate(self, rate_hz: int) -> None:
-        """Change the highest rate, as somebody asked, and note the rate that follows."""
+    def aim_at_rate(self, rate_hz: int, why: str) -> None:
+        """Change the highest rate, and note the rate that follows."""
         before_hz = self.governor.rate_hz
         self.governor.aim(rate_hz)
         self._noted_hz = self.governor.rate_hz
         self._say(
             EventKind.RATE,
-            f"profd samples at {self._noted_hz} Hz instead of {before_hz} Hz, as it was asked to",
+            f"profd samples at {self._noted_hz} Hz instead of {before_hz} Hz, as {why}",
         )
 
     def _say(self, kind: EventKind, text: str) -> None:

@@ -33,6 +33,7 @@ from profd.daemon.session.budget import Governor
 from profd.daemon.session.control import ControlServer, Request, SessionStatus, WindowBegun
 from profd.daemon.session.framedescriber import FrameDescriber
 from profd.daemon.session.livefile import LiveFile
+from profd.daemon.session.need import Need
 from profd.daemon.session.openings import Openings
 from profd.daemon.session.sampling import Members, Sampling
 from profd.daemon.session.session import Ready, SessionOptions
@@ -43,7 +44,7 @@ from profd.daemon.stacks.source import SourceTree
 from profd.daemon.store import records
 from profd.daemon.store.records import EventHappened, Identity, ProcessEnded, Record
 from profd.daemon.store.writer import RunWriter
-from profd.daemon.tree import exitstatus
+from profd.daemon.tree import exitstatus, roles
 from profd.daemon.tree.tree import ProcessTree
 from profd.daemon.userfiles import files_of
 from profd.daemon.windows.request import WindowRequest
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
     from profd.daemon.session.windowing import Windowing
 
 STATUS_TIMEOUT_S = 1.0
+STEADY_READINGS_S = 5.0
+"""The time from reading to reading while all is as before and nobody watches."""
 LATER = (
     "gpu.collector",
     "hangs.job",
@@ -76,7 +79,8 @@ class Recorder:
         self._clock = clock
         self._watchers = 0
         budget_cores, threads = options.budget_percent / 100, count_threads(options.pid)
-        self._governor = Governor(options.rate_hz, budget_cores, threads, options.spent_s)
+        self._need = Need(clock, options.rate_hz)
+        self._governor = Governor(self._need.full_hz, budget_cores, threads, options.spent_s)
         self._root = Identity(options.pid, options.start_ticks)
         self._tree = ProcessTree(
             self._root, mask_command, clock, options.subprocesses, options.folder
@@ -88,6 +92,8 @@ class Recorder:
         self._openings: Openings | None = None
         self._ended = asyncio.Event()
         self._ended_ns = 0
+        self._news = asyncio.Event()
+        """Set when the readings of a steady run are not to wait for their time."""
         self._why = "stopped"
         self._output_ns = 0
         """When the script's last output came."""
@@ -296,7 +302,22 @@ class Recorder:
             # The recordings under way cost too much to wait for their end.
             if self._governor.rate_hz < before_hz:
                 self._sampling.hurry()
-            await asyncio.sleep(until_tick_s(1.0))
+            self._follow_need(readings)
+            self._news.clear()
+            pause_s = until_tick_s(STEADY_READINGS_S if self._need.is_steady else 1.0)
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._news.wait(), pause_s)
+
+    def _follow_need(self, readings: Readings) -> None:
+        """Sample as often as is needed now; at once, if that is more often than before."""
+        need, before_hz = self._need, self._governor.highest_hz
+        need.is_suspected = self._hangs is not None and self._hangs.is_suspicious
+        self._stepping.is_steady = need.is_steady
+        if (rate_hz := need.rate_hz()) != before_hz:
+            is_more = rate_hz > before_hz
+            readings.aim_at_rate(rate_hz, need.why if is_more else "all is as before")
+            if is_more:
+                self._sampling.hurry()
 
     def _learn_ranks(self, ranks: dict[int, int]) -> None:
         """Take ranks that NCCL reports; called in a thread."""
@@ -331,7 +352,11 @@ class Recorder:
         if request.command == "mark":
             self._say(EventKind.MARK, request.note)
         elif request.command == "rate" and request.rate_hz is not None:
-            (self._readings.aim_at_rate if self._readings else self._governor.aim)(request.rate_hz)
+            self._need.want(request.rate_hz)
+            if self._readings:
+                self._readings.aim_at_rate(request.rate_hz, "it was asked to")
+            else:
+                self._governor.aim(request.rate_hz)
             self._sampling.hurry()  # the recordings under way have another rate
         elif request.command == "budget" and request.budget_percent is not None:
             # The rate follows with the next reading of the cost.
@@ -342,7 +367,9 @@ class Recorder:
     def _watchers_changed(self, watchers: int) -> None:
         self._sampling.is_watched = watchers > 0
         self._writer.gathers = watchers == 0
+        self._need.is_watched = watchers > 0
         if watchers > self._watchers:  # a new watcher sees fresh data
+            self._news.set()
             self._sampling.hurry()
             if self._analyst is not None:
                 self._analyst.ask()
@@ -354,7 +381,15 @@ class Recorder:
             if (member := self._tree.members.get(record.identity)) is not None:
                 self._describer.take(record, member.origin)
             record = self._members.take_recording(record)
+            if member is not None and member.role == roles.MAIN:
+                self._take_news(record)
         self._put(record)
+
+    def _take_news(self, recording: records.RecordingTaken) -> None:
+        was_steady = self._need.is_steady
+        self._need.take(recording)
+        if was_steady and not self._need.is_steady:
+            self._news.set()
 
     def _put(self, record: Record) -> None:
         """Pass a record to the watch for hangs and to the writer.
@@ -363,6 +398,10 @@ class Recorder:
         """
         if self._hangs is not None:
             self._hangs.take(record)
+        if isinstance(record, records.PointsTaken):
+            self._need.take(record)
+        elif isinstance(record, ProcessEnded):
+            self._need.forget(record.identity)
         self._writer.put(record)
 
     def _are_findings_read(self) -> bool:

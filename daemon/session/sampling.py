@@ -157,7 +157,8 @@ class Sampling:
             part = min(max(len(self._chains) - 1, 1), 5) if member.role == roles.HELPER else 5
             # Not below the lowest rate: the hand-over waits until a recording has seen something.
             rate_hz = min(max(rate_hz // part, RECORDING.lowest_rate_hz), rate_hz)
-        length_s = RECORDING.watched_length_s if self.is_watched else RECORDING.length_s
+        length_s = RECORDING.length_at(self.governor.rate_hz)
+        length_s = RECORDING.watched_length_s if self.is_watched else length_s
         # However small the budget: new processes are to be seen, and stacks show which are workers.
         turn_share = max(self.governor.turn_share, 0.1)
         length_s, rest_ratio = (

@@ -7,7 +7,9 @@ from profd.daemon.recordingconfig import RECORDING, RecordingConfig
 
 
 def test_whole_seconds_hold_a_recording_of_any_length() -> None:
-    assert [RecordingConfig(length_s).whole_s for length_s in (0.5, 4.5, 9)] == [1, 5, 9]
+    longest = [RecordingConfig(steady_length_s=length_s) for length_s in (4.5, 9, 9.1)]
+    assert [config.whole_s for config in longest] == [5, 9, 10]
+    assert all(RECORDING.length_at(rate_hz) <= RECORDING.whole_s for rate_hz in (1, 20, 21, 1000))
 
 
 def test_a_recording_is_far_shorter_than_the_longest_that_readers_look_for() -> None:

@@ -174,7 +174,7 @@ def test_a_run_names_its_target_its_recorder_and_its_options() -> None:
         *map(metadata.version, ("profd", "py-spy"))
     ]
     assert started.options == {
-        "rate_hz": 100,
+        "rate_hz": None,
         "budget_percent": 10.0,
         "subprocesses": True,
         "all_gpus": False,

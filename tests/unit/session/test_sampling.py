@@ -166,7 +166,7 @@ async def test_recordings_are_short_while_someone_watches_with_the_overlap_as_a_
         RECORDING.length_s - 0.15,
     )
     studio.sampling.governor.mean_hz = 5
-    assert main.pace().length_s == RECORDING.length_s - 0.6
+    assert main.pace().length_s == RECORDING.steady_length_s - 0.6
     studio.sampling.is_watched = True
     studio.sampling.governor.mean_hz = 100
     assert main.pace().length_s == RECORDING.watched_length_s - 0.03

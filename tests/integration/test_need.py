@@ -1,0 +1,62 @@
+"""A session samples less once it knows a run, and more as soon as the run does something new."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import pytest
+from support.sessions import give_line, ready, session_options
+from support.waiting import eventually
+
+from profd.daemon.clock import Clock
+from profd.daemon.events import EventKind
+from profd.daemon.recordingconfig import RECORDING
+from profd.daemon.session import need
+from profd.daemon.session.recorder import Recorder
+from profd.daemon.store.reader import RunReader
+
+PROGRAM = """
+import select, sys
+
+def known():
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        pass
+
+def new():
+    while True:
+        pass
+
+print("ready", flush=True)
+known()
+new()
+"""
+
+
+async def test_a_known_run_is_sampled_less_until_it_does_something_new(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(need, "FIRST_S", 1.0)
+    with ready([sys.executable, "-c", PROGRAM]) as target:
+        options = session_options("test", target.pid, rate_hz=None)
+        recorder = Recorder(options, Clock())
+        recording = asyncio.ensure_future(recorder.run(lambda _: None))
+
+        def said(words: str) -> bool:
+            with RunReader(options.run_file) as reader:
+                return any(
+                    one.kind is EventKind.RATE and words in one.text for one in reader.events()
+                )
+
+        def rates() -> list[int]:
+            with RunReader(options.run_file) as reader:
+                return [one.rate_hz for one in reader.recordings()]
+
+        await eventually(options.run_file.exists, "a run file")
+        await eventually(lambda: said("as all is as before"), "less samples")
+        await eventually(lambda: RECORDING.steady_rate_hz in rates(), "a recording of few samples")
+        give_line(target)
+        await eventually(lambda: said("as new takes"), "more samples")
+        target.kill()
+        await recording
+    assert rates()[0] == RECORDING.full_rate_hz
