@@ -201,6 +201,8 @@ class Governor:
         self._since_lowering_s = self._since_rise_s = MINUTE_S
         self.mean_hz = self._within_bounds(budget_cores / read_cost_s(threads))
         self._owed_hz = 0.0
+        self._borne: dict[int, float] = {}
+        """The rates that the budget has borne, by the rate that was aimed at."""
 
     @property
     def rate_hz(self) -> int:
@@ -280,10 +282,12 @@ class Governor:
     def aim(self, rate_hz: int) -> None:
         """Sample at ``rate_hz`` at most from now on.
 
-        The rate is at once as near to it as the budget allows.
+        The rate is at once as near to it as the budget allows: as it was when it was last aimed
+        there, else by what a sample costs now.
         """
-        room_hz = float(rate_hz)
-        if any(self._readings):
+        self._borne[self.highest_hz] = self.mean_hz
+        room_hz = self._borne.get(rate_hz, float(rate_hz))
+        if any(self._readings) and rate_hz not in self._borne:
             cores_per_hz = sum(self._readings) / len(self._readings) / self.mean_hz
             room_hz = _AIM * self._ledger.allowance(self._budget_cores) / cores_per_hz
         self.highest_hz = rate_hz

@@ -341,6 +341,19 @@ def test_a_rate_is_taken_as_far_as_the_budget_has_room(
     assert max(simulate(governor, linear(0.0005))) <= taken_hz[1]
 
 
+def test_a_rate_that_is_aimed_at_again_is_what_the_budget_bore_before() -> None:
+    """A low rate says little of the cost of a high one: most of it is fixed."""
+    governor = begun(100)
+    fixed = linear(0.0006, 0.01)
+    simulate(governor, fixed)
+    borne_hz = governor.rate_hz
+    governor.aim(20)
+    simulate(governor, fixed)
+    assert governor.rate_hz == 20
+    governor.aim(100)
+    assert governor.rate_hz == borne_hz
+
+
 @pytest.mark.parametrize(
     ("before", "budget", "lowest_hz"),
     [(BUDGET, BUDGET / 2, RECORDING.lowest_rate_hz), (BUDGET / 2, BUDGET, 80)],
