@@ -51,8 +51,13 @@ def groups_of(pid: int, controller: str, mounted: Sequence[Hierarchy]) -> list[G
 
     The innermost group comes first. Without a controller they are those of version 2.
     """
-    lines = processes.read_text(f"{processes.PROC}/{pid}/cgroup").splitlines()
-    parts = (line.split(":", 2) for line in lines if line.count(":") > 1)
+    lines = processes.read_text(f"{processes.PROC}/{pid}/cgroup")
+    return list(_groups(lines, controller, tuple(mounted)))
+
+
+@functools.lru_cache(64)  # each process is looked at several times a second, and hardly ever moves
+def _groups(lines: str, controller: str, mounted: tuple[Hierarchy, ...]) -> tuple[Group, ...]:
+    parts = (line.split(":", 2) for line in lines.splitlines() if line.count(":") > 1)
     paths = {names: path for _, names, path in parts}
     of_version_1 = [
         path for names, path in paths.items() if controller and controller in names.split(",")
@@ -63,7 +68,7 @@ def groups_of(pid: int, controller: str, mounted: Sequence[Hierarchy]) -> list[G
     else:
         fitting = [one for one in mounted if one.version == 2 and "" in paths]
         path = paths.get("", "")
-    return list(_upwards(fitting[0], path)) if fitting else []
+    return tuple(_upwards(fitting[0], path)) if fitting else ()
 
 
 def _upwards(hierarchy: Hierarchy, path: str) -> Iterator[Group]:
