@@ -25,6 +25,7 @@ from profd.daemon.session.leading import Leaders
 from profd.daemon.session.unread import ReadingWatch
 from profd.daemon.stacks.chain import OVERLAP_SAMPLES, Allowance, SamplingPace, StackChain
 from profd.daemon.stacks.source import Statements
+from profd.daemon.stacks.turns import Turns
 from profd.daemon.store.records import EventHappened, Identity, ProcessEnded, Put, RecordingTaken
 from profd.daemon.tree import exitstatus, roles
 from profd.daemon.tree.roles import in_words
@@ -58,7 +59,7 @@ class Sampling:
         self.is_watched, self._failed = False, failed
         self.governor, self._executable, self._clock, self._put = governor, executable, clock, put
         self._chains: dict[Identity, tuple[StackChain, asyncio.Task[None]]] = {}
-        self._turn = asyncio.Semaphore(1)
+        self._turns = Turns()
         self._cores = FreeCores()
         # Workers that come and go see the same files as the others: each file is read and parsed
         # once.
@@ -75,7 +76,7 @@ class Sampling:
         run = (
             chain.run()
             if member.role in (roles.MAIN, roles.LAUNCHER)
-            else chain.run_in_turns(self._turn)
+            else chain.run_in_turns(self._turns)
         )
         task = asyncio.ensure_future(run)
         self._chains[member.identity] = (chain, task)

@@ -34,6 +34,7 @@ from profd.daemon.stacks.pyspy import (
 from profd.daemon.stacks.reads import FROZEN, LATE_NS, STOPPED, Account, ProcessSnapshot
 from profd.daemon.stacks.recording import Recording
 from profd.daemon.stacks.source import Statements
+from profd.daemon.stacks.turns import Turns
 from profd.daemon.store.records import EventHappened, GapFound, Identity, Put
 from profd.daemon.timerange import EVER, TimeRange
 
@@ -54,6 +55,8 @@ COST_VARIES = 1.25
 """A recording may take this factor more than the one before: if broken off, its cost is lost."""
 # factor of the number of threads beyond which an earlier measurement no longer applies
 GROWTH = 1.5
+IDLE_CORES = 0.02
+"""A process that only waits is recorded as often as one that takes this much CPU."""
 RETRY_FIRST_S = 0.05
 RETRY_LAST_S = 2.0
 
@@ -120,6 +123,7 @@ class StackChain:
         self._in_flight: set[Recording] = set()
         self._cores: frozenset[int] | None = None
         self._has_recorded, self._begun_ns = False, self.clock.now_ns()
+        self._turn_ns, self._turn_cpu_s = self._begun_ns, 0.0
         self._has_reported_log = False
         self.is_resting, self._cost_s, self._usual_length_s = False, 0.0, FIRST_LENGTH_S
         self._is_rest_said = self._has_grown = self._is_estimate = False
@@ -223,15 +227,16 @@ class StackChain:
                     current, from_ns = await self._begin_patiently(), EVER.from_ns
             self._account.close(self.clock.now_ns())
 
-    async def run_in_turns(self, turn: asyncio.Semaphore) -> None:
-        """Record whenever ``turn`` is free.
+    async def run_in_turns(self, turns: Turns) -> None:
+        """Record whenever it has its turn.
 
         This goes on until the process is gone, or the chain is stopped or leaves its turns.
         """
         with self._abandoning():
             await self._foresee()
             while self._goes_on() and self.is_in_turns:
-                async with turn:
+                async with turns.taken(self._due):
+                    self._turn_ns, self._turn_cpu_s = self.clock.now_ns(), self._cpu_s()
                     recording = await self._begin() if self._goes_on() else None
                     if recording is not None:
                         await self._wait(self._hurry, recording.length_s, self._enough)
@@ -250,6 +255,20 @@ class StackChain:
                 if recording is None:
                     await self._wait(self._hurry, RETRY_LAST_S)
         await self.run()
+
+    def _due(self) -> float:
+        """Return what there is to see: the CPU seconds since its last turn, and a few for waiting.
+
+        A process that is about to end is not kept waiting.
+        """
+        if not self._goes_on():
+            return math.inf
+        waited_s = (self.clock.now_ns() - self._turn_ns) / SECOND_NS
+        return self._cpu_s() - self._turn_cpu_s + IDLE_CORES * waited_s
+
+    def _cpu_s(self) -> float:
+        stat = processes.read_running(*self.identity)
+        return stat.cpu_s if stat is not None else 0.0
 
     def _eighth_s(self) -> float:
         return (self.clock.now_ns() - self._begun_ns) / SECOND_NS / 8

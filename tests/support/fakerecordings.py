@@ -17,6 +17,7 @@ from profd.daemon.clock import MILLISECOND_NS, Clock
 from profd.daemon.stacks import chain as chain_module
 from profd.daemon.stacks.chain import Allowance, SamplingPace, StackChain
 from profd.daemon.stacks.pyspy import RawRecording, RecordingFailed
+from profd.daemon.stacks.turns import Turns
 from profd.daemon.store.records import EventHappened, Record, RecordingTaken
 from support.clocks import StoppedClock
 from support.synthetic import identity_of
@@ -157,11 +158,13 @@ class Stage:
     failures: list[str] = field(default_factory=list)
     allowance: Allowance = field(default_factory=Allowance)
 
-    def begin(self, turn: asyncio.Semaphore | None = None) -> StackChain:
+    def begin(self, turns: Turns | None = None) -> StackChain:
         put, failed = self.records.append, self.failures.append
         about = self.clock, put, failed, lambda pid: "", lambda: self.allowance
         chain = StackChain("py-spy", identity_of(), self.pace, None, *about)
-        self.tasks.append(asyncio.ensure_future(chain.run_in_turns(turn) if turn else chain.run()))
+        self.tasks.append(
+            asyncio.ensure_future(chain.run_in_turns(turns) if turns else chain.run())
+        )
         return chain
 
     async def allow(self, **parts: float) -> None:

@@ -21,6 +21,7 @@ from profd.daemon.session.stepping import Stepping
 from profd.daemon.session.unread import ReadingWatch
 from profd.daemon.stacks.chain import SamplingPace
 from profd.daemon.stacks.source import Statements
+from profd.daemon.stacks.turns import Turns
 from profd.daemon.store import records
 from profd.daemon.tree import roles
 from profd.daemon.tree.tree import Member, ProcessChange, ProcessTree
@@ -39,7 +40,7 @@ class FakeChain:
         self.identity = identity
         self.pace = pace
         self.source = source
-        self.turn: asyncio.Semaphore | None = None
+        self.turns: Turns | None = None
         self.hurries = 0
         self.is_in_turns = True
         self.is_deaf = self.is_resting = self.is_recording = False
@@ -53,8 +54,8 @@ class FakeChain:
             self.was_cancelled = True
             raise
 
-    async def run_in_turns(self, turn: asyncio.Semaphore) -> None:
-        self.turn = turn
+    async def run_in_turns(self, turns: Turns) -> None:
+        self.turns = turns
         await self.run()
 
     def hurry(self) -> None:
@@ -110,8 +111,8 @@ async def test_mains_are_sampled_without_a_gap_and_others_in_turns_with_what_is_
         await studio.begin(roles.HELPER, nobody + 3),
         await studio.begin(roles.WORKER, nobody + 4),
     )
-    assert (main.turn, launcher.turn) == (None, None)
-    assert helper.turn is worker.turn is not None
+    assert (main.turns, launcher.turns) == (None, None)
+    assert helper.turns is worker.turns is not None
     assert main.source is worker.source
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import os
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 
 import msgspec
 import pytest
@@ -34,6 +36,7 @@ from profd.daemon.stacks.chain import Allowance, StackChain
 from profd.daemon.stacks.evidence import StackEvidence
 from profd.daemon.stacks.pyspy import RawRecording, RecordingFailed
 from profd.daemon.stacks.reads import STOPPED, ProcessSnapshot
+from profd.daemon.stacks.turns import Turns
 from profd.daemon.store.records import Identity, Record, RecordingTaken
 from profd.daemon.timerange import TimeRange
 
@@ -339,8 +342,8 @@ async def test_in_turns_one_is_recorded_at_a_time(
 ) -> None:
     monkeypatch.setattr(chain_module, "FIRST_LENGTH_S", 0.001)
     stage.pace.seconds = 0.001
-    turn = asyncio.Semaphore(1)
-    chains = [stage.begin(turn) for _ in range(3)]
+    turns = Turns()
+    chains = [stage.begin(turns) for _ in range(3)]
     for count in range(1, 8):
         await stage.studio.until_made(count)
         assert len(stage.studio.in_flight()) <= 1
@@ -354,7 +357,7 @@ async def test_in_turns_recordings_and_rests_are_short_at_first_where_it_is_unkn
     monkeypatch.setattr(chain_module, "FIRST_LENGTH_S", 0.5)
     stage.pace.seconds, stage.pace.rest_ratio, stage.pace.is_unknown = 4.0, 9.0, True
     waited = note_waits(monkeypatch, stage.clock)
-    chain = stage.begin(asyncio.Semaphore(1))
+    chain = stage.begin(Turns())
     begun_ns = stage.clock.at_ns
     await stage.studio.until_made(20)
     await stage.end(chain)
@@ -372,15 +375,44 @@ async def test_in_turns_what_is_known_rests_as_the_pace_says(
 ) -> None:
     stage.pace.seconds, stage.pace.rest_ratio = 4.0, 9.0
     waited = note_waits(monkeypatch, stage.clock)
-    chain = stage.begin(asyncio.Semaphore(1))
+    chain = stage.begin(Turns())
     await stage.studio.until_made(3)
     await stage.end(chain)
     assert waited.count(36.0) >= 1
 
 
+async def test_in_turns_there_is_more_to_see_of_who_used_more_cpu_or_waited_longer(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stat, used_s = there(processes.read_running(*identity_of())), [3]
+    monkeypatch.setattr(
+        processes,
+        "read_running",
+        lambda *_: msgspec.structs.replace(
+            stat, user_ticks=used_s[0] * processes.CLOCK_TICKS, system_ticks=0
+        ),
+    )
+    turns, asked = Turns(), list[Callable[[], float]]()
+
+    def taken(due: Callable[[], float]) -> AbstractAsyncContextManager[None]:
+        asked.append(due)
+        return Turns.taken(turns, due)
+
+    monkeypatch.setattr(turns, "taken", taken)
+    chain = stage.begin(turns)
+    await stage.studio.until_made(1)
+    at_turn = asked[0]()
+    used_s[0] += 5
+    assert asked[0]() - at_turn == pytest.approx(5, abs=0.01)
+    stage.clock.at_ns += 50 * SECOND_NS
+    assert asked[0]() - at_turn == pytest.approx(5 + 50 * chain_module.IDLE_CORES, abs=0.01)
+    await stage.end(chain)
+    assert asked[0]() == math.inf
+
+
 async def test_in_turns_stopping_starts_nothing_more(stage: Stage) -> None:
-    turn = asyncio.Semaphore(1)
-    chains = [stage.begin(turn) for _ in range(16)]
+    turns = Turns()
+    chains = [stage.begin(turns) for _ in range(16)]
     await stage.studio.until_made(1)
     await stage.end(*chains)
     assert len(stage.studio.made) == len(stage.taken) == 1
@@ -389,9 +421,9 @@ async def test_in_turns_stopping_starts_nothing_more(stage: Stage) -> None:
 async def test_in_turns_an_ended_process_leaves_the_turn_to_others(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    turn = asyncio.Semaphore(1)
+    turns = Turns()
     for _ in range(2):
-        stage.begin(turn)
+        stage.begin(turns)
     first = await stage.studio.until_made(1)
     kill(monkeypatch)
     first.stop()
@@ -403,8 +435,8 @@ async def test_in_turns_an_ended_process_leaves_the_turn_to_others(
 async def test_one_that_leaves_its_turns_is_recorded_without_a_gap_and_leaves_the_turn_to_others(
     stage: Stage,
 ) -> None:
-    turn = asyncio.Semaphore(1)
-    chains = [stage.begin(turn) for _ in range(2)]
+    turns = Turns()
+    chains = [stage.begin(turns) for _ in range(2)]
     first = await stage.studio.until_made(1)
     chains[0].leave_turns()
     await stage.studio.until_made(3)
@@ -416,8 +448,8 @@ async def test_one_that_leaves_its_turns_is_recorded_without_a_gap_and_leaves_th
 
 
 async def test_in_turns_a_hurry_serves_the_one_in_flight(stage: Stage) -> None:
-    turn = asyncio.Semaphore(1)
-    chains = [stage.begin(turn) for _ in range(2)]
+    turns = Turns()
+    chains = [stage.begin(turns) for _ in range(2)]
     first = await stage.studio.until_made(1)
     first.length_s = 0.0
     for chain in chains:
@@ -433,8 +465,8 @@ async def test_in_turns_failing_holds_no_turn(
 ) -> None:
     monkeypatch.setattr(chain_module, "RETRY_LAST_S", LONG_S)
     stage.studio.directions = [fail, sample]
-    turn = asyncio.Semaphore(1)
-    chains = [stage.begin(turn) for _ in range(2)]
+    turns = Turns()
+    chains = [stage.begin(turns) for _ in range(2)]
     second = await stage.studio.until_made(2)
     assert not second.ended.done()
     await stage.end(*chains)
