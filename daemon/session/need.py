@@ -17,6 +17,8 @@ from profd.daemon.store.records import (
     Identity,
     Interval,
     PointsTaken,
+    ProcessEnded,
+    ProcessSeen,
     Record,
     RecordingTaken,
 )
@@ -48,6 +50,7 @@ class Need:
         """The largest share of a recording that each function of a process had."""
         self._ranges: dict[tuple[str, Identity | None], tuple[float, float]] = {}
         self._steps: dict[Identity | None, tuple[int, float]] = {}
+        self._processes, self._most_processes = set[Identity](), 0
 
     @property
     def full_hz(self) -> int:
@@ -72,6 +75,10 @@ class Need:
         """Learn from a record, and find out whether it shows what is new."""
         if isinstance(record, RecordingTaken):
             self._take_recording(record)
+        elif isinstance(record, ProcessSeen):
+            self._take_process(record)
+        elif isinstance(record, ProcessEnded):
+            self._forget(record.identity)
         elif isinstance(record, PointsTaken):
             for point in record.points:
                 if point.name == "rss_bytes" and point.identity in self._shares:
@@ -79,8 +86,15 @@ class Need:
                 elif point.name == STEP_COUNT:
                     self._take_steps(point.identity, record.at_ns, point.value)
 
-    def forget(self, identity: Identity) -> None:
-        """Forget a process that has ended."""
+    def _take_process(self, process: ProcessSeen) -> None:
+        """Heed a process if there are more of them than ever: workers come anew with each epoch."""
+        self._processes.add(process.identity)
+        if len(self._processes) > self._most_processes:
+            self._most_processes = len(self._processes)
+            self._renew(CHANGE_S, f"pid {process.identity.pid} is new")
+
+    def _forget(self, identity: Identity) -> None:
+        self._processes.discard(identity)
         self._shares.pop(identity, None)
         self._steps.pop(identity, None)
         for name in ("memory", "the time of a step"):

@@ -398,10 +398,8 @@ class Recorder:
         """
         if self._hangs is not None:
             self._hangs.take(record)
-        if isinstance(record, records.PointsTaken):
+        if not isinstance(record, records.RecordingTaken):  # those of main processes alone count
             self._need.take(record)
-        elif isinstance(record, ProcessEnded):
-            self._need.forget(record.identity)
         self._writer.put(record)
 
     def _are_findings_read(self) -> bool:

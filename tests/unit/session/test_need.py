@@ -17,6 +17,8 @@ from profd.daemon.store.records import (
     Interval,
     Point,
     PointsTaken,
+    ProcessEnded,
+    ProcessSeen,
     RecordingTaken,
     ThreadTimeline,
 )
@@ -123,8 +125,22 @@ def test_what_is_new_is_said_with_its_share(run: Run) -> None:
     assert run.need.why == "evaluate takes 50 % of the time, at most 0 % before"
 
 
+def test_a_process_is_new_if_there_are_more_than_ever(run: Run) -> None:
+    def start(pid: int) -> int:
+        about = Identity(pid, 1), None, ("python",), "helper", None, None, "3.11"
+        run.need.take(ProcessSeen(*about, run.clock.now_ns()))
+        return run.need.rate_hz()
+
+    assert {start(pid) for pid in range(10, 14)} == {FULL_HZ}
+    run.clock.advance(CHANGE_S)
+    for pid in range(10, 14):
+        run.need.take(ProcessEnded(Identity(pid, 1), run.clock.now_ns()))
+    assert {start(pid) for pid in range(20, 24)} == {STEADY_HZ}  # the workers of the next epoch
+    assert start(24) == FULL_HZ
+
+
 def test_a_process_that_ended_is_forgotten(run: Run) -> None:
-    run.need.forget(TRAINING)
+    run.need.take(ProcessEnded(TRAINING, run.clock.now_ns()))
     assert run.record(STEADY) == FULL_HZ
 
 
