@@ -24,9 +24,6 @@ from profd.daemon.tree.attachable import ThriftySystem, check_attachable
 if TYPE_CHECKING:
     from profd.daemon.store.reader import RunReader
 
-_SEEN_TIMEOUT_S = 10.0
-_LOOK_INTERVAL_S = 0.05
-
 
 def pid_of(word: str) -> int | None:
     """Return a word as a PID; None if it is no number, or names a run."""
@@ -114,14 +111,14 @@ def run_of(pid: int, *, inject: bool) -> Iterator[Path]:
     session = start_session(attached(pid))
     say(f"recording pid {pid} as {session.run_file.stem} meanwhile")
     try:
-        deadline = time.monotonic() + _SEEN_TIMEOUT_S
+        deadline = time.monotonic() + 10.0
         with RunReader(session.run_file) as reader:
             while not _is_in(reader, pid):
                 if time.monotonic() > deadline or not session.is_running():
                     raise SessionFailed(
                         f"process {pid} is not being recorded", f"see `profd attach {pid}`"
                     )
-                time.sleep(_LOOK_INTERVAL_S)
+                time.sleep(0.05)
                 reader.refresh()
         yield session.run_file
     finally:

@@ -22,8 +22,6 @@ from profd.daemon.standardstreams import open_streams
 
 INTERRUPTED = 130
 """128 + SIGINT, as a shell reports a program that Ctrl-C ended."""
-_OF_SIGNAL = 128
-"""A shell reports a program that a signal ended by this number plus the signal's."""
 
 
 COMMANDS = {
@@ -152,5 +150,6 @@ def end_with(code: int) -> NoReturn:
         from profd.daemon.launch.signals import die_of
 
         die_of(-code)
-        code = _OF_SIGNAL - code
+        # A shell reports a program that a signal ended by this number plus the signal's.
+        code = 128 - code
     sys.exit(code)

@@ -29,7 +29,6 @@ from profd.daemon.session.session import SessionOptions, start_session
 from profd.daemon.windows.request import parse_schedule
 
 _ON_DEMAND = "on-demand"
-_MOST_NAMED = 4
 
 
 @click.command(
@@ -123,7 +122,7 @@ def say_what_goes_on(start_ticks: int, session: int) -> None:
     from profd.daemon.launch.leftovers import left_running
     from profd.daemon.render.plaintext import visible
 
-    for one in left_running(start_ticks, session)[:_MOST_NAMED]:
+    for one in left_running(start_ticks, session)[:4]:
         words = visible(short_command(one.command))
         narrate(
             f"profd: pid {one.pid} ({words}) goes on, and is not recorded: profd attach {one.pid}"

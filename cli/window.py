@@ -38,8 +38,6 @@ from profd.daemon.windows.request import DEFAULT_STEPS, MAX_SECONDS, MAX_STEPS, 
 _LOOK_INTERVAL_S = 0.1
 _WINDOW_TIMEOUT_S = 200.0
 """Longer than the session's own time limits for a process, its trace, and reading the trace."""
-_SAMPLES_TIMEOUT_S = RECORDING.whole_s + 1.0
-"""Longer than a recording, which arrives in the file at its end."""
 SORTABLE = {
     "name": "name",
     "calls": "calls",
@@ -176,8 +174,8 @@ def take(reader: RunReader, request: WindowRequest) -> list[WindowRow]:
         ]
         if not taken:
             raise SessionFailed("no window was taken", "see the lines above")
-        # The samples of the windows' time usually arrive a little later.
-        deadline = time.monotonic() + _SAMPLES_TIMEOUT_S
+        # The samples of the windows' time arrive with their recordings, at the ends of these.
+        deadline = time.monotonic() + RECORDING.whole_s + 1.0
         while (
             not all(_is_sampled(reader, window) for window in taken) and time.monotonic() < deadline
         ):

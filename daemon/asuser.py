@@ -44,7 +44,6 @@ IDLE_S = 5.0
 
 In most runs all files are read at the start, and the program takes 6 MB.
 """
-_MOST_LINKS, _LONGEST = 40, 4096
 _PATH = os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW
 _NO_LINK = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | os.O_NOFOLLOW
 
@@ -56,7 +55,7 @@ def open_below(root: int, path: str, changes: list[int] | None = None) -> int:
     name in the folder of the path changed. Raises OSError.
     """
     changes = [] if changes is None else changes
-    if len(path) > _LONGEST:
+    if len(path) > 4096:
         raise OSError(errno.ENAMETOOLONG, "the path is too long")
     at = [os.dup(root)]
     waiting, links = path.split("/")[::-1], 0
@@ -71,7 +70,7 @@ def open_below(root: int, path: str, changes: list[int] | None = None) -> int:
                 if stat.S_ISLNK((state := os.fstat(found)).st_mode):
                     links += 1
                     changes.append(state.st_ctime_ns)
-                    if links > _MOST_LINKS:
+                    if links > 40:
                         os.close(found)
                         raise OSError(errno.ELOOP, "there are too many links")
                     target = os.readlink("", dir_fd=found)

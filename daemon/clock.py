@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 
 SECOND_NS = 1_000_000_000
+MINUTE_NS = 60 * SECOND_NS
 HOUR_NS = 3_600 * SECOND_NS
 MILLISECOND_NS = 1_000_000
 MICROSECOND_NS = 1_000

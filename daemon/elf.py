@@ -15,13 +15,11 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 _HEADER = struct.Struct("<16s2HI3QI6H")
-_SEGMENT = struct.Struct("<2I6Q")
+SEGMENT = struct.Struct("<2I6Q")
 _SECTION = struct.Struct("<2I4Q2I2Q")
 SYMBOL = struct.Struct("<I2BH2Q")
 _OF_64_BITS = b"\x7fELF\x02\x01"
 X86_64 = 62
-ALL_SYMBOLS, EXPORTED = 2, 11
-"""Kinds of sections."""
 _MOST_SECTIONS, _MOST_BYTES, _MOST_FILES = 4_096, 1 << 22, 4_096
 """Another user may have written the file: its own claims are no reason to read gigabytes."""
 _known: dict[tuple[int, int, int, int], str | None] = {}
@@ -33,9 +31,15 @@ class NoProgram(ValueError):
 
 
 class SegmentKind(IntEnum):
-    """Kinds of segments: what is mapped, and the index of call frame information."""
+    """Kinds of segments: what is mapped, the table for the loader, the call frame information."""
 
-    LOADED, FRAME_INDEX = 1, 0x6474E550
+    LOADED, DYNAMIC, FRAME_INDEX = 1, 2, 0x6474E550
+
+
+class SectionKind(IntEnum):
+    """Kinds of sections with symbols."""
+
+    ALL, EXPORTED = 2, 11
 
 
 class Segment(NamedTuple):
@@ -102,8 +106,8 @@ def machine(file: int) -> int:
 def segments(file: int) -> list[Segment]:
     """Return the segments of a program; raises NoProgram."""
     header = _header(file)
-    table = os.pread(file, min(header[10], _MOST_SECTIONS) * _SEGMENT.size, header[5])
-    return [Segment(*fields) for fields in _whole(_SEGMENT, table)]
+    table = os.pread(file, min(header[10], _MOST_SECTIONS) * SEGMENT.size, header[5])
+    return [Segment(*fields) for fields in _whole(SEGMENT, table)]
 
 
 def sections(file: int) -> list[Section]:
@@ -131,7 +135,7 @@ def _look(file: int) -> str | None:
         at = names.find(b".PyRuntime\0")
         found = "" if at >= 0 and any(section.name == at for section in every) else None
     for table_of in every:
-        if table_of.kind in (ALL_SYMBOLS, EXPORTED) and table_of.link < len(every):
+        if table_of.kind in tuple(SectionKind) and table_of.link < len(every):
             names = _content(file, every[table_of.link])
             if b"\0_PyRuntime\0" in names:
                 symbols = _content(file, table_of)

@@ -34,14 +34,11 @@ import msgspec
 
 from profd.daemon import elf
 
-_CHUNK_BYTES = 1 << 16
 MOST_BYTES = 8 << 20
 """The most bytes that are read of a file.
 
 The maps of a process reach this if it has all the maps that the kernel allows.
 """
-_MOST_COMMAND_BYTES = 1 << 17  # of a command line; nobody keeps more than 65,536 characters
-_MOST_ENVIRONMENT_BYTES = 2 << 20  # the most that the kernel gives a new program, by default
 _MANY_THREADS = 256  # of one process; looking at all processes of a usual host takes as long
 _PAIR = re.compile(rb"^(\w+):?[ \t]+(\d+)", re.MULTILINE)
 _CPU_LINE = re.compile(rb"^(cpu\d*) +([\d ]+)$", re.MULTILINE)
@@ -68,7 +65,7 @@ def read(path: str, most_bytes: int = MOST_BYTES) -> bytes | None:
     parts, left = [], most_bytes
     try:
         # A read may return less than is left: the kernel gives lists a page at a time.
-        while left and (part := os.read(descriptor, min(left, _CHUNK_BYTES))):
+        while left and (part := os.read(descriptor, min(left, 1 << 16))):
             parts.append(part)
             left -= len(part)
     except OSError:
@@ -371,7 +368,8 @@ def environment(pid: int | str, allowed: frozenset[str]) -> dict[str, str]:
 
     No other variable leaves this function. ``pid`` is a number or ``self``.
     """
-    words = (read(f"{PROC}/{pid}/environ", _MOST_ENVIRONMENT_BYTES) or b"").split(b"\0")
+    # The most that the kernel gives a new program, by default.
+    words = (read(f"{PROC}/{pid}/environ", 2 << 20) or b"").split(b"\0")
     pairs = (word.decode(errors="replace").partition("=") for word in words)
     return {name: value for name, _, value in pairs if name in allowed}
 
@@ -381,7 +379,8 @@ def command_line(pid: int) -> tuple[str, ...]:
 
     Empty for kernel threads, zombies, and processes that are gone.
     """
-    words = _read_shown(pid, "cmdline", _MOST_COMMAND_BYTES).decode(errors="replace")
+    # Nobody keeps more than 65,536 characters.
+    words = _read_shown(pid, "cmdline", 1 << 17).decode(errors="replace")
     return tuple(words.rstrip("\0").split("\0")) if words else ()
 
 

@@ -19,10 +19,6 @@ from profd.daemon import paths, processes
 from profd.daemon.containers import ProcessPlace, place_of
 from profd.daemon.landlock import confine
 
-_SYS_PTRACE = 19
-_PID_LIMIT = (
-    2**22
-)  # the kernel's own limit; os.kill would take a larger one for a negative number, or refuse it
 _YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 _SELINUX = Path("/sys/fs/selinux")
 _READ_LENGTH = 8
@@ -67,7 +63,9 @@ class Rights:
 
         A /proc that is mounted with hidepid is such a case.
         """
-        if pid > _PID_LIMIT:
+        # The kernel's own limit: os.kill would take a larger one for a negative number, or refuse
+        # it.
+        if pid > 2**22:
             return False
         try:
             os.kill(pid, 0)
@@ -80,7 +78,7 @@ class Rights:
     def may_read_all(self) -> bool:
         """Say whether this process has CAP_SYS_PTRACE, the right to read everyone's processes."""
         effective = processes.status("self").get("CapEff", "0")
-        return bool(int(effective, 16) >> _SYS_PTRACE & 1)
+        return bool(int(effective, 16) >> 19 & 1)  # its number
 
     def ptrace_scope(self) -> int:
         """Return Yama's ptrace_scope, 0 to 3; 0 if the kernel has no Yama."""

@@ -14,9 +14,8 @@ from itertools import accumulate
 from rich.cells import cell_len
 from rich.style import Style
 
-from profd.daemon.clock import SECOND_NS
+from profd.daemon.clock import MINUTE_NS, SECOND_NS
 from profd.daemon.render.plaintext import ELLIPSIS, cut, width
-from profd.daemon.store.stepfunction import MINUTE_NS
 from profd.daemon.units import clock
 from profd.tui.colors import PhaseLook
 from profd.tui.columns import Ruler

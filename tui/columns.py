@@ -15,10 +15,9 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from profd.daemon.clock import MILLISECOND_NS
+from profd.daemon.clock import MILLISECOND_NS, MINUTE_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import Grid
-from profd.daemon.store.stepfunction import MINUTE_NS
 from profd.daemon.timerange import TimeRange
 
 FINEST_NS = 125 * MILLISECOND_NS

@@ -26,8 +26,6 @@ _FAILURES = (TypeError, ValueError, LookupError, AttributeError, NameError)
 # would underline.
 _EXTENSIONS = re.compile(rb"\x1b\[[<=>][0-9;]*[@-~]")
 _MARKS = frozenset({"Mn", "Me"})
-# Enough for any language; the cost of marks on one letter is quadratic in their number.
-_MOST_MARKS = 4
 _PLAIN = Style()
 _LOOKS = ("bold", "italic", "underline", "strike", "reverse")
 _NAMES = ("black", "red", "green", "brown", "blue", "magenta", "cyan", "white")
@@ -122,7 +120,8 @@ def _pictured(data: str) -> str:
     for character in data:
         category = unicodedata.category(character)
         marks = marks + 1 if category in _MARKS else 0
-        if category not in HIDDEN and marks <= _MOST_MARKS:
+        # Enough for any language; the cost of marks on one letter is quadratic in their number.
+        if category not in HIDDEN and marks <= 4:
             kept.append(character)
     return "".join(kept)
 

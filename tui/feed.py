@@ -39,7 +39,6 @@ REFRESH_S = 0.5
 TYPING_S = 0.1
 RESTS_AFTER_S, RESTS = 10.0, 5
 """Once nobody has chosen anything else for so long, a run is looked at so many times as seldom."""
-_DRAWING_S = 0.05
 # A session that cannot be reached may be starting, or ending: it is asked again, but not at every
 # look.
 LOOKS_TO_RETRY = 10
@@ -283,7 +282,7 @@ class Feed:
                 self._draw_output(playback)
                 # to draw it the event loop needs Python's lock, for which reading on would compete
                 if reading.is_behind:
-                    self._wake.wait(_DRAWING_S)
+                    self._wake.wait(0.05)
             if not reading.is_behind:
                 self._wake.wait(self._pause_s())
 

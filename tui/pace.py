@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.steps import Lost, lost_ranges, take_steps
-from profd.daemon.clock import SECOND_NS
+from profd.daemon.clock import MINUTE_NS, SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import STEP_COUNT
 from profd.daemon.store.rollups import Grid
@@ -24,7 +24,7 @@ from profd.tui.snapshot import Series, Steps
 GAPS = 10
 STEPS = "steps_per_s"
 LATELY_NS = 10 * SECOND_NS
-"""The pace now is the mean of this last stretch of time."""
+"""What is now is the mean of this last stretch of time: workers sampled in rotation are in it."""
 AHEAD_NS = 3 * SECOND_NS // 2
 """A count comes each second, and at once when a pause begins.
 
@@ -32,8 +32,6 @@ After this time without one the step is unknown.
 """
 _LEAST_STEPS = 10
 _RECENT_NS = 120 * SECOND_NS
-# Counts are a second or a step apart; after this time without one the pace is unknown.
-_LONGEST_GAP_NS = 60 * SECOND_NS
 
 
 class Pace:
@@ -187,7 +185,7 @@ class Pace:
         None if these are far apart.
         """
         before, after = self._reader.points_around(series, at_ns)
-        if before is None or after is None or after.at_ns - before.at_ns > _LONGEST_GAP_NS:
+        if before is None or after is None or after.at_ns - before.at_ns > MINUTE_NS:
             return None
         between = TimeRange(before.at_ns, after.at_ns)
         if any(one.time.overlaps(between) for one in self._lost):

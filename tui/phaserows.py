@@ -11,12 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from profd.daemon.analyze.phases import PHASES, PhaseIndex
 from profd.daemon.analyze.profile import Profile, phase_shares
-from profd.daemon.clock import SECOND_NS
+from profd.daemon.clock import MINUTE_NS, SECOND_NS
 from profd.daemon.naming import process_title
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import Grid, minute_times, stack_times
 from profd.daemon.store.rows import ColumnTime, RecordingRow
-from profd.daemon.store.stepfunction import MINUTE_NS
 from profd.daemon.timerange import TimeRange
 from profd.tui.columns import Columns, Ruler, Sums
 from profd.tui.snapshot import PhaseRow, PhaseShares

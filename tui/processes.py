@@ -13,20 +13,16 @@ from itertools import groupby
 from msgspec.structs import replace
 
 from profd.daemon.analyze.phases import PhaseIndex, own_frame
-from profd.daemon.clock import SECOND_NS
+from profd.daemon.clock import MINUTE_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow, ProcessRow
-from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS, MINUTE_NS
+from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS
 from profd.daemon.timerange import TimeRange
 from profd.daemon.units import percent, plural
-from profd.tui.pace import Pace
+from profd.tui.pace import LATELY_NS, Pace
 from profd.tui.series import RunSeries
 from profd.tui.snapshot import ProcessState
 
-# Long enough for a worker that is sampled in rotation to have been looked at.
-_NOW_NS = 10 * SECOND_NS
-# Counts of steps are some seconds apart.
-_PACE_NS = 60 * SECOND_NS
 # A script that starts its workers anew each epoch leaves hundreds behind; the last few are enough
 # to show.
 _ENDED_SHOWN = 16
@@ -56,7 +52,7 @@ class ProcessStates:
         shown = lived if about else _running(lived)
         main_threads = {row.id: row.process for row in self._reader.threads.values() if row.is_main}
         times: defaultdict[int, Counter[tuple[str, FrameRow]]] = defaultdict(Counter)
-        now_or_then = about or TimeRange(end_ns - _NOW_NS, end_ns)
+        now_or_then = about or TimeRange(end_ns - LATELY_NS, end_ns)
         time = now_or_then.open_at(self._reader.info.time)
         for total in self._reader.totals(time, main_threads):
             frame = self._frame_of(total.stack)
@@ -82,7 +78,7 @@ class ProcessStates:
         if row.role == "main":  # nobody reads the counters of others
             end_ns = min(self._reader.info.end_ns, row.ended_ns or self._reader.info.end_ns)
             steps_per_s = self._pace.of_process(
-                row.id, about or TimeRange(end_ns - _PACE_NS, end_ns)
+                row.id, about or TimeRange(end_ns - MINUTE_NS, end_ns)
             )
         return ProcessState(
             row=row,

@@ -33,14 +33,14 @@ from profd.daemon.analyze.selection import (
     led_by,
 )
 from profd.daemon.analyze.uncertainty import TransitionsSeen, take_transitions
-from profd.daemon.clock import SECOND_NS
+from profd.daemon.clock import MINUTE_NS, SECOND_NS
 from profd.daemon.naming import process_title
 from profd.daemon.render.sections import SETTLED_S
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import EventRow, StackTotal
 from profd.daemon.timerange import TimeRange
 from profd.tui.columns import Ruler
-from profd.tui.pace import Pace
+from profd.tui.pace import LATELY_NS, Pace
 from profd.tui.phaserows import PhaseRows, shown_shares
 from profd.tui.processes import ProcessStates
 from profd.tui.scrub import marks_of
@@ -49,8 +49,7 @@ from profd.tui.snapshot import ALONE, PhaseShares, Snapshot, Timeline, Verdict
 from profd.tui.view import View, is_near, shown_part
 
 # Transitions between stacks show how exact the shares of a range are. They are read interval by
-# interval, over this much of the range, evenly spread, and less if there are many threads.
-LOOKED_AT_NS = 60 * SECOND_NS
+# interval, over a minute of the range, evenly spread, and less if there are many threads.
 _LEAST_LOOKED_AT_NS = 12 * SECOND_NS
 # If a range moves or grows, its transitions are read again once it is far from the range that was
 # read.
@@ -137,8 +136,8 @@ class Samples:
                 squares = {moment: square * grown for moment, square in seen.squares.items()}
                 found[process] = TransitionsSeen(squares, seen.open_ns2 * grown, seen.reads)
             return found
-        many = max(len(threads), 1) if asked.length_ns > LOOKED_AT_NS else 1
-        looked_at_ns = max(LOOKED_AT_NS // many, _LEAST_LOOKED_AT_NS)
+        many = max(len(threads), 1) if asked.length_ns > MINUTE_NS else 1
+        looked_at_ns = max(MINUTE_NS // many, _LEAST_LOOKED_AT_NS)
         self._changes = take_transitions(self._reader, Selection(*asked), threads, looked_at_ns)
         self._changes_of = (asked, threads)
         return self._changes
@@ -303,7 +302,6 @@ class RunModel:
         return min(statistics.fmean(shares), 0.99)
 
 
-LATELY_S = 10.0
 SOONEST_S = 2.0
 
 
@@ -321,7 +319,10 @@ class OwnCost:
         """Return how much of a core was used lately; None before that is known."""
         self._readings.append((self._now_s(), self._spent_s()))
         # One reading older than the period stays, because the time since it is part of the period.
-        while len(self._readings) > 2 and self._readings[1][0] <= self._readings[-1][0] - LATELY_S:
+        while (
+            len(self._readings) > 2
+            and self._readings[1][0] <= self._readings[-1][0] - LATELY_NS / SECOND_NS
+        ):
             self._readings.popleft()
         (begun_s, before_s), (now_s, after_s) = self._readings[0], self._readings[-1]
         return (after_s - before_s) / (now_s - begun_s) if now_s - begun_s >= SOONEST_S else None

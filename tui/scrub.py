@@ -10,10 +10,9 @@ from collections.abc import Iterable
 import msgspec
 from msgspec.structs import replace
 
-from profd.daemon.clock import SECOND_NS
+from profd.daemon.clock import MINUTE_NS, SECOND_NS
 from profd.daemon.events import Sign
 from profd.daemon.store.rows import EventRow, WindowRow
-from profd.daemon.store.stepfunction import MINUTE_NS
 from profd.daemon.timerange import EVER, TimeRange
 from profd.tui.columns import Ruler
 from profd.tui.view import shown_part

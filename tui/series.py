@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from profd.daemon.analyze.coverage import COST_SERIES
 from profd.daemon.analyze.memory import memory_trend
 from profd.daemon.analyze.series import take_course
-from profd.daemon.clock import SECOND_NS
+from profd.daemon.clock import MINUTE_NS, SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import Grid
 from profd.daemon.store.rows import SeriesRow
-from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS, MINUTE_NS
+from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS
 from profd.daemon.timerange import EVER, TimeRange
 from profd.tui.columns import Columns, Ruler, Sums, parts_of
 from profd.tui.snapshot import Series

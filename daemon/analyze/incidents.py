@@ -15,7 +15,7 @@ from profd.daemon import processes
 from profd.daemon.analyze.phases import own_frame
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import points_of
-from profd.daemon.clock import SECOND_NS
+from profd.daemon.clock import MINUTE_NS, SECOND_NS
 from profd.daemon.events import EventKind
 from profd.daemon.naming import exit_words, is_stopped_by_user, signal_name
 from profd.daemon.secrets import mask_line
@@ -88,7 +88,6 @@ def take_hangs(reader: RunReader, selection: Selection) -> tuple[Hang, ...]:
     return tuple(found)
 
 
-_LAST_NS = 60 * SECOND_NS
 _ERROR_LINE = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit)\b")
 
 
@@ -173,7 +172,7 @@ def _last_memory(reader: RunReader) -> tuple[tuple[float, int], ...]:
     if main is None:
         return ()
     end_ns = reader.info.end_ns
-    points = points_of(reader, "rss_bytes", main.id, Selection(from_ns=end_ns - _LAST_NS))
+    points = points_of(reader, "rss_bytes", main.id, Selection(from_ns=end_ns - MINUTE_NS))
     # A process that has ended and is not yet reaped has none.
     held = [point for point in points if point.value][-60:]
     return tuple(((end_ns - point.at_ns) / SECOND_NS, int(point.value)) for point in held)
@@ -194,7 +193,7 @@ def _failed_others(reader: RunReader, since_ns: int) -> tuple[int, ...]:
 
 
 def _last_place(reader: RunReader, thread: ThreadRow) -> LastPlace | None:
-    rows = list(reader.intervals(TimeRange(reader.info.end_ns - _LAST_NS), [thread.id]))
+    rows = list(reader.intervals(TimeRange(reader.info.end_ns - MINUTE_NS), [thread.id]))
     if not rows:
         return None
     # What Python does as it ends, for seconds after an error, has no line of the script in it.

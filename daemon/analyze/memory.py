@@ -13,10 +13,10 @@ from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import points_of, take_course
 from profd.daemon.analyze.steps import counts_of
 from profd.daemon.analyze.trend import LEAST_SPAN_S, Trend, trend
-from profd.daemon.clock import SECOND_NS
+from profd.daemon.clock import MINUTE_NS, SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import PointRow, ProcessRow, SeriesRow
-from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS, MINUTE_NS
+from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS
 from profd.daemon.timerange import TimeRange
 
 

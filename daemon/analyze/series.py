@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from profd.daemon.analyze.selection import Selection
+from profd.daemon.clock import MINUTE_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import PointMinuteRow, point_minutes
 from profd.daemon.store.rows import PointRow, ThreadRow
 from profd.daemon.store.stepfunction import (
-    MINUTE_NS,
     THREAD_CPU,
     Aggregate,
     Step,

@@ -21,7 +21,7 @@ from profd.daemon.analyze.gputracks import total_utilization
 from profd.daemon.analyze.phases import own_frame
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.steps import counts_of
-from profd.daemon.clock import SECOND_NS
+from profd.daemon.clock import MINUTE_NS, SECOND_NS
 from profd.daemon.events import EventKind
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import HostGap, OperatorTotals, WindowGpu, WindowWait
@@ -33,7 +33,6 @@ from profd.daemon.units import percent, plural
 Timed = TypeVar("Timed", HostGap, WindowWait)
 HOST = "cpu"  # the device of operators that run on the host; a kernel has that of its GPU
 BEFORE_NS = SECOND_NS  # the interval of a thread as the window begins may have begun so long before
-_PACE_NS = 60 * SECOND_NS
 _LEAST_STEPS, _PARTS = 10, 12
 _SLOWER = 0.05
 
@@ -163,10 +162,11 @@ def step_times(reader: RunReader, window: WindowRow) -> StepTimes:
     # The process writes its trace after the window, and trains on only then.
     written_ns = min((at_ns for at_ns in said_ns if at_ns >= window.end_ns), default=window.end_ns)
     until_ns = min(
-        (row.asked_ns for row in others if row.asked_ns > written_ns), default=written_ns + _PACE_NS
+        (row.asked_ns for row in others if row.asked_ns > written_ns),
+        default=written_ns + MINUTE_NS,
     )
-    earlier = TimeRange(max(since_ns, window.asked_ns - _PACE_NS), window.asked_ns)
-    later = TimeRange(written_ns, min(until_ns, written_ns + _PACE_NS))
+    earlier = TimeRange(max(since_ns, window.asked_ns - MINUTE_NS), window.asked_ns)
+    later = TimeRange(written_ns, min(until_ns, written_ns + MINUTE_NS))
     before, after = (_pace(reader, window.process, time) for time in (earlier, later))
     steps = reader.window_steps(window.id)
     within_s = (steps[-1].end_ns - steps[0].start_ns) / len(steps) / SECOND_NS if steps else None

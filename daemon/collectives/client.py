@@ -16,7 +16,6 @@ from profd.daemon.sockets import hung_up_after
 PORT = 28028
 MOST_BYTES = 32 << 20
 """A rank takes half a kilobyte of JSON in each communicator."""
-_MOST_OF_A_LINE = 4096
 LEG_TIMEOUT_S = 3
 """How long NCCL waits for other processes; after at most twice that it answers with what it has."""
 
@@ -44,7 +43,7 @@ def ask(address: Address, within_s: float = 2.0 * LEG_TIMEOUT_S + 2) -> Status:
 
             def line_for(question: str) -> bytes:
                 connection.sendall(f"{question}\n".encode())
-                answer: bytes = answers.readline(_MOST_OF_A_LINE)
+                answer: bytes = answers.readline(4096)
                 if not answer.endswith(b"\n"):
                     raise BadAnswer("no line in answer")
                 return answer

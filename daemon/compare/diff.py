@@ -49,15 +49,8 @@ ALIKE = 0.15
 
 The most in forty runs, alone on the machine, was 15 %.
 """
-_ERROR_RATE = 0.04
-"""How often chance calls any item a change; a hundredth is left to memory, GPUs and operators."""
-_ERROR_RATE_OF_LIKELIEST = 0.05
-"""How often an unchanged function differs as much by chance if something else surely changed."""
-_ERROR_RATE_OF_READINGS = 0.01
-"""How often chance calls anything of memory, GPUs and operators a change.
-
-Most of the 5 % of comparisons is left to times.
-"""
+_ERROR_RATE = 0.05
+"""How often chance calls anything a change; a fifth of it is left to memory, GPUs and operators."""
 
 
 BothBlocks = tuple[Blocks, Blocks]
@@ -97,8 +90,9 @@ class Judge:
 
     def __init__(self, items: int, freedom: int, whole: float, least: float, slower: float) -> None:
         # Bonferroni: the error rate is that of any of all items, not of each of them.
-        self._critical = t_quantile(1 - _ERROR_RATE / 2 / max(items, 1), freedom)
-        self._critical_of_one = t_quantile(1 - _ERROR_RATE_OF_LIKELIEST, freedom)
+        self._critical = t_quantile(1 - 4 * _ERROR_RATE / 5 / 2 / max(items, 1), freedom)
+        # Of the likeliest item alone, if something else surely changed.
+        self._critical_of_one = t_quantile(1 - _ERROR_RATE, freedom)
         self._whole, self._least, self._slower = whole, least, slower
 
     def differ(self, shares: Sequence[Mean], direction: float, *, alone: bool = False) -> bool:
@@ -222,7 +216,7 @@ def take_diff(
     step_time = _step_time(judge, blocks, changes)
     readers = base, new
     pairs = [*memory_pairs(readers, parts), *gpu_pairs(readers, parts)]
-    readings = judged([*pairs, *operator_pairs(readers, selections)], _ERROR_RATE_OF_READINGS)
+    readings = judged([*pairs, *operator_pairs(readers, selections)], _ERROR_RATE / 5)
     return Diff(
         VERSION,
         *sides,

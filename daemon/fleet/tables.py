@@ -19,7 +19,7 @@ from profd.daemon.analyze.profile import process_weights
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.analyze.series import CoursePart, SeriesCourse, take_course
 from profd.daemon.analyze.steps import counts_of, take_steps
-from profd.daemon.clock import SECOND_NS
+from profd.daemon.clock import MINUTE_NS, SECOND_NS
 from profd.daemon.compare.blocks import BLOCKS
 from profd.daemon.exports.tables import Value, Values
 from profd.daemon.findings.catalog import findings_in
@@ -28,7 +28,6 @@ from profd.daemon.fleet.dataset import TABLES
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import stack_minutes
 from profd.daemon.store.rows import FrameRow, ProcessRow
-from profd.daemon.store.stepfunction import MINUTE_NS
 from profd.daemon.timerange import EVER, TimeRange
 
 

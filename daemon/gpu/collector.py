@@ -17,21 +17,14 @@ from profd.daemon.gpu.answers import DriverCall
 from profd.daemon.gpu.devices import GpuNames
 from profd.daemon.gpu.driverclock import POLL_NS
 from profd.daemon.gpu.events import GpuEvents
-from profd.daemon.gpu.nvml import LIBRARY_NOT_FOUND, NO_MODULE, explain
+from profd.daemon.gpu.nvml import Failure, explain
 from profd.daemon.gpu.nvmlsource import NvmlSource
 from profd.daemon.gpu.reader import GpuSet
 from profd.daemon.gpu.users import GpuUsers
 from profd.daemon.store.records import EventHappened, Identity, Put, Record
 
 INTERVAL_NS, RETRY_NS = SECOND_NS, 30 * SECOND_NS
-BLOCKED_NS = 3 * SECOND_NS
-WAKING_NS = 30 * SECOND_NS
-"""How long opening and listing may take: without persistence mode the driver wakes each GPU.
-
-That takes 6 to 24 s in all.
-"""
 CLOSING_TIMEOUT_S = 0.5
-_HOPELESS = (LIBRARY_NOT_FOUND, NO_MODULE)  # nobody installs a driver under a running program
 
 
 class GpuCollector:
@@ -82,7 +75,9 @@ class GpuCollector:
             seconds = (now_ns - self._blocking.since_ns) / SECOND_NS
             self._report(f"NVML answers again; {self._blocking.function} took {seconds:.0f} s")
             self._blocking = None
-        patience_ns = BLOCKED_NS if self._has_listed else WAKING_NS
+        # Without persistence mode the driver wakes each GPU to open and list it, in 6 to 24 s in
+        # all.
+        patience_ns = 3 * SECOND_NS if self._has_listed else 30 * SECOND_NS
         if self._blocking is None and call is not None and now_ns - call.since_ns > patience_ns:
             self._report(
                 f"NVML does not answer ({call.function}): until it does there are no GPU counters"
@@ -129,7 +124,8 @@ class GpuCollector:
             self._try_later()
             if not self._source.open():
                 self._report_failure()
-                return self._source.failure not in _HOPELESS
+                # Nobody installs a driver under a running program.
+                return self._source.failure not in (Failure.LIBRARY_NOT_FOUND, Failure.NO_MODULE)
             self._begin()
         if self._gpus is not None:
             self._read(self._gpus)

@@ -7,6 +7,7 @@ feature, a lost GPU, a driver that went away. ``Nvml.failure`` says that it was 
 from __future__ import annotations
 
 import ctypes
+import enum
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -34,9 +35,12 @@ _WHY = {
     Why.LOST: ("GPU_IS_LOST", "RESET_REQUIRED", "GPU_NOT_FOUND"),
 }
 
-LIBRARY_NOT_FOUND, DRIVER_NOT_LOADED, NO_PERMISSION, VERSION_MISMATCH = 12, 9, 4, 18
-NO_MODULE = -1
-"""Codes of ``Nvml.failure``: NVML's own, and one for Python without the module that talks to it."""
+
+class Failure(enum.IntEnum):
+    """Codes of ``Nvml.failure``: NVML's own, and one for Python without the module for it."""
+
+    LIBRARY_NOT_FOUND, DRIVER_NOT_LOADED, NO_PERMISSION, VERSION_MISMATCH = 12, 9, 4, 18
+    NO_MODULE = -1
 
 
 class Nvml:
@@ -64,7 +68,9 @@ class Nvml:
                 ctypes.CDLL(_LIBRARY)
             import pynvml
         except (OSError, ImportError) as error:
-            self.failure = NO_MODULE if isinstance(error, ImportError) else LIBRARY_NOT_FOUND
+            self.failure = (
+                Failure.NO_MODULE if isinstance(error, ImportError) else Failure.LIBRARY_NOT_FOUND
+            )
             self.failure_text = str(error)
             return False
         self.module = pynvml
@@ -166,11 +172,11 @@ def has_gpu() -> bool:
 
 def explain(code: int, text: str, *, in_container: bool) -> Unavailable:
     """Explain the failure of ``Nvml``: its code, and NVML's words for it."""
-    if code == NO_MODULE:
+    if code == Failure.NO_MODULE:
         return Unavailable(
             f"the Python module pynvml is missing ({text})", install_command("nvidia-ml-py")
         )
-    if code == LIBRARY_NOT_FOUND:
+    if code == Failure.LIBRARY_NOT_FOUND:
         if has_driver() and in_container:
             remedy = f"{_RUN_CONTAINER}, with `utility` in NVIDIA_DRIVER_CAPABILITIES"
             return Unavailable(
@@ -187,7 +193,7 @@ def explain(code: int, text: str, *, in_container: bool) -> Unavailable:
             return Unavailable("an NVIDIA GPU is here, but no driver", remedy)
         remedy = "GPU counters need the NVIDIA driver; all else works without it"
         return Unavailable("no NVIDIA driver here", remedy, is_plain=True)
-    if code == DRIVER_NOT_LOADED:
+    if code == Failure.DRIVER_NOT_LOADED:
         if in_container:
             return Unavailable(
                 "this container has the NVIDIA libraries, but no GPU was given to it",
@@ -200,7 +206,7 @@ def explain(code: int, text: str, *, in_container: bool) -> Unavailable:
             )
         remedy = "GPU counters need a GPU of NVIDIA; all else works without it"
         return Unavailable("the NVIDIA libraries are here, but no GPU", remedy, is_plain=True)
-    if code == VERSION_MISMATCH:
+    if code == Failure.VERSION_MISMATCH:
         what = (
             "the NVIDIA kernel module and its libraries are of different versions, as after an "
             "update of the driver"
@@ -209,7 +215,7 @@ def explain(code: int, text: str, *, in_container: bool) -> Unavailable:
             what,
             "reboot, or reload the kernel module; in a container, update the driver of the host",
         )
-    if code == NO_PERMISSION:
+    if code == Failure.NO_PERMISSION:
         remedy = (
             "join the group that owns /dev/nvidiactl (`ls -l /dev/nvidia*`), often video or render"
         )

@@ -18,8 +18,6 @@ from profd.daemon.store.records import Identity, PointsTaken, Put
 
 READINGS = 10
 """How many looks make points."""
-_PART = 0.618034
-"""Each pause is longer by this part of the usual one, or wraps: so looks meet all of a loop."""
 RETRY_S, TRIES = 2.0, 10
 
 
@@ -60,7 +58,8 @@ class LookReader:
             points = self._part.points(self._looks, (now_ns - self._since_ns) / SECOND_NS)
             self.put(PointsTaken(now_ns, points))
             self._looks, self._since_ns = [], now_ns
-        self._phase = (self._phase + _PART) % 1
+        # Each pause is longer by this part of the usual one, or wraps: so looks meet all of a loop.
+        self._phase = (self._phase + 0.618034) % 1
         return self._part.read_s * (0.5 + self._phase)
 
     def end(self) -> None:

@@ -20,12 +20,10 @@ from itertools import accumulate, chain, pairwise
 from pathlib import PurePath
 
 from profd.daemon import processes
+from profd.daemon.elf import SEGMENT, SYMBOL, SegmentKind
 
-_SEGMENT = struct.Struct("<2I6Q")
-_LOADED, _DYNAMIC = 1, 2
 _DYNAMIC_ENTRY = struct.Struct("<2Q")
 _NAMES, _SYMBOLS, _GNU_HASH = 5, 6, 0x6FFFFEF5
-_SYMBOL = struct.Struct("<I2BH2Q")
 MOST_PROGRAMS = 16
 """How many files of a process are searched at most: each one it maps may have a library's name."""
 PAGE_BYTES = 4096
@@ -114,14 +112,20 @@ def exported(memory: Memory, start: int, names: Iterable[str]) -> dict[str, int]
     if not header.startswith(b"\x7fELF\x02\x01"):  # of 64 bits, little-endian
         raise Unreadable("it is no program of 64 bits")
     count = int.from_bytes(header[56:58], "little")
-    data = memory.read(start + word_at(header, 32), min(count, 64) * _SEGMENT.size)
-    segments = list(_SEGMENT.iter_unpack(data))
+    data = memory.read(start + word_at(header, 32), min(count, 64) * SEGMENT.size)
+    segments = list(SEGMENT.iter_unpack(data))
     first = next(
-        (address - offset for kind, _, offset, address, *_ in segments if kind == _LOADED), 0
+        (
+            address - offset
+            for kind, _, offset, address, *_ in segments
+            if kind == SegmentKind.LOADED
+        ),
+        0,
     )
     bias = start - first
     dynamic = next(
-        (bias + address for kind, _, _, address, *_ in segments if kind == _DYNAMIC), None
+        (bias + address for kind, _, _, address, *_ in segments if kind == SegmentKind.DYNAMIC),
+        None,
     )
     tables = {} if dynamic is None else _dynamic_table(memory, dynamic)
     if not tables.keys() >= {_NAMES, _SYMBOLS, _GNU_HASH}:
@@ -160,8 +164,8 @@ def _look_up(memory: Memory, name: bytes, names_at: int, symbols_at: int, hash_a
     for place in range(symbol, symbol + 10_000) if symbol >= first else ():
         in_chain = int.from_bytes(memory.read(chains_at + (place - first) * 4, 4), "little")
         if in_chain | 1 == hashed | 1:
-            name_at, _, _, section, value, _ = _SYMBOL.unpack(
-                memory.read(symbols_at + place * _SYMBOL.size, 24)
+            name_at, _, _, section, value, _ = SYMBOL.unpack(
+                memory.read(symbols_at + place * SYMBOL.size, 24)
             )
             if section and memory.read(names_at + name_at, len(name) + 1) == name + b"\0":
                 return int(value)

@@ -13,8 +13,6 @@ from profd.daemon.forks import let_go_of_all_but
 from profd.daemon.launch.placement import find_placement
 from profd.daemon.launch.signals import taken
 
-_FIRST = 1
-
 
 def step_below_init() -> None:
     """If this is a container's first process, go on in a child that has its placement.
@@ -24,7 +22,7 @@ def step_below_init() -> None:
     It passes signals on and ends with the child's exit code. If no child can be forked, the first
     process itself goes on.
     """
-    if os.getpid() != _FIRST:
+    if os.getpid() != 1:
         return
     numbers = frozenset(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP}
     placement = find_placement()

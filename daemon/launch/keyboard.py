@@ -21,8 +21,6 @@ _KEY_TIMEOUT_S = 1.0
 _SIZE = struct.Struct("=HH")
 _KEYS, _RESIZED, _SIGNAL = b"k", b"s", b"i"
 _INTERRUPT = b"\x03"  # Ctrl-C
-# As many keys as a terminal takes unread; more are refused, and the user is told.
-_ROOM_BYTES = 4096
 
 
 class Keyboard(threading.Thread):
@@ -83,7 +81,8 @@ class DashboardKeyboard(Keyboard):
 
     def __init__(self, terminal: PseudoTerminal) -> None:
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _ROOM_BYTES)
+        # As many keys as a terminal takes unread; more are refused, and the user is told.
+        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         theirs.setblocking(False)
         super().__init__(self._ours.fileno(), terminal)
         self.dashboards_fd = theirs.detach()

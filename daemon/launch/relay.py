@@ -29,8 +29,6 @@ from profd.daemon.launch.channel import CHUNK_BYTES, ScriptChannel, is_ready, of
 from profd.daemon.launch.terminal import RESET
 from profd.daemon.store.records import Identity
 
-HELD_BYTES = 2 * CHUNK_BYTES  # late output that is kept until the real terminal is free
-
 _DONE = b"\0"  # the answer to all orders
 
 
@@ -271,7 +269,8 @@ class _Copier:
         elif self._orders.is_shown:
             self._write_screen(data)
         elif self._is_settled:
-            self._late = (self._late + data)[-HELD_BYTES:]
+            # Late output is kept until the real terminal is free.
+            self._late = (self._late + data)[-2 * CHUNK_BYTES :]
         if self._is_settled:
             return
         self.channel.wrote(data)

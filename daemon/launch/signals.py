@@ -45,8 +45,6 @@ _OF_TERMINAL = frozenset(
 )
 # Signals that the kernel sends only to the session's leader when the terminal hangs up.
 _OF_SESSION = frozenset({signal.SIGHUP, signal.SIGCONT})
-# Seconds that a sender may take to signal the processes of a job one after the other.
-_ROUND_S, _LOOK_S = 0.03, 0.0002
 
 Action = Callable[[int, "FrameType | None"], object] | int | signal.Handlers | None
 
@@ -115,11 +113,12 @@ def await_sender(info: signal.struct_siginfo) -> None:
 
     By then it has signaled all that it is about to signal.
     """
-    deadline_s = time.monotonic() + _ROUND_S
+    # A sender may take so long to signal the processes of a job one after the other.
+    deadline_s = time.monotonic() + 0.03
     while time.monotonic() < deadline_s:
         if processes.state(info.si_pid) != "R":
             return
-        time.sleep(_LOOK_S)
+        time.sleep(0.0002)
 
 
 class Aim(enum.Enum):

@@ -17,9 +17,6 @@ from pathlib import Path
 from profd.daemon.forks import STDERR, callers_descriptors, open_descriptors
 from profd.daemon.launch.channel import is_ready
 
-_PATIENCE_MS = 10_000
-
-
 _Stream = tuple[int, int, int]
 """An end of a pipe or socket: its device, its inode, and not 0 if it is written to."""
 
@@ -38,7 +35,7 @@ class Gate:
     def wait(self) -> None:
         """Wait in the script's process; a process that is stopped is not waited for long."""
         os.close(self._held_fd)
-        is_ready(self._awaited_fd, patience_ms=_PATIENCE_MS)
+        is_ready(self._awaited_fd, patience_ms=10_000)
 
     def open(self, kept: Container[int]) -> None:
         """Close what this process has from its caller, except ``kept``, and the gate."""

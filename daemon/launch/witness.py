@@ -36,8 +36,6 @@ Sightings = list[tuple[int, int]]
 _PR_SET_PDEATHSIG = 1
 _PACKET_BYTES = 1 << 12
 _LOOK_MS = 50  # milliseconds between the guardian's checks whether a stopped script goes on
-# The most looks at a process that neither answers nor is stopped: a second's worth.
-_LOOKS = 20
 _ASK, _FOLLOW, _WATCH, _REST, _LEAVE = b"?", b"f", b"w", b"r", b"."
 
 
@@ -225,7 +223,8 @@ _TAKABLE = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGC
 
 def _answers(end: socket.socket, pid: int) -> bool:
     """Wait for a process to answer; return False if it is stopped, gone, or does not get to run."""
-    for _ in range(_LOOKS):
+    # A second's worth of looks at a process that neither answers nor is stopped.
+    for _ in range(20):
         if is_ready(end.fileno(), patience_ms=_LOOK_MS):
             return True
         if processes.state(pid) in "TZX":

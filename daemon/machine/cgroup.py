@@ -72,9 +72,6 @@ def oom_kills_of(group: Group) -> int | None:
     return processes.read_pairs(f"{group.folder}/{name}").get(b"oom_kill")
 
 
-MOST_GROUPS = 16
-
-
 class _Groups(NamedTuple):
     """The groups that a process is in, the innermost first."""
 
@@ -182,5 +179,5 @@ def _limits(identity: Identity, groups: _Groups) -> Iterator[Point]:
 
 
 def _different(groups: Iterable[list[Group]]) -> list[Group]:
-    """Return the groups of all processes, each once, in a steady order, at most ``MOST_GROUPS``."""
-    return list(dict.fromkeys(itertools.chain.from_iterable(groups)))[:MOST_GROUPS]
+    """Return the groups of all processes, each once, in a steady order, at most 16."""
+    return list(dict.fromkeys(itertools.chain.from_iterable(groups)))[:16]

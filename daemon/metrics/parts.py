@@ -13,7 +13,7 @@ from profd.daemon.analyze.coverage import COST_SERIES, covered_share
 from profd.daemon.analyze.phases import PHASES, PhaseIndex
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.steps import lost_ranges
-from profd.daemon.clock import SECOND_NS
+from profd.daemon.clock import MINUTE_NS, SECOND_NS
 from profd.daemon.events import STEP_CHANGES
 from profd.daemon.findings.finding import SEVERITIES
 from profd.daemon.metrics import catalog
@@ -23,7 +23,7 @@ from profd.daemon.store.findings import rules_found
 from profd.daemon.store.records import STEP_COUNT
 from profd.daemon.store.rollups import ALL_TOGETHER, minute_times, span_totals
 from profd.daemon.store.rows import PointRow, ProcessRow, RecordedTotal, SeriesRow
-from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS, MINUTE_NS, UTILIZATION, IntervalSet
+from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS, UTILIZATION, IntervalSet
 from profd.daemon.timerange import TimeRange
 
 GPU_USED, GPU_TOTAL = "gpu_memory_used_bytes", "gpu_memory_total_bytes"

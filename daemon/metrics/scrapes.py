@@ -21,8 +21,6 @@ from prometheus_client.registry import Collector
 from profd.daemon.metrics.catalog import METRICS, Metric, Samples
 
 MOST_REQUESTS = 8
-_PLACE_WITHIN_S = 1.0
-"""How long a request waits for the place of a client that was hung up on; others wait behind it."""
 
 
 class Scrape(Collector):
@@ -95,7 +93,8 @@ class Server(ThreadingMixIn, WSGIServer):
         for silent in list(self.silent):
             with contextlib.suppress(OSError):  # it has just gone
                 silent.shutdown(socket.SHUT_RDWR)
-            return self._free.acquire(timeout=_PLACE_WITHIN_S)
+            # Other requests wait meanwhile.
+            return self._free.acquire(timeout=1.0)
         return False
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401

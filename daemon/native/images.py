@@ -100,7 +100,7 @@ class Image:
     def _look_up(self, wanted: Sequence[int]) -> None:
         """Fill in names, by one pass over the full table of symbols, else over the exported one."""
         sections = elf.sections(self._file)
-        tables = [one for one in sections if one.kind in (elf.ALL_SYMBOLS, elf.EXPORTED)]
+        tables = [one for one in sections if one.kind in tuple(elf.SectionKind)]
         for table in sorted(tables, key=lambda one: one.kind):
             if table.link >= len(sections):
                 continue

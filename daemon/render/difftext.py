@@ -11,7 +11,6 @@ from profd.daemon.render.plaintext import Paragraph, TextLine, aligned, joined, 
 from profd.daemon.units import difference, duration, percent, quantity, signed_percent, step_time
 
 WIDTH = 100
-_ROWS = 8
 _HEADS = ("", "where", "base", "new", "change", "95 % bounds")
 _TITLES = (
     ("functions", "Your functions and what they call"),
@@ -110,7 +109,7 @@ def _table(title: str, rows: Sequence[Sequence[str]], cells: int) -> Iterator[st
     if rows:
         table = aligned(
             _HEADS,
-            rows[:_ROWS],
+            rows[:8],
             right=_HEADS[2:5],
             whole=_HEADS[5:],
             paths=_HEADS[1:2],

@@ -32,7 +32,6 @@ from profd.daemon.timerange import TimeRange
 from profd.daemon.units import percent, plural, step_time
 
 _NAME_CELLS = 55
-_LINES, _IDLE_LINES = 6, 3
 _SPARE = (
     *("CPU time avg", "CUDA time avg", "Total MFLOPs", "CPU total %", "Self CUDA %"),
     *("CPU Mem", "CUDA Mem", "Self CPU %", "CUDA total", "CPU total"),
@@ -115,7 +114,7 @@ def operator_lines(windows: Sequence[WindowSummary]) -> Iterator[TextLine]:
             yield Paragraph(text, "  ")
         on_gpu = any(row.self_cuda_share is not None for row in window.operators)
         rows = []
-        for row in window.operators[:_LINES]:
+        for row in window.operators[:6]:
             cuda = percent(row.self_cuda_share or 0.0) if on_gpu else ""
             place = row.line.label if row.line else ""
             shares = cuda, percent(row.self_cpu_share)
@@ -138,7 +137,7 @@ def about_lines(about: AboutWindow) -> Iterator[str]:
         idle, host, rest = (
             gpu.share(ns) for ns in (gpu.idle_ns, gpu.host_ns, gpu.idle_ns - gpu.host_ns)
         )
-        lines = [f"{one.samples} in {one.label} {one.function}" for one in gpu.lines[:_IDLE_LINES]]
+        lines = [f"{one.samples} in {one.label} {one.function}" for one in gpu.lines[:3]]
         during = f" (of {plural(gpu.samples, 'sample')} {', '.join(lines)})" if lines else ""
         yield (
             f"GPU {gpu.gpu} was idle {percent(idle)} from its first work to its last: "

@@ -124,8 +124,6 @@ def process_title(row: ProcessRow, host: str | None = None) -> str:
 
 
 GAP = "  "
-_LEAST_CELLS = 16
-"""The last column of a table is cut to so many cells before others are."""
 
 
 def aligned(
@@ -169,7 +167,8 @@ def _narrow(rooms: list[int], flexible: Sequence[int], cells: int) -> None:
     taken = sum(rooms) + len(GAP) * (len(rooms) - 1)
     for _ in range(taken - cells if flexible else 0):
         widest = max(flexible, key=rooms.__getitem__)
-        at = flexible[-1] if rooms[flexible[-1]] > _LEAST_CELLS else widest
+        # The last column of a table is cut to so many cells before others are.
+        at = flexible[-1] if rooms[flexible[-1]] > 16 else widest
         rooms[at] -= rooms[at] > 1
 
 

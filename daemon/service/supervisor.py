@@ -27,10 +27,10 @@ from profd.daemon.service.log import JsonLog, SystemdNotifier
 from profd.daemon.service.reports import Incidents, ReportQueue
 from profd.daemon.service.sessions import SessionPool, Sessions, run_file, why_ended
 from profd.daemon.service.storage import RunRegistry, RunRetention, RunStorage
+from profd.daemon.session.session import CLOSING_S
 from profd.daemon.store.database import unwritable
 
 INCIDENTS_EVERY_S = 3.0
-_STOPPING_S = 30.0
 
 
 @dataclass(eq=False)
@@ -160,8 +160,8 @@ class Supervisor:
         await self._exporting.close()
         with contextlib.suppress(asyncio.TimeoutError):
             if self.configuration.at_exit == "stop":
-                await asyncio.wait_for(self._pool.stop_all(), _STOPPING_S)
-            await asyncio.wait_for(self._pool.settle(), _STOPPING_S)
+                await asyncio.wait_for(self._pool.stop_all(), CLOSING_S)
+            await asyncio.wait_for(self._pool.settle(), CLOSING_S)
         self.log.say("stopping", f"{len(self._pool.live)} sessions go on")
         for task in done:
             task.result()

@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from profd.daemon.session.readings import Readings
     from profd.daemon.session.windowing import Windowing
 
-STATUS_TIMEOUT_S = 1.0
 STEADY_READINGS_S = 5.0
 """The time from reading to reading while all is as before and nobody watches."""
 LATER = (
@@ -329,10 +328,7 @@ class Recorder:
         It waits at most until no output has come for a second.
         """
         while self._script.is_open or self._members.root_status is None:
-            if (
-                self._clock.now_ns() - max(self._ended_ns, self._output_ns)
-                >= STATUS_TIMEOUT_S * SECOND_NS
-            ):
+            if self._clock.now_ns() - max(self._ended_ns, self._output_ns) >= SECOND_NS:
                 break
             if not self._script.is_open:  # its launcher is gone, or it never had one
                 self._members.root_status = watch.status()

@@ -23,7 +23,6 @@ from profd.daemon.units import percent
 
 SILENT_NS = 5 * SECOND_NS
 """A shorter time may be the start or end of a process, or a moment in which none could be read."""
-_CLOSING_S = 2.0
 _MUCH_TORN, _ENOUGH = 0.05, 500
 """Report torn stacks from this share on, of at least this many stacks.
 
@@ -102,7 +101,7 @@ class ReadingWatch:
         """Report what was never read up to the end of the recording, however short that was."""
         looks = {silence.look for silence in self._silences.values() if silence.look is not None}
         if looks := looks | self._looks:
-            await asyncio.wait(looks, timeout=_CLOSING_S)
+            await asyncio.wait(looks, timeout=2.0)
         for identity, silence in self._silences.items():
             if identity not in self._read and silence.reason is not None:
                 self._say(identity, silence)

@@ -12,17 +12,12 @@ import sqlite3
 
 import msgspec
 
-from profd.daemon.clock import SECOND_NS
+from profd.daemon.clock import MINUTE_NS
 from profd.daemon.events import EventKind
 from profd.daemon.store.database import insert, row_of, set_meta
 from profd.daemon.store.records import FindingsTaken
 from profd.daemon.store.rows import FindingRow
 from profd.daemon.store.runfile import RunFile
-
-AWAY_NS = (
-    60 * SECOND_NS
-)  # after this time without it a finding is gone for good; if it returns, it is a new one
-
 
 _GOES_ON = """
     UPDATE finding SET title = ?, report = ?, seen_ns = ?, to_ns = NULL
@@ -63,7 +58,7 @@ def rules_found(file: RunFile) -> list[RuleFound]:
 def write_findings(connection: sqlite3.Connection, taken: FindingsTaken) -> None:
     at_ns, is_whole = taken.at_ns, taken.made_by is not None
     for one in taken.findings:
-        known = (one.title, one.report, at_ns, one.rule, one.severity, at_ns - AWAY_NS)
+        known = (one.title, one.report, at_ns, one.rule, one.severity, at_ns - MINUTE_NS)
         if is_whole or not connection.execute(_GOES_ON, known).rowcount:
             times = {"is_whole": is_whole, "from_ns": at_ns, "seen_ns": at_ns}
             insert(connection, "finding", row_of(one, "finding") | times)
@@ -76,7 +71,7 @@ def write_findings(connection: sqlite3.Connection, taken: FindingsTaken) -> None
         "UPDATE finding SET to_ns = ?1 WHERE NOT is_whole AND to_ns IS NULL AND seen_ns < ?1",
         (at_ns,),
     )
-    say_gone(connection, at_ns, AWAY_NS)
+    say_gone(connection, at_ns, MINUTE_NS)
     set_meta(connection, analyzed_ns=at_ns, analysis_lost_ns=None)
 
 
@@ -94,7 +89,7 @@ def say_gone(connection: sqlite3.Connection, at_ns: int, away_ns: int = 0) -> No
     Only findings count that reached this time since the last analysis was written.
     """
     said = connection.execute("SELECT value FROM meta WHERE name = 'analyzed_ns'").fetchone()
-    after_ns = (said[0] if said else 0) - AWAY_NS
+    after_ns = (said[0] if said else 0) - MINUTE_NS
     rows = connection.execute(
         "SELECT to_ns, severity, title FROM finding WHERE NOT is_whole AND to_ns > ? AND to_ns "
         "<= ? ORDER BY to_ns",

@@ -17,13 +17,13 @@ from typing import Any
 
 import msgspec
 
+from profd.daemon.clock import MINUTE_NS
 from profd.daemon.store import database
 from profd.daemon.store.pointrollups import PointRollups
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Identity, RunStarted
 from profd.daemon.store.rows import RunInfo, WindowRow
 from profd.daemon.store.stackrollups import IntervalColumns, StackRollups
-from profd.daemon.store.stepfunction import MINUTE_NS
 
 # The bits of a process's start time from here up are the number of its node in a joined file.
 _NODE_BIT = 40

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from profd.daemon.store.stepfunction import MINUTE_NS, Step, StepBuilder
+from profd.daemon.clock import MINUTE_NS
+from profd.daemon.store.stepfunction import Step, StepBuilder
 
 _ADD = """
     INSERT INTO point_minute (series, minute, readings, known_ns, area, least, most, last_ns)

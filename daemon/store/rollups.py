@@ -15,11 +15,12 @@ from weakref import proxy
 
 import msgspec
 
+from profd.daemon.clock import MINUTE_NS
 from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.store.database import listed
 from profd.daemon.store.records import Count, IntervalLength, Time, Value
 from profd.daemon.store.rows import ColumnTime, StackTotal, count_total
-from profd.daemon.store.stepfunction import MINUTE_NS, Aggregate
+from profd.daemon.store.stepfunction import Aggregate
 from profd.daemon.timerange import TimeRange
 
 if TYPE_CHECKING:

@@ -14,12 +14,12 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from profd.daemon.clock import SECOND_NS
+from profd.daemon.clock import MINUTE_NS, SECOND_NS
 from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.store import stepfunction
 from profd.daemon.store.rollups import ADDED_UP, FIELDS, HOUR_MINUTES, hours_in
 from profd.daemon.store.rows import PointRow
-from profd.daemon.store.stepfunction import MINUTE_NS, IntervalCursor, StepFunction, common
+from profd.daemon.store.stepfunction import IntervalCursor, StepFunction, common
 from profd.daemon.timerange import TimeRange
 
 LAG_NS = 20 * SECOND_NS

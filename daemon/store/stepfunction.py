@@ -22,7 +22,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from profd.daemon.clock import SECOND_NS
 from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.store.rows import PointRow
 from profd.daemon.timerange import TimeRange
@@ -323,7 +322,6 @@ def mean_function(functions: Sequence[StepFunction]) -> StepFunction:
     )
 
 
-MINUTE_NS = 60 * SECOND_NS
 UTILIZATION = "gpu_utilization_share"
 MEMORY_OF_PROCESS = "gpu_process_memory_bytes"
 THREAD_CPU = "cpu_cores"

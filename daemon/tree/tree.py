@@ -35,8 +35,6 @@ from profd.daemon.tree.unread import why_unread
 
 Value = TypeVar("Value")
 FULL_SCAN_EVERY = 4
-_MOST_WATCHED = 128
-"""How many processes have a handle that tells how they ended: each takes a descriptor of profd."""
 _THREADS_AT_ONCE = 64
 """The full scan of a process becomes rarer with each further this many threads.
 
@@ -315,7 +313,8 @@ class ProcessTree:
             yield ProcessChange(EventKind.LOADED, member)
 
     def _watch(self, identity: Identity) -> None:
-        if len(self._watches) < _MOST_WATCHED:
+        # Each handle, which tells how a process ended, takes a descriptor of profd.
+        if len(self._watches) < 128:
             with contextlib.suppress(OSError):
                 self._watches[identity] = ProcessWatch(identity)
 

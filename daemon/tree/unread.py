@@ -28,7 +28,6 @@ The second constant is no stack any more, but one that was read torn.
 """
 _OF_CODE = re.compile(r"(?m)^([0-9a-f]+)-[0-9a-f]+ r-xp ([0-9a-f]+) \S+ \S+ +(/.*)$")
 _LIBPYTHON = re.compile(r"/libpython\d\.\d\d?[mdut]?\.so")
-_MOVABLE = 3  # ET_DYN: addresses are relative to the load address
 _NO_TEXT = "\ufffd"
 
 
@@ -173,5 +172,6 @@ def _of_second_mapping(maps: str, program: str, root: Path) -> Reason | None:
 
 def _is_movable(file: Path) -> bool:
     with contextlib.suppress(OSError), file.open("rb") as opened:
-        return int.from_bytes(opened.read(18)[16:], "little") == _MOVABLE
+        # ET_DYN: addresses are relative to the load address.
+        return int.from_bytes(opened.read(18)[16:], "little") == 3
     return False

@@ -27,11 +27,6 @@ ANSWER_TIMEOUT_S = 20.0
 TRACE_TIMEOUT_S = 120.0
 START_AFTER_S = WARMUP_S + 1.5
 """From the order of a window of seconds to its begin; see ``_orders``."""
-_REFUSED_AFTER = 3
-"""How often a process that was given a window of seconds may say that it takes none.
-
-It has begun the window before the third time, or has thrown the order away.
-"""
 
 
 class OnDemand:
@@ -101,10 +96,9 @@ class OnDemand:
 
         def is_over() -> bool:
             # The file is whole once it is there: Kineto writes it under another name first, and is
-            # free only after.
-            is_refused = (
-                request.seconds is not None and self.daemon.given.get(pid, 0) >= _REFUSED_AFTER
-            )
+            # free only after. A process that was given a window of seconds has begun it before it
+            # says for the third time that it takes none, or has thrown the order away.
+            is_refused = request.seconds is not None and self.daemon.given.get(pid, 0) >= 3
             return self._place.has(trace) or is_refused
 
         timeout_s = TRACE_TIMEOUT_S + (request.seconds or 0.0)

@@ -50,7 +50,6 @@ KEPT_BYTES = 32 << 20
 """The most that a gzipped trace may take in a run file."""
 TIMEOUT_S = 600.0
 _LARGEST = (1 << 63) - 1
-_QUICK = 1  # levels of gzip above it save a few percent and take several times as long
 _WITH_STEP = "--begins-with-step"
 KEPT_GAPS = 1 << 16
 """How many gaps are kept at most, the longest ones: a window of many steps has millions."""
@@ -88,7 +87,8 @@ def reduce(file: BinaryIO, *, begins_with_step: bool) -> Reduction:
         raise TraceUnreadable("the trace is empty", "nothing ran in torch while it was taken")
     start_ns = min(one.start_ns for one in everything)
     end_ns = max(one.end_ns for one in everything)
-    packed, (gpus, gaps) = gzip.compress(text, _QUICK), gpu_times(spans)
+    # Levels of gzip above 1 save a few percent and take several times as long.
+    packed, (gpus, gaps) = gzip.compress(text, 1), gpu_times(spans)
     values = msgspec.structs.astuple
     steps = find_steps(spans, start_ns if begins_with_step else None)
     operators = tuple(

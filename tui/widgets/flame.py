@@ -24,7 +24,6 @@ from profd.tui.widgets.linewidget import LineWidget
 from profd.tui.widgets.table import CursorMoved
 
 _DETAIL_LINES = 2
-_NAME_CELLS, _PLACE_CELLS = 3, 16
 _KEYS = " arrows move · ⏎ zooms · ⌫ back · i inverts · f folds · c colors · / searches"
 
 
@@ -201,9 +200,9 @@ def _label(block: Block, letter: str) -> str:
     """Return the text of a block: its edge, the letter of its color, its name and place."""
     edge = "▏" if block.left else ""
     room = block.width - len(edge) - len(letter)
-    if room < _NAME_CELLS:  # a fragment of a name says nothing
+    if room < 3:  # a fragment of a name says nothing
         return fit(f"{edge}{letter}".strip()[-block.width :], block.width)
     text = cut_name(visible(block.node.title), room)
     left = room - width(text) - 2
-    place = f"  {cut_path(visible(block.node.place), left)}" if left >= _PLACE_CELLS else ""
+    place = f"  {cut_path(visible(block.node.place), left)}" if left >= 16 else ""
     return fit(f"{edge}{letter}{text}{place}", block.width)

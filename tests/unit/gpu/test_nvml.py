@@ -142,11 +142,11 @@ def test_a_missing_module_is_a_failure_and_without_the_drivers_library_it_is_not
 
     asked = Nvml(StoppedClock())
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert (asked.open(), asked.failure) == (False, nvml.NO_MODULE)
+    assert (asked.open(), asked.failure) == (False, nvml.Failure.NO_MODULE)
     monkeypatch.delitem(sys.modules, "pynvml")
     monkeypatch.setattr("ctypes.CDLL", missing)
     asked = Nvml(StoppedClock())
-    assert (asked.open(), asked.failure) == (False, nvml.LIBRARY_NOT_FOUND)
+    assert (asked.open(), asked.failure) == (False, nvml.Failure.LIBRARY_NOT_FOUND)
     assert "pynvml" not in sys.modules
 
 
@@ -162,33 +162,38 @@ def explain(
 
 def test_machine_without_anything_of_nvidia_lacks_nothing() -> None:
     for container in (False, True):
-        found = explain(nvml.LIBRARY_NOT_FOUND, container=container)
+        found = explain(nvml.Failure.LIBRARY_NOT_FOUND, container=container)
         assert (found.what, found.is_plain) == ("no NVIDIA driver here", True)
-    assert explain(nvml.DRIVER_NOT_LOADED).is_plain
+    assert explain(nvml.Failure.DRIVER_NOT_LOADED).is_plain
 
 
 @pytest.mark.parametrize(
     ("code", "here", "what", "remedy"),
     [
         (
-            nvml.LIBRARY_NOT_FOUND,
+            nvml.Failure.LIBRARY_NOT_FOUND,
             "container driver gpu",
             "this container has no libnvidia-ml.so.1",
             "--gpus all",
         ),
-        (nvml.LIBRARY_NOT_FOUND, "container driver gpu", "", "utility"),
-        (nvml.LIBRARY_NOT_FOUND, "driver gpu", "libnvidia-ml.so.1 is not found", "ldconfig"),
+        (nvml.Failure.LIBRARY_NOT_FOUND, "container driver gpu", "", "utility"),
         (
-            nvml.LIBRARY_NOT_FOUND,
+            nvml.Failure.LIBRARY_NOT_FOUND,
+            "driver gpu",
+            "libnvidia-ml.so.1 is not found",
+            "ldconfig",
+        ),
+        (
+            nvml.Failure.LIBRARY_NOT_FOUND,
             "gpu",
             "an NVIDIA GPU is here, but no driver",
             "install the NVIDIA driver",
         ),
-        (nvml.DRIVER_NOT_LOADED, "gpu", "", "modprobe"),
-        (nvml.DRIVER_NOT_LOADED, "container gpu", "", "--gpus all"),
-        (nvml.NO_PERMISSION, "", "", "group"),
-        (nvml.VERSION_MISMATCH, "", "", "reboot"),
-        (nvml.NO_MODULE, "", "", "pip install nvidia-ml-py"),
+        (nvml.Failure.DRIVER_NOT_LOADED, "gpu", "", "modprobe"),
+        (nvml.Failure.DRIVER_NOT_LOADED, "container gpu", "", "--gpus all"),
+        (nvml.Failure.NO_PERMISSION, "", "", "group"),
+        (nvml.Failure.VERSION_MISMATCH, "", "", "reboot"),
+        (nvml.Failure.NO_MODULE, "", "", "pip install nvidia-ml-py"),
         (999, "", "NVML fails (some error)", ""),
     ],
 )

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from profd.daemon.clock import SECOND_NS
+from profd.daemon.clock import MINUTE_NS, SECOND_NS
 from profd.daemon.store import database
 from profd.daemon.store.pointrollups import PointRollups
 from profd.daemon.store.rows import PointRow
-from profd.daemon.store.stepfunction import MINUTE_NS, Aggregate, step_function
+from profd.daemon.store.stepfunction import Aggregate, step_function
 from profd.daemon.timerange import TimeRange
 
 STARTED_NS = 1_795_176_000 * SECOND_NS

@@ -19,12 +19,11 @@ from support.synthetic import (
 )
 from support.training_stacks import BACKWARD, DATA_WAIT
 
-from profd.daemon.clock import SECOND_NS
+from profd.daemon.clock import MINUTE_NS, SECOND_NS
 from profd.daemon.store import rollups
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Point, PointsTaken, RecordingTaken
 from profd.daemon.store.rows import StackTotal
-from profd.daemon.store.stepfunction import MINUTE_NS
 from profd.daemon.store.tables import Tables
 from profd.daemon.timerange import EVER, TimeRange
 

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as some
 from support import synthetic
 
-from profd.daemon.clock import SECOND_NS
+from profd.daemon.clock import MINUTE_NS, SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import Grid
-from profd.daemon.store.stepfunction import MINUTE_NS
 from profd.tui.columns import ENOUGH_S, FINEST_NS, MOST_COLUMNS, Columns, Ruler, Sums, parts_of
 
 ORIGIN_NS = synthetic.STARTED_NS

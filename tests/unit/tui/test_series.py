@@ -14,10 +14,9 @@ from support.synthetic import MAIN, STARTED_NS, worker
 
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import mean_of_series
-from profd.daemon.clock import SECOND_NS
+from profd.daemon.clock import MINUTE_NS, SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Identity, Point, PointsTaken
-from profd.daemon.store.stepfunction import MINUTE_NS
 from profd.daemon.timerange import TimeRange
 from profd.tui.columns import Ruler
 from profd.tui.series import GPU_MEMORY_SERIES, GPU_SERIES, RunSeries
