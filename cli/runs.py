@@ -24,7 +24,7 @@ def code_of(*readers: RunReader, says_why: bool = True) -> ExitCode:
     It also prints why, for each such run, unless ``says_why`` is False because the output says it.
     """
     empty = [reader for reader in readers if reader.is_over_without_samples]
-    if says_why and empty:
+    if says_why:
         from profd.daemon.render.summary import why_no_samples
 
         for reader in empty:

@@ -150,7 +150,7 @@ def last_windows(reader: RunReader) -> list[WindowRow]:
             "no window was taken of this run",
             f"take one: profd window {paths.word_for(reader.path)}",
         )
-    return _by_rank(reader, of_last_request(taken))
+    return of_last_request(reader, taken)
 
 
 def take(reader: RunReader, request: WindowRequest) -> list[WindowRow]:
@@ -167,11 +167,9 @@ def take(reader: RunReader, request: WindowRequest) -> list[WindowRow]:
             f"taking {length} of "
             f"{begun.processes}{', the profiler is started inside of it' if begun.injected else ''}"
         )
-        taken = [
-            window
-            for window in _wait_for(reader, begun.asked_ns, len(begun.pids))
-            if not window.error
-        ]
+        patience_s = _WINDOW_TIMEOUT_S + (request.seconds or 0.0)
+        answers = _wait_for(reader, begun.asked_ns, len(begun.pids), patience_s)
+        taken = [window for window in answers if not window.error]
         if not taken:
             raise SessionFailed("no window was taken", "see the lines above")
         # The samples of the windows' time arrive with their recordings, at the ends of these.
@@ -181,15 +179,15 @@ def take(reader: RunReader, request: WindowRequest) -> list[WindowRow]:
         ):
             time.sleep(_LOOK_INTERVAL_S)
         reader.refresh()
-    return _by_rank(reader, taken)
+    return of_last_request(reader, taken)
 
 
-def _wait_for(reader: RunReader, asked_ns: int, count: int) -> list[WindowRow]:
+def _wait_for(reader: RunReader, asked_ns: int, count: int, patience_s: float) -> list[WindowRow]:
     """Return the windows that were requested at a time, once all are there.
 
     Prints their events meanwhile.
     """
-    deadline = time.monotonic() + _WINDOW_TIMEOUT_S
+    deadline = time.monotonic() + patience_s
     last_event = 0
     while True:
         windows = [window for window in reader.windows(asked_ns) if window.asked_ns == asked_ns]
@@ -206,7 +204,7 @@ def _wait_for(reader: RunReader, asked_ns: int, count: int) -> list[WindowRow]:
             )
         if time.monotonic() > deadline:
             raise SessionFailed(
-                f"no window has come within {_WINDOW_TIMEOUT_S:.0f} s", "see the events of the run"
+                f"no window has come within {patience_s:.0f} s", "see the events of the run"
             )
         time.sleep(_LOOK_INTERVAL_S)
 
@@ -214,11 +212,3 @@ def _wait_for(reader: RunReader, asked_ns: int, count: int) -> list[WindowRow]:
 def _is_sampled(reader: RunReader, window: WindowRow) -> bool:
     recordings = reader.recordings(TimeRange(window.start_ns - RECORDING.longest_ns))
     return any(row.process == window.process and row.end_ns >= window.end_ns for row in recordings)
-
-
-def _by_rank(reader: RunReader, windows: list[WindowRow]) -> list[WindowRow]:
-    """Return windows by rank, those of no rank last."""
-    ranks = {window.id: reader.processes[window.process].rank for window in windows}
-    return sorted(
-        windows, key=lambda window: (ranks[window.id] is None, ranks[window.id], window.id)
-    )

@@ -7,6 +7,7 @@ a machine, and an owner needs no capability to read a file.
 from __future__ import annotations
 
 import ctypes
+import enum
 import os
 import struct
 import sys
@@ -16,11 +17,18 @@ from pathlib import Path
 _CREATE, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # numbers of system calls, the same everywhere
 _BENEATH = 1
 _RULE = struct.Struct("=Qi")
-_WRITE_FILE, _READ_FILE = 1 << 1, 1 << 2
-_CHANGE_FOLDER = sum(
-    1 << bit for bit in (4, 5, 7, 8, 9, 12)
-)  # remove and make folders, files, sockets, links
-_ALL = _WRITE_FILE | _READ_FILE | _CHANGE_FOLDER
+
+
+class _Access(enum.IntFlag):
+    WRITE_FILE = 1 << 1
+    READ_FILE = 1 << 2
+    REMOVE_FOLDER = 1 << 4
+    REMOVE_FILE = 1 << 5
+    MAKE_FOLDER = 1 << 7
+    MAKE_FILE = 1 << 8
+    MAKE_SOCKET = 1 << 9
+    MAKE_LINK = 1 << 12
+
 
 _SYSTEM = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/proc", "/sys", "/nix/store")
 # Files there that the C library and Python read: to load libraries, and to look up hosts, users,
@@ -54,20 +62,21 @@ def confine(folders: Iterable[Path]) -> bool:
     changes. Open files stay open.
     """
     libc = ctypes.CDLL(None, use_errno=True)
-    handled = struct.pack("=Q", _ALL)
+    every = sum(_Access)
+    handled = struct.pack("=Q", every)
     ruleset = libc.syscall(_CREATE, handled, ctypes.c_size_t(len(handled)), 0)
     if ruleset < 0:
         return False
     try:
         own = os.environ.get("TMPDIR", "/tmp")
         for path in (*folders, *map(Path, (own, "/tmp", "/var/tmp", "/dev"))):
-            _allow(libc, ruleset, path, _ALL)
+            _allow(libc, ruleset, path, every)
         for path in (
             *map(Path, _SYSTEM),
             *(Path("/etc") / name for name in _SETTINGS),
             *_of_python(),
         ):
-            _allow(libc, ruleset, path, _READ_FILE)
+            _allow(libc, ruleset, path, _Access.READ_FILE)
         return bool(libc.syscall(_RESTRICT_SELF, ruleset, 0) == 0)
     finally:
         os.close(ruleset)
@@ -92,7 +101,7 @@ def _allow(libc: ctypes.CDLL, ruleset: int, path: Path, access: int) -> None:
         return
     try:
         # A rule for a file must not name an access that only folders have.
-        access = access if path.is_dir() else access & (_WRITE_FILE | _READ_FILE)
+        access = access if path.is_dir() else access & (_Access.WRITE_FILE | _Access.READ_FILE)
         libc.syscall(_ADD_RULE, ruleset, _BENEATH, _RULE.pack(access, fd), 0)
     finally:
         os.close(fd)

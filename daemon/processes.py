@@ -298,7 +298,7 @@ def shown_as(pid: int) -> int:
     stat = read_stat(pid)
     if stat is None or stat.state not in "ZX" or stat.threads == 1:
         return pid
-    return next((thread for thread in sorted(thread_ids(pid).values()) if thread != pid), pid)
+    return min(thread_ids(pid).values(), default=pid)
 
 
 def _showing(pid: int) -> Iterator[int]:

@@ -18,11 +18,11 @@ import msgspec
 from profd.daemon import paths, processes
 from profd.daemon.containers import ProcessPlace, place_of
 from profd.daemon.landlock import confine
+from profd.daemon.prctl import Setting, settle
 
 _YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 _SELINUX = Path("/sys/fs/selinux")
 _READ_LENGTH = 8
-_SET_NO_NEW_PRIVILEGES = 38
 _VERSION_3 = 0x20080522
 
 
@@ -167,8 +167,8 @@ def drop(*folders: Path) -> None:
     """
     if os.geteuid() != 0:
         return
+    settle(Setting.NO_NEW_PRIVILEGES, 1)
     libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(_SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     header, nothing = (ctypes.c_uint32 * 2)(_VERSION_3, 0), (ctypes.c_uint32 * 6)()
     if libc.capset(header, nothing) != 0:
         raise OSError(ctypes.get_errno(), "the rights of root cannot be given up")

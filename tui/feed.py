@@ -20,6 +20,7 @@ from textual.message import Message
 
 from profd.daemon.analyze.calltree import Node
 from profd.daemon.analyze.operators import by_name
+from profd.daemon.analyze.torchtraces import of_last_request
 from profd.daemon.analyze.windows import IdleGpu, idle_gpus
 from profd.daemon.clock import rest_s
 from profd.daemon.errors import ProfdError, SessionFailed
@@ -161,8 +162,8 @@ class TabContent:
         windows = self._reader.taken_windows()
         if (chosen := view.chosen) is not None:
             windows = [one for one in windows if one.time.overlaps(chosen)] or windows
-        # The last window; if several ranks took it, the one that was written first.
-        window = next((one for one in windows if one.asked_ns == windows[-1].asked_ns), None)
+        # Of the last request; if several ranks took it, that of the first.
+        window = next(iter(of_last_request(self._reader, windows)), None)
         if window is None:
             return OperatorsRead(None)
         operators = by_name(self._reader.operators(window.id))

@@ -112,7 +112,7 @@ class Pace:
         first = next(
             (count for count in counts[:-1] if count.at_ns >= last.at_ns - LATELY_NS), counts[-2]
         )
-        per_s = _per_s(first, last)
+        per_s = last.per_s_since(first)
         pauses = last.value == counts[-2].value
         since_s = (self._now_ns() - last.at_ns) / SECOND_NS
         ahead = (
@@ -162,7 +162,7 @@ class Pace:
                 if before is None or after is None
                 else (after - before) * SECOND_NS / within.length_ns
             )
-        return _per_s(first, last)
+        return last.per_s_since(first)
 
     def _read(self, grid: Grid, first: int, last: int) -> list[Sums[str]]:
         """Return the steps and the seconds of columns whose counts are known at both ends."""
@@ -193,7 +193,3 @@ class Pace:
         return before.value + (after.value - before.value) * (at_ns - before.at_ns) / (
             after.at_ns - before.at_ns
         )
-
-
-def _per_s(before: PointRow, after: PointRow) -> float:
-    return (after.value - before.value) * SECOND_NS / (after.at_ns - before.at_ns)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from operator import attrgetter
 
 from profd.daemon.analyze.phases import PHASES, PhaseIndex
 from profd.daemon.analyze.profile import Profile, phase_shares
@@ -71,8 +72,8 @@ class PhaseRows:
         number, or by its PID if there are several without one.
         """
         cells = self.cells(ruler)
-        ranked = [self._reader.processes[process] for process in cells.keys() | shares.keys()]
-        ranked.sort(key=lambda row: (row.rank is None, row.rank or 0, row.id))
+        shown = (self._reader.processes[process] for process in cells.keys() | shares.keys())
+        ranked = sorted(shown, key=attrgetter("by_rank"))
         rows: list[PhaseRow] = []
         empty: tuple[PhaseShares, ...] = ({},) * ruler.count
         for process in ranked:

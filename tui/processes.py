@@ -17,7 +17,7 @@ from profd.daemon.clock import MINUTE_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow, ProcessRow
 from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS
-from profd.daemon.timerange import TimeRange
+from profd.daemon.timerange import EVER, TimeRange
 from profd.daemon.units import percent, plural
 from profd.tui.pace import LATELY_NS, Pace
 from profd.tui.series import RunSeries
@@ -86,9 +86,9 @@ class ProcessStates:
             cpu_cores=self._series.mean("cpu_cores", row.id, about)
             if about
             else self._series.last("cpu_cores", row.id),
-            rss_bytes=self._series.last("rss_bytes", row.id, about),
-            threads=self._series.last("threads", row.id, about),
-            gpu_memory_bytes=self._series.last(MEMORY_OF_PROCESS, row.id, about),
+            rss_bytes=self._series.last("rss_bytes", row.id, about or EVER),
+            threads=self._series.last("threads", row.id, about or EVER),
+            gpu_memory_bytes=self._series.last(MEMORY_OF_PROCESS, row.id, about or EVER),
             steps_per_s=steps_per_s,
             phase=phase if row.role == "main" else None,
             function=frame.function if frame else "",
@@ -103,15 +103,15 @@ def _folded(
     for (role, parent), group in groupby(states, lambda one: (one.row.role, one.row.parent)):
         members = [*group]
         if is_many := role == "worker" and len(members) > _MOST_APART:
-            yield _all_of(members, [row for row in lived if row.parent == parent], about)
+            alike = [row for row in lived if (row.role, row.parent) == (role, parent)]
+            yield _all_of(members, alike, about)
         yield from (replace(one, folded=is_many) for one in members)
 
 
 def _all_of(
     states: Sequence[ProcessState], rows: Sequence[ProcessRow], about: TimeRange
 ) -> ProcessState:
-    """Return the state that stands for some workers; ``rows`` has all children of their parent."""
-    rows = [row for row in rows if row.role == "worker"]
+    """Return the state that stands for some workers; ``rows`` has all workers of their parent."""
     ended = [row for row in rows if row.ended_ns is not None and row.ended_ns < about.to_ns]
     group, facts = plural(len(rows) - len(ended), "worker"), list[str]()
     if ended:

@@ -77,12 +77,12 @@ class RunSeries:
         if before_ns != self._read_to_ns:
             self.columns.forget(before_ns - _UNSETTLED_NS)
 
-    def last(self, name: str, process: int | None, within: TimeRange | None = None) -> float | None:
+    def last(self, name: str, process: int | None, within: TimeRange = EVER) -> float | None:
         """Return the last value of a process, or of the host, summed over all devices.
 
         It is the last one up to the end of a range, or the newest.
         """
-        to_ns = (within.open_at(self._reader.info.time) if within else EVER).to_ns
+        to_ns = within.open_at(self._reader.info.time).to_ns
         points = [self._reader.last_point(series, to_ns) for series in self._ids[name, process]]
         values = [point.value for point in points if point is not None]
         return sum(values) if values else None

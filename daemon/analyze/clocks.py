@@ -13,14 +13,13 @@ from __future__ import annotations
 import bisect
 import functools
 import itertools
-import math
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from profd.daemon.analyze.collectives import DepartureIndex
-from profd.daemon.analyze.confidence import median_interval
+from profd.daemon.analyze.confidence import median_interval, standard_error
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.frameworks.frames import any_means, means
 from profd.daemon.recordingconfig import RECORDING
@@ -105,8 +104,7 @@ def _search(
         return best_ns
     rival_ns = tried[min(rivals, key=costs.__getitem__)]
     gains = [rival - best for best, rival in zip(misses(best_ns), misses(rival_ns), strict=True)]
-    error = statistics.stdev(gains) / math.sqrt(len(gains))
-    return best_ns if statistics.fmean(gains) > 4 * error else None
+    return best_ns if statistics.fmean(gains) > 4 * standard_error(gains) else None
 
 
 def _difference(first: Sequence[int], at_ns: int) -> int:
@@ -137,8 +135,9 @@ def joined_ns(reader: RunReader, departures: DepartureIndex) -> dict[str, int]:
 
     rank = departures.threads[0]  # a thread that is renamed has a row under each name
     threads = [thread.id for thread in departures.threads if thread.process == rank.process]
-    rows = reader.intervals(threads=threads)
-    found = {function: row.end_ns for row in rows for function in joined_in(row.stack)}
+    found: dict[str, int] = {}
+    for row in reader.intervals(threads=threads):
+        found |= dict.fromkeys(joined_in(row.stack), row.end_ns)
     return {
         function: at_ns - departures.half_a_sample(rank, at_ns) for function, at_ns in found.items()
     }

@@ -10,6 +10,11 @@ from functools import lru_cache
 CONFIDENCE_95 = 1.96
 
 
+def standard_error(values: Sequence[float]) -> float:
+    """Return the standard error of the mean of two values or more."""
+    return statistics.stdev(values) / math.sqrt(len(values))
+
+
 def margin(error: float) -> float:
     """Return half the width of the 95 % interval of a share with this standard error."""
     return CONFIDENCE_95 * error

@@ -212,7 +212,7 @@ def last_window(reader: RunReader, selection: Selection) -> tuple[WindowSummary,
             **msgspec.structs.asdict(about_window(reader, window)),
         )
         found.append(summary)
-    return tuple(sorted(found, key=lambda one: (one.rank is None, one.rank or 0, one.pid)))
+    return tuple(found)
 
 
 def by_name(rows: Iterable[OperatorTotals]) -> list[OperatorTotals]:

@@ -8,7 +8,6 @@ than theirs, and not by their waits.
 from __future__ import annotations
 
 import itertools
-import math
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +16,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from profd.daemon.analyze.collectives import WaitIndex
-from profd.daemon.analyze.confidence import t_quantile
+from profd.daemon.analyze.confidence import standard_error, t_quantile
 from profd.daemon.analyze.gputracks import GpuTracks
 from profd.daemon.analyze.phases import PhaseIndex, own_frame
 from profd.daemon.analyze.selection import Selection
@@ -193,8 +192,9 @@ def lateness(ranks: Sequence[OwnWork], rank: int, measure: str = OWN) -> Straggl
     if len(differences) < 4:
         return None
     surplus = statistics.fmean(differences)
-    error = statistics.stdev(differences) / math.sqrt(len(differences))
-    around = error * t_quantile(1 - 0.05 / 2 / len(ranks), len(differences) - 1)
+    around = standard_error(differences) * t_quantile(
+        1 - 0.05 / 2 / len(ranks), len(differences) - 1
+    )
     surpluses = {
         place: share - statistics.median(work.places.get(place, 0.0) for work in others)
         for place, share in late.places.items()

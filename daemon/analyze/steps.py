@@ -18,6 +18,7 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 import msgspec
@@ -214,8 +215,7 @@ def take_steps(reader: RunReader, selection: Selection, phases: PhaseIndex) -> S
 
 def measure_steps(reader: RunReader, selection: Selection, phases: PhaseIndex) -> Steps:
     """Return the steps even if their rate is unsure, for callers that do not show them."""
-    processes = selection.trainers(reader)
-    processes.sort(key=lambda row: (row.rank is None, row.rank or 0, row.id))
+    processes = sorted(selection.trainers(reader), key=attrgetter("by_rank"))
     counted = (_counted(reader, process, selection, phases) for process in processes)
     by_cycles = (_by_cycles(reader, process, selection, phases) for process in processes)
     return next(

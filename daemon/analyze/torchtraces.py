@@ -54,15 +54,16 @@ def selected_windows(reader: RunReader, selection: Selection) -> Iterator[Window
             yield window
 
 
-def of_last_request(taken: Sequence[WindowRow]) -> list[WindowRow]:
-    """Return the windows of the last request with any, one of each process."""
+def of_last_request(reader: RunReader, taken: Sequence[WindowRow]) -> list[WindowRow]:
+    """Return the windows of the last request with any, one of each process, by rank."""
     # A damaged file may have one window thousands of times.
-    return list({row.process: row for row in taken if row.asked_ns == taken[-1].asked_ns}.values())
+    found = {row.process: row for row in taken if row.asked_ns == taken[-1].asked_ns}
+    return [found[one] for one in sorted(found, key=lambda one: reader.processes[one].by_rank)]
 
 
 def last_windows(reader: RunReader, selection: Selection) -> list[WindowRow]:
-    """Return the windows of the last request of which a selection has any, one of each process."""
-    return of_last_request(list(selected_windows(reader, selection)))
+    """Return the windows of the last request of which a selection has any, by rank."""
+    return of_last_request(reader, list(selected_windows(reader, selection)))
 
 
 def trace_text(reader: RunReader, window: WindowRow) -> bytes | None:

@@ -89,10 +89,11 @@ def python_threads(
     for.
     """
     rows = [row for row in reader.threads.values() if row.process == process]
-    named = {
-        row.os_tid: tuple(other.id for other in rows if other.os_tid == row.os_tid) for row in rows
-    }
-    return named, next((named[row.os_tid] for row in rows if row.is_main), ())
+    named: defaultdict[int, tuple[int, ...]] = defaultdict(tuple)
+    for row in rows:
+        named[row.os_tid] += (row.id,)
+    main = next((row.os_tid for row in rows if row.is_main), 0)
+    return named, named.get(main, ())
 
 
 def idle_gpus(reader: RunReader, window: WindowRow) -> tuple[IdleGpu, ...]:

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from profd.daemon.analyze.confidence import CONFIDENCE_95, t_quantile
+from profd.daemon.analyze.confidence import CONFIDENCE_95, standard_error, t_quantile
 from profd.daemon.analyze.memory import Growth, growth
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import points_of
@@ -226,7 +226,7 @@ def _means(windows: Sequence[Mapping[OperatorKey, float]], measure: str) -> dict
     found = {}
     for name in {name for window in windows for name, kind in window if kind == measure}:
         values = [window.get((name, measure), 0.0) for window in windows]
-        error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+        error = standard_error(values) if len(values) > 1 else 0.0
         found[name] = Mean(statistics.fmean(values), error)
     return found
 

@@ -153,8 +153,8 @@ def _course(context: FindingContext, process: int) -> _Course | None:
         return None
     surely_s = early.mean - early.around
     # The pace from the first step to the first count, if the counter began at 0 then.
-    begun = [_pace(PointRow(context.time.from_ns, 0.0), points[0])] if points[0].value > 0 else []
-    first_s = min(_first_s(begin, [pace for pace in begun if pace.length_s > 0]), surely_s)
+    begun = _pace(PointRow(context.time.from_ns, 0.0), points[0])
+    first_s = min(_first_s(begin, begun), surely_s)
     return _Course(early, late, _mean_s(paces), first_s) if surely_s > 0 else None
 
 
@@ -190,7 +190,7 @@ def _mean_pace(paces: Sequence[_Pace], around_line: float) -> _Estimate:
     return _Estimate(_mean_s(paces), min(scatter, around_line) / math.sqrt(len(paces)))
 
 
-def _first_s(paces: Sequence[_Pace], begun: Sequence[_Pace] = ()) -> float:
+def _first_s(paces: Sequence[_Pace], begun: _Pace) -> float:
     """Return how long the very first step took at least, by early paces, 95 times in 100.
 
     What grows with the number of steps has already grown within the first third. The pace since the
@@ -200,12 +200,9 @@ def _first_s(paces: Sequence[_Pace], begun: Sequence[_Pace] = ()) -> float:
     if len({pace.number for pace in paces}) < 2:
         return 0.0
     line = _PaceLine([pace.number for pace in paces], [pace.step_s for pace in paces])
-    agreed = [
-        pace
-        for pace in begun
-        if abs(pace.step_s - line.at(pace.number).mean) <= line.at(pace.number).around
-    ]
-    every = [*agreed, *paces]
+    every, guess = [*paces], line.at(begun.number)
+    if min(begun.steps, begun.length_s) > 0 and abs(begun.step_s - guess.mean) <= guess.around:
+        every.append(begun)
     first = _PaceLine([pace.number for pace in every], [pace.step_s for pace in every]).at(0.0)
     return first.mean - first.around
 

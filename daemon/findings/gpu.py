@@ -18,6 +18,7 @@ from profd.daemon.findings.phases import of_phase
 from profd.daemon.findings.rule import hidden_if
 from profd.daemon.findings.shares import Share, share_of_series
 from profd.daemon.findings.traces import of_kernels
+from profd.daemon.slowdowns import Slowdown
 from profd.daemon.store.stepfunction import UTILIZATION
 from profd.daemon.units import percent, plural, size
 
@@ -144,8 +145,9 @@ def tensor_cores_idle(context: FindingContext) -> Finding | None:
 
 _REASONS = "gpu_throttle_reasons_mask"
 _HEAT, _CAPPED = "gpu_heat_slowed_share", "gpu_power_capped_share"
-_POWER_CAP = 0x4
-_HARD_REASONS = 0x8 | 0x20 | 0x40 | 0x80  # hardware slowdown, heat (driver, hardware), power brake
+_HARD_REASONS = (
+    Slowdown.HARDWARE | Slowdown.HEAT_BY_DRIVER | Slowdown.HEAT_BY_HARDWARE | Slowdown.POWER_BRAKE
+)
 
 
 def gpu_held_back(context: FindingContext) -> Finding | None:
@@ -155,12 +157,12 @@ def gpu_held_back(context: FindingContext) -> Finding | None:
         slower = 1 - (context.mean(SM_CLOCK, device=device) or 0.0) / max(clocks, default=math.inf)
         for mask, severity, counted in (
             (_HARD_REASONS, WARNING, _HEAT),
-            (_POWER_CAP, INFO, _CAPPED),
+            (Slowdown.POWER_CAP, INFO, _CAPPED),
         ):
             flags = share_of_series([float(bool(int(value) & mask)) for value in masks])
             counts = share_of_series(context.values(counted, device=device))
             share = max(filter(None, (flags, counts)), key=lambda one: one.low, default=None)
-            cases = {"capped": mask == _POWER_CAP}
+            cases = {"capped": mask == Slowdown.POWER_CAP}
             if share is None or share.low < 0.2 or (cases["capped"] and not 0.05 <= slower < 1):
                 continue
             return context.finding(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Sequence
 from functools import partial
 
 import msgspec
 
-from profd.daemon.analyze.confidence import margin
+from profd.daemon.analyze.confidence import margin, standard_error
 from profd.daemon.analyze.job import Job
 from profd.daemon.analyze.phases import BACKWARD, COLLECTIVE, DATA_WAIT, STEP
 from profd.daemon.analyze.ranks import (
@@ -66,7 +65,7 @@ def take_waiting(ranks: Sequence[OwnWork], core_pressure: float) -> Share | None
         return None
     leasts = [max(1 - own - cores, 0.0) for own, cores in parts]
     value = statistics.fmean(leasts)
-    around = margin(statistics.stdev(leasts) / math.sqrt(len(leasts)))
+    around = margin(standard_error(leasts))
     most = statistics.fmean(min(1 - own, 1 - min(cores, 1.0)) for own, cores in parts)
     return Share(
         value,

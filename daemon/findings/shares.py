@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Sequence
 
 import msgspec
 
-from profd.daemon.analyze.confidence import margin
+from profd.daemon.analyze.confidence import margin, standard_error
 from profd.daemon.analyze.profile import Profile
 from profd.daemon.analyze.uncertainty import State
 from profd.daemon.findings.finding import Measure
@@ -95,4 +94,4 @@ def share_of_series(values: Sequence[float], mean: float | None = None) -> Share
     if len(values) < _FEWEST_READINGS:
         return None
     value = statistics.fmean(values) if mean is None else mean
-    return share_around(value, statistics.stdev(values) / math.sqrt(len(values)), len(values))
+    return share_around(value, standard_error(values), len(values))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
+from operator import attrgetter
 from typing import NamedTuple
 
 import msgspec
@@ -208,7 +209,7 @@ def _readings(part: CoursePart) -> Iterator[ReadingValues]:
 
 def _steps(source: RunSource) -> Iterator[Row]:
     """Yield the steps of each process with a counter, else of the first with steps in stacks."""
-    trainers = sorted(source.trainers, key=lambda row: (row.rank is None, row.rank or 0, row.id))
+    trainers = sorted(source.trainers, key=attrgetter("by_rank"))
     counted = [(row, one) for row in trainers for one in _by_counter(source.reader, row)]
     if not counted:
         by_cycles = (

@@ -16,6 +16,7 @@ from profd.daemon.gpu.nvmlsource import NvmlSource
 from profd.daemon.gpu.questions import Questions
 from profd.daemon.gpu.users import GpuUsers, memory_by_pid
 from profd.daemon.gpu.utilization import UtilizationSamples
+from profd.daemon.slowdowns import Slowdown
 from profd.daemon.store.records import DeviceSeen, Identity, Point, PointsTaken
 
 # Every how many readings. The driver makes each list of processes anew. Throughput is a mean since
@@ -41,10 +42,6 @@ _HELD_BACK = {
     "gpu_heat_slowed_share": "gpu_heat_slowed_s",
 }
 """Series → the counter of seconds whose growth it is: a flag read once a second would miss some."""
-# Reasons for a clock below what the device could reach under its load: power cap, hardware
-# slowdown, software and hardware thermal slowdown, power brake, board limit, reliability. Idleness
-# and clocks that someone chose are none.
-THROTTLE_MASK = 0x4 | 0x8 | 0x20 | 0x40 | 0x80 | 0x200 | 0x400
 ACTIVE = "gpu_graphics_active_share"
 
 _Memory = Mapping[int, int | None]
@@ -135,7 +132,7 @@ class GpuReader:
     def _gauges_of_gpu(self) -> Iterator[Point]:
         yield from self._points("gpu_power_watts", self._power())
         mask = self._ask_gauge("gpu_throttle_reasons_mask")
-        reasons = None if mask is None else int(mask) & THROTTLE_MASK
+        reasons = None if mask is None else int(mask) & sum(Slowdown)
         yield from self._points("gpu_throttle_reasons_mask", reasons)
         for every, name in _GAUGES:
             if self._readings % every == 0:
@@ -241,11 +238,7 @@ class GpuSet:
         memory: dict[GpuDevice, _Memory | None] = {}
         identities: Mapping[int, Identity] = {}
         if self._readings % _USUAL_EVERY == 0:
-            # The processes of a GPU that is cut up are those of its instances.
-            memory = {
-                gpu: {} if gpu.is_mig_parent else memory_by_pid(self._questions[gpu.name])
-                for gpu in self.gpus
-            }
+            memory = {gpu: self._memory_of(gpu) for gpu in self.gpus}
             identities = users.identify({gpu: used or {} for gpu, used in memory.items()})
             for gpu, used in memory.items():
                 if gpu.name not in self.readers and self._is_used(gpu, used, identities, users):
@@ -265,6 +258,11 @@ class GpuSet:
     def _answering(self) -> list[GpuReader]:
         used = (gpu.name for gpu in self.gpus if gpu.name in self.readers)
         return [self.readers[name] for name in used if not self._questions[name].lost]
+
+    def _memory_of(self, gpu: GpuDevice) -> _Memory | None:
+        if gpu.is_mig_parent:
+            return {}  # its processes are those of its instances
+        return memory_by_pid(self._questions[gpu.name])
 
     def _is_used(
         self,

@@ -50,6 +50,11 @@ def is_ready(fd: int, events: int = select.POLLIN, patience_ms: int | None = 0) 
     return bool(poller.poll(patience_ms))
 
 
+def packet_pair() -> tuple[socket.socket, socket.socket]:
+    """Return the two ends of a connection of processes: what one sends the other reads whole."""
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+
 def offer(end: socket.socket, packet: bytes) -> None:
     """Send a packet to another process of the launch; it is lost if that is busy or gone."""
     with contextlib.suppress(OSError):
@@ -133,7 +138,7 @@ def make_channel() -> tuple[ScriptChannel, socket.socket]:
 
     The session's end is a socket; each read of it gives one message (see ``decode``).
     """
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours, theirs = packet_pair()
     return ScriptChannel(ours), theirs
 
 

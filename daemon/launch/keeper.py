@@ -18,7 +18,7 @@ import socket
 import struct
 
 from profd.daemon.forks import become_helper, let_go_of_all_but
-from profd.daemon.launch.channel import offer
+from profd.daemon.launch.channel import offer, packet_pair
 from profd.daemon.launch.script import Script, Start, read_failure
 from profd.daemon.launch.terminal import PseudoTerminal
 
@@ -53,7 +53,7 @@ def keep_script(start: Start, terminal: PseudoTerminal) -> KeptScript:
     Raises CommandNotFound or CommandNotExecutable, with nothing left behind, and OSError if no
     process can be forked.
     """
-    news, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    news, its_end = packet_pair()
     failure_fd, report_fd = os.pipe()
     try:
         keeper_pid = os.fork()

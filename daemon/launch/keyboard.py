@@ -14,7 +14,7 @@ import socket
 import struct
 import threading
 
-from profd.daemon.launch.channel import CHUNK_BYTES
+from profd.daemon.launch.channel import CHUNK_BYTES, packet_pair
 from profd.daemon.launch.terminal import PseudoTerminal, window_size
 
 _KEY_TIMEOUT_S = 1.0
@@ -80,7 +80,7 @@ class DashboardKeyboard(Keyboard):
     """Gives a script what its dashboard sends: keys, the size of its pane, and signals."""
 
     def __init__(self, terminal: PseudoTerminal) -> None:
-        self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._ours, theirs = packet_pair()
         # As many keys as a terminal takes unread; more are refused, and the user is told.
         theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         theirs.setblocking(False)

@@ -25,7 +25,7 @@ import msgspec
 
 from profd.daemon import processes
 from profd.daemon.forks import become_helper, let_go_of_all_but
-from profd.daemon.launch.channel import CHUNK_BYTES, ScriptChannel, is_ready, offer
+from profd.daemon.launch.channel import CHUNK_BYTES, ScriptChannel, is_ready, offer, packet_pair
 from profd.daemon.launch.terminal import RESET
 from profd.daemon.store.records import Identity
 
@@ -83,7 +83,7 @@ class Relay:
         its_end.close()
 
     def _open_end(self) -> socket.socket:
-        self._end, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._end, its_end = packet_pair()
         self._end.settimeout(10.0)  # a real terminal that takes nothing holds the relay up
         return its_end
 

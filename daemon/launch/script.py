@@ -7,7 +7,6 @@ profd.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
 import shlex
@@ -21,10 +20,9 @@ from profd.daemon.errors import CommandNotExecutable, CommandNotFound, ProfdErro
 from profd.daemon.forks import STDERR
 from profd.daemon.launch.signals import STOPPING, InheritedSignals
 from profd.daemon.launch.streams import Gate
+from profd.daemon.prctl import Setting, settle
 from profd.daemon.rights import Rights
 from profd.daemon.store.records import Identity
-
-_PR_SET_PTRACER = 0x59616D61
 
 
 class Script:
@@ -108,7 +106,7 @@ class Start:
                 # py-spy is no ancestor of the script, but a descendant of the launcher, which Yama
                 # accepts as well. The declaration outlives the exec; the script's own children do
                 # not inherit it.
-                ctypes.CDLL(None).prctl(_PR_SET_PTRACER, ctypes.c_ulong(self.launcher_pid), 0, 0, 0)
+                settle(Setting.PTRACER, self.launcher_pid)
             if self.gate is not None:
                 self.gate.wait()
             self.execute()

@@ -6,7 +6,6 @@ origin.
 
 from __future__ import annotations
 
-import ctypes
 import enum
 import os
 import signal
@@ -17,8 +16,7 @@ from dataclasses import dataclass
 from types import FrameType
 
 from profd.daemon import processes, program
-
-_PR_SET_DUMPABLE = 4
+from profd.daemon.prctl import Setting, settle
 
 _LEFT_ALONE = frozenset(
     {
@@ -96,7 +94,7 @@ def die_of(number: int) -> None:
 
     Returns if that is impossible, as in a container's first process.
     """
-    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    settle(Setting.DUMPS_CORE, 0)
     if number not in (signal.SIGKILL, signal.SIGSTOP):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})

@@ -16,7 +16,6 @@ found by profd's name: a signal that is meant for profd alone does not reach the
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import select
 import signal
@@ -26,14 +25,14 @@ import msgspec
 
 from profd.daemon import processes
 from profd.daemon.forks import HELPER, become_helper, let_go_of_all_but, rename
-from profd.daemon.launch.channel import is_ready, offer
+from profd.daemon.launch.channel import is_ready, offer, packet_pair
 from profd.daemon.launch.signals import Reached
+from profd.daemon.prctl import Setting, settle
 from profd.daemon.store.records import Identity
 
 Sightings = list[tuple[int, int]]
 """Signals, with the PIDs of their senders."""
 
-_PR_SET_PDEATHSIG = 1
 _PACKET_BYTES = 1 << 12
 _LOOK_MS = 50  # milliseconds between the guardian's checks whether a stopped script goes on
 _ASK, _FOLLOW, _WATCH, _REST, _LEAVE = b"?", b"f", b"w", b"r", b"."
@@ -48,7 +47,7 @@ class Witnesses:
         This process has one thread, and has blocked the signals that it takes. ``is_apart`` says
         whether the script is to lead a group of its own. Raises OSError.
         """
-        self._end, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._end, its_end = packet_pair()
         launcher_pid = os.getpid()
         self.pid = os.fork()
         if self.pid == 0:
@@ -114,7 +113,7 @@ class _Guardian:
         self._script: Identity | None = None
         self._is_apart = is_apart
         self._wake_fd, waker_fd = os.pipe()
-        self._canary, canary_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._canary, canary_end = packet_pair()
         self._canary_pid = os.fork()
         if self._canary_pid == 0:
             let_go_of_all_but({canary_end.fileno()})
@@ -203,7 +202,7 @@ class _Guardian:
 
 def _sing(guardian: socket.socket) -> None:
     """Report the signals that came, whenever asked, until the guardian is gone."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    settle(Setting.SIGNAL_AT_PARENTS_DEATH, signal.SIGKILL)
     become_helper("signals")
     while guardian.recv(1):
         offer(guardian, msgspec.msgpack.encode(_pending()))

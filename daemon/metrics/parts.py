@@ -174,7 +174,7 @@ def _rate(counts: Sequence[PointRow], since_ns: int, now_ns: int) -> float | Non
     first = next((one for one in counts if one.at_ns >= since_ns), last)
     if first.at_ns >= last.at_ns or now_ns - last.at_ns > 60 * SECOND_NS:
         return None
-    return (last.value - first.value) * SECOND_NS / (last.at_ns - first.at_ns)
+    return last.per_s_since(first)
 
 
 class _Seconds:

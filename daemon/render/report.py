@@ -104,10 +104,11 @@ def take_verdict(summary: Summary) -> dict[str, Any]:
 def seconds_by_name(step: StepPart) -> dict[str, float]:
     """Return the seconds of an average step by phase, and by ``module:line`` of the user's code."""
     found: defaultdict[str, float] = defaultdict(float)
-    for phase in (phase for group in step.parts for phase in group.parts):
-        found[phase.name] = phase.seconds
-        for line in phase.parts:
-            found[line.name] += line.seconds
+    for group in step.parts:
+        for phase in group.parts:
+            found[phase.name] = phase.seconds
+            for line in phase.parts:
+                found[line.name] += line.seconds
     return {visible(name): seconds for name, seconds in found.items()}
 
 

@@ -15,7 +15,7 @@ from profd.daemon.analyze.memory import Growth
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import take_course
 from profd.daemon.analyze.steps import counts_of
-from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
+from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.naming import exit_words, signal_name
 from profd.daemon.render.htmlpage import distances
 from profd.daemon.render.plaintext import process_title, visible
@@ -146,8 +146,7 @@ def _steps_per_s(reader: RunReader, process: int) -> Series:
     )
     for before, after in pairs:
         if after.at_ns > before.at_ns and after.value >= before.value:
-            rate = (after.value - before.value) * SECOND_NS / (after.at_ns - before.at_ns)
-            steps.append(Step(before.at_ns, after.at_ns, rate))
+            steps.append(Step(before.at_ns, after.at_ns, after.per_s_since(before)))
     return _columns(reader, steps, _DIGITS[STEP_COUNT])
 
 

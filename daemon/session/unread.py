@@ -172,13 +172,10 @@ class ReadingWatch:
 
 def _is_without_root(recording: RecordingTaken) -> bool:
     """Return whether none of the main thread's stacks begins as main threads begin."""
-    main = next((one for one in recording.threads if one.is_main and one.intervals), None)
-    seen = (
-        {recording.stacks[one.stack][0].function for one in main.intervals}
-        if main
-        else ROOT_FUNCTIONS
-    )
-    return ROOT_FUNCTIONS.isdisjoint(seen)
+    mains = (one for one in recording.threads if one.is_main)
+    numbers = {each.stack for one in mains for each in one.intervals}
+    seen = {recording.stacks[number][0].function for number in numbers}
+    return bool(seen) and ROOT_FUNCTIONS.isdisjoint(seen)
 
 
 def _dies(identity: Identity) -> bool:

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import msgspec
 
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.events import EventKind
 from profd.daemon.store.records import (
     CHANGED_SOURCE,
@@ -69,6 +70,11 @@ class ProcessRow(msgspec.Struct, frozen=True):
     ended_ns: Time | None
     exit_code: int | None
     exit_signal: int | None
+
+    @property
+    def by_rank(self) -> tuple[bool, int, int]:
+        """The place in an order of processes: by rank, and those without one last."""
+        return self.rank is None, self.rank or 0, self.id
 
     @property
     def life(self) -> TimeRange:
@@ -271,6 +277,10 @@ class PointRow(msgspec.Struct, frozen=True):
 
     at_ns: Time
     value: Value
+
+    def per_s_since(self, before: PointRow) -> float:
+        """Return by how much a series of counts has grown a second since an earlier point."""
+        return (self.value - before.value) * SECOND_NS / (self.at_ns - before.at_ns)
 
 
 class EventRow(msgspec.Struct, frozen=True):

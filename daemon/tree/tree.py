@@ -169,14 +169,13 @@ class ProcessTree:
             return []
         if member.trains and (changed := self._take_trainer(member)):  # in a pool of processes too
             return changed
-        is_worker, was_worker = roles.is_worker(stacks), member.role == roles.WORKER
         is_known = member.is_proven or member.role == roles.LAUNCHER or not stacks
+        is_worker, was_worker = roles.is_worker(stacks), member.role == roles.WORKER
+        member.is_proven |= is_worker
         if is_known or is_worker == was_worker:
-            member.is_proven |= is_worker
             return []
         member.role = roles.WORKER if is_worker else roles.HELPER
         member.ordinal = self._next_ordinal(member) if is_worker else None
-        member.is_proven = is_worker
         return [member]
 
     def _take_trainer(self, member: Member) -> list[Member]:

@@ -203,7 +203,7 @@ def read_spans(trace: Trace) -> Spans:
             memory.append(_memory_change(event, trace.base_ns))
         elif event.ph != "X" or event.name in _LEFT_OUT:
             continue
-        elif event.cat in FRONTEND or event.cat in LINKED_HOST:
+        elif event.cat in FRONTEND | LINKED_HOST:
             host.append(_host_span(event, trace.base_ns))
         elif event.cat in DEVICE:
             device.append(_device_span(event, trace.base_ns))

@@ -88,7 +88,7 @@ def test_a_window_that_a_damaged_file_has_many_times_is_one(tmp_path: Path) -> N
     with RunReader(write(tmp_path / "a.profd", *[taken(FIRST_NS, ADD)] * 3)) as reader:
         assert len(reader.windows()) == 3
         (window,) = last_window(reader, Selection())
-        assert of_last_request(reader.windows()) == reader.windows()[2:]
+        assert of_last_request(reader, reader.windows()) == reader.windows()[2:]
     assert window.start_ns == FIRST_NS
 
 

@@ -5,8 +5,10 @@ for.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -90,7 +92,7 @@ class Windows:
         self.looks += 1
 
     def windows(self, since_ns: int | None = None) -> list[WindowRow]:
-        return self._coming if self.looks else []
+        return self._coming if self.looks > 0 else []
 
     def taken_windows(self) -> list[WindowRow]:
         return [window for window in self.windows() if not window.error]
@@ -127,6 +129,25 @@ def test_windows_that_were_asked_for_come_by_rank_without_those_that_failed(
         window.take(live, WindowRequest())  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="no window was taken"):
         window.last_windows(live)  # type: ignore[arg-type]
+
+
+def test_a_window_of_many_seconds_is_waited_for_that_much_longer(
+    reader: RunReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = FakeSession()
+    monkeypatch.setattr(session, "watch", lambda: None, raising=False)
+    monkeypatch.setattr(window, "ControlClient", session)
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    for seconds, has_come in ((300.0, True), (None, False)):
+        monkeypatch.setattr("time.monotonic", partial(next, itertools.count(0, 150)))
+        live = Windows(reader, "", "")
+        live.looks = -2  # there is something after three looks, or 450 s
+        with (
+            contextlib.nullcontext()
+            if has_come
+            else pytest.raises(SessionFailed, match="no window has come within 200 s")
+        ):
+            window.take(live, WindowRequest(seconds=seconds))  # type: ignore[arg-type]
 
 
 def test_options_are_what_is_asked_for(

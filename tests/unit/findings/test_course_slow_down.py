@@ -170,4 +170,4 @@ def test_steps_that_do_not_surely_take_longer_are_none(case: Case, rates: list[f
 def test_counts_of_one_place_tell_of_no_first_step() -> None:
     paces = [_Pace(at_s * SECOND_NS, 10.0, 20.0, 1.0) for at_s in range(3)]
 
-    assert _first_s(paces) == 0
+    assert _first_s(paces, paces[0]) == 0
