@@ -45,11 +45,11 @@ def command(pid: int | None, recording: RecordingOptions, headless: bool) -> int
     on a terminal: on the run that records the process already, if there is one and no option asks
     for another. Nothing is put into the process, and it runs on whatever becomes of profd.
     """
-    from profd.cli.liverun import live_runs_of
+    from profd.cli.liverun import live_run_of
 
     pid = pid or asked_for()
     has_dashboard = takes_dashboard() and not headless
-    if (live := live_runs_of([pid]).get(pid)) is not None:
+    if (live := live_run_of(pid)) is not None:
         if has_dashboard and recording == RecordingOptions():
             _join(live)
             return ExitCode.OK

@@ -34,6 +34,11 @@ def pid_of(word: str) -> int | None:
     return int(word)
 
 
+def live_run_of(pid: int) -> Path | None:
+    """Return the file of the newest live run of this user that records a process."""
+    return live_runs_of([pid]).get(pid)
+
+
 def live_runs_of(pids: Iterable[int]) -> dict[int, Path]:
     """Return the file of the newest live run of this user that records each process.
 
@@ -96,7 +101,7 @@ def run_of(pid: int, *, inject: bool) -> Iterator[Path]:
     If there is none, record the process for the duration of the context. Raises UsageError if there
     is none and nothing may be injected into the process, and ProfdError if it cannot be recorded.
     """
-    if (live := live_runs_of([pid]).get(pid)) is not None:
+    if (live := live_run_of(pid)) is not None:
         yield live
         return
     # Imported here because `attach`, which stays as long as the recording, does not need it.

@@ -261,12 +261,12 @@ def dump_now(target: str = paths.LATEST, page: int = 1) -> str:
 
 def record(pid: int, seconds: int = 60, page: int = 1) -> str:
     from profd.cli.answers import answer
-    from profd.cli.liverun import attached, live_runs_of
+    from profd.cli.liverun import attached, live_run_of
     from profd.daemon.session.session import start_session
 
     if not 0 < seconds <= _LONGEST_S:
         raise UsageError(f"a recording cannot take {seconds} s", f"ask for 1 to {_LONGEST_S} s")
-    if (known := live_runs_of([pid]).get(pid)) is not None:
+    if (known := live_run_of(pid)) is not None:
         return answer(f"pid {pid} is being recorded already: run {paths.word_for(known)}", page)
     session = start_session(attached(pid, RecordingOptions(duration_s=seconds)))
     return answer(f"recording pid {pid} for {seconds} s: run {session.run_file.stem}", page)

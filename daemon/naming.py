@@ -15,7 +15,11 @@ from pathlib import Path, PurePath
 _SCRIPT_ENDING = ".py"
 _WORDS_OF_RECORDING = {"stopped": "recording stopped", "duration": "recording ended"}
 _OWN_FILE = re.compile(r"(^|/)profd/(cli|daemon|tui)/[\w/]+\.py$")
-_OWN_CODE = re.compile(r"(^|[;\n])\s*(from|import) profd[. ]")
+# the options of Python that say what to run → what is profd's own of it
+_OWN = {
+    "-m": re.compile(r"^profd(\.|$)"),
+    "-c": re.compile(r"(^|[;\n])\s*(from|import) profd[. ]"),
+}
 _LAUNCHER = re.compile(
     r"(.*/)?(torchrun|accelerate|deepspeed)|torch\.distributed\.(run|launch)"
     r"|accelerate\.commands\..+|deepspeed\..+"
@@ -80,10 +84,8 @@ def is_profd(words: Sequence[str]) -> bool:
         script
     ):
         return True
-    given = list(itertools.pairwise(words))
-    if any(flag == "-m" and module.split(".")[0] == "profd" for flag, module in given):
-        return True
-    return any(flag == "-c" and _OWN_CODE.search(code) for flag, code in given)
+    given = itertools.pairwise(words)
+    return any(option in _OWN and _OWN[option].search(run) for option, run in given)
 
 
 def starts_script(words: Sequence[str]) -> bool:

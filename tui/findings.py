@@ -101,29 +101,25 @@ class Findings:
         Raises RunUnreadable.
         """
         info = self._reader.info
-        is_live = info.is_live
         of = (info.state, info.analyzed_ns, info.analysis_lost_ns, info.findings_made_by)
         if of == self._shown_of:
             return False
-        if is_live and self._reader.has_table("finding"):
+        if info.is_live:
             self._shown_of = of
             has_failed = info.analysis_lost_ns is not None
             has_looked = info.analyzed_ns is not None and not has_failed
             return self._show(
                 present_findings(self._reader), has_looked=has_looked, has_failed=has_failed
             )
-        if not is_live and is_whole_run_analyzed(self._reader, self._phases):
+        if is_whole_run_analyzed(self._reader, self._phases):
             self._shown_of = of
             self._analysis.close()
             return self._show(whole_findings(self._reader), has_looked=True)
         taken = self._analysis.poll()
         if taken is None:
             return self._analysis.is_given_up and self._show((), has_failed=True)
-        if not is_live:
-            if taken.made_by is None:  # it is still at the last part of the run
-                return False
-            self._shown_of = of
-            self._analysis.close()
+        self._shown_of = of
+        self._analysis.close()
         return self._show(as_findings(self._reader.path, taken.findings), has_looked=True)
 
     @cached_property

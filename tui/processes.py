@@ -75,7 +75,7 @@ class ProcessStates:
     ) -> ProcessState:
         phase, frame = max(times, key=times.__getitem__) if times else (None, None)
         steps_per_s = None
-        if row.role == "main":  # nobody reads the counters of others
+        if row.is_main:  # nobody reads the counters of others
             end_ns = min(self._reader.info.end_ns, row.ended_ns or self._reader.info.end_ns)
             steps_per_s = self._pace.of_process(
                 row.id, about or TimeRange(end_ns - MINUTE_NS, end_ns)
@@ -90,7 +90,7 @@ class ProcessStates:
             threads=self._series.last("threads", row.id, about or EVER),
             gpu_memory_bytes=self._series.last(MEMORY_OF_PROCESS, row.id, about or EVER),
             steps_per_s=steps_per_s,
-            phase=phase if row.role == "main" else None,
+            phase=phase if row.is_main else None,
             function=frame.function if frame else "",
             where=f"{frame.module_path}:{frame.line}" if frame else "",
         )
@@ -139,7 +139,7 @@ def _running(rows: Sequence[ProcessRow]) -> list[ProcessRow]:
     """Return the processes that run, those that train, and the last others that ended."""
     ended = sorted((row.ended_ns, row.id) for row in rows if row.ended_ns is not None)
     old = {process for _, process in ended[:-_ENDED_SHOWN]}
-    return [row for row in rows if row.role == "main" or row.id not in old]
+    return [row for row in rows if row.is_main or row.id not in old]
 
 
 def _tree(rows: Sequence[ProcessRow]) -> Iterator[tuple[int, ProcessRow]]:

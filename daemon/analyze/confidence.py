@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Sequence
@@ -13,6 +14,17 @@ CONFIDENCE_95 = 1.96
 def standard_error(values: Sequence[float]) -> float:
     """Return the standard error of the mean of two values or more."""
     return statistics.stdev(values) / math.sqrt(len(values))
+
+
+def likeness(deviations: Sequence[float]) -> float:
+    """Return how alike neighbors of a series are, -1 to 1, by how far each is from the mean."""
+    together = sum(one * other for one, other in itertools.pairwise(deviations))
+    return together / sum(one * one for one in deviations)
+
+
+def error_factor(alike: float) -> float:
+    """Return how many times larger an error is as neighbors are alike."""
+    return math.sqrt((1 + alike) / (1 - alike))
 
 
 def margin(error: float) -> float:

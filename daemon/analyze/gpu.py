@@ -95,7 +95,7 @@ def take_gpu_idle(reader: RunReader, selection: Selection, phases: PhaseIndex) -
     place_of = functools.cache(lambda stack: (phases.of_stack(stack), phases.user_line(stack)))
     by_line = _idle_time(parts, place_of, queue_of).shares()
     by_phase = _idle_time(parts, phases.of_stack, queue_of).shares()
-    whole = selection.time.within(reader.info.time)
+    whole = selection.time_in(reader)
     period_ns = GpuTracks(reader, whole).period_ns or 0
     lines = [
         IdleLine(phase, *row.place, idle)
@@ -152,7 +152,7 @@ Part = tuple[StepFunction, Sequence[IntervalRow]]
 
 
 def _read(reader: RunReader, selection: Selection) -> list[Part]:
-    whole = selection.time.within(reader.info.time)
+    whole = selection.time_in(reader)
     trainers = {row.id for row in selection.trainers(reader)}
     mains = [row for row in reader.main_threads() if row.process in trainers]
     most_ns = max(_LOOKED_AT_NS // max(len(trainers), 1), _LEAST_LOOKED_AT_NS)

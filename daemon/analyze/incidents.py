@@ -168,7 +168,7 @@ def _died_unseen(info: RunInfo) -> bool:
 
 def _last_memory(reader: RunReader) -> tuple[tuple[float, int], ...]:
     """Return the memory of the main process in its last minute: seconds before the end, bytes."""
-    main = next((row for row in reader.processes.values() if row.role == "main"), None)
+    main = next((row for row in reader.processes.values() if row.is_main), None)
     if main is None:
         return ()
     end_ns = reader.info.end_ns

@@ -141,9 +141,7 @@ def _job_name(file: NodeFile) -> str:
 
 def _read(path: Path) -> NodeFile:
     with RunReader(path) as reader:
-        mains = [
-            row for row in reader.processes.values() if row.role == "main" and row.rank is not None
-        ]
+        mains = [row for row in reader.processes.values() if row.is_main and row.rank is not None]
         sizes = [
             place.world_size
             for place in reader.placements().values()

@@ -325,7 +325,7 @@ def training_range(reader: RunReader, whole: Selection, phases: PhaseIndex) -> T
 
     None without a step.
     """
-    time = whole.time.within(reader.info.time)
+    time = whole.time_in(reader)
     mains = Selection(processes=whole.processes, rank=whole.rank, main_threads=True)
     threads = mains.threads(reader)
     starts = range(*time, 60 * SECOND_NS)

@@ -50,16 +50,16 @@ class Selection(msgspec.Struct, frozen=True):
             EVER.to_ns if self.to_ns is None else self.to_ns,
         )
 
+    def time_in(self, reader: RunReader) -> TimeRange:
+        """Return the selected part of the time of a run."""
+        return self.time.within(reader.info.time)
+
     def during(self, time: TimeRange) -> Selection:
         to_ns = time.to_ns if time.has_end else None
         return msgspec.structs.replace(self, from_ns=time.from_ns or None, to_ns=to_ns)
 
     def trainers(self, reader: RunReader) -> list[ProcessRow]:
-        return [
-            row
-            for row in reader.processes.values()
-            if row.role == "main" and self.takes_process(row)
-        ]
+        return [row for row in reader.processes.values() if row.is_main and self.takes_process(row)]
 
     def takes_process(self, process: ProcessRow) -> bool:
         is_chosen = self.processes is None or process.id in self.processes

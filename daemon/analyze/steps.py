@@ -330,14 +330,12 @@ def _source_at(reader: RunReader, process: int, at_ns: int) -> str | None:
 def _by_cycles(
     reader: RunReader, process: ProcessRow, selection: Selection, phases: PhaseIndex
 ) -> Steps | None:
-    threads = [
-        row.id for row in reader.threads.values() if row.process == process.id and row.is_main
-    ]
-    whole = Selection(*selection.time.within(reader.info.time), frozenset({process.id}))
+    threads = [row.id for row in reader.main_threads() if row.process == process.id]
+    whole = Selection(*selection.time_in(reader), frozenset({process.id}))
     if training_range(reader, whole, phases) is None:
         return None  # what only evaluates loads its data as evenly
     found = []
-    for visited in ONCE_A_STEP if threads else ():
+    for visited in ONCE_A_STEP:
         seen = (
             Seen(row.start_ns, phase in visited or phase == COMPILE)
             for row in reader.intervals(whole.time, threads)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from profd.daemon.analyze.confidence import CONFIDENCE_95
+from profd.daemon.analyze.confidence import CONFIDENCE_95, error_factor, likeness
 
 LEAST_SPAN_S = 35.0
 LEAST_POINTS = 18
@@ -200,9 +200,9 @@ def _slope_error(times_s: Sequence[float], rest: Sequence[float]) -> float:
     squares = sum(value * value for value in rest)
     if not squares:
         return 0.0
-    alike = sum(before * after for before, after in itertools.pairwise(rest)) / squares
+    alike = likeness(rest)
     # In so short a series, residuals look less alike than they are.
     alike = min(max(alike + (1 + 4 * alike) / count, 0.0), 0.95)
     middle = statistics.fmean(times_s)
     spread = squares / (count - 2) / sum((at_s - middle) ** 2 for at_s in times_s)
-    return math.sqrt(spread * (1 + alike) / (1 - alike))
+    return math.sqrt(spread) * error_factor(alike)

@@ -148,7 +148,7 @@ def take_transitions(
     if not looked_at_ns:
         processes = len({reader.threads[thread].process for thread in threads})
         looked_at_ns = LOOKED_AT_NS // min(max(processes, 1), 4)
-    whole = selection.time.within(reader.info.time)
+    whole = selection.time_in(reader)
     times = max(whole.length_ns / looked_at_ns, 1.0)
     slices = spread(whole, looked_at_ns) if times > 1 else [selection.time]
     found: defaultdict[int, Transitions] = defaultdict(Transitions)

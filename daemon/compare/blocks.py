@@ -10,7 +10,6 @@ Both make a whole run slower or faster, which no noise within the run shows.
 
 from __future__ import annotations
 
-import itertools
 import math
 import statistics
 from collections import Counter, defaultdict
@@ -19,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from profd.daemon.analyze import series
+from profd.daemon.analyze.confidence import error_factor, likeness
 from profd.daemon.analyze.coverage import COST_SERIES
 from profd.daemon.analyze.phases import PhaseIndex, own_frames, training_range
 from profd.daemon.analyze.profile import selected_totals
@@ -86,7 +86,7 @@ class Blocks(msgspec.Struct, frozen=True):
 
 def take_blocks(reader: RunReader, selection: Selection) -> Blocks:
     phases = PhaseIndex(reader)
-    inside = selection.time.within(reader.info.time)
+    inside = selection.time_in(reader)
     time = training_range(reader, selection, phases) or inside
     count = min(max(time.length_ns // _BLOCK_NS, BLOCKS), MOST_BLOCKS)
     parts = [selection.during(block) for block in time.cut(count)]
@@ -142,12 +142,8 @@ def mean_of(values: Sequence[float]) -> Mean:
     spread = statistics.stdev(values, mean)
     if not spread:
         return Mean(mean, 0.0)
-    centered = [value - mean for value in values]
-    alike = sum(one * other for one, other in itertools.pairwise(centered)) / sum(
-        x * x for x in centered
-    )
-    bounded = min(max(alike, 0.0), 0.8)
-    return Mean(mean, spread / math.sqrt(len(values)) * math.sqrt((1 + bounded) / (1 - bounded)))
+    alike = min(max(likeness([value - mean for value in values]), 0.0), 0.8)
+    return Mean(mean, spread / math.sqrt(len(values)) * error_factor(alike))
 
 
 def _items(reader: RunReader, stack: int, phases: PhaseIndex) -> Iterator[Item]:

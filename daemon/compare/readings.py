@@ -187,7 +187,7 @@ def _held(reader: RunReader, part: Selection) -> dict[MemoryKey, tuple[float, Gr
 def role_title(row: ProcessRow) -> str:
     """Return the rank and role of a process in words: ``main``, ``rank 1``, ``rank 1 worker``."""
     rank = "" if row.rank is None else f"rank {row.rank}"
-    return rank if rank and row.role == "main" else f"{rank} {row.role}".strip()
+    return rank if rank and row.is_main else f"{rank} {row.role}".strip()
 
 
 MOST = 40

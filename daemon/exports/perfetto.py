@@ -147,7 +147,7 @@ def _counters(reader: RunReader, selection: Selection) -> Iterator[Event]:
 
     Each value is placed at the time from which it holds, because a counter keeps its value.
     """
-    time = selection.time.within(reader.info.time)
+    time = selection.time_in(reader)
     for series in reader.list_series():
         process = reader.processes.get(series.process or 0)
         if series.os_tid is not None or (

@@ -67,7 +67,7 @@ def pprof(reader: RunReader, selection: Selection) -> bytes:
     message.default_sample_type = string("time")
     message.period_type.type, message.period_type.unit = string("time"), string("nanoseconds")
     message.period = SECOND_NS // int(info.options.get("rate_hz") or RECORDING.full_rate_hz)
-    time = selection.time.within(info.time)
+    time = selection.time_in(reader)
     message.time_nanos, message.duration_nanos = time.from_ns, time.length_ns
     message.comment.append(string(f"profd run {visible(info.id)}"))
     weights = process_weights(reader, take_lives(reader), selection.time)

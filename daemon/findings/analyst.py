@@ -77,7 +77,7 @@ def is_over(row: ProcessRow, now_ns: int) -> bool:
     Such a process ended before what is recent, and too soon to show a trend.
     """
     ended_ns = now_ns if row.ended_ns is None else row.ended_ns
-    return row.role != "main" and ended_ns < min(now_ns - FORGOTTEN_NS, row.seen_ns + SHORT_NS)
+    return not row.is_main and ended_ns < min(now_ns - FORGOTTEN_NS, row.seen_ns + SHORT_NS)
 
 
 class Analyst:

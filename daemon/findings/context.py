@@ -74,7 +74,7 @@ class FindingContext:
         self.is_training = found is not None
         self._found: dict[object, Any] = {}
         self._meanings: dict[int, frozenset[Meaning]] = {}
-        self.time = found or whole.time.within(reader.info.time)
+        self.time = found or whole.time_in(reader)
         self.selection = Selection(*self.time, whole.processes, whole.rank, main_threads=True)
 
     def once(self, look: Callable[[FindingContext], Seen]) -> Seen:

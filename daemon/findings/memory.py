@@ -159,7 +159,7 @@ def copied_pages(context: FindingContext) -> Finding | None:
         read += 1
         grew, took = (points[-1].value - points[0].value for points in (own, resident))
         if grew >= max(_LEAST_COPIED, 4 * took):
-            per_s += grew * SECOND_NS / (own[-1].at_ns - own[0].at_ns)
+            per_s += own[-1].per_s_since(own[0])
             left += resident[-1].value - own[-1].value
     if not per_s or (loaders := context.once(take_loaders)) is None:
         return None

@@ -86,7 +86,7 @@ class RunLook:
 
     def trainers(self) -> Iterator[ProcessRow]:
         """Yield the training processes, those too that have just ended."""
-        return (row for row in self.reader.processes.values() if row.role == "main")
+        return (row for row in self.reader.processes.values() if row.is_main)
 
 
 def rank_of(process: ProcessRow) -> str:

@@ -71,7 +71,7 @@ def _process_places(reader: RunReader, selection: Selection, processes: Collecti
     return ",".join(
         str(place)
         for place, row in enumerate(reader.processes.values())
-        if row.id in processes and (row.role == "main" or not selection.main_threads)
+        if row.id in processes and (row.is_main or not selection.main_threads)
     )
 
 

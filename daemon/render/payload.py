@@ -128,7 +128,7 @@ def _threads(
     def order(thread: int) -> tuple[bool, int, int, bool, int]:
         row = reader.threads[thread]
         process = reader.processes[row.process]
-        return (process.role != "main", process.rank or 0, process.id, not row.is_main, thread)
+        return (not process.is_main, process.rank or 0, process.id, not row.is_main, thread)
 
     entries: list[dict[str, object]] = []
     for thread in sorted(columns_of, key=order):

@@ -9,6 +9,7 @@ HTML keeps them from running; this keeps them from lying.
 
 from __future__ import annotations
 
+import json
 import textwrap
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
@@ -38,13 +39,10 @@ def visible_json(text: str) -> str:
     """Return JSON with each invisible character but the ends of lines as an escape of JSON's."""
     if text.isascii() and "\x7f" not in text:  # of these JSON itself leaves none but this one
         return text
-    found = []
-    for character in text:
-        if character != "\n" and unicodedata.category(character) in HIDDEN:
-            units = character.encode("utf-16-be", "surrogatepass")
-            character = "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
-        found.append(character)
-    return "".join(found)
+    return "".join(
+        json.dumps(one)[1:-1] if one != "\n" and unicodedata.category(one) in HIDDEN else one
+        for one in text
+    )
 
 
 WIDTH = 80

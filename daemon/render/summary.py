@@ -176,7 +176,7 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
         info.state,
         info.why_ended,
         Target(info.command, info.target.pid, Exit(info.exit_code, signal_name(info.exit_signal))),
-        selection.time.within(info.time).length_s,
+        selection.time_in(reader).length_s,
         profile.total_samples,
         covered,
         coverage.torn_share,

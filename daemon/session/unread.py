@@ -79,7 +79,7 @@ class ReadingWatch:
         if silence is not None and silence.is_said:
             length_s = (recording.start_ns - silence.since_ns) / SECOND_NS
             text = f"pid {identity.pid} is read again, after {length_s:.0f} s"
-            self.put(EventHappened(self.clock.now_ns(), EventKind.NOTE, text, identity))
+            self._tell(EventKind.NOTE, text, identity)
 
     def take_failure(self, identity: Identity, words: str) -> None:
         """Note that no recording could be made, and py-spy's words on it."""
@@ -142,7 +142,7 @@ class ReadingWatch:
         found = await asyncio.to_thread(self.why, identity.pid)
         if found is not None and found.leaves_some:
             text = f"not all frames of pid {identity.pid} are read: {found.what}; {found.remedy}"
-            self.put(EventHappened(self.clock.now_ns(), EventKind.UNREAD, text, identity))
+            self._tell(EventKind.UNREAD, text, identity)
 
     def _say(self, identity: Identity, silence: _Silence) -> None:
         if silence.is_said or (silence.reason == RUNS_NOTHING and identity in self._read):
@@ -156,7 +156,10 @@ class ReadingWatch:
         if silence.reason is not None:
             why = f"{silence.reason.what}{said}; {silence.reason.remedy}"
         text = f"nothing was read from pid {identity.pid} for {length_s:.1f} s: {why}"
-        self.put(EventHappened(self.clock.now_ns(), EventKind.UNREAD, text, identity))
+        self._tell(EventKind.UNREAD, text, identity)
+
+    def _tell(self, kind: EventKind, text: str, identity: Identity | None = None) -> None:
+        self.put(EventHappened(self.clock.now_ns(), kind, text, identity))
 
     def _count(self, recording: RecordingTaken) -> None:
         self._stacks, self._torn = self._stacks + recording.samples, self._torn + recording.torn
@@ -167,7 +170,7 @@ class ReadingWatch:
                 f"{percent(share)} of the stacks were torn and left out: what the shares rest on "
                 "is less than usual"
             )
-            self.put(EventHappened(self.clock.now_ns(), EventKind.NOTE, text))
+            self._tell(EventKind.NOTE, text)
 
 
 def _is_without_root(recording: RecordingTaken) -> bool:

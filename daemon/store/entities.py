@@ -32,7 +32,7 @@ _WITH_CALLERS = """
 
 def has_ended(row: ProcessRow, now_ns: int) -> bool:
     """Say whether a process has ended; a training process counts as running for a while longer."""
-    return row.ended_ns is not None and (row.role != "main" or row.ended_ns < now_ns - LINGER_NS)
+    return row.ended_ns is not None and (not row.is_main or row.ended_ns < now_ns - LINGER_NS)
 
 
 class Entities:

@@ -166,7 +166,7 @@ class RunReader(RunFile):
             for thread in self.threads.values()
             if thread.is_main
             and thread.process in self.processes
-            and self.processes[thread.process].role == "main"
+            and self.processes[thread.process].is_main
         ]
 
     def intervals(

@@ -72,6 +72,11 @@ class ProcessRow(msgspec.Struct, frozen=True):
     exit_signal: int | None
 
     @property
+    def is_main(self) -> bool:
+        """Whether it trains: a rank, or the only process that does."""
+        return self.role == "main"
+
+    @property
     def by_rank(self) -> tuple[bool, int, int]:
         """The place in an order of processes: by rank, and those without one last."""
         return self.rank is None, self.rank or 0, self.id

@@ -169,6 +169,10 @@ class ProcessTree:
             return []
         if member.trains and (changed := self._take_trainer(member)):  # in a pool of processes too
             return changed
+        return self._take_work(member, stacks)
+
+    def _take_work(self, member: Member, stacks: Sequence[Sequence[Frame]]) -> list[Member]:
+        """Learn whether a process that trains nothing is a worker."""
         is_known = member.is_proven or member.role == roles.LAUNCHER or not stacks
         is_worker, was_worker = roles.is_worker(stacks), member.role == roles.WORKER
         member.is_proven |= is_worker

@@ -20,7 +20,7 @@ def without_samples(snapshot: Snapshot, of_whom: str) -> str:
     """Return why there are no samples of the threads that ``of_whom`` names."""
     errors = [event for event in snapshot.events if event.kind.style == "bad"]
     if snapshot.view.chosen is not None or snapshot.view.span_ns is not None:
-        mains = (row for row in snapshot.process_rows if row.role == "main")
+        mains = (row for row in snapshot.process_rows if row.is_main)
         if not any(row.life.overlaps(snapshot.time) for row in mains):
             why = "no training process was there"
         elif snapshot.info.is_live and snapshot.time.to_ns >= snapshot.info.end_ns:

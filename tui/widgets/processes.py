@@ -95,7 +95,7 @@ class ProcessTable(Table[ProcessState]):
 
     def _process(self, item: ProcessState) -> list[Run]:
         row = item.row
-        style, end = "bright" if row.role == "main" else "plain", ""
+        style, end = "bright" if row.is_main else "plain", ""
         if row.ended_ns is not None:
             style = "faint" if self._is_live else style
             end = signal_name(row.exit_signal) or exit_words(row.exit_code or None, None)

@@ -89,13 +89,6 @@ def test_a_live_run_is_read_and_never_looked_at(tmp_path: Path) -> None:
         assert is_renewed(findings, reader)
         assert (rules(findings), findings.has_looked, findings.has_failed) == ([], False, True)
         assert own.polls == 0
-        analyze(run)
-        assert is_renewed(findings, reader)
-        run.end()
-        reader.refresh()
-        own.taken = FindingsTaken(1, ())  # it has not seen yet that the run has ended
-        assert not findings.renew()
-        assert rules(findings) == ["input-bound-saturated"]
 
 
 def test_an_ended_run_is_read_where_it_was_analyzed_as_a_whole(tmp_path: Path) -> None:
@@ -131,16 +124,6 @@ def test_one_that_was_not_is_looked_at_once_and_waited_for_by_nobody(tmp_path: P
         findings = Findings(reader, own)
         assert findings.renew()
         assert (findings.has_failed, findings.has_looked) == (True, False)
-        assert not findings.renew()
-
-
-def test_a_live_run_of_an_older_recorder_is_looked_at(tmp_path: Path) -> None:
-    with live_run(tmp_path / "a.profd", seconds=20) as run, RunReader(run.path) as reader:
-        with contextlib.closing(sqlite3.connect(run.path)) as connection, connection:
-            connection.execute("DROP TABLE finding")
-        findings = Findings(reader, OwnAnalyst(look(run.path)))
-        assert findings.renew()
-        assert rules(findings) == ["input-bound-saturated"]
         assert not findings.renew()
 
 
