@@ -19,9 +19,9 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("cli", "daemon", "tui")
 BUDGETS: dict[str, float] = {
-    "syntax nodes": 388801,
+    "syntax nodes": 388778,
     "branches a line, median": 0.29,
-    "branches a line, 90 %": 0.53,
+    "branches a line, 90 %": 0.50,
     "functions over 15 branches": 0,
     "branches of a function": 15,
     "numeric constants in 1,000 lines": 9.0,

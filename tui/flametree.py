@@ -33,10 +33,11 @@ def _folded_below(sources: Iterable[Node], *, inside_library: bool) -> list[Node
 
 
 def _fold(key: Hashable, heads: Sequence[Node]) -> Node:
-    run = list(_library_run(heads)) if heads[0].is_library else list(heads)
+    is_library = heads[0].is_library
+    run = list(_library_run(heads) if is_library else heads)
     heaviest = max(heads, key=lambda node: node.total_ns)
-    node = Node(key, heaviest.frame, lambda: _folded_below(run, inside_library=heads[0].is_library))
-    node.hidden = len({inner.key for inner in run}) if heads[0].is_library else 0
+    node = Node(key, heaviest.frame, lambda: _folded_below(run, inside_library=is_library))
+    node.hidden = len({inner.key for inner in run}) if is_library else 0
     node.own_ns = sum(inner.own_ns for inner in run)
     for head in heads:
         node.add(head)

@@ -337,9 +337,8 @@ def _by_cycles(
     found = []
     for visited in ONCE_A_STEP:
         seen = (
-            Seen(row.start_ns, phase in visited or phase == COMPILE)
+            Seen(row.start_ns, phases.of_stack(row.stack) in (*visited, COMPILE))
             for row in reader.intervals(whole.time, threads)
-            if (phase := phases.of_stack(row.stack))
         )
         found.append(count_cycles(seen, f"cycles of {' and '.join(visited)}"))
     return min(filter(None, found), key=lambda steps: steps.per_s_error or 0, default=None)

@@ -72,9 +72,10 @@ class _Course(NamedTuple):
 
 
 class _PaceLine:
-    """The straight line nearest to at least three values at two places or more."""
+    """The straight line nearest to at least three paces, by when or after how many steps."""
 
-    def __init__(self, places: Sequence[float], values: Sequence[float]) -> None:
+    def __init__(self, places: Sequence[float], paces: Sequence[_Pace]) -> None:
+        values = [pace.step_s for pace in paces]
         self._slope, self._height = statistics.linear_regression(places, values)
         self._degrees, self._middle = len(places) - 2, statistics.fmean(places)
         self._spread = math.fsum((place - self._middle) ** 2 for place in places)
@@ -169,11 +170,14 @@ def _pace(before: PointRow, after: PointRow) -> _Pace:
 
 def _line_through(paces: Sequence[_Pace]) -> _PaceLine:
     """Return the line that fits paces best: over time, or over steps if each slows the next."""
-    step_s, numbers = [pace.step_s for pace in paces], [pace.number for pace in paces]
-    by_time = _PaceLine([pace.at_ns / SECOND_NS for pace in paces], step_s)
-    if any(after <= before for before, after in itertools.pairwise(numbers)):
+    by_time = _PaceLine([pace.at_ns / SECOND_NS for pace in paces], paces)
+    if any(after.number <= before.number for before, after in itertools.pairwise(paces)):
         return by_time  # a counter that begins anew
-    return min(by_time, _PaceLine(numbers, step_s), key=lambda line: line.around)
+    return min(by_time, _over_steps(paces), key=lambda line: line.around)
+
+
+def _over_steps(paces: Sequence[_Pace]) -> _PaceLine:
+    return _PaceLine([pace.number for pace in paces], paces)
 
 
 def _mean_s(paces: Sequence[_Pace]) -> float:
@@ -199,11 +203,10 @@ def _first_s(paces: Sequence[_Pace], begun: _Pace) -> float:
     # A counter may begin anew, and be read at the same step each time.
     if len({pace.number for pace in paces}) < 2:
         return 0.0
-    line = _PaceLine([pace.number for pace in paces], [pace.step_s for pace in paces])
-    every, guess = [*paces], line.at(begun.number)
+    every, guess = [*paces], _over_steps(paces).at(begun.number)
     if min(begun.steps, begun.length_s) > 0 and abs(begun.step_s - guess.mean) <= guess.around:
         every.append(begun)
-    first = _PaceLine([pace.number for pace in every], [pace.step_s for pace in every]).at(0.0)
+    first = _over_steps(every).at(0.0)
     return first.mean - first.around
 
 

@@ -53,16 +53,21 @@ def _called_by_model(context: FindingContext) -> tuple[OwnFunction | None, set[i
     def function_of(frames: Sequence[FrameRow], stack: int) -> OwnFunction | None:
         if context.phases.of_stack(stack) != FORWARD or context.kinds.is_no_pass(stack):
             return None
-        own = max((depth for depth, one in enumerate(frames) if not one.is_library), default=-1)
-        modules = [depth for depth, one in enumerate(frames) if means(one, "module")]
+        own = _innermost(frames, lambda one: not one.is_library)
+        module = _innermost(frames, lambda one: means(one, "module"))
         # A model has to call it, no module below it, and not as the forward function of a module.
-        if not modules or modules[-1] > own or modules[-1] == own - 1:
+        if module < 0 or module > own or module == own - 1:
             return None
         name = spoken(frames[own].function)
         is_forward = name.rpartition(".")[2].startswith(("forward", "_forward"))
         return None if is_forward else (name, frames[own].file)
 
     return _largest(context, function_of)
+
+
+def _innermost(frames: Sequence[FrameRow], holds: Callable[[FrameRow], bool]) -> int:
+    """Return the depth of the innermost frame that ``holds`` is true of, -1 if there is none."""
+    return max((depth for depth, one in enumerate(frames) if holds(one)), default=-1)
 
 
 class _Runner(NamedTuple):

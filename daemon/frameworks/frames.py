@@ -156,15 +156,9 @@ def function_test(functions: Functions) -> Callable[[str, str], bool]:
 def _name_test(patterns: tuple[str, ...]) -> Callable[[str], bool]:
     """Return a function that compares a name with patterns."""
     # Up to Python 3.10 a frame has ``step``, later ones have ``Adam.step``. So a name without a dot
-    # is compared with the end of a pattern with one. But not if that end is ``*``, which would
-    # match every function, or if the class has a wildcard: the end of ``*Loss.forward`` alone says
-    # nothing.
+    # is compared with the end of a pattern with one.
     dotted = tuple(pattern for pattern in patterns if "." in pattern)
-    split = [pattern.rpartition(".") for pattern in dotted]
-    whole = _any_of(dotted)
-    ends = _any_of(
-        tuple(end for owner, _, end in split if end != "*" and not re.search(r"[*?\[]", owner))
-    )
+    whole, ends = _any_of(dotted), _any_of(tuple(filter(None, map(_end_of, dotted))))
     plain = _any_of(tuple(pattern for pattern in patterns if "." not in pattern))
 
     def test(name: str) -> bool:
@@ -172,6 +166,15 @@ def _name_test(patterns: tuple[str, ...]) -> Callable[[str], bool]:
         return bool(qualified.match(name) or plain.match(name.rpartition(".")[2]))
 
     return test
+
+
+def _end_of(pattern: str) -> str | None:
+    """Return the function in a pattern of a class and a function; None if it says nothing alone.
+
+    That is if it is ``*``, or if the class has a wildcard, as in ``*Loss.forward``.
+    """
+    owner, _, end = pattern.rpartition(".")
+    return None if end == "*" or re.search(r"[*?\[]", owner) else end
 
 
 def _path_of(globs: tuple[str, ...]) -> re.Pattern[str]:

@@ -38,24 +38,31 @@ class CpuState(NamedTuple):
     throttled_periods: int
 
 
+# by the version of a group
+_MEMORY = {
+    1: ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+    2: ("memory.max", "memory.current"),
+}
+_INACTIVE = {1: b"total_inactive_file", 2: b"inactive_file"}
+_CPU = {1: ("cpu.cfs_quota_us", "cpu.cfs_period_us"), 2: ("cpu.max",)}
+_EVENTS = {1: "memory.oom_control", 2: "memory.events"}
+
+
 def memory_of(group: Group) -> MemoryState | None:
     """Return the memory of a group that has a limit; None of one that has none."""
-    version_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes")
-    names = ("memory.max", "memory.current") if group.version == 2 else version_1
-    limit, used = (processes.read_number(f"{group.folder}/{name}") for name in names)
+    files = (f"{group.folder}/{name}" for name in _MEMORY[group.version])
+    limit, used = map(processes.read_number, files)
     # Version 1 writes "no limit" as the greatest number of whole pages.
     if limit is None or used is None or limit >= 1 << 62:
         return None
     cache = processes.read_pairs(f"{group.folder}/memory.stat")
-    inactive = cache.get(b"inactive_file" if group.version == 2 else b"total_inactive_file", 0)
-    return MemoryState(limit, max(used - inactive, 0))
+    return MemoryState(limit, max(used - cache.get(_INACTIVE[group.version], 0), 0))
 
 
 def cpu_of(group: Group) -> CpuState | None:
     """Return the CPU time of a group that has a limit; None of one that has none."""
-    version_1 = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
-    names = ("cpu.max",) if group.version == 2 else version_1
-    words = b" ".join(processes.read(f"{group.folder}/{name}") or b"" for name in names).split()
+    files = (f"{group.folder}/{name}" for name in _CPU[group.version])
+    words = b" ".join(processes.read(file) or b"" for file in files).split()
     if len(words) != 2 or not all(word.isdigit() and int(word) for word in words):
         return None
     stat = processes.read_pairs(f"{group.folder}/cpu.stat")
@@ -68,8 +75,8 @@ def oom_kills_of(group: Group) -> int | None:
 
     None if it does not count.
     """
-    name = "memory.events" if group.version == 2 else "memory.oom_control"
-    return processes.read_pairs(f"{group.folder}/{name}").get(b"oom_kill")
+    file = f"{group.folder}/{_EVENTS[group.version]}"
+    return processes.read_pairs(file).get(b"oom_kill")
 
 
 class _Groups(NamedTuple):

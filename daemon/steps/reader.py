@@ -423,16 +423,19 @@ class StepReader:
         a pace that is known if the loop is left.
         """
         if not self._count.is_known:
-            if self._bound_ns and now_ns - self._bound_ns > 10 * SECOND_NS:
-                self._bound_ns = 0
-                why = "their loop begins anew faster than its counter can be read"
-                self._say(EventKind.STEPS_LOST, f"steps are not counted: {why}")
+            self._tell_too_fast(now_ns)
             return False
         is_early = self._count.error or now_ns - self._began_ns < SECOND_NS
         if self._stored is None and is_early and self._seeks_optimizer():
             return False
         # It went on after the last reading, but nobody knows how fast.
         return self._count.left_ns is None or (self._stored is not None and self._count.has_moved)
+
+    def _tell_too_fast(self, now_ns: int) -> None:
+        if self._bound_ns and now_ns - self._bound_ns > 10 * SECOND_NS:
+            self._bound_ns = 0
+            why = "their loop begins anew faster than its counter can be read"
+            self._say(EventKind.STEPS_LOST, f"steps are not counted: {why}")
 
     def _store(self, now_ns: int, *, is_last: bool = False) -> None:
         """Store the count once a second, and at both ends of a pause.

@@ -39,19 +39,16 @@ _LATER_TABLES = frozenset(
 
 
 @functools.cache
-def _columns(row: type[msgspec.Struct]) -> tuple[Any, list[tuple[int, Callable[[Any], object]]]]:
-    """Return the type of a stored row, and the conversions from columns to fields.
-
-    A conversion comes with the position of its column.
-    """
+def _columns(row: type[msgspec.Struct]) -> tuple[Any, dict[int, Callable[[Any], object]]]:
+    """Return the type of a stored row, and by column the conversions to fields."""
     hints = get_type_hints(row, include_extras=True)
     fields = [hints[name] for name in row.__struct_fields__]
     stored = tuple(_AS_STORED.get(field, field) for field in fields)
-    turned: list[tuple[int, Callable[[Any], object]]] = [
-        (place, bool if field is bool else msgspec.json.Decoder(field).decode)
+    turned = {
+        place: bool if field is bool else msgspec.json.Decoder(field).decode
         for place, field in enumerate(fields)
         if field in _AS_STORED
-    ]
+    }
     return tuple[stored], turned  # type: ignore[valid-type]
 
 
@@ -99,15 +96,12 @@ class RunFile:
 
     def fetch(self, row: type[Row], sql: str, *values: int | str | None, **named: int) -> list[Row]:
         columns, turned = _columns(row)
-        found = self.select(columns, sql, *values, **named)
-        if not turned:
-            return [row(*one) for one in found]
-        lists = [list(one) for one in found]
+        found = [list(one) for one in self.select(columns, sql, *values, **named)]
         with database.reading(self.path):
-            for place, turn in turned:
-                for one in lists:
+            for place, turn in turned.items():
+                for one in found:
                     one[place] = turn(one[place])
-        return [row(*one) for one in lists]
+        return [row(*one) for one in found]
 
     def fetch_from(
         self, table: str, row: type[Row], rest: str = "1", *values: int | str | None
