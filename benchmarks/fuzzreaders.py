@@ -53,7 +53,7 @@ def readers(folder: Path, sound: Path) -> dict[str, Reader]:
     def diff(path: Path) -> None:
         with RunReader(sound) as base, RunReader(path) as new, base.one_moment(), new.one_moment():
             taken = take_diff(base, new, (ALL, ALL))
-            diff_text(taken)
+            diff_text(taken, 100)
             render_diff_report((base, new), (ALL, ALL), taken)
 
     def report(path: Path) -> None:

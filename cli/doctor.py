@@ -36,6 +36,7 @@ from profd.daemon.launch.terminal import can_move_cursor
 from profd.daemon.render.plaintext import Paragraph, joined
 from profd.daemon.session.session import CLOSING_S, start_session
 from profd.daemon.stacks.pyspy import KNOWN_VERSIONS, find_py_spy, version_of
+from profd.daemon.store.writer import LEFT_FREE_BYTES
 from profd.daemon.tree.attachable import PYTHON_VERSIONS, TORCH_LIBRARY, System, check_attachable
 from profd.daemon.units import size
 
@@ -48,7 +49,6 @@ print("ready", flush=True)
 sys.stdin.read()
 """
 _LEAST_FREE_BYTES = 50 << 20
-_WANTED_FREE_BYTES = 1 << 30
 _LEAST_SQLITE = (3, 22, 0)
 _OF_THE_MACHINE = ("stat", "meminfo", "loadavg", "diskstats", "sys/kernel")
 _KINETO = "KINETO_IPC_SOCKET_DIR"
@@ -278,7 +278,7 @@ def check_runs_folder() -> Answer:
     found = f"{folder}, {size(free_bytes)} free"
     if free_bytes < _LEAST_FREE_BYTES:
         return FAILED, found, f"free some space, or {choose}", ExitCode.UNWRITABLE_OUTPUT
-    if free_bytes < _WANTED_FREE_BYTES:
+    if free_bytes < LEFT_FREE_BYTES:
         return NOTE, found, f"free some space, or {choose}"
     if paths.is_on_network(there.resolve()):
         remedy = (

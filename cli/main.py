@@ -20,10 +20,6 @@ from profd.daemon import VERSION
 from profd.daemon.errors import ExitCode, ProfdError, UsageError, is_out_of_memory
 from profd.daemon.standardstreams import open_streams
 
-INTERRUPTED = 130
-"""128 + SIGINT, as a shell reports a program that Ctrl-C ended."""
-
-
 COMMANDS = {
     "run": "Launch a command and profile it.",
     "attach": "Profile a running process and its children.",
@@ -125,7 +121,7 @@ def run_command_line(arguments: Sequence[str] | None = None) -> int:
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        return INTERRUPTED
+        return ExitCode.INTERRUPTED
     # The cause is the machine, not this code, so the system's own message is all there is to say.
     except OSError as error:
         what = f"{error.filename or 'a call of the system'} failed"

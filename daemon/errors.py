@@ -44,6 +44,7 @@ class ExitCode(IntEnum):
     NO_SAMPLES = 77
     COMMAND_NOT_EXECUTABLE = 126
     COMMAND_NOT_FOUND = 127
+    INTERRUPTED = 130  # 128 + SIGINT, as a shell reports a program that Ctrl-C ended
 
 
 class ProfdError(Exception):

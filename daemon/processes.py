@@ -45,7 +45,7 @@ _CPU_LINE = re.compile(rb"^(cpu\d*) +([\d ]+)$", re.MULTILINE)
 
 PROC = Path("/proc")
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
-_PAGE_BYTES = os.sysconf("SC_PAGESIZE")
+PAGE_BYTES = os.sysconf("SC_PAGESIZE")
 _M_ARENA_MAX = -8  # of malloc.h
 _PYTHON_NAME = re.compile(r"python(\d(?:\.\d+)?)?[a-z]*$")
 _LIBPYTHON = re.compile(r"/libpython(\d\.\d+)[a-z]*\.so")
@@ -196,7 +196,7 @@ def read_stat(pid: int, os_tid: int | None = None) -> Stat | None:
             ended_children_ticks=int(fields[13]) + int(fields[14]),
             threads=int(fields[17]),
             start_ticks=int(fields[19]),
-            rss_bytes=int(fields[21]) * _PAGE_BYTES,
+            rss_bytes=int(fields[21]) * PAGE_BYTES,
             image=int(fields[25]) if int(fields[23]) else 0,
             core=int(fields[36]),
             exit_status=int(fields[49]),

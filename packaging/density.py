@@ -19,12 +19,12 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("cli", "daemon", "tui")
 BUDGETS: dict[str, float] = {
-    "syntax nodes": 388778,
+    "syntax nodes": 388768,
     "branches a line, median": 0.29,
     "branches a line, 90 %": 0.50,
     "functions over 15 branches": 0,
     "branches of a function": 15,
-    "numeric constants in 1,000 lines": 9.0,
+    "numeric constants in 1,000 lines": 8.9,
     "class names of two modules": 3,
     "'where' in 1,000 words": 0.5,
     "lines over 100 columns": 13,

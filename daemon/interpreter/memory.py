@@ -21,12 +21,12 @@ from pathlib import PurePath
 
 from profd.daemon import processes
 from profd.daemon.elf import SEGMENT, SYMBOL, SegmentKind
+from profd.daemon.processes import PAGE_BYTES
 
 _DYNAMIC_ENTRY = struct.Struct("<2Q")
 _NAMES, _SYMBOLS, _GNU_HASH = 5, 6, 0x6FFFFEF5
 MOST_PROGRAMS = 16
 """How many files of a process are searched at most: each one it maps may have a library's name."""
-PAGE_BYTES = 4096
 _LIBRARY = re.compile(r"libc(-[\d.]+)?\.so|ld-musl")
 _libc = ctypes.CDLL(None, use_errno=True)
 

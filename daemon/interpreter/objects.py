@@ -15,8 +15,9 @@ import struct
 import msgspec
 
 from profd.daemon.interpreter.frames import Interpreter
-from profd.daemon.interpreter.memory import PAGE_BYTES, Unreadable
+from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.interpreter.offsets import IS_TYPE, TYPE, TYPE_FLAGS, TYPE_NAME
+from profd.daemon.processes import PAGE_BYTES
 
 
 class Missing(Exception):

@@ -20,9 +20,10 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from profd.daemon import elf, processes
-from profd.daemon.interpreter.memory import PAGE_BYTES, Memory, Unreadable
+from profd.daemon.interpreter.memory import Memory, Unreadable
 from profd.daemon.native.callframes import EndOfWalk, FrameTable
 from profd.daemon.native.names import NamedFrame
+from profd.daemon.processes import PAGE_BYTES
 
 _LINE = re.compile(
     r"(?m)^([0-9a-f]+)-([0-9a-f]+) (\S+) ([0-9a-f]+) ([0-9a-f]+):([0-9a-f]+) (\d+) *(.*)"

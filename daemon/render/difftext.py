@@ -10,7 +10,6 @@ from profd.daemon.compare.readings import Reading
 from profd.daemon.render.plaintext import Paragraph, TextLine, aligned, joined, visible
 from profd.daemon.units import difference, duration, percent, quantity, signed_percent, step_time
 
-WIDTH = 100
 _HEADS = ("", "where", "base", "new", "change", "95 % bounds")
 _TITLES = (
     ("functions", "Your functions and what they call"),
@@ -20,7 +19,7 @@ _TITLES = (
 )
 
 
-def diff_text(diff: Diff, cells: int = WIDTH) -> str:
+def diff_text(diff: Diff, cells: int) -> str:
     """Return a diff as text, no line wider than ``cells``. No newline at the end."""
     lines: list[TextLine] = []
     for name, side in (("base", diff.base), ("new", diff.new)):

@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 
 from profd.daemon import processes
 from profd.daemon.errors import MissingTool
-from profd.daemon.interpreter.memory import PAGE_BYTES, Unreadable
+from profd.daemon.interpreter.memory import Unreadable
+from profd.daemon.processes import PAGE_BYTES
 from profd.daemon.userfiles import as_owner
 from profd.daemon.windows import symbols
 from profd.daemon.windows.request import WindowFailed

@@ -27,7 +27,6 @@ from profd.daemon.windows.request import WindowFailed, WindowRequest
 from profd.daemon.windows.taking import ExchangeFolder, meeting, wait_until
 
 SOURCE = "remote_exec"
-TIMEOUT_S = 15.0
 SAFE_POINT_TIMEOUT_S = 30.0
 """A main thread that waits in C code, for a GPU for example, comes to no safe point meanwhile."""
 STEPS_TIMEOUT_S = 120.0
@@ -77,12 +76,12 @@ async def _try(helper: str, pid: int, script: Path, rights: dict[str, Any]) -> s
     except OSError as error:
         return str(error)
     try:
-        _, said = await asyncio.wait_for(process.communicate(), TIMEOUT_S)
+        _, said = await asyncio.wait_for(process.communicate(), gdb.TIMEOUT_S)
     except asyncio.TimeoutError:
         process.kill()
         await process.wait()
         raise WindowFailed(
-            f"sys.remote_exec was not done with process {pid} within {TIMEOUT_S:.0f} s"
+            f"sys.remote_exec was not done with process {pid} within {gdb.TIMEOUT_S:.0f} s"
         ) from None
     lines = said.decode(errors="replace").strip().splitlines() or [
         f"exit code {process.returncode}"

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from profd.daemon import processes
 from profd.daemon.interpreter.memory import (
-    PAGE_BYTES,
     Memory,
     Unreadable,
     exported,
     mapped_files,
 )
+from profd.daemon.processes import PAGE_BYTES
 
 _INTERPRETER = re.compile(r"(libpython\d|python(\d|$)|lib(c|pthread)[.-]|ld-musl)")
 """Names of files in which the functions of Python and of the C library are."""

@@ -21,12 +21,12 @@ import msgspec
 from profd.daemon.errors import ProfdError
 from profd.daemon.frameworks.kineto import LIMIT_BYTES, parse, time_ns
 from profd.daemon.store.records import WindowStep
+from profd.daemon.timerange import EVER
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _NOTHING = msgspec.Raw(b"")
-_LATEST_NS = 1 << 62
-"""A century from now. A later time is an error, and sums with it would not fit into a run file."""
-Microseconds = Annotated[float, msgspec.Meta(ge=-_LATEST_NS / 1000, le=_LATEST_NS / 1000)]
+# A later time is an error, and sums with it would not fit into a run file.
+Microseconds = Annotated[float, msgspec.Meta(ge=-EVER.to_ns / 1000, le=EVER.to_ns / 1000)]
 """Up to torch 2.3 they count from the epoch, and the trace has no base."""
 
 
@@ -64,7 +64,7 @@ class Trace(msgspec.Struct, frozen=True):
     """The file of a trace; ``base_ns`` is the time since the epoch that events are counted from."""
 
     events: list[Event] = msgspec.field(name="traceEvents")
-    base_ns: Annotated[int, msgspec.Meta(ge=0, le=_LATEST_NS)] = msgspec.field(
+    base_ns: Annotated[int, msgspec.Meta(ge=0, le=EVER.to_ns)] = msgspec.field(
         name="baseTimeNanoseconds", default=0
     )
 

@@ -111,12 +111,12 @@ def test_a_run_that_is_slower_as_a_whole_in_company_has_not_changed(tmp_path: Pa
     assert step_time.relative == pytest.approx(0.25, abs=0.02)
     assert not step_time.is_significant
     assert "of the other cores busy in the base and 50 % in the new run" in " ".join(
-        diff_text(diff).split()
+        diff_text(diff, 100).split()
     )
     # A run that is slower alone has a difference; a part that is slower is named in company too.
     diff = diff_in_company(tmp_path / "alone", (0.0, 0.0), factor=1.25)
     assert there(diff.step_time).is_significant
-    assert "Others kept" not in diff_text(diff)
+    assert "Others kept" not in diff_text(diff, 100)
     assert there(diff_in_company(tmp_path / "part", (0.0, 1.5), slower=1.6).first).name == "b"
 
 

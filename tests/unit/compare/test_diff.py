@@ -41,7 +41,7 @@ def test_a_slower_function_is_named_first(plain_and_slower: tuple[Path, Path]) -
     changed = there(diff.first)
     assert (changed.kind, changed.name) == ("line", "loss.backward()")
     assert there(diff.step_time).relative == pytest.approx(0.1, abs=0.02)
-    assert max(map(len, diff_text(diff).splitlines())) <= 100
+    assert max(map(len, diff_text(diff, 100).splitlines())) <= 100
     with RunReader(plain_and_slower[0]) as base, RunReader(plain_and_slower[1]) as new:
         assert take_diff(base, new, least=0.2).significant == []
 
@@ -190,4 +190,4 @@ def test_a_sure_change_is_laid_to_the_function_that_leans_most(
     assert diff.significant == []
     assert (diff.likeliest.name if diff.likeliest else None) == likeliest
     assert said in verdict(diff)
-    assert (likeliest in diff_text(diff)) if likeliest else ("→" not in diff_text(diff))
+    assert (likeliest in diff_text(diff, 100)) if likeliest else ("→" not in diff_text(diff, 100))

@@ -62,7 +62,7 @@ def test_planted_differences_are_found_with_their_bounds(
     assert {one["name"] for one in answer["memory"]} == {"main", "worker"}
     assert answer["operators"]
     assert verdict(diff).startswith("▲ times are alike, but not all else: GPU 0, utilization: ")
-    text = diff_text(diff)
+    text = diff_text(diff, 100)
     assert all(title in text for title in ("GPUs", "Memory, by role", "aten::conv2d"))
     assert "aten::addmm" not in text
     assert max(map(len, text.splitlines())) <= 100
@@ -130,7 +130,7 @@ def test_a_shortage_of_cpu_is_reported(
         msgspec.structs.replace(side, company=CpuContention(0.0, share))
         for side, share in zip((diff.base, diff.new), lacking, strict=True)
     )
-    text = " ".join(diff_text(msgspec.structs.replace(diff, base=base, new=new)).split())
+    text = " ".join(diff_text(msgspec.structs.replace(diff, base=base, new=new), 100).split())
     assert ("longer, which the bounds allow for" in text) is is_said
 
 

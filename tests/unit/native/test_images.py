@@ -13,9 +13,10 @@ import pytest
 from support.present import there
 
 from profd.daemon import processes
-from profd.daemon.interpreter.memory import PAGE_BYTES, Memory, Unreadable
+from profd.daemon.interpreter.memory import Memory, Unreadable
 from profd.daemon.native.callframes import EndOfWalk
 from profd.daemon.native.images import CodeOf, Images, Mapping, mappings_of
+from profd.daemon.processes import PAGE_BYTES
 
 US = os.getpid()
 pytestmark = pytest.mark.skipif(

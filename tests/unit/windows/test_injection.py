@@ -258,7 +258,7 @@ async def test_process_and_file_are_handed_to_the_helper_which_may_refuse_or_han
     )
     with pytest.raises(WindowFailed, match=r"could not reach process 7 .*not enabled"):
         await execute(helper, 7, Path("/tmp/window.py"))
-    monkeypatch.setattr(injection, "TIMEOUT_S", 0.2)
+    monkeypatch.setattr(gdb, "TIMEOUT_S", 0.2)
     with pytest.raises(WindowFailed, match="not done with process 7 within 0 s"):
         await execute(
             fake(tmp_path, "sys.stdin = None; import signal; signal.pause()"), 7, Path("/x")
