@@ -12,6 +12,7 @@ from collections.abc import Iterable
 import msgspec
 
 from profd.daemon.clock import MINUTE_NS
+from profd.daemon.store.rollups import ENDED_LONG_AGO_NS
 from profd.daemon.store.stepfunction import Step, StepBuilder
 
 _ADD = """
@@ -24,12 +25,6 @@ _ADD = """
         least = min(least, excluded.least),
         most = max(most, excluded.most),
         last_ns = max(last_ns, excluded.last_ns)
-"""
-
-FORGOTTEN_NS = 5 * MINUTE_NS
-"""A series without a reading for this long is taken to have ended.
-
-If it goes on, it begins anew, like a series that was never read.
 """
 
 
@@ -93,7 +88,9 @@ class PointRollups:
                 series: known.builder.last_ns or 0 for series, known in self._minutes.items()
             }
             self._end(
-                one for one in last_ns.keys() - going_on if last_ns[one] < now_ns - FORGOTTEN_NS
+                one
+                for one in last_ns.keys() - going_on
+                if last_ns[one] < now_ns - ENDED_LONG_AGO_NS
             )
         self._write()
 

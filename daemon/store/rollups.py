@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 ALL_TOGETHER = 1 << 40  # more minutes than any run has
 LEAST_MINUTES = 2  # fewer minutes are read from the intervals as quickly
 HOUR_MINUTES = 60
+ENDED_LONG_AGO_NS = 5 * MINUTE_NS
+"""What a process or a series did is summed up for good once it has been silent for this long.
+
+A series that goes on after all begins anew, like one that was never read.
+"""
 _KEPT = 12
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from profd.daemon.clock import MINUTE_NS, SECOND_NS
 from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.store import stepfunction
-from profd.daemon.store.rollups import ADDED_UP, FIELDS, HOUR_MINUTES, hours_in
+from profd.daemon.store.rollups import ADDED_UP, ENDED_LONG_AGO_NS, FIELDS, HOUR_MINUTES, hours_in
 from profd.daemon.store.rows import PointRow
 from profd.daemon.store.stepfunction import IntervalCursor, StepFunction, common
 from profd.daemon.timerange import TimeRange
@@ -28,7 +28,6 @@ LAG_NS = 20 * SECOND_NS
 The CPU time of threads is read every five seconds.
 """
 
-ENDED_LONG_AGO_NS = 5 * MINUTE_NS
 MANY_PROCESSES = 64
 
 _COUNTED = ", ".join(

@@ -18,8 +18,9 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.store import database
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Point, PointsTaken, Record, RecordingTaken
+from profd.daemon.store.rollups import ENDED_LONG_AGO_NS
 from profd.daemon.store.rows import StackTotal
-from profd.daemon.store.stackrollups import ENDED_LONG_AGO_NS, LAG_NS, MANY_PROCESSES, StackRollups
+from profd.daemon.store.stackrollups import LAG_NS, MANY_PROCESSES, StackRollups
 from profd.daemon.store.tables import Tables
 from profd.daemon.timerange import EVER
 
