@@ -17,7 +17,7 @@ import msgspec
 from profd.daemon.analyze.conditions import can_tell, covers_of
 from profd.daemon.analyze.profile import parts_while
 from profd.daemon.analyze.selection import Condition
-from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS
+from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, MINUTE_NS
 from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.render.htmlpage import distances
 from profd.daemon.store.reader import RunReader
@@ -33,7 +33,6 @@ from profd.daemon.timerange import EVER
 WIDTHS_MS = (10, 100, 1_000, 10_000, 60_000, 300_000, 600_000, 3_600_000)
 TIME_UNIT_NS = 100 * MICROSECOND_NS
 """A hundredth of the usual distance of two samples; finer digits would only be longer."""
-MINUTE_MS = 60_000
 
 Columns = dict[str, Any]
 """What a thread did, by name.
@@ -93,7 +92,8 @@ class BucketBuilder:
         ``sums_of`` gives their samples and time, in all and for each part.
         """
         self.width_ms = width_ms
-        minutes, width_ns = width_ms // MINUTE_MS, width_ms * MILLISECOND_NS
+        width_ns = width_ms * MILLISECOND_NS
+        minutes = width_ns // MINUTE_NS
         origin_ns = self._origin_ns + 1
         for row in rows:
             bucket = row.minute // minutes
@@ -190,8 +190,9 @@ def _add_sums(reader: RunReader, builder: BucketBuilder, parts: Sequence[Part]) 
     found = reader.rollups.split(EVER, reader.threads)
     if any(one.minutes for one in found):
         sums_of = parts_while([(), *((Condition(name) for name in names) for names in parts)])
-        for width_ms in WIDTHS_MS[WIDTHS_MS.index(MINUTE_MS) :]:
-            together = width_ms // MINUTE_MS
+        minute_ms = MINUTE_NS // MILLISECOND_NS
+        for width_ms in WIDTHS_MS[WIDTHS_MS.index(minute_ms) :]:
+            together = width_ms // minute_ms
             if together > 1 or count_stack_minutes(reader) <= builder.entry_limit:
                 rows = [
                     row
