@@ -1,8 +1,9 @@
 """The columns of the timeline: where they lie, and what was read of each.
 
-Columns of two minutes or more are added up from whole minutes of the run, which are read once for
-all columns that contain them. Narrower columns are read themselves. A new range is read gradually,
-the newest columns first, so that nobody waits for all of a day.
+Columns of two minutes or more are whole minutes of the run: these are read once for all columns
+that contain them, and the file has sums of them, also for the tables below a column. Narrower
+columns are read themselves. A new range is read gradually, the newest columns first, so that nobody
+waits for all of a day.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class Ruler(msgspec.Struct, frozen=True):
     @classmethod
     def filling(cls, from_ns: int, to_ns: int, columns: int) -> Ruler:
         length_ns = max(to_ns - from_ns, 1)
-        column_ns = -(-length_ns // columns)
+        column_ns = _whole(-(-length_ns // columns))
         return cls(from_ns, column_ns, -(-length_ns // column_ns))
 
     @classmethod
@@ -98,14 +99,18 @@ class Ruler(msgspec.Struct, frozen=True):
         """
         column_ns = FINEST_NS
         while to_ns - from_ns > columns * column_ns:
-            column_ns *= 2
+            # From 64 seconds on to two minutes.
+            column_ns = 2 * (column_ns - column_ns % MINUTE_NS or column_ns)
         return cls(from_ns, column_ns, max(-(-(to_ns - from_ns) // column_ns), 1))
 
     @classmethod
-    def moving(cls, length_ns: int, to_ns: int, columns: int) -> Ruler:
-        """Return the ruler for the last ``length_ns``, which moves on by whole columns."""
-        column_ns = -(-length_ns // max(columns - 1, 1))
-        from_ns = (to_ns - length_ns) // column_ns * column_ns
+    def moving(cls, length_ns: int, to_ns: int, columns: int, begin_ns: int = 0) -> Ruler:
+        """Return the ruler for the last ``length_ns``, which moves on by whole columns.
+
+        They are counted from ``begin_ns``, the start of the run.
+        """
+        column_ns = _whole(-(-length_ns // max(columns - 1, 1)))
+        from_ns = to_ns - length_ns - (to_ns - length_ns - begin_ns) % column_ns
         return cls(from_ns, column_ns, min(-(-(to_ns - from_ns) // column_ns), columns))
 
 
@@ -121,11 +126,14 @@ class Columns(Generic[Key]):
         self._reader, self._read, self._spent_s = reader, read, spent_s
         self.minutes = Grid(reader.info.started_ns, MINUTE_NS)
         self._known: dict[Grid, dict[int, Sums[Key]]] = {}
+        self._taken: list[Sums[Key] | None] | None = None
+        """What was taken last; None once something else is known."""
         self._ruler = Ruler(0, 1, 0)
         self._at_once, self._enough_s = 1, ENOUGH_S
 
     def forget(self, since_ns: int) -> None:
         """Read the columns that end after a time again, because something of that time is new."""
+        self._taken = None
         for grid, known in self._known.items():
             first = (since_ns - grid.origin_ns) // grid.column_ns
             for column in [column for column in known if column >= first]:
@@ -138,20 +146,20 @@ class Columns(Generic[Key]):
         """
         if ruler.grid != self._ruler.grid:
             self._at_once = 1
-        self._ruler = ruler
+        if ruler != self._ruler:
+            self._ruler, self._taken = ruler, None
         self.read_on()
-        grid, _ = self._source()
-        known = self._known[grid]
-        # A minute belongs to the column in which its middle lies.
-        bounds = [
-            round((at_ns - grid.origin_ns) / grid.column_ns)
-            for at_ns in range(ruler.from_ns, ruler.to_ns + 1, ruler.column_ns)
-        ]
-        parts = (
-            [known[number] for number in range(first, last) if number in known]
-            for first, last in itertools.pairwise(bounds)
-        )
-        return [_added(part) if part else None for part in parts]
+        if self._taken is None:
+            grid, _ = self._source()
+            known = self._known[grid]
+            ends_ns = range(ruler.from_ns, ruler.to_ns + 1, ruler.column_ns)
+            bounds = [(at_ns - grid.origin_ns) // grid.column_ns for at_ns in ends_ns]
+            parts = (
+                [known[number] for number in range(first, last) if number in known]
+                for first, last in itertools.pairwise(bounds)
+            )
+            self._taken = [_added(part) if part else None for part in parts]
+        return self._taken
 
     @property
     def is_drawn(self) -> bool:
@@ -173,6 +181,7 @@ class Columns(Generic[Key]):
             known = {column: known[column] for column in asked if column in known}
             self._known = {grid: known}
         missing, begun_s = self._missing(), self._spent_s()
+        self._taken = None if missing else self._taken
         while missing and self._spent_s() - begun_s < self._enough_s:
             for first, last in _stretches(missing[-self._at_once :]):
                 known.update(zip(range(first, last), self._read(grid, first, last), strict=True))
@@ -196,6 +205,11 @@ class Columns(Generic[Key]):
         grid, asked = self._source()
         known = self._known.get(grid, {})
         return [column for column in asked if column not in known]
+
+
+def _whole(column_ns: int) -> int:
+    """Return a length for columns that is one of minutes if they are wide."""
+    return column_ns if column_ns < WIDE_NS else -(-column_ns // MINUTE_NS) * MINUTE_NS
 
 
 def parts_of(grid: Grid, from_ns: int, to_ns: int) -> Iterator[tuple[int, int]]:

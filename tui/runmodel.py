@@ -283,7 +283,8 @@ class RunModel:
         if view.span_ns is not None:
             end_ns = info.end_ns if view.end_ns is None else view.end_ns
             shown = TimeRange(max(end_ns - view.span_ns, info.started_ns), end_ns)
-            return Ruler.moving(view.span_ns, end_ns, view.columns), shown
+            ruler = Ruler.moving(view.span_ns, end_ns, view.columns, info.started_ns)
+            return ruler, shown
         run = TimeRange(info.started_ns, max(info.end_ns, info.started_ns + 1))
         make = Ruler.growing if info.is_live else Ruler.filling
         return make(run.from_ns, run.to_ns, view.columns), run

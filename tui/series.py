@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from profd.daemon.analyze.coverage import COST_SERIES
 from profd.daemon.analyze.memory import memory_trend
-from profd.daemon.analyze.series import take_course
+from profd.daemon.analyze.series import take_course, total_of
 from profd.daemon.clock import MINUTE_NS, SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import Grid
@@ -94,8 +94,8 @@ class RunSeries:
         """
         asked = (name, process, within)
         if asked not in self._means:
-            courses = [take_course(self._reader, one, within) for one in self._ids[name, process]]
-            means = [mean for course in courses if (mean := course.total().mean) is not None]
+            of_devices = (total_of(self._reader, one, within) for one in self._ids[name, process])
+            means = [one.mean for one in of_devices if one.mean is not None]
             mean = _of_all(name, means)
             info = self._reader.info
             if info.is_live and within.to_ns > info.end_ns - _UNSETTLED_NS:

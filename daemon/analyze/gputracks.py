@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 
-from profd.daemon.analyze.series import take_course
+from profd.daemon.analyze.series import total_of
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.store import stepfunction
@@ -93,6 +93,4 @@ def total_utilization(reader: RunReader, processes: Iterable[int], time: TimeRan
     """
     tracks = GpuTracks(reader, time)
     devices = {device for process in processes for device in tracks.used_by(process)}
-    return sum_aggregates(
-        take_course(reader, tracks.series[one], time).total() for one in sorted(devices)
-    )
+    return sum_aggregates(total_of(reader, tracks.series[one], time) for one in sorted(devices))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import MINUTE_NS
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rollups import PointMinuteRow, point_minutes
+from profd.daemon.store.rollups import PointMinuteRow, minutes_total, point_minutes
 from profd.daemon.store.rows import PointRow, ThreadRow
 from profd.daemon.store.stepfunction import (
     THREAD_CPU,
@@ -38,6 +38,9 @@ class CoursePart(NamedTuple):
         steps = (step for step in self.function.steps if from_ns <= step.end_ns < to_ns)
         return (PointRow(step.end_ns, step.value) for step in steps)
 
+    def total(self) -> Aggregate:
+        return self.function.over(self.time)
+
 
 NOTHING = CoursePart(StepFunction([], None), TimeRange(0, 0))
 
@@ -48,10 +51,6 @@ class SeriesCourse(NamedTuple):
     head: CoursePart
     minutes: Sequence[PointMinuteRow] = ()
     tail: CoursePart = NOTHING
-
-    def total(self) -> Aggregate:
-        ends = [part.function.over(part.time) for part in (self.head, self.tail)]
-        return sum_aggregates([*ends, *(one.aggregate for one in self.minutes)])
 
     def steps(self) -> Iterator[Step]:
         """Yield the values that held, one by one or by the minute.
@@ -78,17 +77,38 @@ def take_course(
     least_minutes: int = LEAST_MINUTES,
 ) -> SeriesCourse:
     """Return what a series was in a range of time, by the minute from ``least_minutes`` on."""
-    started_ns = reader.info.started_ns
-    first = -((started_ns - time.from_ns) // MINUTE_NS)
-    last = (time.to_ns - started_ns) // MINUTE_NS
-    minutes = point_minutes(reader, series, first, last) if last - first >= least_minutes else []
+    asked = _minutes_in(reader, time)
+    minutes = point_minutes(reader, series, asked) if len(asked) >= least_minutes else []
     if len(minutes) < least_minutes:
         return SeriesCourse(_part(reader, series, time))
-    begin_ns, end_ns = (
-        started_ns + at * MINUTE_NS for at in (minutes[0].minute, minutes[-1].minute + 1)
-    )
-    head, tail = TimeRange(time.from_ns, begin_ns), TimeRange(end_ns, time.to_ns)
+    head, tail = _around(reader, time, minutes[0].minute, minutes[-1].minute)
     return SeriesCourse(_part(reader, series, head), minutes, _part(reader, series, tail))
+
+
+def total_of(reader: RunReader, series: int, time: TimeRange = EVER) -> Aggregate:
+    """Return what a series was over a range of time, as ``take_course`` has it."""
+    asked = _minutes_in(reader, time)
+    found = minutes_total(reader, series, asked) if len(asked) >= LEAST_MINUTES else []
+    for first, last, *whole in found:
+        parts = (_part(reader, series, part) for part in _around(reader, time, first, last))
+        return sum_aggregates([Aggregate._make(whole), *(part.total() for part in parts)])
+    return _part(reader, series, time).total()
+
+
+def _minutes_in(reader: RunReader, time: TimeRange) -> range:
+    """Return the minutes of the run that lie in a range of time as a whole."""
+    started_ns = reader.info.started_ns
+    return range(
+        -((started_ns - time.from_ns) // MINUTE_NS), (time.to_ns - started_ns) // MINUTE_NS
+    )
+
+
+def _around(
+    reader: RunReader, time: TimeRange, first: int, last: int
+) -> tuple[TimeRange, TimeRange]:
+    """Return what a range of time has before the first and after the last of its minutes."""
+    begin_ns, end_ns = (reader.info.started_ns + at * MINUTE_NS for at in (first, last + 1))
+    return TimeRange(time.from_ns, begin_ns), TimeRange(end_ns, time.to_ns)
 
 
 def _part(reader: RunReader, series: int, time: TimeRange) -> CoursePart:
@@ -142,7 +162,7 @@ def total_of_series(
 ) -> Aggregate:
     """Return what a series was over a selection's range of time."""
     series = reader.find_series(name, process, device)
-    return take_course(reader, series.id, selection.time).total() if series else Aggregate()
+    return total_of(reader, series.id, selection.time) if series else Aggregate()
 
 
 def mean_of_known(values: Iterable[float | None]) -> float | None:
@@ -161,7 +181,7 @@ def main_thread_cores(reader: RunReader, process: int, time: TimeRange) -> float
         sampled = reader.sampled_threads(time)
         led = [row for row in led if row.id in sampled]
     courses = cpu_series(reader, led).values()
-    means = [take_course(reader, one, time).total().mean for one in courses]
+    means = [total_of(reader, one, time).mean for one in courses]
     known = [mean for mean in means if mean is not None]
     return sum(known) if known else None
 

@@ -202,7 +202,7 @@ def _cores_of_run(reader: RunReader, part: Selection) -> float:
         if row.process is not None and row.os_tid is None:
             # The process may have lived for less than the whole part.
             lived = reader.processes[row.process].life.within(part.time)
-            mean = series.take_course(reader, row.id, lived).total().mean or 0.0
+            mean = series.total_of(reader, row.id, lived).mean or 0.0
             cores += mean * lived.length_ns / max(part.time.length_ns, 1)
     return cores
 

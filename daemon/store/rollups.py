@@ -367,13 +367,35 @@ def count_stack_minutes(reader: RunReader) -> int:
     return int(reader.value(Count, "SELECT count(minute) FROM stack_minute"))
 
 
-def point_minutes(reader: RunReader, series: int, first: int, last: int) -> list[PointMinuteRow]:
-    """Return the sums of a series over the minutes [first, last).
+_OF_SERIES = "series = ? AND minute >= ? AND minute < ?"
+
+
+def point_minutes(reader: RunReader, series: int, minutes: range) -> list[PointMinuteRow]:
+    """Return the sums of a series by the minute.
 
     The newest minute of a live run is not among them.
     """
-    where = "series = ? AND minute >= ? AND minute < ? ORDER BY minute"
-    return reader.fetch_from("point_minute", PointMinuteRow, where, series, first, last)
+    where = f"{_OF_SERIES} ORDER BY minute"
+    asked = series, minutes.start, minutes.stop
+    return reader.fetch_from("point_minute", PointMinuteRow, where, *asked)
+
+
+def minutes_total(
+    reader: RunReader, series: int, minutes: range
+) -> list[tuple[int, int, int, float, float, float]]:
+    """Return what ``point_minutes`` gives as a single row; none if it gives nothing.
+
+    The row has the first and the last of the minutes, and an ``Aggregate``.
+    """
+    sql = (
+        "SELECT min(minute), max(minute), sum(known_ns), sum(area), min(least), max(most) FROM "
+        f"point_minute WHERE {_OF_SERIES} GROUP BY series"
+    )
+    if not reader.has_table("point_minute"):
+        return []
+    return reader.select(
+        tuple[int, int, Time, float, Value, Value], sql, series, minutes.start, minutes.stop
+    )
 
 
 class Grid(NamedTuple):

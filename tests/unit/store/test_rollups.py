@@ -108,7 +108,7 @@ def test_minutes_name_summed_processes_with_their_means_and_ends(reader: RunRead
     series = next(
         row.id for row in reader.list_series() if row.name == "rss_bytes" and row.process == 1
     )
-    first, second, _ = rollups.point_minutes(reader, series, 0, 3)
+    first, second, _ = rollups.point_minutes(reader, series, range(3))
     # A reading a second, the first one after a second, each 1 MB above the one before it.
     assert (first.minute, first.readings, first.least, first.most) == (0, 60, 900e6, 959e6)
     assert (second.minute, second.readings, second.least, second.most) == (1, 60, 960e6, 1019e6)

@@ -12,7 +12,17 @@ from support import synthetic
 from profd.daemon.clock import MINUTE_NS, SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import Grid
-from profd.tui.columns import ENOUGH_S, FINEST_NS, MOST_COLUMNS, Columns, Ruler, Sums, parts_of
+from profd.tui.columns import (
+    ENOUGH_S,
+    FINEST_NS,
+    MOST_COLUMNS,
+    WIDE_NS,
+    Columns,
+    Ruler,
+    Sums,
+    parts_of,
+)
+from profd.tui.scrub import SPANS_NS
 
 ORIGIN_NS = synthetic.STARTED_NS
 MINUTES = 9
@@ -67,10 +77,12 @@ def test_wide_columns_are_added_up_from_minutes_that_all_rulers_share(reader: Ru
     assert columns.take(Ruler(ORIGIN_NS, 3 * MINUTE_NS, 3)) == [{"it": 3}, {"it": 12}, {"it": 21}]
     file.asked.clear()
     assert columns.take(Ruler(ORIGIN_NS, 2 * MINUTE_NS, 2)) == [{"it": 1}, {"it": 5}]
-    # A minute belongs to the column in which its middle lies.
-    late = Ruler(ORIGIN_NS - 2 * MINUTE_NS + MINUTE_NS // 3, 2 * MINUTE_NS, 3)
-    assert columns.take(late) == [None, {"it": 1}, {"it": 5}]
+    early = Ruler(ORIGIN_NS - 2 * MINUTE_NS, 2 * MINUTE_NS, 3)
+    assert columns.take(early) == [None, {"it": 1}, {"it": 5}]
     assert not file.asked
+    columns.forget(ORIGIN_NS + 3 * MINUTE_NS + 1)
+    assert columns.take(early) == [None, {"it": 1}, {"it": 5}]
+    assert file.asked == [(3, 4)]
 
 
 def test_a_long_time_is_read_gradually_the_newest_first(reader: RunReader) -> None:
@@ -159,11 +171,15 @@ def test_columns_double_or_move_as_a_whole() -> None:
     assert {at_ns - first.from_ns for at_ns in later} == {0, SECOND_NS // 2}
 
 
-@given(some.integers(1, 300), some.integers(0, 10**15))
-def test_no_ruler_has_more_columns_than_there_is_room_for(columns: int, length_ns: int) -> None:
+@given(some.integers(1, 300), some.integers(0, 10**15), some.sampled_from(SPANS_NS))
+def test_no_ruler_has_more_columns_than_there_is_room_for_and_wide_ones_are_whole_minutes(
+    columns: int, length_ns: int, span_ns: int
+) -> None:
     for ruler in (
         Ruler.growing(ORIGIN_NS, ORIGIN_NS + length_ns, columns),
         Ruler.filling(ORIGIN_NS, ORIGIN_NS + length_ns, columns),
-        Ruler.moving(30 * SECOND_NS, ORIGIN_NS + length_ns, columns),
+        Ruler.moving(span_ns, ORIGIN_NS + length_ns, columns, ORIGIN_NS),
     ):
         assert 1 <= ruler.count <= columns
+        if ruler.column_ns >= WIDE_NS:
+            assert ruler.column_ns % MINUTE_NS == (ruler.from_ns - ORIGIN_NS) % MINUTE_NS == 0
