@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Mapping
 from typing import Any, cast
 
 import msgspec
@@ -14,7 +15,7 @@ from rich.style import Style
 from textual.color import Color
 from textual.theme import Theme
 
-from profd.daemon.analyze.phases import phase_named
+from profd.daemon.analyze.phases import PHASES, Phase
 
 _COLORS = {
     # The accent is neither a color of a phase nor similar to one, so that it does not look like a
@@ -54,10 +55,13 @@ class PhaseLook(msgspec.Struct, frozen=True):
     color: str | None
 
 
-@functools.lru_cache(maxsize=128)
-def phase_look(name: str, color_system: str | None) -> PhaseLook:
-    """Return how a phase looks on a terminal; without color (None) only its letter shows it."""
-    phase = phase_named(name)
+@functools.cache
+def phase_looks(color_system: str | None) -> Mapping[str, PhaseLook]:
+    """Return how each phase looks on a terminal; without color (None) only letters show them."""
+    return {phase.name: _phase_look(phase, color_system) for phase in PHASES}
+
+
+def _phase_look(phase: Phase, color_system: str | None) -> PhaseLook:
     color = Color.parse(phase.color)
     if color_system not in _MANY_COLORS:
         style = _on(color) if color_system else Style()

@@ -39,7 +39,11 @@ from profd.tui.view import OutputView, View
 REFRESH_S = 0.5
 TYPING_S = 0.1
 RESTS_AFTER_S, RESTS = 10.0, 5
-"""Once nobody has chosen anything else for so long, a run is looked at so many times as seldom."""
+"""Once nobody has chosen anything else for so long, a run is looked at so many times as seldom.
+
+If that is not seldom enough, it rests for up to as long, so that looks take ``RESTING_SHARE``.
+"""
+RESTING_SHARE = 0.008
 # A session that cannot be reached may be starting, or ending: it is asked again, but not at every
 # look.
 LOOKS_TO_RETRY = 10
@@ -221,6 +225,7 @@ class Feed:
         self.view, self.output_view = View(), OutputView()
         self._is_paused = self._is_stopped = False
         self._wake, self._woken_s = threading.Event(), time.monotonic()
+        self._spent_s = 0.0
 
     def look(self, view: View) -> None:
         self.view = view
@@ -289,10 +294,13 @@ class Feed:
 
     def _pause_s(self) -> float:
         """Return how long a run is left alone that is read to its end."""
+        before_s, self._spent_s = self._spent_s, time.process_time()
         if self.output_view.is_typing:
             return TYPING_S
-        rests = time.monotonic() - self._woken_s >= RESTS_AFTER_S
-        return REFRESH_S * RESTS if rests else REFRESH_S
+        if time.monotonic() - self._woken_s < RESTS_AFTER_S:
+            return REFRESH_S
+        rest = rest_s(self._spent_s - before_s, RESTING_SHARE)
+        return min(max(rest, RESTS * REFRESH_S), RESTS_AFTER_S)
 
     def _snapshot(self, model: RunModel, findings: Findings, view: View) -> Snapshot:
         return replace(

@@ -165,7 +165,7 @@ class FlameView(LineWidget):
         if self.coloring == BY_GPU and node.gpu_idle is not None:
             return self.idle_look(node.gpu_idle)
         is_known = self.coloring == BY_PHASE and node.phase != MIXED
-        return self.phase_look(node.phase if is_known else phases.OTHER)
+        return self.phase_looks[node.phase if is_known else phases.OTHER]
 
     def _about(self, node: Node) -> list[Run]:
         whole_ns = (self.cursor.tree.total_ns if self.cursor.tree else 0.0) or 1.0

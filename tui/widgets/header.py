@@ -208,7 +208,7 @@ class VerdictLine(LineWidget):
         ]
 
     def _share_of(self, phase: str, share: float, rest: str) -> list[Run]:
-        look = self.phase_look(phase)
+        look = self.phase_looks[phase]
         return [
             (f" {look.letter} ", look.cell),
             " ",

@@ -136,7 +136,7 @@ class LineTable(HotTable):
         return "" if seconds is None else step_time(seconds)
 
     def _phase(self, item: FunctionRow) -> list[Run]:
-        look = self.phase_look(item.phase)
+        look = self.phase_looks[item.phase]
         return [(look.letter, look.cell), (f" {item.phase}", "dim")]
 
 

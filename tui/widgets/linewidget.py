@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 from rich.segment import Segment
 from rich.style import Style
@@ -13,7 +14,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from profd.tui.cells import Run, fit_runs
-from profd.tui.colors import PhaseLook, idle_look, phase_look
+from profd.tui.colors import PhaseLook, idle_look, phase_looks
 from profd.tui.snapshot import Snapshot
 
 
@@ -38,14 +39,14 @@ class StyledWidget(Widget):
             known[asked] = node.rich_style
         return known[asked]
 
-    def strip_of(self, runs: Iterable[Run]) -> Strip:
-        """Return runs as a line of this widget, cut or filled with blanks."""
-        width = self.size.width
+    def strip_of(self, runs: Iterable[Run], width: int) -> Strip:
+        """Return runs as a line, cut or filled with blanks."""
         fitted = fit_runs(runs, width)
         return Strip([Segment(text, self.style_of(style)) for text, style in fitted], width)
 
-    def phase_look(self, name: str) -> PhaseLook:
-        return phase_look(name, self._color_system)
+    @property
+    def phase_looks(self) -> Mapping[str, PhaseLook]:
+        return phase_looks(self._color_system)
 
     def idle_look(self, share: float) -> PhaseLook:
         return idle_look(round(10 * share), self._color_system)
@@ -56,10 +57,9 @@ class StyledWidget(Widget):
 
 
 class LineWidget(StyledWidget):
-    """A widget that redraws only the lines that have changed.
+    """A widget that makes a line once it may have changed, and draws it only if it has.
 
-    Most of a dashboard's cost comes after a line was made; making it once more, to compare, is
-    cheap.
+    Most of a dashboard's cost is to make lines and to draw them.
     """
 
     snapshot: Snapshot | None = None
@@ -77,19 +77,32 @@ class LineWidget(StyledWidget):
         raise NotImplementedError
 
     def make_line(self, y: int) -> Strip:
-        return self.strip_of(self.draw(y, self.size.width))
+        width = self.size.width
+        return self.strip_of(self.draw(y, width), width)
 
     def render_line(self, y: int) -> Strip:
-        line = self._on_screen[y] = self.make_line(y)
+        made = self._made.pop(y, None)
+        line = self._on_screen[y] = made or self.make_line(y)
         return line
 
     def redraw(self) -> None:
-        changed = [
-            y for y in range(self.size.height) if self._on_screen.get(y) != self.make_line(y)
-        ]
+        width, height = self.size
+        lines = ((y, self.make_line(y)) for y in range(height))
+        changed = {y: line for y, line in lines if line != self._on_screen.get(y)}
         if changed:
-            self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
+            self.refresh(*(Region(0, y, width, 1) for y in changed))
+            self._made.update(changed)
+
+    def refresh(self, *regions: Region, **how: Any) -> Any:  # noqa: ANN401  as in Textual
+        """Draw again; what was made before may be of another state, style or size."""
+        self._made.clear()
+        return super().refresh(*regions, **how)
 
     @cached_property
     def _on_screen(self) -> dict[int, Strip]:
+        return {}
+
+    @cached_property
+    def _made(self) -> dict[int, Strip]:
+        """Lines that were made, and are to be drawn."""
         return {}

@@ -108,7 +108,7 @@ class OutputPane(ScrollView, StyledWidget):
         if index >= len(lines):
             is_alone = y == 1 and self.mode and not any(lines)
             text = _ATTACHED if self.mode == "attached" else "Nothing was written here."
-            return self.strip_of([(f"  {text}" if is_alone else "", "dim")])
+            return self.strip_of([(f"  {text}" if is_alone else "", "dim")], width)
         segments = [Segment(text, plain + style) for text, style in lines[index]]
         strip = Strip(segments).adjust_cell_length(width, plain)
         cursor = self.picture.cursor

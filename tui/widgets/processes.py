@@ -107,7 +107,7 @@ class ProcessTable(Table[ProcessState]):
 
     def _function(self, item: ProcessState) -> list[Run]:
         function: Run = (item.function, "plain" if item.row.ended_ns is None else "dim")
-        look = self.phase_look(item.phase) if item.phase is not None else None
+        look = self.phase_looks[item.phase] if item.phase is not None else None
         return [(look.letter, look.cell), " ", function] if look else [function]
 
 

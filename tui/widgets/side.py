@@ -178,7 +178,7 @@ def tall_legend(
     """
     runs: list[Run] = []
     for phase, share in list(shares.items())[part::parts][:2]:
-        look, short = widget.phase_look(phase), phase_named(phase).short
+        look, short = widget.phase_looks[phase], phase_named(phase).short
         name = fit(short, 6) if per_s else fit(phase if len(phase) <= 12 else short, 12)
         runs += [(look.letter, look.cell), (f" {name}", "dim")]
         runs += [f"{_of_step(shares, phase, per_s):>7}"] if per_s else []
@@ -196,7 +196,7 @@ def short_legend(
     """Return as many phases as fit beside each other, at most ``most``, the largest first."""
     runs: list[Run] = []
     for phase, share in list(shares.items())[:most]:
-        look, name = widget.phase_look(phase), phase_named(phase).short
+        look, name = widget.phase_looks[phase], phase_named(phase).short
         took = _of_step(shares, phase, per_s)
         item: list[Run] = [
             (look.letter, look.cell),

@@ -15,7 +15,6 @@ from textual import events
 from textual.geometry import Size
 from textual.message import Message
 
-from profd.daemon.analyze.phases import PHASES
 from profd.daemon.render.plaintext import fit
 from profd.daemon.timerange import TimeRange
 from profd.tui.cells import Run, axis, slice_of, slice_run, sparkline
@@ -156,7 +155,7 @@ class Timeline(LineWidget):
         if not snapshot.timeline.phase_rows:
             return []
         row = snapshot.timeline.phase_rows[line.row]
-        looks = {phase.name: self.phase_look(phase.name) for phase in PHASES}
+        looks = self.phase_looks
         cursor = side.columns_of(self.scrub.cursor, snapshot.timeline.ruler, self.columns)
         under = self.style_of("plain") + Style(reverse=True, bold=True)
         label = row.label if line.part == 0 else ""

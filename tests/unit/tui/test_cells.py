@@ -11,7 +11,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.render.plaintext import visible, width
 from profd.daemon.units import clock
 from profd.tui.cells import axis, cut_name, cut_path, slice_of, slice_run, sparkline, wrap_runs
-from profd.tui.colors import PhaseLook, phase_look
+from profd.tui.colors import PhaseLook, phase_looks
 from profd.tui.columns import Ruler
 
 TEXT = some.text().map(visible)
@@ -43,9 +43,9 @@ def test_paths_and_names_take_no_more_than_their_cells(text: str, cells: int) ->
 
 
 NAMES = [phase.name for phase in PHASES]
-MANY = {name: phase_look(name, "truecolor") for name in NAMES}
-FEW = {name: phase_look(name, "standard") for name in NAMES}
-NONE = {name: phase_look(name, None) for name in NAMES}
+MANY = phase_looks("truecolor")
+FEW = phase_looks("standard")
+NONE = phase_looks(None)
 
 
 @some.composite

@@ -130,7 +130,12 @@ def test_a_run_is_looked_at_less_often_once_nobody_chooses_anything(tmp_path: Pa
     feed = Feed(tmp_path / "a.profd", print)
     assert feed._pause_s() == feed_module.REFRESH_S
     feed._woken_s -= feed_module.RESTS_AFTER_S
+    feed._pause_s()
     assert feed._pause_s() == feed_module.RESTS * feed_module.REFRESH_S
+    feed._spent_s -= 0.04  # what a look has cost
+    assert feed._pause_s() == pytest.approx(0.04 / feed_module.RESTING_SHARE, rel=0.2)
+    feed._spent_s -= 4.0
+    assert feed._pause_s() == feed_module.RESTS_AFTER_S
     feed.look(View())
     assert feed._pause_s() == feed_module.REFRESH_S
     feed.look_at_output(OutputView(is_typing=True))
