@@ -142,6 +142,15 @@ def points_of(
     return reader.points(series.id, selection.time) if series else []
 
 
+def first_and_last(
+    reader: RunReader, series: int, time: TimeRange
+) -> tuple[PointRow, PointRow] | None:
+    """Return the first and the last point of a series in a range of time; None without any."""
+    first = reader.points_around(series, time.from_ns - 1)[1]
+    last = reader.last_point(series, time.to_ns - 1)
+    return (first, last) if first and last and first.at_ns <= last.at_ns else None
+
+
 def mean_of_series(
     reader: RunReader,
     name: str,

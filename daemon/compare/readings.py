@@ -23,14 +23,19 @@ import msgspec
 from profd.daemon.analyze.confidence import CONFIDENCE_95, standard_error, t_quantile
 from profd.daemon.analyze.memory import Growth, growth
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.series import points_of
+from profd.daemon.analyze.series import first_and_last, take_course
 from profd.daemon.analyze.torchtraces import selected_windows
 from profd.daemon.analyze.windows import HOST
-from profd.daemon.clock import SECOND_NS
+from profd.daemon.clock import MINUTE_NS, SECOND_NS
 from profd.daemon.compare.blocks import BLOCKS, Mean, mean_of
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import ProcessRow, WindowRow
-from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS, UTILIZATION, StepFunction
+from profd.daemon.store.stepfunction import (
+    MEMORY_OF_PROCESS,
+    UTILIZATION,
+    StepFunction,
+)
+from profd.daemon.timerange import TimeRange
 
 Readers = tuple[RunReader, RunReader]
 Selections = tuple[Selection, Selection]
@@ -164,14 +169,14 @@ def _held(reader: RunReader, part: Selection) -> dict[MemoryKey, tuple[float, Gr
         if one.series not in _KINDS:
             continue
         key = role_title(reader.processes[one.process]), _KINDS[one.series]
-        points = points_of(reader, one.series, one.process, part, one.device)
-        values = [point.value for point in points]
-        # The most that two readings in a row had: which single reading a spike is caught by is
-        # chance. A process that ends is such a spike, as it touches libraries that it did not use
-        # before.
-        peak = max(map(min, itertools.pairwise(values)), default=max(values, default=0.0))
-        peaks[key] = max(peaks[key], peak)
-        lives_ns[key] += points[-1].at_ns - points[0].at_ns if points else 0
+        series = reader.find_series(one.series, one.process, one.device)
+        if series is None or (ends := first_and_last(reader, series.id, part.time)) is None:
+            continue
+        first, last = ends
+        least = max(peaks[key], first.value if first == last else 0.0)
+        time = TimeRange(first.at_ns, last.at_ns + 1)
+        peaks[key] = peak_of(reader, series.id, time, least)
+        lives_ns[key] += last.at_ns - first.at_ns
         if one.slope_bytes_per_s is not None:
             grown[key] = max(
                 one, grown.get(key, one), key=lambda each: each.slope_bytes_per_s or 0.0
@@ -182,6 +187,27 @@ def _held(reader: RunReader, part: Selection) -> dict[MemoryKey, tuple[float, Gr
         for key, peak in peaks.items()
         if peak and lives_ns[key] >= least_ns
     }
+
+
+def peak_of(reader: RunReader, series: int, time: TimeRange, least: float) -> float:
+    """Return the most that two readings in a row had, or ``least``.
+
+    Which single reading a spike is caught by is chance. A process that ends is such a spike, as it
+    touches libraries that it did not use before. In a long time only the minutes with the most are
+    read: two readings in a row are no more than one of their minutes has.
+    """
+    course = take_course(reader, series, time)
+    minute = TimeRange(0, MINUTE_NS + 1).moved(reader.info.started_ns)
+    parts = [(one.most, minute.moved(one.minute * MINUTE_NS)) for one in course.minutes]
+    parts += [(math.inf, part.time) for part in (course.head, course.tail)]
+    for most, part in sorted(parts, reverse=True):
+        if most <= least:
+            break
+        inside = part.within(time)
+        points = reader.last_point(series, inside.from_ns - 1), *reader.points(series, inside)
+        values = [one.value for one in points if one is not None and one.at_ns >= time.from_ns]
+        least = max([least, *map(min, itertools.pairwise(values))])
+    return least
 
 
 def role_title(row: ProcessRow) -> str:

@@ -12,7 +12,7 @@ from functools import partial
 from profd.daemon.analyze.memory import growth, tightest
 from profd.daemon.analyze.phases import WITHOUT_WORK
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.series import points_of, total_of_series
+from profd.daemon.analyze.series import first_and_last, total_of_series
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import CRITICAL, WARNING, Finding, Measure
@@ -23,6 +23,7 @@ from profd.daemon.findings.traces import of_waits
 from profd.daemon.naming import process_title
 from profd.daemon.store.records import COLLECTING
 from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS
+from profd.daemon.timerange import TimeRange
 from profd.daemon.units import duration, size
 
 _MINOR_FAULTS, _SYSTEM, _USER = "minor_faults_per_s", "cpu_system_cores", "cpu_user_cores"
@@ -150,17 +151,16 @@ def copied_pages(context: FindingContext) -> Finding | None:
     """
     read = per_s = left = 0.0
     for row in context.workers:
-        so_far = Selection(row.seen_ns + _STARTED_NS, context.whole.to_ns)
-        own, resident = (
-            points_of(context.reader, name, row.id, so_far) for name in ("uss_bytes", "rss_bytes")
-        )
-        if len(own) < 2 or not resident:
+        so_far = TimeRange(row.seen_ns + _STARTED_NS, context.whole.time.to_ns)
+        series = (context.reader.find_series(name, row.id) for name in ("uss_bytes", "rss_bytes"))
+        own, resident = (one and first_and_last(context.reader, one.id, so_far) for one in series)
+        if not own or not resident or own[0] == own[1]:
             continue
         read += 1
-        grew, took = (points[-1].value - points[0].value for points in (own, resident))
+        grew, took = (last.value - first.value for first, last in (own, resident))
         if grew >= max(_LEAST_COPIED, 4 * took):
-            per_s += own[-1].per_s_since(own[0])
-            left += resident[-1].value - own[-1].value
+            per_s += own[1].per_s_since(own[0])
+            left += resident[1].value - own[1].value
     if not per_s or (loaders := context.once(take_loaders)) is None:
         return None
     per_s, left = (context.workers_at_once / read * one for one in (per_s, left))

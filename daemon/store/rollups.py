@@ -321,15 +321,20 @@ def _stack_sums(reader: RunReader, one: Split) -> list[StackMinuteRow]:
 
 
 def minute_times(
-    reader: RunReader, threads: Collection[int], minutes: range, time: str = "duration_ns"
+    reader: RunReader,
+    threads: Collection[int],
+    minutes: range,
+    time: str = "duration_ns",
+    stacks: Collection[int] | None = None,
 ) -> list[ColumnTime]:
-    """Return a time of each stack per minute, without rows whose time is 0.
+    """Return a time of each stack, or of these, per minute, without rows whose time is 0.
 
     It is the part of ``stack_minutes`` that a picture needs.
     """
+    among = "" if stacks is None else f" AND stack IN ({listed(stacks)})"
     sql = (
         f"SELECT minute, thread, stack, {time} FROM stack_minute WHERE "
-        f"{_among(threads, 'minute')} AND {time} > 0"
+        f"{_among(threads, 'minute')} AND {time} > 0{among}"
     )
     return (
         reader.known(reader.fetch(ColumnTime, sql, minutes.start, minutes.stop)) if minutes else []

@@ -4,21 +4,30 @@ none.
 
 from __future__ import annotations
 
+import itertools
 import json
+import random
 from pathlib import Path
 
 import msgspec
 import pytest
+from longrun import STARTED_NS, describe, run_started
 from support.present import there
 from support.readingruns import write_run
 from support.stepruns import diff_of
 
 from profd.cli.main import run_command_line
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.compare.blocks import CpuContention, Mean
 from profd.daemon.compare.diff import Diff
-from profd.daemon.compare.readings import Pair, Reading, judged
+from profd.daemon.compare.readings import Pair, Reading, judged, peak_of
 from profd.daemon.errors import ExitCode
 from profd.daemon.render.difftext import diff_text, verdict
+from profd.daemon.store import database
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import Point, PointsTaken
+from profd.daemon.store.tables import Tables
+from profd.daemon.timerange import TimeRange
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +111,30 @@ def test_runs_of_one_script_do_not_differ(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / f"{seed}.profd", seed) for seed in range(4)]
     diffs = [diff_of(one, other) for one, other in zip(runs[::2], runs[1::2], strict=True)]
     assert not any(diff.readings or diff.significant for diff in diffs)
+
+
+def test_a_peak_is_the_most_of_two_readings_in_a_row_however_long_the_time(tmp_path: Path) -> None:
+    tables = Tables(database.create(tmp_path / "run.profd"), describe)
+    tables.begin(run_started())
+    chance = random.Random(1)
+    seconds = [one for one in range(2000) if not 300 < one < 420 and one % 60 not in (59, 1)]
+    values = {one: chance.choice([one, 5000.0, chance.random() * one]) for one in seconds}
+    for one, value in values.items():
+        at_ns = STARTED_NS + one * SECOND_NS
+        tables.commit([PointsTaken(at_ns, (Point("rss_bytes", value),))])
+    with RunReader(tmp_path / "run.profd") as reader:
+        series = reader.list_series()[0].id
+        for begin, end in [(0, 2000), (30, 1990), (301, 421), (119, 900), (60, 720), (1200, 1230)]:
+            time = (
+                TimeRange(STARTED_NS)
+                .moved(begin * SECOND_NS)
+                .within(TimeRange(0, STARTED_NS + end * SECOND_NS))
+            )
+            inside = [value for one, value in values.items() if begin <= one < end]
+            pairs = map(min, itertools.pairwise(inside))
+            assert peak_of(reader, series, time, 0.0) == max(pairs, default=0.0)
+        assert peak_of(reader, series, time, 1e9) == 1e9
+    tables.close()
 
 
 def test_chance_makes_a_change_as_seldom_as_asked_for() -> None:
