@@ -180,9 +180,25 @@ def _of_a_run(tell: Tell) -> Callable[..., str]:
             "when": ("on-cpu",) if on_cpu else (),
         }
         with _opened(run) as found:
-            return answer("\n".join([*found.notes, tell(found, words)]), page)
+            return answer("\n".join([*found.notes, _told(tell, (found,), words)]), page)
 
     return tool
+
+
+def _told(tell: Callable[..., str], runs: tuple[Run, ...], words: Selectors) -> str:
+    """Return what is said of runs, once as long as they do not change: pages ask for the same."""
+    states = tuple((run.info.state, run.reader.version()) for run in runs)
+    return _kept(tell, runs, states, tuple(words.items()))
+
+
+@functools.lru_cache(8)
+def _kept(
+    tell: Callable[..., str],
+    runs: tuple[Run, ...],
+    _: object,
+    words: tuple[tuple[str, object], ...],
+) -> str:
+    return tell(*runs, dict(words))
 
 
 def _summary(run: Run, words: Selectors) -> str:
@@ -245,11 +261,17 @@ def compare(
     page: int = 1,
 ) -> str:
     from profd.cli.answers import answer
-    from profd.daemon.render.difftext import diff_text
 
     with _opened(base) as first, _opened(new) as second:
-        diff = first.diff(second, from_=from_s, to=to_s, rank=rank)
-        return answer("\n".join([*first.notes, *second.notes, diff_text(diff, _CELLS)]), page)
+        words: Selectors = {"from_": from_s, "to": to_s, "rank": rank}
+        said = _told(_difference, (first, second), words)
+        return answer("\n".join([*first.notes, *second.notes, said]), page)
+
+
+def _difference(base: Run, new: Run, words: Selectors) -> str:
+    from profd.daemon.render.difftext import diff_text
+
+    return diff_text(base.diff(new, **words), _CELLS)
 
 
 def dump_now(target: str = paths.LATEST, page: int = 1) -> str:
