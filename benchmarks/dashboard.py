@@ -4,6 +4,7 @@ to screen.
     python benchmarks/longrun.py --hours 24 --ranks 4 --workers 8 -o long.profd
     python benchmarks/dashboard.py long.profd          # to the first picture, and each move
     python benchmarks/dashboard.py --live --seconds 60  # data to screen, keys, cost
+    python benchmarks/dashboard.py long.profd --answers  # the answers of `profd mcp`, the first of each kind
     python benchmarks/dashboard.py --attach 60         # from the command to hot functions, and to a change of them
 
 What is timed ends when the terminal has drawn it: the dashboard's output goes through a terminal
@@ -39,17 +40,21 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from support.sessions import running
 
+from profd.cli import mcp
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store import records
+from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Identity
 from profd.daemon.store.writer import RunWriter
 
 COLUMNS, LINES, WIDE = 120, 36, 160
 FIRST_SIGHT_S, CHANGE_S = 3.0, 6.0
 DEADLINE_S = 120.0
+BEGIN_S, LOOKS = 20, 20
+"""The seconds until nobody has touched the dashboard for long, and the looks that are timed."""
 LEFT, RIGHT, FAR_LEFT, ESCAPE = b"\x1b[D", b"\x1b[C", b"\x1b[1;2D", b"\x1b"
-KEYS = [bytes([key]) for key in b"2jjo1jj4jj6jj7jj8?q3jji1tttzZl"]
+KEYS = [bytes([key]) for key in b"2jjo1jj4jj6jj7jj8?q3jji1tttzZ"]
 """Views, rows, orders, help, the flame graph, threads, time."""
 _SAMPLES = re.compile(r"([\d,]+) samples")
 
@@ -93,6 +98,11 @@ class Terminal:
         while (left_s := end_s - time.perf_counter()) > 0:
             self.draw(left_s)
 
+    def spent_s(self) -> float:
+        """Return the CPU time of the dashboard so far, which other work on the machine changes least."""
+        used = psutil.Process(self.pid).cpu_times()
+        return used.user + used.system
+
     def line(self, part: str) -> str:
         """Return the line that has a text in it, or nothing."""
         return next((line for line in self.screen.display if part in line), "")
@@ -122,19 +132,19 @@ def measure_finished(run_file: Path) -> None:
             lambda: "rank 0" in terminal.line("rank 0") and bool(terminal.line("train.py:"))
         )
         report("to the first picture", [drawn_s - terminal.began_s])
-        report("a move while the run is read", list(_moves(terminal, [LEFT] * 10)))
+        report_keys(terminal, "a move while the run is read", _moves(terminal, [LEFT] * 10))
         terminal.until(lambda: "reading the run" not in terminal.screen.display[0])
         report("to all of it read", [time.perf_counter() - terminal.began_s])
-        report("a move", list(_moves(terminal, [FAR_LEFT] * 4 + [RIGHT] * 36)))
+        report_keys(terminal, "a move", _moves(terminal, [FAR_LEFT] * 4 + [RIGHT] * 36))
         terminal.press(b"[")
         terminal.rest(1)
-        report("a longer range", list(_moves(terminal, [RIGHT + b"]"] * 10)))
+        report_keys(terminal, "a longer range", _moves(terminal, [RIGHT + b"]"] * 10))
         terminal.press(ESCAPE)
         terminal.rest(1)
         terminal.press(ESCAPE)
         terminal.rest(1)
-        report("a zoom", list(_moves(terminal, [b"z"] * 5 + [b"Z"] * 5)))
-        report("a key", list(_drawn(terminal, KEYS * 5)))
+        report_keys(terminal, "a zoom", _moves(terminal, [b"z"] * 5 + [b"Z"] * 5))
+        report_keys(terminal, "a key", _drawn(terminal, KEYS * 5))
 
 
 def _drawn(terminal: Terminal, keys: Sequence[bytes]) -> Iterator[float]:
@@ -217,21 +227,40 @@ def measure_live(seconds: int) -> None:
         load.write()
         with opened("view", str(load.path)) as terminal:
             terminal.until(lambda: bool(terminal.line("train.py:")))
-            process = psutil.Process(terminal.pid)
-            before, begun_s = process.cpu_times(), time.perf_counter()
+            for second in range(BEGIN_S + seconds):
+                if second == BEGIN_S:
+                    begun_s, before_s = time.perf_counter(), terminal.spent_s()
+                terminal.rest(1.0)
+                load.write()
+            cost = (terminal.spent_s() - before_s) / (time.perf_counter() - begun_s)
+            print(f"cost of the dashboard, {seconds} s untouched: {100 * cost:.2f} % of a core")
             delays = []
-            for _ in range(seconds):
+            for _ in range(LOOKS):
                 terminal.rest(1.0)
                 written_s = load.write()
                 delays.append(
                     terminal.until(lambda: _shown_samples(terminal) >= load.samples) - written_s
                 )
-            after, took_s = process.cpu_times(), time.perf_counter() - begun_s
             report("data to screen", delays)
-            cost = (after.user + after.system - before.user - before.system) / took_s
-            print(f"cost of the dashboard, {took_s:.0f} s: {100 * cost:.1f} % of a core")
-            report("a key", list(_answers(terminal, 20)))
+            report_keys(terminal, "a key", _answers(terminal, 20))
         load.close()
+
+
+def measure_answers(run_file: Path) -> None:
+    """Measure the CPU time of what `profd mcp` answers on a run, asked twice, of all and an hour."""
+    RunReader.folds = False  # as the server has it
+    run = str(run_file)
+    asked: dict[str, Callable[..., str]] = {
+        name: functools.partial(mcp._of_a_run(tell), run)
+        for name, (tell, _) in mcp.OF_A_RUN.items()
+    }
+    asked["compare"] = functools.partial(mcp.compare, run, run)
+    for words in ({}, {}, {"from_s": 3600.0, "to_s": 7200.0}):
+        for name, ask in asked.items():
+            before_s = time.process_time()
+            ask(**words)
+            spent_s = time.process_time() - before_s
+            print(f"{name} {words or 'of all'}: {1000 * spent_s:,.0f} ms of CPU time", flush=True)
 
 
 def measure_attach(times: int) -> bool:
@@ -284,6 +313,13 @@ def _shows_keys(terminal: Terminal, asked: bool) -> bool:
     return bool(terminal.line(" Keys ")) == asked
 
 
+def report_keys(terminal: Terminal, what: str, times_s: Iterator[float]) -> None:
+    """Print how long some keys took, and the mean CPU time of the dashboard for each."""
+    before_s, found = terminal.spent_s(), list(times_s)
+    spent_s = (terminal.spent_s() - before_s) / len(found)
+    report(f"{what}, {1000 * spent_s:.0f} ms of CPU time", found)
+
+
 def report(what: str, times_s: Sequence[float]) -> None:
     """Print the median, the 95th percentile and the longest of some times."""
     ordered = sorted(times_s)
@@ -304,8 +340,11 @@ def main() -> None:
     parser.add_argument("--live", action="store_true", help="a run that grows")
     parser.add_argument("--attach", type=int, default=0, metavar="N", help="attach so often")
     parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--answers", action="store_true", help="what assistants ask of the run")
     options = parser.parse_args()
-    if options.run is not None:
+    if options.answers:
+        measure_answers(options.run)
+    elif options.run is not None:
         measure_finished(options.run)
     if options.live:
         measure_live(options.seconds)

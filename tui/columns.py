@@ -28,7 +28,7 @@ MOST_COLUMNS = 4096
 
 A timeline of half a minute has three new columns a second, and may be watched for days.
 """
-ENOUGH_S = 0.03
+ENOUGH_S = 0.01
 """Once reading has taken so much CPU time, the rest of the columns is left to the next look.
 
 Columns are read in parts, each twice as large as the one before it: a look takes about twice as
