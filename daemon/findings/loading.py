@@ -7,7 +7,6 @@ import itertools
 import math
 import operator
 import re
-from collections import Counter
 from collections.abc import Callable, Collection
 from functools import partial
 
@@ -26,7 +25,6 @@ from profd.daemon.analyze.phases import (
 from profd.daemon.analyze.selection import Selection, leading_threads, led_by
 from profd.daemon.analyze.series import CORE_WAIT, PRESSURE
 from profd.daemon.analyze.steps import take_steps
-from profd.daemon.clock import HOUR_NS, MINUTE_NS
 from profd.daemon.findings.bounds import ceiling, crew_for, usable_cores
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import INFO, Finding, Line
@@ -35,9 +33,7 @@ from profd.daemon.findings.linetree import calls_of, library_call
 from profd.daemon.findings.shares import Share
 from profd.daemon.findings.texts import at, speeds_up
 from profd.daemon.frameworks.frames import Meaning, function_means, means
-from profd.daemon.store.rollups import HOUR_MINUTES, minute_times
 from profd.daemon.store.rows import FrameRow
-from profd.daemon.timerange import TimeRange
 from profd.daemon.units import about, percent, plural, size
 
 HAND_OVER_S = 0.005
@@ -184,18 +180,12 @@ def _waits(context: FindingContext) -> tuple[int, float, float]:
     """Return how often workers were started, and parts of the main threads' time.
 
     These are the waits for the first batches after starts, and the longest other wait of each
-    thread: a single one is no loss. Of more than an hour, an hour's minutes are looked at: those
-    with starts first, then those with the longest waits.
+    thread: a single one is no loss.
     """
     starts = first_ns = longest_ns = 0
     part_of = functools.cache(partial(_part, context))
-    threads = context.selection.threads(context.reader)
-    times = [context.time]
-    if context.time.length_ns > HOUR_NS:
-        times = _hour_of_waits(context, threads, part_of)
-    for thread in threads:
-        of_thread = (context.reader.intervals(time, [thread]) for time in times)
-        rows = itertools.chain.from_iterable(of_thread)
+    for thread in context.selection.threads(context.reader):
+        rows = context.reader.intervals(context.time, [thread])
         parts = ((part_of(row.stack), row.duration_ns) for row in rows)
         before, others_ns = None, [0]
         for part, run in itertools.groupby(parts, operator.itemgetter(0)):
@@ -211,21 +201,6 @@ def _waits(context: FindingContext) -> tuple[int, float, float]:
         longest_ns += max(others_ns)
     whole_ns = context.profile.total_ns or 1
     return starts, first_ns / whole_ns, longest_ns / whole_ns
-
-
-def _hour_of_waits(
-    context: FindingContext, threads: Collection[int], part_of: Callable[[int], str | None]
-) -> list[TimeRange]:
-    reader, spent_ns = context.reader, Counter[int]()
-    grid = TimeRange(0, MINUTE_NS).moved(reader.info.started_ns)
-    first, last = ((at_ns - grid.from_ns) // MINUTE_NS for at_ns in context.time)
-    parts = {stack: part_of(stack) for stack in context.profile.time_ns}
-    stacks = [stack for stack, part in parts.items() if part in (STARTS, DATA_WAIT)]
-    for row in minute_times(reader, threads, range(first, last + 1), stacks=stacks):
-        weight = HOUR_MINUTES if parts[row.stack] == STARTS else 1
-        spent_ns[row.column] += row.time_ns * weight
-    most = (minute for minute, _ in spent_ns.most_common(HOUR_MINUTES))
-    return sorted(grid.moved(minute * MINUTE_NS).within(context.time) for minute in most)
 
 
 _AGAIN = 3

@@ -22,8 +22,6 @@ from support.present import there
 from support.synthetic import DATA_WAIT, MAIN_TID, TRAIN, worker
 from support.training_stacks import BACKWARD, CONV, DATA, LIBRARY, OPTIMIZER
 
-from profd.daemon.clock import MINUTE_NS
-from profd.daemon.findings import loading
 from profd.daemon.findings.finding import CRITICAL, INFO, WARNING
 from profd.daemon.findings.loading import (
     awaited_input,
@@ -87,21 +85,15 @@ def test_workers_that_are_started_anew_are_to_be_kept(case: Case, text: str, rem
             assert case.found(rule, spans, **given) is None
 
 
-@pytest.mark.parametrize("minutes", [60, 3], ids=["whole", "of a long run"])
-def test_what_is_waited_for_after_the_first_batch_is_no_matter_of_starts(
-    case: Case, monkeypatch: pytest.MonkeyPatch, minutes: int
-) -> None:
-    monkeypatch.setattr(loading, "HOUR_NS", minutes * MINUTE_NS)
+def test_what_is_waited_for_after_the_first_batch_is_no_matter_of_starts(case: Case) -> None:
     root = loop(case)
     wait = (*root, NEXT, *DATA_WAIT[4:])
     first = ((*root, *FORK), 40), (wait, 60), (CONV, 100)
     epoch = *first, (wait, 100), (CONV, 100), (BACKWARD, 90), (OPTIMIZER, 10)
     workers = {1: BUSY_WORKER, 2: BUSY_WORKER}
-    assert "takes 20 % of the time" in case.title(
-        starting_workers, epoch, workers=workers, seconds=240
-    )
+    assert "takes 20 % of the time" in case.title(starting_workers, epoch, workers=workers)
     assert "waits for data 20 % of the time" in case.title(
-        saturated_workers, epoch, workers=workers, seconds=240
+        saturated_workers, epoch, workers=workers
     )
 
 
@@ -278,18 +270,6 @@ def test_workers_that_run_or_wait_for_a_core_are_not_idle_whatever_stacks_were_r
     for rule, used in ((idle_workers, 0.1), (saturated_workers, 0.3)):
         readings = [*of_training(0.1, used, 1), *of_machine(cores_used=4.0), waits]
         assert case.found(rule, step((DATA_WAIT, 400)), workers=workers, series=readings)
-
-
-def test_the_longest_wait_of_a_long_run_is_among_the_minutes_that_are_read(
-    case: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(loading, "HOUR_NS", MINUTE_NS)
-    monkeypatch.setattr(loading, "HOUR_MINUTES", 2)
-    steps = [step((DATA_WAIT, 10))] * 200 + [((DATA_WAIT, 500),)] * 60
-    assert (
-        case.found(idle_workers, *steps, workers={1: IDLE_WORKER}, seconds=360, sample_ms=100)
-        is None
-    )
 
 
 def test_a_wait_that_comes_once_is_no_loss_of_each_step(case: Case) -> None:
